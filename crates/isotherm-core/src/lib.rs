@@ -1,0 +1,34 @@
+//! The monitor at the heart of isotherm: which memory is accessed how often, at a bounded cost.
+//!
+//! The method is that of DAMON (SeongJae Park et al., "Profiling Dynamic Data Access Patterns with
+//! Controlled Overhead and Quality", Middleware Industry 2019; Linux `Documentation/mm/damon/design.rst`):
+//! neighbouring pages of equal access frequency form a region, one page of each region is looked at, and
+//! regions are merged and split so that their number stays between two bounds.
+//!
+//! This crate does no I/O, reads no clock, starts no thread and knows no kernel: whether a page was
+//! accessed is an [`AccessProbe`]'s word, what is mapped is an [`AddressSpace`]'s, time and randomness
+//! are handed in, and what was found goes to a [`Sink`].
+
+mod adjust;
+mod areas;
+mod attributes;
+mod monitor;
+mod probe;
+mod range;
+mod region;
+mod sink;
+mod snapshot;
+mod target;
+
+pub use areas::areas;
+pub use attributes::{Attributes, AttributesError};
+pub use monitor::{Monitor, MonitorError};
+pub use probe::{AccessProbe, Granularity, Observation, Sample};
+pub use range::{AddrRange, PAGE_SIZE};
+pub use region::Region;
+pub use sink::{Round, Sink};
+pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
+pub use target::{AddressSpace, Layout, Mapping, TargetId, TargetSpace};
+
+/// An error of a probe, an address space or a sink, whose kinds this crate cannot know.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,332 @@
+//! The monitor: samples, aggregates, adjusts, and follows the mappings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::{Rng, RngExt};
+use thiserror::Error;
+
+use crate::{
+    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Granularity, Observation, PAGE_SIZE, Region, Round,
+    Sample, Sink, Snapshot, TargetSnapshot, TargetSpace, adjust, areas,
+};
+
+/// Why a run cannot go on.
+#[derive(Debug, Error)]
+pub enum MonitorError {
+    /// The probe gave up.
+    #[error("the probe failed: {0}")]
+    Probe(#[source] BoxError),
+    /// What is mapped can no longer be found out.
+    #[error("the mappings cannot be read: {0}")]
+    Space(#[source] BoxError),
+    /// A sink gave up.
+    #[error("{0}")]
+    Sink(#[source] BoxError),
+}
+
+/// Watches the targets of `space` through `probe` and hands what it finds to `sink`.
+///
+/// Whoever owns a monitor calls [`start`](Self::start) once, then [`step`](Self::step) after every sampling interval
+/// until it says that the last target has ended, then [`end`](Self::end). The same seed of `rng` and the same answers
+/// of `space` and `probe` make the same regions.
+pub struct Monitor<S, P, K, R> {
+    space: S,
+    probe: P,
+    sink: K,
+    rng: R,
+    attributes: Attributes,
+    next_attributes: Option<Attributes>,
+    targets: Vec<Watched>,
+    /// Rounds since the last aggregation and the last update.
+    rounds: u32,
+    rounds_since_update: u32,
+    update_asked: bool,
+    /// The number of regions before the last split.
+    regions_before_split: usize,
+    /// The probe's clears up to the last aggregation.
+    clears: u64,
+    // Everything below is lent out again and again, so that a round allocates nothing.
+    samples: Vec<Sample>,
+    answers: Vec<Observation>,
+    spare: Vec<Region>,
+    snapshot: Snapshot,
+}
+
+/// One target and its regions, sorted and disjoint.
+struct Watched {
+    space: TargetSpace,
+    regions: Vec<Region>,
+}
+
+impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
+    /// A monitor that has not started yet.
+    pub fn new(attributes: Attributes, rng: R, space: S, probe: P, sink: K) -> Self {
+        Self {
+            space,
+            probe,
+            sink,
+            rng,
+            attributes,
+            next_attributes: None,
+            targets: Vec::new(),
+            rounds: 0,
+            rounds_since_update: 0,
+            update_asked: false,
+            regions_before_split: 0,
+            clears: 0,
+            samples: Vec::new(),
+            answers: Vec::new(),
+            spare: Vec::new(),
+            snapshot: Snapshot::default(),
+        }
+    }
+
+    /// The attributes in force.
+    pub fn attributes(&self) -> Attributes {
+        self.attributes
+    }
+
+    /// Changes the attributes at the end of the current aggregation. Counts and ages are carried over, so that a rate
+    /// stays the rate and an age the time that it was.
+    pub fn set_attributes(&mut self, attributes: Attributes) {
+        self.next_attributes = Some(attributes);
+    }
+
+    /// Reads the mappings at the next step, without waiting for the update interval: a target may have ended.
+    pub fn ask_for_update(&mut self) {
+        self.update_asked = true;
+    }
+
+    /// The sink, to which everything goes.
+    pub fn sink(&self) -> &K {
+        &self.sink
+    }
+
+    /// The regions of all targets as they are now.
+    pub fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.targets.iter().flat_map(|target| &target.regions)
+    }
+
+    /// Reads the mappings, lays out the first regions and begins the first round. False if there is no target.
+    ///
+    /// # Errors
+    /// If the probe, the address space or the sink gives up.
+    pub fn start(&mut self) -> Result<bool, MonitorError> {
+        self.update()?;
+        let spaces: Vec<_> = self.targets.iter().map(|t| t.space.clone()).collect();
+        self.sink.start(&spaces).map_err(MonitorError::Sink)?;
+        self.prepare_access_checks()?;
+        Ok(!self.targets.is_empty())
+    }
+
+    /// A sampling interval has passed, and the run has lasted for `now`. False if the last target has ended.
+    ///
+    /// # Errors
+    /// If the probe, the address space or the sink gives up.
+    pub fn step(&mut self, now: Duration) -> Result<bool, MonitorError> {
+        self.check_accesses()?;
+        if self.rounds >= self.attributes.samples() {
+            self.grow_older();
+            self.merge();
+            self.take_snapshot(now)?;
+            self.reset();
+            self.split();
+        }
+        if self.rounds_since_update >= self.attributes.rounds_per_update() || self.update_asked {
+            self.update()?;
+        }
+        self.prepare_access_checks()?;
+        Ok(!self.targets.is_empty())
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// If the sink fails to end well.
+    pub fn end(&mut self) -> Result<(), MonitorError> {
+        self.sink.end().map_err(MonitorError::Sink)
+    }
+
+    /// In each region, one page chosen uniformly at random is made *not accessed*.
+    fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
+        self.samples.clear();
+        for target in &self.targets {
+            for region in &target.regions {
+                let range = region.range();
+                let page = self.rng.random_range(0..range.pages());
+                self.samples.push(Sample { target: target.space.id, addr: range.start() + page * PAGE_SIZE });
+            }
+        }
+        self.probe.clear(&self.samples).map_err(MonitorError::Probe)
+    }
+
+    /// The page of each region is read; if it was accessed, the region's count goes up by one.
+    fn check_accesses(&mut self) -> Result<(), MonitorError> {
+        self.answers.clear();
+        self.answers.resize(self.samples.len(), Observation::Idle);
+        self.probe.read(&self.samples, &mut self.answers).map_err(MonitorError::Probe)?;
+
+        let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
+        for (region, &answer) in regions.zip(&self.answers) {
+            region.count(answer);
+        }
+
+        let round = Round {
+            reads: self.samples.len(),
+            accessed: (self.answers.iter()).filter(|&&answer| answer == Observation::Accessed).count(),
+        };
+        self.rounds += 1;
+        self.rounds_since_update = self.rounds_since_update.saturating_add(1);
+        self.snapshot.reads += round.reads as u64;
+        self.snapshot.max_reads = self.snapshot.max_reads.max(round.reads as u32);
+        self.sink.sampled(round).map_err(MonitorError::Sink)
+    }
+
+    /// A region whose count moved by more than the merge threshold is of age 0, every other is one older.
+    fn grow_older(&mut self) {
+        let samples = self.attributes.samples();
+        let threshold = self.attributes.merge_threshold();
+        for region in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
+            region.settle(samples);
+            region.grow_older(threshold);
+        }
+    }
+
+    /// Neighbours of one temperature become one region.
+    fn merge(&mut self) {
+        if self.probe.granularity() == Granularity::Page {
+            let size_limit = self.size_limit();
+            for target in &mut self.targets {
+                adjust::merge(&mut target.regions, self.attributes.merge_threshold(), size_limit);
+            }
+        }
+        self.keep_the_maximum();
+    }
+
+    /// While the regions are more than the maximum, merges with a rising threshold, then with a rising size.
+    ///
+    /// At the end of both, each area would be one region, and there are no more areas than the maximum.
+    fn keep_the_maximum(&mut self) {
+        let mut threshold = self.attributes.merge_threshold();
+        let mut size_limit = self.size_limit();
+        while self.nr_regions() > self.attributes.max_regions() {
+            if threshold < self.attributes.samples() {
+                threshold = threshold.saturating_mul(2);
+            } else {
+                size_limit = size_limit.saturating_mul(2);
+            }
+            for target in &mut self.targets {
+                adjust::merge(&mut target.regions, threshold, size_limit);
+            }
+        }
+    }
+
+    fn take_snapshot(&mut self, now: Duration) -> Result<(), MonitorError> {
+        let clears = self.probe.clears();
+        let snapshot = &mut self.snapshot;
+        snapshot.time = now;
+        snapshot.aggregation = self.attributes.aggregation();
+        snapshot.samples = self.attributes.samples();
+        snapshot.rounds = self.rounds;
+        snapshot.clears = clears - self.clears;
+        snapshot.targets.truncate(self.targets.len());
+        for (i, target) in self.targets.iter().enumerate() {
+            if i == snapshot.targets.len() {
+                snapshot.targets.push(TargetSnapshot {
+                    id: target.space.id,
+                    regions: Vec::new(),
+                    mappings: Arc::clone(&target.space.mappings),
+                });
+            }
+            let taken = &mut snapshot.targets[i];
+            taken.id = target.space.id;
+            taken.mappings.clone_from(&target.space.mappings);
+            taken.regions.clear();
+            taken.regions.extend(target.regions.iter().map(Region::snapshot));
+        }
+        self.sink.aggregated(snapshot).map_err(MonitorError::Sink)?;
+        self.rounds = 0;
+        self.clears = clears;
+        snapshot.reads = 0;
+        snapshot.max_reads = 0;
+        Ok(())
+    }
+
+    /// Begins the next aggregation, with new attributes if they were changed.
+    fn reset(&mut self) {
+        for region in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
+            region.reset();
+        }
+        let Some(new) = self.next_attributes.take() else {
+            return;
+        };
+        let old = std::mem::replace(&mut self.attributes, new);
+        let age_factor = old.aggregation().as_secs_f64() / new.aggregation().as_secs_f64();
+        for region in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
+            region.rescale(old.samples(), new.samples(), age_factor);
+        }
+        // The new maximum may ask for fewer areas, too.
+        self.update_asked = true;
+    }
+
+    /// Every region is split at random if there is room for twice as many, in three if the last split changed nothing
+    /// and there is room for that.
+    fn split(&mut self) {
+        let now = self.nr_regions();
+        let max = self.attributes.max_regions();
+        let before = std::mem::replace(&mut self.regions_before_split, now);
+        if self.probe.granularity() == Granularity::Mapping || now > max / 2 {
+            return;
+        }
+        let pieces = if now == before && now <= max / 3 { 3 } else { 2 };
+        for target in &mut self.targets {
+            adjust::split(&mut target.regions, pieces, &mut self.rng, &mut self.spare);
+        }
+    }
+
+    /// The mappings are read again: regions that still lie in an area keep their statistics, new space gets new
+    /// regions, vanished space goes. Targets join and leave.
+    fn update(&mut self) -> Result<(), MonitorError> {
+        let mut spaces = self.space.survey().map_err(MonitorError::Space)?;
+        spaces.retain(|space| !space.mappings.is_empty());
+        self.probe.update(&spaces).map_err(MonitorError::Probe)?;
+
+        // Each target needs a region, so that no more than the maximum can be watched.
+        let max_regions = self.attributes.max_regions();
+        spaces.truncate(max_regions);
+        let most_areas = max_regions / spaces.len().max(1);
+        let areas: Vec<Vec<AddrRange>> =
+            spaces.iter().map(|space| areas(&space.mappings, space.layout, most_areas)).collect();
+        let total: u64 = areas.iter().flatten().map(|area| area.size()).sum();
+        let piece = (total / self.attributes.min_regions() as u64).max(PAGE_SIZE);
+
+        let mut old = std::mem::take(&mut self.targets);
+        for (space, areas) in spaces.into_iter().zip(&areas) {
+            let known = old.iter().position(|target| target.space.id == space.id);
+            let known = known.map(|i| old.swap_remove(i).regions).unwrap_or_default();
+            let regions = match self.probe.granularity() {
+                Granularity::Page => adjust::carry_over(&known, areas, |new| adjust::split_evenly(new, piece)),
+                Granularity::Mapping => {
+                    let mapped: Vec<_> = space.mappings.iter().map(|m| m.range).collect();
+                    adjust::carry_over(&known, &mapped, std::iter::once)
+                }
+            };
+            self.targets.push(Watched { space, regions });
+        }
+        self.keep_the_maximum();
+        self.rounds_since_update = 0;
+        self.update_asked = false;
+        Ok(())
+    }
+
+    fn nr_regions(&self) -> usize {
+        self.targets.iter().map(|target| target.regions.len()).sum()
+    }
+
+    /// No region grows past this by merging, so that about the minimum number of them stays.
+    fn size_limit(&self) -> u64 {
+        let total: u64 = self.regions().map(|region| region.range().size()).sum();
+        (total / self.attributes.min_regions() as u64).max(PAGE_SIZE)
+    }
+}

@@ -1,0 +1,72 @@
+//! Ranges of addresses: half-open, never empty.
+
+use std::fmt;
+
+/// The smallest piece of memory a region can be, in bytes: a base page of x86-64.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// A half-open range of addresses, `start..end`, in bytes; it always holds at least one byte.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddrRange {
+    start: u64,
+    end: u64,
+}
+
+impl AddrRange {
+    /// The range `start..end`, or `None` if it would be empty or reversed.
+    pub const fn new(start: u64, end: u64) -> Option<Self> {
+        if start < end { Some(Self { start, end }) } else { None }
+    }
+
+    /// The first address.
+    pub const fn start(self) -> u64 {
+        self.start
+    }
+
+    /// The address after the last.
+    pub const fn end(self) -> u64 {
+        self.end
+    }
+
+    /// The size in bytes, never zero.
+    pub const fn size(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// How many whole pages fit from the start.
+    pub const fn pages(self) -> u64 {
+        self.size() / PAGE_SIZE
+    }
+
+    /// Whether `addr` lies in the range.
+    pub const fn contains(self, addr: u64) -> bool {
+        self.start <= addr && addr < self.end
+    }
+
+    /// The part that both ranges share.
+    pub fn intersection(self, other: Self) -> Option<Self> {
+        Self::new(self.start.max(other.start), self.end.min(other.end))
+    }
+
+    /// The two parts below and from `at`, or `None` if `at` is not strictly inside.
+    pub fn split_at(self, at: u64) -> Option<(Self, Self)> {
+        Some((Self::new(self.start, at)?, Self::new(at, self.end)?))
+    }
+
+    /// Whether `other` begins where this one ends.
+    pub const fn touches(self, other: Self) -> bool {
+        self.end == other.start
+    }
+}
+
+impl fmt::Debug for AddrRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}..{:#x}", self.start, self.end)
+    }
+}
+
+impl fmt::Display for AddrRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}", self.start, self.end)
+    }
+}

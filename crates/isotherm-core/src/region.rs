@@ -1,0 +1,191 @@
+//! A region: neighbouring pages of about the same access frequency, and what its samples said.
+
+use crate::{AddrRange, Observation, RegionSnapshot};
+
+/// Neighbouring pages that are taken to be accessed equally often, so that one of them speaks for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    range: AddrRange,
+    /// Samples taken in this aggregation; fewer than the aggregation has if the region came later.
+    samples: u32,
+    accessed: u32,
+    unobservable: u32,
+    /// `nr_accesses` at the end of the last aggregation.
+    last_nr_accesses: u32,
+    age: u32,
+}
+
+impl Region {
+    /// A region of which nothing is known yet.
+    pub const fn new(range: AddrRange) -> Self {
+        Self { range, samples: 0, accessed: 0, unobservable: 0, last_nr_accesses: 0, age: 0 }
+    }
+
+    /// Where it lies.
+    pub const fn range(&self) -> AddrRange {
+        self.range
+    }
+
+    /// For how many aggregations its access frequency has stayed as it is.
+    pub const fn age(&self) -> u32 {
+        self.age
+    }
+
+    /// The same region, of another extent: its statistics speak for every part of it.
+    pub(crate) const fn with_range(self, range: AddrRange) -> Self {
+        Self { range, ..self }
+    }
+
+    pub(crate) fn count(&mut self, observation: Observation) {
+        self.samples += 1;
+        match observation {
+            Observation::Idle => {}
+            Observation::Accessed => self.accessed += 1,
+            Observation::Unobservable => self.unobservable += 1,
+        }
+    }
+
+    /// Turns what was counted into counts of `samples`, an aggregation's worth.
+    ///
+    /// Samples that could not be observed, and those of the time before a region existed, say nothing: the rate
+    /// is that of the samples that did. A region without a single one counts as not accessed, and as unobservable
+    /// as far as it was sampled.
+    pub(crate) fn settle(&mut self, samples: u32) {
+        let observed = self.samples - self.unobservable;
+        self.accessed = scaled(self.accessed, samples, observed);
+        self.unobservable = scaled(self.unobservable, samples, self.samples);
+        self.samples = samples;
+    }
+
+    /// One aggregation older, or of a new frequency and so of age 0.
+    pub(crate) fn grow_older(&mut self, threshold: u32) {
+        if self.accessed.abs_diff(self.last_nr_accesses) > threshold {
+            self.age = 0;
+        } else {
+            self.age = self.age.saturating_add(1);
+        }
+    }
+
+    /// Whether `next` continues this region: they touch, and their temperatures are within `threshold`.
+    pub(crate) fn continues_in(&self, next: &Self, threshold: u32) -> bool {
+        self.range.touches(next.range)
+            && self.accessed.abs_diff(next.accessed) <= threshold
+            && self.unobservable.abs_diff(next.unobservable) <= threshold
+    }
+
+    /// Takes in `next`, which touches it: counts and age become the means of both, weighted by size.
+    pub(crate) fn absorb(&mut self, next: &Self, range: AddrRange) {
+        let (a, b) = (u128::from(self.range.size()), u128::from(next.range.size()));
+        let mean = |x: u32, y: u32| {
+            let sum = u128::from(x) * a + u128::from(y) * b;
+            // Between x and y, and so within 32 bits.
+            ((sum + (a + b) / 2) / (a + b)) as u32
+        };
+        *self = Self {
+            range,
+            samples: mean(self.samples, next.samples),
+            accessed: mean(self.accessed, next.accessed),
+            unobservable: mean(self.unobservable, next.unobservable),
+            last_nr_accesses: mean(self.last_nr_accesses, next.last_nr_accesses),
+            age: mean(self.age, next.age),
+        };
+    }
+
+    /// Begins the next aggregation.
+    pub(crate) fn reset(&mut self) {
+        self.last_nr_accesses = self.accessed;
+        self.samples = 0;
+        self.accessed = 0;
+        self.unobservable = 0;
+    }
+
+    /// Carries the past over to other attributes: counts of `old_samples` become counts of `new_samples`, and an age
+    /// of so many aggregations becomes one of the same time.
+    pub(crate) fn rescale(&mut self, old_samples: u32, new_samples: u32, age_factor: f64) {
+        self.last_nr_accesses = scaled(self.last_nr_accesses, new_samples, old_samples);
+        // A cast from f64 saturates.
+        self.age = (f64::from(self.age) * age_factor) as u32;
+    }
+
+    pub(crate) const fn snapshot(&self) -> RegionSnapshot {
+        RegionSnapshot {
+            range: self.range,
+            nr_accesses: self.accessed,
+            nr_unobservable: self.unobservable,
+            age: self.age,
+        }
+    }
+}
+
+/// `count` of `from` as a count of `to`, rounded to the nearest and at most `to`; 0 of nothing.
+fn scaled(count: u32, to: u32, from: u32) -> u32 {
+    if from == 0 {
+        return 0;
+    }
+    let (count, to, from) = (u64::from(count), u64::from(to), u64::from(from));
+    ((count * to + from / 2) / from).min(to) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(pages: std::ops::Range<u64>, accessed: u32, age: u32) -> Region {
+        Region {
+            samples: 20,
+            accessed,
+            age,
+            ..Region::new(AddrRange::new(pages.start * 4096, pages.end * 4096).unwrap())
+        }
+    }
+
+    #[test]
+    fn merging_weights_counts_and_ages_by_size() {
+        let mut a = region(0..3, 20, 8);
+        let b = region(3..4, 0, 0);
+        a.absorb(&b, AddrRange::new(0, 4 * 4096).unwrap());
+        assert_eq!((a.accessed, a.age, a.range.pages()), (15, 6, 4));
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_samples_that_could_be_observed() {
+        let mut r = region(0..1, 0, 0);
+        r.reset();
+        for observation in
+            [Observation::Accessed, Observation::Idle, Observation::Unobservable, Observation::Unobservable]
+        {
+            r.count(observation);
+        }
+        r.settle(20);
+        assert_eq!((r.accessed, r.unobservable), (10, 10));
+    }
+
+    #[test]
+    fn a_region_that_could_never_be_observed_is_not_hot() {
+        let mut r = region(0..1, 0, 0);
+        r.reset();
+        r.count(Observation::Unobservable);
+        r.settle(20);
+        assert_eq!((r.accessed, r.unobservable), (0, 20));
+    }
+
+    #[test]
+    fn age_starts_again_when_the_frequency_moves_by_more_than_the_threshold() {
+        let mut r = region(0..1, 5, 7);
+        r.reset();
+        r.accessed = 7;
+        r.grow_older(2);
+        assert_eq!(r.age, 8);
+        r.accessed = 8;
+        r.grow_older(2);
+        assert_eq!(r.age, 0);
+    }
+
+    #[test]
+    fn other_attributes_keep_the_rate_and_the_time_that_an_age_means() {
+        let mut r = region(0..1, 10, 30);
+        r.reset();
+        r.rescale(20, 40, 0.5);
+        assert_eq!((r.last_nr_accesses, r.age), (20, 15));
+    }
+}
