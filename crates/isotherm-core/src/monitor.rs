@@ -7,8 +7,8 @@ use rand::{Rng, RngExt};
 use thiserror::Error;
 
 use crate::{
-    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Granularity, Observation, PAGE_SIZE, Region, Round,
-    Sample, Sink, Snapshot, TargetSnapshot, TargetSpace, adjust, areas,
+    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Granularity, Layout, Observation, PAGE_SIZE, Region,
+    Round, Sample, Sink, Snapshot, TargetSnapshot, TargetSpace, adjust, areas,
 };
 
 /// Why a run cannot go on.
@@ -296,21 +296,23 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let max_regions = self.attributes.max_regions();
         spaces.truncate(max_regions);
         let most_areas = max_regions / spaces.len().max(1);
-        let areas: Vec<Vec<AddrRange>> =
-            spaces.iter().map(|space| areas(&space.mappings, space.layout, most_areas)).collect();
-        let total: u64 = areas.iter().flatten().map(|area| area.size()).sum();
+        let ranges = match self.probe.granularity() {
+            Granularity::Page => cut(&spaces, None, most_areas),
+            Granularity::Mapping if spaces.iter().map(|s| s.mappings.len()).sum::<usize>() <= max_regions => {
+                spaces.iter().map(|s| s.mappings.iter().map(|m| m.range).collect()).collect()
+            }
+            Granularity::Mapping => cut(&spaces, Some(Layout::Ranges), most_areas),
+        };
+        let total: u64 = ranges.iter().flatten().map(|range| range.size()).sum();
         let piece = (total / self.attributes.min_regions() as u64).max(PAGE_SIZE);
 
         let mut old = std::mem::take(&mut self.targets);
-        for (space, areas) in spaces.into_iter().zip(&areas) {
+        for (space, ranges) in spaces.into_iter().zip(&ranges) {
             let known = old.iter().position(|target| target.space.id == space.id);
             let known = known.map(|i| old.swap_remove(i).regions).unwrap_or_default();
             let regions = match self.probe.granularity() {
-                Granularity::Page => adjust::carry_over(&known, areas, |new| adjust::split_evenly(new, piece)),
-                Granularity::Mapping => {
-                    let mapped: Vec<_> = space.mappings.iter().map(|m| m.range).collect();
-                    adjust::carry_over(&known, &mapped, std::iter::once)
-                }
+                Granularity::Page => adjust::carry_over(&known, ranges, |new| adjust::split_evenly(new, piece)),
+                Granularity::Mapping => adjust::one_for_each(&known, ranges),
             };
             self.targets.push(Watched { space, regions });
         }
@@ -329,4 +331,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let total: u64 = self.regions().map(|region| region.range().size()).sum();
         (total / self.attributes.min_regions() as u64).max(PAGE_SIZE)
     }
+}
+
+/// The areas of each target, by `layout` or the target's own.
+fn cut(spaces: &[TargetSpace], layout: Option<Layout>, most: usize) -> Vec<Vec<AddrRange>> {
+    spaces.iter().map(|space| areas(&space.mappings, layout.unwrap_or(space.layout), most)).collect()
 }
