@@ -1,0 +1,94 @@
+//! What a recording holds, as plain data.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::TargetSnapshot;
+use serde::{Deserialize, Serialize};
+
+/// What holds for a whole recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The version of isotherm that recorded it.
+    pub isotherm_version: String,
+    /// The probe's name, such as `bpf`.
+    pub probe: String,
+    /// What one answer of the probe speaks for: `page` or `mapping`.
+    pub granularity: String,
+    /// The sampling interval.
+    pub sampling_ns: u64,
+    /// The aggregation interval.
+    pub aggregation_ns: u64,
+    /// The update interval.
+    pub update_ns: u64,
+    /// The number of regions that the monitor aimed to keep at least.
+    pub min_regions: u64,
+    /// The number of regions that was never exceeded.
+    pub max_regions: u64,
+    /// The seed of the monitor's random numbers.
+    pub seed: u64,
+    /// When the run started, since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// Where it ran.
+    pub host: Host,
+}
+
+/// The machine that a recording was made on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// The host's name.
+    pub name: String,
+    /// The kernel's release, such as `6.1.0-18-amd64`.
+    pub kernel: String,
+    /// The processor's architecture, such as `x86_64`.
+    pub architecture: String,
+    /// Processors online.
+    pub cpus: u32,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// What a target was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// Its command line, arguments joined by spaces.
+    pub command: String,
+    /// When it started, since the Unix epoch.
+    pub started_unix_ns: u64,
+}
+
+/// What one snapshot took, of all targets together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Sampling rounds since the last snapshot.
+    pub rounds: u32,
+    /// How many of them began later than they should.
+    pub late_rounds: u32,
+    /// Pages read in these rounds.
+    pub reads: u64,
+    /// Pages read in the round that read most.
+    pub max_reads: u32,
+    /// Pages cleared in these rounds.
+    pub clears: u64,
+    /// CPU time of the monitor's thread in these rounds.
+    pub cpu_ns: u64,
+    /// Mapped bytes that could not be observed.
+    pub unobservable_bytes: u64,
+}
+
+/// One target in one snapshot: a row of the recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Since the start of the run.
+    pub time: Duration,
+    /// The aggregation interval in force.
+    pub aggregation: Duration,
+    /// Samples an aggregation: the highest possible `nr_accesses`.
+    pub samples: u32,
+    /// The target's regions and its mappings as they were read last.
+    pub target: TargetSnapshot,
+    /// What the target is.
+    pub info: Arc<TargetInfo>,
+    /// What the whole snapshot took; with the snapshot's first row only, so that sums are right.
+    pub cost: Option<Cost>,
+}
