@@ -1,0 +1,150 @@
+//! The monitor, step by step, where one example says more than a property.
+
+mod common;
+
+use common::{Answers, SAMPLING, attributes, monitor, run, target};
+use isotherm_core::{Granularity, Observation, PAGE_SIZE, Sample};
+
+fn idle(_: u32, _: Sample) -> Observation {
+    Observation::Idle
+}
+
+#[test]
+fn the_hooks_come_in_their_order() {
+    let mut monitor = monitor(attributes(2, 5, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(idle));
+    run(&mut monitor, 4, |_| {});
+    assert_eq!(
+        monitor.sink().hooks,
+        ["start", "sampled", "sampled", "aggregated", "sampled", "sampled", "aggregated", "end"]
+    );
+}
+
+#[test]
+fn the_first_regions_are_about_the_minimum_and_even() {
+    let mut monitor = monitor(
+        attributes(20, 10, 10, 100),
+        1,
+        vec![vec![target(1, &[(0, 600), (10_000, 10_400)])]],
+        Answers::new(idle),
+    );
+    monitor.start().unwrap();
+    let pages: Vec<u64> = monitor.regions().map(|r| r.range().pages()).collect();
+    assert_eq!(pages, [100; 10]);
+}
+
+#[test]
+fn a_hot_part_is_found_and_its_borders_narrowed_down() {
+    let hot = 3_000 * PAGE_SIZE..3_400 * PAGE_SIZE;
+    let range = hot.clone();
+    let answer = move |_: u32, sample: Sample| {
+        if range.contains(&sample.addr) { Observation::Accessed } else { Observation::Idle }
+    };
+    let mut monitor =
+        monitor(attributes(20, 10, 10, 1_000), 1, vec![vec![target(1, &[(0, 20_000)])]], Answers::new(answer));
+    run(&mut monitor, 20 * 30, |_| {});
+    let last = monitor.sink().snapshots.last().unwrap();
+    let found: u64 = (last.targets[0].regions.iter())
+        .filter(|r| r.access_rate(last.samples) >= 0.5)
+        .map(|r| {
+            assert!(r.range.start() < hot.end && r.range.end() > hot.start, "{:?} is cold", r.range);
+            r.range.pages()
+        })
+        .sum();
+    assert!((380..=420).contains(&found), "{found} pages");
+}
+
+#[test]
+fn a_region_that_cools_down_is_of_age_zero_again() {
+    let answer = |round: u32, _: Sample| if round < 40 { Observation::Accessed } else { Observation::Idle };
+    let mut monitor = monitor(attributes(10, 50, 10, 10), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(answer));
+    run(&mut monitor, 70, |_| {});
+    let ages: Vec<u32> = monitor.sink().snapshots.iter().map(|s| s.targets[0].regions[0].age).collect();
+    assert_eq!(ages, [0, 1, 2, 3, 0, 1, 2]);
+}
+
+#[test]
+fn unobservable_memory_is_neither_hot_nor_merged_with_cold() {
+    let answer = |_: u32, sample: Sample| {
+        if sample.addr < 500 * PAGE_SIZE { Observation::Unobservable } else { Observation::Idle }
+    };
+    let mut monitor =
+        monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 1_000)])]], Answers::new(answer));
+    run(&mut monitor, 50, |_| {});
+    let last = monitor.sink().snapshots.last().unwrap();
+    assert!(last.targets[0].regions.iter().all(|r| r.nr_accesses == 0));
+    assert_eq!(last.targets[0].unobservable_bytes(last.samples), 500 * PAGE_SIZE);
+}
+
+#[test]
+fn the_run_ends_with_the_last_target() {
+    let both = vec![target(1, &[(0, 100)]), target(2, &[(0, 100)])];
+    let one = vec![target(2, &[(0, 100)])];
+    let mut monitor = monitor(attributes(10, 1, 10, 100), 1, vec![both, one, vec![]], Answers::new(idle));
+    let mut rounds = 0;
+    run(&mut monitor, 1_000, |m| {
+        rounds += 1;
+        assert!(m.regions().count() > 0);
+    });
+    assert_eq!(rounds, 20, "the start and all rounds up to the update that finds no target");
+    let targets: Vec<usize> = monitor.sink().snapshots.iter().map(|s| s.targets.len()).collect();
+    assert_eq!(targets, [2, 1]);
+}
+
+#[test]
+fn an_update_that_is_asked_for_comes_with_the_next_step() {
+    let surveys = vec![vec![target(1, &[(0, 100)])], vec![]];
+    let mut monitor = monitor(attributes(10, 1_000, 10, 100), 1, surveys, Answers::new(idle));
+    monitor.start().unwrap();
+    assert!(monitor.step(SAMPLING).unwrap());
+    monitor.ask_for_update();
+    assert!(!monitor.step(SAMPLING * 2).unwrap());
+}
+
+#[test]
+fn targets_beyond_the_maximum_of_regions_are_left_out() {
+    let many = (0..20).map(|id| target(id, &[(0, 10), (1_000, 1_010), (9_000, 9_010)])).collect();
+    let mut monitor = monitor(attributes(10, 1, 3, 12), 1, vec![many], Answers::new(idle));
+    run(&mut monitor, 30, |m| assert!(m.regions().count() <= 12));
+    assert_eq!(monitor.sink().snapshots[0].targets.len(), 12);
+}
+
+#[test]
+fn changed_attributes_hold_from_the_next_aggregation_on_and_keep_ages_in_time() {
+    let mut monitor = monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(idle));
+    monitor.start().unwrap();
+    let mut now = SAMPLING;
+    let mut step = |m: &mut common::TestMonitor<_>, times: u32| {
+        for _ in 0..times {
+            m.step(now).unwrap();
+            now += SAMPLING;
+        }
+    };
+    step(&mut monitor, 35);
+    monitor.set_attributes(attributes(20, 50, 3, 8));
+    step(&mut monitor, 5 + 20);
+    let snapshots = &monitor.sink().snapshots;
+    assert_eq!(snapshots.iter().map(|s| s.samples).collect::<Vec<_>>(), [10, 10, 10, 10, 20]);
+    // Four aggregations of 10 samples are two of 20, and one more has passed.
+    assert!(snapshots[4].targets[0].regions.iter().all(|r| r.age == 3));
+    assert!(snapshots[4].targets[0].regions.len() <= 8);
+}
+
+#[test]
+fn where_a_probe_speaks_for_mappings_a_region_is_a_mapping() {
+    let before = vec![target(1, &[(0, 100), (100, 300), (5_000, 5_001)])];
+    let grown = vec![target(1, &[(0, 100), (100, 900), (7_000, 7_001)])];
+    let answer = |_: u32, sample: Sample| {
+        if sample.addr >= 100 * PAGE_SIZE { Observation::Accessed } else { Observation::Idle }
+    };
+    let probe = Answers { granularity: Granularity::Mapping, ..Answers::new(answer) };
+    let mut monitor = monitor(attributes(10, 1, 10, 100), 1, vec![before, grown], probe);
+    run(&mut monitor, 25, |_| {});
+    let regions = |nth: usize| -> Vec<(u64, u64, u32)> {
+        let taken = &monitor.sink().snapshots[nth].targets[0];
+        let pages =
+            |r: &isotherm_core::RegionSnapshot| (r.range.start() / PAGE_SIZE, r.range.end() / PAGE_SIZE, r.nr_accesses);
+        taken.regions.iter().map(pages).collect()
+    };
+    assert_eq!(regions(0), [(0, 100, 0), (100, 300, 10), (5_000, 5_001, 10)]);
+    assert_eq!(regions(1), [(0, 100, 0), (100, 900, 10), (7_000, 7_001, 10)]);
+}

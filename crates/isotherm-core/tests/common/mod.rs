@@ -1,0 +1,147 @@
+//! A made world for the monitor: scripted mappings, scripted answers, and a sink that keeps everything.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Granularity, Layout, Mapping, Monitor, Observation,
+    PAGE_SIZE, Round, Sample, Sink, Snapshot, TargetId, TargetSpace,
+};
+use rand_pcg::Pcg64Mcg;
+
+pub const SAMPLING: Duration = Duration::from_millis(5);
+
+/// Attributes of `samples` samples an aggregation and as many aggregations an update as `aggregations`.
+pub fn attributes(samples: u32, aggregations: u32, min: usize, max: usize) -> Attributes {
+    let aggregation = SAMPLING * samples;
+    Attributes::new(SAMPLING, aggregation, aggregation * aggregations, min, max).unwrap()
+}
+
+/// A target whose mappings are these ranges, in pages.
+pub fn target(id: u32, pages: &[(u64, u64)]) -> TargetSpace {
+    let mappings: Arc<[Mapping]> = pages
+        .iter()
+        .map(|&(start, end)| Mapping {
+            range: AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE).unwrap(),
+            permissions: *b"rw-p",
+            name: "".into(),
+        })
+        .collect();
+    TargetSpace { id: TargetId(id), layout: Layout::Process, mappings }
+}
+
+/// Gives one survey after the other, and the last one for ever.
+pub struct Script(pub Vec<Vec<TargetSpace>>);
+
+impl AddressSpace for Script {
+    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+        Ok(if self.0.len() > 1 { self.0.remove(0) } else { self.0[0].clone() })
+    }
+}
+
+/// Answers by a function of the round and the page.
+pub struct Answers<F> {
+    pub answer: F,
+    pub granularity: Granularity,
+    pub round: u32,
+    pub clears: u64,
+    pub most_reads: Rc<RefCell<usize>>,
+}
+
+impl<F: FnMut(u32, Sample) -> Observation> Answers<F> {
+    pub fn new(answer: F) -> Self {
+        Self { answer, granularity: Granularity::Page, round: 0, clears: 0, most_reads: Rc::default() }
+    }
+}
+
+impl<F: FnMut(u32, Sample) -> Observation> AccessProbe for Answers<F> {
+    fn granularity(&self) -> Granularity {
+        self.granularity
+    }
+
+    fn update(&mut self, _targets: &[TargetSpace]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        self.clears += samples.len() as u64;
+        Ok(())
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        let mut most = self.most_reads.borrow_mut();
+        *most = samples.len().max(*most);
+        for (sample, answer) in samples.iter().zip(answers) {
+            *answer = (self.answer)(self.round, *sample);
+        }
+        self.round += 1;
+        Ok(())
+    }
+
+    fn clears(&self) -> u64 {
+        self.clears
+    }
+}
+
+/// Keeps what it is given, and in which order.
+#[derive(Default)]
+pub struct Keep {
+    pub hooks: Vec<&'static str>,
+    pub rounds: Vec<Round>,
+    pub snapshots: Vec<Snapshot>,
+}
+
+impl Sink for Keep {
+    fn start(&mut self, _targets: &[TargetSpace]) -> Result<(), BoxError> {
+        self.hooks.push("start");
+        Ok(())
+    }
+
+    fn sampled(&mut self, round: Round) -> Result<(), BoxError> {
+        self.hooks.push("sampled");
+        self.rounds.push(round);
+        Ok(())
+    }
+
+    fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
+        self.hooks.push("aggregated");
+        self.snapshots.push(snapshot.clone());
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), BoxError> {
+        self.hooks.push("end");
+        Ok(())
+    }
+}
+
+pub type TestMonitor<F> = Monitor<Script, Answers<F>, Keep, Pcg64Mcg>;
+
+pub fn monitor<F: FnMut(u32, Sample) -> Observation>(
+    attributes: Attributes,
+    seed: u64,
+    surveys: Vec<Vec<TargetSpace>>,
+    probe: Answers<F>,
+) -> TestMonitor<F> {
+    let rng = Pcg64Mcg::new(u128::from(seed));
+    Monitor::new(attributes, rng, Script(surveys), probe, Keep::default())
+}
+
+/// Starts the monitor and steps it for `rounds`, handing the monitor to `look` after the start and after every step.
+pub fn run<F: FnMut(u32, Sample) -> Observation>(
+    monitor: &mut TestMonitor<F>,
+    rounds: u32,
+    mut look: impl FnMut(&TestMonitor<F>),
+) {
+    assert!(monitor.start().unwrap(), "there is a target");
+    look(monitor);
+    for round in 1..=rounds {
+        if !monitor.step(SAMPLING * round).unwrap() {
+            break;
+        }
+        look(monitor);
+    }
+    monitor.end().unwrap();
+}
