@@ -1,1 +1,10 @@
-//! stub
+//! Access patterns with a known truth, and simulated memory that follows them.
+//!
+//! A [`Pattern`] says which memory is touched when and how often. A real process can run it, [`SimMemory`] can
+//! simulate it, and either way [`Pattern::access_rate`] is the truth that a monitor's findings are held against.
+
+mod memory;
+mod pattern;
+
+pub use memory::{SimClock, SimMemory};
+pub use pattern::{Area, Order, Pattern, PatternError, Phase, Touch};

@@ -1,0 +1,128 @@
+//! Simulated memory: an address space and a probe that follow a pattern on a clock of their own.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AccessProbe, AddrRange, AddressSpace, BoxError, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId,
+    TargetSpace,
+};
+
+use crate::{Order, Pattern, Touch};
+
+/// Where the first area begins: any place in user space will do.
+const BASE: u64 = 0x10_0000_0000;
+
+/// The time of a simulation, since its start; whoever runs it moves it on.
+#[derive(Clone, Debug, Default)]
+pub struct SimClock(Rc<Cell<Duration>>);
+
+impl SimClock {
+    /// The time now.
+    pub fn now(&self) -> Duration {
+        self.0.get()
+    }
+
+    /// Lets this much time pass and says the time then.
+    pub fn pass(&self, time: Duration) -> Duration {
+        self.0.set(self.now() + time);
+        self.now()
+    }
+}
+
+/// Memory that is accessed as a pattern says: one target, whose areas lie side by side with a page between them.
+///
+/// Clones share the clock, so that one can be the address space and another the probe.
+#[derive(Clone, Debug)]
+pub struct SimMemory {
+    pattern: Arc<Pattern>,
+    clock: SimClock,
+    seed: u64,
+    cleared_at: Duration,
+    clears: u64,
+}
+
+impl SimMemory {
+    /// Simulated memory; what is random in the pattern follows from `seed`.
+    pub fn new(pattern: Pattern, clock: SimClock, seed: u64) -> Self {
+        Self { pattern: Arc::new(pattern), clock, seed, cleared_at: Duration::ZERO, clears: 0 }
+    }
+
+    /// Where each area lies, in the order of the pattern.
+    pub fn areas(&self) -> impl Iterator<Item = AddrRange> {
+        let mut at = BASE;
+        self.pattern.areas.iter().filter_map(move |area| {
+            let start = at;
+            at += area.size.as_u64() + PAGE_SIZE;
+            AddrRange::new(start, start + area.size.as_u64())
+        })
+    }
+
+    fn accessed(&self, addr: u64) -> bool {
+        let Some((area, range)) = self.areas().enumerate().find(|(_, range)| range.contains(addr)) else {
+            return false;
+        };
+        let page = (addr - range.start()) / PAGE_SIZE;
+        let phase = self.pattern.phase_at(self.clock.now());
+        let name = &self.pattern.areas[area].name;
+        (phase.touch.iter()).filter(|touch| touch.area == *name).any(|touch| self.touched(touch, page, range.pages()))
+    }
+
+    /// Whether the page was touched since it was cleared.
+    fn touched(&self, touch: &Touch, page: u64, pages: u64) -> bool {
+        let (from, to) = (self.cleared_at.as_secs_f64(), self.clock.now().as_secs_f64());
+        let every = touch.every.as_secs_f64();
+        // The sweep passes the page at each time that is this share of a sweep after a whole number of them.
+        let passes = |every: f64, share: f64| (to / every - share).floor() > (from / every - share).floor();
+        match touch.order {
+            Order::Sequential => passes(every, page as f64 / pages as f64),
+            Order::Strided(stride) => page % stride == 0 && passes(every / stride as f64, page as f64 / pages as f64),
+            Order::Random => self.chance(page) < 1.0 - (-(to - from) / every).exp(),
+        }
+    }
+
+    /// A number from 0 to 1 for this page at this time, always the same one (SplitMix64, Steele et al. 2014).
+    fn chance(&self, page: u64) -> f64 {
+        let mut x = self.seed ^ page.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (self.clock.now().as_nanos() as u64);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^= x >> 31;
+        (x >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+impl AddressSpace for SimMemory {
+    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+        let phase = self.pattern.phase_at(self.clock.now());
+        let mapped =
+            self.pattern.areas.iter().zip(self.areas()).filter(|(area, _)| !phase.unmapped.contains(&area.name));
+        let mappings =
+            mapped.map(|(area, range)| Mapping { range, permissions: *b"rw-p", name: area.name.as_str().into() });
+        Ok(vec![TargetSpace { id: TargetId(1), layout: Layout::Process, mappings: mappings.collect() }])
+    }
+}
+
+impl AccessProbe for SimMemory {
+    fn update(&mut self, _targets: &[TargetSpace]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        self.cleared_at = self.clock.now();
+        self.clears += samples.len() as u64;
+        Ok(())
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        for (sample, answer) in samples.iter().zip(answers) {
+            *answer = if self.accessed(sample.addr) { Observation::Accessed } else { Observation::Idle };
+        }
+        Ok(())
+    }
+
+    fn clears(&self) -> u64 {
+        self.clears
+    }
+}

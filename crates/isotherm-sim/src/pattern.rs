@@ -1,0 +1,299 @@
+//! The pattern language: areas of memory, phases of time, and what is touched how often in each.
+//!
+//! A pattern is a TOML file:
+//!
+//! ```toml
+//! about = "one small hot area in a large cold one"
+//!
+//! [[area]]
+//! name = "cold"
+//! size = "240 MiB"
+//!
+//! [[area]]
+//! name = "hot"
+//! size = "16 MiB"
+//!
+//! [[phase]]
+//! time = "10s"
+//! touch = [{ area = "hot", every = "2ms" }]
+//! ```
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use isotherm_core::PAGE_SIZE;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The patterns that ship with isotherm, by name.
+const SHIPPED: [(&str, &str); 1] = [("stairs", include_str!("../patterns/stairs.toml"))];
+
+/// What is touched when: areas, and phases that follow each other.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pattern {
+    /// What it is good for, in one line.
+    pub about: String,
+    /// Its areas, in the order of their addresses.
+    #[serde(rename = "area")]
+    pub areas: Vec<Area>,
+    /// Its phases, in the order of time.
+    #[serde(rename = "phase")]
+    pub phases: Vec<Phase>,
+}
+
+/// A stretch of anonymous memory.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Area {
+    /// Its name within the pattern.
+    pub name: String,
+    /// Its size; a whole number of pages.
+    pub size: ByteSize,
+}
+
+/// A time in which the same memory is touched in the same way.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// How long it lasts.
+    #[serde(with = "humantime_serde")]
+    pub time: Duration,
+    /// What is touched.
+    #[serde(default)]
+    pub touch: Vec<Touch>,
+    /// Areas that are not mapped in this phase.
+    #[serde(default)]
+    pub unmapped: Vec<String>,
+}
+
+/// How an area is touched.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Touch {
+    /// The area's name.
+    pub area: String,
+    /// The time in which as many touches are made as the area has pages.
+    #[serde(with = "humantime_serde")]
+    pub every: Duration,
+    /// In which order.
+    #[serde(default)]
+    pub order: Order,
+}
+
+/// In which order the pages of an area are touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Order {
+    /// From the first page to the last, then again.
+    #[default]
+    Sequential,
+    /// Every so many pages only, from the first to the last; the pages between are not touched.
+    Strided(u64),
+    /// Each touch goes to any page with the same probability.
+    Random,
+}
+
+/// Why a text is no pattern.
+#[derive(Debug, Error)]
+pub enum PatternError {
+    /// No pattern of this name ships.
+    #[error("there is no pattern named {0:?}; there are: {names}", names = names())]
+    Unknown(String),
+    /// The text is not of the language.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// Something in it makes no sense.
+    #[error("{0}")]
+    Senseless(String),
+}
+
+fn names() -> String {
+    Pattern::names().collect::<Vec<_>>().join(", ")
+}
+
+impl Pattern {
+    /// The names of the patterns that ship.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// A pattern that ships.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn shipped(name: &str) -> Result<Self, PatternError> {
+        let found = SHIPPED.iter().find(|(known, _)| *known == name);
+        let (_, text) = found.ok_or_else(|| PatternError::Unknown(name.into()))?;
+        Self::parse(text)
+    }
+
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// If the text is not of the language, or names areas that are not there, sizes that are not whole pages, or
+    /// times of zero.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        let pattern: Self = toml::from_str(text)?;
+        pattern.check()?;
+        Ok(pattern)
+    }
+
+    fn check(&self) -> Result<(), PatternError> {
+        let senseless = |what: String| Err(PatternError::Senseless(what));
+        if self.areas.is_empty() || self.phases.is_empty() {
+            return senseless("a pattern needs an [[area]] and a [[phase]] at least".into());
+        }
+        for area in &self.areas {
+            if area.size.as_u64() == 0 || area.size.as_u64() % PAGE_SIZE != 0 {
+                return senseless(format!(
+                    "area {:?} has {}, not a whole number of pages of {PAGE_SIZE} bytes",
+                    area.name, area.size
+                ));
+            }
+        }
+        for (nth, phase) in self.phases.iter().enumerate() {
+            if phase.time.is_zero() {
+                return senseless(format!("phase {nth} takes no time"));
+            }
+            let named = phase.touch.iter().map(|touch| &touch.area).chain(&phase.unmapped);
+            if let Some(missing) = named.into_iter().find(|name| self.area(name).is_none()) {
+                return senseless(format!("phase {nth} names an area {missing:?} that is not there"));
+            }
+            for touch in &phase.touch {
+                if touch.every.is_zero() || touch.order == Order::Strided(0) {
+                    return senseless(format!(
+                        "phase {nth} touches area {:?} with a zero `every` or stride",
+                        touch.area
+                    ));
+                }
+                if phase.unmapped.contains(&touch.area) {
+                    return senseless(format!("phase {nth} touches area {:?}, which it does not map", touch.area));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the area of this name.
+    pub fn area(&self, name: &str) -> Option<usize> {
+        self.areas.iter().position(|area| area.name == name)
+    }
+
+    /// The time of all phases together.
+    pub fn time(&self) -> Duration {
+        self.phases.iter().map(|phase| phase.time).sum()
+    }
+
+    /// The phase at this time since the pattern's start; after its end it starts again.
+    pub fn phase_at(&self, time: Duration) -> &Phase {
+        let mut left = Duration::from_nanos((time.as_nanos() % self.time().as_nanos()) as u64);
+        for phase in &self.phases {
+            if left < phase.time {
+                return phase;
+            }
+            left -= phase.time;
+        }
+        // `left` is under the sum of all times, so that one of the phases had it.
+        &self.phases[0]
+    }
+
+    /// The truth: the probability that `page` of `area` is touched within any interval of this length in this phase.
+    pub fn access_rate(&self, phase: &Phase, area: usize, page: u64, interval: Duration) -> f64 {
+        let pages = self.areas[area].pages();
+        let not_touched: f64 = (phase.touch.iter())
+            .filter(|touch| touch.area == self.areas[area].name)
+            .map(|touch| 1.0 - touch.access_rate(page, pages, interval))
+            .product();
+        1.0 - not_touched
+    }
+}
+
+impl Area {
+    /// How many pages it has.
+    pub fn pages(&self) -> u64 {
+        self.size.as_u64() / PAGE_SIZE
+    }
+}
+
+impl Touch {
+    /// The probability that `page` of an area of so many pages is touched within an interval of this length.
+    fn access_rate(&self, page: u64, _pages: u64, interval: Duration) -> f64 {
+        let sweeps = interval.as_secs_f64() / self.every.as_secs_f64();
+        match self.order {
+            Order::Sequential => sweeps.min(1.0),
+            // As many touches as the area has pages come around `stride` times as often.
+            Order::Strided(stride) if page % stride == 0 => (sweeps * stride as f64).min(1.0),
+            Order::Strided(_) => 0.0,
+            // Touches of one page are a Poisson process of that rate.
+            Order::Random => 1.0 - (-sweeps).exp(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO_AREAS: &str = r#"
+        about = "a test"
+        [[area]]
+        name = "a"
+        size = "1 MiB"
+        [[area]]
+        name = "b"
+        size = "4 KiB"
+        [[phase]]
+        time = "2s"
+        touch = [{ area = "a", every = "10ms" }, { area = "b", every = "1ms", order = "random" }]
+        [[phase]]
+        time = "3s"
+        touch = [{ area = "a", every = "10ms", order = { strided = 4 } }]
+        unmapped = ["b"]
+    "#;
+
+    #[test]
+    fn every_shipped_pattern_is_one() {
+        for name in Pattern::names() {
+            Pattern::shipped(name).unwrap();
+        }
+    }
+
+    #[test]
+    fn phases_follow_each_other_and_start_again() {
+        let pattern = Pattern::parse(TWO_AREAS).unwrap();
+        let phase = |s: f64| pattern.phase_at(Duration::from_secs_f64(s)).time.as_secs();
+        assert_eq!([phase(0.0), phase(1.9), phase(2.0), phase(4.9), phase(5.0)], [2, 2, 3, 3, 2]);
+    }
+
+    #[test]
+    fn the_truth_is_the_probability_of_a_touch() {
+        let pattern = Pattern::parse(TWO_AREAS).unwrap();
+        let rate = |phase: usize, area, page| {
+            pattern.access_rate(&pattern.phases[phase], area, page, Duration::from_millis(5))
+        };
+        assert_eq!(rate(0, 0, 7), 0.5);
+        assert!((rate(0, 1, 0) - 0.9933).abs() < 1e-4, "1 - e^-5");
+        assert_eq!([rate(1, 0, 4), rate(1, 0, 5), rate(1, 1, 0)], [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_place() {
+        for (from, to, said) in [
+            (r#"area = "b""#, r#"area = "c""#, "names an area \"c\""),
+            (r#"unmapped = ["b"]"#, r#"unmapped = ["a"]"#, "which it does not map"),
+            ("4 KiB", "5 KB", "not a whole number of pages"),
+            ("1ms", "0s", "zero `every`"),
+            ("3s", "0s", "takes no time"),
+            ("order = \"random\"", "odor = 1", "odor"),
+        ] {
+            let error = Pattern::parse(&TWO_AREAS.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_those_that_there_are() {
+        assert!(Pattern::shipped("ladder").unwrap_err().to_string().contains("stairs"));
+    }
+}

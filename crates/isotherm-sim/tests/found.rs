@@ -1,0 +1,41 @@
+//! The monitor finds what a simulated pattern does.
+
+use std::time::Duration;
+
+use isotherm_core::{Attributes, BoxError, Monitor, Sink, Snapshot};
+use isotherm_sim::{Pattern, SimClock, SimMemory};
+use rand_pcg::Pcg64Mcg;
+
+#[derive(Default)]
+struct Last(Snapshot);
+
+impl Sink for Last {
+    fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
+        self.0 = snapshot.clone();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_hot_spot_that_climbs_is_followed() {
+    let clock = SimClock::default();
+    let memory = SimMemory::new(Pattern::shipped("stairs").unwrap(), clock.clone(), 1);
+    let areas: Vec<_> = memory.areas().collect();
+    let attributes = Attributes::default();
+    let mut monitor = Monitor::new(attributes, Pcg64Mcg::new(1), memory.clone(), memory, Last::default());
+    monitor.start().unwrap();
+    for step in 0..4 {
+        // Until just before the hot spot climbs on.
+        while clock.now() < Duration::from_secs(3 * (step + 1)) - attributes.sampling() {
+            monitor.step(clock.pass(attributes.sampling())).unwrap();
+        }
+        let snapshot = &monitor.sink().0;
+        let hot = || snapshot.targets[0].regions.iter().filter(|r| r.access_rate(snapshot.samples) >= 0.5);
+        let found: u64 = hot().map(|r| r.range.size()).sum();
+        let right: u64 = hot().filter_map(|r| r.range.intersection(areas[2 * step as usize])).map(|r| r.size()).sum();
+        let truly_hot = areas[2 * step as usize].size();
+        assert!(right as f64 >= 0.95 * truly_hot as f64, "step {step}: {right} of {truly_hot} bytes are found");
+        assert!(right as f64 >= 0.95 * found as f64, "step {step}: {right} of {found} bytes are right");
+        monitor.step(clock.pass(attributes.sampling())).unwrap();
+    }
+}
