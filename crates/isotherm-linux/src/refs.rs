@@ -2,7 +2,8 @@
 //!
 //! It is coarse: clearing is for the whole process, and reading tells for each mapping how much of it was referenced,
 //! not where. A mapping of which any page was referenced counts as accessed. Each round walks all page tables of the
-//! process twice, so its cost grows with the process; longer intervals keep it low.
+//! process twice, so its cost grows with the process; longer intervals keep it low. The kernel does not flush the TLB
+//! when it clears, so that a small mapping whose translations all stay there can look idle although it is used.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -76,8 +77,8 @@ impl RefsProbe {
     pub fn check() -> Result<(), RefsError> {
         let me = std::process::id();
         let mut clear_refs = open(me, "clear_refs")?;
-        // A heap of its own, so large that it is a mapping of its own or the better part of one.
-        let mut memory = vec![1_u8; 1 << 20];
+        // Pages that were never touched: the first touch of a page marks it whatever the TLB holds.
+        let mut memory = vec![0_u8; 8 << 20];
         clear_refs.write_all(CLEAR_ALL).map_err(|source| RefsError::Use { path: path(me, "clear_refs"), source })?;
         for byte in memory.iter_mut().step_by(4096) {
             *std::hint::black_box(byte) += 1;
