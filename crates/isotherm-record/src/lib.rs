@@ -1,5 +1,35 @@
 //! The recording: a file of snapshots, and the contract between recording and looking.
+//!
+//! A recording is an Apache Arrow IPC stream (`docs/recording.md` has its schema). [`Recorder`] writes one, so that
+//! what was handed to the kernel stays readable however the recorder ends; [`Recording`] reads one, and tells a file that
+//! is cut short from a damaged and from a foreign one, without ever trusting a byte of it; [`convert()`] turns one into
+//! Parquet, CSV or JSON.
 
+mod check;
+mod columns;
+mod convert;
+mod decode;
+mod encode;
+mod error;
+mod foreign;
+#[cfg(test)]
+mod hostile;
+mod message;
 mod model;
+mod output;
+mod reader;
+mod rows;
+mod schema;
+mod shape;
+mod time;
+mod writer;
 
+pub use convert::{ConvertError, convert};
+pub use error::RecordError;
 pub use model::{Cost, Header, Host, Row, TargetInfo};
+pub use reader::{Ending, Recording};
+pub use rows::Rows;
+pub use writer::Recorder;
+
+/// The format of recordings that this version writes, and the highest that it reads.
+pub const FORMAT: u64 = 1;

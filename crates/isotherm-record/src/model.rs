@@ -58,7 +58,7 @@ pub struct TargetInfo {
 }
 
 /// What one snapshot took, of all targets together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     /// Sampling rounds since the last snapshot.
     pub rounds: u32,

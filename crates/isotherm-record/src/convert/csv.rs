@@ -1,0 +1,34 @@
+//! CSV: one line per region, with a heading; numbers are decimal.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+
+use super::{Format, flat};
+use crate::{Recording, Row};
+
+/// The heading, which is there even when no line follows.
+const HEADING: [&str; 10] =
+    ["time_ns", "pid", "start", "end", "nr_accesses", "samples", "access_rate", "age_ns", "nr_unobservable", "mapping"];
+
+pub(super) struct Csv {
+    writer: csv::Writer<BufWriter<File>>,
+}
+
+impl Format for Csv {
+    fn begin(_recording: &Recording, output: BufWriter<File>) -> io::Result<Self> {
+        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(output);
+        writer.write_record(HEADING)?;
+        Ok(Self { writer })
+    }
+
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        for line in flat::lines(row) {
+            self.writer.serialize(line)?;
+        }
+        Ok(())
+    }
+
+    fn end(self) -> io::Result<BufWriter<File>> {
+        self.writer.into_inner().map_err(|error| error.into_error())
+    }
+}

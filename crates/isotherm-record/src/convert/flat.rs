@@ -1,0 +1,88 @@
+//! The flat form: one line per region, for tools that know no lists.
+
+use isotherm_core::{AddrRange, Mapping};
+
+use crate::Row;
+use crate::time::nanoseconds;
+
+/// One region of one target in one snapshot.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub(crate) struct Line<'a> {
+    pub(crate) time_ns: u64,
+    pub(crate) pid: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) nr_accesses: u32,
+    pub(crate) samples: u32,
+    pub(crate) access_rate: f64,
+    pub(crate) age_ns: u64,
+    pub(crate) nr_unobservable: u32,
+    pub(crate) mapping: &'a str,
+}
+
+/// The lines of a row.
+pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line<'_>> {
+    let aggregation_ns = nanoseconds(row.aggregation);
+    let mut rest = &row.target.mappings[..];
+    row.target.regions.iter().map(move |region| {
+        let passed = rest.iter().take_while(|mapping| mapping.range.end() <= region.range.start()).count();
+        rest = &rest[passed..];
+        Line {
+            time_ns: nanoseconds(row.time),
+            pid: row.target.id.0,
+            start: region.range.start(),
+            end: region.range.end(),
+            nr_accesses: region.nr_accesses,
+            samples: row.samples,
+            access_rate: region.access_rate(row.samples),
+            age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
+            nr_unobservable: region.nr_unobservable,
+            mapping: main_name(rest, region.range),
+        }
+    })
+}
+
+/// The name that covers most of `range`, all mappings of that name together; of equals the one that comes first.
+/// Empty when most of what is mapped there is anonymous, or nothing is.
+fn main_name(mappings: &[Mapping], range: AddrRange) -> &str {
+    let mut names: Vec<(&str, u64)> = Vec::new();
+    for mapping in mappings {
+        let Some(part) = mapping.range.intersection(range) else {
+            break;
+        };
+        match names.iter_mut().find(|(name, _)| *name == &*mapping.name) {
+            Some((_, bytes)) => *bytes += part.size(),
+            None => names.push((&mapping.name, part.size())),
+        }
+    }
+    // Of equals `max_by_key` would take the last.
+    names.into_iter().rev().max_by_key(|&(_, bytes)| bytes).map_or("", |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(pages: std::ops::Range<u64>, name: &str) -> Mapping {
+        Mapping { range: range(pages), permissions: *b"rw-p", name: name.into() }
+    }
+
+    fn range(pages: std::ops::Range<u64>) -> AddrRange {
+        AddrRange::new(pages.start * 4096, pages.end * 4096).unwrap()
+    }
+
+    #[test]
+    fn a_region_is_named_after_what_covers_most_of_it() {
+        let mappings = [mapping(1..3, "a"), mapping(3..6, "b"), mapping(8..10, "a")];
+        assert_eq!(main_name(&mappings, range(0..10)), "a");
+        assert_eq!(main_name(&mappings, range(2..6)), "b");
+        assert_eq!(main_name(&mappings[1..], range(5..9)), "b");
+    }
+
+    #[test]
+    fn anonymous_memory_and_a_gap_have_no_name() {
+        let mappings = [mapping(1..2, "a"), mapping(2..9, "")];
+        assert_eq!(main_name(&mappings, range(1..9)), "");
+        assert_eq!(main_name(&mappings, range(20..30)), "");
+    }
+}

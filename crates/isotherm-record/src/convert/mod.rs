@@ -1,0 +1,106 @@
+//! Recordings in other formats: one file each, behind one trait.
+
+mod csv;
+mod flat;
+mod json;
+mod parquet;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::{RecordError, Recording, Row};
+
+/// Why a recording could not be converted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    /// The name does not say which format.
+    #[error("cannot tell which format {} should have: its name must end in .parquet, .csv or .json", path.display())]
+    UnknownFormat {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The output could not be written. Nothing is left of it, and what was there before is still there.
+    #[error("cannot write {}: {source}{}", path.display(), mend(source))]
+    Write {
+        /// The output.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The output is the recording itself, which would be lost.
+    #[error("cannot convert {} to itself: give another name", path.display())]
+    Itself {
+        /// The recording and the output.
+        path: PathBuf,
+    },
+    /// The recording could not be read to its end.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+/// A format: takes rows one after another, and keeps no more of them than it must.
+trait Format: Sized {
+    /// Begins the output.
+    fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self>;
+
+    /// Adds a row.
+    fn row(&mut self, row: &Row) -> io::Result<()>;
+
+    /// Ends the output.
+    fn end(self) -> io::Result<BufWriter<File>>;
+}
+
+/// Writes `recording` to `output` in the format that its extension names: `.parquet`, `.csv` or `.json`.
+///
+/// A recording that is cut short is converted as far as it goes ([`Recording::ending`] tells). The output has mode
+/// 0600 and appears, or replaces what is there, only once it is whole.
+///
+/// # Errors
+/// When the extension is none of these, the output is the recording, the recording is damaged, or the output cannot be
+/// written.
+pub fn convert(recording: &Recording, output: &Path) -> Result<(), ConvertError> {
+    if output.canonicalize().is_ok_and(|output| recording.path().canonicalize().is_ok_and(|input| input == output)) {
+        return Err(ConvertError::Itself { path: output.into() });
+    }
+    match output.extension().and_then(|extension| extension.to_str()) {
+        Some("parquet") => convert_to::<parquet::Parquet>(recording, output),
+        Some("csv") => convert_to::<csv::Csv>(recording, output),
+        Some("json") => convert_to::<json::Json>(recording, output),
+        _ => Err(ConvertError::UnknownFormat { path: output.into() }),
+    }
+}
+
+fn convert_to<F: Format>(recording: &Recording, output: &Path) -> Result<(), ConvertError> {
+    let failed = |source| ConvertError::Write { path: output.into(), source };
+    let directory = match output.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    // Such a file is made with mode 0600, and goes when it is dropped.
+    let file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(without_path(error)))?;
+    let writer = BufWriter::new(file.as_file().try_clone().map_err(failed)?);
+
+    let mut format = F::begin(recording, writer).map_err(failed)?;
+    for row in recording.rows()? {
+        format.row(&row?).map_err(failed)?;
+    }
+    format.end().and_then(|mut writer| writer.flush()).map_err(failed)?;
+    file.persist(output).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// What would mend a failure to write.
+fn mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; make its directory first",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room, or write elsewhere",
+        _ => "",
+    }
+}
+
+/// The error of the operating system, without the name of the temporary file, which means nothing to the user.
+fn without_path(error: io::Error) -> io::Error {
+    error.kind().into()
+}

@@ -1,0 +1,131 @@
+//! Batches out of bytes, and rows out of batches.
+//!
+//! The checksums keep accidents away from Arrow's decoder, which panics at some batches that are wrong; [`crate::shape`]
+//! keeps malice from it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{Array, ListArray, RecordBatch, StringArray, StructArray};
+use arrow_buffer::Buffer;
+use arrow_ipc as ipc;
+use arrow_ipc::reader::RecordBatchDecoder;
+use arrow_schema::SchemaRef;
+use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
+
+use crate::{Cost, TargetInfo, check, shape};
+
+/// A row as it is in a batch.
+#[derive(Debug)]
+pub(crate) struct RawRow {
+    pub(crate) time_ns: u64,
+    pub(crate) aggregation_ns: u64,
+    pub(crate) samples: u32,
+    pub(crate) pid: u32,
+    pub(crate) info: Option<TargetInfo>,
+    pub(crate) mappings: Option<Vec<Mapping>>,
+    pub(crate) regions: Vec<RegionSnapshot>,
+    pub(crate) cost: Option<Cost>,
+}
+
+/// Decodes the message of a batch.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn batch(message: ipc::Message<'_>, body: Vec<u8>, schema: &SchemaRef) -> Result<RecordBatch, String> {
+    let batch = message.header_as_record_batch().ok_or("a message is not a batch of rows")?;
+    shape::check(&batch, &body, schema.fields())?;
+    let version = message.version();
+    let (body, dictionaries) = (Buffer::from_vec(body), HashMap::new());
+    RecordBatchDecoder::try_new(&body, batch, Arc::clone(schema), &dictionaries, &version)
+        .and_then(RecordBatchDecoder::read_record_batch)
+        .map_err(|error| format!("a batch cannot be decoded: {error}"))
+}
+
+/// Row `index` of a batch, which has [`crate::schema::columns`] and that many rows.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn row(batch: &RecordBatch, index: usize) -> Result<RawRow, &'static str> {
+    let samples = u32_at(batch.column(2), index);
+    let target = batch.column(4).as_struct();
+    let mappings: &ListArray = batch.column(5).as_list();
+    let cost = batch.column(7).as_struct();
+    Ok(RawRow {
+        time_ns: u64_at(batch.column(0), index),
+        aggregation_ns: u64_at(batch.column(1), index),
+        samples,
+        pid: u32_at(batch.column(3), index),
+        info: target.is_valid(index).then(|| info_at(target, index)),
+        mappings: mappings.is_valid(index).then(|| mappings_of(&mappings.value(index))).transpose()?,
+        regions: regions_of(&batch.column(6).as_list::<i32>().value(index), samples)?,
+        cost: cost.is_valid(index).then(|| cost_at(cost, index)),
+    })
+}
+
+fn info_at(target: &StructArray, index: usize) -> TargetInfo {
+    let command: &StringArray = target.column(0).as_string();
+    TargetInfo { command: command.value(index).to_owned(), started_unix_ns: u64_at(target.column(1), index) }
+}
+
+fn mappings_of(entries: &dyn Array) -> Result<Vec<Mapping>, &'static str> {
+    let entries = entries.as_struct();
+    let permissions: &StringArray = entries.column(2).as_string();
+    let names: &StringArray = entries.column(3).as_string();
+    let mappings: Vec<Mapping> = (0..entries.len())
+        .map(|i| {
+            Ok(Mapping {
+                range: range_at(entries, i)?,
+                permissions: (permissions.value(i).as_bytes().try_into())
+                    .map_err(|_| "the permissions of a mapping are not four letters")?,
+                name: names.value(i).into(),
+            })
+        })
+        .collect::<Result<_, &'static str>>()?;
+    check::mappings(&mappings)?;
+    Ok(mappings)
+}
+
+fn regions_of(entries: &dyn Array, samples: u32) -> Result<Vec<RegionSnapshot>, &'static str> {
+    let entries = entries.as_struct();
+    let regions: Vec<RegionSnapshot> = (0..entries.len())
+        .map(|i| {
+            Ok(RegionSnapshot {
+                range: range_at(entries, i)?,
+                nr_accesses: u32_at(entries.column(2), i),
+                age: u32_at(entries.column(3), i),
+                nr_unobservable: u32_at(entries.column(4), i),
+            })
+        })
+        .collect::<Result<_, &'static str>>()?;
+    check::regions(&regions, samples)?;
+    Ok(regions)
+}
+
+fn cost_at(cost: &StructArray, index: usize) -> Cost {
+    Cost {
+        rounds: u32_at(cost.column(0), index),
+        late_rounds: u32_at(cost.column(1), index),
+        reads: u64_at(cost.column(2), index),
+        max_reads: u32_at(cost.column(3), index),
+        clears: u64_at(cost.column(4), index),
+        cpu_ns: u64_at(cost.column(5), index),
+        unobservable_bytes: u64_at(cost.column(6), index),
+    }
+}
+
+/// The range in the first two fields of an entry.
+fn range_at(entries: &StructArray, index: usize) -> Result<AddrRange, &'static str> {
+    AddrRange::new(u64_at(entries.column(0), index), u64_at(entries.column(1), index))
+        .ok_or("a range of addresses is empty or reversed")
+}
+
+fn u64_at(column: &dyn Array, index: usize) -> u64 {
+    column.as_primitive::<UInt64Type>().value(index)
+}
+
+fn u32_at(column: &dyn Array, index: usize) -> u32 {
+    column.as_primitive::<UInt32Type>().value(index)
+}

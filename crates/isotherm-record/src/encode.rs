@@ -1,0 +1,59 @@
+//! Batches as bytes: Arrow's encoding, in this format's framing.
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use arrow_ipc::{CompressionType, MetadataVersion};
+use arrow_schema::{ArrowError, Schema};
+
+use crate::message::frame;
+
+/// Buffers begin at multiples of this many bytes, the least that Arrow allows: batches are small, and so is padding.
+const ALIGNMENT: usize = 8;
+
+/// Zstandard at Arrow's level (3): of regions as a monitor finds them it makes half of what LZ4 makes of them, in half
+/// of the CPU time (`examples/cost.rs`; figures in `docs/recording.md`).
+const COMPRESSION: CompressionType = CompressionType::ZSTD;
+
+/// Encodes one stream.
+pub(crate) struct Encoder {
+    options: IpcWriteOptions,
+    dictionaries: DictionaryTracker,
+    context: IpcWriteContext,
+}
+
+impl Encoder {
+    /// An encoder at the start of a stream.
+    pub(crate) fn new() -> Result<Self, ArrowError> {
+        let options =
+            IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?.try_with_compression(Some(COMPRESSION))?;
+        Ok(Self { options, dictionaries: DictionaryTracker::new(true), context: IpcWriteContext::default() })
+    }
+
+    /// The message that begins a stream.
+    pub(crate) fn schema(&mut self, schema: &Schema) -> Result<Vec<u8>, ArrowError> {
+        let encoded = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
+            schema,
+            &mut self.dictionaries,
+            &self.options,
+        );
+        frame(&encoded.ipc_message, &encoded.arrow_data).ok_or_else(too_large)
+    }
+
+    /// The message of one batch.
+    pub(crate) fn batch(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+        // No column is a dictionary, and so there are no dictionaries to write.
+        let (_, encoded) =
+            IpcDataGenerator::default().encode(batch, &mut self.dictionaries, &self.options, &mut self.context)?;
+        frame(&encoded.ipc_message, &encoded.arrow_data).ok_or_else(too_large)
+    }
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").finish_non_exhaustive()
+    }
+}
+
+fn too_large() -> ArrowError {
+    ArrowError::IpcError("it is too large for one message".to_owned())
+}

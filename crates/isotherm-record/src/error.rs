@@ -1,0 +1,142 @@
+//! What can go wrong with a recording: each error says what, where, why, and what would mend it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::FORMAT;
+
+/// Why a recording could not be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The file to record to could not be created.
+    #[error("cannot create the recording {}: {source}; choose another file with -o", path.display())]
+    Create {
+        /// The recording.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel did not take a batch. What was written before stays readable.
+    #[error("cannot write to the recording {} at byte {offset}: {source}{}; what was recorded before is kept", path.display(), room(source))]
+    Write {
+        /// The recording.
+        path: PathBuf,
+        /// Where the batch would have begun, in bytes; the file was cut back to this length.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// A snapshot could not be turned into a batch; a fault of isotherm, not of the file.
+    #[error("cannot encode a snapshot for the recording {}: {reason}; please report this", path.display())]
+    Encode {
+        /// The recording.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The file does not exist, may not be read, or is a directory.
+    #[error("cannot open the recording {}: {source}{}", path.display(), mend(source))]
+    Open {
+        /// The recording.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Reading failed.
+    #[error("cannot read the recording {} at byte {offset}: {source}", path.display())]
+    Read {
+        /// The recording.
+        path: PathBuf,
+        /// Where, in bytes.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// The path names something that is neither a file nor a directory, such as a pipe.
+    #[error("cannot read the recording {}: it is not a regular file; give the path of one", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file has no bytes.
+    #[error("the recording {} is empty: nothing was written to it; record again", path.display())]
+    Empty {
+        /// The recording.
+        path: PathBuf,
+    },
+    /// The file is of another kind altogether.
+    #[error("{} is not a recording of isotherm: {reason}; give a file made by `isotherm record`", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead, as far as that can be told.
+        reason: String,
+    },
+    /// The recording is of a format that this isotherm does not know.
+    #[error(
+        "the recording {} was made by isotherm {made_by} in format {format}; this isotherm reads up to format {FORMAT}: upgrade it",
+        path.display()
+    )]
+    Newer {
+        /// The recording.
+        path: PathBuf,
+        /// The version of isotherm that made it, or `of an unknown version`.
+        made_by: String,
+        /// Its format.
+        format: u64,
+    },
+    /// The file ends within its header.
+    #[error(
+        "the recording {} is cut short at byte {at}, before its header was whole: nothing of it can be read; record again",
+        path.display()
+    )]
+    CutInHeader {
+        /// The recording.
+        path: PathBuf,
+        /// The length of the file, in bytes.
+        at: u64,
+    },
+    /// The bytes are not what was written.
+    #[error(
+        "the recording {} is damaged at byte {at}: {reason}; what lies before that byte is good, use a copy or record again",
+        path.display()
+    )]
+    Damaged {
+        /// The recording.
+        path: PathBuf,
+        /// The first byte of the message that is damaged.
+        at: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl RecordError {
+    pub(crate) fn damaged(path: &Path, at: u64, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.into(), at, reason: reason.into() }
+    }
+
+    pub(crate) fn foreign(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Foreign { path: path.into(), reason: reason.into() }
+    }
+}
+
+/// What would mend a failure to write.
+fn room(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room, or record elsewhere with -o",
+        io::ErrorKind::FileTooLarge => "; raise the limit (`ulimit -f`), or record for less long",
+        _ => "",
+    }
+}
+
+/// What would mend a failure to open.
+fn mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; check the name, or record first with `isotherm record`",
+        io::ErrorKind::PermissionDenied => "; recordings are for their owner only: read it as that user",
+        io::ErrorKind::IsADirectory => "; give the file in it",
+        _ => "",
+    }
+}

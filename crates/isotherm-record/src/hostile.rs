@@ -1,0 +1,202 @@
+//! Tests with recordings that were made to harm: their checksums are right, what they say is not.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+use arrow_ipc::{CompressionType, MetadataVersion};
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed};
+
+use crate::columns::{Columns, NewRow};
+use crate::message::frame;
+use crate::{Cost, Header, Host, RecordError, Recording, Row, TargetInfo, schema};
+
+fn header() -> Header {
+    Header {
+        isotherm_version: "0.1.0".into(),
+        probe: "sim".into(),
+        granularity: "page".into(),
+        sampling_ns: 5_000_000,
+        aggregation_ns: 100_000_000,
+        update_ns: 1_000_000_000,
+        min_regions: 10,
+        max_regions: 1000,
+        seed: 1,
+        started_unix_ns: 0,
+        host: Host {
+            name: "h".into(),
+            kernel: "6".into(),
+            architecture: "x86_64".into(),
+            cpus: 1,
+            memory_bytes: 1 << 30,
+        },
+    }
+}
+
+fn region(pages: std::ops::Range<u64>, nr_accesses: u32) -> RegionSnapshot {
+    let range = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE).unwrap();
+    RegionSnapshot { range, nr_accesses, nr_unobservable: 0, age: 3 }
+}
+
+/// A message's flatbuffer and body, not framed yet.
+type Parts = (Vec<u8>, Vec<u8>);
+
+fn options(compression: Option<CompressionType>) -> IpcWriteOptions {
+    IpcWriteOptions::try_new(8, false, MetadataVersion::V5).unwrap().try_with_compression(compression).unwrap()
+}
+
+fn schema_parts() -> Parts {
+    let mut dictionaries = DictionaryTracker::new(true);
+    let schema = schema::schema(&header()).unwrap();
+    let encoded =
+        IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(&schema, &mut dictionaries, &options(None));
+    (encoded.ipc_message, encoded.arrow_data)
+}
+
+fn batch_parts(batch: &RecordBatch, compression: Option<CompressionType>) -> Parts {
+    let mut dictionaries = DictionaryTracker::new(true);
+    let (_, encoded) = IpcDataGenerator::default()
+        .encode(batch, &mut dictionaries, &options(compression), &mut Default::default())
+        .unwrap();
+    (encoded.ipc_message, encoded.arrow_data)
+}
+
+/// A batch of these rows, unchecked.
+fn batch(rows: &[NewRow<'_>]) -> RecordBatch {
+    let mut columns = Columns::default();
+    rows.iter().for_each(|row| columns.push(row));
+    columns.take(&Arc::new(schema::schema(&header()).unwrap())).unwrap()
+}
+
+fn some_batch() -> RecordBatch {
+    let info = TargetInfo { command: "a command".into(), started_unix_ns: 1 };
+    let mapping =
+        |at: u64| Mapping { range: region(at..at + 3, 0).range, permissions: *b"rw-p", name: "[heap]".into() };
+    let (mappings, cost) = ([mapping(1), mapping(9)], Cost { rounds: 20, ..Cost::default() });
+    let regions: Vec<_> = (0..40).map(|i| region(i * 2..i * 2 + 1, 5)).collect();
+    let first = NewRow {
+        time_ns: 1,
+        aggregation_ns: 1,
+        samples: 20,
+        pid: 1,
+        info: Some(&info),
+        mappings: Some(&mappings),
+        regions: &regions,
+        cost: Some(&cost),
+    };
+    let next = NewRow { time_ns: 2, info: None, mappings: None, cost: None, ..first };
+    batch(&[first, next, NewRow { time_ns: 3, ..next }])
+}
+
+/// Reads a recording of these messages.
+fn read(directory: &Path, messages: &[Parts]) -> Result<Vec<Row>, RecordError> {
+    let bytes: Vec<u8> = messages.iter().flat_map(|(flatbuffer, body)| frame(flatbuffer, body).unwrap()).collect();
+    let path = directory.join("a.rec");
+    std::fs::write(&path, bytes).unwrap();
+    Recording::open(&path)?.rows()?.collect()
+}
+
+/// The reason for which a batch of these rows is refused.
+fn refusal(rows: &[NewRow<'_>]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    match read(directory.path(), &[schema_parts(), batch_parts(&batch(rows), None)]) {
+        Err(RecordError::Damaged { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn rows_that_break_the_rules_are_refused() {
+    let info = TargetInfo { command: String::new(), started_unix_ns: 0 };
+    let good = NewRow {
+        time_ns: 5,
+        aggregation_ns: 1,
+        samples: 20,
+        pid: 1,
+        info: Some(&info),
+        mappings: Some(&[]),
+        regions: &[],
+        cost: None,
+    };
+    let overlap = [region(1..3, 0), region(2..4, 0)];
+    let too_many = [region(1..3, 21)];
+    let unobservable = [RegionSnapshot { nr_unobservable: 21, ..region(1..3, 0) }];
+    let mapping = Mapping { range: region(1..3, 0).range, permissions: *b"r--p", name: "".into() };
+    let twice = [mapping.clone(), mapping];
+
+    assert_eq!(refusal(&[NewRow { regions: &overlap, ..good }]), "regions are out of order or overlap");
+    assert_eq!(refusal(&[NewRow { regions: &too_many, ..good }]), "a region has more accesses than there are samples");
+    assert_eq!(
+        refusal(&[NewRow { regions: &unobservable, ..good }]),
+        "a region has more unobservable samples than there are samples"
+    );
+    assert_eq!(refusal(&[NewRow { mappings: Some(&twice), ..good }]), "mappings are out of order or overlap");
+    assert_eq!(refusal(&[NewRow { info: None, ..good }]), "the first row of a target does not say what it is");
+    assert_eq!(refusal(&[NewRow { mappings: None, ..good }]), "the first row of a target has no mappings");
+    assert_eq!(refusal(&[good, NewRow { time_ns: 4, ..good }]), "time goes backwards");
+}
+
+#[test]
+fn a_second_schema_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = read(directory.path(), &[schema_parts(), schema_parts()]).unwrap_err();
+    assert!(matches!(&error, RecordError::Damaged { reason, .. } if reason == "a message is not a batch of rows"));
+}
+
+#[test]
+fn a_buffer_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let (flatbuffer, mut body) = batch_parts(&some_batch(), Some(CompressionType::ZSTD));
+    body[..8].copy_from_slice(&(1_i64 << 40).to_le_bytes());
+    let error = read(directory.path(), &[schema_parts(), (flatbuffer, body)]).unwrap_err();
+    assert!(
+        matches!(&error, RecordError::Damaged { reason, .. } if reason == "a column has more or fewer bytes than values"),
+        "{error}"
+    );
+}
+
+/// A change of a message: 1 to 8 bytes from some place on, with values that are likely to hurt.
+fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, Vec<u8>)>> {
+    let bytes = prop_oneof![
+        any::<u8>().prop_map(|byte| vec![byte]),
+        any::<i64>().prop_map(|number| number.to_le_bytes().to_vec()),
+        prop::sample::select(vec![i64::MAX, i64::MIN, -1, -2, 0, 1, 1 << 30, 1 << 31, 1 << 32, 1 << 61])
+            .prop_map(|number| number.to_le_bytes().to_vec()),
+        prop::sample::select(vec![i32::MAX, i32::MIN, -1, 0, 1, 3, 100])
+            .prop_map(|number| number.to_le_bytes().to_vec()),
+    ];
+    prop::collection::vec((any::<prop::sample::Index>(), bytes), 1..4)
+}
+
+fn apply(changes: &[(prop::sample::Index, Vec<u8>)], target: &mut [u8]) {
+    for (at, bytes) in changes {
+        let at = at.index(target.len());
+        target[at..].iter_mut().zip(bytes).for_each(|(old, new)| *old = *new);
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 1000, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..Config::default() })]
+
+    /// Whatever it says, it is read or refused: nothing panics, nothing takes memory without bound.
+    #[test]
+    fn no_message_does_harm(
+        what in 0..3,
+        compressed in any::<bool>(),
+        changes in changes(),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let compression = compressed.then_some(CompressionType::ZSTD);
+        let (mut schema, mut batch) = (schema_parts(), batch_parts(&some_batch(), compression));
+        match what {
+            0 => apply(&changes, &mut schema.0),
+            1 => apply(&changes, &mut batch.0),
+            _ => apply(&changes, &mut batch.1),
+        }
+        // Rows or an error; what matters is to get here.
+        drop(read(directory.path(), &[schema, batch]));
+    }
+}

@@ -1,0 +1,171 @@
+//! Reading a recording: opening it, and learning how it ends.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::message::{Checksum, Fault, Found, Message, find};
+use crate::schema::{FORMAT_KEY, HEADER_KEY, has_our_columns, metadata};
+use crate::{FORMAT, Header, RecordError, Rows, foreign};
+
+/// How a recording ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With the end marker: the recorder finished it.
+    Whole,
+    /// After a whole message, with no end marker: still being recorded, or the recorder was killed.
+    Unfinished,
+    /// Within a message: the recorder was killed while it wrote, or the file was cut.
+    CutShort {
+        /// How many bytes from the start can be read: all rows in them are whole.
+        at: u64,
+    },
+}
+
+/// A recording, open for reading. Several passes over its rows are possible, at the same time too.
+///
+/// What is read is what the file held when it was opened: a recording that is still being made can be opened again.
+#[derive(Debug)]
+pub struct Recording {
+    source: Source,
+    header: Header,
+    ending: Ending,
+}
+
+/// Where rows are read from.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) file: Arc<File>,
+    pub(crate) path: Arc<Path>,
+    /// The byte after the header.
+    pub(crate) start: u64,
+    /// The byte after the last whole message with rows.
+    pub(crate) end: u64,
+}
+
+impl Recording {
+    /// Opens a recording, reads its header and walks over its messages to learn how it ends; rows are not read yet.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is no recording, is of a newer format, or is damaged rather than cut short.
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        let open_error = |source| RecordError::Open { path: path.into(), source };
+        // Opening a pipe would wait for its writer.
+        let kind = std::fs::metadata(path).map_err(open_error)?;
+        if kind.is_dir() {
+            return Err(open_error(io::ErrorKind::IsADirectory.into()));
+        }
+        if !kind.is_file() {
+            return Err(RecordError::NotAFile { path: path.into() });
+        }
+        let file = File::open(path).map_err(open_error)?;
+        let len = file.metadata().map_err(open_error)?.len();
+        if len == 0 {
+            return Err(RecordError::Empty { path: path.into() });
+        }
+        let (header, start) = read_header(path, &file, len).map_err(|error| match error {
+            RecordError::Foreign { .. } if foreign::was_ours(&file) => {
+                RecordError::damaged(path, 0, "its header is not what was written")
+            }
+            error => error,
+        })?;
+        let (end, ending) = walk(path, &file, start, len)?;
+        let source = Source { file: Arc::new(file), path: path.into(), start, end };
+        Ok(Self { source, header, ending })
+    }
+
+    /// What holds for the whole recording.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How it ends.
+    pub fn ending(&self) -> Ending {
+        self.ending
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// All rows from the start, with one batch in memory at a time.
+    ///
+    /// # Errors
+    /// None at present; those of reading come with the rows.
+    pub fn rows(&self) -> Result<Rows, RecordError> {
+        Ok(Rows::new(self.source.clone()))
+    }
+}
+
+/// Reads the first message: the header, and the byte after it.
+fn read_header(path: &Path, file: &File, len: u64) -> Result<(Header, u64), RecordError> {
+    match find(file, 0, len, Checksum::Ignored) {
+        Ok(Found::Message(message)) => {
+            let header = header(path, &message)?;
+            message.body(file).map_err(|fault| fault.at(path, 0))?;
+            Ok((header, message.end()))
+        }
+        Ok(Found::Torn) => Err(RecordError::CutInHeader { path: path.into(), at: len }),
+        Err(Fault::Io(source)) => Err(RecordError::Read { path: path.into(), offset: 0, source }),
+        _ => Err(RecordError::foreign(path, foreign::what(file))),
+    }
+}
+
+/// The header in the first message.
+fn header(path: &Path, message: &Message) -> Result<Header, RecordError> {
+    let damaged = |reason: &str| RecordError::damaged(path, 0, reason);
+    let flatbuffer = message.flatbuffer().map_err(|fault| fault.at(path, 0))?;
+    let Some(schema) = flatbuffer.header_as_schema() else {
+        return Err(RecordError::foreign(path, "it begins with a message of Arrow's that is not a schema"));
+    };
+    let Some(format) = metadata(&schema, FORMAT_KEY) else {
+        return Err(RecordError::foreign(path, "it is an Arrow stream, but not isotherm's"));
+    };
+    let text = metadata(&schema, HEADER_KEY).unwrap_or_default();
+    let format: u64 = format.parse().map_err(|_| damaged("the number of its format is not a number"))?;
+    if format > FORMAT {
+        return Err(RecordError::Newer { path: path.into(), made_by: made_by(text), format });
+    }
+    message.check_head().map_err(|fault| fault.at(path, 0))?;
+    if !has_our_columns(&schema) {
+        return Err(damaged("its columns are not those of its format"));
+    }
+    serde_json::from_str(text).map_err(|error| damaged(&format!("its header cannot be understood: {error}")))
+}
+
+/// The version of isotherm in the header of a format that is not known.
+fn made_by(header: &str) -> String {
+    #[derive(Deserialize)]
+    struct Version {
+        isotherm_version: String,
+    }
+    serde_json::from_str(header)
+        .map_or_else(|_| "of an unknown version".to_owned(), |version: Version| version.isotherm_version)
+}
+
+/// Walks from message to message: where the last whole one ends, and what comes after it.
+fn walk(path: &Path, file: &File, start: u64, len: u64) -> Result<(u64, Ending), RecordError> {
+    let mut at = start;
+    loop {
+        match find(file, at, len, Checksum::Needed).map_err(|fault| fault.at(path, at))? {
+            Found::Message(message) => at = message.end(),
+            Found::EndMarker => return Ok((at, Ending::Whole)),
+            Found::Nothing => return Ok((at, Ending::Unfinished)),
+            Found::Torn => return Ok((at, Ending::CutShort { at })),
+        }
+    }
+}
+
+impl Fault {
+    /// As an error of the recording at `path`, in the message that begins at byte `at`.
+    pub(crate) fn at(self, path: &Path, at: u64) -> RecordError {
+        match self {
+            Self::Io(source) => RecordError::Read { path: PathBuf::from(path), offset: at, source },
+            Self::Broken(reason) => RecordError::damaged(path, at, reason),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The schema of a recording, in its Arrow form; `docs/recording.md` describes every column.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_ipc as ipc;
+use arrow_schema::{DataType, Field, Fields, Schema};
+
+use crate::{FORMAT, Header};
+
+/// The key of the schema metadata that holds the format's number.
+pub(crate) const FORMAT_KEY: &str = "isotherm.format";
+/// The key of the schema metadata that holds the [`Header`] as JSON.
+pub(crate) const HEADER_KEY: &str = "isotherm.header";
+
+/// The fields of the `target` column.
+pub(crate) fn target_fields() -> Fields {
+    Fields::from(vec![required("command", DataType::Utf8), required("started_unix_ns", DataType::UInt64)])
+}
+
+/// The fields of one entry of the `mappings` column.
+pub(crate) fn mapping_fields() -> Fields {
+    Fields::from(vec![
+        required("start", DataType::UInt64),
+        required("end", DataType::UInt64),
+        required("permissions", DataType::Utf8),
+        required("name", DataType::Utf8),
+    ])
+}
+
+/// The fields of one entry of the `regions` column.
+pub(crate) fn region_fields() -> Fields {
+    Fields::from(vec![
+        required("start", DataType::UInt64),
+        required("end", DataType::UInt64),
+        required("nr_accesses", DataType::UInt32),
+        required("age", DataType::UInt32),
+        required("nr_unobservable", DataType::UInt32),
+    ])
+}
+
+/// The fields of the `cost` column.
+pub(crate) fn cost_fields() -> Fields {
+    Fields::from(vec![
+        required("rounds", DataType::UInt32),
+        required("late_rounds", DataType::UInt32),
+        required("reads", DataType::UInt64),
+        required("max_reads", DataType::UInt32),
+        required("clears", DataType::UInt64),
+        required("cpu_ns", DataType::UInt64),
+        required("unobservable_bytes", DataType::UInt64),
+    ])
+}
+
+/// An entry of a list column.
+pub(crate) fn item(fields: Fields) -> Arc<Field> {
+    Arc::new(Field::new("item", DataType::Struct(fields), false))
+}
+
+/// The columns, in their order.
+pub(crate) fn columns() -> Fields {
+    Fields::from(vec![
+        required("time_ns", DataType::UInt64),
+        required("aggregation_ns", DataType::UInt64),
+        required("samples", DataType::UInt32),
+        required("pid", DataType::UInt32),
+        Field::new("target", DataType::Struct(target_fields()), true),
+        Field::new("mappings", DataType::List(item(mapping_fields())), true),
+        required("regions", DataType::List(item(region_fields()))),
+        Field::new("cost", DataType::Struct(cost_fields()), true),
+    ])
+}
+
+/// The whole schema of a recording with this header.
+///
+/// # Errors
+/// When the header has no JSON form; a [`Header`] always has.
+pub(crate) fn schema(header: &Header) -> Result<Schema, serde_json::Error> {
+    let metadata = HashMap::from([
+        (FORMAT_KEY.to_owned(), FORMAT.to_string()),
+        (HEADER_KEY.to_owned(), serde_json::to_string(header)?),
+    ]);
+    Ok(Schema::new_with_metadata(columns(), metadata))
+}
+
+/// The value of `key` in the schema's metadata.
+pub(crate) fn metadata<'a>(schema: &ipc::Schema<'a>, key: &str) -> Option<&'a str> {
+    let pairs = schema.custom_metadata()?;
+    pairs.iter().find(|pair| pair.key() == Some(key))?.value()
+}
+
+/// Whether a schema found in a file has exactly the columns of this format.
+///
+/// Compares what is in the file rather than converting it first: Arrow's conversion panics at types it does not know.
+pub(crate) fn has_our_columns(schema: &ipc::Schema<'_>) -> bool {
+    schema.endianness() == ipc::Endianness::Little
+        && schema.fields().is_some_and(|found| same_fields(found.iter(), &columns()))
+}
+
+fn same_fields<'a>(found: impl ExactSizeIterator<Item = ipc::Field<'a>>, expected: &Fields) -> bool {
+    found.len() == expected.len() && found.zip(expected).all(|(found, expected)| same_field(found, expected))
+}
+
+fn same_field(found: ipc::Field<'_>, expected: &Field) -> bool {
+    let children = |fields: &Fields| found.children().is_some_and(|found| same_fields(found.iter(), fields));
+    let same_type = match expected.data_type() {
+        DataType::UInt64 => is_unsigned(found, 64),
+        DataType::UInt32 => is_unsigned(found, 32),
+        DataType::Utf8 => found.type_type() == ipc::Type::Utf8,
+        DataType::Struct(fields) => found.type_type() == ipc::Type::Struct_ && children(fields),
+        DataType::List(entry) => {
+            found.type_type() == ipc::Type::List && children(&Fields::from(vec![Arc::clone(entry)]))
+        }
+        _ => false,
+    };
+    same_type
+        && found.name() == Some(expected.name().as_str())
+        && found.nullable() == expected.is_nullable()
+        && found.dictionary().is_none()
+}
+
+fn is_unsigned(field: ipc::Field<'_>, bits: i32) -> bool {
+    field.type_as_int().is_some_and(|int| int.bitWidth() == bits && !int.is_signed())
+}
+
+fn required(name: &str, data_type: DataType) -> Field {
+    Field::new(name, data_type, false)
+}

@@ -1,0 +1,176 @@
+//! Recordings in other formats.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use isotherm_record::{ConvertError, Recording, convert};
+use serde_json::{Value, json};
+
+fn converted(directory: &Path, name: &str, snapshots: u32) -> PathBuf {
+    let recording = directory.join("a.rec");
+    common::record(&recording, snapshots);
+    let output = directory.join(name);
+    convert(&Recording::open(&recording).unwrap(), &output).unwrap();
+    assert_eq!(std::fs::metadata(&output).unwrap().permissions().mode() & 0o777, 0o600);
+    output
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn csv_has_a_line_for_each_region() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(converted(directory.path(), "a.csv", 2)).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(
+        lines[..5],
+        [
+            "time_ns,pid,start,end,nr_accesses,samples,access_rate,age_ns,nr_unobservable,mapping",
+            "100000000,7,65536,81920,1,20,0.05,100000000,1,[heap]",
+            "100000000,7,81920,131072,0,20,0.0,100000000,1,[heap]",
+            "100000000,7,163840,204800,20,20,1.0,100000000,1,",
+            "100000000,7,409600,413696,7,20,0.35,100000000,1,/usr/lib/libc.so.6",
+        ]
+    );
+    assert_eq!(lines.len(), 1 + 2 * 2 * 4);
+}
+
+#[test]
+fn a_csv_of_nothing_has_its_heading() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(converted(directory.path(), "a.csv", 0)).unwrap();
+    assert_eq!(text, "time_ns,pid,start,end,nr_accesses,samples,access_rate,age_ns,nr_unobservable,mapping\n");
+}
+
+#[test]
+fn json_is_one_document_with_all_that_was_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(converted(directory.path(), "a.json", 8)).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&document["format"], &document["ending"]), (&json!(1), &json!("whole")));
+    assert_eq!(document["header"], serde_json::to_value(common::header()).unwrap());
+
+    let snapshots = document["snapshots"].as_array().unwrap();
+    assert_eq!(snapshots.len(), 8);
+    let first = &snapshots[0];
+    assert_eq!((&first["time_ns"], &first["samples"]), (&json!(100_000_000), &json!(20)));
+    assert_eq!(first["cost"]["cpu_ns"], json!(1001));
+    let target = &first["targets"][0];
+    assert_eq!(target["pid"], json!(7));
+    assert_eq!(target["target"]["command"], json!("server, \"7\" --port 80"));
+    assert_eq!(target["mappings"][0], json!({"start": 65536, "end": 131_072, "permissions": "rw-p", "name": "[heap]"}));
+    assert_eq!(
+        target["regions"][0],
+        json!({"start": 65536, "end": 81920, "nr_accesses": 1, "access_rate": 0.05, "age_ns": 100_000_000, "nr_unobservable": 1})
+    );
+    // What does not change is not said again.
+    let with = |key: &str| (0..8).filter(|&i| snapshots[i]["targets"][1].get(key).is_some()).collect::<Vec<_>>();
+    assert_eq!((with("target"), with("mappings")), (vec![0], vec![0, 6]));
+}
+
+#[test]
+fn a_json_of_nothing_is_a_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(converted(directory.path(), "a.json", 0)).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["snapshots"], json!([]));
+}
+
+#[test]
+fn pyarrow_reads_the_parquet_with_its_header() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = converted(directory.path(), "a.parquet", 20);
+    let rows = common::read(&directory.path().join("a.rec")).unwrap();
+    let accesses: u64 =
+        rows.iter().flat_map(|row| &row.target.regions).map(|region| u64::from(region.nr_accesses)).sum();
+    let Some(read) = common::python("parquet", &output) else { return };
+    assert_eq!((&read["rows"], &read["accesses"]), (&json!(160), &json!(accesses)));
+    assert_eq!((&read["format"], &read["probe"]), (&json!("1"), &json!("sim")));
+    assert_eq!(read["compression"], json!("ZSTD"));
+    assert_eq!(
+        read["first"],
+        json!({
+            "time_ns": 100_000_000, "pid": 7, "start": 65536, "end": 81920, "nr_accesses": 1, "samples": 20,
+            "access_rate": 0.05, "age_ns": 100_000_000, "nr_unobservable": 1, "mapping": "[heap]"
+        })
+    );
+}
+
+#[test]
+fn a_recording_cut_short_is_converted_as_far_as_it_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 20);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 100]).unwrap();
+    let output = directory.path().join("a.json");
+    convert(&Recording::open(&path).unwrap(), &output).unwrap();
+    let document: Value = serde_json::from_slice(&std::fs::read(&output).unwrap()).unwrap();
+    assert_eq!(document["ending"], json!("cut_short"));
+}
+
+#[test]
+fn an_unknown_extension_is_refused_with_those_that_are_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 1);
+    let recording = Recording::open(&path).unwrap();
+    for name in ["a.xlsx", "a", "csv", ".csv"] {
+        let error = convert(&recording, name.as_ref()).unwrap_err();
+        assert!(matches!(error, ConvertError::UnknownFormat { .. }));
+        assert_eq!(
+            error.to_string(),
+            format!("cannot tell which format {name} should have: its name must end in .parquet, .csv or .json")
+        );
+    }
+}
+
+#[test]
+fn a_failed_conversion_leaves_nothing_and_harms_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 20);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let near_the_end = bytes.len() - 30;
+    bytes[near_the_end] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let recording = Recording::open(&path).unwrap();
+    for name in ["a.csv", "a.json", "a.parquet"] {
+        std::fs::write(directory.path().join(name), "precious").unwrap();
+        let error = convert(&recording, &directory.path().join(name)).unwrap_err();
+        assert!(matches!(error, ConvertError::Record(_)), "{error}");
+        assert_eq!(std::fs::read_to_string(directory.path().join(name)).unwrap(), "precious");
+    }
+    assert_eq!(names(directory.path()), ["a.csv", "a.json", "a.parquet", "a.rec"]);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 1);
+    let output = directory.path().join("missing/a.csv");
+    let error = convert(&Recording::open(&path).unwrap(), &output).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("cannot write {}: entity not found; make its directory first", output.display())
+    );
+}
+
+#[test]
+fn a_recording_is_not_converted_to_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.csv");
+    let rows = common::record(&path, 1);
+    let error = convert(&Recording::open(&path).unwrap(), &directory.path().join("./a.csv")).unwrap_err();
+    assert!(matches!(error, ConvertError::Itself { .. }));
+    assert_eq!(common::read(&path).unwrap(), rows);
+}

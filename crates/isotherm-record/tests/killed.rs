@@ -1,0 +1,153 @@
+//! What was handed over stays readable when the recorder is killed, or the disk is full.
+//!
+//! The recorders that end badly are processes of their own: this test program once more, told by its environment.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use isotherm_record::{Ending, RecordError, Recorder, Recording};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use serde_json::json;
+
+const PATH: &str = "ISOTHERM_TEST_RECORD_TO";
+const LIMIT: u64 = 40_000;
+
+/// Where this process shall record to, if it is one of those that end badly.
+fn told_path() -> Option<PathBuf> {
+    std::env::var_os(PATH).map(PathBuf::from)
+}
+
+/// `wrapper`, if any, and this program, as the test `name` alone.
+fn this_program(wrapper: &[&str], name: &str, path: &Path) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let program = program.to_str().unwrap();
+    let mut words = wrapper.iter().copied().chain([program, "--ignored", "--exact", "--nocapture", name]);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).env(PATH, path).stdout(Stdio::null());
+    command
+}
+
+#[test]
+#[ignore = "is killed by another test"]
+fn records_for_ever() {
+    let Some(path) = told_path() else { return };
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    for i in 1.. {
+        recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+    }
+}
+
+#[test]
+fn a_killed_recording_is_readable_up_to_its_last_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 1..=8 {
+        let path = directory.path().join(format!("{round}.rec"));
+        let mut child = this_program(&[], "records_for_ever", &path).spawn().unwrap();
+        let begun = Instant::now();
+        while std::fs::metadata(&path).map_or(0, |file| file.len()) < 7919 * round {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing is recorded");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let seen = common::read(&path).unwrap();
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "it ended before it was killed");
+
+        assert_ne!(Recording::open(&path).unwrap().ending(), Ending::Whole);
+        let rows = common::read(&path).unwrap();
+        assert!(!seen.is_empty() && rows.starts_with(&seen));
+        // Snapshots of two targets each, none missing.
+        let last = rows.len() as u32 / 2;
+        let snapshots: Vec<_> = (1..=last).map(|i| (common::snapshot(i), common::cost(i))).collect();
+        assert!(rows == common::rows_of(&snapshots));
+        if round == 1
+            && let Some(read) = common::python("pyarrow", &path)
+        {
+            assert_eq!(read["rows"], json!(rows.len()));
+        }
+    }
+}
+
+#[test]
+fn pyarrow_reads_a_torn_recording_up_to_its_last_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 20);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 100).unwrap();
+    let rows = common::read(&path).unwrap();
+    assert!(!rows.is_empty());
+    let Some(read) = common::python("pyarrow", &path) else { return };
+    assert_eq!((&read["rows"], &read["torn"]), (&json!(rows.len()), &json!(true)));
+}
+
+/// Records to `path` until the kernel takes no more; the recording then has to be whole batches, and readable.
+fn record_until_full(path: &Path) -> (Recorder, u32) {
+    let mut recorder = Recorder::create(path, &common::header()).unwrap();
+    for i in 1.. {
+        let Err(error) = recorder.write(&common::snapshot(i), &common::cost(i), &common::info) else { continue };
+        let RecordError::Write { offset, .. } = error else { panic!("{error}") };
+        assert_eq!(std::fs::metadata(path).unwrap().len(), offset);
+        assert_eq!(Recording::open(path).unwrap().ending(), Ending::Unfinished);
+        let rows = common::read(path).unwrap();
+        assert!(!rows.is_empty() && rows.len() as u32 > 2 * i - 12, "{} rows of {i} snapshots", rows.len());
+        if let Some(read) = common::python("pyarrow", path) {
+            assert_eq!((&read["rows"], &read["torn"]), (&json!(rows.len()), &json!(false)));
+        }
+        return (recorder, i);
+    }
+    unreachable!()
+}
+
+#[test]
+#[ignore = "is started by another test, which ignores the signal that comes with a full file"]
+fn records_past_the_limit() {
+    let Some(path) = told_path() else { return };
+    let before = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, rustix::process::Rlimit { current: Some(LIMIT), ..before }).unwrap();
+    let (mut recorder, full_at) = record_until_full(&path);
+
+    // There is room again: what comes from here on is readable, although mappings were lost with the last batch.
+    setrlimit(Resource::Fsize, before).unwrap();
+    for i in full_at + 1..full_at + 20 {
+        recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+    }
+    recorder.finish().unwrap();
+    assert_eq!(Recording::open(&path).unwrap().ending(), Ending::Whole);
+    assert_eq!(common::read(&path).unwrap().last().unwrap().time, common::snapshot(full_at + 19).time);
+}
+
+#[test]
+fn a_file_that_may_not_grow_ends_with_its_last_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let deaf = ["sh", "-c", r#"trap '' XFSZ; exec "$0" "$@""#];
+    assert!(this_program(&deaf, "records_past_the_limit", &path).status().unwrap().success());
+}
+
+#[test]
+#[ignore = "is started by another test, on a small file system"]
+fn records_until_the_disk_is_full() {
+    let Some(path) = told_path() else { return };
+    record_until_full(&path);
+}
+
+#[test]
+fn a_recording_on_a_full_disk_ends_with_its_last_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mount = format!("mount -t tmpfs -o size=64k isotherm-test {}", directory.path().display());
+    // A mount namespace of its own: nothing of it is seen outside, and it goes with the process.
+    if !Command::new("unshare").args(["-m", "sh", "-c", &mount]).status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: recording to a full disk: it takes root to mount a small one");
+        return;
+    }
+    let script = format!(r#"{mount} && exec "$0" "$@""#);
+    let on_small_disk = ["unshare", "-m", "sh", "-c", &script];
+    assert!(this_program(&on_small_disk, "records_until_the_disk_is_full", &path).status().unwrap().success());
+}

@@ -1,0 +1,224 @@
+//! What is recorded is what is read.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_record::{Cost, Ending, RecordError, Recorder, Recording, TargetInfo};
+use proptest::prelude::*;
+
+fn ranges(most: usize) -> impl Strategy<Value = Vec<AddrRange>> {
+    prop::collection::vec((0_u64..1000, 1_u64..1000), 0..most).prop_map(|steps| {
+        let mut at = 0;
+        let range = |(gap, pages): (u64, u64)| {
+            let start = at + gap * PAGE_SIZE;
+            at = start + pages * PAGE_SIZE;
+            AddrRange::new(start, at).unwrap()
+        };
+        steps.into_iter().map(range).collect()
+    })
+}
+
+fn mappings() -> impl Strategy<Value = Arc<[Mapping]>> {
+    (ranges(6), ".{0,12}").prop_map(|(ranges, name)| {
+        ranges.into_iter().map(|range| Mapping { range, permissions: *b"r-xp", name: name.as_str().into() }).collect()
+    })
+}
+
+fn target(samples: u32) -> impl Strategy<Value = TargetSnapshot> {
+    let regions = ranges(12).prop_flat_map(move |ranges| {
+        let regions: Vec<_> = ranges
+            .into_iter()
+            .map(|range| {
+                (0..=samples, 0..=samples, any::<u32>()).prop_map(move |(nr_accesses, nr_unobservable, age)| {
+                    RegionSnapshot { range, nr_accesses, nr_unobservable, age }
+                })
+            })
+            .collect();
+        regions
+    });
+    (1_u32..4, regions, mappings()).prop_map(|(id, regions, mappings)| TargetSnapshot {
+        id: TargetId(id),
+        regions,
+        mappings,
+    })
+}
+
+fn snapshots() -> impl Strategy<Value = Vec<(Snapshot, Cost)>> {
+    let snapshot = (1_u32..40).prop_flat_map(|samples| {
+        (prop::collection::vec(target(samples), 0..3), 1_u64..2_000_000_000, any::<u64>()).prop_map(
+            move |(mut targets, step, cpu_ns)| {
+                targets.dedup_by_key(|target| target.id);
+                (samples, targets, step, cpu_ns)
+            },
+        )
+    });
+    prop::collection::vec(snapshot, 0..12).prop_map(|steps| {
+        let mut time = Duration::ZERO;
+        let snapshot = |(samples, targets, step, cpu_ns)| {
+            time += Duration::from_nanos(step);
+            let aggregation = Duration::from_nanos(step);
+            (
+                Snapshot { time, aggregation, samples, targets, ..Snapshot::default() },
+                Cost { cpu_ns, ..common::cost(1) },
+            )
+        };
+        steps.into_iter().map(snapshot).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(common::cases(64))]
+
+    #[test]
+    fn what_is_read_is_what_was_written(snapshots in snapshots()) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.rec");
+        let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+        for (snapshot, cost) in &snapshots {
+            recorder.write(snapshot, cost, &common::info).unwrap();
+        }
+        let bytes = recorder.finish().unwrap();
+        prop_assert_eq!(bytes, std::fs::metadata(&path).unwrap().len());
+
+        let recording = Recording::open(&path).unwrap();
+        prop_assert_eq!(recording.header(), &common::header());
+        prop_assert_eq!(recording.ending(), Ending::Whole);
+        let rows: Vec<_> = recording.rows().unwrap().collect::<Result<_, _>>().unwrap();
+        prop_assert_eq!(rows, common::rows_of(&snapshots));
+    }
+}
+
+#[test]
+fn a_recording_without_snapshots_is_whole_and_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 0);
+    assert_eq!(Recording::open(&path).unwrap().ending(), Ending::Whole);
+    assert_eq!(common::read(&path).unwrap(), []);
+}
+
+#[test]
+fn several_passes_give_the_same_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let written = common::record(&path, 12);
+    let recording = Recording::open(&path).unwrap();
+    let mut first = recording.rows().unwrap();
+    first.next();
+    let second: Vec<_> = recording.rows().unwrap().map(Result::unwrap).collect();
+    assert_eq!(second, written);
+    assert_eq!(first.map(Result::unwrap).collect::<Vec<_>>(), written[1..]);
+}
+
+#[test]
+fn rows_share_what_does_not_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 3);
+    let rows = common::read(&path).unwrap();
+    assert!(Arc::ptr_eq(&rows[0].info, &rows[2].info));
+    assert!(Arc::ptr_eq(&rows[0].target.mappings, &rows[2].target.mappings));
+}
+
+#[test]
+fn a_target_that_becomes_another_program_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    for i in 1..=4 {
+        let named = |_| Arc::new(TargetInfo { command: format!("program {}", i / 3), started_unix_ns: 1 });
+        recorder.write(&common::snapshot(i), &common::cost(i), &named).unwrap();
+    }
+    recorder.finish().unwrap();
+    let commands: Vec<_> = common::read(&path).unwrap().iter().map(|row| row.info.command.clone()).collect();
+    assert_eq!(commands, [0, 0, 0, 0, 1, 1, 1, 1].map(|n| format!("program {n}")));
+}
+
+#[test]
+fn a_target_that_comes_back_says_again_what_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    for i in 1..=9 {
+        let mut snapshot = common::snapshot(i);
+        snapshot.targets.retain(|target| i % 3 != 0 || target.id == TargetId(7));
+        recorder.write(&snapshot, &common::cost(i), &common::info).unwrap();
+    }
+    recorder.finish().unwrap();
+    assert_eq!(common::read(&path).unwrap().len(), 15);
+}
+
+#[test]
+fn what_is_half_a_second_old_has_been_handed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    for i in 1..=50 {
+        recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+        let seen = common::read(&path).unwrap().last().map_or(Duration::ZERO, |row| row.time);
+        let now = common::snapshot(i).time;
+        assert!(now - seen < Duration::from_millis(500), "at {now:?} only {seen:?} is there");
+    }
+}
+
+#[test]
+fn dropping_a_recorder_hands_over_what_it_holds() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    recorder.write(&common::snapshot(1), &common::cost(1), &common::info).unwrap();
+    drop(recorder);
+    assert_eq!(Recording::open(&path).unwrap().ending(), Ending::Unfinished);
+    assert_eq!(common::read(&path).unwrap().len(), 2);
+}
+
+#[test]
+fn only_the_owner_may_read_whatever_was_there_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    std::fs::write(&path, vec![1; 100_000]).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
+    common::record(&path, 1);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(common::read(&path).unwrap().len(), 2);
+
+    let new = directory.path().join("new.rec");
+    common::record(&new, 1);
+    assert_eq!(std::fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_device_is_written_to_and_left_as_it_is() {
+    let mode = || std::fs::metadata("/dev/null").unwrap().permissions().mode();
+    let before = mode();
+    common::record("/dev/null".as_ref(), 12);
+    assert_eq!(mode(), before);
+}
+
+#[test]
+fn regions_that_overlap_are_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    let mut snapshot = common::snapshot(1);
+    snapshot.targets[0].regions.reverse();
+    let error = recorder.write(&snapshot, &common::cost(1), &common::info).unwrap_err();
+    assert!(matches!(error, RecordError::Encode { .. }), "{error}");
+
+    // What follows is readable all the same.
+    for i in 2..=5 {
+        let mut snapshot = common::snapshot(i);
+        if i == 3 {
+            snapshot.targets[1].regions.reverse();
+        }
+        assert_eq!(recorder.write(&snapshot, &common::cost(i), &common::info).is_err(), i == 3);
+    }
+    recorder.finish().unwrap();
+    assert_eq!(common::read(&path).unwrap().len(), 7);
+}

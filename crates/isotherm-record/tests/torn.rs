@@ -1,0 +1,165 @@
+//! A recording that is cut, or whose bits have changed, gives a true beginning of itself or an error.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod common;
+
+use std::path::Path;
+
+use isotherm_record::{Ending, RecordError, Recorder, Recording, Row};
+use proptest::prelude::*;
+
+/// A recording, its bytes, and after how many bytes how many of its rows are whole.
+struct Small {
+    rows: Vec<Row>,
+    bytes: Vec<u8>,
+    borders: Vec<(usize, usize)>,
+}
+
+fn small(directory: &Path) -> Small {
+    let path = directory.join("small.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    let mut borders = vec![(recorder.bytes_written() as usize, 0)];
+    let mut snapshots = Vec::new();
+    for i in 1..=4 {
+        snapshots.push((common::snapshot(i), common::cost(i)));
+        recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+        if i % 2 == 0 {
+            recorder.flush().unwrap();
+        }
+        if recorder.bytes_written() as usize > borders.last().unwrap().0 {
+            borders.push((recorder.bytes_written() as usize, 2 * i as usize));
+        }
+    }
+    recorder.finish().unwrap();
+    Small { rows: common::rows_of(&snapshots), bytes: std::fs::read(&path).unwrap(), borders }
+}
+
+/// What reading `bytes` gives: how the recording ends, and its rows.
+fn read(directory: &Path, bytes: &[u8]) -> Result<(Ending, Vec<Row>), RecordError> {
+    let path = directory.join("changed.rec");
+    std::fs::write(&path, bytes).unwrap();
+    let recording = Recording::open(&path)?;
+    let rows = recording.rows()?.collect::<Result<_, _>>()?;
+    Ok((recording.ending(), rows))
+}
+
+#[test]
+fn cut_at_any_byte_it_gives_all_that_was_whole_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    assert!(small.borders.len() == 3, "{:?}", small.borders);
+    let (header_end, _) = small.borders[0];
+
+    for cut in 0..small.bytes.len() {
+        let result = read(directory.path(), &small.bytes[..cut]);
+        if cut == 0 {
+            assert!(matches!(result, Err(RecordError::Empty { .. })), "at {cut}: {result:?}");
+        } else if cut < header_end {
+            assert!(
+                matches!(result, Err(RecordError::CutInHeader { at, .. }) if at == cut as u64),
+                "at {cut}: {result:?}"
+            );
+        } else {
+            let &(border, rows) = small.borders.iter().rev().find(|(border, _)| *border <= cut).unwrap();
+            let ending = if border == cut { Ending::Unfinished } else { Ending::CutShort { at: border as u64 } };
+            let read = result.unwrap();
+            assert!(read.0 == ending && read.1 == small.rows[..rows], "at {cut}: {:?}, {} rows", read.0, read.1.len());
+        }
+    }
+    assert_eq!(read(directory.path(), &small.bytes).unwrap(), (Ending::Whole, small.rows));
+}
+
+#[test]
+fn a_tail_of_zeros_is_a_torn_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    let &(end, rows) = small.borders.last().unwrap();
+    for zeros in [1, 4, 7, 8, 4096, 20_000] {
+        let mut bytes = small.bytes[..end].to_vec();
+        bytes.resize(end + zeros, 0);
+        let ending = Ending::CutShort { at: end as u64 };
+        assert_eq!(read(directory.path(), &bytes).unwrap(), (ending, small.rows[..rows].to_vec()), "{zeros}");
+    }
+}
+
+#[test]
+fn bytes_after_the_end_are_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    let mut bytes = small.bytes.clone();
+    bytes.extend(&small.bytes);
+    let at_end = small.bytes.len() as u64 - 8;
+    assert!(matches!(read(directory.path(), &bytes), Err(RecordError::Damaged { at, .. }) if at == at_end));
+}
+
+/// An error, or a true beginning of the recording: never rows that were not recorded.
+fn assert_error_or_beginning(small: &Small, result: Result<(Ending, Vec<Row>), RecordError>, what: &str) {
+    if let Ok((_, rows)) = result {
+        assert!(small.rows.starts_with(&rows), "{what}");
+    }
+}
+
+#[test]
+fn a_changed_bit_is_never_taken_for_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    for at in 0..small.bytes.len() {
+        let mut bytes = small.bytes.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let result = read(directory.path(), &bytes);
+        assert_error_or_beginning(&small, result, &format!("byte {at}"));
+    }
+}
+
+#[test]
+fn a_damaged_header_is_not_taken_for_a_foreign_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    for at in 4..small.borders[0].0 {
+        let mut bytes = small.bytes.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let error = read(directory.path(), &bytes).unwrap_err();
+        assert!(!matches!(error, RecordError::Foreign { .. }), "byte {at}: {error}");
+    }
+}
+
+#[test]
+fn damage_inside_a_batch_is_found_where_the_batch_begins() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    for pair in small.borders.windows(2) {
+        let (begin, end) = (pair[0].0, pair[1].0);
+        let mut bytes = small.bytes.clone();
+        bytes[end - 20] ^= 0x10;
+        let path = directory.path().join("changed.rec");
+        std::fs::write(&path, bytes).unwrap();
+        let rows: Vec<_> = Recording::open(&path).unwrap().rows().unwrap().collect();
+        let (last, before) = rows.split_last().unwrap();
+        assert!(matches!(last, Err(RecordError::Damaged { at, .. }) if *at == begin as u64), "{last:?}");
+        assert_eq!(before.len(), pair[0].1);
+    }
+}
+
+proptest! {
+    #![proptest_config(common::cases(100))]
+
+    #[test]
+    fn changed_bytes_are_never_taken_for_data(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let small = small(directory.path());
+        let mut bytes = small.bytes.clone();
+        for (at, byte) in &changes {
+            let at = at.index(bytes.len());
+            bytes[at] = *byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let result = read(directory.path(), &bytes);
+        assert_error_or_beginning(&small, result, &format!("{changes:?}"));
+    }
+}
