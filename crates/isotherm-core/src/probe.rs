@@ -63,3 +63,25 @@ pub trait AccessProbe {
     /// How many pages this probe has cleared so far: the part of its work that costs the target.
     fn clears(&self) -> u64;
 }
+
+impl<P: AccessProbe + ?Sized> AccessProbe for Box<P> {
+    fn granularity(&self) -> Granularity {
+        (**self).granularity()
+    }
+
+    fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
+        (**self).update(targets)
+    }
+
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        (**self).clear(samples)
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        (**self).read(samples, answers)
+    }
+
+    fn clears(&self) -> u64 {
+        (**self).clears()
+    }
+}

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use crate::RefsProbe;
+use crate::bpf::BpfProbe;
+
 /// What trying one probe showed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
@@ -13,4 +16,26 @@ pub struct Finding {
     pub works: bool,
     /// If it does not: what failed, why, and what would mend it.
     pub why_not: Option<String>,
+}
+
+/// Tries every probe, the best first.
+pub fn examine() -> Vec<Finding> {
+    let finding = |probe, about, tried: Result<(), String>| Finding {
+        probe,
+        about,
+        works: tried.is_ok(),
+        why_not: tried.err(),
+    };
+    vec![
+        finding(
+            "bpf",
+            "page tables read by eBPF, page by page",
+            BpfProbe::check().map_err(|error| error.to_string()),
+        ),
+        finding(
+            "refs",
+            "/proc/PID/clear_refs and smaps; coarse, a mapping at a time",
+            RefsProbe::check().map_err(|error| error.to_string()),
+        ),
+    ]
 }

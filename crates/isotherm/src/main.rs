@@ -1,1 +1,57 @@
-fn main() {}
+//! `isotherm`: the command line.
+
+mod cli;
+mod command;
+mod doctor;
+mod probe;
+mod progress;
+mod record;
+mod report;
+mod session;
+mod units;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Record(options) => record::run(&options),
+        Command::Report(options) => report::run(&options),
+        Command::Convert(options) => report::convert(&options),
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Workload(options) => workload::run(&options),
+        Command::Completions(options) => {
+            clap_complete::generate(options.shell, &mut Cli::command(), "isotherm", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    done.unwrap_or_else(|error| {
+        // Whoever reads our output has had enough of it.
+        if error.chain().any(is_broken_pipe) {
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("isotherm: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Ends the program as any wrong call of `subcommand` does: with what is wrong, how it is called, and status 2.
+fn wrong_call(subcommand: &str, what: impl std::fmt::Display) -> ! {
+    let mut cli = Cli::command();
+    cli.build();
+    let command = cli.find_subcommand_mut(subcommand);
+    let error = match command {
+        Some(command) => command.error(ErrorKind::ValueValidation, what),
+        None => cli.error(ErrorKind::ValueValidation, what),
+    };
+    error.exit()
+}

@@ -1,0 +1,313 @@
+//! The command line, described in one place; it knows nothing of how things are done.
+
+use std::ffi::OsString;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use isotherm_core::AddrRange;
+
+use crate::units;
+
+const RECORDING: &str = "isotherm.rec";
+
+/// Show the temperature of memory: which of it is hot, which is cold, and for how long.
+///
+/// isotherm watches the memory of running processes with a bounded overhead, by the method of DAMON: neighbouring pages
+/// of equal access frequency form a region, and only one page of each region is looked at in each sampling interval.
+/// It needs no kernel with DAMON and no idle page tracking.
+#[derive(Parser)]
+#[command(name = "isotherm", version, propagate_version = true, max_term_width = 100, after_long_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  isotherm doctor                          what works on this machine
+  isotherm record --pid 1234 --duration 10s
+  isotherm record -- ./my-program --its-option
+  isotherm report summary                  what the memory is doing
+  isotherm report heatmap                  when and where it is hot
+  isotherm report html -o memory.html      all of it, in one page
+
+Exit status: 0 if all went well, 1 if it failed, 2 if the call was wrong. `isotherm record -- COMMAND` \
+exits with the command's own status, or with 128 and the number of the signal that ended it.";
+
+#[derive(Subcommand)]
+pub enum Command {
+    Record(Box<Record>),
+    Report(Box<Report>),
+    Convert(Convert),
+    Doctor(Doctor),
+    Workload(Workload),
+    Completions(Completions),
+}
+
+/// Record the memory temperature of processes
+///
+/// Watches a command from its start to its end, or processes that run already until they end, the time is over, or
+/// Ctrl-C is pressed. The recording is an Apache Arrow IPC stream (docs/recording.md); whatever ends isotherm, what was
+/// recorded until a second before stays readable.
+///
+/// The monitor samples one page of each region every sampling interval, and so never looks at more pages than there may
+/// be regions. After each aggregation interval it writes a snapshot, merges neighbouring regions of the same access
+/// frequency and splits them again at random to find new borders. After each update interval it reads the mappings again.
+#[derive(Args)]
+#[command(after_long_help = RECORD_EXAMPLES)]
+pub struct Record {
+    /// Watch the process of this ID; may be given several times
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Vec<u32>,
+    /// Watch the descendants of the targets, too: they join as they appear and leave as they end
+    #[arg(long)]
+    pub children: bool,
+    /// Write the recording to this file, which only its owner may read
+    #[arg(short, long, value_name = "FILE", default_value = RECORDING)]
+    pub output: PathBuf,
+    /// End after this time; a command that isotherm started is then asked to end (SIGTERM)
+    #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
+    pub duration: Option<Duration>,
+    /// How to learn whether a page was accessed
+    #[arg(long, value_name = "PROBE", default_value = "auto")]
+    pub probe: ProbeChoice,
+    #[command(flatten)]
+    pub attributes: AttributeOptions,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The command to start and watch, after `--`
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid", required_unless_present = "pid")]
+    pub command: Vec<OsString>,
+}
+
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  isotherm record -- ./my-program              from its start to its end
+  isotherm record --pid 1234 --duration 1m     a minute of a process that runs
+  isotherm record --pid 1234 --children        it and all that it starts
+  isotherm record --aggr 1s --pid 1234         coarser in time, with finer access rates
+
+Signals: with a command, HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it, and isotherm ends when it has. \
+Without one, HUP, INT, QUIT and TERM end the recording cleanly.";
+
+/// The monitoring attributes.
+#[derive(Args)]
+pub struct AttributeOptions {
+    /// Sampling interval: the time between clearing a page and reading it [default: 5ms; 100ms with refs]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub sample: Option<Duration>,
+    /// Aggregation interval: the time over which accesses are counted [default: 100ms; 1s with refs]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub aggr: Option<Duration>,
+    /// Update interval: the time between two readings of the mappings
+    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "1s")]
+    pub update: Duration,
+    /// The number of regions: the minimum is aimed at, the maximum never exceeded
+    #[arg(long, value_name = "MIN:MAX", value_parser = units::bounds, default_value = "10:1000")]
+    pub regions: (usize, usize),
+    /// Seed of the random choices, so that a run can be repeated [default: from the clock]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// A way to learn whether a page was accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProbeChoice {
+    /// The best that works here: bpf, then refs
+    Auto,
+    /// Page tables, read by eBPF: page by page; needs root
+    Bpf,
+    /// /proc/PID/clear_refs and smaps: coarse, a mapping at a time; for a process of one's own
+    Refs,
+}
+
+/// Show a recording
+///
+/// Pictures (png, svg) and pages (html) go to a file with -o, whose name also tells the format if --format does not.
+#[derive(Args)]
+#[command(after_long_help = REPORT_EXAMPLES)]
+pub struct Report {
+    /// What to show
+    #[arg(value_name = "KIND")]
+    pub kind: ReportKind,
+    /// The recording
+    #[arg(value_name = "REC", default_value = RECORDING)]
+    pub recording: PathBuf,
+    /// The format [default: by the name of -o, else text; html for html]
+    #[arg(short, long, value_name = "FORMAT")]
+    pub format: Option<ReportFormat>,
+    /// Write to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Only this time since the recording's start, such as 2s:10s, :10s or 2s:
+    #[arg(long, value_name = "FROM:TO", value_parser = units::time_range)]
+    pub time: Option<Range<Duration>>,
+    /// Only these addresses, such as 0x7f0000000000:0x7f0000100000
+    #[arg(long, value_name = "FROM:TO", value_parser = units::address_range)]
+    pub address: Option<AddrRange>,
+    /// Only the target of this process ID
+    #[arg(long, value_name = "PID")]
+    pub target: Option<u32>,
+    #[command(flatten)]
+    pub regions: RegionOptions,
+}
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  isotherm report summary                          what the memory is doing
+  isotherm report heatmap --time 2s:10s            when and where it is hot
+  isotherm report heatmap -o heatmap.png
+  isotherm report wss --format json | jq .percentiles
+  isotherm report regions --at 3s --sort rate --min-rate 0.5
+  isotherm report html -o memory.html              all of it, in one page
+
+The JSON of each kind is described in docs/reports.md.";
+
+/// What `report regions` shows of the regions.
+#[derive(Args)]
+#[command(next_help_heading = "Options of `report regions`")]
+pub struct RegionOptions {
+    /// Only the snapshot at this time since the recording's start
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub at: Option<Duration>,
+    /// In which order
+    #[arg(long, value_name = "KEY", default_value = "address")]
+    pub sort: SortKey,
+    /// Only regions of at least this access rate, 0 to 1
+    #[arg(long, value_name = "RATE", value_parser = units::share)]
+    pub min_rate: Option<f64>,
+    /// Only regions of at most this access rate, 0 to 1
+    #[arg(long, value_name = "RATE", value_parser = units::share)]
+    pub max_rate: Option<f64>,
+    /// Only regions whose access rate has stayed as it is for at least this long
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub min_age: Option<Duration>,
+    /// Only regions whose access rate has stayed as it is for at most this long
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub max_age: Option<Duration>,
+    /// Only regions of at least this size
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub min_size: Option<u64>,
+    /// Only regions of at most this size
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub max_size: Option<u64>,
+}
+
+/// The key that regions are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortKey {
+    /// Lowest first
+    Address,
+    /// Hottest first
+    Rate,
+    /// Oldest first
+    Age,
+    /// Largest first
+    Size,
+}
+
+/// What a report shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportKind {
+    /// When and where the memory is hot: time across, address up
+    Heatmap,
+    /// The working set: how much memory is in use, over time
+    Wss,
+    /// The regions of each snapshot
+    Regions,
+    /// For each mapping: hot, warm and cold bytes, working set, idle time
+    Summary,
+    /// What the monitor took: regions, reads, CPU time, late rounds
+    Overhead,
+    /// Everything, in one page that needs no network
+    Html,
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For a terminal
+    Text,
+    /// For programs
+    Json,
+    /// A picture of pixels
+    Png,
+    /// A picture of lines
+    Svg,
+    /// A page
+    Html,
+}
+
+/// Convert a recording to Parquet, CSV or JSON
+///
+/// The name of the output tells the format: .parquet and .csv have one row for each region of each snapshot, .json has
+/// the whole recording as one document (docs/recording.md).
+#[derive(Args)]
+pub struct Convert {
+    /// The recording
+    #[arg(value_name = "REC")]
+    pub recording: PathBuf,
+    /// The file to write: .parquet, .csv or .json
+    #[arg(value_name = "OUT")]
+    pub output: PathBuf,
+}
+
+/// Say which probes work here, and what would make the others work
+///
+/// Each is found out by trying it on isotherm's own memory.
+#[derive(Args)]
+pub struct Doctor {
+    /// The format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub format: DoctorFormat,
+}
+
+/// How the doctor's findings are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DoctorFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Run a built-in workload whose access pattern is known
+///
+/// It touches memory as the pattern says, so that what isotherm shows of it can be held against the truth.
+#[derive(Args)]
+pub struct Workload {
+    /// The pattern's name, or a file that ends in .toml
+    #[arg(value_name = "PATTERN", default_value = "stairs")]
+    pub pattern: String,
+    /// Run for this long, from the first phase on again when all are over [default: all phases once]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub time: Option<Duration>,
+    /// Print where each area lies and when each phase begins, as JSON Lines
+    #[arg(long)]
+    pub announce: bool,
+    /// Print the names of the built-in patterns, and nothing else
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// Print the completions for a shell
+///
+/// For bash, for one: `isotherm completions bash > /etc/bash_completion.d/isotherm`
+#[derive(Args)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_holds_together() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,99 @@
+//! The command that a recording starts: its signals, its end, its exit status.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use isotherm_linux::Stop;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
+
+/// A command that isotherm started and ends with.
+pub struct Command {
+    child: Child,
+    terminated: bool,
+}
+
+/// How a command ended.
+pub struct Ended {
+    /// The exit status that passes its own on: the same, or 128 and the number of the signal that ended it.
+    pub code: u8,
+    /// Whether it ended because it was asked to by [`Command::terminate`].
+    pub by_us: bool,
+}
+
+impl Command {
+    /// Starts the command: same terminal, same standard streams.
+    pub fn start(words: &[OsString]) -> Result<Self> {
+        let (program, arguments) = words.split_first().context("the command is empty")?;
+        let child = std::process::Command::new(program).args(arguments).spawn().map_err(|error| {
+            let name = program.to_string_lossy();
+            let mend = match error.kind() {
+                io::ErrorKind::NotFound => "check its name and $PATH",
+                io::ErrorKind::PermissionDenied => "is it an executable file?",
+                _ => "try to start it without isotherm",
+            };
+            anyhow!("the command {name:?} cannot be started: {error}; {mend}")
+        })?;
+        Ok(Self { child, terminated: false })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks the command to end; it may take its time.
+    pub fn terminate(&mut self) {
+        // Nothing to do if it has ended already.
+        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid(self.child.id())) {
+            self.terminated = kill_process(pid, Signal::TERM).is_ok();
+        }
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> Result<Ended> {
+        let status = self.child.wait().context("waiting for the command failed")?;
+        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+        let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX);
+        Ok(Ended { code, by_us: self.terminated })
+    }
+}
+
+/// Handles signals from here on: with a command, each is passed to it; without, those that end a program stop the run.
+pub fn handle_signals(command: Option<&Command>, stop: Stop) -> Result<()> {
+    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+    let signals = if command.is_some() { &signals[..] } else { &signals[..4] };
+    let mut signals = SignalsInfo::<WithOrigin>::new(signals).context("signals cannot be handled")?;
+    let command = command.map(|command| command.child.id());
+    let handle = move || {
+        for origin in &mut signals {
+            match command {
+                Some(command) => pass_on(command, &origin),
+                None => stop.ask(),
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(handle).context("the signals' thread cannot be started")?;
+    Ok(())
+}
+
+/// Passes a signal on, unless the command has it already: what the terminal sends goes to the whole process group.
+fn pass_on(command: u32, origin: &Origin) {
+    if origin.cause == Cause::Kernel {
+        return;
+    }
+    // The command is not waited for before the run is over, so that its ID is still its own.
+    if let (Some(pid), Some(signal)) = (pid(command), Signal::from_named_raw(origin.signal)) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn pid(id: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(id).ok()?)
+}

@@ -1,0 +1,74 @@
+//! The progress line of a recording: on a terminal only.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
+
+use bytesize::ByteSize;
+
+use crate::session::Finding;
+
+/// How often the line is written anew.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// Shows how a recording goes.
+pub struct Progress {
+    on: bool,
+    shown: Option<Instant>,
+    late_rounds: u64,
+}
+
+impl Progress {
+    pub fn new(quiet: bool) -> Self {
+        Self { on: !quiet && stderr().is_terminal(), shown: None, late_rounds: 0 }
+    }
+
+    /// Takes note of a finding, and shows it if it is time.
+    pub fn update(&mut self, finding: &Finding) {
+        self.late_rounds += u64::from(finding.cost.late_rounds);
+        if !self.on || self.shown.is_some_and(|shown| shown.elapsed() < EVERY) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let targets = &finding.snapshot.targets;
+        let regions: usize = targets.iter().map(|target| target.regions.len()).sum();
+        let working_set: u64 = targets.iter().map(|target| target.working_set()).sum();
+        let mut line = format!(
+            "{:7.1} s  {regions} regions  working set {}  monitor {:.1} % of a CPU",
+            finding.snapshot.time.as_secs_f64(),
+            size(working_set),
+            cpu_percent(finding),
+        );
+        if self.late_rounds > 0 {
+            line += &format!("  {} late rounds", self.late_rounds);
+        }
+        let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
+        let line: String = line.chars().take(width.saturating_sub(1)).collect();
+        // A terminal that went away is no reason to stop recording.
+        let _ = write!(stderr(), "\r{line}\x1b[K");
+    }
+
+    /// Takes the line away, so that something else can be written.
+    pub fn clear(&self) {
+        if self.shown.is_some() {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// Writes a line that stays.
+    pub fn done(&self, line: std::fmt::Arguments<'_>) {
+        if self.on {
+            let _ = writeln!(stderr(), "{line}");
+        }
+    }
+}
+
+/// A size for people, such as `1.5 MiB`.
+pub fn size(bytes: u64) -> impl std::fmt::Display {
+    ByteSize(bytes).display().iec()
+}
+
+/// CPU time over the time of the rounds, in per cent of one CPU.
+fn cpu_percent(finding: &Finding) -> f64 {
+    let wall = finding.snapshot.aggregation.as_nanos() as f64;
+    finding.cost.cpu_ns as f64 / wall * 100.0
+}

@@ -1,0 +1,114 @@
+//! `isotherm report` and `isotherm convert`: looking at a recording.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use isotherm_core::TargetId;
+use isotherm_record::Recording;
+use isotherm_report::{Bounds, Colour, Format, Kind, Options, Selection, Sort, Terminal};
+
+use crate::cli::{Convert, Report, ReportFormat, ReportKind, SortKey};
+use crate::wrong_call;
+
+pub fn run(options: &Report) -> Result<ExitCode> {
+    let kind = kind(options.kind);
+    let format = format(options, kind);
+    if kind == Kind::Html && format != Format::Html {
+        wrong_call("report", "the kind html is a page; leave --format out, or take another kind");
+    }
+    let to_terminal = options.output.is_none() && stdout().is_terminal();
+    if to_terminal && matches!(format, Format::Png | Format::Html) {
+        wrong_call("report", format!("{} is not for a terminal; name a file with -o", format.name()));
+    }
+
+    let recording = Recording::open(&options.recording)?;
+    let selection =
+        Selection { time: options.time.clone(), address: options.address, target: options.target.map(TargetId) };
+    let chosen = &options.regions;
+    let regions = isotherm_report::RegionOptions {
+        at: chosen.at,
+        sort: match chosen.sort {
+            SortKey::Address => Sort::Address,
+            SortKey::Rate => Sort::Rate,
+            SortKey::Age => Sort::Age,
+            SortKey::Size => Sort::Size,
+        },
+        rate: Bounds { min: chosen.min_rate, max: chosen.max_rate },
+        age: Bounds { min: chosen.min_age, max: chosen.max_age },
+        size: Bounds { min: chosen.min_size, max: chosen.max_size },
+    };
+    let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
+    let report = Options { terminal, regions, ..Options::default() };
+    match &options.output {
+        None => isotherm_report::write(kind, format, &recording, &selection, &report, &mut stdout().lock())?,
+        Some(path) => {
+            let mut out = create(path)?;
+            isotherm_report::write(kind, format, &recording, &selection, &report, &mut out)
+                .with_context(|| format!("{} is incomplete", path.display()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn convert(options: &Convert) -> Result<ExitCode> {
+    let recording = Recording::open(&options.recording)?;
+    isotherm_record::convert(&recording, &options.output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kind(kind: ReportKind) -> Kind {
+    match kind {
+        ReportKind::Heatmap => Kind::Heatmap,
+        ReportKind::Wss => Kind::Wss,
+        ReportKind::Regions => Kind::Regions,
+        ReportKind::Summary => Kind::Summary,
+        ReportKind::Overhead => Kind::Overhead,
+        ReportKind::Html => Kind::Html,
+    }
+}
+
+/// The format that was asked for, that the output's name tells, or that is the kind's own.
+fn format(options: &Report, kind: Kind) -> Format {
+    match options.format {
+        Some(ReportFormat::Text) => Format::Text,
+        Some(ReportFormat::Json) => Format::Json,
+        Some(ReportFormat::Png) => Format::Png,
+        Some(ReportFormat::Svg) => Format::Svg,
+        Some(ReportFormat::Html) => Format::Html,
+        None => {
+            let extension = options.output.as_deref().and_then(Path::extension).and_then(|ext| ext.to_str());
+            let named = Format::ALL.into_iter().find(|format| Some(format.name()) == extension);
+            named.unwrap_or(kind.default_format())
+        }
+    }
+}
+
+/// A file for a report, which tells as much as the recording: for its owner only.
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let file = file.with_context(|| format!("the report {} cannot be created; name another file", path.display()))?;
+
+    Ok(BufWriter::new(file))
+}
+
+/// What the terminal on standard output can do, or what a file or a pipe is best given.
+pub fn terminal() -> Terminal {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let locale = locale.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_ascii_lowercase();
+    let unicode = locale.contains("utf-8") || locale.contains("utf8");
+    if !stdout().is_terminal() {
+        return Terminal { unicode, ..Terminal::default() };
+    }
+    let colour = match supports_color::on(supports_color::Stream::Stdout) {
+        Some(level) if level.has_16m => Colour::True,
+        Some(level) if level.has_256 => Colour::Ansi256,
+        _ => Colour::None,
+    };
+    let size = rustix::termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    let (columns, rows) = size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()));
+    Terminal { columns, rows, colour, unicode }
+}

@@ -1,0 +1,110 @@
+//! One run of the monitor, on a thread of its own, at real intervals.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Sink, Snapshot, TargetId};
+use isotherm_linux::{Processes, Roster, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_record::{Cost, TargetInfo};
+use rand_pcg::Pcg64Mcg;
+
+/// What to watch, and how.
+pub struct Session {
+    pub attributes: Attributes,
+    pub seed: u64,
+    pub probe: Box<dyn AccessProbe + Send>,
+    pub processes: Processes,
+    pub duration: Option<Duration>,
+}
+
+/// What one aggregation brought.
+pub struct Finding {
+    pub snapshot: Snapshot,
+    pub cost: Cost,
+    pub infos: Vec<(TargetId, Arc<TargetInfo>)>,
+}
+
+impl Finding {
+    /// What the target is; it was there when the snapshot was taken.
+    pub fn info(&self, id: TargetId) -> Arc<TargetInfo> {
+        let unknown = || Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
+        self.infos.iter().find(|(known, _)| *known == id).map_or_else(unknown, |(_, info)| Arc::clone(info))
+    }
+}
+
+impl Session {
+    /// Starts the monitor's thread. It sends what it finds to `findings` and ends when `stop` is asked for, when the time
+    /// is over, when the last target has ended, or when nobody receives the findings any more.
+    pub fn start(self, findings: SyncSender<Finding>, stop: Stop) -> Result<JoinHandle<Result<()>>> {
+        let thread = std::thread::Builder::new().name("monitor".into());
+        thread.spawn(move || self.run(findings, stop)).context("the monitor's thread cannot be started")
+    }
+
+    fn run(self, findings: SyncSender<Finding>, stop: Stop) -> Result<()> {
+        let Self { attributes, seed, probe, processes, duration } = self;
+        let roster = processes.roster();
+        let waiter = Waiter::new(roster.clone(), stop);
+        let late_rounds = Rc::new(Cell::new(0));
+        let sink = Forward { findings, roster, late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time() };
+        let rng = Pcg64Mcg::new(u128::from(seed));
+        let mut monitor = Monitor::new(attributes, rng, processes, probe, sink);
+
+        let start = Instant::now();
+        let sampling = attributes.sampling();
+        let mut lives = monitor.start()?;
+        let mut due = Instant::now() + sampling;
+        while lives {
+            match waiter.until(due).context("waiting for the targets failed")? {
+                Woken::Due => {}
+                Woken::TargetEnded => monitor.ask_for_update(),
+                Woken::Stopped => break,
+            }
+            let now = Instant::now();
+            if now > due + sampling / 2 {
+                late_rounds.set(late_rounds.get() + 1);
+            }
+            lives = monitor.step(now - start)? && duration.is_none_or(|duration| now - start < duration);
+            // Rounds keep to their beat as long as that leaves half an interval between clearing and reading.
+            due = (due + sampling).max(Instant::now() + sampling / 2);
+        }
+        Ok(monitor.end()?)
+    }
+}
+
+/// Hands each snapshot, and what it took, to another thread, so that no disk ever delays a round.
+struct Forward {
+    findings: SyncSender<Finding>,
+    roster: Roster,
+    late_rounds: Rc<Cell<u32>>,
+    cpu: Duration,
+}
+
+impl Sink for Forward {
+    fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
+        let cpu = monitor_cpu_time();
+        let unobservable = snapshot.targets.iter().map(|target| target.unobservable_bytes(snapshot.samples));
+        let cost = Cost {
+            rounds: snapshot.rounds,
+            late_rounds: self.late_rounds.take(),
+            reads: snapshot.reads,
+            max_reads: snapshot.max_reads,
+            clears: snapshot.clears,
+            cpu_ns: (cpu - self.cpu).as_nanos() as u64,
+            unobservable_bytes: unobservable.sum(),
+        };
+        self.cpu = cpu;
+        let members = self.roster.members();
+        let info = |(&id, member): (&TargetId, &isotherm_linux::Member)| {
+            let started_unix_ns = member.process.started_unix_ns();
+            (id, Arc::new(TargetInfo { command: member.command.clone(), started_unix_ns }))
+        };
+        let infos = members.iter().map(info).collect();
+        let finding = Finding { snapshot: snapshot.clone(), cost, infos };
+        self.findings.send(finding).map_err(|_| "nobody takes the snapshots any more".into())
+    }
+}
