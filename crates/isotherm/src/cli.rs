@@ -79,7 +79,7 @@ pub struct Record {
     #[arg(short, long)]
     pub quiet: bool,
     /// The command to start and watch, after `--`
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid", required_unless_present = "pid")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
     pub command: Vec<OsString>,
 }
 

@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use isotherm_linux::Stop;
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
@@ -80,6 +82,13 @@ pub fn handle_signals(command: Option<&Command>, stop: Stop) -> Result<()> {
         }
     };
     thread::Builder::new().name("signals".into()).spawn(handle).context("the signals' thread cannot be started")?;
+    Ok(())
+}
+
+/// Makes a write beyond the limit of file sizes an error instead of this process's death.
+pub fn survive_file_size_limit() -> Result<()> {
+    let noted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, noted).context("signals cannot be handled")?;
     Ok(())
 }
 

@@ -35,9 +35,20 @@ fn main() -> ExitCode {
         if error.chain().any(is_broken_pipe) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("isotherm: {error:#}");
+        complain(&error);
         ExitCode::FAILURE
     })
+}
+
+/// Tells the user of an error and its causes, as far as its own words do not tell them.
+fn complain(error: &anyhow::Error) {
+    let mut message = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    eprintln!("isotherm: {message}");
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {

@@ -14,7 +14,7 @@ use crate::command::{self, Command};
 use crate::probe::{self, Chosen};
 use crate::progress::{Progress, size};
 use crate::session::Session;
-use crate::wrong_call;
+use crate::{complain, wrong_call};
 
 /// How many snapshots may wait for the disk before the monitor waits for it, too.
 const BACKLOG: usize = 64;
@@ -22,6 +22,9 @@ const BACKLOG: usize = 64;
 pub fn run(options: &Record) -> Result<ExitCode> {
     // A wrong call is one wherever it is made, so that it is told before any probe is tried.
     attributes(options, probe::PAGE_INTERVALS);
+    if options.pid.is_empty() && options.command.is_empty() {
+        wrong_call("record", "say what to watch: a process with --pid PID, or a command after --");
+    }
     let chosen = Chosen::new(options.probe)?;
     let attributes = attributes(options, chosen.default_intervals());
 
@@ -32,6 +35,7 @@ pub fn run(options: &Record) -> Result<ExitCode> {
     let stop = Stop::new().context("no file descriptor is left")?;
     let mut command = if options.command.is_empty() { None } else { Some(Command::start(&options.command)?) };
     command::handle_signals(command.as_ref(), stop.clone())?;
+    command::survive_file_size_limit()?;
 
     let recorded = match &command {
         Some(command) => follow(command, options.children),
@@ -48,7 +52,7 @@ pub fn run(options: &Record) -> Result<ExitCode> {
 
     // The command is not to suffer from what befell its recording.
     if let Err(error) = &recorded {
-        eprintln!("isotherm: {error:#}");
+        complain(error);
     } else if options.duration.is_some() {
         command.terminate();
     }

@@ -1,0 +1,120 @@
+//! Running isotherm as its users do.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub const ISOTHERM: &str = env!("CARGO_BIN_EXE_isotherm");
+
+/// A directory of this test's own, and isotherm in it.
+pub struct Place {
+    pub dir: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // An ordinary user works here, too.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(dir.path(), open).unwrap();
+        Self { dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `isotherm` with these arguments, in this place.
+    pub fn isotherm(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(ISOTHERM);
+        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::new(self.isotherm(arguments).output().unwrap())
+    }
+
+    /// Runs isotherm as an ordinary user; nothing if this is root without the means to become one.
+    pub fn run_as_nobody(&self, arguments: &[&str]) -> Option<Ran> {
+        if !is_root() {
+            return Some(self.run(arguments));
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", ISOTHERM]).args(arguments);
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+        // A checkout that nobody may read is no place to start a program from.
+        let reachable = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", ISOTHERM, "--version"])
+            .output()
+            .is_ok_and(|output| output.status.success());
+        reachable.then(|| Ran::new(command.output().unwrap()))
+    }
+
+    /// Everything that `report regions` says of the recording.
+    pub fn regions(&self, recording: &str) -> Vec<serde_json::Value> {
+        let ran = self.run(&["report", "regions", recording, "--format", "json"]);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    fn new(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { status: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+/// A process that ends with the test.
+pub struct Kept(pub Child);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether the probe bpf works here; says loudly that `test` is skipped if not.
+pub fn has_bpf(test: &str) -> bool {
+    match isotherm_linux::bpf::BpfProbe::check() {
+        Ok(()) => true,
+        Err(why) => {
+            skipped(test, &why.to_string());
+            false
+        }
+    }
+}
+
+/// Says, past the capture of the test harness, what is not tested here and why.
+pub fn skipped(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it never came to hold: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).unwrap();
+}

@@ -1,0 +1,140 @@
+//! What people get wrong, and what goes wrong: each says what, where, why and the mend, and never panics.
+
+mod common;
+
+use common::{Kept, Place, Ran};
+use std::process::{Command, Stdio};
+
+/// A failed run (1) or a wrong call (2) whose message holds all these words.
+#[track_caller]
+fn refused(ran: &Ran, status: i32, words: &[&str]) {
+    assert_eq!(ran.status, status, "{ran:?}");
+    for word in words {
+        assert!(ran.err.contains(word), "{word:?} is not in: {}", ran.err);
+    }
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    // clap adds the usage to the message of a wrong call.
+    let message = ran.err.lines().take_while(|line| !line.is_empty()).count();
+    assert!(message <= 2, "more than two lines: {}", ran.err);
+}
+
+#[test]
+fn a_process_that_is_not_there() {
+    refused(&Place::new().run(&["record", "--pid", "4194304"]), 1, &["no process 4194304", "ps -e"]);
+    refused(&Place::new().run(&["record", "--pid", "0"]), 2, &["--pid", "0 is not in 1.."]);
+    refused(&Place::new().run(&["record", "--pid", "me"]), 2, &["--pid", "me"]);
+}
+
+#[test]
+fn a_kernel_thread() {
+    let Ok(status) = std::fs::read_to_string("/proc/2/status") else {
+        return common::skipped("a_kernel_thread", "none is seen from here");
+    };
+    if status.starts_with("Name:\tkthreadd") {
+        refused(&Place::new().run(&["record", "--pid", "2"]), 1, &["process 2 (kthreadd)", "kernel thread", "choose"]);
+    }
+}
+
+#[test]
+fn a_process_of_another_user() {
+    let place = Place::new();
+    let sleep = Kept(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap());
+    let pid = if common::is_root() { sleep.0.id() } else { 1 };
+    match place.run_as_nobody(&["record", "--pid", &pid.to_string()]) {
+        Some(ran) => refused(&ran, 1, &[&format!("process {pid}"), "of user 0", "as root"]),
+        None => common::skipped("a_process_of_another_user", "an ordinary user cannot reach the binary"),
+    }
+}
+
+#[test]
+fn a_command_that_does_not_exist_or_is_none() {
+    refused(&Place::new().run(&["record", "--", "no-such-command"]), 1, &["no-such-command", "$PATH"]);
+    refused(&Place::new().run(&["record", "--", "/etc/passwd"]), 1, &["/etc/passwd", "executable"]);
+    refused(&Place::new().run(&["record"]), 2, &["--pid PID", "command after --"]);
+    refused(&Place::new().run(&["record", "--pid", "1", "--", "true"]), 2, &["--pid", "cannot be used with"]);
+}
+
+#[test]
+fn a_command_that_ends_at_once() {
+    refused(&Place::new().run(&["record", "--", "true"]), 1, &["nothing was recorded"]);
+}
+
+#[test]
+fn intervals_that_are_none() {
+    for (arguments, words) in [
+        (["--sample", "0s"], ["sampling interval is zero", "5ms"]),
+        (["--aggr", "0ms"], ["aggregation interval is zero", "5ms"]),
+        (["--update", "0s"], ["update interval is zero", "5ms"]),
+        (["--sample", "200ms"], ["longer than the aggregation interval", "lengthen"]),
+        (["--sample", "5"], ["--sample", "unit"]),
+        (["--aggr", "-5ms"], ["-5", "--"]),
+        (["--duration", "10ms"], ["shorter than the aggregation interval", "--aggr"]),
+    ] {
+        let [option, value] = arguments;
+        refused(&Place::new().run(&["record", option, value, "--", "true"]), 2, &words);
+    }
+}
+
+#[test]
+fn bounds_that_are_none() {
+    for (bounds, word) in [
+        ("100:10", "exchange"),
+        ("2:10", "at least 3"),
+        ("10", "MIN:MAX"),
+        ("a:b", "not a number"),
+        ("0:0", "at least 3"),
+    ] {
+        refused(&Place::new().run(&["record", "--regions", bounds, "--", "true"]), 2, &[word]);
+    }
+}
+
+#[test]
+fn ranges_that_are_none() {
+    for (option, range, word) in [
+        ("--time", "5s:2s", "reversed"),
+        ("--time", "2s:2s", "empty"),
+        ("--time", "2s", "FROM:TO"),
+        ("--address", "0x2000:0x1000", "reversed"),
+        ("--address", "0x1000:0x1000", "empty"),
+        ("--address", "zero:one", "not an address"),
+        ("--min-rate", "2", "between 0 and 1"),
+    ] {
+        refused(&Place::new().run(&["report", "heatmap", option, range]), 2, &[option, word]);
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written() {
+    let place = Place::new();
+    refused(&place.run(&["record", "-o", "no/such/place.rec", "--", "true"]), 1, &["no/such/place.rec", "-o"]);
+    refused(&place.run(&["record", "-o", ".", "--", "true"]), 1, &["directory", "-o"]);
+    refused(&place.run(&["record", "-o", "/dev/full", "--", "true"]), 1, &["/dev/full", "No space left"]);
+}
+
+#[test]
+fn a_recording_that_is_none() {
+    let place = Place::new();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(place.path(name), bytes).unwrap();
+    write("empty", b"");
+    write("text", b"this is no recording, and never was one\n");
+    write("picture", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
+    refused(&place.run(&["report", "summary"]), 1, &["isotherm.rec", "No such file", "isotherm record"]);
+    refused(&place.run(&["report", "summary", "empty"]), 1, &["empty", "record again"]);
+    refused(&place.run(&["report", "summary", "text"]), 1, &["text", "not a recording", "isotherm record"]);
+    refused(&place.run(&["report", "summary", "picture"]), 1, &["picture", "not a recording"]);
+    refused(&place.run(&["report", "summary", "."]), 1, &["directory"]);
+    refused(&place.run(&["convert", "text", "out.csv"]), 1, &["text", "not a recording"]);
+    assert!(!place.path("out.csv").exists());
+}
+
+#[test]
+fn a_kind_a_format_or_a_pattern_that_is_not_there() {
+    let place = Place::new();
+    refused(&place.run(&["report", "heat"]), 2, &["heat", "heatmap"]);
+    refused(&place.run(&["report", "heatmap", "--format", "gif"]), 2, &["gif", "png"]);
+    refused(&place.run(&["report", "html", "--format", "png"]), 2, &["html", "leave --format out"]);
+    refused(&place.run(&["workload", "ladder"]), 2, &["ladder", "stairs"]);
+    refused(&place.run(&["workload", "ladder.toml"]), 1, &["ladder.toml", "No such file"]);
+    refused(&place.run(&["record", "--probe", "guess", "--", "true"]), 2, &["guess", "bpf"]);
+    refused(&place.run(&["remember"]), 2, &["remember"]);
+}
