@@ -78,8 +78,12 @@ impl SimMemory {
         let passes = |every: f64, share: f64| (to / every - share).floor() > (from / every - share).floor();
         match touch.order {
             Order::Sequential => passes(every, page as f64 / pages as f64),
-            Order::Strided(stride) => page % stride == 0 && passes(every / stride as f64, page as f64 / pages as f64),
-            Order::Random => self.chance(page) < 1.0 - (-(to - from) / every).exp(),
+            Order::Strided(stride) => {
+                page.is_multiple_of(stride) && passes(every / stride as f64, page as f64 / pages as f64)
+            }
+            Order::Random | Order::Zipfian(_) => {
+                self.chance(page) < touch.access_rate(page, pages, self.clock.now() - self.cleared_at)
+            }
         }
     }
 

@@ -22,11 +22,23 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use isotherm_core::PAGE_SIZE;
+use rand::{Rng, RngExt};
+use rand_distr::{Distribution, Zipf};
 use serde::Deserialize;
 use thiserror::Error;
 
 /// The patterns that ship with isotherm, by name.
-const SHIPPED: [(&str, &str); 1] = [("stairs", include_str!("../patterns/stairs.toml"))];
+const SHIPPED: [(&str, &str); 9] = [
+    ("stairs", include_str!("../patterns/stairs.toml")),
+    ("zigzag", include_str!("../patterns/zigzag.toml")),
+    ("hot-small-in-huge", include_str!("../patterns/hot-small-in-huge.toml")),
+    ("zipfian", include_str!("../patterns/zipfian.toml")),
+    ("periodic", include_str!("../patterns/periodic.toml")),
+    ("all-hot", include_str!("../patterns/all-hot.toml")),
+    ("all-cold", include_str!("../patterns/all-cold.toml")),
+    ("growing-and-shrinking", include_str!("../patterns/growing-and-shrinking.toml")),
+    ("strided-and-random", include_str!("../patterns/strided-and-random.toml")),
+];
 
 /// What is touched when: areas, and phases that follow each other.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -92,6 +104,9 @@ pub enum Order {
     Strided(u64),
     /// Each touch goes to any page with the same probability.
     Random,
+    /// Each touch goes to the n-th page with a probability in proportion to n to the power of minus this exponent
+    /// (Zipf's law).
+    Zipfian(f64),
 }
 
 /// Why a text is no pattern.
@@ -161,10 +176,10 @@ impl Pattern {
                 return senseless(format!("phase {nth} names an area {missing:?} that is not there"));
             }
             for touch in &phase.touch {
-                if touch.every.is_zero() || touch.order == Order::Strided(0) {
+                if touch.every.is_zero() || !touch.order.makes_sense() {
+                    let area = &touch.area;
                     return senseless(format!(
-                        "phase {nth} touches area {:?} with a zero `every` or stride",
-                        touch.area
+                        "phase {nth} touches area {area:?} with a zero `every`, stride or exponent"
                     ));
                 }
                 if phase.unmapped.contains(&touch.area) {
@@ -178,6 +193,15 @@ impl Pattern {
     /// The place of the area of this name.
     pub fn area(&self, name: &str) -> Option<usize> {
         self.areas.iter().position(|area| area.name == name)
+    }
+
+    /// The same pattern with areas that are this many times as large.
+    #[must_use]
+    pub fn scaled(mut self, factor: u64) -> Self {
+        for area in &mut self.areas {
+            area.size.0 *= factor;
+        }
+        self
     }
 
     /// The time of all phases together.
@@ -201,6 +225,7 @@ impl Pattern {
     /// The truth: the probability that `page` of `area` is touched within any interval of this length in this phase.
     pub fn access_rate(&self, phase: &Phase, area: usize, page: u64, interval: Duration) -> f64 {
         let pages = self.areas[area].pages();
+        debug_assert!(page < pages, "page {page} of {pages}");
         let not_touched: f64 = (phase.touch.iter())
             .filter(|touch| touch.area == self.areas[area].name)
             .map(|touch| 1.0 - touch.access_rate(page, pages, interval))
@@ -216,23 +241,67 @@ impl Area {
     }
 }
 
-impl Touch {
-    /// The probability that `page` of an area of so many pages is touched within an interval of this length.
-    fn access_rate(&self, page: u64, _pages: u64, interval: Duration) -> f64 {
-        let sweeps = interval.as_secs_f64() / self.every.as_secs_f64();
-        match self.order {
-            Order::Sequential => sweeps.min(1.0),
-            // As many touches as the area has pages come around `stride` times as often.
-            Order::Strided(stride) if page % stride == 0 => (sweeps * stride as f64).min(1.0),
-            Order::Strided(_) => 0.0,
-            // Touches of one page are a Poisson process of that rate.
-            Order::Random => 1.0 - (-sweeps).exp(),
+impl Order {
+    fn makes_sense(self) -> bool {
+        match self {
+            Self::Sequential | Self::Random => true,
+            Self::Strided(stride) => stride > 0,
+            Self::Zipfian(exponent) => exponent > 0.0 && exponent.is_finite(),
         }
     }
 }
 
+impl Touch {
+    /// The probability that `page` of an area of so many pages is touched within an interval of this length.
+    pub(crate) fn access_rate(&self, page: u64, pages: u64, interval: Duration) -> f64 {
+        let sweeps = interval.as_secs_f64() / self.every.as_secs_f64();
+        match self.order {
+            Order::Sequential => sweeps.min(1.0),
+            // As many touches as the area has pages come around `stride` times as often.
+            Order::Strided(stride) if page.is_multiple_of(stride) => (sweeps * stride as f64).min(1.0),
+            Order::Strided(_) => 0.0,
+            // Touches of one page are a Poisson process: of one touch a sweep on the mean, or of as many as the page's share.
+            Order::Random => 1.0 - (-sweeps).exp(),
+            Order::Zipfian(exponent) => {
+                let share = ((page + 1) as f64).powf(-exponent) / harmonic(pages, exponent);
+                1.0 - (-sweeps * pages as f64 * share).exp()
+            }
+        }
+    }
+
+    /// The page that the `nth` touch since the start of a phase goes to, in an area of so many pages.
+    pub fn page(&self, nth: u64, pages: u64, rng: &mut impl Rng) -> u64 {
+        match self.order {
+            Order::Sequential => nth % pages,
+            Order::Strided(stride) => nth % pages.div_ceil(stride) * stride,
+            Order::Random => rng.random_range(0..pages),
+            // The distribution counts from 1; it is one whatever the exponent, which was checked.
+            Order::Zipfian(exponent) => {
+                Zipf::new(pages as f64, exponent).map_or(0, |zipf| (zipf.sample(rng) as u64).clamp(1, pages) - 1)
+            }
+        }
+    }
+}
+
+/// The sum of n to the power of minus `exponent`, for n from 1 to `pages`: exact for the first thousand, and from there by
+/// the Euler-Maclaurin formula, whose first omitted term is under 10^-12 of it.
+fn harmonic(pages: u64, exponent: f64) -> f64 {
+    const EXACT: u64 = 1000;
+    let term = |n: u64| (n as f64).powf(-exponent);
+    let exact: f64 = (1..=pages.min(EXACT)).map(term).sum();
+    if pages <= EXACT {
+        return exact;
+    }
+    let antiderivative = |n: f64| if exponent == 1.0 { n.ln() } else { n.powf(1.0 - exponent) / (1.0 - exponent) };
+    let integral = antiderivative(pages as f64) - antiderivative(EXACT as f64);
+    let derivative = |n: u64| -exponent * (n as f64).powf(-exponent - 1.0);
+    exact + integral + (term(pages) - term(EXACT)) / 2.0 + (derivative(pages) - derivative(EXACT)) / 12.0
+}
+
 #[cfg(test)]
 mod tests {
+    use rand_pcg::Pcg64Mcg;
+
     use super::*;
 
     const TWO_AREAS: &str = r#"
@@ -275,6 +344,29 @@ mod tests {
         assert_eq!(rate(0, 0, 7), 0.5);
         assert!((rate(0, 1, 0) - 0.9933).abs() < 1e-4, "1 - e^-5");
         assert_eq!([rate(1, 0, 4), rate(1, 0, 5), rate(1, 1, 0)], [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn the_truth_of_a_zipfian_area_is_how_often_its_touches_go_there() {
+        let touch = Touch { area: "a".into(), every: Duration::from_millis(100), order: Order::Zipfian(1.0) };
+        let pages = 5_000;
+        assert!((harmonic(pages, 1.0) - (1..=pages).map(|n| 1.0 / n as f64).sum::<f64>()).abs() < 1e-9);
+        assert!((harmonic(pages, 0.7) - (1..=pages).map(|n| (n as f64).powf(-0.7)).sum::<f64>()).abs() < 1e-9);
+
+        // In each interval, 5 % of a sweep: count the intervals in which some pages are touched.
+        let mut rng = Pcg64Mcg::new(1);
+        let mut touched_in = [0_u32; 3];
+        let watched = [20, 100, 500];
+        for _ in 0..2_000 {
+            let touched: Vec<u64> = (0..pages / 20).map(|nth| touch.page(nth, pages, &mut rng)).collect();
+            for (count, page) in touched_in.iter_mut().zip(watched) {
+                *count += u32::from(touched.contains(&page));
+            }
+        }
+        for (count, page) in touched_in.into_iter().zip(watched) {
+            let truth = touch.access_rate(page, pages, Duration::from_millis(5));
+            assert!((f64::from(count) / 2_000.0 - truth).abs() < 0.04, "page {page}: {count} of 2000, truth {truth}");
+        }
     }
 
     #[test]
