@@ -4,17 +4,28 @@ use rand::{Rng, RngExt};
 
 use crate::{AddrRange, PAGE_SIZE, Region};
 
-/// Merges neighbours that touch, whose counts differ by no more than `threshold` and that together are no larger than
-/// `size_limit` bytes. The regions are one target's, sorted.
-pub(crate) fn merge(regions: &mut Vec<Region>, threshold: u32, size_limit: u64) {
+/// When neighbours become one region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Merging {
+    /// By how much their counts may differ.
+    pub threshold: u32,
+    /// How large they may be together, in bytes.
+    pub size_limit: u64,
+    /// Up to which size, in bytes, being observable or not makes no region of its own: in shared libraries it changes from
+    /// page to page, and would eat the budget of regions.
+    pub resolution: u64,
+}
+
+/// Merges neighbours that touch, as `merging` says. The regions are one target's, sorted.
+pub(crate) fn merge(regions: &mut Vec<Region>, merging: Merging) {
     regions.dedup_by(|next, kept| {
-        if !kept.continues_in(next, threshold) {
+        if !kept.continues_in(next, merging.threshold, merging.resolution) {
             return false;
         }
         let Some(both) = AddrRange::new(kept.range().start(), next.range().end()) else {
             return false;
         };
-        if both.size() > size_limit {
+        if both.size() > merging.size_limit {
             return false;
         }
         kept.absorb(next, both);

@@ -6,9 +6,10 @@ use std::time::Duration;
 use rand::{Rng, RngExt};
 use thiserror::Error;
 
+use crate::adjust::{self, Merging};
 use crate::{
     AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Granularity, Layout, Observation, PAGE_SIZE, Region,
-    Round, Sample, Sink, Snapshot, TargetSnapshot, TargetSpace, adjust, areas,
+    Round, Sample, Sink, Snapshot, TargetSnapshot, TargetSpace, areas,
 };
 
 /// Why a run cannot go on.
@@ -196,9 +197,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Neighbours of one temperature become one region.
     fn merge(&mut self) {
         if self.probe.granularity() == Granularity::Page {
-            let size_limit = self.size_limit();
+            let merging = self.merging();
             for target in &mut self.targets {
-                adjust::merge(&mut target.regions, self.attributes.merge_threshold(), size_limit);
+                adjust::merge(&mut target.regions, merging);
             }
         }
         self.keep_the_maximum();
@@ -208,17 +209,27 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     ///
     /// At the end of both, each area would be one region, and there are no more areas than the maximum.
     fn keep_the_maximum(&mut self) {
-        let mut threshold = self.attributes.merge_threshold();
-        let mut size_limit = self.size_limit();
+        let mut merging = self.merging();
         while self.nr_regions() > self.attributes.max_regions() {
-            if threshold < self.attributes.samples() {
-                threshold = threshold.saturating_mul(2);
+            if merging.threshold < self.attributes.samples() {
+                merging.threshold = merging.threshold.saturating_mul(2);
             } else {
-                size_limit = size_limit.saturating_mul(2);
+                merging.size_limit = merging.size_limit.saturating_mul(2);
             }
             for target in &mut self.targets {
-                adjust::merge(&mut target.regions, threshold, size_limit);
+                adjust::merge(&mut target.regions, merging);
             }
+        }
+    }
+
+    /// Merging as the attributes have it: no region grows past its share of the minimum number of regions, and being
+    /// observable or not matters down to a share of the maximum.
+    fn merging(&self) -> Merging {
+        let total: u64 = self.regions().map(|region| region.range().size()).sum();
+        Merging {
+            threshold: self.attributes.merge_threshold(),
+            size_limit: (total / self.attributes.min_regions() as u64).max(PAGE_SIZE),
+            resolution: total / self.attributes.max_regions() as u64,
         }
     }
 
@@ -324,12 +335,6 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     fn nr_regions(&self) -> usize {
         self.targets.iter().map(|target| target.regions.len()).sum()
-    }
-
-    /// No region grows past this by merging, so that about the minimum number of them stays.
-    fn size_limit(&self) -> u64 {
-        let total: u64 = self.regions().map(|region| region.range().size()).sum();
-        (total / self.attributes.min_regions() as u64).max(PAGE_SIZE)
     }
 }
 

@@ -66,11 +66,13 @@ impl Region {
         }
     }
 
-    /// Whether `next` continues this region: they touch, and their temperatures are within `threshold`.
-    pub(crate) fn continues_in(&self, next: &Self, threshold: u32) -> bool {
+    /// Whether `next` continues this region: they touch, and their temperatures are within `threshold`. What can be
+    /// observed and what cannot stay apart as well, unless one of them is no larger than `resolution` bytes.
+    pub(crate) fn continues_in(&self, next: &Self, threshold: u32, resolution: u64) -> bool {
         self.range.touches(next.range)
             && self.accessed.abs_diff(next.accessed) <= threshold
-            && self.unobservable.abs_diff(next.unobservable) <= threshold
+            && (self.unobservable.abs_diff(next.unobservable) <= threshold
+                || self.range.size().min(next.range.size()) <= resolution)
     }
 
     /// Takes in `next`, which touches it: counts and age become the means of both, weighted by size.

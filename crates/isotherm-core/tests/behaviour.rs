@@ -76,6 +76,20 @@ fn unobservable_memory_is_neither_hot_nor_merged_with_cold() {
 }
 
 #[test]
+fn memory_that_can_be_observed_page_by_page_only_does_not_eat_the_regions() {
+    // As in a shared library: of a thousand pages every other one cannot be observed, in a target of a million.
+    let answer = |_: u32, sample: Sample| {
+        let page = sample.addr / PAGE_SIZE;
+        if page < 1_000 && page.is_multiple_of(2) { Observation::Unobservable } else { Observation::Idle }
+    };
+    let mut monitor =
+        monitor(attributes(10, 50, 10, 1_000), 1, vec![vec![target(1, &[(0, 1_000_000)])]], Answers::new(answer));
+    run(&mut monitor, 500, |_| {});
+    let last = monitor.sink().snapshots.last().unwrap();
+    assert!(last.targets[0].regions.len() < 30, "{} regions", last.targets[0].regions.len());
+}
+
+#[test]
 fn the_run_ends_with_the_last_target() {
     let both = vec![target(1, &[(0, 100)]), target(2, &[(0, 100)])];
     let one = vec![target(2, &[(0, 100)])];
