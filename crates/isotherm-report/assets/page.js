@@ -1,0 +1,395 @@
+'use strict';
+// The heatmap to zoom into and read off, and the regions at the pointed time. What is drawn is in #data.
+(() => {
+  const $ = id => document.getElementById(id);
+  const data = JSON.parse($('data').textContent);
+  if (!data.targets.length) return;
+  const bytesOf = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
+  const palette = bytesOf(data.palette);
+  const HIGHEST = 250, DARK = 254, NOTHING = 255, PAGE = 4096;
+  const COLUMNS = data.columns, SPAN = data.end - data.start;
+
+  // ---- figures as people read them
+  const trim = (value, digits) => String(Number(value.toFixed(digits)));
+  function size(n) {
+    const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+    let i = 0;
+    while (n >= 1023.5 && i < units.length - 1) { n /= 1024; i++; }
+    return trim(n, n < 99.95 ? 1 : 0) + ' ' + units[i];
+  }
+  function seconds(s, digits) {
+    if (s < 1 && s > 0 && digits === undefined) return trim(s * 1e3, 1) + ' ms';
+    if (s < 120) return (digits === undefined ? trim(s, s < 10 ? 2 : 1) : s.toFixed(digits)) + ' s';
+    const whole = Math.round(s), two = v => String(v).padStart(2, '0');
+    const h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60;
+    return h ? `${h}:${two(m)}:${two(whole % 60)} h` : `${m}:${two(whole % 60)} min`;
+  }
+  const hex = n => '0x' + n.toString(16);
+  const percent = share => trim(share * 100, share < 0.0995 ? 1 : 0) + ' %';
+
+  // ---- the target that is shown
+  let target, view, pinned = null, pointed = null;
+
+  function load(index) {
+    const t = data.targets[index];
+    if (!t.ready) {
+      t.ready = true;
+      t.cells = bytesOf(t.cells);
+      t.ages = bytesOf(t.ages);
+      t.regions = bytesOf(t.regions);
+      for (const area of t.areas) {
+        let below = 0;
+        area.below = area.pieces.map(piece => { const here = below; below += piece[1]; return here; });
+      }
+      const canvas = document.createElement('canvas');
+      canvas.width = COLUMNS;
+      canvas.height = Math.max(t.rows, 1);
+      const context = canvas.getContext('2d');
+      const image = context.createImageData(canvas.width, canvas.height);
+      for (let row = 0; row < t.rows; row++) {
+        for (let column = 0; column < COLUMNS; column++) {
+          const code = t.cells[row * COLUMNS + column];
+          if (code === NOTHING) continue;
+          const at = ((t.rows - 1 - row) * COLUMNS + column) * 4;
+          for (let i = 0; i < 3; i++) image.data[at + i] = code <= HIGHEST ? palette[code * 3 + i] : 128;
+          image.data[at + 3] = 255;
+        }
+      }
+      context.putImageData(image, 0, 0);
+      t.image = canvas;
+    }
+    target = t;
+    pinned = pointed = null;
+    reset();
+  }
+
+  function reset() {
+    view = { t0: data.start, t1: data.end, r0: 0, r1: target.rows };
+    draw();
+  }
+
+  // ---- the canvas
+  const map = $('map');
+  const PAD = { left: 118, right: 150, top: 6, bottom: 26 };
+  let width = 0, height = 0;
+  const plot = () => ({ x: PAD.left, y: PAD.top, w: Math.max(width - PAD.left - PAD.right, 20), h: Math.max(height - PAD.top - PAD.bottom, 20) });
+  const xOf = (t, p) => p.x + (t - view.t0) / (view.t1 - view.t0) * p.w;
+  const yOf = (r, p) => p.y + p.h - (r - view.r0) / (view.r1 - view.r0) * p.h;
+  const tAt = (x, p) => view.t0 + (x - p.x) / p.w * (view.t1 - view.t0);
+  const rAt = (y, p) => view.r0 + (p.y + p.h - y) / p.h * (view.r1 - view.r0);
+
+  function step(rough, factors) {
+    const magnitude = 10 ** Math.floor(Math.log10(rough));
+    return (factors.find(f => f * magnitude >= rough * 0.999) ?? 10) * magnitude;
+  }
+  function timeStep(rough) {
+    if (rough <= 20) return step(rough, [1, 2, 5]);
+    return [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400].find(s => s >= rough) ?? step(rough, [1, 2, 5]);
+  }
+  // Mapped bytes of an area below a row, which may lie between two edges; and the other way round.
+  function offsetAt(area, row) {
+    const at = Math.min(Math.max(row - area.first, 0), area.rows), i = Math.min(Math.floor(at), area.rows - 1);
+    return area.edges[i] + (at - i) * (area.edges[i + 1] - area.edges[i]);
+  }
+  function rowAt(area, offset) {
+    let i = 0;
+    while (i < area.rows - 1 && area.edges[i + 1] <= offset) i++;
+    return area.first + i + (offset - area.edges[i]) / Math.max(area.edges[i + 1] - area.edges[i], 1);
+  }
+  function pieceAt(area, offset) {
+    let low = 0, high = area.pieces.length;
+    while (low < high) { const middle = (low + high) >> 1; if (area.below[middle] <= offset) low = middle + 1; else high = middle; }
+    const i = Math.max(low - 1, 0);
+    return area.pieces[i] && { address: area.pieces[i][0] + offset - area.below[i], name: data.names[area.pieces[i][2]] };
+  }
+  const baseName = name => name.startsWith('/') ? name.slice(name.lastIndexOf('/') + 1) : name;
+
+  let waiting = false;
+  function draw() {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; paint(); });
+  }
+
+  function paint() {
+    const ratio = window.devicePixelRatio || 1;
+    width = map.clientWidth;
+    height = map.clientHeight;
+    if (map.width !== Math.round(width * ratio) || map.height !== Math.round(height * ratio)) {
+      map.width = Math.round(width * ratio);
+      map.height = Math.round(height * ratio);
+    }
+    const style = getComputedStyle(document.documentElement), colour = name => style.getPropertyValue(name).trim();
+    const c = map.getContext('2d'), p = plot();
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.clearRect(0, 0, width, height);
+    c.fillStyle = colour('--soft');
+    c.fillRect(p.x, p.y, p.w, p.h);
+    c.imageSmoothingEnabled = false;
+    c.save();
+    c.beginPath();
+    c.rect(p.x, p.y, p.w, p.h);
+    c.clip();
+    const left = xOf(data.start, p), right = xOf(data.end, p), top = yOf(target.rows, p), bottom = yOf(0, p);
+    c.drawImage(target.image, left, top, right - left, bottom - top);
+    c.fillStyle = colour('--back');
+    for (const area of target.areas) if (area.first > 0) c.fillRect(p.x, yOf(area.first, p) - 2, p.w, 4);
+    const mark = pinned ?? pointed?.t;
+    if (mark !== undefined && mark !== null) {
+      c.fillStyle = pinned === null ? 'rgb(255 255 255 / .55)' : '#fff';
+      c.fillRect(xOf(mark, p) - .5, p.y, 1, p.h);
+    }
+    c.restore();
+
+    c.font = '12px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
+    c.fillStyle = colour('--quiet');
+    c.strokeStyle = colour('--quiet');
+    const span = view.t1 - view.t0, every = timeStep(Math.max(span / Math.max(p.w / 90, 1), 1e-6));
+    const digits = Math.max(0, -Math.floor(Math.log10(every) + 1e-9));
+    c.textAlign = 'center';
+    for (let i = Math.ceil(view.t0 / every - 1e-6); i * every <= view.t1 + every * 1e-6; i++) {
+      const x = xOf(i * every, p);
+      c.fillRect(x, p.y + p.h, 1, 4);
+      c.fillText(seconds(i * every, digits), Math.min(x, width - 24), p.y + p.h + 18);
+    }
+    const taken = [];
+    const free = (list, y, gap) => list.every(other => Math.abs(other - y) >= gap) && list.push(y);
+    c.textAlign = 'right';
+    for (const area of target.areas) {
+      const low = Math.max(area.first, view.r0), high = Math.min(area.first + area.rows, view.r1);
+      if (low >= high) continue;
+      const from = offsetAt(area, low), to = offsetAt(area, high), y = yOf(low, p), tall = y - yOf(high, p);
+      const start = pieceAt(area, Math.ceil(from));
+      if (start && free(taken, y, 14)) c.fillText(hex(Math.floor(start.address / PAGE) * PAGE), p.x - 8, y - 1);
+      const each = 2 ** Math.ceil(Math.log2(Math.max((to - from) / Math.max(tall / 44, 1), PAGE)));
+      for (let offset = Math.ceil(from / each) * each; offset <= to; offset += each) {
+        const at = yOf(rowAt(area, offset), p);
+        if (offset > 0 && at > p.y + 4 && free(taken, at, 15)) {
+          c.fillRect(p.x - 4, at, 4, 1);
+          c.fillText('+' + size(offset), p.x - 8, at + 4);
+        }
+      }
+    }
+    // Names at the right: of runs too close together, the tallest.
+    const runs = [];
+    for (const area of target.areas) {
+      let below = 0;
+      for (const [, bytes, name] of area.pieces) {
+        const low = rowAt(area, below), high = rowAt(area, below + bytes);
+        below += bytes;
+        const last = runs[runs.length - 1];
+        if (last && last.name === name && last.area === area) last.high = high;
+        else runs.push({ area, name, low, high });
+      }
+    }
+    const seen = runs.map(run => ({ ...run, y0: yOf(Math.min(run.high, view.r1), p), y1: yOf(Math.max(run.low, view.r0), p) }))
+      .filter(run => run.y1 - run.y0 > 4 && run.y1 > p.y && run.y0 < p.y + p.h).sort((a, b) => (b.y1 - b.y0) - (a.y1 - a.y0));
+    const named = [];
+    c.textAlign = 'left';
+    for (const run of seen.slice(0, 200)) {
+      const middle = (run.y0 + run.y1) / 2;
+      c.strokeRect(p.x + p.w + 4.5, run.y0 + 1.5, 4, Math.max(run.y1 - run.y0 - 3, 1));
+      c.clearRect(p.x + p.w + 3, run.y0 + 2, 4, Math.max(run.y1 - run.y0 - 4, 0));
+      if (free(named, middle, 14)) c.fillText(fitted(c, baseName(data.names[run.name]), PAD.right - 18), p.x + p.w + 14, middle + 4);
+    }
+    map.dataset.view = [view.t0, view.t1, view.r0, view.r1].join(' ');
+    const whole = view.t0 <= data.start && view.t1 >= data.end && view.r0 <= 0 && view.r1 >= target.rows;
+    $('view').textContent = `${seconds(view.t0)} to ${seconds(view.t1)}` + (whole ? `, ${size(target.bytes)} mapped` : ', zoomed in');
+    $('reset').disabled = whole;
+  }
+  function fitted(c, text, room) {
+    if (c.measureText(text).width <= room) return text;
+    while (text.length > 1 && c.measureText(text + '…').width > room) text = text.slice(0, -1);
+    return text + '…';
+  }
+
+  // ---- zooming and moving
+  function show(t0, t1, r0, r1) {
+    const clamp = (low, high, min, max, least) => {
+      const span = Math.min(Math.max(high - low, least), max - min), start = Math.min(Math.max(low + (high - low - span) / 2, min), max - span);
+      return [start, start + span];
+    };
+    [view.t0, view.t1] = clamp(t0, t1, data.start, data.end, SPAN / COLUMNS * 4);
+    [view.r0, view.r1] = clamp(r0, r1, 0, target.rows, Math.min(4, target.rows));
+    draw();
+  }
+  function zoom(factor, x, y, time, rows) {
+    const p = plot(), t = tAt(x, p), r = rAt(y, p), ft = time ? factor : 1, fr = rows ? factor : 1;
+    show(t - (t - view.t0) * ft, t + (view.t1 - t) * ft, r - (r - view.r0) * fr, r + (view.r1 - r) * fr);
+  }
+  const place = event => { const box = map.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top]; };
+  map.addEventListener('wheel', event => {
+    event.preventDefault();
+    const amount = event.deltaY || event.deltaX;
+    zoom(Math.exp(Math.max(-1, Math.min(1, amount / 300))), ...place(event), !event.altKey, !event.shiftKey);
+    point(...place(event));
+  }, { passive: false });
+
+  let drag = null;
+  map.addEventListener('pointerdown', event => {
+    if (event.button > 1) return;
+    const [x, y] = place(event);
+    drag = { x, y, move: event.shiftKey || event.button === 1, from: { ...view }, far: false };
+    map.setPointerCapture(event.pointerId);
+    event.preventDefault();
+    map.focus({ preventScroll: true });
+  });
+  map.addEventListener('pointermove', event => {
+    const [x, y] = place(event), p = plot();
+    if (drag) {
+      drag.far ||= Math.hypot(x - drag.x, y - drag.y) > 4;
+      if (drag.move) {
+        const { t0, t1, r0, r1 } = drag.from, dt = (drag.x - x) / p.w * (t1 - t0), dr = (y - drag.y) / p.h * (r1 - r0);
+        show(t0 + dt, t1 + dt, r0 + dr, r1 + dr);
+      } else if (drag.far) {
+        const box = $('box');
+        box.hidden = false;
+        const clampX = v => Math.min(Math.max(v, p.x), p.x + p.w), clampY = v => Math.min(Math.max(v, p.y), p.y + p.h);
+        const [x0, x1] = [clampX(drag.x), clampX(x)].sort((a, b) => a - b), [y0, y1] = [clampY(drag.y), clampY(y)].sort((a, b) => a - b);
+        Object.assign(box.style, { left: x0 + 'px', top: y0 + 'px', width: x1 - x0 + 'px', height: y1 - y0 + 'px' });
+        drag.box = [x0, x1, y0, y1];
+      }
+    }
+    point(x, y);
+  });
+  function drop(event) {
+    if (!drag) return;
+    const done = drag, p = plot();
+    drag = null;
+    $('box').hidden = true;
+    if (event.type === 'pointercancel') return;
+    if (!done.far) {
+      const t = tAt(done.x, p);
+      if (done.x >= p.x && done.x <= p.x + p.w) pinned = pinned === null ? t : null;
+      point(done.x, done.y);
+      draw();
+    } else if (done.box) {
+      const [x0, x1, y0, y1] = done.box;
+      if (x1 - x0 > 3 && y1 - y0 > 3) show(tAt(x0, p), tAt(x1, p), rAt(y1, p), rAt(y0, p));
+    }
+  }
+  map.addEventListener('pointerup', drop);
+  map.addEventListener('pointercancel', drop);
+  map.addEventListener('dblclick', () => { pinned = null; reset(); });
+  map.addEventListener('pointerleave', () => { if (!drag) { pointed = null; draw(); } });
+  map.addEventListener('keydown', event => {
+    const p = plot(), dt = (view.t1 - view.t0) / 10, dr = (view.r1 - view.r0) / 10, { t0, t1, r0, r1 } = view;
+    const centre = [p.x + p.w / 2, p.y + p.h / 2, true, true];
+    const act = {
+      ArrowLeft: () => show(t0 - dt, t1 - dt, r0, r1), ArrowRight: () => show(t0 + dt, t1 + dt, r0, r1),
+      ArrowUp: () => show(t0, t1, r0 + dr, r1 + dr), ArrowDown: () => show(t0, t1, r0 - dr, r1 - dr),
+      '+': () => zoom(0.8, ...centre), '-': () => zoom(1.25, ...centre), '=': () => zoom(0.8, ...centre), '0': reset, Escape: reset,
+    }[event.key];
+    if (act && !event.ctrlKey && !event.metaKey) { act(); event.preventDefault(); }
+  });
+
+  // ---- reading off
+  function point(x, y) {
+    const p = plot(), t = tAt(x, p), r = rAt(y, p);
+    if (x < p.x || x > p.x + p.w || y < p.y || y > p.y + p.h || r < 0 || r >= target.rows) { pointed = null; draw(); return; }
+    const row = Math.floor(r), column = Math.min(Math.max(Math.floor((t - data.start) / SPAN * COLUMNS), 0), COLUMNS - 1);
+    const area = target.areas.find(area => row < area.first + area.rows);
+    const piece = area && pieceAt(area, Math.floor(offsetAt(area, r)));
+    const code = target.cells[row * COLUMNS + column], age = (2 ** (target.ages[row * COLUMNS + column] / 8) - 1) / 1e3;
+    const what = code === NOTHING ? 'nothing mapped or recorded' : code === DARK ? 'could not be observed'
+      : `access rate ${percent(code / HIGHEST)}, for about ${age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2)))}`;
+    const digits = Math.max(0, Math.min(4, Math.ceil(-Math.log10(SPAN / COLUMNS)) + 1));
+    $('readout').textContent = `${seconds(t, digits)} · ${piece ? hex(Math.floor(piece.address)) : ''} · ${piece ? piece.name : ''} · ${what}`;
+    pointed = { t, address: piece ? piece.address : 0 };
+    table();
+    draw();
+  }
+
+  // ---- the regions at the pointed time
+  let shown = null, sort = 'start';
+  function decode(moment) {
+    const [, aggregation, samples, offset, count] = moment;
+    let at = offset, end = 0;
+    const number = () => {
+      let value = 0, scale = 1, byte;
+      do { byte = target.regions[at++]; value += (byte & 127) * scale; scale *= 128; } while (byte & 128);
+      return value;
+    };
+    return Array.from({ length: count }, () => {
+      const start = end + number(), pages = number();
+      end = start + pages;
+      return { start: start * PAGE, size: pages * PAGE, rate: number() / samples, dark: number() / samples, age: number() * aggregation / 1e3 };
+    });
+  }
+  function nameOf(region) {
+    let best = '', most = 0;
+    for (const area of target.areas) {
+      let low = 0, high = area.pieces.length;
+      while (low < high) { const middle = (low + high) >> 1; if (area.pieces[middle][0] + area.pieces[middle][1] <= region.start) low = middle + 1; else high = middle; }
+      for (; low < area.pieces.length && area.pieces[low][0] < region.start + region.size; low++) {
+        const [start, bytes, name] = area.pieces[low];
+        const part = Math.min(start + bytes, region.start + region.size) - Math.max(start, region.start);
+        if (part > most) { most = part; best = data.names[name]; }
+      }
+    }
+    return most > 0 ? best : null;
+  }
+  function table() {
+    const t = (pinned ?? pointed?.t ?? data.end) * 1e3, moments = target.moments;
+    if (!moments.length) return;
+    let moment = moments.find(m => m[0] >= t) ?? moments[moments.length - 1];
+    const body = $('table').tBodies[0];
+    if (shown?.moment !== moment || shown.sort !== sort) {
+      const regions = decode(moment).map(region => ({ ...region, name: nameOf(region) })).filter(region => region.name !== null);
+      const key = region => region[sort];
+      if (sort === 'name') regions.sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : a.start - b.start);
+      else if (sort !== 'start') regions.sort((a, b) => key(b) - key(a));
+      const most = 1000;
+      body.replaceChildren(...regions.slice(0, most).map(region => {
+        const row = document.createElement('tr'), meter = document.createElement('div');
+        meter.className = 'rate';
+        const fill = meter.appendChild(document.createElement('div')), i = Math.round(Math.min(region.rate, 1) * HIGHEST) * 3;
+        fill.style.width = Math.min(region.rate, 1) * 100 + '%';
+        fill.style.background = `rgb(${palette.slice(i, i + 3).join(' ')})`;
+        const cells = [region.start.toString(16), size(region.size), percent(region.rate), meter, seconds(region.age), region.dark ? percent(region.dark) : '', region.name];
+        for (const cell of cells) row.insertCell().append(cell);
+        region.row = row;
+        return row;
+      }));
+      const more = regions.length > most ? `, the first ${most} shown` : '';
+      shown = { moment, sort, regions, more };
+    }
+    $('moment').textContent = `at ${seconds(moment[0] / 1e3, 2)}: ${shown.regions.length} regions${shown.more}${pinned === null ? '' : ', held'}`;
+    for (const region of shown.regions) {
+      const inside = pointed && pointed.address >= region.start && pointed.address < region.start + region.size;
+      region.row?.classList.toggle('pointed', Boolean(inside));
+    }
+  }
+  for (const head of document.querySelectorAll('#table th[data-key]')) {
+    head.addEventListener('click', () => {
+      for (const other of document.querySelectorAll('#table th[aria-sort]')) other.removeAttribute('aria-sort');
+      sort = head.dataset.key;
+      head.setAttribute('aria-sort', sort === 'start' || sort === 'name' ? 'ascending' : 'descending');
+      table();
+    });
+  }
+
+  // ---- setting up
+  const select = $('target');
+  data.targets.forEach((t, i) => {
+    const option = document.createElement('option');
+    option.value = i;
+    option.textContent = t.title;
+    select.append(option);
+  });
+  select.addEventListener('change', () => { shown = null; load(Number(select.value)); table(); });
+  select.parentElement.hidden = data.targets.length < 2;
+  $('reset').addEventListener('click', reset);
+  const scale = document.createElement('canvas');
+  scale.width = HIGHEST + 1;
+  scale.height = 1;
+  const ink = scale.getContext('2d'), strip = ink.createImageData(HIGHEST + 1, 1);
+  for (let i = 0; i <= HIGHEST; i++) strip.data.set([palette[i * 3], palette[i * 3 + 1], palette[i * 3 + 2], 255], i * 4);
+  ink.putImageData(strip, 0, 0);
+  $('legend').append('access rate 0', scale, '1', document.createElement('i'), 'not observable');
+  $('heatmap').hidden = $('regions').hidden = false;
+  load(0);
+  table();
+  new ResizeObserver(draw).observe(map);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+})();

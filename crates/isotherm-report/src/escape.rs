@@ -1,0 +1,105 @@
+//! Names and commands come from the watched process: nothing of them may act on a terminal or a page.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io;
+
+use serde::Serialize;
+
+use crate::ReportError;
+
+/// Whether a character could act on a terminal, hide, or turn the direction of what follows.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
+
+/// The text with whatever could act on a terminal written out, as in `\x1b`.
+pub fn sanitise(text: &str) -> Cow<'_, str> {
+    if !text.contains(acts) {
+        return text.into();
+    }
+    let mut clean = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            c if !acts(c) => clean.push(c),
+            '\n' => clean.push_str("\\n"),
+            '\t' => clean.push_str("\\t"),
+            c if u32::from(c) < 0x100 => _ = write!(clean, "\\x{:02x}", u32::from(c)),
+            c => _ = write!(clean, "\\u{{{:x}}}", u32::from(c)),
+        }
+    }
+    clean.into()
+}
+
+/// The text, [sanitised](sanitise), as content or attribute of XML or HTML.
+pub fn markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in sanitise(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// JSON that may stand in a `<script>` block: no `<`, `>` or `&` is left to end or open anything.
+pub fn json_in_html(value: &impl Serialize) -> Result<String, ReportError> {
+    let json = json(value)?;
+    Ok(json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e"))
+}
+
+/// JSON on one line, with every control character escaped, those of C1 too.
+pub fn json(value: &impl Serialize) -> Result<String, ReportError> {
+    let mut out = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Tame))?;
+    String::from_utf8(out).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e).into())
+}
+
+/// serde_json leaves DEL and the C1 controls as they are; a terminal may take them for commands.
+struct Tame;
+
+impl serde_json::ser::Formatter for Tame {
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        if !fragment.contains(acts) {
+            return writer.write_all(fragment.as_bytes());
+        }
+        for c in fragment.chars() {
+            if acts(c) {
+                write!(writer, "\\u{:04x}", u32::from(c))?;
+            } else {
+                write!(writer, "{c}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_written_out() {
+        assert_eq!(sanitise("a\x1b[31m\u{9b}\n\u{202e}z"), "a\\x1b[31m\\x9b\\n\\u{202e}z");
+        assert!(matches!(sanitise("[heap]"), Cow::Borrowed("[heap]")));
+    }
+
+    #[test]
+    fn markup_cannot_be_opened_or_closed() {
+        assert_eq!(markup("</script>\"'&"), "&lt;/script&gt;&quot;&#39;&amp;");
+    }
+
+    #[test]
+    fn json_in_a_page_cannot_end_its_script_and_reads_back_the_same() {
+        let name = "</script><!-- & \u{2028}\u{9b}\x7f\"\\";
+        let json = json_in_html(&name).unwrap();
+        assert!(!json.contains(['<', '>', '&', '\u{2028}', '\u{9b}', '\x7f']), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a reader must know before the figures: what was recorded how, and what spoils it.
+
+use std::time::Duration;
+
+use crate::escape::sanitise;
+use crate::summary::{MANY_LATE, Summary};
+use crate::units;
+
+/// A few lines about the recording, the most important first.
+pub(crate) fn facts(summary: &Summary) -> Vec<String> {
+    let header = &summary.recording;
+    let mut facts = vec![];
+    let span = Duration::from_nanos(summary.to_ns - summary.from_ns);
+    let what = match &summary.targets[..] {
+        [one] if one.pid == 0 => "physical memory".to_owned(),
+        [one] => format!("{} (pid {})", sanitise(&one.command), one.pid),
+        many => format!("{} targets", many.len()),
+    };
+    facts.push(format!("{what}: {}, {} snapshots", units::duration(span), units::count(summary.snapshots)));
+    facts.push(format!(
+        "on {}, Linux {}, {}, {} CPUs, {}; isotherm {}",
+        sanitise(&header.host.name),
+        sanitise(&header.host.kernel),
+        sanitise(&header.host.architecture),
+        header.host.cpus,
+        units::bytes(header.host.memory_bytes),
+        sanitise(&header.isotherm_version),
+    ));
+    facts.push(format!(
+        "probe {}, sampling {}, aggregation {}, update {}, regions {} to {}",
+        sanitise(&header.probe),
+        units::nanoseconds(header.sampling_ns),
+        units::nanoseconds(header.aggregation_ns),
+        units::nanoseconds(header.update_ns),
+        units::count(header.min_regions),
+        units::count(header.max_regions),
+    ));
+    facts
+}
+
+/// What a reader must beware of.
+pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
+    let mut warnings = vec![];
+    let header = &summary.recording;
+    if let Some(why) = &summary.cut_short {
+        warnings.push(why.clone());
+    }
+    if header.granularity == "mapping" {
+        warnings.push(format!(
+            "the probe {} is coarse: one answer speaks for a whole mapping, so a mapping looks hot as a whole",
+            sanitise(&header.probe)
+        ));
+    }
+    if summary.total.unobservable_bytes > 0 {
+        warnings.push(format!(
+            "{} could not be observed: it is shared with other processes, locked or hugetlb; it counts as neither hot nor cold",
+            units::bytes(summary.total.unobservable_bytes)
+        ));
+    }
+    if summary.late_rounds as f64 > summary.rounds as f64 * MANY_LATE {
+        warnings.push(format!(
+            "{} of the sampling rounds began late ({} of {}): rates and ages are less sure than they look; \
+             sample less often or with fewer regions",
+            units::percent(summary.late_rounds as f64 / summary.rounds as f64),
+            units::count(summary.late_rounds),
+            units::count(summary.rounds),
+        ));
+    }
+    warnings
+}

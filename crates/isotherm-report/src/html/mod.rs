@@ -1,0 +1,116 @@
+//! The page: all reports in one file that needs no network, and lets none be used.
+
+mod data;
+mod tables;
+
+use base64::Engine as _;
+use sha2::{Digest, Sha256};
+
+use crate::escape::{json_in_html, markup};
+use crate::facts::{facts, warnings};
+use crate::heatmap::Heatmap;
+use crate::overhead::Overhead;
+use crate::source::{Selection, Source, walk};
+use crate::space::{Place, Survey};
+use crate::summary::SummaryBuilder;
+use crate::wss::Wss;
+use crate::{Options, ReportError, svg, units};
+
+const TEMPLATE: &str = include_str!("../../assets/page.html");
+const STYLE: &str = concat!(include_str!("../../assets/page.css"), include_str!("../../assets/picture-dark.css"));
+const PICTURE_STYLE: &str = include_str!("../../assets/picture.css");
+const SCRIPT: &str = include_str!("../../assets/page.js");
+
+/// Targets that have a heatmap on the page; of more, those with the most memory.
+const TARGETS: usize = 24;
+
+/// The whole page. Its size has a bound, of a few megabytes, whatever the recording's is.
+pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
+    let mut survey = Survey::default();
+    walk(source, selection, &mut [&mut survey])?;
+    let survey = survey.finish();
+    let mut places: Vec<&Place> = survey.places.iter().collect();
+    places.sort_by_key(|place| std::cmp::Reverse(place.bytes()));
+    let left_out = places.len().saturating_sub(TARGETS);
+    places.truncate(TARGETS);
+
+    let resolution = data::resolution(&survey, places.len());
+    let mut heatmap = Heatmap::blank(&survey, places.iter().copied(), resolution);
+    let mut moments = data::Moments::new(&places);
+    let (mut wss, mut overhead) = (Wss::default(), Overhead::new(source.header()));
+    let mut summary = SummaryBuilder::default();
+    walk(source, selection, &mut [&mut heatmap, &mut moments, &mut wss, &mut overhead, &mut summary])?;
+    let overhead = overhead.finish();
+    let summary = summary.finish(source.header(), source.cut_short(), &overhead);
+
+    let facts = facts(&summary);
+    let title = facts.first().map_or("", |fact| fact);
+    let items = |lines: &[String]| lines.iter().map(|line| format!("<li>{}</li>\n", markup(line))).collect::<String>();
+    let note = note(&heatmap, &moments, left_out);
+    let style = format!("\n{PICTURE_STYLE}{STYLE}");
+    let script = format!("\n{SCRIPT}");
+    let policy = format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        hash(&script),
+        hash(&style)
+    );
+    let picture = options.picture;
+    let fill = |name: &str| -> Result<String, ReportError> {
+        Ok(match name {
+            "policy" => policy.clone(),
+            "title" => markup(title),
+            "style" => style.clone(),
+            "script" => script.clone(),
+            "facts" => items(facts.get(1..).unwrap_or_default()),
+            "warnings" => items(&warnings(&summary)),
+            "summary" => tables::summary(&summary),
+            "targets" => tables::targets(&summary),
+            "note" => markup(&note),
+            "heatmap" => svg::draw_heatmap(&heatmap, picture)?.embedded("Access rate over time and addresses"),
+            "wss" => svg::draw_wss(&wss, picture).embedded("Working set over time, and its percentiles"),
+            "percentiles" => tables::percentiles(&wss),
+            "overhead" => svg::draw_overhead(&overhead, picture).embedded("Regions, reads and CPU time over time"),
+            "cost" => tables::overhead(&overhead),
+            "data" => json_in_html(&data::data(&heatmap, &moments))?,
+            other => format!("(no {other})"),
+        })
+    };
+    filled(TEMPLATE, fill)
+}
+
+/// What the page shows is bounded: how finely, and what is left out.
+fn note(heatmap: &Heatmap, moments: &data::Moments<'_>, left_out: usize) -> String {
+    let width = (heatmap.end - heatmap.start) / heatmap.columns as u32;
+    let rows = heatmap.targets.first().map_or(0, |target| target.axis.rows);
+    let bytes = heatmap.targets.first().map_or(0, |target| target.axis.bytes());
+    let mut note = format!(
+        "A cell is {} wide and about {} high; regions are held of {} moments of {}.",
+        units::duration(width),
+        units::bytes(bytes / rows.max(1) as u64),
+        units::count(moments.held()),
+        units::count(moments.rows()),
+    );
+    if left_out > 0 {
+        note +=
+            &format!(" The {left_out} targets with the least memory are not shown here: report them with --target.");
+    }
+    note
+}
+
+/// The hash of an inline script or style, as a content security policy names it.
+fn hash(text: &str) -> String {
+    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
+}
+
+/// The template with each `{{name}}` replaced; what is put in is not looked at again.
+fn filled(template: &str, fill: impl Fn(&str) -> Result<String, ReportError>) -> Result<String, ReportError> {
+    let mut out = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) = after.split_once("}}").unwrap_or((after, ""));
+        out += before;
+        out += &fill(name)?;
+        rest = after;
+    }
+    Ok(out + rest)
+}

@@ -1,0 +1,140 @@
+//! The page's tables: they need no script.
+
+use std::fmt::Write as _;
+
+use crate::colour::{UNOBSERVABLE, hex, of_rate};
+use crate::escape::markup;
+use crate::overhead::{Load, Overhead};
+use crate::summary::{Summary, Temperature, folded};
+use crate::units;
+use crate::wss::Wss;
+
+/// Names with less than this share of the size and the hot are folded into one line.
+const LEAST: f64 = 0.002;
+
+fn size(bytes: u64) -> String {
+    if bytes == 0 { "0".into() } else { units::bytes(bytes) }
+}
+
+fn cells(t: &Temperature) -> String {
+    let idle = t.cold_for_ns.map_or_else(|| "–".into(), units::nanoseconds);
+    [t.size_bytes, t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, t.working_set_bytes]
+        .map(size)
+        .into_iter()
+        .chain([idle])
+        .map(|text| format!("<td>{text}</td>"))
+        .collect()
+}
+
+const HEADS: &str = "<th>size</th><th>hot</th><th>warm</th><th>cold</th>\
+    <th title=\"could not be observed\">unobs.</th><th title=\"working set: bytes of regions that were accessed at all\">WSS</th>\
+    <th title=\"how long the cold had been cold at the end\">cold for</th>";
+
+/// A bar in parts for hot, warm, cold and unobservable.
+fn bar(t: &Temperature, largest: u64) -> String {
+    let mut parts = String::new();
+    let mut x = 0.0;
+    let colours = [of_rate(0.9), of_rate(0.5), of_rate(0.08), UNOBSERVABLE];
+    let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes];
+    for (bytes, colour) in sizes.into_iter().zip(colours) {
+        let wide = bytes as f64 / largest.max(1) as f64 * 100.0;
+        if wide > 0.0 {
+            _ = write!(parts, r#"<rect x="{x:.2}" width="{wide:.2}" height="10" fill="{}"/>"#, hex(colour));
+        }
+        x += wide;
+    }
+    format!(r#"<svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{parts}</svg>"#)
+}
+
+/// A line for each mapping name.
+pub(crate) fn summary(summary: &Summary) -> String {
+    let (told, others) = folded(&summary.mappings, 30, LEAST);
+    let told: Vec<&Temperature> = told.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
+    let largest = told.iter().map(|t| t.size_bytes).max().unwrap_or(0);
+    let mut out =
+        format!("<table class=\"figures\"><thead><tr><th>mapping</th>{HEADS}<th></th></tr></thead>\n<tbody>\n");
+    for t in told {
+        _ = writeln!(out, "<tr><th>{}</th>{}<td>{}</td></tr>", markup(&t.name), cells(t), bar(t, largest));
+    }
+    let total = &summary.total;
+    _ = writeln!(
+        out,
+        "</tbody>\n<tfoot><tr><th>total</th>{}<td>{}</td></tr></tfoot></table>",
+        cells(total),
+        bar(total, total.size_bytes)
+    );
+    out
+}
+
+/// A line for each target, if there are several.
+pub(crate) fn targets(summary: &Summary) -> String {
+    const MOST: usize = 100;
+    if summary.targets.len() < 2 {
+        return String::new();
+    }
+    let mut out = format!("<table class=\"figures\"><thead><tr><th>target</th>{HEADS}</tr></thead>\n<tbody>\n");
+    for t in summary.targets.iter().take(MOST) {
+        let command: String = t.command.chars().take(200).collect();
+        _ = writeln!(out, "<tr><th>{} {}</th>{}</tr>", t.pid, markup(&command), cells(&t.total));
+    }
+    if summary.targets.len() > MOST {
+        _ = writeln!(out, "<tr><th>and {} others</th></tr>", summary.targets.len() - MOST);
+    }
+    out + "</tbody></table>\n"
+}
+
+/// The percentiles of the working set.
+pub(crate) fn percentiles(wss: &Wss) -> String {
+    let (heads, cells): (String, String) = wss
+        .percentiles()
+        .iter()
+        .map(|(p, bytes)| (format!("<th>{p}</th>"), format!("<td>{}</td>", units::bytes(bytes))))
+        .unzip();
+    format!(
+        "<table class=\"figures\"><thead><tr><th>percentile</th>{heads}</tr></thead>\
+         <tbody><tr><th>working set</th>{cells}</tr></tbody></table>\n"
+    )
+}
+
+/// The costs.
+pub(crate) fn overhead(o: &Overhead) -> String {
+    let row = |name: &str, load: &Load| {
+        let percentiles: String =
+            load.percentiles.iter().skip(1).take(5).map(|(_, v)| format!("<td>{v:.1}</td>")).collect();
+        format!(
+            "<tr><th>{name}</th><td>{:.1}</td>{percentiles}<td>{}</td><td>{}</td></tr>\n",
+            load.mean,
+            units::count(load.max),
+            units::count(o.max_regions)
+        )
+    };
+    let facts = [
+        (
+            "CPU time",
+            format!(
+                "{:.2} % of one CPU ({} in {})",
+                o.cpu_percent,
+                units::nanoseconds(o.cpu_ns),
+                units::nanoseconds(o.wall_ns)
+            ),
+        ),
+        ("Sampling rounds", format!("{}, {} of them late", units::count(o.rounds), units::count(o.late_rounds))),
+        ("Pages", format!("{} read, {} cleared", units::count(o.reads), units::count(o.clears))),
+        (
+            "Not observable",
+            format!(
+                "{} on the mean, {} at most",
+                units::bytes(o.unobservable_bytes),
+                units::bytes(o.unobservable_bytes_max)
+            ),
+        ),
+    ];
+    let facts: String =
+        facts.iter().map(|(name, fact)| format!("<dt>{name}</dt><dd>{}</dd>\n", markup(fact))).collect();
+    format!(
+        "<dl>{facts}</dl>\n<table class=\"figures\"><thead><tr><th></th><th>mean</th><th>25 %</th><th>50 %</th><th>75 %</th>\
+         <th>90 %</th><th>99 %</th><th>max</th><th>limit</th></tr></thead><tbody>\n{}{}</tbody></table>\n",
+        row("regions", &o.regions),
+        row("pages read in a sampling round", &o.reads_per_sampling)
+    )
+}

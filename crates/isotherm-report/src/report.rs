@@ -1,0 +1,256 @@
+//! Which report in which format: the one function that the command line calls.
+
+use std::io::Write;
+
+use crate::axis::Fineness;
+use crate::heatmap::{Heatmap, Resolution};
+use crate::overhead::Overhead;
+use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
+use crate::source::{Seen, Selection, Source, View, walk};
+use crate::space::Survey;
+use crate::summary::{Summary, SummaryBuilder};
+use crate::text::RegionsText;
+use crate::wss::Wss;
+use crate::{ReportError, Terminal, escape, html, png, svg, text};
+
+/// What is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The access rate of all memory over time.
+    Heatmap,
+    /// The working set: its distribution and over time.
+    Wss,
+    /// The regions of each snapshot.
+    Regions,
+    /// How much memory is hot, warm and cold, by mapping name.
+    Summary,
+    /// What the monitoring cost.
+    Overhead,
+    /// All of it on one page.
+    Html,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Html];
+
+    /// As it is written on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heatmap => "heatmap",
+            Self::Wss => "wss",
+            Self::Regions => "regions",
+            Self::Summary => "summary",
+            Self::Overhead => "overhead",
+            Self::Html => "html",
+        }
+    }
+
+    /// The format to take when none is asked for.
+    pub fn default_format(self) -> Format {
+        if self == Self::Html { Format::Html } else { Format::Text }
+    }
+}
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people, fitted to the terminal.
+    Text,
+    /// For programs.
+    Json,
+    /// A picture of pixels.
+    Png,
+    /// A picture of lines.
+    Svg,
+    /// The page that has all reports, whatever the kind.
+    Html,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
+
+    /// As it is written on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Png => "png",
+            Self::Svg => "svg",
+            Self::Html => "html",
+        }
+    }
+
+    /// Whether it is bytes that would spoil a terminal.
+    pub fn is_binary(self) -> bool {
+        self == Self::Png
+    }
+}
+
+/// The size of pictures, and how finely a heatmap is divided in them and in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Its width in pixels.
+    pub width: u32,
+    /// The height of the plot in pixels; titles and axes come on top.
+    pub height: u32,
+}
+
+impl Default for Picture {
+    fn default() -> Self {
+        Self { width: 1200, height: 640 }
+    }
+}
+
+/// What else a report depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// What text is fitted to.
+    pub terminal: Terminal,
+    /// Which regions are told, and in which order.
+    pub regions: RegionOptions,
+    /// The size of pictures.
+    pub picture: Picture,
+    /// Columns and rows of a heatmap in JSON and pictures; by default as many columns as there are snapshots, up to
+    /// 400, and 200 rows.
+    pub cells: Option<(usize, usize)>,
+}
+
+impl Options {
+    fn resolution(&self, survey: &Survey) -> Resolution {
+        let snapshots = usize::try_from(survey.snapshots).unwrap_or(usize::MAX);
+        let (columns, rows) = self.cells.unwrap_or((snapshots.min(400), 200));
+        // In a picture an area must be tall enough for its label.
+        let rows_of_area = (rows * 18 / self.picture.height.max(1) as usize).max(1);
+        let axis = Fineness { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
+        Resolution { columns: columns.max(1), axis }
+    }
+}
+
+/// Writes a report.
+///
+/// # Errors
+/// When the recording cannot be read, is empty or holds nothing that was asked for; when the kind does not
+/// have the format; when `out` cannot be written to.
+pub fn write(
+    kind: Kind,
+    format: Format,
+    source: &dyn Source,
+    selection: &Selection,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    match (kind, format) {
+        (_, Format::Html) => out.write_all(html::page(source, selection, options)?.as_bytes())?,
+        (Kind::Html, _) => {
+            let mend = "take --format html, or another kind of report";
+            return Err(ReportError::Unsupported { kind, format, mend });
+        }
+        (Kind::Regions, Format::Text | Format::Json) => write_regions(format, source, selection, options, out)?,
+        (_, Format::Text) => write_text(kind, source, selection, options, out)?,
+        (_, Format::Json) => writeln!(out, "{}", json(kind, source, selection, options)?)?,
+        (_, Format::Svg) => out.write_all(picture(kind, source, selection, options)?.as_bytes())?,
+        (_, Format::Png) => out.write_all(&png::from_svg(&picture(kind, source, selection, options)?)?)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn write_text(
+    kind: Kind,
+    source: &dyn Source,
+    selection: &Selection,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let terminal = &options.terminal;
+    match kind {
+        Kind::Heatmap => {
+            let heatmap = Heatmap::new(source, selection, |survey| text::resolution(terminal, survey))?;
+            text::heatmap(out, terminal, &heatmap)?;
+        }
+        Kind::Wss => text::wss(out, terminal, &wss(source, selection)?)?,
+        Kind::Overhead => text::overhead(out, terminal, &overhead(source, selection)?)?,
+        _ => text::summary(out, terminal, &summary(source, selection)?)?,
+    }
+    Ok(())
+}
+
+fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
+    match kind {
+        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |survey| options.resolution(survey))?),
+        Kind::Wss => escape::json(&wss(source, selection)?),
+        Kind::Overhead => escape::json(&overhead(source, selection)?),
+        _ => escape::json(&summary(source, selection)?),
+    }
+}
+
+fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
+    let picture = options.picture;
+    Ok(match kind {
+        Kind::Heatmap => svg::heatmap(&Heatmap::new(source, selection, |survey| options.resolution(survey))?, picture)?,
+        Kind::Wss => svg::wss(&wss(source, selection)?, picture),
+        Kind::Overhead => svg::overhead(&overhead(source, selection)?, picture),
+        Kind::Regions => {
+            let selection = one_snapshot(source, selection, options.regions.at)?;
+            let mut snapshots = svg::RegionLines::new(options.regions);
+            walk(source, &selection, &mut [&mut snapshots])?;
+            snapshots.draw(picture)
+        }
+        Kind::Summary | Kind::Html => svg::summary(&summary(source, selection)?, picture),
+    })
+}
+
+fn wss(source: &dyn Source, selection: &Selection) -> Result<Wss, ReportError> {
+    let mut wss = Wss::default();
+    walk(source, selection, &mut [&mut wss])?;
+    Ok(wss)
+}
+
+fn overhead(source: &dyn Source, selection: &Selection) -> Result<Overhead, ReportError> {
+    let mut overhead = Overhead::new(source.header());
+    walk(source, selection, &mut [&mut overhead])?;
+    Ok(overhead.finish())
+}
+
+fn summary(source: &dyn Source, selection: &Selection) -> Result<Summary, ReportError> {
+    let (mut summary, mut overhead) = (SummaryBuilder::default(), Overhead::new(source.header()));
+    walk(source, selection, &mut [&mut summary, &mut overhead])?;
+    Ok(summary.finish(source.header(), source.cut_short(), &overhead.finish()))
+}
+
+fn write_regions(
+    format: Format,
+    source: &dyn Source,
+    selection: &Selection,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let narrowed = match options.regions.at {
+        Some(at) => one_snapshot(source, selection, Some(at))?,
+        None => selection.clone(),
+    };
+    match format {
+        Format::Text => {
+            let mut view = RegionsText { out, terminal: options.terminal, options: options.regions };
+            walk(source, &narrowed, &mut [&mut view])
+        }
+        _ => walk(source, &narrowed, &mut [&mut JsonLines { out, options: options.regions }]),
+    }
+}
+
+/// One line of JSON for each snapshot and target, written as the walk goes on.
+struct JsonLines<'a> {
+    out: &'a mut dyn Write,
+    options: RegionOptions,
+}
+
+impl View for JsonLines<'_> {
+    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
+        if seen.chosen {
+            writeln!(self.out, "{}", escape::json(&TargetRegions::of(seen, &self.options))?)?;
+        }
+        Ok(())
+    }
+}

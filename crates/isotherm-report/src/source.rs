@@ -1,0 +1,283 @@
+//! Where rows come from, which of them were asked for, and one walk over them for all views.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId};
+use isotherm_record::{Ending, Header, Recording, Row};
+
+use crate::ReportError;
+use crate::units;
+
+/// The rows of one walk over a source.
+pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;
+
+/// A thing with a header that can be walked over several times: a recording.
+pub trait Source {
+    /// What holds for the whole recording.
+    fn header(&self) -> &Header;
+
+    /// Starts a walk over all rows, in the order of time.
+    ///
+    /// # Errors
+    /// When the rows cannot be read, here or at any row.
+    fn rows(&self) -> Result<Rows<'_>, BoxError>;
+
+    /// Why the recording does not reach to the end of its run, if it does not.
+    fn cut_short(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Source for Recording {
+    fn header(&self) -> &Header {
+        self.header()
+    }
+
+    fn rows(&self) -> Result<Rows<'_>, BoxError> {
+        Ok(Box::new(self.rows()?.map(|row| Ok(row?))))
+    }
+
+    fn cut_short(&self) -> Option<String> {
+        match self.ending() {
+            Ending::Whole => None,
+            Ending::Unfinished => {
+                Some("the recording has no end: it is still being made, or its recorder was killed".into())
+            }
+            Ending::CutShort { at } => Some(format!(
+                "the recording is cut short: its recorder was killed, or the file was cut; whole up to byte {at}"
+            )),
+        }
+    }
+}
+
+/// Which part of a recording a report is about; whatever is `None` is not narrowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Times since the recording's start. A snapshot speaks for the time before it, so one at `t` belongs
+    /// to a range with `start < t <= end` (one at 0 to a range from 0).
+    pub time: Option<Range<Duration>>,
+    /// Addresses: of regions, only what lies inside.
+    pub address: Option<AddrRange>,
+    /// One target.
+    pub target: Option<TargetId>,
+}
+
+impl Selection {
+    fn holds_time(&self, t: Duration) -> bool {
+        self.time.as_ref().is_none_or(|range| (t > range.start || t.is_zero()) && t <= range.end)
+    }
+
+    fn describe(&self) -> String {
+        let mut parts = vec![];
+        if let Some(time) = &self.time {
+            parts.push(format!("time {} to {}", units::duration(time.start), units::duration(time.end)));
+        }
+        if let Some(range) = self.address {
+            parts.push(format!("addresses {:#x} to {:#x}", range.start(), range.end()));
+        }
+        if let Some(target) = self.target {
+            parts.push(format!("target {target}"));
+        }
+        parts.join(", ")
+    }
+}
+
+/// One row on a walk.
+pub struct Seen<'a> {
+    /// The row.
+    pub row: &'a Row,
+    /// The row speaks for the time from here to its own.
+    pub since: Duration,
+    /// Whether it is the first row of its snapshot.
+    pub first_of_snapshot: bool,
+    /// Time since the snapshot before, or since the start of the run: what the row's cost is spread over.
+    pub elapsed: Duration,
+    /// Whether its target was asked for. Costs are those of all targets, so such rows are shown all the same.
+    pub chosen: bool,
+    address: Option<AddrRange>,
+}
+
+impl Seen<'_> {
+    /// How much time the row speaks for.
+    pub fn span(&self) -> Duration {
+        self.row.time.saturating_sub(self.since)
+    }
+
+    /// The mapped, asked-for pieces of the row's regions, in the order of addresses.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        pieces(self.row, self.address)
+    }
+
+    /// The part of a range that was asked for.
+    pub fn clip(&self, range: AddrRange) -> Option<AddrRange> {
+        self.address.map_or(Some(range), |wanted| wanted.intersection(range))
+    }
+
+    /// What is mapped and asked for, in the order of addresses.
+    pub fn mapped(&self) -> impl Iterator<Item = (AddrRange, &Arc<str>)> {
+        self.row.target.mappings.iter().filter_map(|mapping| Some((self.clip(mapping.range)?, &mapping.name)))
+    }
+}
+
+/// The part of one region that lies in one mapping.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece<'a> {
+    /// Where it lies.
+    pub range: AddrRange,
+    /// The region it is part of.
+    pub region: &'a RegionSnapshot,
+    /// The mapping it lies in.
+    pub mapping: &'a Mapping,
+}
+
+/// The mapped pieces of a row's regions inside `address`, in the order of addresses.
+pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = &row.target.mappings[..];
+    row.target.regions.iter().flat_map(move |region| {
+        let passed = rest.iter().take_while(|m| m.range.end() <= region.range.start()).count();
+        rest = &rest[passed..];
+        rest.iter().map_while(move |mapping| Some((mapping, mapping.range.intersection(region.range)?))).filter_map(
+            move |(mapping, range)| {
+                let range = address.map_or(Some(range), |wanted| wanted.intersection(range))?;
+                Some(Piece { range, region, mapping })
+            },
+        )
+    })
+}
+
+/// How a region's samples went: what was seen, and what could not be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The share of its samples that could be observed, 0 to 1.
+    pub observed: f64,
+    /// The share of its samples that found it accessed, 0 to `observed`.
+    pub accessed: f64,
+}
+
+impl Share {
+    /// Of one region.
+    pub fn of(region: &RegionSnapshot, samples: u32) -> Self {
+        let observed = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
+        Self { observed, accessed: region.access_rate(samples).min(observed) }
+    }
+
+    /// The access rate of what could be observed, 0 to 1; `None` if nothing could.
+    pub fn rate(self) -> Option<f64> {
+        (self.observed > 0.0).then(|| self.accessed / self.observed)
+    }
+}
+
+/// Something that is made of the rows of one walk.
+pub trait View {
+    /// Takes in one row.
+    ///
+    /// # Errors
+    /// When the view writes what it sees and cannot.
+    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError>;
+}
+
+/// What a walk came across, asked for or not.
+#[derive(Clone, Debug, Default)]
+struct Holds {
+    rows: u64,
+    first: Duration,
+    last: Duration,
+    targets: BTreeSet<TargetId>,
+    low: u64,
+    high: u64,
+}
+
+impl Holds {
+    fn add(&mut self, row: &Row) {
+        if self.rows == 0 {
+            self.first = row.time;
+            self.low = u64::MAX;
+        }
+        self.rows += 1;
+        self.last = row.time;
+        self.targets.insert(row.target.id);
+        if let (Some(low), Some(high)) = (row.target.mappings.first(), row.target.mappings.last()) {
+            self.low = self.low.min(low.range.start());
+            self.high = self.high.max(high.range.end());
+        }
+    }
+
+    fn describe(&self) -> String {
+        const SHOWN: usize = 8;
+        let mut targets: Vec<_> = self.targets.iter().take(SHOWN).map(ToString::to_string).collect();
+        if self.targets.len() > SHOWN {
+            targets.push(format!("{} others", self.targets.len() - SHOWN));
+        }
+        format!(
+            "snapshots from {} to {} of target{} {}, at addresses {:#x} to {:#x}",
+            units::duration(self.first),
+            units::duration(self.last),
+            if self.targets.len() == 1 { "" } else { "s" },
+            targets.join(", "),
+            self.low.min(self.high),
+            self.high,
+        )
+    }
+}
+
+/// Walks once over `source` and shows every row of the selected time to each of `views`.
+///
+/// # Errors
+/// When the source cannot be read, holds nothing, or holds nothing that was asked for.
+pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn View]) -> Result<(), ReportError> {
+    let mut holds = Holds::default();
+    let mut matched = false;
+    // The time of each target's last row, the time of the last snapshot, and of the one before.
+    let mut last_of: std::collections::HashMap<TargetId, Duration> = std::collections::HashMap::new();
+    let (mut current, mut previous) = (None, Duration::ZERO);
+    for row in source.rows().map_err(ReportError::Source)? {
+        let row = row.map_err(ReportError::Source)?;
+        let first_of_snapshot = row.cost.is_some() || current != Some(row.time);
+        if current != Some(row.time) {
+            previous = current.unwrap_or_default();
+            current = Some(row.time);
+        }
+        if matched && selection.time.as_ref().is_some_and(|range| row.time > range.end) {
+            return Ok(());
+        }
+        holds.add(&row);
+        let since = since(&row, last_of.insert(row.target.id, row.time));
+        if !selection.holds_time(row.time) {
+            continue;
+        }
+        let seen = Seen {
+            since: selection.time.as_ref().map_or(since, |range| since.max(range.start).min(row.time)),
+            first_of_snapshot,
+            elapsed: row.time.saturating_sub(previous),
+            chosen: selection.target.is_none_or(|wanted| wanted == row.target.id),
+            address: selection.address,
+            row: &row,
+        };
+        matched |= seen.chosen && (selection.address.is_none() || seen.pieces().next().is_some());
+        for view in &mut *views {
+            view.add(&seen)?;
+        }
+    }
+    if holds.rows == 0 {
+        return Err(ReportError::NothingRecorded { aggregation: Duration::from_nanos(source.header().aggregation_ns) });
+    }
+    if !matched {
+        return Err(ReportError::NothingMatches { asked: selection.describe(), holds: holds.describe() });
+    }
+    Ok(())
+}
+
+/// From when on a row speaks: from its target's row before, unless that is so far back that something is missing.
+fn since(row: &Row, before: Option<Duration>) -> Duration {
+    let aggregation = row.time.saturating_sub(row.aggregation);
+    match before {
+        Some(before) if row.time.saturating_sub(before) <= row.aggregation.saturating_mul(2) => before,
+        Some(before) => aggregation.max(before),
+        // A run's first snapshot reaches back to the start.
+        None if row.time <= row.aggregation.saturating_mul(2) => Duration::ZERO,
+        None => aggregation,
+    }
+}

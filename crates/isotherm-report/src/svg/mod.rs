@@ -1,0 +1,216 @@
+//! Pictures as SVG: for files, as the source of PNGs, and inside the HTML page.
+//!
+//! Elements carry classes, not colours, wherever a page with a dark scheme would need another one; a picture that
+//! stands alone brings the style sheet of the light scheme with it.
+
+mod heatmap;
+mod lines;
+mod regions;
+mod summary;
+
+use std::fmt::{Display, Write as _};
+use std::time::Duration;
+
+use base64::Engine as _;
+
+use crate::colour::{UNOBSERVABLE, hex, of_rate};
+use crate::escape::markup;
+use crate::report::Picture;
+use crate::{ReportError, units};
+
+pub(crate) use regions::RegionLines;
+
+/// The style of a picture that stands alone; the page has the same classes.
+const STYLE: &str = include_str!("../../assets/picture.css");
+
+/// The picture of a heatmap.
+pub(crate) fn heatmap(heatmap: &crate::heatmap::Heatmap, picture: Picture) -> Result<String, ReportError> {
+    Ok(heatmap::draw(heatmap, picture)?.standalone())
+}
+
+/// The picture of a working set.
+pub(crate) fn wss(wss: &crate::wss::Wss, picture: Picture) -> String {
+    lines::wss(wss, picture).standalone()
+}
+
+/// The picture of the costs.
+pub(crate) fn overhead(overhead: &crate::overhead::Overhead, picture: Picture) -> String {
+    lines::overhead(overhead, picture).standalone()
+}
+
+/// The picture of a summary.
+pub(crate) fn summary(summary: &crate::summary::Summary, picture: Picture) -> String {
+    summary::draw(summary, picture).standalone()
+}
+
+pub(crate) use heatmap::draw as draw_heatmap;
+pub(crate) use lines::{overhead as draw_overhead, wss as draw_wss};
+
+/// Where a text is anchored.
+#[derive(Clone, Copy)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A picture in the making: what is drawn, and how large it has become.
+pub(crate) struct Drawing {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    body: String,
+}
+
+/// A number without needless decimals.
+fn n(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl Drawing {
+    pub(crate) fn new(width: f64) -> Self {
+        Self { width, height: 0.0, body: String::new() }
+    }
+
+    pub(crate) fn raw(&mut self, element: &str) {
+        self.body.push_str(element);
+        self.body.push('\n');
+    }
+
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let (x, y, text) = (n(x), n(y), markup(text));
+        self.raw(&format!(r#"<text x="{x}" y="{y}" text-anchor="{anchor}" class="{class}">{text}</text>"#));
+    }
+
+    pub(crate) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
+        let (x1, y1, x2, y2) = (n(x1), n(y1), n(x2), n(y2));
+        self.raw(&format!(r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{class}"/>"#));
+    }
+
+    /// A rectangle; `paint` is its remaining attributes.
+    pub(crate) fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), paint: &str) {
+        let (x, y, w, h) = (n(x), n(y), n(w.max(0.0)), n(h.max(0.0)));
+        self.raw(&format!(r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" {paint}/>"#));
+    }
+
+    /// A rectangle with a tip that pages show under the pointer.
+    pub(crate) fn rect_with_tip(&mut self, at: (f64, f64), size: (f64, f64), paint: &str, tip: &str) {
+        let (x, y, w, h) = (n(at.0), n(at.1), n(size.0.max(0.0)), n(size.1.max(0.0)));
+        let tip = markup(tip);
+        self.raw(&format!(r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" {paint}><title>{tip}</title></rect>"#));
+    }
+
+    /// Cells of a heatmap, from left to right and top to bottom, stretched over a rectangle.
+    pub(crate) fn cells(
+        &mut self,
+        (x, y): (f64, f64),
+        (w, h): (f64, f64),
+        (columns, rows): (usize, usize),
+        cells: &[u8],
+    ) -> Result<(), ReportError> {
+        let png = base64::engine::general_purpose::STANDARD.encode(raster(columns, rows, cells)?);
+        let (x, y, w, h) = (n(x), n(y), n(w), n(h));
+        self.raw(&format!(
+            r#"<image x="{x}" y="{y}" width="{w}" height="{h}" preserveAspectRatio="none" class="cells" href="data:image/png;base64,{png}"/>"#
+        ));
+        Ok(())
+    }
+
+    /// The axis of time below a plot: a line, ticks and labels.
+    pub(crate) fn time_axis(&mut self, x: f64, width: f64, y: f64, (start, end): (Duration, Duration)) {
+        let span = (end.saturating_sub(start)).as_secs_f64().max(1e-9);
+        self.line((x, y), (x + width, y), "axis");
+        for (t, label) in units::time_ticks(start, end, (width / 90.0).max(1.0) as usize) {
+            let at = x + (t.saturating_sub(start)).as_secs_f64() / span * width;
+            self.line((at, y), (at, y + 4.0), "axis");
+            self.text(at, y + 17.0, Anchor::Middle, "label", &label);
+        }
+    }
+
+    /// The scale of access rates, ending at `right`.
+    pub(crate) fn scale(&mut self, right: f64, y: f64) {
+        const WIDTH: f64 = 160.0;
+        let x = right - WIDTH - 150.0;
+        self.text(x - 22.0, y + 10.0, Anchor::End, "label", "access rate");
+        self.text(x - 6.0, y + 10.0, Anchor::End, "label", "0");
+        let steps = 64;
+        for i in 0..steps {
+            let w = WIDTH / f64::from(steps);
+            let fill = format!(r#"fill="{}""#, hex(of_rate(f64::from(i) / f64::from(steps - 1))));
+            self.rect((x + f64::from(i) * w, y), (w + 0.3, 12.0), &fill);
+        }
+        self.text(x + WIDTH + 6.0, y + 10.0, Anchor::Start, "label", "1");
+        let fill = format!(r#"fill="{}""#, hex(UNOBSERVABLE));
+        self.rect((x + WIDTH + 28.0, y), (12.0, 12.0), &fill);
+        self.text(x + WIDTH + 45.0, y + 10.0, Anchor::Start, "label", "not observable");
+    }
+
+    fn open(&self, attributes: &dyn Display) -> String {
+        let (w, h) = (n(self.width), n(self.height));
+        format!(r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" {attributes}>"#)
+    }
+
+    /// A file of its own.
+    pub(crate) fn standalone(&self) -> String {
+        let size = format!(r#"width="{}" height="{}""#, n(self.width), n(self.height));
+        let mut out = self.open(&size);
+        _ = write!(out, "\n<style>\n{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" class=\"paper\"/>\n");
+        out + &self.body + "</svg>\n"
+    }
+
+    /// A part of a page that has the style; `label` says what it shows to those who cannot see it.
+    pub(crate) fn embedded(&self, label: &str) -> String {
+        let attributes = format!(r#"role="img" aria-label="{}" class="picture""#, markup(label));
+        self.open(&attributes) + "\n" + &self.body + "</svg>\n"
+    }
+}
+
+/// What stands for a rate, unobservable memory and nothing in a byte.
+pub(crate) const HIGHEST_RATE: u8 = 250;
+pub(crate) const IN_THE_DARK: u8 = 254;
+pub(crate) const NOTHING: u8 = 255;
+
+/// A cell in a byte.
+pub(crate) fn code(cell: Option<crate::heatmap::Cell>) -> u8 {
+    match cell {
+        None => NOTHING,
+        Some(cell) if cell.is_unobservable() => IN_THE_DARK,
+        Some(cell) => (cell.rate * f32::from(HIGHEST_RATE)).round() as u8,
+    }
+}
+
+/// A PNG with a pixel for each cell.
+fn raster(columns: usize, rows: usize, cells: &[u8]) -> Result<Vec<u8>, ReportError> {
+    let failed = |error: png::EncodingError| ReportError::Picture(error.to_string());
+    let mut out = vec![];
+    let mut encoder = png::Encoder::new(&mut out, columns as u32, rows as u32);
+    encoder.set_color(png::ColorType::Indexed);
+    encoder.set_depth(png::BitDepth::Eight);
+    let palette: Vec<u8> = (0..=255_u8)
+        .flat_map(|i| if i <= HIGHEST_RATE { of_rate(f64::from(i) / f64::from(HIGHEST_RATE)) } else { UNOBSERVABLE })
+        .collect();
+    encoder.set_palette(palette);
+    let mut opaque = vec![255_u8; 256];
+    opaque[usize::from(NOTHING)] = 0;
+    encoder.set_trns(opaque);
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(cells).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    Ok(out)
+}
+
+/// About how wide a text is at a size of 12, in the font of the pictures.
+pub(crate) fn text_width(text: &str) -> f64 {
+    crate::text::width(text) as f64 * 6.6
+}
+
+/// The text, cut at the right to about a width.
+pub(crate) fn fit(text: &str, width: f64) -> String {
+    let columns = (width / 6.6).max(1.0) as usize;
+    crate::text::name_in(text, columns, &crate::Terminal::default())
+}

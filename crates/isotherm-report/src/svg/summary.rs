@@ -1,0 +1,58 @@
+//! The summary as a picture: a bar for each mapping name, in parts for hot, warm, cold and unobservable.
+
+use super::{Anchor, Drawing, fit};
+use crate::colour::{UNOBSERVABLE, hex, of_rate};
+use crate::facts::facts;
+use crate::report::Picture;
+use crate::summary::{Summary, Temperature, folded};
+use crate::units;
+
+const NAMES: f64 = 220.0;
+const FIGURES: f64 = 190.0;
+const STEP: f64 = 26.0;
+
+/// Draws the bars, the most hot first.
+pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
+    let width = f64::from(picture.width.max(560));
+    let mut drawing = Drawing::new(width);
+    let facts = facts(summary);
+    drawing.text(12.0, 26.0, Anchor::Start, "title", &fit(facts.first().map_or("", |fact| fact), width * 0.8));
+    let mut x = NAMES;
+    let parts =
+        [("hot", of_rate(0.9)), ("warm", of_rate(0.5)), ("cold", of_rate(0.0)), ("not observable", UNOBSERVABLE)];
+    for (name, colour) in parts {
+        drawing.rect((x, 42.0), (12.0, 12.0), &format!(r#"fill="{}""#, hex(colour)));
+        drawing.text(x + 18.0, 52.0, Anchor::Start, "label", name);
+        x += 36.0 + super::text_width(name);
+    }
+    let (told, others) = folded(&summary.mappings, 20, 0.005);
+    let bars: Vec<&Temperature> = told.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
+    let largest = bars.iter().map(|t| t.size_bytes).max().unwrap_or(1).max(1) as f64;
+    let room = width - NAMES - FIGURES - 12.0;
+    let mut y = 68.0;
+    for t in bars.into_iter().chain([&summary.total]) {
+        let total = std::ptr::eq(t, &summary.total);
+        if total {
+            y += 8.0;
+            drawing.line((12.0, y - 6.0), (width - 12.0, y - 6.0), "grid");
+        }
+        drawing.text(NAMES - 10.0, y + 15.0, Anchor::End, "name", &fit(&t.name, NAMES - 22.0));
+        // The total has a scale of its own: its whole bar.
+        let scale = room / if total { t.size_bytes.max(1) as f64 } else { largest };
+        let mut x = NAMES;
+        let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes];
+        for ((name, colour), bytes) in parts.into_iter().zip(sizes) {
+            let long = bytes as f64 * scale;
+            let tip = format!("{}: {} {name}", t.name, units::bytes(bytes));
+            if bytes > 0 {
+                drawing.rect_with_tip((x, y), (long, STEP - 7.0), &format!(r#"fill="{}""#, hex(colour)), &tip);
+            }
+            x += long;
+        }
+        let idle = t.cold_for_ns.map_or_else(String::new, |ns| format!(", cold for {}", units::nanoseconds(ns)));
+        drawing.text(x + 8.0, y + 14.0, Anchor::Start, "label", &(units::bytes(t.size_bytes) + &idle));
+        y += STEP;
+    }
+    drawing.height = y + 8.0;
+    drawing
+}

@@ -1,0 +1,201 @@
+//! The heatmap in a terminal: half blocks in colour, or digits.
+
+use std::io::{self, Write};
+
+use super::chart::time_axis;
+use super::{Colour, Terminal, cut, left, name_in, right, target_title};
+use crate::axis::{Area, Axis, Fineness};
+use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::heatmap::{Cell, Heatmap, Resolution, TargetMap};
+use crate::space::{Survey, shown_name};
+use crate::units;
+
+/// How a terminal's width is divided.
+struct Layout {
+    /// Columns for labels at the left, with a space; 0 if there is no room.
+    gutter: usize,
+    /// Columns for names at the right, with a mark and a space; 0 if there is no room.
+    names: usize,
+    /// Columns of the picture.
+    plot: usize,
+    /// Rows of the heatmap in a line: 2 with half blocks.
+    group: usize,
+}
+
+impl Layout {
+    fn new(terminal: &Terminal) -> Self {
+        let width = terminal.width();
+        let gutter = if width >= 40 { 10 } else { 0 };
+        let names = if width >= 72 { (width / 5).min(30) } else { 0 };
+        let group = if terminal.colour != Colour::None && terminal.unicode { 2 } else { 1 };
+        Self { gutter, names, plot: width - gutter - usize::from(gutter > 0) - names, group }
+    }
+}
+
+/// How finely the heatmap of what was surveyed is divided to fill the terminal.
+pub(crate) fn resolution(terminal: &Terminal, survey: &Survey) -> Resolution {
+    let layout = Layout::new(terminal);
+    let targets = survey.places.len().max(1);
+    // Title, axis and legend need lines too, and the prompt comes after it all.
+    let lines = (terminal.rows.saturating_sub(4) / targets).saturating_sub(4).max(4);
+    let areas = if layout.gutter > 0 { (lines / 4).clamp(1, 8) } else { 8 };
+    let fineness = |rows| Fineness { rows, rows_of_area: layout.group, areas, group: layout.group };
+    let headed = survey.places.iter().map(|place| Axis::new(&place.mapped, fineness(0)).areas.len()).max().unwrap_or(1);
+    let lines = if layout.gutter > 0 { lines.saturating_sub(headed) } else { lines };
+    Resolution { columns: layout.plot, axis: fineness(lines.max(1) * layout.group) }
+}
+
+/// Writes one picture for each target.
+pub(crate) fn heatmap(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatmap) -> io::Result<()> {
+    let layout = Layout::new(terminal);
+    for (i, target) in heatmap.targets.iter().enumerate() {
+        if i > 0 {
+            writeln!(out)?;
+        }
+        let title = format!("{} ({} mapped)", target_title(target.id, &target.info), units::bytes(target.axis.bytes()));
+        writeln!(out, "{}", terminal.bold(&cut(&title, terminal.width(), terminal)))?;
+        for area in target.axis.areas.iter().rev() {
+            write_area(out, terminal, &layout, heatmap, target, area)?;
+        }
+        time_axis(out, terminal, layout.gutter, layout.plot, (heatmap.start, heatmap.end))?;
+    }
+    legend(out, terminal)
+}
+
+fn write_area(
+    out: &mut dyn Write,
+    terminal: &Terminal,
+    layout: &Layout,
+    heatmap: &Heatmap,
+    target: &TargetMap,
+    area: &Area,
+) -> io::Result<()> {
+    let dash = terminal.pick("─", "-");
+    if layout.gutter > 0 {
+        let text = format!("{dash} {:#x} to {:#x}: {} ", area.start(), area.end(), units::bytes(area.bytes));
+        let text = cut(&text, layout.plot + 1, terminal);
+        let rest = (layout.plot + 1).saturating_sub(super::width(&text));
+        writeln!(out, "{:1$}{2}", "", layout.gutter, terminal.dim(&(text + &dash.repeat(rest))))?;
+    }
+    let lines = area.rows.div_ceil(layout.group);
+    let rows_of = |line: usize| {
+        let low = area.first_row + line * layout.group;
+        (low, low + layout.group - 1)
+    };
+    let offset = |line: usize| area.row_offset(line * layout.group);
+    let ticks = units::byte_ticks(area.bytes, (lines / 3).max(1));
+    let names: Vec<_> = (0..lines).map(|line| target.axis.row_name(rows_of(line).0)).collect();
+    for line in (0..lines).rev() {
+        if layout.gutter > 0 {
+            let tick = ticks.iter().find(|(at, _)| (offset(line)..offset(line + 1)).contains(at));
+            let label = tick.filter(|_| lines > 1).map_or("", |(_, label)| label);
+            write!(out, "{}", terminal.dim(&right(label, layout.gutter - 1)))?;
+            write!(out, "{}", terminal.pick(" │", " |"))?;
+        }
+        let (low, high) = rows_of(line);
+        let high = (high < area.first_row + area.rows).then_some(high);
+        let cells = (0..heatmap.columns)
+            .map(|column| (target.cell(low, column), high.and_then(|row| target.cell(row, column))));
+        let text =
+            if layout.group == 2 { half_blocks(terminal, cells) } else { plain(terminal, cells.map(|(low, _)| low)) };
+        if layout.names == 0 {
+            writeln!(out, "{}", text.trim_end())?;
+            continue;
+        }
+        let same = |other: Option<usize>| other.and_then(|i| names.get(i)) == Some(&names[line]);
+        let (above, below) = (same(Some(line + 1)), same(line.checked_sub(1)));
+        let mark = match (above, below) {
+            (false, false) => terminal.pick("╶", "-"),
+            (false, true) => terminal.pick("┐", "\\"),
+            (true, true) => terminal.pick("│", "|"),
+            (true, false) => terminal.pick("┘", "/"),
+        };
+        let name = if above { String::new() } else { short_name(&names[line], layout.names - 2, terminal) };
+        writeln!(out, "{text}{}", terminal.dim(format!("{mark} {name}").trim_end()))?;
+    }
+    Ok(())
+}
+
+/// A file's name without its directories.
+fn short_name(name: &str, columns: usize, terminal: &Terminal) -> String {
+    let name = shown_name(name);
+    let base = if name.starts_with('/') { name.rsplit('/').next().unwrap_or(name) } else { name };
+    name_in(base, columns, terminal)
+}
+
+fn colour_of(cell: Cell) -> [u8; 3] {
+    if cell.is_unobservable() { UNOBSERVABLE } else { of_rate(f64::from(cell.rate)) }
+}
+
+/// Two rows of cells in one line: the upper half of each character is the higher row.
+fn half_blocks(terminal: &Terminal, cells: impl Iterator<Item = (Option<Cell>, Option<Cell>)>) -> String {
+    runs(cells.map(|(low, high)| (low.map(colour_of), high.map(colour_of))), |(low, high), n| match (low, high) {
+        (None, None) => " ".repeat(n),
+        (Some(_), Some(_)) => terminal.paint(&"▀".repeat(n), high, low),
+        (Some(_), None) => terminal.paint(&"▄".repeat(n), low, None),
+        (None, Some(_)) => terminal.paint(&"▀".repeat(n), high, None),
+    })
+}
+
+/// One row of cells in one line: coloured spaces, or digits.
+fn plain(terminal: &Terminal, cells: impl Iterator<Item = Option<Cell>>) -> String {
+    if terminal.colour != Colour::None {
+        return runs(cells.map(|cell| cell.map(colour_of)), |colour, n| terminal.paint(&" ".repeat(n), None, colour));
+    }
+    cells
+        .map(|cell| match cell {
+            None => ' ',
+            Some(cell) if cell.is_unobservable() => '?',
+            Some(cell) => digit(f64::from(cell.rate)),
+        })
+        .collect()
+}
+
+/// 0 for memory that was not found accessed at all, 1 to 9 for more and more.
+fn digit(rate: f64) -> char {
+    char::from_digit((rate * 9.0).ceil().clamp(0.0, 9.0) as u32, 10).unwrap_or('0')
+}
+
+/// Equal neighbours need their colour set once only.
+fn runs<T: PartialEq + Copy>(items: impl Iterator<Item = T>, show: impl Fn(T, usize) -> String) -> String {
+    let mut text = String::new();
+    let mut run: Option<(T, usize)> = None;
+    for item in items {
+        run = match run {
+            Some((same, n)) if same == item => Some((same, n + 1)),
+            Some((other, n)) => {
+                text += &show(other, n);
+                Some((item, 1))
+            }
+            None => Some((item, 1)),
+        };
+    }
+    text + &run.map_or_else(String::new, |(item, n)| show(item, n))
+}
+
+fn legend(out: &mut dyn Write, terminal: &Terminal) -> io::Result<()> {
+    let width = terminal.width();
+    if terminal.colour == Colour::None {
+        let texts = [
+            "access rate: 0 never to 9 always; ? could not be observed; blank: not mapped",
+            "0 never to 9 always, ? not observable",
+            "0-9, ? n/a",
+        ];
+        let text = texts.into_iter().find(|text| text.len() <= width).unwrap_or("");
+        return writeln!(out, "{text}");
+    }
+    let block = terminal.pick("█", " ");
+    let paint = |rgb| {
+        if terminal.unicode { terminal.paint(block, Some(rgb), None) } else { terminal.paint(block, None, Some(rgb)) }
+    };
+    let scale = |n: usize| -> String { (0..n).map(|i| paint(of_rate(i as f64 / (n - 1) as f64))).collect() };
+    let text = if width >= 70 {
+        let grey = paint(UNOBSERVABLE) + &paint(UNOBSERVABLE);
+        format!("access rate 0 {} 1   {grey} could not be observed", scale(24))
+    } else if width >= 36 {
+        format!("rate 0 {} 1  {} unobserved", scale(12), paint(UNOBSERVABLE))
+    } else {
+        format!("0 {} 1", scale(width - 4))
+    };
+    writeln!(out, "{}", left(&text, 0))
+}

@@ -1,0 +1,190 @@
+//! Reports for a terminal, fitted to its size and to what it can show.
+
+mod chart;
+mod heatmap;
+mod overhead;
+mod regions;
+mod summary;
+mod table;
+mod wss;
+
+use std::fmt::Write as _;
+
+use isotherm_core::TargetId;
+use isotherm_record::TargetInfo;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::colour::{self, Rgb};
+use crate::escape::sanitise;
+
+pub(crate) use heatmap::{heatmap, resolution};
+pub(crate) use overhead::overhead;
+pub(crate) use regions::RegionsText;
+pub(crate) use summary::summary;
+pub(crate) use wss::wss;
+
+/// Which colours a terminal has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// 16 million.
+    True,
+    /// 256.
+    Ansi256,
+    /// None, or it is no terminal.
+    None,
+}
+
+/// What text is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// Characters in a line; fewer than 10 count as 10.
+    pub columns: usize,
+    /// Lines.
+    pub rows: usize,
+    /// Its colours.
+    pub colour: Colour,
+    /// Whether it shows box-drawing and block characters.
+    pub unicode: bool,
+}
+
+impl Default for Terminal {
+    fn default() -> Self {
+        Self { columns: 100, rows: 40, colour: Colour::None, unicode: true }
+    }
+}
+
+impl Terminal {
+    /// Its width, at least 10.
+    pub(crate) fn width(&self) -> usize {
+        self.columns.max(10)
+    }
+
+    /// One of two texts, by whether it shows more than ASCII.
+    pub(crate) fn pick(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
+        if self.unicode { unicode } else { ascii }
+    }
+
+    /// Text in a colour, if it has colours.
+    pub(crate) fn paint(&self, text: &str, fore: Option<Rgb>, back: Option<Rgb>) -> String {
+        if self.colour == Colour::None || (fore, back) == (None, None) {
+            return text.into();
+        }
+        let code = |kind: u8, rgb: Rgb| match self.colour {
+            Colour::True => format!("{kind};2;{};{};{}", rgb[0], rgb[1], rgb[2]),
+            _ => format!("{kind};5;{}", colour::ansi256(rgb)),
+        };
+        let codes: Vec<_> = fore.map(|rgb| code(38, rgb)).into_iter().chain(back.map(|rgb| code(48, rgb))).collect();
+        format!("\x1b[{}m{text}\x1b[0m", codes.join(";"))
+    }
+
+    /// Text that stands out.
+    pub(crate) fn bold(&self, text: &str) -> String {
+        if self.colour == Colour::None { text.into() } else { format!("\x1b[1m{text}\x1b[0m") }
+    }
+
+    /// Text that stands back.
+    pub(crate) fn dim(&self, text: &str) -> String {
+        if self.colour == Colour::None { text.into() } else { format!("\x1b[2m{text}\x1b[0m") }
+    }
+}
+
+/// How many columns a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// The text, cut at the right if it is wider than `columns`.
+pub(crate) fn cut(text: &str, columns: usize, terminal: &Terminal) -> String {
+    if width(text) <= columns {
+        return text.into();
+    }
+    let mark = terminal.pick("…", "~");
+    let mut out = String::new();
+    let mut used = 1;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        out.push(c);
+    }
+    if columns > 0 {
+        out.push_str(mark);
+    }
+    out
+}
+
+/// A mapping's name in at most `columns`: of a path the end, of others the beginning.
+pub(crate) fn name_in(name: &str, columns: usize, terminal: &Terminal) -> String {
+    let name = sanitise(name);
+    if width(&name) <= columns {
+        return name.into_owned();
+    }
+    if name.starts_with('/') {
+        let mut tail: Vec<char> = vec![];
+        let mut used = 1;
+        for c in name.chars().rev() {
+            used += c.width().unwrap_or(0);
+            if used > columns {
+                break;
+            }
+            tail.push(c);
+        }
+        let mark = terminal.pick("…", "~");
+        return mark.chars().chain(tail.into_iter().rev()).collect();
+    }
+    cut(&name, columns, terminal)
+}
+
+/// The text with spaces to its left until it takes `columns`.
+pub(crate) fn right(text: &str, columns: usize) -> String {
+    format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+/// The text with spaces to its right until it takes `columns`.
+pub(crate) fn left(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+/// What a target is called: its command and process ID.
+pub(crate) fn target_title(id: TargetId, info: &TargetInfo) -> String {
+    if id.0 == 0 {
+        return "physical memory".into();
+    }
+    let command = sanitise(&info.command);
+    format!("pid {id}: {}", if command.is_empty() { "(no command)".into() } else { command })
+}
+
+/// Words in lines of at most `columns`.
+pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    for word in words(text) {
+        if used > 0 && used + 1 + width(&word) > columns {
+            _ = write!(out, "\n{:indent$}", "");
+            used = indent;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(&word);
+        used += width(&word);
+    }
+    out
+}
+
+/// The words of a text; a figure and its unit are one.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = vec![];
+    for word in text.split(' ') {
+        let unit = word.chars().filter(|c| c.is_alphabetic() || *c == '%').count() <= 3;
+        match words.last_mut() {
+            Some(last) if unit && last.ends_with(|c: char| c.is_ascii_digit()) && !word.starts_with('(') => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.into()),
+        }
+    }
+    words
+}

@@ -1,0 +1,96 @@
+//! The monitor's cost in a terminal.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::chart::Chart;
+use super::table::{Cell, Column, table};
+use super::wss::time_of;
+use super::{Terminal, wrap};
+use crate::escape::sanitise;
+use crate::overhead::{Load, Overhead};
+use crate::summary::MANY_LATE;
+use crate::units;
+
+/// Writes the figures, the distributions against the maximum, and a chart over time.
+pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Overhead) -> io::Result<()> {
+    let o = overhead;
+    let facts = [
+        ("probe", sanitise(&o.probe).into_owned()),
+        (
+            "CPU",
+            format!(
+                "{:.2} % of one CPU: {} in {}",
+                o.cpu_percent,
+                units::nanoseconds(o.cpu_ns),
+                units::nanoseconds(o.wall_ns)
+            ),
+        ),
+        (
+            "rounds",
+            format!(
+                "{}, {} late ({})",
+                units::count(o.rounds),
+                units::count(o.late_rounds),
+                units::percent(o.late_share())
+            ),
+        ),
+        ("pages", format!("{} read, {} cleared", units::count(o.reads), units::count(o.clears))),
+        (
+            "unobservable",
+            format!(
+                "{} on the mean, {} at most",
+                units::bytes(o.unobservable_bytes),
+                units::bytes(o.unobservable_bytes_max)
+            ),
+        ),
+    ];
+    for (name, fact) in facts {
+        if terminal.width() >= 40 {
+            writeln!(out, "{name:<14}{}", wrap(&fact, terminal.width() - 14, 14))?;
+        } else {
+            writeln!(out, "{}", wrap(&format!("{name}: {fact}"), terminal.width(), 1))?;
+        }
+    }
+    if o.late_share() > MANY_LATE {
+        let text = "! many rounds began late: rates and ages are less sure than they look; sample less often or with fewer regions";
+        writeln!(out, "{}", wrap(text, terminal.width(), 2))?;
+    }
+    writeln!(out)?;
+    let row = |name: &str, load: &Load| -> Vec<Cell> {
+        let mut cells: Vec<Cell> = vec![name.into(), figure(load.mean).into()];
+        cells.extend(load.percentiles.iter().skip(1).take(5).map(|(_, v)| figure(v).into()));
+        cells.extend([units::count(load.max).into(), units::count(o.max_regions).into()]);
+        cells
+    };
+    let columns = [
+        Column::name(""),
+        Column::figure("mean", 2),
+        Column::figure("p25", 8),
+        Column::figure("p50", 4),
+        Column::figure("p75", 7),
+        Column::figure("p90", 6),
+        Column::figure("p99", 5),
+        Column::figure("max", 1),
+        Column::figure("limit", 3),
+    ];
+    let loads = [row("regions", &o.regions), row("reads per sampling", &o.reads_per_sampling)];
+    table(out, terminal, &columns, &loads)?;
+    let height = (terminal.rows.saturating_sub(18) / 2).clamp(3, 8);
+    let series = [
+        ("regions", o.regions.max as f64, (|m| m.regions as f64) as fn(&crate::overhead::Moment) -> f64),
+        ("CPU, % of one", o.over_time.iter().map(|m| m.cpu_percent).fold(0.0, f64::max), |m| m.cpu_percent),
+    ];
+    for (name, top, value) in series {
+        writeln!(out, "\n{}", terminal.bold(name))?;
+        let points: Vec<(Duration, f64)> =
+            o.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();
+        let ticks = units::count_ticks(top, height / 2);
+        Chart { time: time_of(&points), points: &points, ticks, largest: true, height }.write(out, terminal)?;
+    }
+    Ok(())
+}
+
+fn figure(value: f64) -> String {
+    if value < 99.95 && value.fract() != 0.0 { format!("{value:.1}") } else { units::count(value.round() as u64) }
+}

@@ -1,0 +1,116 @@
+//! The summary in a terminal: what was recorded, what to beware of, and a line for each mapping name.
+
+use std::io::{self, Write};
+
+use super::table::{Cell, Column, table};
+use super::{Colour, Terminal, cut, wrap};
+use crate::colour::{Rgb, UNOBSERVABLE, of_rate};
+use crate::escape::sanitise;
+use crate::facts::{facts, warnings};
+use crate::summary::{Summary, Temperature, folded};
+use crate::units;
+
+/// Names of less than this share of the size and of the hot are folded into one line.
+const LEAST: f64 = 0.005;
+
+/// Writes the header lines, the warnings and the table.
+pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::Result<()> {
+    let width = terminal.width();
+    for (i, fact) in facts(summary).iter().enumerate() {
+        let text = wrap(fact, width, 2);
+        writeln!(out, "{}", if i == 0 { terminal.bold(&text) } else { text })?;
+    }
+    for warning in warnings(summary) {
+        writeln!(out, "{}", terminal.paint(&wrap(&format!("! {warning}"), width, 2), Some([200, 140, 20]), None))?;
+    }
+    writeln!(out)?;
+    if summary.targets.len() > 1 {
+        let rows: Vec<Vec<Cell>> = summary
+            .targets
+            .iter()
+            .map(|target| {
+                let mut cells: Vec<Cell> = vec![target.pid.to_string().into()];
+                cells.extend(figures(&target.total).map(Cell::from));
+                cells.push(sanitise(&target.command).into_owned().into());
+                cells
+            })
+            .collect();
+        let [size, hot, warm, cold, dark, wss, idle] = FIGURES;
+        let columns = [Column::figure("pid", 0), size, hot, warm, cold, dark, wss, idle, Column::name("command")];
+        table(out, terminal, &columns, &rows)?;
+        writeln!(out)?;
+    }
+    let (told, others) = folded(&summary.mappings, terminal.rows.saturating_sub(10).max(8), LEAST);
+    let told: Vec<&Temperature> = told.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
+    let largest = told.iter().map(|t| t.size_bytes).max().unwrap_or(0);
+    let bar_columns = if width >= 110 { 24 } else { 12 };
+    let rows: Vec<Vec<Cell>> = told
+        .iter()
+        .map(|t| line(t, &stacked(t, largest, bar_columns, terminal)))
+        .chain([line(&summary.total, &(String::new(), String::new()))])
+        .collect();
+    let [size, hot, warm, cold, dark, wss, idle] = FIGURES;
+    let bar = Column::text("", 4);
+    table(out, terminal, &[size, hot, warm, cold, dark, wss, idle, bar, Column::name("mapping")], &rows)?;
+    let note = format!(
+        "hot: accessed in at least half of the samples; warm: in fewer; cold: in none; mean over {}; wss: regions accessed at all; \
+         cold for: age of the cold at the end",
+        units::nanoseconds(summary.to_ns - summary.from_ns)
+    );
+    writeln!(out, "\n{}", terminal.dim(&wrap(&note, width, 0)))
+}
+
+const FIGURES: [Column; 7] = [
+    Column::figure("size", 1),
+    Column::figure("hot", 0),
+    Column::figure("warm", 3),
+    Column::figure("cold", 2),
+    Column::figure("unobs.", 6),
+    Column::figure("wss", 5),
+    Column::figure("cold for", 3),
+];
+
+fn figures(t: &Temperature) -> [String; 7] {
+    let size = |n: u64| if n == 0 { "0".into() } else { units::bytes(n) };
+    [
+        size(t.size_bytes),
+        size(t.hot_bytes),
+        size(t.warm_bytes),
+        size(t.cold_bytes),
+        size(t.unobservable_bytes),
+        size(t.working_set_bytes),
+        t.cold_for_ns.map_or_else(String::new, units::nanoseconds),
+    ]
+}
+
+fn line(t: &Temperature, (text, looks): &(String, String)) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = figures(t).map(Cell::from).into();
+    cells.push(Cell::painted(text.clone(), looks.clone()));
+    cells.push(t.name.to_string().into());
+    cells
+}
+
+/// A bar as long as the size, in parts for hot, warm, cold and unobservable; as text and as it looks.
+fn stacked(t: &Temperature, largest: u64, columns: usize, terminal: &Terminal) -> (String, String) {
+    let parts: [(u64, Rgb, &str, &str); 4] = [
+        (t.hot_bytes, of_rate(0.9), "█", "#"),
+        (t.warm_bytes, of_rate(0.5), "▓", "+"),
+        (t.cold_bytes, of_rate(0.15), "░", "."),
+        (t.unobservable_bytes, UNOBSERVABLE, "?", "?"),
+    ];
+    let (mut text, mut looks) = (String::new(), String::new());
+    let (mut sum, mut drawn) = (0_u64, 0);
+    for (bytes, colour, unicode, ascii) in parts {
+        sum = sum.saturating_add(bytes);
+        let end = (sum as f64 / largest.max(1) as f64 * columns as f64).round() as usize;
+        let n = end.saturating_sub(drawn);
+        drawn = end;
+        let shade = if terminal.colour == Colour::None { unicode } else { "█" };
+        let part = if terminal.unicode { shade } else { ascii }.repeat(n);
+        if n > 0 {
+            looks += &terminal.paint(&part, Some(colour), None);
+        }
+        text += &part;
+    }
+    (cut(&text, columns, terminal), looks)
+}

@@ -1,0 +1,45 @@
+//! The working set in a terminal.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::chart::{ACCENT, Chart, bar};
+use super::table::{Cell, Column, table};
+use super::{Terminal, wrap};
+use crate::units;
+use crate::wss::Wss;
+
+/// Writes the percentiles and a chart over time.
+pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Result<()> {
+    let sums = wss.sums();
+    let targets = wss.targets();
+    let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
+    let head = format!("working set{of}, {} snapshots", units::count(sums.len() as u64));
+    writeln!(out, "{}", terminal.bold(&wrap(&head, terminal.width(), 0)))?;
+    let percentiles = wss.percentiles();
+    let largest = percentiles.0[6].max(1) as f64;
+    let room = terminal.width().saturating_sub(26).min(40);
+    let rows: Vec<Vec<Cell>> = percentiles
+        .iter()
+        .map(|(p, bytes)| {
+            let text = bar(bytes as f64 / largest, room, terminal).trim_end().to_owned();
+            let looks = terminal.paint(&text, Some(ACCENT), None);
+            vec![p.to_string().into(), units::bytes(bytes).into(), Cell::painted(text, looks)]
+        })
+        .collect();
+    let columns = [Column::figure("percentile", 1), Column::figure("bytes", 0), Column::text("", 2)];
+    table(out, terminal, &columns, &rows)?;
+    writeln!(out)?;
+    let points: Vec<(Duration, f64)> = sums.iter().map(|&(time, bytes, _)| (time, bytes as f64)).collect();
+    let height = terminal.rows.saturating_sub(15).clamp(4, 12);
+    let ticks =
+        units::byte_ticks(percentiles.0[6], height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
+    Chart { time: time_of(&points), points: &points, ticks, largest: false, height }.write(out, terminal)
+}
+
+/// The time that points speak for: each for that since the point before.
+pub(crate) fn time_of(points: &[(Duration, f64)]) -> (Duration, Duration) {
+    let (Some(&(first, _)), Some(&(last, _))) = (points.first(), points.last()) else { return Default::default() };
+    let step = if points.len() > 1 { (last - first) / (points.len() as u32 - 1) } else { first };
+    (first.saturating_sub(step), last)
+}

@@ -1,0 +1,293 @@
+//! What people read: texts at several widths, errors, pictures and the page, with hostile names too.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod made;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_record::TargetInfo;
+use isotherm_report::{
+    Bounds, Colour, Format, Kind, Options, RegionOptions, ReportError, Selection, Sort, Source, Terminal, write,
+};
+use made::Made;
+use proptest::prelude::*;
+
+fn report(kind: Kind, format: Format, source: &dyn Source, options: &Options) -> Result<Vec<u8>, ReportError> {
+    let mut out = vec![];
+    write(kind, format, source, &Selection::default(), options, &mut out)?;
+    Ok(out)
+}
+
+fn text(kind: Kind, source: &dyn Source, terminal: Terminal) -> String {
+    let regions = RegionOptions { at: Some(Duration::from_secs(2)), ..RegionOptions::default() };
+    let options = Options { terminal, regions, ..Options::default() };
+    String::from_utf8(report(kind, Format::Text, source, &options).unwrap()).unwrap()
+}
+
+const TEXTS: [Kind; 5] = [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead];
+
+fn plain(columns: usize, rows: usize) -> Terminal {
+    Terminal { columns, rows, colour: Colour::None, unicode: true }
+}
+
+/// Two targets; the second appears later.
+fn two() -> Made {
+    let (mut first, second) = (made::phases_of(77, 60), made::phases_of(78, 30));
+    first.rows.extend(second.rows.into_iter().map(|mut row| {
+        row.cost = None;
+        row.time += Duration::from_millis(1500);
+        row
+    }));
+    first.rows.sort_by_key(|row| row.time);
+    first
+}
+
+/// Everything that names could do harm with.
+fn hostile() -> Made {
+    const NAME: &str = "/tmp/</script><img src=x onerror=alert(1)>\x1b[31m\u{9b}2J\"'&\u{202e}{{data}}\r\n";
+    let mut made = made::phases(20);
+    made.header.host.name = NAME.into();
+    made.header.probe = NAME.into();
+    for row in &mut made.rows {
+        row.info = Arc::new(TargetInfo { command: NAME.into(), started_unix_ns: 0 });
+        let mut mappings = row.target.mappings.to_vec();
+        mappings[2].name = NAME.into();
+        row.target.mappings = mappings.into();
+    }
+    made
+}
+
+#[test]
+fn texts_at_the_width_of_a_terminal() {
+    let mut source = made::phases(60);
+    source.cut_short = Some("the recording is cut short".into());
+    for kind in TEXTS {
+        insta::assert_snapshot!(format!("{}-80", kind.name()), text(kind, &source, plain(80, 30)));
+    }
+}
+
+#[test]
+fn texts_at_ten_columns() {
+    for kind in TEXTS {
+        let terminal = Terminal { unicode: false, ..plain(10, 12) };
+        insta::assert_snapshot!(format!("{}-10", kind.name()), text(kind, &made::phases(60), terminal));
+    }
+}
+
+#[test]
+fn texts_of_several_targets() {
+    for kind in [Kind::Heatmap, Kind::Summary, Kind::Wss] {
+        insta::assert_snapshot!(format!("{}-two", kind.name()), text(kind, &two(), plain(90, 40)));
+    }
+}
+
+#[test]
+fn the_heatmap_in_colour() {
+    let source = made::phases(12);
+    for (name, colour, unicode) in
+        [("true", Colour::True, true), ("256", Colour::Ansi256, true), ("ascii", Colour::Ansi256, false)]
+    {
+        let terminal = Terminal { columns: 44, rows: 18, colour, unicode };
+        insta::assert_snapshot!(format!("heatmap-{name}"), text(Kind::Heatmap, &source, terminal).replace('\x1b', "␛"));
+    }
+}
+
+#[test]
+fn what_spoils_the_figures_is_said() {
+    let mut source = made::phases(20);
+    source.header.probe = "refs".into();
+    source.header.granularity = "mapping".into();
+    for row in &mut source.rows {
+        row.cost.as_mut().unwrap().late_rounds = 2;
+    }
+    insta::assert_snapshot!(text(Kind::Summary, &source, plain(100, 30)));
+}
+
+#[test]
+fn regions_are_filtered_and_sorted() {
+    let regions = RegionOptions {
+        at: Some(Duration::from_millis(150)),
+        sort: Sort::Size,
+        rate: Bounds { min: Some(0.5), max: None },
+        age: Bounds { min: None, max: Some(Duration::from_secs(1)) },
+        size: Bounds { min: Some(1 << 20), max: Some(10 << 20) },
+    };
+    let options = Options { regions, ..Options::default() };
+    let json = report(Kind::Regions, Format::Json, &made::phases(20), &options).unwrap();
+    let lines: Vec<serde_json::Value> =
+        String::from_utf8(json).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["time_ns"], 200_000_000);
+    let told = lines[0]["regions"].as_array().unwrap();
+    assert!(!told.is_empty() && told.iter().all(|region| region["access_rate"].as_f64().unwrap() >= 0.5));
+}
+
+#[test]
+fn regions_beyond_the_end_are_refused() {
+    let regions = RegionOptions { at: Some(Duration::from_secs(99)), ..RegionOptions::default() };
+    let options = Options { regions, ..Options::default() };
+    let error = report(Kind::Regions, Format::Text, &made::phases(20), &options).unwrap_err();
+    insta::assert_snapshot!(error.to_string(), @"nothing in the recording matches time 99 s; it holds snapshots from 100 ms to 2 s");
+}
+
+#[test]
+fn every_kind_has_every_format_but_a_page_has_one() {
+    let source = two();
+    for kind in Kind::ALL {
+        for format in Format::ALL {
+            match report(kind, format, &source, &Options::default()) {
+                Ok(out) => {
+                    let start: &[u8] = match format {
+                        Format::Png => b"\x89PNG\r\n\x1a\n",
+                        Format::Svg => b"<svg xmlns=",
+                        Format::Html => b"<!DOCTYPE html>",
+                        Format::Json => b"{",
+                        Format::Text => b"",
+                    };
+                    assert!(out.len() > 50 && out.starts_with(start), "{kind:?} {format:?}");
+                }
+                Err(error) => {
+                    assert_eq!(kind, Kind::Html);
+                    assert!(error.to_string().contains("--format html"), "{error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_recording_is_refused_in_every_format() {
+    for kind in Kind::ALL {
+        for format in Format::ALL {
+            let result = report(kind, format, &made::made(vec![]), &Options::default());
+            let refused = matches!(result, Err(ReportError::NothingRecorded { .. } | ReportError::Unsupported { .. }));
+            assert!(refused, "{kind:?} {format:?}");
+        }
+    }
+}
+
+#[test]
+fn hostile_names_do_no_harm() {
+    let source = hostile();
+    for kind in TEXTS {
+        let text = text(kind, &source, plain(200, 40));
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n') && !text.contains('\u{202e}'), "{text}");
+        for format in [Format::Svg, Format::Json, Format::Html] {
+            let out = String::from_utf8(report(kind, format, &source, &Options::default()).unwrap()).unwrap();
+            assert!(
+                !out.contains(|c: char| c.is_control() && c != '\n') && !out.contains('\u{202e}'),
+                "{kind:?} {format:?}"
+            );
+            if format != Format::Json {
+                assert!(!out.contains("<img"), "{kind:?} {format:?}");
+                assert_eq!(out.matches("</script>").count(), if format == Format::Html { 2 } else { 0 });
+            }
+        }
+    }
+    report(Kind::Heatmap, Format::Png, &source, &Options::default()).unwrap();
+}
+
+#[test]
+fn a_page_has_a_bound_whatever_the_recording() {
+    // 60 targets with 900 regions and as many mappings with long names each.
+    let names: Vec<String> = (0..900).map(|i| format!("/a/{}/{i}", "long".repeat(80))).collect();
+    let mut rows = vec![];
+    for i in 1..=4 {
+        for pid in 1..=60 {
+            let start = |k: u64| (k + 1) * 64 * 4096;
+            let mappings: Vec<_> =
+                names.iter().zip(0..).map(|(name, k)| made::mapping(start(k), start(k) + 16 * 4096, name)).collect();
+            let regions = mappings.iter().map(|m| made::region(m.range.start(), m.range.end(), pid % 20, 3)).collect();
+            rows.push(made::row(i, pid, &mappings.into(), regions));
+        }
+    }
+    let page = report(Kind::Html, Format::Html, &made::made(rows), &Options::default()).unwrap();
+    assert!(page.len() < 4 << 20, "{} bytes", page.len());
+}
+
+/// The text without its colours.
+fn bare(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        out += before;
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    out + rest
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn texts_fit_any_terminal(columns in 0..220_usize, rows in 0..70_usize, colour in 0..3_usize, unicode: bool, targets: bool) {
+        let colour = [Colour::None, Colour::Ansi256, Colour::True][colour];
+        let terminal = Terminal { columns, rows, colour, unicode };
+        let source = if targets { two() } else { hostile() };
+        for kind in TEXTS {
+            let text = bare(&text(kind, &source, terminal));
+            for line in text.lines() {
+                let wide = unicode_width::UnicodeWidthStr::width(line);
+                // A single word may be wider than a very narrow terminal.
+                let least = if kind == Kind::Heatmap || kind == Kind::Regions { 10 } else { 20 };
+                prop_assert!(columns < least || wide <= columns.max(10) || !line.trim().contains(' '), "{kind:?} at {columns}: {line:?}");
+            }
+            if !unicode {
+                prop_assert!(text.lines().all(|line| !line.contains(['█', '─', '│', '▀', '…'])));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recording_on_disk_is_reported_like_its_rows() {
+    let source = made::phases(60);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut recorder = isotherm_record::Recorder::create(file.path(), &source.header).unwrap();
+    for row in &source.rows {
+        let snapshot = isotherm_core::Snapshot {
+            time: row.time,
+            aggregation: row.aggregation,
+            samples: row.samples,
+            targets: vec![row.target.clone()],
+            ..Default::default()
+        };
+        recorder.write(&snapshot, &row.cost.unwrap(), &|_| row.info.clone()).unwrap();
+    }
+    recorder.flush().unwrap();
+    let told = |source: &dyn Source| {
+        [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead]
+            .map(|kind| String::from_utf8(report(kind, Format::Json, source, &Options::default()).unwrap()).unwrap())
+    };
+    let unfinished = isotherm_record::Recording::open(file.path()).unwrap();
+    assert!(text(Kind::Summary, &unfinished, plain(80, 30)).contains("! the recording has no end"));
+    recorder.finish().unwrap();
+    let recording = isotherm_record::Recording::open(file.path()).unwrap();
+    assert_eq!(told(&recording), told(&source));
+}
+
+#[test]
+fn absurd_figures_do_not_panic() {
+    let mappings: Arc<[_]> = vec![made::mapping(0, !4095, "all")].into();
+    let mut rows = vec![];
+    for (i, pid) in [(1, 1), (1, 2), (2, 1), (7, 2)] {
+        let regions = vec![made::region(0, 4096, u32::MAX, u32::MAX), made::region(4096, !4095, 0, u32::MAX)];
+        let mut row = made::row(i, pid, &mappings, regions);
+        row.aggregation = Duration::from_nanos(u64::MAX);
+        row.samples = if i == 7 { 0 } else { 3 };
+        let cost = row.cost.as_mut().unwrap();
+        (cost.cpu_ns, cost.reads, cost.unobservable_bytes) = (u64::MAX, u64::MAX, u64::MAX);
+        rows.push(row);
+    }
+    // One snapshot at time 0 only, too.
+    let mut still = made::row(1, 1, &mappings, vec![]);
+    still.time = Duration::ZERO;
+    for source in [made::made(rows), made::made(vec![still])] {
+        for kind in Kind::ALL {
+            for format in [Format::Text, Format::Json, Format::Svg, Format::Html] {
+                assert!(report(kind, format, &source, &Options::default()).is_ok() || kind == Kind::Html);
+            }
+        }
+    }
+}

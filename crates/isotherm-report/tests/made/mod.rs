@@ -1,0 +1,148 @@
+//! Recordings made up for tests: a process with a heap, a mapping area and a stack, and a known pattern.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, TargetSnapshot};
+use isotherm_record::{Cost, Header, Host, Row, TargetInfo};
+use isotherm_report::{Rows, Source};
+
+pub const MIB: u64 = 1 << 20;
+pub const AGGREGATION: Duration = Duration::from_millis(100);
+pub const HEAP: u64 = 0x55d0_c0de_0000;
+pub const ANON: u64 = 0x7f30_0000_0000;
+pub const STACK: u64 = 0x7ffd_1000_0000;
+
+pub struct Made {
+    pub header: Header,
+    pub rows: Vec<Row>,
+    pub cut_short: Option<String>,
+}
+
+impl Source for Made {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn rows(&self) -> Result<Rows<'_>, BoxError> {
+        Ok(Box::new(self.rows.iter().cloned().map(Ok)))
+    }
+
+    fn cut_short(&self) -> Option<String> {
+        self.cut_short.clone()
+    }
+}
+
+pub fn made(rows: Vec<Row>) -> Made {
+    let header = Header {
+        isotherm_version: "0.1.0".into(),
+        probe: "bpf".into(),
+        granularity: "page".into(),
+        sampling_ns: 5_000_000,
+        aggregation_ns: AGGREGATION.as_nanos() as u64,
+        update_ns: 1_000_000_000,
+        min_regions: 10,
+        max_regions: 1000,
+        seed: 7,
+        started_unix_ns: 1_790_000_000_000_000_000,
+        host: Host {
+            name: "testhost".into(),
+            kernel: "6.18.0".into(),
+            architecture: "x86_64".into(),
+            cpus: 2,
+            memory_bytes: 8 << 30,
+        },
+    };
+    Made { header, rows, cut_short: None }
+}
+
+pub fn range(start: u64, end: u64) -> AddrRange {
+    AddrRange::new(start, end).unwrap()
+}
+
+pub fn mapping(start: u64, end: u64, name: &str) -> Mapping {
+    Mapping { range: range(start, end), permissions: *b"rw-p", name: name.into() }
+}
+
+pub fn region(start: u64, end: u64, nr_accesses: u32, age: u32) -> RegionSnapshot {
+    RegionSnapshot { range: range(start, end), nr_accesses, nr_unobservable: 0, age }
+}
+
+/// The row of snapshot `index` (the first is 1) of a target, with a cost.
+pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionSnapshot>) -> Row {
+    let n = regions.len() as u32;
+    Row {
+        time: AGGREGATION * index,
+        aggregation: AGGREGATION,
+        samples: 20,
+        target: TargetSnapshot { id: TargetId(pid), regions, mappings: mappings.clone() },
+        info: Arc::new(TargetInfo { command: "demo --phases 3".into(), started_unix_ns: 1 }),
+        cost: Some(Cost {
+            rounds: 20,
+            late_rounds: u32::from(index == 5),
+            reads: u64::from(n) * 19,
+            max_reads: n,
+            clears: u64::from(n) * 7,
+            cpu_ns: 1_200_000,
+            unobservable_bytes: 0,
+        }),
+    }
+}
+
+/// A number that looks random, from 0 to 1.
+fn noise(x: u64) -> f64 {
+    let mut x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^= x >> 29;
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (x >> 40) as f64 / (1 << 24) as f64
+}
+
+/// A process whose hot spot walks through a mapping of 256 MiB, with a heap that is half hot and partly locked, a
+/// library, and a stack; after half of the time another 64 MiB are mapped.
+pub fn phases(snapshots: u32) -> Made {
+    phases_of(1234, snapshots)
+}
+
+pub fn phases_of(pid: u32, snapshots: u32) -> Made {
+    let base: Vec<Mapping> = vec![
+        mapping(HEAP - 4 * MIB, HEAP - 3 * MIB, "/usr/bin/demo"),
+        mapping(HEAP, HEAP + 48 * MIB, "[heap]"),
+        mapping(ANON, ANON + 256 * MIB, ""),
+        mapping(ANON + 300 * MIB, ANON + 302 * MIB, "/usr/lib/x86_64-linux-gnu/libc.so.6"),
+        mapping(STACK, STACK + MIB / 8, "[stack]"),
+    ];
+    let mut more = base.clone();
+    more.insert(3, mapping(ANON + 256 * MIB, ANON + 300 * MIB, "/dev/shm/cache"));
+    let (base, more): (Arc<[Mapping]>, Arc<[Mapping]>) = (base.into(), more.into());
+    let rows = (1..=snapshots)
+        .map(|i| {
+            let late = i > snapshots / 2;
+            let mappings = if late { &more } else { &base };
+            let mut regions = vec![
+                region(HEAP - 4 * MIB, HEAP - 3 * MIB, 3, i),
+                region(HEAP, HEAP + 20 * MIB, 18 + (noise(u64::from(i)) * 2.9) as u32, i),
+                RegionSnapshot { nr_unobservable: 20, ..region(HEAP + 20 * MIB, HEAP + 28 * MIB, 0, i) },
+                region(HEAP + 28 * MIB, HEAP + 48 * MIB, 0, i),
+            ];
+            let hot = u64::from(i * 3 / snapshots.max(1)) % 4;
+            for part in 0..32 {
+                let (start, end) = (ANON + part * 8 * MIB, ANON + (part + 1) * 8 * MIB);
+                let rate = if part / 8 == hot { 14.0 } else { 1.2 };
+                let nr = (rate * (0.6 + 0.6 * noise(u64::from(i) * 100 + part))) as u32;
+                regions.push(region(start, end, nr.min(20), if nr == 0 { i % (snapshots / 3 + 1) } else { 2 }));
+            }
+            if late {
+                regions.push(region(ANON + 256 * MIB, ANON + 300 * MIB, 0, i - snapshots / 2));
+            }
+            regions.push(region(ANON + 300 * MIB, ANON + 302 * MIB, 5, 3));
+            regions.push(region(STACK, STACK + MIB / 8, 20, i));
+            let mut row = row(i, pid, mappings, regions);
+            if let Some(cost) = &mut row.cost {
+                cost.unobservable_bytes = 8 * MIB;
+                cost.cpu_ns = 1_000_000 + (noise(u64::from(i) + 7) * 800_000.0) as u64;
+            }
+            row
+        })
+        .collect();
+    made(rows)
+}

@@ -1,0 +1,80 @@
+//! The JSON of every report is what its schema in `schemas/` says, and has what is promised by name.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod made;
+
+use isotherm_report::{Format, Kind, Options, Selection, write};
+use serde_json::Value;
+
+fn json(kind: Kind) -> Vec<Value> {
+    let mut out = vec![];
+    write(kind, Format::Json, &made::phases(40), &Selection::default(), &Options::default(), &mut out).unwrap();
+    String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_json_report_is_as_its_schema_says() {
+    for kind in [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead] {
+        let path = format!("{}/schemas/{}.json", env!("CARGO_MANIFEST_DIR"), kind.name());
+        let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let lines = json(kind);
+        assert_eq!(lines.len(), if kind == Kind::Regions { 40 } else { 1 });
+        for line in &lines {
+            let errors: Vec<String> =
+                validator.iter_errors(line).map(|e| format!("{}: {e}", e.instance_path())).collect();
+            assert!(errors.is_empty(), "{kind:?}: {errors:#?}");
+        }
+        // A schema that everything fits would prove nothing.
+        assert!(!validator.is_valid(&serde_json::json!({ "time_ns": -1 })));
+    }
+}
+
+/// The names of an object's fields, in the order in which they are written.
+fn fields(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn what_is_promised_by_name_is_there() {
+    let wss = &json(Kind::Wss)[0];
+    assert_eq!(fields(wss), ["over_time", "percentiles"]);
+    let mut percentiles = fields(&wss["percentiles"]);
+    percentiles.sort_by_key(|p| p.parse::<u32>().unwrap());
+    assert_eq!(percentiles, ["0", "25", "50", "75", "90", "99", "100"]);
+    assert_eq!(wss["over_time"][0]["pid"], 1234);
+    assert_eq!(wss["over_time"][1]["time_ns"], 200_000_000);
+    let regions = &json(Kind::Regions)[0];
+    for name in ["time_ns", "aggregation_ns", "samples", "pid", "regions"] {
+        assert!(regions.get(name).is_some(), "{name}");
+    }
+    let region = &regions["regions"][1];
+    assert_eq!(region["age_ns"], 100_000_000);
+    assert!((region["access_rate"].as_f64().unwrap() - region["nr_accesses"].as_f64().unwrap() / 20.0).abs() < 1e-9);
+    let overhead = &json(Kind::Overhead)[0];
+    for name in ["probe", "cpu_percent", "max_regions", "late_rounds", "rounds", "unobservable_bytes"] {
+        assert!(overhead.get(name).is_some(), "{name}");
+    }
+    for load in ["regions", "reads_per_sampling"] {
+        assert!(overhead[load]["mean"].is_number() && overhead[load]["max"].is_u64());
+    }
+}
+
+#[test]
+fn the_matrices_of_a_heatmap_have_the_shape_of_its_axes() {
+    let heatmap = &json(Kind::Heatmap)[0];
+    let columns = heatmap["time_edges_ns"].as_array().unwrap().len() - 1;
+    let target = &heatmap["targets"][0];
+    let rows = target["rows"].as_array().unwrap();
+    for matrix in ["rates", "unobservable"] {
+        let matrix = target[matrix].as_array().unwrap();
+        assert_eq!(matrix.len(), rows.len());
+        assert!(matrix.iter().all(|row| row.as_array().unwrap().len() == columns));
+    }
+    let areas: u64 = target["areas"].as_array().unwrap().iter().map(|area| area["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(rows.iter().map(|row| row["bytes"].as_u64().unwrap()).sum::<u64>(), areas);
+    let dark = rows
+        .iter()
+        .position(|row| row["name"] == "[heap]" && row["start"].as_u64() > Some(made::HEAP + 22 * made::MIB));
+    assert!(target["rates"][dark.unwrap()][3].is_null());
+}
