@@ -41,7 +41,7 @@ pub enum TargetError {
     /// Its mappings may not be read.
     #[error(
         "process {pid} ({name}) is of user {owner}, whose memory map this user may not read: {source}; run isotherm as \
-         root, or choose a process of your own"
+         root (with CAP_SYS_PTRACE), or choose a process of your own"
     )]
     NotPermitted {
         /// Its ID.

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What the program needs to know of the kernel: the integer types that libbpf's headers expect, and of each structure
+ * only the fields that are read. Where they lie is filled in at load time from the running kernel's BTF.
+ */
+#ifndef ISOTHERM_KERNEL_H
+#define ISOTHERM_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u32 __wsum;
+
+/* Values of enum bpf_map_type and of the map flags, fixed by the kernel's user-space interface. */
+#define BPF_MAP_TYPE_ARRAY 2
+#define BPF_F_MMAPABLE 1024
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct mm_struct {
+	void *pgd;
+};
+
+struct file {
+	const void *f_op;
+	void *private_data;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct task_struct {
+	struct mm_struct *mm;
+	struct files_struct *files;
+};
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,246 @@
+//! A process to be watched, which does what it is told, one step at a time: so that no test depends on time.
+//!
+//! It is this very test binary, started again to run nothing but [`obey`].
+
+#![allow(unsafe_code)]
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::ptr;
+
+use rustix::mm::{Advice, MapFlags, MlockFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{madvise, mlock_with, mmap, mmap_anonymous, mprotect, munmap};
+use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
+
+/// Set in the environment of the process that obeys.
+const ROLE: &str = "ISOTHERM_TEST_TARGET";
+
+/// Its answers begin with this, what the test harness prints does not.
+const ANSWER: &str = "@ ";
+
+pub struct Target {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Target {
+    pub fn start() -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "target::obey", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, std::process::id().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut target = Self { child, orders, answers };
+        target.answer();
+        target
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Gives an order and waits until it is done; the answer is an address, or 0.
+    pub fn tell(&mut self, order: &str) -> u64 {
+        writeln!(self.orders, "{order}").unwrap();
+        self.answer()
+    }
+
+    /// Maps `size` bytes of a kind: see `map`. The address is a multiple of 2 MiB.
+    pub fn map(&mut self, kind: &str, size: u64) -> u64 {
+        self.tell(&format!("map {kind} {size}"))
+    }
+
+    /// Writes to every page of the range.
+    pub fn write(&mut self, start: u64, size: u64) {
+        self.tell(&format!("write {start} {size}"));
+    }
+
+    /// Reads from every page of the range.
+    pub fn read(&mut self, start: u64, size: u64) {
+        self.tell(&format!("read {start} {size}"));
+    }
+
+    /// Ends it at once and waits until it has ended.
+    pub fn kill(&mut self) {
+        // Only its own group, which it leads: itself and what it forked.
+        let group = Pid::from_child(&self.child);
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+
+    fn answer(&mut self) -> u64 {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the target process ended unexpectedly");
+            // The harness writes the test's name without a line's end.
+            if let Some((_, answer)) = line.split_once(ANSWER) {
+                return answer.trim().parse().unwrap_or_else(|_| panic!("the target says: {answer}"));
+            }
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What the target process runs.
+#[test]
+#[ignore = "what the processes that the other tests watch run; does nothing on its own"]
+fn obey() {
+    let Ok(parent) = env::var(ROLE) else {
+        return;
+    };
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    assert_eq!(getppid().map(|pid| pid.to_string()), Some(parent), "the test has ended already");
+
+    println!("{ANSWER}0");
+    for line in io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |i: usize| words[i].parse::<usize>().unwrap();
+        let answer = match words[0] {
+            "map" => map(words[1], number(2)),
+            "unmap" => unsafe { munmap(number(1) as *mut _, number(2)).map(|()| 0) },
+            "write" => Ok(touch(number(1), number(2), true)),
+            "read" => Ok(touch(number(1), number(2), false)),
+            "write-in-threads" => Ok(write_in_threads(number(1), number(2))),
+            "protect" => unsafe { mprotect(number(1) as *mut _, number(2), MprotectFlags::READ).map(|()| 0) },
+            "unprotect" => unsafe {
+                mprotect(number(1) as *mut _, number(2), MprotectFlags::READ | MprotectFlags::WRITE).map(|()| 0)
+            },
+            "fork-and-read" => Ok(fork_and_read(number(1), number(2))),
+            "churn" => Ok(churn()),
+            "exec" => panic!("exec failed: {}", exec()),
+            _ => panic!("not an order: {line}"),
+        };
+        match answer {
+            Ok(address) => println!("{ANSWER}{address}"),
+            Err(e) => println!("{ANSWER}{e}"),
+        }
+    }
+}
+
+/// Maps memory at a 2 MiB border.
+fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
+    const BORDER: usize = 2 << 20;
+    let (kind, path) = kind.split_once(':').unwrap_or((kind, ""));
+    let flags = if kind == "shared" { MapFlags::SHARED } else { MapFlags::PRIVATE };
+    let read_write = ProtFlags::READ | ProtFlags::WRITE;
+    // A page more than needed on both sides stays inaccessible, so that mappings do not grow together.
+    let place = unsafe {
+        mmap_anonymous(ptr::null_mut(), size + 2 * BORDER, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)?
+    };
+    let start = (place as usize + 1).next_multiple_of(BORDER) as *mut _;
+    unsafe {
+        match kind {
+            "file" => {
+                let file = OpenOptions::new().read(true).open(path).unwrap();
+                mmap(start, size, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, file.as_fd(), 0)?;
+            }
+            "hugetlb" => {
+                mmap_anonymous(start, size, read_write, flags | MapFlags::FIXED | MapFlags::HUGETLB)?;
+            }
+            _ => {
+                mmap_anonymous(start, size, read_write, flags | MapFlags::FIXED)?;
+            }
+        }
+        match kind {
+            "huge" => madvise(start, size, Advice::LinuxHugepage)?,
+            "small" | "shared" => madvise(start, size, Advice::LinuxNoHugepage)?,
+            "locked" => {
+                madvise(start, size, Advice::LinuxNoHugepage)?;
+                mlock_with(start, size, MlockFlags::empty())?;
+            }
+            _ => {}
+        }
+    }
+    Ok(start as u64)
+}
+
+fn touch(start: usize, size: usize, write: bool) -> u64 {
+    for page in (start..start + size).step_by(4096) {
+        let page = page as *mut u8;
+        // The test named a range that it had mapped before. A write is nothing but a write: after a read, Linux 6.1 would
+        // no longer make a huge page of it.
+        unsafe {
+            if write {
+                page.write_volatile(1);
+            } else {
+                page.read_volatile();
+            }
+        }
+    }
+    0
+}
+
+fn write_in_threads(start: usize, size: usize) -> u64 {
+    std::thread::scope(|scope| {
+        for i in 0..4 {
+            scope.spawn(move || touch(start + i * size / 4, size / 4, true));
+        }
+    });
+    0
+}
+
+/// Forks; the child reads the range and then waits for its end.
+fn fork_and_read(start: usize, size: usize) -> u64 {
+    let (mut done, tell) = io::pipe().unwrap();
+    // The child calls nothing that a lock held by another thread at the fork could stop.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            touch(start, size, false);
+            libc::write(fd(tell.as_fd()), b"!".as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
+        }
+    }
+    done.read_exact(&mut [0]).unwrap();
+    pid as u64
+}
+
+fn fd(fd: BorrowedFd<'_>) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(&fd)
+}
+
+/// Maps, touches and unmaps for ever, at the same addresses; answers with the first.
+fn churn() -> u64 {
+    const SIZE: usize = 8 << 20;
+    let start = map("plain", SIZE).unwrap() as usize;
+    std::thread::spawn(move || {
+        for turn in 0.. {
+            let (at, kind) = (start as *mut _, if turn % 3 == 0 { Advice::LinuxHugepage } else { Advice::Normal });
+            unsafe {
+                munmap(at, SIZE).unwrap();
+                let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+                mmap_anonymous(at, SIZE, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap();
+                madvise(at, SIZE, kind).unwrap();
+            }
+            touch(start, SIZE, true);
+        }
+    });
+    start as u64
+}
+
+/// Becomes a new program, which obeys just the same.
+fn exec() -> io::Error {
+    Command::new(env::current_exe().unwrap()).args(env::args().skip(1)).exec()
+}

@@ -1,0 +1,79 @@
+//! Pages of which the probe cannot tell, and must say so.
+
+use isotherm_core::AccessProbe;
+
+use crate::target::Target;
+use crate::watch::*;
+
+/// Clears all pages of a range that has been accessed and gives what is then said of them.
+fn after_clear(kind: &str, prepare: impl FnOnce(&mut Target, u64)) -> Option<Vec<isotherm_core::Observation>> {
+    let mut probe = open()?;
+    let mut target = Target::start();
+    let start = target.map(kind, MIB);
+    prepare(&mut target, start);
+    update(&mut probe, &[&target]);
+    let samples = pages(&target, start, MIB);
+    probe.clear(&samples).unwrap();
+    Some(read(&mut probe, &samples))
+}
+
+#[test]
+fn locked_pages_are_unobservable() {
+    let Some(answers) = after_clear("locked", |target, start| target.write(start, MIB)) else { return };
+    assert!(nearly_all(count(&answers, Unobservable), 256));
+}
+
+#[test]
+fn pages_shared_since_a_fork_are_unobservable() {
+    let prepare = |target: &mut Target, start| {
+        target.write(start, MIB);
+        target.tell(&format!("fork-and-read {start} {MIB}"));
+        target.read(start, MIB);
+    };
+    let Some(answers) = after_clear("small", prepare) else { return };
+    assert!(nearly_all(count(&answers, Unobservable), 256));
+}
+
+#[test]
+fn shared_memory_that_two_processes_use_is_unobservable() {
+    let prepare = |target: &mut Target, start| {
+        target.write(start, MIB);
+        target.tell(&format!("fork-and-read {start} {MIB}"));
+    };
+    let Some(answers) = after_clear("shared", prepare) else { return };
+    assert!(nearly_all(count(&answers, Unobservable), 256));
+}
+
+#[test]
+fn shared_memory_that_one_process_uses_is_observed() {
+    let Some(answers) = after_clear("shared", |target, start| target.write(start, MIB)) else { return };
+    assert!(count(&answers, Idle) + STRAGGLERS >= 256);
+}
+
+#[test]
+fn the_page_of_zeroes_is_unobservable() {
+    let Some(answers) = after_clear("small", |target, start| target.read(start, MIB)) else { return };
+    assert!(nearly_all(count(&answers, Unobservable), 256));
+}
+
+#[test]
+fn a_page_that_cannot_be_observed_counts_as_neither_in_a_mixed_round() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let locked = target.map("locked", MIB);
+    let free = target.map("small", MIB);
+    target.write(locked, MIB);
+    target.write(free, MIB);
+    update(&mut probe, &[&target]);
+    // Taking turns, so that each system call meets both.
+    let (locked, free) = (pages(&target, locked, MIB), pages(&target, free, MIB));
+    let samples: Vec<_> = locked.iter().zip(&free).flat_map(|(a, b)| [*a, *b]).collect();
+    for _ in 0..3 {
+        probe.clear(&samples).unwrap();
+        target.write(free[0].addr, MIB);
+        let answers = read(&mut probe, &samples);
+        let locked: Vec<_> = answers.iter().copied().step_by(2).collect();
+        assert!(nearly_all(count(&locked, Unobservable), 256));
+        assert!(count(&answers, Accessed) + STRAGGLERS >= 256);
+    }
+}
