@@ -123,6 +123,11 @@ impl Attributes {
         rounds(self.aggregation, self.sampling)
     }
 
+    /// Of how many rounds a stable region is sampled in one: of four, but in five rounds an aggregation at least.
+    pub(crate) fn stable_stride(&self) -> u32 {
+        (self.samples() / 5).clamp(1, 4)
+    }
+
     /// Sampling rounds between two updates, at least one.
     pub fn rounds_per_update(&self) -> u32 {
         rounds(self.update, self.sampling)

@@ -104,6 +104,16 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         &self.sink
     }
 
+    /// The sink, for whoever has a word to say to it between two steps.
+    pub fn sink_mut(&mut self) -> &mut K {
+        &mut self.sink
+    }
+
+    /// The probe, to which all questions go.
+    pub fn probe(&self) -> &P {
+        &self.probe
+    }
+
     /// The regions of all targets as they are now.
     pub fn regions(&self) -> impl Iterator<Item = &Region> {
         self.targets.iter().flat_map(|target| &target.regions)
@@ -149,11 +159,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.sink.end().map_err(MonitorError::Sink)
     }
 
-    /// In each region, one page chosen uniformly at random is made *not accessed*.
+    /// In each region, one page chosen uniformly at random is made *not accessed*; a stable region is left out of most rounds.
     fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
+        let stride = self.attributes.stable_stride();
         self.samples.clear();
-        for target in &self.targets {
-            for region in &target.regions {
+        for target in &mut self.targets {
+            for region in &mut target.regions {
+                if !region.choose(self.rounds, stride) {
+                    continue;
+                }
                 let range = region.range();
                 let page = self.rng.random_range(0..range.pages());
                 self.samples.push(Sample { target: target.space.id, addr: range.start() + page * PAGE_SIZE });
@@ -168,8 +182,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.answers.resize(self.samples.len(), Observation::Idle);
         self.probe.read(&self.samples, &mut self.answers).map_err(MonitorError::Probe)?;
 
-        let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
-        for (region, &answer) in regions.zip(&self.answers) {
+        let chosen = self.targets.iter_mut().flat_map(|t| &mut t.regions).filter(|region| region.was_chosen());
+        for (region, &answer) in chosen.zip(&self.answers) {
             region.count(answer);
         }
 

@@ -6,19 +6,24 @@ use crate::{AddrRange, Observation, RegionSnapshot};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     range: AddrRange,
-    /// Samples taken in this aggregation; fewer than the aggregation has if the region came later.
+    /// Samples taken in this aggregation; fewer than the aggregation has if the region came later, or is stable.
     samples: u32,
     accessed: u32,
     unobservable: u32,
     /// `nr_accesses` at the end of the last aggregation.
     last_nr_accesses: u32,
     age: u32,
+    /// Whether a page of it was chosen, and has yet to be read.
+    chosen: bool,
 }
+
+/// The age, in aggregations, from which on a region is stable: it need not be looked at in every round.
+const STABLE: u32 = 10;
 
 impl Region {
     /// A region of which nothing is known yet.
     pub const fn new(range: AddrRange) -> Self {
-        Self { range, samples: 0, accessed: 0, unobservable: 0, last_nr_accesses: 0, age: 0 }
+        Self { range, samples: 0, accessed: 0, unobservable: 0, last_nr_accesses: 0, age: 0, chosen: false }
     }
 
     /// Where it lies.
@@ -36,6 +41,19 @@ impl Region {
         Self { range, ..self }
     }
 
+    /// Whether a page of it is to be chosen in this round, of each `stride` of which a stable region gets one.
+    ///
+    /// A change is not missed for that, only seen by fewer samples: it makes the region young, and so sampled in full.
+    pub(crate) fn choose(&mut self, round: u32, stride: u32) -> bool {
+        self.chosen = self.age < STABLE || round.is_multiple_of(stride);
+        self.chosen
+    }
+
+    /// Whether a page of it was chosen in this round.
+    pub(crate) const fn was_chosen(&self) -> bool {
+        self.chosen
+    }
+
     pub(crate) fn count(&mut self, observation: Observation) {
         self.samples += 1;
         match observation {
@@ -47,8 +65,8 @@ impl Region {
 
     /// Turns what was counted into counts of `samples`, an aggregation's worth.
     ///
-    /// Samples that could not be observed, and those of the time before a region existed, say nothing: the rate
-    /// is that of the samples that did. A region without a single one counts as not accessed, and as unobservable
+    /// Samples that could not be observed, and those of the time before a region existed, say nothing; a stable region has fewer
+    /// of them. The rate is that of the samples that were taken and said something. A region without a single one counts as not accessed, and as unobservable
     /// as far as it was sampled.
     pub(crate) fn settle(&mut self, samples: u32) {
         let observed = self.samples - self.unobservable;
@@ -90,6 +108,7 @@ impl Region {
             unobservable: mean(self.unobservable, next.unobservable),
             last_nr_accesses: mean(self.last_nr_accesses, next.last_nr_accesses),
             age: mean(self.age, next.age),
+            chosen: false,
         };
     }
 

@@ -5,7 +5,7 @@ use crate::{BoxError, Snapshot, TargetSpace};
 /// What one sampling interval took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Pages read, one for each region.
+    /// Pages read, one for each region at most.
     pub reads: usize,
     /// How many of them were found accessed.
     pub accessed: usize,
