@@ -20,18 +20,10 @@ pub struct Finding {
 
 /// Tries every probe, the best first.
 pub fn examine() -> Vec<Finding> {
-    let finding = |probe, about, tried: Result<(), String>| Finding {
-        probe,
-        about,
-        works: tried.is_ok(),
-        why_not: tried.err(),
-    };
+    let finding =
+        |probe, about, tried: Result<(), String>| Finding { probe, about, works: tried.is_ok(), why_not: tried.err() };
     vec![
-        finding(
-            "bpf",
-            "page tables read by eBPF, page by page",
-            BpfProbe::check().map_err(|error| error.to_string()),
-        ),
+        finding("bpf", "page tables read by eBPF, page by page", BpfProbe::check().map_err(|error| error.to_string())),
         finding(
             "refs",
             "/proc/PID/clear_refs and smaps; coarse, a mapping at a time",

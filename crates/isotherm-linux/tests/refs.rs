@@ -24,7 +24,8 @@ for line in sys.stdin:
 fn a_mapping_that_was_touched_is_told_from_one_that_was_not() {
     let mut python = Command::new("python3");
     let Ok(mut child) = python.args(["-c", TOUCHER]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
-        let _ = writeln!(std::io::stderr(), "SKIPPED a_mapping_that_was_touched_is_told_from_one_that_was_not: no python3");
+        let _ =
+            writeln!(std::io::stderr(), "SKIPPED a_mapping_that_was_touched_is_told_from_one_that_was_not: no python3");
         return;
     };
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -15,7 +15,7 @@ const ATTEMPTS: u32 = 20;
 
 /// Touches own pages, clears them, touches half of them again, and asks `probe` which.
 pub(super) fn check(probe: BpfProbe) -> Result<(), BpfError> {
-    let mut probe = probe.with_initial_clear(false);
+    let mut probe = probe.with_sweeps(false);
     let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
     // Without huge pages configured this fails, and then there are none to be kept away.
     let _ = scratch.huge(false);

@@ -10,7 +10,7 @@
 //!   remains.
 //! - `MADV_COLD` flushes the translation of a page, so that its next access is seen for certain. It also moves the page
 //!   to the inactive list, as if it had not been used for a while. That befalls one page a region, and, at the start,
-//!   the private anonymous memory of a target (see [`BpfProbe::with_initial_clear`]).
+//!   the private anonymous memory of a target (see [`BpfProbe::with_sweeps`]).
 //! - `MADV_COLD` leaves out pages that are locked, mapped by several processes, or not on a list of reclaimable pages.
 //!   Such a page is [unobservable](isotherm_core::Observation::Unobservable) as soon as it has been accessed once.
 //! - What does not go through the target's page tables is not seen: accesses by a virtual machine's guest (KVM has tables
@@ -41,7 +41,7 @@ mod scratch;
 #[cfg(target_arch = "x86_64")]
 mod space;
 #[cfg(target_arch = "x86_64")]
-mod start;
+mod sweep;
 #[cfg(target_arch = "x86_64")]
 mod target;
 

@@ -13,7 +13,7 @@ use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program};
 use super::space::{Opened, PagemapEntry, PagemapKind, Space};
-use super::start::{StartClear, Started};
+use super::sweep::{Came, Sweeper, Swept};
 use super::target::{State, Target};
 
 /// Reads accessed bits inside the kernel with eBPF, and clears them with `process_madvise(MADV_COLD)`.
@@ -23,7 +23,7 @@ pub struct BpfProbe {
     tables: PageTables,
     folios: Folios,
     pagemap_kind: PagemapKind,
-    initial_clear: bool,
+    sweeps: bool,
     /// Sorted by ID.
     targets: Vec<Target>,
     clears: u64,
@@ -35,6 +35,9 @@ pub struct BpfProbe {
     requests: Vec<Request>,
     unchanged: Vec<Request>,
 }
+
+/// So many blocks are swept in a round at most, about 200 µs of work.
+const SWEEPS_A_ROUND: usize = 8;
 
 /// One sample that is to be cleared.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +68,7 @@ impl BpfProbe {
             tables,
             folios,
             pagemap_kind,
-            initial_clear: true,
+            sweeps: true,
             targets: Vec::new(),
             clears: 0,
             unobservable: Vec::new(),
@@ -84,14 +87,15 @@ impl BpfProbe {
         check::check(Self::open()?)
     }
 
-    /// Whether all private anonymous memory of a target is cleared once when the target is first seen and after each
-    /// exec; it is unless this says otherwise.
+    /// Whether private anonymous memory is cleared at once where it was never cleared before: all of it when the target is first
+    /// seen and after each exec, for a tenth of a second at most (about 8 GiB), and then 2 MiB around a sample. It is unless
+    /// this says otherwise.
     ///
-    /// It takes about a millisecond for 64 MiB of accessed memory, and then only what is really in use has to be
-    /// cleared page by page. Without it, the first rounds clear about every page that they sample.
+    /// It takes about a millisecond for 64 MiB of accessed memory, and then only what is really in use has to be cleared page
+    /// by page. Without it, about every page that is sampled has to be.
     #[must_use]
-    pub fn with_initial_clear(mut self, initial_clear: bool) -> Self {
-        self.initial_clear = initial_clear;
+    pub fn with_sweeps(mut self, sweeps: bool) -> Self {
+        self.sweeps = sweeps;
         self
     }
 
@@ -113,25 +117,50 @@ impl BpfProbe {
 
     /// The target as it is now; `before` is what was known of it. Also says why, if it is refused.
     fn renew(&mut self, space: &TargetSpace, before: Option<Target>) -> Result<(Target, Option<io::Error>), BpfError> {
-        let target = |state| Target::new(space.id, state, &space.mappings);
+        let target = |state| Target::new(space.id, state, &space.mappings, Swept::default());
         let new = match Space::open(space.id.0, &mut self.program, self.pagemap_kind)? {
             Opened::Held(new) => new,
             Opened::Gone => return Ok((target(State::Gone), None)),
             Opened::Refused(e) => return Ok((target(State::Refused), Some(e))),
         };
-        if let Some(Target { state: State::Held(known), .. }) = before
+        if let Some(Target { state: State::Held(known), swept, .. }) = before
             && known.same_as(&new)
         {
-            return Ok((target(State::Held(known)), None));
+            return Ok((Target::new(space.id, State::Held(known), &space.mappings, swept), None));
         }
-        if self.initial_clear {
-            let mut clear = StartClear { program: &mut self.program, tables: &self.tables, folios: &self.folios };
-            match clear.run(&new, &space.mappings)? {
-                Started::Cleared(cleared) => self.clears += cleared,
-                Started::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
+        let mut swept = Swept::default();
+        if self.sweeps {
+            let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
+            match sweeper.all(&new, &space.mappings, &mut swept)? {
+                Came::Cleared(cleared) => self.clears += cleared,
+                Came::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
             }
         }
-        Ok((target(State::Held(new)), None))
+        Ok((Target::new(space.id, State::Held(new), &space.mappings, swept), None))
+    }
+
+    /// Sweeps some of the blocks in which samples were found accessed for the first time. Says whether there were any.
+    fn sweep(&mut self, samples: &[Sample]) -> Result<bool, BpfError> {
+        let mut left = SWEEPS_A_ROUND;
+        for ((sample, slot), leaf) in samples.iter().zip(&self.slots).zip(&self.leaves) {
+            let Some(target) = slot.map(|slot| &mut self.targets[slot]) else {
+                continue;
+            };
+            if left == 0 || !leaf.young() || leaf.extent() != Some(Extent::Page) || target.swept.contains(sample.addr) {
+                continue;
+            }
+            let mut swept = std::mem::take(&mut target.swept);
+            if let (Some(space), Some(mapping)) = (target.space(), target.mapping(sample.addr)) {
+                let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
+                // A refusal comes again when the page is cleared, and is dealt with there.
+                if let Came::Cleared(cleared) = sweeper.block(space, mapping, sample.addr, &mut swept)? {
+                    self.clears += cleared;
+                    left -= usize::from(cleared > 0);
+                }
+            }
+            target.swept = swept;
+        }
+        Ok(left < SWEEPS_A_ROUND)
     }
 
     /// Looks up all samples: their targets into `slots`, their entries into `leaves`.
@@ -167,6 +196,8 @@ impl BpfProbe {
             let whole = match (last, leaf.extent()) {
                 (Some(last), _) => Some(last.whole),
                 _ if target.is_uncleared(sample.addr) => None,
+                // Told by one look, where what follows takes several: most of these are pages of shared libraries.
+                (None, Some(Extent::Page)) if target.is_shared(sample.addr) => None,
                 (None, Some(Extent::Page)) => {
                     leaf.frame(sample.addr).and_then(|frame| self.folios.whole_around(target, sample.addr, frame))
                 }
@@ -303,6 +334,9 @@ impl AccessProbe for BpfProbe {
 
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
         self.look_up(samples)?;
+        if self.sweeps && self.sweep(samples)? {
+            self.look_up(samples)?;
+        }
         self.plan(samples);
         if !self.requests.is_empty() {
             self.carry_out()?;
@@ -328,7 +362,8 @@ impl AccessProbe for BpfProbe {
         Ok(())
     }
 
-    /// A page, a huge page and a large folio count as one each, and so does, in the clear at a target's start, a mapping.
+    /// A page, a huge page and a large folio count as one each; and so does what is swept at once: a mapping at a target's
+    /// start, a block later.
     fn clears(&self) -> u64 {
         self.clears
     }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use isotherm_core::{AddrRange, Mapping, TargetId};
 
 use super::space::Space;
+use super::sweep::Swept;
 
 /// A target and how it can be watched.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) id: TargetId,
     pub(super) state: State,
+    /// What has been swept of its memory.
+    pub(super) swept: Swept,
     /// Sorted and disjoint.
     mappings: Arc<[Mapping]>,
     /// Of each mapping, whether the kernel has refused to clear a page of it: because it is locked, or of a device.
@@ -31,8 +34,8 @@ pub(super) enum State {
 
 impl Target {
     /// A target with the mappings that it has now.
-    pub(super) fn new(id: TargetId, state: State, mappings: &Arc<[Mapping]>) -> Self {
-        Self { id, state, mappings: Arc::clone(mappings), uncleared: vec![false; mappings.len()] }
+    pub(super) fn new(id: TargetId, state: State, mappings: &Arc<[Mapping]>, swept: Swept) -> Self {
+        Self { id, state, mappings: Arc::clone(mappings), swept, uncleared: vec![false; mappings.len()] }
     }
 
     /// Its address space, if that can be read.
@@ -54,6 +57,13 @@ impl Target {
         mapping.is_some_and(|mapping| range.end() <= mapping.end())
     }
 
+    /// Whether the page at `addr` is of a file or of shared memory, and mapped elsewhere, too.
+    pub(super) fn is_shared(&self, addr: u64) -> bool {
+        let of_a_file = |mapping: &Mapping| mapping.permissions[3] == b's' || mapping.name.starts_with('/');
+        self.mapping(addr).is_some_and(of_a_file)
+            && self.space().and_then(|space| space.pagemap_entry(addr)).is_some_and(|entry| !entry.exclusive())
+    }
+
     /// Whether the kernel has refused to clear a page of the mapping that `addr` lies in.
     pub(super) fn is_uncleared(&self, addr: u64) -> bool {
         self.mapping_at(addr).is_some_and(|index| self.uncleared[index])
@@ -67,6 +77,11 @@ impl Target {
             self.uncleared[index] = true;
         }
         index.is_some()
+    }
+
+    /// The mapping that `addr` lies in.
+    pub(super) fn mapping(&self, addr: u64) -> Option<&Mapping> {
+        self.mapping_at(addr).map(|index| &self.mappings[index])
     }
 
     fn mapping_at(&self, addr: u64) -> Option<usize> {
@@ -85,7 +100,7 @@ mod tests {
 
     fn target(ranges: &[(u64, u64)]) -> Target {
         let mapping = |&(start, end): &_| Mapping { range: range(start, end), permissions: *b"rw-p", name: "".into() };
-        Target::new(TargetId(1), State::Gone, &ranges.iter().map(mapping).collect())
+        Target::new(TargetId(1), State::Gone, &ranges.iter().map(mapping).collect(), Swept::default())
     }
 
     #[test]

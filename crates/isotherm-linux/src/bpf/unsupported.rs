@@ -29,7 +29,7 @@ impl BpfProbe {
 
     /// Says whether a target's memory is cleared at the start.
     #[must_use]
-    pub fn with_initial_clear(self, _: bool) -> Self {
+    pub fn with_sweeps(self, _: bool) -> Self {
         self
     }
 

@@ -49,7 +49,7 @@ fn a_huge_page_is_observed_as_one_and_never_split() {
 #[test]
 fn a_huge_page_counts_as_one_clear_at_most() {
     let Some((probe, target, start)) = huge() else { return };
-    let mut probe = probe.with_initial_clear(false);
+    let mut probe = probe.with_sweeps(false);
     update(&mut probe, &[&target]);
     let samples: Vec<_> = pages(&target, start, SIZE).into_iter().step_by(512).collect();
     probe.clear(&samples).unwrap();

@@ -133,7 +133,7 @@ fn the_clear_at_the_start_leaves_only_what_is_used_to_be_cleared() {
 #[test]
 fn without_the_clear_at_the_start_nothing_is_cleared_unasked() {
     let Some(probe) = open() else { return };
-    let mut probe = probe.with_initial_clear(false);
+    let mut probe = probe.with_sweeps(false);
     let mut target = Target::start();
     let start = target.map("small", MIB);
     target.write(start, MIB);

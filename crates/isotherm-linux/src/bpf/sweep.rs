@@ -1,7 +1,11 @@
-//! The clear at a target's start: all private anonymous memory at once.
+//! Sweeps: accessed bits cleared of a lot of private anonymous memory at once.
 //!
-//! It is for speed only, so that the first rounds find accessed what is in use and not what was ever used. What it
-//! leaves out is cleared page by page later.
+//! They are for speed only, so that samples find accessed what is in use and not what was ever used: a page swept along with
+//! its neighbours costs a sixtieth of a page cleared alone. All memory is swept at a target's start, and what comes later a
+//! [block](BLOCK) at a time, once, when a sample is first found accessed in it. What sweeps leave out is cleared page by page.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
 use rustix::io::Errno;
@@ -14,6 +18,9 @@ use super::program::{PageTables, Place, Program};
 use super::scratch::HUGE;
 use super::space::Space;
 
+/// What is swept at once after the start: as much as one page of page-table entries maps, in about 25 µs.
+pub(super) const BLOCK: u64 = HUGE;
+
 /// So much is cleared by one call, for which the kernel holds the target's map: about a millisecond if all of it
 /// was accessed. It is a multiple of a huge page.
 const PIECE: u64 = 64 << 20;
@@ -21,47 +28,95 @@ const PIECE: u64 = 64 << 20;
 /// A mapping over this size is left out: it is a reservation, whose few used pages are not worth looking for.
 const LARGEST: u64 = 4 << 40;
 
+/// After this time the clear ends, wherever it is (about 8 GiB far): the monitor is not to wait for terabytes.
+const LONGEST: Duration = Duration::from_millis(100);
+
 /// In each stretch of a huge page's size, so many places are looked at for parts of large folios.
 const PLACES: usize = 3;
 
 /// Clears the accessed bits of a target's private anonymous memory.
 #[derive(Debug)]
-pub(super) struct StartClear<'a> {
+pub(super) struct Sweeper<'a> {
     pub(super) program: &'a mut Program,
     pub(super) tables: &'a PageTables,
     pub(super) folios: &'a Folios,
 }
 
-/// What came of the clear at a target's start.
+/// What came of a sweep.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Started {
+pub(super) enum Came {
     /// Something was cleared of so many mappings.
     Cleared(u64),
     /// The kernel does not allow it.
     Refused,
 }
 
-impl StartClear<'_> {
-    /// Clears what it may of `mappings`.
-    pub(super) fn run(&mut self, space: &Space, mappings: &[Mapping]) -> Result<Started, BpfError> {
+/// The blocks of a target that have been swept.
+#[derive(Debug, Default)]
+pub(super) struct Swept(HashSet<u64>);
+
+impl Swept {
+    fn note(&mut self, range: AddrRange) {
+        self.0.extend(range.start() / BLOCK..range.end().div_ceil(BLOCK));
+    }
+
+    /// Whether the block that `addr` lies in has been swept.
+    pub(super) fn contains(&self, addr: u64) -> bool {
+        self.0.contains(&(addr / BLOCK))
+    }
+}
+
+impl Sweeper<'_> {
+    /// Sweeps the block that `addr` lies in, as far as it is of this mapping.
+    pub(super) fn block(
+        &mut self,
+        space: &Space,
+        mapping: &Mapping,
+        addr: u64,
+        swept: &mut Swept,
+    ) -> Result<Came, BpfError> {
+        let start = addr - addr % BLOCK;
+        let block =
+            AddrRange::new(start, start.saturating_add(BLOCK)).and_then(|block| block.intersection(mapping.range));
+        // Whatever comes of it, it is not tried again.
+        swept.0.insert(addr / BLOCK);
+        match block {
+            Some(block) if is_worth_it(mapping) => self.piece(space, block),
+            _ => Ok(Came::Cleared(0)),
+        }
+    }
+
+    /// Sweeps what it may of all `mappings`.
+    pub(super) fn all(&mut self, space: &Space, mappings: &[Mapping], swept: &mut Swept) -> Result<Came, BpfError> {
+        let began = Instant::now();
         let mut cleared = 0;
         for mapping in mappings.iter().filter(|mapping| is_worth_it(mapping)) {
             let mut any = false;
-            for piece in pieces(mapping.range, PIECE) {
-                let spans = self.without_broken_huge_pages(space, piece)?;
-                if spans.is_empty() {
-                    continue;
+            for piece in pieces(mapping.range, PIECE).take_while(|_| began.elapsed() < LONGEST) {
+                match self.piece(space, piece)? {
+                    Came::Cleared(0) => {}
+                    Came::Cleared(_) => any = true,
+                    Came::Refused => return Ok(Came::Refused),
                 }
-                match make_cold(space.pidfd(), &spans) {
-                    Ok(_) => any = true,
-                    Err(Errno::PERM) => return Ok(Started::Refused),
-                    // A locked mapping, or one that has gone, alone or with its process.
-                    Err(_) => break,
-                }
+                swept.note(piece);
             }
             cleared += u64::from(any);
         }
-        Ok(Started::Cleared(cleared))
+        Ok(Came::Cleared(cleared))
+    }
+
+    /// Sweeps a piece of one mapping.
+    fn piece(&mut self, space: &Space, piece: AddrRange) -> Result<Came, BpfError> {
+        let spans = self.without_broken_huge_pages(space, piece)?;
+        if spans.is_empty() {
+            return Ok(Came::Cleared(0));
+        }
+        match make_cold(space.pidfd(), &spans) {
+            Ok(_) => Ok(Came::Cleared(1)),
+            Err(Errno::PERM) => Ok(Came::Refused),
+            // A locked mapping, or one that has gone, alone or with its process.
+            Err(_) => Ok(Came::Cleared(0)),
+        }
     }
 
     /// The stretches of `piece` without huge pages that are mapped page by page, which might be split. Such a page is
@@ -139,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_private_anonymous_memory_is_cleared_at_the_start() {
+    fn only_private_anonymous_memory_is_swept() {
         let mapping = |permissions: &[u8; 4], name: &str, size| Mapping {
             range: range(0, size),
             permissions: *permissions,
