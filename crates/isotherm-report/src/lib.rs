@@ -18,7 +18,7 @@
 //! ```
 
 pub mod axis;
-mod colour;
+pub mod colour;
 mod error;
 mod escape;
 mod facts;

@@ -1,9 +1,10 @@
-//! The command that a recording starts: its signals, its end, its exit status.
+//! The command that isotherm starts and watches: its signals, its end, its exit status.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Child;
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -33,8 +34,20 @@ pub struct Ended {
 impl Command {
     /// Starts the command: same terminal, same standard streams.
     pub fn start(words: &[OsString]) -> Result<Self> {
+        Self::spawn(words, |_| {})
+    }
+
+    /// Starts the command away from the terminal: with this input, and with its output and errors in `log`, or nowhere.
+    pub fn start_apart(words: &[OsString], input: Stdio, log: Option<(File, File)>) -> Result<Self> {
+        let (out, err) = log.map_or_else(|| (Stdio::null(), Stdio::null()), |(out, err)| (out.into(), err.into()));
+        Self::spawn(words, |command| _ = command.stdin(input).stdout(out).stderr(err))
+    }
+
+    fn spawn(words: &[OsString], streams: impl FnOnce(&mut std::process::Command)) -> Result<Self> {
         let (program, arguments) = words.split_first().context("the command is empty")?;
-        let child = std::process::Command::new(program).args(arguments).spawn().map_err(|error| {
+        let mut command = std::process::Command::new(program);
+        streams(command.args(arguments));
+        let child = command.spawn().map_err(|error| {
             let name = program.to_string_lossy();
             let mend = match error.kind() {
                 io::ErrorKind::NotFound => "check its name and $PATH",
@@ -58,6 +71,11 @@ impl Command {
         }
     }
 
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self) -> Result<Ended> {
         let status = self.child.wait().context("waiting for the command failed")?;
@@ -67,20 +85,23 @@ impl Command {
     }
 }
 
+/// The signals that end a program unless it handles them, and those that are the command's own affair.
+pub const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+pub const OF_THE_COMMAND: [i32; 2] = [SIGUSR1, SIGUSR2];
+
 /// Handles signals from here on: with a command, each is passed to it; without, those that end a program stop the run.
 pub fn handle_signals(command: Option<&Command>, stop: Stop) -> Result<()> {
-    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
-    let signals = if command.is_some() { &signals[..] } else { &signals[..4] };
-    let mut signals = SignalsInfo::<WithOrigin>::new(signals).context("signals cannot be handled")?;
-    let command = command.map(|command| command.child.id());
-    let handle = move || {
-        for origin in &mut signals {
-            match command {
-                Some(command) => pass_on(command, &origin),
-                None => stop.ask(),
-            }
-        }
-    };
+    match command.map(Command::pid) {
+        Some(command) => on_signals(ENDING.into_iter().chain(OF_THE_COMMAND), move |origin| pass_on(command, origin)),
+        None => on_signals(ENDING, move |_| stop.ask()),
+    }
+}
+
+/// Does this at each of these signals from here on, on a thread of its own.
+pub fn on_signals(signals: impl IntoIterator<Item = i32>, mut act: impl FnMut(&Origin) + Send + 'static) -> Result<()> {
+    let signals = SignalsInfo::<WithOrigin>::new(signals);
+    let mut signals = signals.context("signals cannot be handled")?;
+    let handle = move || signals.forever().for_each(|origin| act(&origin));
     thread::Builder::new().name("signals".into()).spawn(handle).context("the signals' thread cannot be started")?;
     Ok(())
 }
@@ -93,7 +114,7 @@ pub fn survive_file_size_limit() -> Result<()> {
 }
 
 /// Passes a signal on, unless the command has it already: what the terminal sends goes to the whole process group.
-fn pass_on(command: u32, origin: &Origin) {
+pub fn pass_on(command: u32, origin: &Origin) {
     if origin.cause == Cause::Kernel {
         return;
     }

@@ -8,7 +8,10 @@ mod progress;
 mod record;
 mod report;
 mod session;
+mod terminal;
+mod top;
 mod units;
+mod watch;
 mod workload;
 
 use std::process::ExitCode;
@@ -21,6 +24,7 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Record(options) => record::run(&options),
+        Command::Top(options) => top::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Convert(options) => report::convert(&options),
         Command::Doctor(options) => doctor::run(&options),

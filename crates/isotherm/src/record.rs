@@ -2,50 +2,34 @@
 
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::{Attributes, TargetId};
-use isotherm_linux::{Host, Processes, Stop, TargetError};
+use isotherm_linux::{Host, Stop};
 use isotherm_record::{Header, Recorder};
 
 use crate::cli::Record;
 use crate::command::{self, Command};
-use crate::probe::{self, Chosen};
+use crate::complain;
 use crate::progress::{Progress, size};
 use crate::session::Session;
-use crate::{complain, wrong_call};
+use crate::watch::Ready;
 
 /// How many snapshots may wait for the disk before the monitor waits for it, too.
 const BACKLOG: usize = 64;
 
 pub fn run(options: &Record) -> Result<ExitCode> {
-    // A wrong call is one wherever it is made, so that it is told before any probe is tried.
-    attributes(options, probe::PAGE_INTERVALS);
-    if options.pid.is_empty() && options.command.is_empty() {
-        wrong_call("record", "say what to watch: a process with --pid PID, or a command after --");
-    }
-    let chosen = Chosen::new(options.probe)?;
-    let attributes = attributes(options, chosen.default_intervals());
-
+    let watch = &options.watch;
     // Whatever can fail without the command does so before the command is started.
-    let targets = Processes::new(options.pid.iter().copied(), options.children)?;
-    let header = header(&chosen, &attributes, options.attributes.seed);
-    let recorder = Recorder::create(&options.output, &header)?;
+    let ready = Ready::new("record", watch)?;
+    let recorder = Recorder::create(&options.output, &header(&ready))?;
     let stop = Stop::new().context("no file descriptor is left")?;
-    let mut command = if options.command.is_empty() { None } else { Some(Command::start(&options.command)?) };
+    let mut command = if watch.command.is_empty() { None } else { Some(Command::start(&watch.command)?) };
     command::handle_signals(command.as_ref(), stop.clone())?;
     command::survive_file_size_limit()?;
 
-    let recorded = match &command {
-        Some(command) => follow(command, options.children),
-        None => Ok(targets),
-    }
-    .and_then(|processes| {
-        let session =
-            Session { attributes, seed: header.seed, probe: chosen.probe, processes, duration: options.duration };
-        record(session, recorder, stop, options.quiet)
-    });
+    let session = ready.session(watch, command.as_ref()).context("nothing was recorded");
+    let recorded = session.and_then(|session| record(session, recorder, stop, options.quiet));
     let Some(command) = &mut command else {
         return recorded.map(|()| ExitCode::SUCCESS);
     };
@@ -53,7 +37,7 @@ pub fn run(options: &Record) -> Result<ExitCode> {
     // The command is not to suffer from what befell its recording.
     if let Err(error) = &recorded {
         complain(error);
-    } else if options.duration.is_some() {
+    } else if watch.duration.is_some() {
         command.terminate();
     }
     let ended = command.wait()?;
@@ -64,25 +48,7 @@ pub fn run(options: &Record) -> Result<ExitCode> {
     })
 }
 
-/// The attributes asked for; ends the program if there are none of that kind.
-fn attributes(options: &Record, (sampling, aggregation): (Duration, Duration)) -> Attributes {
-    let asked = &options.attributes;
-    let (min, max) = asked.regions;
-    let attributes =
-        Attributes::new(asked.sample.unwrap_or(sampling), asked.aggr.unwrap_or(aggregation), asked.update, min, max);
-    let attributes = attributes.unwrap_or_else(|error| wrong_call("record", error));
-    if let Some(duration) = options.duration.filter(|&duration| duration < attributes.aggregation()) {
-        let aggregation = attributes.aggregation();
-        let mend = "record for longer, or shorten it with --aggr";
-        wrong_call(
-            "record",
-            format!("{duration:?} is shorter than the aggregation interval ({aggregation:?}); {mend}"),
-        );
-    }
-    attributes
-}
-
-fn header(chosen: &Chosen, attributes: &Attributes, seed: Option<u64>) -> Header {
+fn header(Ready { chosen, attributes, seed, .. }: &Ready) -> Header {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let Host { name, kernel, architecture, cpus, memory_bytes } = Host::read();
     Header {
@@ -94,20 +60,9 @@ fn header(chosen: &Chosen, attributes: &Attributes, seed: Option<u64>) -> Header
         update_ns: attributes.update().as_nanos() as u64,
         min_regions: attributes.min_regions() as u64,
         max_regions: attributes.max_regions() as u64,
-        seed: seed.unwrap_or(now),
+        seed: *seed,
         started_unix_ns: now,
         host: isotherm_record::Host { name, kernel, architecture, cpus, memory_bytes },
-    }
-}
-
-/// The command as a target.
-fn follow(command: &Command, children: bool) -> Result<Processes> {
-    match Processes::new([command.pid()], children) {
-        Ok(processes) => Ok(processes.ending_with(TargetId(command.pid()))),
-        Err(TargetError::Ended { .. } | TargetError::NoSuchProcess(_)) => {
-            bail!("the command ended at once, before it could be watched; nothing was recorded")
-        }
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use isotherm_core::TargetId;
 use isotherm_record::Recording;
-use isotherm_report::{Bounds, Colour, Format, Kind, Options, Selection, Sort, Terminal};
+use isotherm_report::{Bounds, Format, Kind, Options, Selection, Sort, Terminal};
 
 use crate::cli::{Convert, Report, ReportFormat, ReportKind, SortKey};
+use crate::terminal::terminal;
 use crate::wrong_call;
 
 pub fn run(options: &Report) -> Result<ExitCode> {
@@ -93,22 +94,4 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     let file = file.with_context(|| format!("the report {} cannot be created; name another file", path.display()))?;
 
     Ok(BufWriter::new(file))
-}
-
-/// What the terminal on standard output can do, or what a file or a pipe is best given.
-pub fn terminal() -> Terminal {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
-    let locale = locale.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_ascii_lowercase();
-    let unicode = locale.contains("utf-8") || locale.contains("utf8");
-    if !stdout().is_terminal() {
-        return Terminal { unicode, ..Terminal::default() };
-    }
-    let colour = match supports_color::on(supports_color::Stream::Stdout) {
-        Some(level) if level.has_16m => Colour::True,
-        Some(level) if level.has_256 => Colour::Ansi256,
-        _ => Colour::None,
-    };
-    let size = rustix::termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
-    let (columns, rows) = size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()));
-    Terminal { columns, rows, colour, unicode }
 }

@@ -1,15 +1,14 @@
 //! `isotherm workload`: a pattern as a real process.
 
-use std::io::Write;
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
-use isotherm_sim::{Order, Pattern, PatternError, Touch};
+use isotherm_sim::{Pattern, PatternError, Phase, Touch};
 use memmap2::MmapMut;
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::Rng;
 use serde_json::json;
 
 use crate::cli::Workload;
@@ -18,47 +17,84 @@ use crate::wrong_call;
 /// How often the touches that have become due are made.
 const BEAT: Duration = Duration::from_micros(500);
 
+/// How often a workload that goes flat out says how far it came.
+const REPORT: Duration = Duration::from_millis(100);
+
 pub fn run(options: &Workload) -> Result<ExitCode> {
     if options.list {
         for name in Pattern::names() {
-            println!("{name:<12} {}", Pattern::shipped(name)?.about);
+            println!("{name:<22} {}", Pattern::shipped(name)?.about);
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let pattern = read(&options.pattern)?;
+    let pattern = read(&options.pattern)?.scaled(options.scale.into());
     let until = options.time.unwrap_or(pattern.time());
-    let mut areas: Vec<Option<MmapMut>> = pattern.areas.iter().map(|_| None).collect();
+    let mut areas: Areas = pattern.areas.iter().map(|_| None).collect();
+    if options.flat_out {
+        flat_out(&pattern, &mut areas, until)?;
+    } else {
+        follow(&pattern, &mut areas, until, options.announce)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The memory of each area, as far as it is mapped.
+type Areas = Vec<Option<MmapMut>>;
+
+/// Goes through the phases, from the first on again when all are over.
+fn follow(pattern: &Pattern, areas: &mut Areas, until: Duration, announce: bool) -> Result<()> {
     let start = Instant::now();
     let mut phase_start = Duration::ZERO;
     for phase in pattern.phases.iter().cycle() {
         if phase_start >= until {
             break;
         }
-        for (area, memory) in pattern.areas.iter().zip(&mut areas) {
-            if phase.unmapped.contains(&area.name) {
-                *memory = None;
-            } else if memory.is_none() {
-                *memory = Some(map(area.size.as_u64())?);
-            }
-        }
-        if options.announce {
-            announce(&pattern, &areas)?;
+        enter(pattern, phase, areas)?;
+        if announce {
+            say_where(pattern, areas)?;
         }
         let phase_end = (phase_start + phase.time).min(until);
-        let mut touching: Vec<Touching> = phase.touch.iter().map(Touching::new).collect();
+        let mut touching = touching(pattern, phase);
         while start.elapsed() < phase_end {
             let beat = start.elapsed();
             for touching in &mut touching {
-                let area = pattern.area(&touching.touch.area).and_then(|area| areas[area].as_mut());
-                if let Some(memory) = area {
-                    touching.advance(memory, beat - phase_start);
-                }
+                touching.keep_up(areas, beat - phase_start);
             }
             std::thread::sleep(BEAT.saturating_sub(start.elapsed() - beat));
         }
         phase_start += phase.time;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+/// Touches as fast as it can, a sweep of each area after the other, and says how many touches were made in which time.
+fn flat_out(pattern: &Pattern, areas: &mut Areas, until: Duration) -> Result<()> {
+    enter(pattern, &pattern.phases[0], areas)?;
+    let mut touching = touching(pattern, &pattern.phases[0]);
+    let start = Instant::now();
+    while start.elapsed() < until {
+        let began = Instant::now();
+        let mut touches = 0;
+        while began.elapsed() < REPORT {
+            touches += touching.iter_mut().map(|touching| touching.sweep(areas)).sum::<u64>();
+        }
+        let took = began.elapsed().as_nanos() as u64;
+        writeln!(stdout(), "{}", json!({ "unix_ns": unix_ns(), "touches": touches, "ns": took }))?;
+    }
+    Ok(())
+}
+
+/// Maps and unmaps what the phase does not have as it is.
+fn enter(pattern: &Pattern, phase: &Phase, areas: &mut Areas) -> Result<()> {
+    // The kernel maps from high addresses down: so that the first area lies lowest, it comes last.
+    for (area, memory) in pattern.areas.iter().zip(areas).rev() {
+        if phase.unmapped.contains(&area.name) {
+            *memory = None;
+        } else if memory.is_none() {
+            *memory = Some(map(area.size.as_u64())?);
+        }
+    }
+    Ok(())
 }
 
 fn read(name: &str) -> Result<Pattern> {
@@ -85,45 +121,67 @@ fn map(size: u64) -> Result<MmapMut> {
 }
 
 /// Says where each area lies now that a phase begins.
-fn announce(pattern: &Pattern, areas: &[Option<MmapMut>]) -> Result<()> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+fn say_where(pattern: &Pattern, areas: &Areas) -> Result<()> {
     let mapped = pattern.areas.iter().zip(areas).filter_map(|(area, memory)| {
         let start = memory.as_ref()?.as_ptr() as u64;
         Some(json!({ "name": area.name, "start": start, "end": start + area.size.as_u64() }))
     });
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", json!({ "unix_ns": now.as_nanos() as u64, "areas": mapped.collect::<Vec<_>>() }))?;
-    Ok(out.flush()?)
+    let areas = mapped.collect::<Vec<_>>();
+    Ok(writeln!(stdout(), "{}", json!({ "unix_ns": unix_ns(), "areas": areas }))?)
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 /// A touch of the pattern, on its way through a phase.
 struct Touching<'a> {
     touch: &'a Touch,
+    /// The place of its area among the areas.
+    area: usize,
     /// Touches made since the phase began.
     made: u64,
     rng: Pcg64Mcg,
 }
 
-impl<'a> Touching<'a> {
-    fn new(touch: &'a Touch) -> Self {
-        Self { touch, made: 0, rng: Pcg64Mcg::new(1) }
-    }
+fn touching<'a>(pattern: &Pattern, phase: &'a Phase) -> Vec<Touching<'a>> {
+    let touching = |touch: &'a Touch| {
+        let area = pattern.area(&touch.area)?;
+        Some(Touching { touch, area, made: 0, rng: Pcg64Mcg::new(1) })
+    };
+    phase.touch.iter().filter_map(touching).collect()
+}
 
+impl Touching<'_> {
     /// Makes the touches that are due at this time of the phase. What a late beat missed beyond one sweep stays undone:
     /// no page would be touched by it that is not touched anyway.
-    fn advance(&mut self, memory: &mut MmapMut, time: Duration) {
+    fn keep_up(&mut self, areas: &mut Areas, time: Duration) {
+        let Some(memory) = &mut areas[self.area] else {
+            return;
+        };
         let pages = memory.len() as u64 / PAGE_SIZE;
         let due = (time.as_secs_f64() / self.touch.every.as_secs_f64() * pages as f64) as u64;
         self.made = self.made.max(due.saturating_sub(pages));
+        self.touch_until(areas, due);
+    }
+
+    /// Makes as many touches as the area has pages, and says how many these are.
+    fn sweep(&mut self, areas: &mut Areas) -> u64 {
+        let pages = areas[self.area].as_ref().map_or(0, |memory| memory.len() as u64 / PAGE_SIZE);
+        self.touch_until(areas, self.made + pages);
+        pages
+    }
+
+    fn touch_until(&mut self, areas: &mut Areas, due: u64) {
+        let Some(memory) = &mut areas[self.area] else {
+            return;
+        };
+        let pages = memory.len() as u64 / PAGE_SIZE;
         for nth in self.made..due {
-            let page = match self.touch.order {
-                Order::Sequential => nth % pages,
-                Order::Strided(stride) => nth * stride % (pages.div_ceil(stride) * stride),
-                Order::Random => self.rng.next_u64() % pages,
-            };
+            let page = self.touch.page(nth, pages, &mut self.rng);
             let byte = &mut memory[(page * PAGE_SIZE) as usize];
             *byte = std::hint::black_box(byte.wrapping_add(1));
         }
-        self.made = due;
+        self.made = self.made.max(due);
     }
 }

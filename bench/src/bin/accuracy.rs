@@ -1,0 +1,143 @@
+//! Precision, recall and error of what isotherm finds, pattern by pattern, simulated and real.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use isotherm_bench::{Score, Watching, real, simulated};
+use isotherm_core::Attributes;
+use isotherm_sim::Pattern;
+use serde::Serialize;
+
+/// Hold what isotherm finds against the truth, pattern by pattern, simulated and real
+///
+/// A phase counts as settled in its second half. Hot is what is accessed in at least half of the samples; hot memory is
+/// found when 90 % of its bytes are. Attributes are the defaults. Memory outside the pattern's areas is left out.
+#[derive(Parser)]
+struct Options {
+    /// Only these patterns
+    patterns: Vec<String>,
+    /// Make the areas of the patterns, which have 256 MiB, this many times as large
+    #[arg(long, value_name = "FACTOR", default_value_t = 4)]
+    scale: u32,
+    /// Repeat each run so often, with other seeds
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    runs: u64,
+    /// Leave the real processes out
+    #[arg(long)]
+    simulated: bool,
+    /// Where isotherm is
+    #[arg(long, default_value = "target/release/isotherm")]
+    isotherm: PathBuf,
+    /// Write the figures to this file, too
+    #[arg(long, value_name = "FILE", default_value = "target/bench/accuracy.json")]
+    json: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Line {
+    pattern: String,
+    how: &'static str,
+    seed: u64,
+    #[serde(flatten)]
+    score: Score,
+    regions_max: usize,
+    reads_mean: f64,
+    reads_max: u32,
+    cpu_percent: f64,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let attributes = Attributes::default();
+    let all = || Pattern::names().map(String::from).collect();
+    let patterns: Vec<String> = if options.patterns.is_empty() { all() } else { options.patterns.clone() };
+    let mut lines = Vec::new();
+    for pattern in &patterns {
+        for seed in 1..=options.runs {
+            let scaled = Pattern::shipped(pattern)?.scaled(options.scale.into());
+            lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?));
+            if !options.simulated {
+                eprintln!("{pattern}: a real process, {} s", scaled.time().as_secs());
+                let watching = real::watch(&options.isotherm, pattern, options.scale, attributes, seed)?;
+                lines.push(line(pattern, "real", seed, &watching));
+            }
+        }
+    }
+    println!("{}", table(&lines));
+    println!(
+        "{} MiB in each pattern; regions {} to {}; CPU in per cent of one: of the monitor's thread, where simulated \
+         without the probe.",
+        256 * options.scale,
+        attributes.min_regions(),
+        attributes.max_regions()
+    );
+    for how in ["simulated", "real"] {
+        let of: Vec<&Line> = lines.iter().filter(|line| line.how == how).collect();
+        if !of.is_empty() {
+            let mean = of.iter().map(|line| line.cpu_percent).sum::<f64>() / of.len() as f64;
+            println!("CPU on the mean over all patterns, {how}: {mean:.2} %");
+        }
+    }
+    if let Some(parent) = options.json.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    std::fs::write(&options.json, serde_json::to_string_pretty(&lines)?)
+        .with_context(|| format!("{} cannot be written", options.json.display()))
+}
+
+fn line(pattern: &str, how: &'static str, seed: u64, watching: &Watching) -> Line {
+    let (reads_mean, reads_max) = watching.reads();
+    Line {
+        pattern: pattern.into(),
+        how,
+        seed,
+        score: Score::new(watching),
+        regions_max: watching.snapshots.iter().map(|taken| taken.regions.len()).max().unwrap_or(0),
+        reads_mean,
+        reads_max,
+        cpu_percent: watching.cpu_percent(),
+    }
+}
+
+fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN).set_header([
+        "pattern",
+        "",
+        "precision",
+        "recall",
+        "error",
+        "found in, worst",
+        "reads, mean",
+        "reads, max",
+        "CPU %",
+    ]);
+    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.3}"));
+    for line in lines {
+        let found = &line.score.found_after_s;
+        let worst = found.iter().copied().map(|found| found.unwrap_or(f64::INFINITY)).reduce(f64::max);
+        let worst = match worst {
+            Some(s) if s.is_finite() => format!("{s:.2} s"),
+            Some(_) => format!("{} of {} never", found.iter().filter(|f| f.is_none()).count(), found.len()),
+            None => "-".into(),
+        };
+        table.add_row([
+            line.pattern.clone(),
+            line.how.into(),
+            share(line.score.precision),
+            share(line.score.recall),
+            format!("{:.4}", line.score.error),
+            worst,
+            format!("{:.0}", line.reads_mean),
+            line.reads_max.to_string(),
+            format!("{:.2}", line.cpu_percent),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

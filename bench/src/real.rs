@@ -1,0 +1,78 @@
+//! The monitor on a real process: `isotherm record -- isotherm workload`.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use isotherm_core::{AddrRange, Attributes};
+use isotherm_record::Recording;
+use isotherm_sim::Pattern;
+use serde::Deserialize;
+
+use crate::{PhaseTruth, Taken, Watching};
+
+/// What the workload says when a phase begins.
+#[derive(Deserialize)]
+struct Announced {
+    unix_ns: u64,
+    areas: Vec<AnnouncedArea>,
+}
+
+#[derive(Deserialize)]
+struct AnnouncedArea {
+    name: String,
+    start: u64,
+    end: u64,
+}
+
+/// Records the pattern of this name, with areas `scale` times as large, while it runs through all its phases.
+///
+/// # Errors
+/// If isotherm or the workload fails, or says what cannot be understood.
+pub fn watch(isotherm: &Path, name: &str, scale: u32, attributes: Attributes, seed: u64) -> Result<Watching> {
+    let pattern = Pattern::shipped(name)?.scaled(scale.into());
+    let place = tempfile::tempdir()?;
+    let file = place.path().join("isotherm.rec");
+    let bounds = format!("{}:{}", attributes.min_regions(), attributes.max_regions());
+    let interval = |interval: Duration| format!("{}ns", interval.as_nanos());
+    let output = Command::new(isotherm)
+        .args(["record", "--quiet", "--seed", &seed.to_string(), "--regions", &bounds])
+        .args(["--sample", &interval(attributes.sampling()), "--aggr", &interval(attributes.aggregation())])
+        .args(["--update", &interval(attributes.update()), "-o"])
+        .arg(&file)
+        .arg("--")
+        .arg(isotherm)
+        .args(["workload", name, "--announce", "--scale", &scale.to_string()])
+        .output()
+        .with_context(|| format!("{} cannot be started", isotherm.display()))?;
+    ensure!(output.status.success(), "isotherm failed: {}", String::from_utf8_lossy(&output.stderr));
+
+    let recording = Recording::open(&file)?;
+    let started = recording.header().started_unix_ns;
+    let mut phases = Vec::new();
+    for (line, phase) in String::from_utf8(output.stdout)?.lines().zip(&pattern.phases) {
+        let announced: Announced = serde_json::from_str(line).with_context(|| format!("the workload said {line}"))?;
+        let start = Duration::from_nanos(announced.unix_ns.saturating_sub(started));
+        let range = |area: usize| {
+            let area = announced.areas.iter().find(|known| known.name == pattern.areas[area].name)?;
+            AddrRange::new(area.start, area.end)
+        };
+        phases.push(PhaseTruth::new(&pattern, phase, start, range, attributes.sampling()));
+    }
+    ensure!(phases.len() == pattern.phases.len(), "the workload announced {} phases", phases.len());
+
+    let mut snapshots: Vec<Taken> = Vec::new();
+    for row in recording.rows()? {
+        let row = row?;
+        let cost = row.cost.unwrap_or_default();
+        snapshots.push(Taken {
+            time: row.time,
+            aggregation: row.aggregation,
+            samples: row.samples,
+            regions: row.target.regions,
+            cost,
+        });
+    }
+    Ok(Watching { phases, snapshots })
+}

@@ -1,0 +1,95 @@
+//! The score: precision and recall of hot bytes, error of the access rate, time until hot memory is found.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::truth::{HOT, PhaseTruth};
+use crate::{Taken, Watching};
+
+/// A phase is settled when this share of it is over: then the monitor has had its time to find what changed.
+const SETTLED_AFTER: f64 = 0.5;
+
+/// Hot memory is found when this share of its bytes is found hot.
+const FOUND: f64 = 0.9;
+
+/// What a run of the monitor is worth, within the pattern's areas.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Score {
+    /// Of the bytes found hot in settled phases, the share that is.
+    pub precision: Option<f64>,
+    /// Of the bytes that are hot in settled phases, the share that is found so.
+    pub recall: Option<f64>,
+    /// The mean absolute error of the access rate in settled phases, by bytes.
+    pub error: f64,
+    /// The time from the start of a phase that makes memory hot until it is found, for each such phase; nothing if it
+    /// never was.
+    pub found_after_s: Vec<Option<f64>>,
+}
+
+#[derive(Default)]
+struct Bytes {
+    found: u64,
+    right: u64,
+    hot: u64,
+    error: f64,
+    all: u64,
+}
+
+impl Score {
+    /// Holds what was found against the truth.
+    pub fn new(watching: &Watching) -> Self {
+        let mut sum = Bytes::default();
+        let mut found_after_s = Vec::new();
+        let phases = &watching.phases;
+        for (nth, phase) in phases.iter().enumerate() {
+            let last = watching.snapshots.last().map_or(phase.start, |taken| taken.time);
+            let end = phases.get(nth + 1).map_or(last, |next| next.start);
+            let length = end.saturating_sub(phase.start);
+            // A snapshot speaks for the aggregation before it, all of which has to lie in the phase.
+            let within = |from: Duration| {
+                let begin =
+                    move |taken: &&Taken| taken.time.saturating_sub(taken.aggregation) >= from && taken.time <= end;
+                watching.snapshots.iter().filter(begin)
+            };
+            for taken in within(phase.start + length.mul_f64(SETTLED_AFTER)) {
+                sum.add(taken, phase);
+            }
+            if phase.warms_up(nth.checked_sub(1).map(|before| &phases[before])) {
+                let found = within(phase.start).find(|taken| {
+                    let mut bytes = Bytes::default();
+                    bytes.add(taken, phase);
+                    bytes.right as f64 >= FOUND * bytes.hot as f64
+                });
+                found_after_s.push(found.map(|taken| (taken.time - phase.start).as_secs_f64()));
+            }
+        }
+        let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        Self {
+            precision: share(sum.right, sum.found),
+            recall: share(sum.right, sum.hot),
+            error: sum.error / sum.all.max(1) as f64,
+            found_after_s,
+        }
+    }
+}
+
+impl Bytes {
+    fn add(&mut self, taken: &Taken, phase: &PhaseTruth) {
+        for area in &phase.areas {
+            self.hot += area.hot_bytes(area.range);
+            for region in &taken.regions {
+                let Some(range) = region.range.intersection(area.range) else {
+                    continue;
+                };
+                let rate = region.access_rate(taken.samples);
+                if rate >= HOT {
+                    self.found += range.size();
+                    self.right += area.hot_bytes(range);
+                }
+                self.error += area.error_bytes(range, rate);
+                self.all += range.size();
+            }
+        }
+    }
+}

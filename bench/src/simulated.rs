@@ -1,0 +1,104 @@
+//! The monitor on simulated memory, whose clock passes as fast as the machine can.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Observation, Sample, Sink, Snapshot, TargetSpace};
+use isotherm_record::Cost;
+use isotherm_sim::{Pattern, SimClock, SimMemory};
+use rand_pcg::Pcg64Mcg;
+
+use crate::{PhaseTruth, Taken, Watching};
+
+/// Runs the monitor over all phases of the pattern. What the snapshots say of CPU time is that of the monitor alone.
+///
+/// # Errors
+/// None is known: simulated memory does not fail.
+pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Watching> {
+    let clock = SimClock::default();
+    let memory = SimMemory::new(pattern.clone(), clock.clone(), seed);
+    let ranges: Vec<_> = memory.areas().collect();
+    let mut start = Duration::ZERO;
+    let phases = pattern.phases.iter().map(|phase| {
+        let mapped = |area: usize| (!phase.unmapped.contains(&pattern.areas[area].name)).then_some(ranges[area]);
+        let truth = PhaseTruth::new(pattern, phase, start, mapped, attributes.sampling());
+        start += phase.time;
+        truth
+    });
+    let phases = phases.collect();
+
+    let probe = Timed { memory: memory.clone(), spent: Duration::ZERO };
+    let rng = Pcg64Mcg::new(u128::from(seed));
+    let mut monitor = Monitor::new(attributes, rng, memory, probe, Keep::default());
+    monitor.start()?;
+    while clock.now() < pattern.time() {
+        let began = Instant::now();
+        let before = monitor.probe().spent;
+        monitor.step(clock.pass(attributes.sampling()))?;
+        let spent = monitor.probe().spent - before;
+        let took = began.elapsed().saturating_sub(spent);
+        monitor.sink_mut().took += took;
+    }
+    let snapshots = std::mem::take(&mut monitor.sink_mut().snapshots);
+    Ok(Watching { phases, snapshots })
+}
+
+/// Keeps the snapshots.
+#[derive(Default)]
+struct Keep {
+    snapshots: Vec<Taken>,
+    /// By the monitor, since the last snapshot.
+    took: Duration,
+}
+
+impl Sink for Keep {
+    fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
+        let cost = Cost {
+            rounds: snapshot.rounds,
+            reads: snapshot.reads,
+            max_reads: snapshot.max_reads,
+            clears: snapshot.clears,
+            cpu_ns: std::mem::take(&mut self.took).as_nanos() as u64,
+            ..Cost::default()
+        };
+        let regions = snapshot.targets.iter().flat_map(|target| target.regions.iter().copied()).collect();
+        self.snapshots.push(Taken {
+            time: snapshot.time,
+            aggregation: snapshot.aggregation,
+            samples: snapshot.samples,
+            regions,
+            cost,
+        });
+        Ok(())
+    }
+}
+
+/// Simulated memory that keeps the time it takes, which is not the monitor's.
+struct Timed {
+    memory: SimMemory,
+    spent: Duration,
+}
+
+impl AccessProbe for Timed {
+    fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
+        self.memory.update(targets)
+    }
+
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        let began = Instant::now();
+        let cleared = self.memory.clear(samples);
+        self.spent += began.elapsed();
+        cleared
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        let began = Instant::now();
+        let read = self.memory.read(samples, answers);
+        self.spent += began.elapsed();
+        read
+    }
+
+    fn clears(&self) -> u64 {
+        self.memory.clears()
+    }
+}

@@ -1,0 +1,102 @@
+//! The truth: what a pattern does in each phase, area by area.
+
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_sim::{Order, Pattern, Phase};
+
+/// An access rate from which on memory is hot.
+pub const HOT: f64 = 0.5;
+
+/// What is true from `start` on, until the next phase begins.
+#[derive(Clone, Debug)]
+pub struct PhaseTruth {
+    /// Since the start of the run.
+    pub start: Duration,
+    /// The areas that are mapped, in the order of their addresses.
+    pub areas: Vec<AreaTruth>,
+}
+
+/// The access rates of one area.
+#[derive(Clone, Debug)]
+pub struct AreaTruth {
+    /// Where it lies.
+    pub range: AddrRange,
+    rates: Rates,
+}
+
+#[derive(Clone, Debug)]
+enum Rates {
+    Same(f64),
+    /// One for each page.
+    Different(Vec<f32>),
+}
+
+impl PhaseTruth {
+    /// What is true in `phase` of a pattern whose areas lie at `ranges`, of those that are mapped.
+    pub fn new(
+        pattern: &Pattern,
+        phase: &Phase,
+        start: Duration,
+        ranges: impl Fn(usize) -> Option<AddrRange>,
+        sampling: Duration,
+    ) -> Self {
+        let truth = |area: usize| {
+            let range = ranges(area)?;
+            let rate = |page| pattern.access_rate(phase, area, page, sampling);
+            let touches = phase.touch.iter().filter(|touch| touch.area == pattern.areas[area].name);
+            let same = touches.into_iter().all(|touch| matches!(touch.order, Order::Sequential | Order::Random));
+            let rates = if same {
+                Rates::Same(rate(0))
+            } else {
+                Rates::Different((0..range.pages()).map(|page| rate(page) as f32).collect())
+            };
+            Some(AreaTruth { range, rates })
+        };
+        let mut areas: Vec<_> = (0..pattern.areas.len()).filter_map(truth).collect();
+        areas.sort_by_key(|area| area.range);
+        Self { start, areas }
+    }
+
+    /// The hot bytes of all areas.
+    pub fn hot_bytes(&self) -> u64 {
+        self.areas.iter().map(|area| area.hot_bytes(area.range)).sum()
+    }
+
+    /// Whether memory is hot that was not in the phase before.
+    pub fn warms_up(&self, before: Option<&Self>) -> bool {
+        self.areas.iter().any(|area| {
+            let hot = area.hot_bytes(area.range);
+            let known = before.and_then(|before| before.areas.iter().find(|known| known.range == area.range));
+            hot > known.map_or(0, |known| known.hot_bytes(known.range))
+        })
+    }
+}
+
+impl AreaTruth {
+    /// How many bytes of `range`, which lies in the area, are hot.
+    pub fn hot_bytes(&self, range: AddrRange) -> u64 {
+        match &self.rates {
+            Rates::Same(rate) if *rate >= HOT => range.size(),
+            Rates::Same(_) => 0,
+            Rates::Different(_) => self.pages(range).filter(|&rate| rate >= HOT).count() as u64 * PAGE_SIZE,
+        }
+    }
+
+    /// By how much `rate` is wrong in `range`, which lies in the area: absolute error times bytes.
+    pub fn error_bytes(&self, range: AddrRange, rate: f64) -> f64 {
+        match &self.rates {
+            Rates::Same(truth) => (rate - truth).abs() * range.size() as f64,
+            Rates::Different(_) => self.pages(range).map(|truth| (rate - truth).abs()).sum::<f64>() * PAGE_SIZE as f64,
+        }
+    }
+
+    fn pages(&self, range: AddrRange) -> impl Iterator<Item = f64> {
+        let rates: &[f32] = match &self.rates {
+            Rates::Same(_) => &[],
+            Rates::Different(rates) => rates,
+        };
+        let first = ((range.start() - self.range.start()) / PAGE_SIZE) as usize;
+        rates.iter().skip(first).take(range.pages() as usize).map(|&rate| rate.into())
+    }
+}

@@ -1,0 +1,278 @@
+//! The state of the screen: what findings and keys do to it. No terminal, no clock.
+
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, TargetId};
+use isotherm_report::Colour;
+
+use super::grid::{Grid, Window};
+use super::keys::Action;
+use super::ladder::Ladder;
+use super::model::{Model, Track};
+use super::places::Places;
+use super::sort::Sort;
+use super::space::Space;
+use crate::session::Finding;
+
+/// The lengths of time that can be shown, in seconds.
+const SPANS: [u64; 8] = [15, 30, 60, 120, 300, 900, 1800, 3600];
+
+/// What holds for the whole run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub probe: &'static str,
+    /// Whether one answer of the probe speaks for a whole mapping.
+    pub coarse: bool,
+    pub aggregation: Duration,
+    pub max_regions: usize,
+    /// What becomes of the output of the command, if there is one.
+    pub output: Option<String>,
+}
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub colour: Colour,
+    pub unicode: bool,
+}
+
+impl Look {
+    /// Rows of cells in a line: half blocks make two.
+    pub fn group(&self) -> usize {
+        if self.colour != Colour::None && self.unicode { 2 } else { 1 }
+    }
+}
+
+/// What a key makes the program do beyond changing the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Stay,
+    Quit,
+    Suspend,
+    Redraw,
+}
+
+/// What part of it all is looked at, and how.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    target: Option<TargetId>,
+    span: usize,
+    /// The end of the time shown; `None` follows the newest.
+    until: Option<Duration>,
+    /// The addresses shown; `None` is all.
+    pub addresses: Option<AddrRange>,
+    pub cursor: Option<u64>,
+    /// The other end of a selection.
+    pub anchor: Option<u64>,
+    pub sort: Sort,
+}
+
+/// The state of the screen.
+pub struct App {
+    pub run: Run,
+    pub look: Look,
+    pub view: View,
+    /// The first line of the help that is shown, if it is.
+    pub help: Option<usize>,
+    /// Why nothing new comes any more.
+    pub ended: Option<String>,
+    pub size: (u16, u16),
+    live: Model,
+    frozen: Option<Model>,
+}
+
+impl App {
+    /// An empty screen.
+    pub fn new(run: Run, look: Look) -> Self {
+        // So many snapshots fill the screen nicely.
+        let wanted = (run.aggregation * 60).as_secs().max(SPANS[1]);
+        let span = SPANS.iter().position(|&span| span >= wanted).unwrap_or(SPANS.len() - 1);
+        let view = View { span, ..View::default() };
+        Self { run, look, view, help: None, ended: None, size: (0, 0), live: Model::default(), frozen: None }
+    }
+
+    /// Takes in what an aggregation brought.
+    pub fn take(&mut self, finding: Finding) {
+        self.live.take(finding);
+    }
+
+    /// Whether the screen stands still.
+    pub fn paused(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// What is shown: all that is known, or was when the screen was paused.
+    pub fn model(&self) -> &Model {
+        self.frozen.as_ref().unwrap_or(&self.live)
+    }
+
+    /// The target that is looked at: the chosen one, or the first.
+    pub fn track(&self) -> Option<&Track> {
+        let tracks = &self.model().tracks;
+        tracks.iter().find(|track| Some(track.id) == self.view.target).or(tracks.first())
+    }
+
+    /// The length of time that is shown.
+    pub fn span(&self) -> Duration {
+        Duration::from_secs(SPANS[self.view.span])
+    }
+
+    /// Whether the newest is shown.
+    pub fn follows(&self) -> bool {
+        self.view.until.is_none()
+    }
+
+    /// The end of the time that is shown.
+    pub fn until(&self) -> Duration {
+        self.view.until.unwrap_or(self.model().time)
+    }
+
+    /// The time that is shown, in columns.
+    pub fn window(&self, places: &Places) -> Window {
+        Window::new(self.span(), self.until(), places.plot.into())
+    }
+
+    /// All that was mapped in the time that is shown.
+    fn space(&self, track: &Track) -> Space {
+        let from = self.until().saturating_sub(self.span());
+        Space::new(track.mapped.between(from, self.until()))
+    }
+
+    /// The address axis and its lines.
+    pub fn ladder(&self, track: &Track, places: &Places) -> Ladder {
+        let mapped = self.space(track).inside(self.view.addresses);
+        Ladder::new(&mapped, places.heatmap.height.into(), self.look.group())
+    }
+
+    /// The cells of the picture.
+    pub fn grid(&self, track: &Track, ladder: &Ladder, window: &Window) -> Grid {
+        Grid::new(&ladder.axis, window, track.history.frames(window.from(), window.to().min(self.until())))
+    }
+
+    /// The addresses between cursor and anchor, whole lines of them.
+    pub fn selection(&self, ladder: &Ladder) -> Option<AddrRange> {
+        let line = |addr| ladder.cells().nth(ladder.line_of(addr)?).map(|cells| cells.range);
+        let (a, b) = (line(self.view.cursor?)?, line(self.view.anchor?)?);
+        AddrRange::new(a.start().min(b.start()), a.end().max(b.end()))
+    }
+
+    /// Does what a key asks for.
+    pub fn act(&mut self, action: Action) -> Outcome {
+        if let Some(line) = &mut self.help {
+            match action {
+                Action::Up => *line = line.saturating_sub(1),
+                Action::Down => *line += 1,
+                Action::Quit | Action::Suspend | Action::Redraw => return self.on_view(action),
+                _ => self.help = None,
+            }
+            return Outcome::Stay;
+        }
+        self.on_view(action)
+    }
+
+    fn on_view(&mut self, action: Action) -> Outcome {
+        match action {
+            Action::Quit => return Outcome::Quit,
+            Action::Suspend => return Outcome::Suspend,
+            Action::Redraw => return Outcome::Redraw,
+            Action::Help => self.help = Some(0),
+            Action::Back if self.view.anchor.is_some() => self.view.anchor = None,
+            Action::Back => self.view.cursor = None,
+            Action::Pause => self.frozen = if self.paused() { None } else { Some(self.live.clone()) },
+            Action::Earlier => self.move_in_time(false),
+            Action::Later => self.move_in_time(true),
+            Action::Now => self.view.until = None,
+            Action::LessTime => self.view.span = self.view.span.saturating_sub(1),
+            Action::MoreTime => self.view.span = (self.view.span + 1).min(SPANS.len() - 1),
+            Action::NextSort => self.view.sort = self.view.sort.next(false),
+            Action::PreviousSort => self.view.sort = self.view.sort.next(true),
+            Action::Reverse => self.view.sort.reversed = !self.view.sort.reversed,
+            Action::NextTarget => self.change_target(1),
+            Action::PreviousTarget => self.change_target(self.model().tracks.len().saturating_sub(1)),
+            Action::Mapping(line) => self.zoom_into_mapping(line),
+            Action::Up
+            | Action::Down
+            | Action::PageUp
+            | Action::PageDown
+            | Action::ZoomIn
+            | Action::ZoomOut
+            | Action::Whole
+            | Action::Select => self.move_in_space(action),
+        }
+        Outcome::Stay
+    }
+
+    fn move_in_time(&mut self, later: bool) {
+        let step = self.span() / 4;
+        let newest = self.model().time;
+        let moved = if later { self.until() + step } else { self.until().saturating_sub(step) };
+        let first = self.track().and_then(|track| track.history.start()).unwrap_or_default();
+        self.view.until = (moved < newest).then(|| moved.max((first + step).min(newest)));
+    }
+
+    fn change_target(&mut self, steps: usize) {
+        let tracks = &self.model().tracks;
+        let here = tracks.iter().position(|track| Some(track.id) == self.view.target).unwrap_or(0);
+        let Some(id) = tracks.get((here + steps) % tracks.len().max(1)).map(|track| track.id) else { return };
+        if tracks.len() > 1 {
+            self.view.target = Some(id);
+            self.forget_place();
+        }
+    }
+
+    fn forget_place(&mut self) {
+        (self.view.addresses, self.view.cursor, self.view.anchor) = (None, None, None);
+    }
+
+    fn zoom_into_mapping(&mut self, line: usize) {
+        let Some(track) = self.track() else { return };
+        let range = self.view.sort.sorted(&track.figures.mappings).get(line).map(|mapping| mapping.range);
+        if range.is_some() {
+            self.forget_place();
+            self.view.addresses = range;
+        }
+    }
+
+    fn move_in_space(&mut self, action: Action) {
+        let (Some(places), Some(track)) = (Places::new(self.size.0, self.size.1), self.track()) else { return };
+        let (space, ladder) = (self.space(track), self.ladder(track, &places));
+        let lines: Vec<AddrRange> = ladder.cells().map(|cells| cells.range).collect();
+        let Some(last) = lines.len().checked_sub(1) else { return };
+        let line = self.view.cursor.and_then(|addr| ladder.line_of(addr));
+        let at = line.map_or_else(|| lines[last / 2].start(), |line| lines[line].start());
+        let selection = self.selection(&ladder);
+        let view = &mut self.view;
+        match action {
+            Action::Up | Action::Down | Action::PageUp | Action::PageDown => {
+                let up = matches!(action, Action::Up | Action::PageUp);
+                let page = matches!(action, Action::PageUp | Action::PageDown);
+                let steps = if page { (last / 2).max(1) } else { 1 };
+                let Some(line) = line else {
+                    view.cursor = Some(at);
+                    return;
+                };
+                let moved = if up { line.saturating_sub(steps) } else { (line + steps).min(last) };
+                view.cursor = Some(lines[moved].start());
+                // Past the edge, the window goes on.
+                let over = steps - line.abs_diff(moved);
+                if over > 0 && view.addresses.is_some() {
+                    let bytes = space.bytes_in(view.addresses) / lines.len() as u64 * over as u64;
+                    view.addresses = space.panned(view.addresses, bytes.max(4096), up);
+                    view.cursor = view.addresses.map(|shown| if up { shown.end() - 1 } else { shown.start() });
+                }
+            }
+            Action::ZoomIn => match selection {
+                Some(selected) => (view.addresses, view.cursor, view.anchor) = (Some(selected), None, None),
+                None => view.addresses = space.zoomed_in(view.addresses, at),
+            },
+            Action::ZoomOut => view.addresses = space.zoomed_out(view.addresses, at),
+            Action::Whole => self.forget_place(),
+            Action::Select => (view.cursor, view.anchor) = (Some(at), Some(at)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "app_tests.rs"]
+mod tests;

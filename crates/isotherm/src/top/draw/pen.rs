@@ -1,0 +1,180 @@
+//! How things look on this terminal: colours, characters, and text that never leaves its place.
+
+use isotherm_report::heatmap::Cell;
+use isotherm_report::{Colour, colour, sanitise};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Span;
+
+use super::super::app::Look;
+use super::super::figures::Temperature;
+
+/// Writes as this terminal can show it.
+pub struct Pen {
+    look: Look,
+}
+
+impl Pen {
+    pub fn new(look: Look) -> Self {
+        Self { look }
+    }
+
+    /// One of two texts, by whether the terminal shows more than ASCII.
+    pub fn pick(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
+        if self.look.unicode { unicode } else { ascii }
+    }
+
+    pub fn unicode(&self) -> bool {
+        self.look.unicode
+    }
+
+    pub fn coloured(&self) -> bool {
+        self.look.colour != Colour::None
+    }
+
+    pub fn group(&self) -> usize {
+        self.look.group()
+    }
+
+    /// The colour, as near as the terminal has it.
+    pub fn rgb(&self, rgb: colour::Rgb) -> Color {
+        match self.look.colour {
+            Colour::True => Color::Rgb(rgb[0], rgb[1], rgb[2]),
+            Colour::Ansi256 => Color::Indexed(colour::ansi256(rgb)),
+            Colour::None => Color::Reset,
+        }
+    }
+
+    /// The colour of a cell.
+    pub fn cell(&self, cell: Cell) -> Color {
+        let dark = cell.is_unobservable();
+        self.rgb(if dark { colour::UNOBSERVABLE } else { colour::of_rate(cell.rate.into()) })
+    }
+
+    /// The colour of an access rate, on text.
+    pub fn rate(&self, rate: f64) -> Style {
+        Style::new().fg(self.rgb(colour::of_rate(rate)))
+    }
+
+    pub fn grey(&self) -> Style {
+        Style::new().fg(self.rgb(colour::UNOBSERVABLE))
+    }
+
+    /// What charts are drawn in.
+    pub fn accent(&self) -> Style {
+        Style::new().fg(self.rgb([94, 129, 222]))
+    }
+
+    pub fn warning(&self) -> Style {
+        Style::new().fg(self.rgb([214, 158, 46])).add_modifier(Modifier::BOLD)
+    }
+
+    /// Draws memory as a bar that a place holds `most` bytes of: hot, warm, cold, unobservable.
+    pub fn bar(&self, buffer: &mut Buffer, place: Rect, memory: &Temperature, most: f64) {
+        let parts = [
+            (memory.hot, colour::of_rate(0.9), "#"),
+            (memory.warm, colour::of_rate(0.5), "+"),
+            (memory.cold, colour::of_rate(0.15), "."),
+            (memory.unobservable, colour::UNOBSERVABLE, "?"),
+        ];
+        let (mut sum, mut drawn) = (0.0, 0);
+        for (bytes, rgb, ascii) in parts {
+            sum += bytes;
+            let end = ((sum / most.max(1.0) * f64::from(place.width)).round() as u16).min(place.width);
+            let part = " ".repeat(usize::from(end.saturating_sub(drawn)));
+            if self.coloured() {
+                self.text(buffer, place, drawn, &part, Style::new().bg(self.rgb(rgb)));
+            } else {
+                self.text(buffer, place, drawn, &part.replace(' ', ascii), Style::new());
+            }
+            drawn = drawn.max(end);
+        }
+    }
+
+    /// Writes a text at a column of a place, cut at the place's right edge; says in which column it ends.
+    pub fn text(&self, buffer: &mut Buffer, place: Rect, x: u16, text: &str, style: Style) -> u16 {
+        let place = place.intersection(buffer.area);
+        let x = place.x.saturating_add(x);
+        if place.is_empty() || x >= place.right() {
+            return x.saturating_sub(place.x);
+        }
+        let text = self.plain(text);
+        let (end, _) = buffer.set_stringn(x, place.y, &text, usize::from(place.right() - x), style);
+        end - place.x
+    }
+
+    /// Writes a text that ends before a column of a place.
+    pub fn right(&self, buffer: &mut Buffer, place: Rect, end: u16, text: &str, style: Style) {
+        let width = self.width(text);
+        let text = if width > usize::from(end) { self.cut(text, end.into()) } else { text.into() };
+        let start = usize::from(end).saturating_sub(self.width(&text));
+        self.text(buffer, Rect { width: end.min(place.width), ..place }, start as u16, &text, style);
+    }
+
+    /// Fills a place with text, line by line, broken at spaces; a word that is wider than the place is broken, too.
+    pub fn wrapped(&self, buffer: &mut Buffer, place: Rect, text: &str) {
+        let width = usize::from(place.width.max(1));
+        let mut lines = vec![String::new()];
+        let words = text.split(' ').map(|word| word.chars().collect::<Vec<char>>());
+        let parts = words.flat_map(|word| word.chunks(width).map(String::from_iter).collect::<Vec<String>>());
+        for word in parts {
+            let Some(line) = lines.last_mut() else { return };
+            if line.is_empty() {
+                *line = word;
+            } else if line.chars().count() + 1 + word.chars().count() <= width {
+                *line += &format!(" {word}");
+            } else {
+                lines.push(word);
+            }
+        }
+        for (line, row) in lines.iter().zip(place.rows()) {
+            self.text(buffer, row, 0, line, Style::new());
+        }
+    }
+
+    /// The columns that a text takes.
+    pub fn width(&self, text: &str) -> usize {
+        Span::raw(text).width()
+    }
+
+    /// The text in at most so many columns, with a mark where it was cut: a path's end stays, of others the beginning.
+    pub fn cut(&self, text: &str, columns: usize) -> String {
+        let text = sanitise(text);
+        if self.width(&text) <= columns {
+            return text.into_owned();
+        }
+        let room = columns.saturating_sub(1);
+        let mark = if columns > 0 { self.pick("…", "~") } else { "" };
+        let fits = |part: &&str| self.width(part) <= room;
+        let mut borders = text.char_indices().map(|(at, _)| at);
+        if text.starts_with('/') {
+            let tail = borders.map(|at| &text[at..]).find(fits).unwrap_or("");
+            return format!("{mark}{tail}");
+        }
+        let head = borders.by_ref().map(|at| &text[..at]).take_while(fits).last().unwrap_or("");
+        format!("{head}{mark}")
+    }
+
+    /// Our own marks in ASCII, where there is no more.
+    fn plain(&self, text: &str) -> String {
+        if self.look.unicode || text.is_ascii() {
+            return text.into();
+        }
+        let plain = |c| match c {
+            '─' => '-',
+            '│' => '|',
+            '…' => '~',
+            '·' | '•' => '.',
+            '↑' => '^',
+            '↓' => 'v',
+            '←' => '<',
+            '→' => '>',
+            '▾' => 'v',
+            '▴' => '^',
+            c if c.is_ascii() => c,
+            _ => '?',
+        };
+        text.chars().map(plain).collect()
+    }
+}

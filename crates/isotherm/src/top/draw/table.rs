@@ -1,0 +1,101 @@
+//! The table of mappings.
+
+use isotherm_report::space::shown_name;
+use isotherm_report::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::super::app::App;
+use super::super::figures::MappingFigures;
+use super::super::model::Track;
+use super::super::sort::Column;
+use super::pen::Pen;
+
+/// The bar's columns, and from which width of the screen on there is one.
+const BAR: (u16, u16) = (24, 100);
+
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+
+/// The columns with their width, and from which width of the screen on they are shown.
+const COLUMNS: [(Column, &str, u16, u16); 6] = [
+    (Column::Hot, "hot", 10, 0),
+    (Column::WorkingSet, "work.set", 10, 48),
+    (Column::Size, "size", 10, 0),
+    (Column::Rate, "rate", 7, 40),
+    (Column::Age, "age", 13, 64),
+    (Column::Name, "mapping", 0, 0),
+];
+
+/// Draws the mappings in their order, as many as fit.
+pub fn mappings(app: &App, track: &Track, pen: &Pen, place: Rect, buffer: &mut Buffer) {
+    let mut rows = place.rows();
+    let Some(heading) = rows.next() else { return };
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    buffer.set_style(heading, reversed);
+    let sort = app.view.sort;
+    line(pen, heading, buffer, |column, title| {
+        let arrow = if sort.reversed != (column == Column::Name) { pen.pick("▴", "^") } else { pen.pick("▾", "*") };
+        let bold = reversed.add_modifier(Modifier::BOLD);
+        if column == sort.column { (format!("{arrow}{title}"), bold) } else { (title.into(), reversed) }
+    });
+    let sorted = sort.sorted(&track.figures.mappings);
+    let shown = usize::from(place.height - 1);
+    let largest = sorted.iter().map(|mapping| mapping.temperature.size).fold(0.0, f64::max);
+    for (nth, (mapping, row)) in sorted.iter().zip(rows).enumerate() {
+        if nth + 1 == shown && sorted.len() > shown {
+            let rest = sorted.len() - nth;
+            pen.text(buffer, row, 2, &format!("… and {rest} others"), DIM);
+            break;
+        }
+        if nth < 9 {
+            pen.text(buffer, row, 0, &format!("{}", nth + 1), DIM);
+        }
+        let names = line(pen, row, buffer, |column, _| cell(pen, mapping, column));
+        if row.width >= BAR.1 {
+            let place = Rect { x: row.x + names + 2 - BAR.0, width: BAR.0 - 2, ..row };
+            pen.bar(buffer, place, &mapping.temperature, largest);
+        }
+    }
+}
+
+/// Writes a line of the table; says where the names begin.
+fn line(pen: &Pen, row: Rect, buffer: &mut Buffer, text: impl Fn(Column, &str) -> (String, Style)) -> u16 {
+    let mut x = 1;
+    for (column, title, width, from) in COLUMNS {
+        if row.width < from {
+            continue;
+        }
+        let (text, style) = text(column, title);
+        if column == Column::Name {
+            x += if row.width >= BAR.1 { BAR.0 } else { 0 };
+            pen.text(buffer, row, x + 2, &pen.cut(&text, usize::from(row.width.saturating_sub(x + 3))), style);
+            continue;
+        }
+        x += width;
+        pen.right(buffer, Rect { width: x.min(row.width), ..row }, x, &text, style);
+    }
+    x
+}
+
+fn cell(pen: &Pen, mapping: &MappingFigures, column: Column) -> (String, Style) {
+    let temperature = &mapping.temperature;
+    let size = |bytes: f64| {
+        let style = if bytes >= 1.0 { Style::new() } else { DIM };
+        (if bytes >= 1.0 { units::bytes(bytes as u64) } else { "0".into() }, style)
+    };
+    match column {
+        Column::Hot => size(temperature.hot),
+        Column::WorkingSet => size(temperature.working_set),
+        Column::Size => size(temperature.size),
+        Column::Rate if temperature.unobservable >= temperature.size => ("?".into(), DIM),
+        Column::Rate => (format!("{:.2}", mapping.rate), Style::new()),
+        Column::Age => (units::duration(mapping.age), Style::new()),
+        Column::Name => {
+            let start = mapping.range.start();
+            let name = shown_name(&mapping.name);
+            let name = if mapping.name.is_empty() { format!("{name} {start:#x}") } else { name.to_owned() };
+            (pen.cut(&name, usize::MAX), Style::new())
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What the screen shows of a state.
+
+use std::time::Duration;
+
+use isotherm_report::{Colour, colour};
+use ratatui::style::Color;
+
+use super::super::keys::Action;
+use super::super::made::{app, finding};
+use super::*;
+
+fn drawn(app: &App) -> Buffer {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, app.size.0, app.size.1));
+    draw(app, &mut buffer);
+    buffer
+}
+
+fn lines(buffer: &Buffer) -> Vec<String> {
+    let row = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..buffer.area.height).map(|y| row(y).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn digits_show_what_is_hot_cold_and_not_observable() {
+    let shown = lines(&drawn(&app((80, 24), Colour::None, 60, &[7])));
+    let expected = [
+        " isotherm pid 7: ./made --number 7                                          6 s",
+        "working set  21 MiB of 69 MiB mapped (30 %)  ########++................????????",
+        "     memory  hot 16 MiB  warm 5 MiB  cold 32 MiB  unobservable 16 MiB",
+        "    monitor  bpf . 0.5 % CPU . 6/1,000 regions . 1,200 reads/s . 60 late",
+        "   21 MiB |                                          ########### working set",
+        "          - 0x7f0000000000 to 0x7ffc00100000: 65 MiB -----------",
+        "   64 MiB |                                          11111111111\\ anonymous",
+        "          |                                          00000000000|",
+        "          |                                          ???????????|",
+        "          |                                          ???????????|",
+        "          |                                          99999999999|",
+        "          |                                          33333333333|",
+        "        0 |                                          00000000000/",
+        "          - 0x10000000 to 0x10400000: 4 MiB --------------------",
+        "          |                                          33333333333- [heap]",
+        "          + -30 s -------- -20 s ---------- -10 s ---------- now",
+        "           access rate: 0 never to 9 always, ? not observable, blank: not mapped",
+        "       *hot  work.set      size   rate          age  mapping",
+        "1    16 MiB    16 MiB    64 MiB   0.33          3 s  anonymous 0x7f0000000000",
+        "2         0     4 MiB     4 MiB   0.25          3 s  [heap]",
+        "3         0     1 MiB     1 MiB   0.05          3 s  [stack]",
+    ];
+    assert_eq!(shown[..expected.len()], expected, "{shown:#?}");
+}
+
+#[test]
+fn colours_are_those_of_the_reports() {
+    let hot = colour::of_rate(1.0);
+    for (kind, colour) in
+        [(Colour::True, Color::Rgb(hot[0], hot[1], hot[2])), (Colour::Ansi256, Color::Indexed(colour::ansi256(hot)))]
+    {
+        let buffer = drawn(&app((80, 24), kind, 60, &[7]));
+        let cells = buffer.content.iter().filter(|cell| cell.bg == colour || cell.fg == colour);
+        assert!(cells.count() >= 11, "{kind:?}");
+    }
+    let plain = drawn(&app((80, 24), Colour::None, 60, &[7]));
+    assert!(plain.content.iter().all(|cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset)));
+}
+
+#[test]
+fn every_state_can_be_drawn_at_every_size() {
+    let states: [&[Action]; 7] = [
+        &[],
+        &[Action::Help],
+        &[Action::Pause, Action::Up, Action::Select, Action::PageUp],
+        &[Action::Mapping(0), Action::ZoomIn, Action::ZoomIn, Action::ZoomIn, Action::Down],
+        &[Action::Earlier, Action::Earlier, Action::LessTime],
+        &[Action::MoreTime; 9],
+        &[Action::Help, Action::Down, Action::Down],
+    ];
+    let sizes = (0..40).chain([60, 80, 81, 120, 300]);
+    let sizes: Vec<(u16, u16)> = sizes.flat_map(|w| [0, 1, 3, 5, 6, 7, 9, 13, 24, 31, 60].map(|h| (w, h))).collect();
+    for colour in [Colour::True, Colour::None] {
+        for actions in states {
+            let mut app = app((80, 24), colour, 50, &[7, 8]);
+            for &action in actions {
+                app.act(action);
+            }
+            for &size in &sizes {
+                app.size = size;
+                drawn(&app);
+            }
+        }
+        let mut empty = app((80, 24), colour, 0, &[]);
+        for &size in &sizes {
+            empty.size = size;
+            drawn(&empty);
+        }
+    }
+}
+
+#[test]
+fn a_screen_that_is_too_small_says_so() {
+    assert_eq!(lines(&drawn(&app((10, 3), Colour::True, 5, &[7]))), ["too small;", "needs 24x6", ""]);
+    let wide = lines(&drawn(&app((100, 2), Colour::True, 5, &[7])));
+    assert_eq!(wide[0], "this terminal is too small: 100x2; isotherm needs 24x6 (q quits)");
+}
+
+#[test]
+fn the_title_says_whether_it_is_now() {
+    let mut app = app((100, 30), Colour::None, 50, &[7, 8]);
+    let title = |app: &App| lines(&drawn(app))[0].clone();
+    assert!(title(&app).starts_with(" isotherm [1 of 2, Tab] pid 7: ./made"), "{}", title(&app));
+    app.act(Action::Pause);
+    app.take(finding(51, &[7]));
+    assert!(title(&app).ends_with("PAUSED at 5 s"), "{}", title(&app));
+    app.act(Action::Pause);
+    app.act(Action::NextTarget);
+    assert!(title(&app).contains("(ended) pid 8"), "{}", title(&app));
+    app.ended = Some("no target is left".into());
+    assert!(title(&app).ends_with("ENDED after 5.1 s: no target is left"), "{}", title(&app));
+}
+
+#[test]
+fn what_a_process_calls_itself_cannot_act_on_the_terminal() {
+    let mut evil = finding(1, &[7]);
+    let info = isotherm_record::TargetInfo { command: "\x1b[31mred\u{202e}\u{9b}2J".into(), started_unix_ns: 0 };
+    evil.infos[0].1 = std::sync::Arc::new(info);
+    let name: std::sync::Arc<str> = "/tmp/\x1b]0;title\x07".into();
+    let mappings = &mut evil.snapshot.targets[0].mappings;
+    *mappings = mappings.iter().map(|m| isotherm_core::Mapping { name: name.clone(), ..m.clone() }).collect();
+    let mut app = app((120, 40), Colour::True, 0, &[]);
+    app.take(evil);
+    let text = lines(&drawn(&app)).concat();
+    assert!(text.contains("\\x1b[31mred"), "{text}");
+    assert!(!text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text}");
+}
+
+#[test]
+fn before_the_first_snapshot_the_screen_says_what_it_waits_for() {
+    let mut app = app((60, 20), Colour::True, 0, &[]);
+    app.run.aggregation = Duration::from_secs(10);
+    assert!(lines(&drawn(&app)).concat().contains("waiting for the first aggregation interval (10 s)"));
+    app.ended = Some("the command ended with status 3".into());
+    let text = lines(&drawn(&app)).concat();
+    assert!(text.contains("status 3") && text.contains("before the first aggregation interval"), "{text}");
+}
+
+#[test]
+fn what_lies_under_the_cursor_and_in_the_selection_is_told() {
+    let mut app = app((100, 30), Colour::None, 50, &[7]);
+    app.act(Action::Mapping(0));
+    app.act(Action::PageDown);
+    let legend = |app: &App| lines(&drawn(app))[places(app).legend.y as usize].clone();
+    for _ in 0..30 {
+        if legend(&app).contains("access rate 1.00") {
+            break;
+        }
+        app.act(Action::Down);
+    }
+    assert!(legend(&app).contains("access rate 1.00, anonymous"), "{}", legend(&app));
+    app.act(Action::Select);
+    app.act(Action::Down);
+    assert!(legend(&app).contains("selected 0x7f") && legend(&app).contains("mapped"), "{}", legend(&app));
+}
+
+fn places(app: &App) -> Places {
+    Places::new(app.size.0, app.size.1).unwrap()
+}

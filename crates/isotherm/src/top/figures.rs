@@ -1,0 +1,150 @@
+//! The figures beside the picture: how warm all memory is, and each mapping, as means over about a second.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::AddrRange;
+use isotherm_record::Row;
+use isotherm_report::summary::HOT;
+use isotherm_report::{Share, pieces};
+
+/// How warm some memory is, in bytes: `size` is the sum of the next four.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Temperature {
+    pub size: f64,
+    pub hot: f64,
+    pub warm: f64,
+    pub cold: f64,
+    pub unobservable: f64,
+    pub working_set: f64,
+}
+
+impl Temperature {
+    fn over(self, n: f64) -> Self {
+        let Self { size, hot, warm, cold, unobservable, working_set } = self;
+        let [size, hot, warm, cold, unobservable, working_set] =
+            [size, hot, warm, cold, unobservable, working_set].map(|sum| sum / n);
+        Self { size, hot, warm, cold, unobservable, working_set }
+    }
+}
+
+/// The figures of one mapping: of all that has its name, or of one stretch of memory without a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MappingFigures {
+    /// The name as in [`isotherm_core::Mapping::name`].
+    pub name: Arc<str>,
+    /// From its first to its last address.
+    pub range: AddrRange,
+    pub temperature: Temperature,
+    /// The access rate of what could be observed, 0 to 1.
+    pub rate: f64,
+    /// For how long the access frequency has stayed as it is, on the mean over its bytes.
+    pub age: Duration,
+}
+
+/// What is shown of one target until the next figures come.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    pub total: Temperature,
+    pub mappings: Vec<MappingFigures>,
+}
+
+/// A name, or the start of a stretch of memory without one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Name(Arc<str>),
+    Anonymous(u64),
+}
+
+#[derive(Clone, Copy)]
+struct MappingSums {
+    range: AddrRange,
+    temperature: Temperature,
+    snapshots: u32,
+    observed: f64,
+    accessed: f64,
+    age: f64,
+    /// The last snapshot it was in.
+    last: Duration,
+}
+
+/// The sums that become figures.
+#[derive(Clone, Default)]
+pub struct Sums {
+    snapshots: u32,
+    last: Duration,
+    total: Temperature,
+    mappings: HashMap<Key, MappingSums>,
+}
+
+impl Sums {
+    /// Takes in a snapshot.
+    pub fn add(&mut self, row: &Row) {
+        self.snapshots += 1;
+        self.last = row.time;
+        let mut stretch: Option<AddrRange> = None;
+        for piece in pieces(row, None) {
+            let range = piece.range;
+            let key = if piece.mapping.name.is_empty() {
+                let start = stretch.filter(|before| before.touches(range)).map_or(range.start(), AddrRange::start);
+                stretch = AddrRange::new(start, range.end());
+                Key::Anonymous(start)
+            } else {
+                Key::Name(Arc::clone(&piece.mapping.name))
+            };
+            let fresh = MappingSums {
+                range,
+                temperature: Temperature::default(),
+                snapshots: 0,
+                observed: 0.0,
+                accessed: 0.0,
+                age: 0.0,
+                last: Duration::MAX,
+            };
+            let sums = self.mappings.entry(key).or_insert(fresh);
+            if sums.last != row.time {
+                (sums.last, sums.range) = (row.time, range);
+                sums.snapshots += 1;
+            }
+            let hull = AddrRange::new(sums.range.start().min(range.start()), sums.range.end().max(range.end()));
+            sums.range = hull.unwrap_or(range);
+
+            let bytes = range.size() as f64;
+            let share = Share::of(piece.region, row.samples);
+            sums.observed += bytes * share.observed;
+            sums.accessed += bytes * share.accessed;
+            sums.age += bytes * f64::from(piece.region.age) * row.aggregation.as_secs_f64();
+            for temperature in [&mut sums.temperature, &mut self.total] {
+                temperature.size += bytes;
+                temperature.unobservable += bytes * (1.0 - share.observed);
+                match share.rate() {
+                    Some(rate) if rate >= HOT => temperature.hot += bytes * share.observed,
+                    Some(rate) if rate > 0.0 => temperature.warm += bytes * share.observed,
+                    Some(_) => temperature.cold += bytes * share.observed,
+                    None => {}
+                }
+                if piece.region.nr_accesses > 0 {
+                    temperature.working_set += bytes;
+                }
+            }
+        }
+    }
+
+    /// The means of what came in since the last time, of mappings that are still there.
+    pub fn take(&mut self) -> Figures {
+        let Self { snapshots, last, total, mappings } = std::mem::take(self);
+        let there = mappings.into_iter().filter(|(_, sums)| sums.last == last);
+        let mappings = there.map(|(key, sums)| MappingFigures {
+            name: match key {
+                Key::Name(name) => name,
+                Key::Anonymous(_) => "".into(),
+            },
+            range: sums.range,
+            temperature: sums.temperature.over(f64::from(sums.snapshots.max(1))),
+            rate: if sums.observed > 0.0 { sums.accessed / sums.observed } else { 0.0 },
+            age: Duration::try_from_secs_f64(sums.age / sums.temperature.size.max(1.0)).unwrap_or_default(),
+        });
+        Figures { total: total.over(f64::from(snapshots.max(1))), mappings: mappings.collect() }
+    }
+}

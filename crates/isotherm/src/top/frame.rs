@@ -1,0 +1,150 @@
+//! A frame of the moving picture: what one target's memory did in one span of time, small enough to keep many.
+
+use std::time::Duration;
+
+use isotherm_record::Row;
+use isotherm_report::{Share, pieces};
+
+/// A piece of memory with one access rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Strip {
+    pub start: u64,
+    pub end: u64,
+    /// The share of its samples that could be observed, and that found it accessed: as in [`Share`].
+    pub observed: f32,
+    pub accessed: f32,
+}
+
+impl Strip {
+    fn rate(self) -> f32 {
+        if self.observed > 0.0 { self.accessed / self.observed } else { 0.0 }
+    }
+}
+
+/// What one target's memory did in one span of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// It speaks for the time from here …
+    pub since: Duration,
+    /// … to here.
+    pub time: Duration,
+    /// What was mapped: sorted and disjoint.
+    pub strips: Box<[Strip]>,
+    /// Bytes of regions that were found accessed at least once.
+    pub working_set: u64,
+}
+
+impl Frame {
+    /// A snapshot as a frame of at most `most` strips.
+    pub fn new(row: &Row, since: Duration, most: usize) -> Self {
+        let mut strips = vec![];
+        for piece in pieces(row, None) {
+            let Share { observed, accessed } = Share::of(piece.region, row.samples);
+            let (start, end) = (piece.range.start(), piece.range.end());
+            push(&mut strips, Strip { start, end, observed: observed as f32, accessed: accessed as f32 });
+        }
+        let strips = coarsened(strips, most);
+        Self { since, time: row.time, strips, working_set: row.target.working_set() }
+    }
+
+    /// Two frames that follow each other as one of at most `most` strips, weighted by their time.
+    pub fn merged(a: &Self, b: &Self, most: usize) -> Self {
+        let length = |frame: &Self| frame.time.saturating_sub(frame.since).as_secs_f64().max(1e-9);
+        let share = length(b) / (length(a) + length(b));
+        let mean = |x: f64, y: f64| x + (y - x) * share;
+        let (mut i, mut j, mut at) = (0, 0, 0);
+        let mut strips = vec![];
+        loop {
+            while a.strips.get(i).is_some_and(|strip| strip.end <= at) {
+                i += 1;
+            }
+            while b.strips.get(j).is_some_and(|strip| strip.end <= at) {
+                j += 1;
+            }
+            let next = [a.strips.get(i), b.strips.get(j)];
+            let Some(start) = next.iter().flatten().map(|strip| strip.start.max(at)).min() else { break };
+            let border = |strip: &Strip| if strip.start <= start { strip.end } else { strip.start };
+            at = next.iter().copied().flatten().map(border).min().unwrap_or(start + 1);
+            let (observed, accessed) = match next.map(|strip| strip.filter(|strip| strip.start <= start)) {
+                [Some(x), Some(y)] => {
+                    let mean = |x: f32, y: f32| mean(x.into(), y.into()) as f32;
+                    (mean(x.observed, y.observed), mean(x.accessed, y.accessed))
+                }
+                [Some(one), None] | [None, Some(one)] => (one.observed, one.accessed),
+                [None, None] => continue,
+            };
+            push(&mut strips, Strip { start, end: at, observed, accessed });
+        }
+        let working_set = mean(a.working_set as f64, b.working_set as f64) as u64;
+        Self { since: a.since, time: b.time, strips: coarsened(strips, most), working_set }
+    }
+}
+
+/// Adds a strip; to the last one if it goes on in the same way.
+fn push(strips: &mut Vec<Strip>, new: Strip) {
+    match strips.last_mut() {
+        Some(last) if last.end == new.start && last.observed == new.observed && last.accessed == new.accessed => {
+            last.end = new.end;
+        }
+        _ => strips.push(new),
+    }
+}
+
+/// At most `most` strips: those become one first that are most alike and nearest to each other.
+fn coarsened(mut strips: Vec<Strip>, most: usize) -> Box<[Strip]> {
+    let (mut difference, mut gap) = (0.02_f32, 0_u64);
+    while strips.len() > most.max(1) {
+        let mut kept: Vec<Strip> = Vec::with_capacity(strips.len());
+        for strip in strips {
+            match kept.last_mut() {
+                Some(last) if strip.start - last.end <= gap && (strip.rate() - last.rate()).abs() <= difference => {
+                    let size = |strip: &Strip| (strip.end - strip.start) as f32;
+                    let share = size(&strip) / (size(&strip) + size(last));
+                    last.observed += (strip.observed - last.observed) * share;
+                    last.accessed += (strip.accessed - last.accessed) * share;
+                    last.end = strip.end;
+                }
+                _ => kept.push(strip),
+            }
+        }
+        strips = kept;
+        difference *= 2.0;
+        gap = gap.saturating_mul(8).max(4096);
+    }
+    strips.into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(seconds: (u64, u64), strips: &[(u64, u64, f32)]) -> Frame {
+        let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed };
+        let [since, time] = [seconds.0, seconds.1].map(Duration::from_secs);
+        Frame { since, time, strips: strips.iter().map(strip).collect(), working_set: 100 * seconds.1 }
+    }
+
+    fn shown(frame: &Frame) -> Vec<(u64, u64, f32)> {
+        frame.strips.iter().map(|strip| (strip.start, strip.end, strip.accessed)).collect()
+    }
+
+    #[test]
+    fn frames_are_merged_with_the_weight_of_their_time() {
+        let a = frame((0, 1), &[(0, 10, 1.0), (10, 20, 0.0), (50, 60, 0.5)]);
+        let b = frame((1, 4), &[(5, 20, 0.0), (20, 30, 1.0)]);
+        let merged = Frame::merged(&a, &b, 100);
+        assert_eq!(shown(&merged), [(0, 5, 1.0), (5, 10, 0.25), (10, 20, 0.0), (20, 30, 1.0), (50, 60, 0.5)]);
+        assert_eq!((merged.since, merged.time), (a.since, b.time));
+        assert_eq!(merged.working_set, 325);
+    }
+
+    #[test]
+    fn what_is_alike_and_near_becomes_one_first() {
+        let strips = [(0, 4096, 1.0), (4096, 8192, 0.9), (8192, 12288, 0.1), (1 << 30, (1 << 30) + 4096, 0.1)];
+        let one = frame((0, 1), &strips);
+        let at_most = |most| shown(&Frame::merged(&one, &one, most));
+        assert_eq!(at_most(3)[1..], strips[2..]);
+        assert_eq!(at_most(3)[0].1, 8192);
+        assert_eq!(at_most(1).len(), 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! The cells of the moving picture: the access rate of each row of addresses in each column of time.
+
+use std::time::Duration;
+
+use isotherm_core::AddrRange;
+use isotherm_report::axis::Axis;
+use isotherm_report::heatmap::Cell;
+
+use super::frame::{Frame, Strip};
+
+/// A stretch of time, in columns. Columns begin at whole multiples of their length, so that the picture moves by whole
+/// columns and no cell shimmers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Where the column after the last begins, in columns since the start of the run.
+    end: u64,
+    /// The length of a column.
+    pub column: Duration,
+    pub columns: usize,
+}
+
+impl Window {
+    /// The window of this length that holds `until` in its last column.
+    pub fn new(span: Duration, until: Duration, columns: usize) -> Self {
+        let columns = columns.max(1);
+        let column = (span / u32::try_from(columns).unwrap_or(u32::MAX)).max(Duration::from_millis(1));
+        let end = until.as_nanos().div_ceil(column.as_nanos());
+        Self { end: u64::try_from(end).unwrap_or(u64::MAX), column, columns }
+    }
+
+    /// Where it begins; zero if that is before the start of the run.
+    pub fn from(&self) -> Duration {
+        self.at(0)
+    }
+
+    /// Where it ends.
+    pub fn to(&self) -> Duration {
+        self.at(self.columns)
+    }
+
+    fn at(&self, column: usize) -> Duration {
+        let columns = (self.end + column as u64).saturating_sub(self.columns as u64);
+        Duration::from_nanos((self.column.as_nanos() * u128::from(columns)).try_into().unwrap_or(u64::MAX))
+    }
+
+    /// The columns that a span of time touches, each with the seconds it has of it.
+    fn columns_of(&self, from: Duration, to: Duration) -> impl Iterator<Item = (usize, f64)> {
+        let width = self.column.as_secs_f64();
+        let start = (self.end as f64 - self.columns as f64) * width;
+        let (from, to) = (from.as_secs_f64() - start, to.as_secs_f64() - start);
+        let first = (from / width).max(0.0) as usize;
+        (first..self.columns)
+            .map(move |column| (column, column as f64 * width))
+            .take_while(move |&(_, start)| start < to)
+            .map(move |(column, start)| (column, (start + width).min(to) - start.max(from)))
+            .filter(move |&(_, seconds)| seconds > width * 1e-6)
+    }
+}
+
+/// The sums that make a cell.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    weight: f64,
+    observed: f64,
+    accessed: f64,
+}
+
+/// The cells of one picture.
+pub struct Grid {
+    columns: usize,
+    cells: Vec<Sums>,
+    working_set: Vec<(f64, f64)>,
+}
+
+impl Grid {
+    /// The picture of these frames.
+    pub fn new<'a>(axis: &Axis, window: &Window, frames: impl Iterator<Item = &'a Frame>) -> Self {
+        let columns = window.columns;
+        let cells = vec![Sums::default(); axis.rows * columns];
+        let mut grid = Self { columns, cells, working_set: vec![(0.0, 0.0); columns] };
+        for frame in frames {
+            grid.add(axis, window, frame);
+        }
+        grid
+    }
+
+    fn add(&mut self, axis: &Axis, window: &Window, frame: &Frame) {
+        let columns: Vec<(usize, f64)> = window.columns_of(frame.since, frame.time).collect();
+        for &(column, seconds) in &columns {
+            let (seconds_so_far, sum) = &mut self.working_set[column];
+            *seconds_so_far += seconds;
+            *sum += seconds * frame.working_set as f64;
+        }
+        for area in &axis.areas {
+            let Some(area) = AddrRange::new(area.start(), area.end()) else { continue };
+            let first = frame.strips.partition_point(|strip| strip.end <= area.start());
+            let inside = frame.strips[first..].iter().take_while(|strip| strip.start < area.end());
+            for &Strip { start, end, observed, accessed } in inside {
+                let Some(range) = AddrRange::new(start.max(area.start()), end.min(area.end())) else { continue };
+                for (row, bytes) in axis.rows_of(range) {
+                    for &(column, seconds) in &columns {
+                        let weight = bytes as f64 * seconds;
+                        let cell = &mut self.cells[row * self.columns + column];
+                        cell.weight += weight;
+                        cell.observed += weight * f64::from(observed);
+                        cell.accessed += weight * f64::from(accessed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The cell of a row (0 is the lowest addresses) and a column; `None` where nothing was mapped or seen.
+    pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
+        let &Sums { weight, observed, accessed } = self.cells.get(row * self.columns + column)?;
+        (weight > 0.0).then(|| Cell {
+            rate: if observed > 0.0 { (accessed / observed).clamp(0.0, 1.0) as f32 } else { 0.0 },
+            unobservable: (1.0 - observed / weight).clamp(0.0, 1.0) as f32,
+            age: Duration::ZERO,
+        })
+    }
+
+    /// The newest cell of a row.
+    pub fn newest(&self, row: usize) -> Option<Cell> {
+        (0..self.columns).rev().find_map(|column| self.cell(row, column))
+    }
+
+    /// The mean working set in a column, in bytes; `None` where nothing was seen.
+    pub fn working_set(&self, column: usize) -> Option<f64> {
+        self.working_set.get(column).filter(|(seconds, _)| *seconds > 0.0).map(|(seconds, sum)| sum / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_report::axis::Fineness;
+    use isotherm_report::space::Named;
+
+    use super::*;
+
+    fn frame(since: u64, time: u64, strips: &[(u64, u64, f32)]) -> Frame {
+        let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed };
+        let [since, time] = [since, time].map(Duration::from_millis);
+        Frame { since, time, strips: strips.iter().map(strip).collect(), working_set: time.as_millis() as u64 }
+    }
+
+    #[test]
+    fn the_window_moves_by_whole_columns() {
+        let window = |millis| Window::new(Duration::from_secs(10), Duration::from_millis(millis), 10);
+        assert_eq!(window(20_001), window(21_000));
+        assert_eq!(window(21_000).to(), Duration::from_secs(21));
+        assert_eq!(window(21_000).from(), Duration::from_secs(11));
+        assert_eq!(window(1_500).from(), Duration::ZERO);
+    }
+
+    #[test]
+    fn cells_are_means_over_time_and_bytes_and_blank_where_nothing_was() {
+        let mapped = [Named { range: AddrRange::new(0, 4 * 4096).unwrap(), name: "".into() }];
+        let axis = Axis::new(&mapped, Fineness { rows: 2, rows_of_area: 1, areas: 4, group: 1 });
+        let window = Window::new(Duration::from_secs(4), Duration::from_millis(3_500), 4);
+        let frames = [
+            frame(0, 1000, &[(0, 8192, 1.0)]),
+            frame(1000, 1500, &[(0, 4096, 1.0), (4096, 16384, 0.0)]),
+            frame(1500, 3500, &[(0, 16384, 0.5)]),
+        ];
+        let grid = Grid::new(&axis, &window, frames.iter());
+        let rate = |row, column| grid.cell(row, column).map(|cell| cell.rate);
+        assert_eq!([0, 1, 2, 3].map(|column| rate(0, column)), [Some(1.0), Some(0.5), Some(0.5), Some(0.5)]);
+        assert_eq!([0, 1, 2, 3].map(|column| rate(1, column)), [None, Some(0.25), Some(0.5), Some(0.5)]);
+        assert_eq!(grid.working_set(0), Some(1000.0));
+        assert_eq!(grid.working_set(1), Some(2500.0));
+    }
+
+    #[test]
+    fn before_the_start_of_the_run_there_is_nothing() {
+        let window = Window::new(Duration::from_secs(10), Duration::from_secs(1), 10);
+        let axis = Axis::new(&[], Fineness { rows: 2, rows_of_area: 1, areas: 4, group: 1 });
+        let grid = Grid::new(&axis, &window, [frame(0, 1000, &[])].iter());
+        let seen: Vec<usize> = (0..10).filter(|&column| grid.working_set(column).is_some()).collect();
+        assert_eq!(seen, [9]);
+    }
+}

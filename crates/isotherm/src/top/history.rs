@@ -1,0 +1,85 @@
+//! What has been seen of one target: bounded, and the older the coarser.
+//!
+//! The newest frames are as they came. When a tier is full, its two oldest frames become one of the next tier, so that each
+//! tier reaches twice as far back as the one before: eight of 240 frames reach back 61,200 snapshots (102 minutes of
+//! 100 ms) with 1,920 frames, and no frame is longer than a 120th of the time that a picture must show to reach it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::frame::Frame;
+
+/// Frames in a tier.
+const FRAMES: usize = 240;
+const TIERS: usize = 8;
+
+/// The frames of one target. A copy shares them.
+#[derive(Clone, Default)]
+pub struct History {
+    /// The newest first; in each, the oldest first.
+    tiers: Vec<VecDeque<Arc<Frame>>>,
+}
+
+impl History {
+    /// Takes in the newest frame; `most` strips are enough for one that is made of two.
+    pub fn push(&mut self, frame: Frame, most: usize) {
+        self.tiers.resize_with(TIERS, VecDeque::new);
+        let mut carried = Arc::new(frame);
+        for tier in &mut self.tiers {
+            tier.push_back(carried);
+            if tier.len() <= FRAMES {
+                return;
+            }
+            let (Some(a), Some(b)) = (tier.pop_front(), tier.pop_front()) else { return };
+            carried = Arc::new(Frame::merged(&a, &b, most));
+        }
+    }
+
+    /// The frames that touch this time, the oldest first.
+    pub fn frames(&self, from: Duration, to: Duration) -> impl Iterator<Item = &Frame> {
+        let all = self.tiers.iter().rev().flatten().map(|frame| &**frame);
+        all.skip_while(move |frame| frame.time <= from).take_while(move |frame| frame.since < to)
+    }
+
+    /// How far back it reaches.
+    pub fn start(&self) -> Option<Duration> {
+        self.tiers.iter().rev().flatten().next().map(|frame| frame.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(snapshots: u64) -> History {
+        let mut history = History::default();
+        for i in 0..snapshots {
+            let (since, time) = (Duration::from_secs(i), Duration::from_secs(i + 1));
+            history.push(Frame { since, time, strips: [].into(), working_set: 8 * i }, 1);
+        }
+        history
+    }
+
+    #[test]
+    fn frames_follow_each_other_without_a_gap_and_are_bounded() {
+        for snapshots in [1, 240, 241, 1000, 200_000] {
+            let history = after(snapshots);
+            let frames: Vec<&Frame> = history.frames(Duration::ZERO, Duration::MAX).collect();
+            assert!(frames.len() <= FRAMES * TIERS, "{}", frames.len());
+            assert!(frames.windows(2).all(|pair| pair[0].time == pair[1].since));
+            assert_eq!(frames.last().unwrap().time, Duration::from_secs(snapshots));
+            let reach = snapshots - history.start().unwrap().as_secs();
+            assert!(reach == snapshots || reach > 60_000, "{snapshots} snapshots, {reach} kept");
+        }
+    }
+
+    #[test]
+    fn only_frames_of_the_time_asked_for_are_given() {
+        let history = after(10);
+        let times: Vec<u64> = (history.frames(Duration::from_secs(3), Duration::from_secs(6)))
+            .map(|frame| frame.time.as_secs())
+            .collect();
+        assert_eq!(times, [4, 5, 6]);
+    }
+}

@@ -1,0 +1,112 @@
+//! What keys ask for.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Quit,
+    Suspend,
+    Redraw,
+    Help,
+    /// Out of the help, then out of the selection.
+    Back,
+    Pause,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    ZoomIn,
+    ZoomOut,
+    /// All addresses.
+    Whole,
+    Select,
+    Earlier,
+    Later,
+    Now,
+    LessTime,
+    MoreTime,
+    NextSort,
+    PreviousSort,
+    Reverse,
+    NextTarget,
+    PreviousTarget,
+    /// Zoom into that line of the table, from 0.
+    Mapping(usize),
+}
+
+/// The keys, as the help tells of them, and what they do.
+pub const HELP: [(&str, &str); 15] = [
+    ("q  Ctrl-C", "quit"),
+    ("Space  p", "pause: the screen stands still, the monitor goes on"),
+    ("↑ ↓  k j", "move the cursor through the addresses"),
+    ("PgUp PgDn", "move it by half a screen"),
+    ("+  Enter", "zoom into the addresses at the cursor, or the selection"),
+    ("v", "begin a selection at the cursor; Esc gives it up"),
+    ("1 to 9", "zoom into that line of the table"),
+    ("-", "zoom out"),
+    ("Home  0", "all addresses"),
+    ("← →  h l", "back and forth in time"),
+    ("End", "back to now"),
+    ("[ ]", "less time, more time"),
+    ("s S  r", "sort by the next, previous column; reverse"),
+    ("Tab", "next target; Shift-Tab: previous"),
+    ("? F1  Ctrl-L", "help; draw anew"),
+];
+
+/// What this key asks for, if anything.
+pub fn action(key: KeyEvent) -> Option<Action> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return match key.code {
+            KeyCode::Char('c') => Some(Action::Quit),
+            KeyCode::Char('z') => Some(Action::Suspend),
+            KeyCode::Char('l') => Some(Action::Redraw),
+            _ => None,
+        };
+    }
+    Some(match key.code {
+        KeyCode::Char('q') => Action::Quit,
+        KeyCode::Char('?') | KeyCode::F(1) => Action::Help,
+        KeyCode::Esc => Action::Back,
+        KeyCode::Char(' ' | 'p') => Action::Pause,
+        KeyCode::Up | KeyCode::Char('k') => Action::Up,
+        KeyCode::Down | KeyCode::Char('j') => Action::Down,
+        KeyCode::PageUp => Action::PageUp,
+        KeyCode::PageDown => Action::PageDown,
+        KeyCode::Enter | KeyCode::Char('+' | '=') => Action::ZoomIn,
+        KeyCode::Char('-') => Action::ZoomOut,
+        KeyCode::Home | KeyCode::Char('0') => Action::Whole,
+        KeyCode::Char('v') => Action::Select,
+        KeyCode::Left | KeyCode::Char('h') => Action::Earlier,
+        KeyCode::Right | KeyCode::Char('l') => Action::Later,
+        KeyCode::End => Action::Now,
+        KeyCode::Char('[') => Action::LessTime,
+        KeyCode::Char(']') => Action::MoreTime,
+        KeyCode::Char('s') => Action::NextSort,
+        KeyCode::Char('S') => Action::PreviousSort,
+        KeyCode::Char('r') => Action::Reverse,
+        KeyCode::Tab => Action::NextTarget,
+        KeyCode::BackTab => Action::PreviousTarget,
+        KeyCode::Char(digit @ '1'..='9') => Action::Mapping(digit.to_digit(10)? as usize - 1),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_with_control_are_other_keys() {
+        let key = |code, modifiers| action(KeyEvent::new(code, modifiers));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), None);
+        assert_eq!(key(KeyCode::Char('l'), KeyModifiers::CONTROL), Some(Action::Redraw));
+        assert_eq!(key(KeyCode::Char('l'), KeyModifiers::NONE), Some(Action::Later));
+        assert_eq!(key(KeyCode::Char('S'), KeyModifiers::SHIFT), Some(Action::PreviousSort));
+        assert_eq!(key(KeyCode::Char('9'), KeyModifiers::NONE), Some(Action::Mapping(8)));
+    }
+}

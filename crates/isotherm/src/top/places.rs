@@ -1,0 +1,98 @@
+//! Where on the screen everything is: what is least needed goes first as the screen grows smaller.
+
+use ratatui::layout::Rect;
+
+/// Smaller than this, nothing useful can be shown.
+pub const SMALLEST: (u16, u16) = (24, 6);
+
+/// The parts of the screen. A part without a place has no rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    pub title: Rect,
+    /// Working set and temperature: one line or two.
+    pub memory: Rect,
+    pub monitor: Rect,
+    /// The working set over time, above the heatmap.
+    pub working_set: Rect,
+    pub heatmap: Rect,
+    pub axis: Rect,
+    pub legend: Rect,
+    pub table: Rect,
+    pub keys: Rect,
+    /// Of the lines of both pictures: columns for labels at the left, the picture, and names at the right.
+    pub gutter: u16,
+    pub plot: u16,
+    pub names: u16,
+}
+
+impl Places {
+    /// The places on a screen of this size; `None` if it is too small.
+    pub fn new(width: u16, height: u16) -> Option<Self> {
+        if width < SMALLEST.0 || height < SMALLEST.1 {
+            return None;
+        }
+        let memory = if height >= 16 { 2 } else { u16::from(height >= 7) };
+        let monitor = u16::from(height >= 9);
+        let working_set = match height {
+            0..12 => 0,
+            12..30 => 1,
+            30..50 => 2,
+            _ => 3,
+        };
+        let axis = u16::from(height >= 8);
+        let legend = u16::from(height >= 12);
+        let table = if height >= 14 { (height / 4).clamp(4, 14) } else { 0 };
+        let heatmap = height - 2 - memory - monitor - working_set - axis - legend - table;
+
+        let mut y = 0;
+        let mut next = |height| {
+            let place = Rect::new(0, y, width, height);
+            y += height;
+            place
+        };
+        let gutter = if width >= 48 { 11 } else { 0 };
+        let names = if width >= 72 { (width / 5).min(30) } else { 0 };
+        Some(Self {
+            title: next(1),
+            memory: next(memory),
+            monitor: next(monitor),
+            working_set: next(working_set),
+            heatmap: next(heatmap),
+            axis: next(axis),
+            legend: next(legend),
+            table: next(table),
+            keys: next(1),
+            gutter,
+            plot: width - gutter - names,
+            names,
+        })
+    }
+
+    /// The part of a place that the pictures are in.
+    pub fn plot(&self, place: Rect) -> Rect {
+        Rect { x: place.x + self.gutter, width: self.plot, ..place }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_screen_is_filled_and_none_overflows() {
+        for width in (0..300).step_by(7) {
+            for height in 0..120 {
+                let Some(p) = Places::new(width, height) else {
+                    assert!(width < SMALLEST.0 || height < SMALLEST.1);
+                    continue;
+                };
+                let places =
+                    [p.title, p.memory, p.monitor, p.working_set, p.heatmap, p.axis, p.legend, p.table, p.keys];
+                assert!(places.windows(2).all(|pair| pair[0].bottom() == pair[1].y));
+                assert_eq!(p.keys.bottom(), height);
+                assert!(p.heatmap.height >= 3, "{width}x{height}: {p:?}");
+                assert_eq!(p.gutter + p.plot + p.names, width);
+            }
+        }
+    }
+}

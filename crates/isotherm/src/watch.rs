@@ -1,0 +1,72 @@
+//! From a call to a session: what all that watch have in common.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use isotherm_core::{Attributes, TargetId};
+use isotherm_linux::{Processes, TargetError};
+
+use crate::cli::Watch;
+use crate::command::Command;
+use crate::probe::{self, Chosen};
+use crate::session::Session;
+use crate::wrong_call;
+
+/// All of a session that there is before its command is started.
+pub struct Ready {
+    pub chosen: Chosen,
+    pub attributes: Attributes,
+    pub seed: u64,
+    targets: Processes,
+}
+
+impl Ready {
+    /// Checks what was asked for; ends the program if that is a wrong call of `subcommand`.
+    pub fn new(subcommand: &str, watch: &Watch) -> Result<Self> {
+        // A wrong call is one wherever it is made, so that it is told before any probe is tried.
+        attributes(subcommand, watch, probe::PAGE_INTERVALS);
+        if watch.pid.is_empty() && watch.command.is_empty() {
+            wrong_call(subcommand, "say what to watch: a process with --pid PID, or a command after --");
+        }
+        let chosen = Chosen::new(watch.probe)?;
+        let attributes = attributes(subcommand, watch, chosen.default_intervals());
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let seed = watch.attributes.seed.unwrap_or_else(now);
+        let targets = Processes::new(watch.pid.iter().copied(), watch.children)?;
+        Ok(Self { chosen, attributes, seed, targets })
+    }
+
+    /// The session that watches the command, or the processes if there is none.
+    pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Session> {
+        let Self { chosen, attributes, seed, targets } = self;
+        let processes = command.map_or(Ok(targets), |command| follow(command, watch.children))?;
+        Ok(Session { attributes, seed, probe: chosen.probe, processes, duration: watch.duration })
+    }
+}
+
+/// The attributes asked for; ends the program if there are none of that kind.
+fn attributes(subcommand: &str, watch: &Watch, (sampling, aggregation): (Duration, Duration)) -> Attributes {
+    let asked = &watch.attributes;
+    let (min, max) = asked.regions;
+    let attributes =
+        Attributes::new(asked.sample.unwrap_or(sampling), asked.aggr.unwrap_or(aggregation), asked.update, min, max);
+    let attributes = attributes.unwrap_or_else(|error| wrong_call(subcommand, error));
+    if let Some(duration) = watch.duration.filter(|&duration| duration < attributes.aggregation()) {
+        let aggregation = attributes.aggregation();
+        let mend = "let it last longer, or shorten that with --aggr";
+        let what = format!("{duration:?} is shorter than the aggregation interval ({aggregation:?}); {mend}");
+        wrong_call(subcommand, what);
+    }
+    attributes
+}
+
+/// The command as a target.
+fn follow(command: &Command, children: bool) -> Result<Processes> {
+    match Processes::new([command.pid()], children) {
+        Ok(processes) => Ok(processes.ending_with(TargetId(command.pid()))),
+        Err(TargetError::Ended { .. } | TargetError::NoSuchProcess(_)) => {
+            bail!("the command ended at once, before it could be watched")
+        }
+        Err(error) => Err(error.into()),
+    }
+}

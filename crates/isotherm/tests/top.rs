@@ -1,0 +1,462 @@
+//! The live screen, through a real pseudo-terminal: what a user sees and does.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+
+use common::{ISOTHERM, Kept, Place, eventually};
+use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal, kill_process};
+use vt100::{Color, Parser, Screen};
+
+/// A pattern of one hot area in a cold one, as a file.
+const HOT_IN_COLD: &str = r#"
+about = "hot in cold"
+[[area]]
+name = "cold below"
+size = "48 MiB"
+[[area]]
+name = "hot"
+size = "16 MiB"
+[[area]]
+name = "cold above"
+size = "64 MiB"
+[[phase]]
+time = "1000s"
+touch = [{ area = "hot", every = "2ms" }]
+"#;
+
+/// Fast enough for tests, also with a coarse probe.
+const FAST: [&str; 4] = ["--sample", "10ms", "--aggr", "100ms"];
+
+/// A user at a terminal.
+struct User {
+    master: Box<dyn MasterPty + Send>,
+    keyboard: Box<dyn Write + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// All that came from the program.
+struct Seen {
+    parser: Parser,
+    raw: Vec<u8>,
+}
+
+impl User {
+    /// Runs `isotherm top` with these arguments on a terminal of 100 columns and 30 lines.
+    fn runs(place: &Place, arguments: &[&str]) -> Self {
+        Self::with(place, arguments, &[("COLORTERM", "truecolor")])
+    }
+
+    fn with(place: &Place, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = CommandBuilder::new(ISOTHERM);
+        command.arg("top");
+        command.args(arguments);
+        command.cwd(place.dir.path());
+        for name in ["NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "LC_ALL", "LC_CTYPE"] {
+            command.env_remove(name);
+        }
+        for (name, value) in [("TERM", "xterm-256color"), ("LANG", "C.UTF-8")].iter().chain(environment) {
+            command.env(name, value);
+        }
+        let pty = native_pty_system().openpty(size(100, 30)).unwrap();
+        let child = pty.slave.spawn_command(command).unwrap();
+        let seen = Arc::new(Mutex::new(Seen { parser: Parser::new(30, 100, 0), raw: vec![] }));
+        let (mut reader, keyboard) = (pty.master.try_clone_reader().unwrap(), pty.master.take_writer().unwrap());
+        let taken = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // The terminal's end is an error when the last program on it has ended.
+            while let Ok(n @ 1..) = reader.read(&mut buffer) {
+                let mut seen = taken.lock().unwrap();
+                seen.parser.process(&buffer[..n]);
+                seen.raw.extend_from_slice(&buffer[..n]);
+            }
+        });
+        Self { master: pty.master, keyboard, child, seen }
+    }
+
+    /// Runs it on the workload with the hot area, and waits until there are figures.
+    fn watches_hot(place: &Place) -> Self {
+        std::fs::write(place.path("hot.toml"), HOT_IN_COLD).unwrap();
+        let command = ["--", ISOTHERM, "workload", "hot.toml"];
+        let user = Self::runs(place, &[&FAST[..], &command].concat());
+        user.sees("the hot area is found", |screen| {
+            let hottest = |line: &String| line.starts_with("1 ") && line.contains("128 MiB");
+            hot(&screen) > 12 && screen.lines().iter().any(hottest)
+        });
+        user
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.keyboard.flush().unwrap();
+    }
+
+    fn screen(&self) -> Shown {
+        Shown(self.seen.lock().unwrap().parser.screen().clone())
+    }
+
+    #[track_caller]
+    fn sees(&self, what: &str, holds: impl Fn(Shown) -> bool) {
+        let start = std::time::Instant::now();
+        while !holds(self.screen()) {
+            let text = self.screen().0.contents();
+            assert!(start.elapsed().as_secs() < 30, "it never came to hold: {what}; the screen is:\n{text}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
+    #[track_caller]
+    fn reads(&self, text: &str) {
+        self.sees(text, |screen| screen.contains(text));
+    }
+
+    fn resizes(&self, columns: u16, rows: u16) {
+        self.seen.lock().unwrap().parser.screen_mut().set_size(rows, columns);
+        self.master.resize(size(columns, rows)).unwrap();
+    }
+
+    /// Waits until the program has ended, and its terminal is as it was.
+    #[track_caller]
+    fn is_back_at_the_shell(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("isotherm ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        self.sees("the alternate screen is left and the cursor shown", |screen| {
+            !screen.0.alternate_screen() && !screen.0.hide_cursor()
+        });
+        status.unwrap()
+    }
+
+    fn signals(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.process_id().unwrap() as i32).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What is on the terminal.
+struct Shown(Screen);
+
+impl Shown {
+    fn contains(&self, text: &str) -> bool {
+        self.0.contents().contains(text)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.0.rows(0, self.0.size().1).collect()
+    }
+
+    /// The line that the cursor of the heatmap is in.
+    fn cursor(&self) -> Option<usize> {
+        self.lines().iter().position(|line| line.chars().nth(10) == Some('>'))
+    }
+}
+
+/// Half cells in a colour of the hot end of the scale.
+fn hot(screen: &Shown) -> usize {
+    let (rows, columns) = screen.0.size();
+    let yellow = |colour| matches!(colour, Color::Rgb(200.., 120.., 0..=100));
+    let cells = (0..rows).flat_map(|row| (0..columns).filter_map(move |column| Some((row, column))));
+    let cells = cells.filter_map(|(row, column)| screen.0.cell(row, column));
+    cells.map(|cell| usize::from(yellow(cell.bgcolor())) + usize::from(yellow(cell.fgcolor()))).sum()
+}
+
+fn size(cols: u16, rows: u16) -> PtySize {
+    PtySize { rows, cols, pixel_width: 0, pixel_height: 0 }
+}
+
+#[test]
+fn the_screen_shows_heatmap_working_set_hottest_mapping_and_cost() {
+    let place = Place::new();
+    let mut user = User::watches_hot(&place);
+    user.sees("all parts are there", |screen| {
+        let lines = screen.lines();
+        let holds = |words: &[&str]| lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
+        screen.0.alternate_screen()
+            && screen.0.hide_cursor()
+            && holds(&["isotherm pid", "workload hot.toml", " s"])
+            && holds(&["working set", "mapped", "%"])
+            && holds(&["hot", "MiB", "warm", "cold", "unobs"])
+            && holds(&["monitor", "% CPU", "regions", "reads/s", "late"])
+            && holds(&["▁", "working set"]) | holds(&["█", "working set"])
+            && holds(&["[stack]"])
+            && holds(&["-30 s", "-10 s", "now"])
+            && holds(&["access rate 0", "unobservable"])
+            && holds(&["▾hot", "work.set", "size", "rate", "age", "mapping"])
+            && lines.iter().any(|line| line.starts_with('1') && line.contains("MiB") && line.contains("anonymous 0x"))
+            && holds(&["q quit", "? help"])
+    });
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
+fn keys_pause_sort_and_help() {
+    let place = Place::new();
+    let mut user = User::watches_hot(&place);
+    user.types(" ");
+    user.reads("PAUSED at");
+    let frozen = user.screen().lines()[0].clone();
+    // A key is answered, and still nothing has moved.
+    user.types("s");
+    user.reads("▾work.set");
+    assert_eq!(user.screen().lines()[0], frozen);
+    user.types("r");
+    user.reads("▴work.set");
+    user.types("S");
+    user.reads("▾hot");
+    user.types("p");
+    user.sees("it goes on", |screen| !screen.contains("PAUSED"));
+
+    user.types("?");
+    user.reads("the screen stands still, the monitor goes on");
+    user.reads("discarded; --log FILE keeps it");
+    user.types("x");
+    assert!(user.screen().contains("any other key"), "a key without a meaning has none");
+    user.types("\x1b");
+    user.sees("the help is gone", |screen| !screen.contains("any other key"));
+    user.types("\x03");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0, "Ctrl-C quits");
+}
+
+#[test]
+fn keys_zoom_and_pan_in_addresses_and_time() {
+    let place = Place::new();
+    let mut user = User::watches_hot(&place);
+    let area = |screen: &Shown| screen.lines().iter().find(|line| line.contains(" to 0x")).cloned().unwrap();
+    let areas = |screen: &Shown| screen.lines().iter().filter(|line| line.contains(" to 0x")).count();
+    assert!(areas(&user.screen()) > 1);
+
+    user.types("1");
+    user.sees("one mapping fills the picture", |screen| areas(&screen) == 1 && screen.contains("128 MiB ─"));
+    user.types("\x1b[B");
+    user.sees("a cursor appears", |screen| screen.cursor().is_some() && areas(&screen) == 2);
+    let line = user.screen().cursor().unwrap();
+    user.types("\x1b[A");
+    user.sees("it moves up", |screen| screen.cursor() == Some(line - 1));
+    user.types("+");
+    user.reads("64 MiB ─");
+    user.types("vj");
+    user.reads("selected 0x");
+    user.types("\r");
+    user.sees("the selection fills the picture", |screen| !screen.contains("64 MiB ─") && !screen.contains("selected"));
+    let zoomed = area(&user.screen());
+    user.types("\x1b[6~\x1b[6~\x1b[6~\x1b[6~");
+    user.sees("the window moves", |screen| area(&screen) != zoomed);
+    user.types("0");
+    user.sees("all is there again", |screen| areas(&screen) > 1 && screen.cursor().is_none());
+
+    user.types("]");
+    user.reads("-60 s");
+    user.types("[[");
+    user.reads("-15 s");
+    user.types("\x1b[D");
+    user.sees("it is not now", |screen| screen.lines()[0].contains(" at ") && !screen.contains("─ now"));
+    user.types("\x1b[F");
+    user.reads("─ now");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
+fn every_size_is_survived() {
+    let place = Place::new();
+    let mut user = User::watches_hot(&place);
+    for (columns, rows) in [(200, 60), (1, 1), (80, 24), (10, 3), (24, 6), (300, 5), (20, 80), (47, 13), (2, 50)] {
+        user.resizes(columns, rows);
+        // The screen is drawn anew: what a terminal does with the old in between is its own affair.
+        user.types("\x0c");
+        match (columns, rows) {
+            (1, 1) => user.sees("something of it", |screen| screen.lines()[0] == "t"),
+            (24.., 6..) => user.sees("the title and the keys", |screen| {
+                let lines = screen.lines();
+                lines[0].starts_with(" isotherm") && lines[usize::from(rows) - 1].starts_with(" q quit")
+            }),
+            _ => user.reads("to"),
+        }
+    }
+    for step in 0..40 {
+        user.resizes(1 + step * 37 % 150, 1 + step * 17 % 50);
+    }
+    user.resizes(100, 30);
+    user.types("\x0c");
+    user.reads("▾hot");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
+fn the_end_of_the_command_is_shown_and_its_status_passed_through() {
+    let place = Place::new();
+    let mut user = User::runs(&place, &[&FAST[..], &["--", "sh", "-c", "sleep 1; exit 7"]].concat());
+    user.reads("the command ended with status 7");
+    assert!(user.screen().contains("working set"), "the last picture stays");
+    user.types("?");
+    user.reads("any other key");
+    user.types("?q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 7);
+
+    let mut user = User::runs(&place, &[&FAST[..], &["--", "sh", "-c", "sleep 1; kill -9 $$"]].concat());
+    user.reads("the command was ended by signal 9");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 137);
+}
+
+#[test]
+fn quitting_asks_the_command_to_end_and_waits_for_it() {
+    let place = Place::new();
+    let script = "trap 'sleep 0.3; echo asked > asked; exit 3' TERM; while :; do sleep 0.05; done";
+    let mut user = User::runs(&place, &[&FAST[..], &["--", "sh", "-c", script]].concat());
+    user.reads("[stack]");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert!(place.path("asked").exists());
+}
+
+#[test]
+fn a_process_runs_on_when_its_watcher_quits_and_its_end_is_shown() {
+    let place = Place::new();
+    let sleep = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let mut sleep = Kept(sleep);
+    let pid = sleep.0.id().to_string();
+    let arguments = [&FAST[..], &["--pid", &pid]].concat();
+    for quit in ["q", "\x03"] {
+        let mut user = User::runs(&place, &arguments);
+        user.reads("[stack]");
+        user.types(quit);
+        assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+        assert!(sleep.0.try_wait().unwrap().is_none(), "the target runs on");
+    }
+    let mut user = User::runs(&place, &arguments);
+    user.reads("[stack]");
+    sleep.0.kill().unwrap();
+    sleep.0.wait().unwrap();
+    user.reads("no target is left");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
+fn several_targets_are_looked_at_in_turn() {
+    let place = Place::new();
+    let sleeps = [(); 2].map(|()| Kept(std::process::Command::new("sleep").arg("1000").spawn().unwrap()));
+    let [a, b] = sleeps.each_ref().map(|sleep| sleep.0.id().to_string());
+    let mut user = User::runs(&place, &[&FAST[..], &["--pid", &a, "--pid", &b]].concat());
+    user.reads("[1 of 2, Tab]");
+    user.types("\t");
+    user.reads("[2 of 2, Tab]");
+    user.types("\x1b[Z");
+    user.reads("[1 of 2, Tab]");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
+fn signals_that_end_a_program_give_the_terminal_back() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let place = Place::new();
+        let user = &mut User::runs(&place, &[&FAST[..], &["--", "sleep", "1000"]].concat());
+        user.reads("[stack]");
+        user.signals(signal);
+        assert_eq!(user.is_back_at_the_shell().exit_code(), 0, "{signal:?}");
+    }
+}
+
+#[test]
+fn what_the_command_writes_does_not_reach_the_screen() {
+    let place = Place::new();
+    let script = "echo garbage; echo rubbish >&2; sleep 1000";
+    let arguments = [&FAST[..], &["--log", "out.txt", "--", "sh", "-c", script]].concat();
+    let mut user = User::runs(&place, &arguments);
+    user.reads("[stack]");
+    user.types("?");
+    user.reads("The command's output: out.txt");
+    user.types("?q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(std::fs::read_to_string(place.path("out.txt")).unwrap(), "garbage\nrubbish\n");
+    // The script itself is on the screen, as the name of the target.
+    let raw = String::from_utf8_lossy(&user.seen.lock().unwrap().raw).into_owned();
+    assert!(!raw.contains("\ngarbage") && !raw.contains("\nrubbish"));
+}
+
+#[test]
+fn no_colour_means_digits() {
+    let place = Place::new();
+    std::fs::write(place.path("hot.toml"), HOT_IN_COLD).unwrap();
+    let command = ["--", ISOTHERM, "workload", "hot.toml"];
+    let environment = [("NO_COLOR", "1"), ("COLORTERM", "truecolor")];
+    let mut user = User::with(&place, &[&FAST[..], &command].concat(), &environment);
+    user.reads("access rate: 0 never to 9 always");
+    user.sees("digits", |screen| screen.lines().iter().any(|line| line.contains("0000")));
+    user.types("q");
+    user.is_back_at_the_shell();
+    let raw = String::from_utf8_lossy(&user.seen.lock().unwrap().raw).into_owned();
+    assert!(!raw.contains("\x1b[38;") && !raw.contains("\x1b[48;"), "no colour is set");
+}
+
+#[test]
+fn the_time_asked_for_ends_the_screen_and_the_command() {
+    let place = Place::new();
+    let mut user = User::runs(&place, &[&FAST[..], &["--duration", "1s", "--", "sleep", "1000"]].concat());
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
+fn what_cannot_be_watched_is_told_without_a_screen() {
+    let place = Place::new();
+    for (arguments, word) in [
+        (&["--pid", "4194304"][..], "no process 4194304"),
+        (&["--", "no-such-command"], "$PATH"),
+        (&["--log", "no/such/log", "--", "sleep", "1"], "--log"),
+    ] {
+        let mut user = User::runs(&place, arguments);
+        assert_eq!(user.is_back_at_the_shell().exit_code(), 1);
+        user.reads(word);
+        let raw = String::from_utf8_lossy(&user.seen.lock().unwrap().raw).into_owned();
+        assert!(!raw.contains("\x1b[?1049h"), "{raw}");
+    }
+}
+
+#[test]
+fn a_suspended_screen_comes_back() {
+    // Nobody would let a stopped job go on here, so that the kernel does not stop it: the way out and in is the same.
+    let place = Place::new();
+    let mut user = User::runs(&place, &[&FAST[..], &["--", "sleep", "1000"]].concat());
+    user.reads("[stack]");
+    user.types("\x1a");
+    eventually("the screen is left and entered again", || {
+        let raw = user.seen.lock().unwrap().raw.clone();
+        let count = |text: &[u8]| raw.windows(text.len()).filter(|window| *window == text).count();
+        count(b"\x1b[?1049h") == 2 && count(b"\x1b[?1049l") == 1
+    });
+    user.reads("[stack]");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
+fn without_a_terminal_there_is_no_screen() {
+    let place = Place::new();
+    let ran = place.run(&["top", "--", "sleep", "1"]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    for word in ["needs a terminal", "isotherm record", "Usage"] {
+        assert!(ran.err.contains(word), "{word:?} is not in: {}", ran.err);
+    }
+    let mut user = User::with(&place, &["--", "sleep", "1"], &[("TERM", "dumb")]);
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 2);
+    user.reads("TERM=dumb");
+    let mut user = User::runs(&place, &["--log", "x", "--pid", "1"]);
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 2, "a log of what?");
+}
