@@ -1,4 +1,5 @@
 //! Targets: taking hold of processes, following their children and their ends.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +11,6 @@ use isotherm_linux::{Process, Processes, Stop, TargetError, Waiter, Woken};
 struct Kept(Child);
 
 impl Kept {
-    #[allow(clippy::unwrap_used, reason = "a test")]
     fn start(program: &str, arguments: &[&str]) -> Self {
         Self(Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
@@ -40,7 +40,6 @@ fn eventually(mut holds: impl FnMut() -> bool) {
     }
 }
 
-#[allow(clippy::unwrap_used, reason = "a test")]
 fn ids(processes: &mut Processes) -> Vec<u32> {
     processes.survey().unwrap().iter().map(|space| space.id.0).collect()
 }

@@ -1,4 +1,5 @@
 //! Recording real processes from their start to their end, however that comes about.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The live screen, through a real pseudo-terminal: what a user sees and does.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
 

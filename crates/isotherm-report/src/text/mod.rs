@@ -159,7 +159,8 @@ pub(crate) fn target_title(id: TargetId, info: &TargetInfo) -> String {
 pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
-    for word in words(text) {
+    let longest = columns.saturating_sub(indent).max(1);
+    for word in words(text).iter().flat_map(|word| broken(word, longest)) {
         if used > 0 && used + 1 + width(&word) > columns {
             _ = write!(out, "\n{:indent$}", "");
             used = indent;
@@ -171,6 +172,18 @@ pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
         used += width(&word);
     }
     out
+}
+
+/// A word in pieces of at most `longest` columns: what is wider than a line has to be broken somewhere.
+fn broken(word: &str, longest: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for c in word.chars() {
+        match pieces.last_mut() {
+            Some(last) if width(last) + width(c.encode_utf8(&mut [0; 4])) <= longest => last.push(c),
+            _ => pieces.push(c.into()),
+        }
+    }
+    pieces
 }
 
 /// The words of a text; a figure and its unit are one.

@@ -1,5 +1,6 @@
 //! Running isotherm as its users do.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::io::Write;
 use std::path::PathBuf;
