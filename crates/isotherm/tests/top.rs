@@ -169,7 +169,7 @@ impl Shown {
 fn hot(screen: &Shown) -> usize {
     let (rows, columns) = screen.0.size();
     let yellow = |colour| matches!(colour, Color::Rgb(200.., 120.., 0..=100));
-    let cells = (0..rows).flat_map(|row| (0..columns).filter_map(move |column| Some((row, column))));
+    let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
     let cells = cells.filter_map(|(row, column)| screen.0.cell(row, column));
     cells.map(|cell| usize::from(yellow(cell.bgcolor())) + usize::from(yellow(cell.fgcolor()))).sum()
 }

@@ -21,6 +21,9 @@ use crate::session::{Finding, Session};
 /// Findings drawn at most this often; keys at once.
 const REDRAW: Duration = Duration::from_millis(150);
 
+/// How soon the loop notices that another thread has died of a bug.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// Findings that may wait to be taken in, which takes well under a millisecond each.
 const BACKLOG: usize = 64;
 
@@ -104,6 +107,9 @@ pub fn run(
     // Something has changed, and whether that is to be seen at once.
     let (mut stale, mut urgent) = (true, true);
     loop {
+        if !screen.is_ours() {
+            bail!("the screen has ended because of the bug told above");
+        }
         if stale && (urgent || pace.is_due()) {
             let drawing = Instant::now();
             screen.draw(|size| {
@@ -114,7 +120,7 @@ pub fn run(
             pace.drawn(drawing);
             (stale, urgent) = (false, false);
         }
-        let wait = if stale { pace.left() } else { Duration::from_secs(3600) };
+        let wait = if stale { pace.left() } else { IDLE };
         match news.recv_timeout(wait) {
             Ok(News::Finding) => stale = true,
             Ok(News::Ended(result)) => {

@@ -49,12 +49,17 @@ impl Screen {
         self.terminal.size()
     }
 
+    /// Whether the terminal is still ours: a panic has given it back otherwise.
+    pub fn is_ours(&self) -> bool {
+        TAKEN.load(Ordering::Acquire)
+    }
+
     /// Draws the state; nothing once the terminal has been given back.
     ///
     /// `state` hands out the state while cells are drawn, not while they are written to the terminal, which may take
     /// its time.
     pub fn draw<G: std::ops::Deref<Target = App>>(&mut self, state: impl FnOnce(Size) -> G) -> io::Result<()> {
-        if !TAKEN.load(Ordering::Acquire) {
+        if !self.is_ours() {
             return Ok(());
         }
         self.terminal.draw(|frame| {
