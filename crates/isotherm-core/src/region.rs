@@ -10,6 +10,8 @@ pub struct Region {
     samples: u32,
     accessed: u32,
     unobservable: u32,
+    /// How much one sample counts for, once the counts are of a whole aggregation: more than one if there were few.
+    weight: u32,
     /// `nr_accesses` at the end of the last aggregation.
     last_nr_accesses: u32,
     age: u32,
@@ -23,7 +25,7 @@ const STABLE: u32 = 10;
 impl Region {
     /// A region of which nothing is known yet.
     pub const fn new(range: AddrRange) -> Self {
-        Self { range, samples: 0, accessed: 0, unobservable: 0, last_nr_accesses: 0, age: 0, chosen: false }
+        Self { range, samples: 0, accessed: 0, unobservable: 0, weight: 1, last_nr_accesses: 0, age: 0, chosen: false }
     }
 
     /// Where it lies.
@@ -70,6 +72,7 @@ impl Region {
     /// as far as it was sampled.
     pub(crate) fn settle(&mut self, samples: u32) {
         let observed = self.samples - self.unobservable;
+        self.weight = samples / observed.max(1);
         self.accessed = scaled(self.accessed, samples, observed);
         self.unobservable = scaled(self.unobservable, samples, self.samples);
         self.samples = samples;
@@ -77,18 +80,29 @@ impl Region {
 
     /// One aggregation older, or of a new frequency and so of age 0.
     pub(crate) fn grow_older(&mut self, threshold: u32) {
-        if self.accessed.abs_diff(self.last_nr_accesses) > threshold {
+        let tolerance = self.tolerance(self.last_nr_accesses, threshold);
+        if self.accessed.abs_diff(self.last_nr_accesses) > tolerance {
             self.age = 0;
         } else {
             self.age = self.age.saturating_add(1);
         }
     }
 
+    /// By how much this region's count may differ from `other` and mean the same: by `threshold`; and between hot and hot, by
+    /// one sample.
+    ///
+    /// A page that nobody uses is never found accessed. One that is used all the time is missed now and then, because its
+    /// user was not running: with few samples, one such miss would look like a change.
+    fn tolerance(&self, other: u32, threshold: u32) -> u32 {
+        let hot = self.accessed.min(other) >= self.samples / 2;
+        if hot { threshold.max(self.weight) } else { threshold }
+    }
+
     /// Whether `next` continues this region: they touch, and their temperatures are within `threshold`. What can be
     /// observed and what cannot stay apart as well, unless one of them is no larger than `resolution` bytes.
     pub(crate) fn continues_in(&self, next: &Self, threshold: u32, resolution: u64) -> bool {
         self.range.touches(next.range)
-            && self.accessed.abs_diff(next.accessed) <= threshold
+            && self.accessed.abs_diff(next.accessed) <= self.tolerance(next.accessed, threshold)
             && (self.unobservable.abs_diff(next.unobservable) <= threshold
                 || self.range.size().min(next.range.size()) <= resolution)
     }
@@ -106,6 +120,7 @@ impl Region {
             samples: mean(self.samples, next.samples),
             accessed: mean(self.accessed, next.accessed),
             unobservable: mean(self.unobservable, next.unobservable),
+            weight: self.weight.min(next.weight),
             last_nr_accesses: mean(self.last_nr_accesses, next.last_nr_accesses),
             age: mean(self.age, next.age),
             chosen: false,

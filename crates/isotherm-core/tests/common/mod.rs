@@ -1,5 +1,7 @@
 //! A made world for the monitor: scripted mappings, scripted answers, and a sink that keeps everything.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
