@@ -299,6 +299,23 @@ fn every_size_is_survived() {
 }
 
 #[test]
+fn a_key_that_comes_together_with_a_change_of_size_is_not_lost() {
+    let place = Place::new();
+    let mut user = User::runs(&place, &[&FAST[..], &["--", "sleep", "1000"]].concat());
+    user.reads("[stack]");
+    for columns in (80..140).chain(80..140) {
+        user.resizes(columns, 30);
+        user.types(" ");
+        user.reads("PAUSED");
+        user.resizes(columns + 1, 30);
+        user.types(" ");
+        user.sees("it goes on", |screen| !screen.contains("PAUSED"));
+    }
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
 fn the_end_of_the_command_is_shown_and_its_status_passed_through() {
     let place = Place::new();
     let mut user = User::runs(&place, &[&FAST[..], &["--", "sh", "-c", "sleep 1; exit 7"]].concat());
@@ -419,7 +436,7 @@ fn what_cannot_be_watched_is_told_without_a_screen() {
     let place = Place::new();
     for (arguments, word) in [
         (&["--pid", "4194304"][..], "no process 4194304"),
-        (&["--", "no-such-command"], "$PATH"),
+        (&["--", "no-such-command"], "cannot be started"),
         (&["--log", "no/such/log", "--", "sleep", "1"], "--log"),
     ] {
         let mut user = User::runs(&place, arguments);
