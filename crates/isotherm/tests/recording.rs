@@ -6,28 +6,11 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use common::{ISOTHERM, Kept, Place, eventually, has_bpf, is_root, signal, skipped};
+use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, eventually, has_bpf, is_root, signal, skipped};
 use isotherm_core::AddrRange;
 use isotherm_record::{Ending, Recording};
 use rustix::process::Signal;
 use serde_json::Value;
-
-/// A pattern of one hot area in a cold one, as a file.
-const HOT_IN_COLD: &str = r#"
-about = "hot in cold"
-[[area]]
-name = "cold below"
-size = "48 MiB"
-[[area]]
-name = "hot"
-size = "16 MiB"
-[[area]]
-name = "cold above"
-size = "64 MiB"
-[[phase]]
-time = "1000s"
-touch = [{ area = "hot", every = "2ms" }]
-"#;
 
 /// The workload that runs that pattern, and where its areas lie.
 struct Workload {

@@ -9,6 +9,23 @@ use std::time::{Duration, Instant};
 
 pub const ISOTHERM: &str = env!("CARGO_BIN_EXE_isotherm");
 
+/// A pattern of one hot area in a cold one, as a file.
+pub const HOT_IN_COLD: &str = r#"
+about = "hot in cold"
+[[area]]
+name = "cold below"
+size = "48 MiB"
+[[area]]
+name = "hot"
+size = "16 MiB"
+[[area]]
+name = "cold above"
+size = "64 MiB"
+[[phase]]
+time = "1000s"
+touch = [{ area = "hot", every = "2ms" }]
+"#;
+
 /// A directory of this test's own, and isotherm in it.
 pub struct Place {
     pub dir: tempfile::TempDir,
