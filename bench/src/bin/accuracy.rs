@@ -36,6 +36,12 @@ struct Options {
     json: PathBuf,
 }
 
+const PAPERS: &str = "
+The papers' figures, and what differs in the setting:
+  DAMON (Middleware Industry '19, HPDC '22): at most 1 % of one CPU, checks at 13 % of the allowed maximum (1,000) on the mean; in the
+  kernel, on real programs and bare metal. Ours: in user space, on made patterns whose truth is known, on a virtual machine.
+  Telescope (USENIX ATC '24): precision and recall of 90 % on 5 TB at 0.9 % of a CPU. For 5 TiB, simulated: bench/overhead.";
+
 #[derive(Serialize)]
 struct Line {
     pattern: String,
@@ -81,6 +87,7 @@ fn main() -> Result<()> {
             println!("CPU on the mean over all patterns, {how}: {mean:.2} %");
         }
     }
+    println!("{PAPERS}");
     if let Some(parent) = options.json.parent() {
         std::fs::create_dir_all(parent)?;
     }
