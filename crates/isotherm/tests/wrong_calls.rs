@@ -1,4 +1,5 @@
 //! What people get wrong, and what goes wrong: each says what, where, why and the mend, and never panics.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
 
@@ -125,6 +126,26 @@ fn a_recording_that_is_none() {
     refused(&place.run(&["report", "summary", "."]), 1, &["directory"]);
     refused(&place.run(&["convert", "text", "out.csv"]), 1, &["text", "not a recording"]);
     assert!(!place.path("out.csv").exists());
+}
+
+#[test]
+fn a_recording_that_is_cut_short() {
+    let place = Place::new();
+    assert_eq!(place.run(&["record", "--", "sleep", "1"]).status, 0);
+    let whole = std::fs::read(place.path("isotherm.rec")).unwrap();
+    let cut = |bytes: usize| std::fs::write(place.path("cut.rec"), &whole[..bytes]).unwrap();
+    cut(100);
+    refused(&place.run(&["report", "summary", "cut.rec"]), 1, &["cut.rec", "cut"]);
+    // What is whole before the cut is shown, and the cut is told.
+    cut(whole.len() - 200);
+    let ran = place.run(&["report", "summary", "cut.rec"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("cut short"), "{}", ran.out);
+    // A byte that is another one, here of the header, is no cut.
+    let mut damaged = whole.clone();
+    damaged[300] ^= 0x10;
+    std::fs::write(place.path("damaged.rec"), damaged).unwrap();
+    refused(&place.run(&["report", "summary", "damaged.rec"]), 1, &["damaged.rec", "damaged"]);
 }
 
 #[test]
