@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use isotherm_linux::{Host, Stop};
@@ -13,6 +13,7 @@ use crate::command::{self, Command};
 use crate::complain;
 use crate::progress::{Progress, size};
 use crate::session::Session;
+use crate::units::unix_ns;
 use crate::watch::Ready;
 
 /// How many snapshots may wait for the disk before the monitor waits for it, too.
@@ -49,7 +50,6 @@ pub fn run(options: &Record) -> Result<ExitCode> {
 }
 
 fn header(Ready { chosen, attributes, seed, .. }: &Ready) -> Header {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let Host { name, kernel, architecture, cpus, memory_bytes } = Host::read();
     Header {
         isotherm_version: env!("CARGO_PKG_VERSION").into(),
@@ -61,7 +61,7 @@ fn header(Ready { chosen, attributes, seed, .. }: &Ready) -> Header {
         min_regions: attributes.min_regions() as u64,
         max_regions: attributes.max_regions() as u64,
         seed: *seed,
-        started_unix_ns: now,
+        started_unix_ns: unix_ns(),
         host: isotherm_record::Host { name, kernel, architecture, cpus, memory_bytes },
     }
 }

@@ -1,7 +1,7 @@
-//! What people type: times, ranges, bounds.
+//! Quantities: those that people type, and the time by the clock.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use isotherm_core::AddrRange;
 
@@ -55,6 +55,11 @@ pub fn share(text: &str) -> Result<f64, String> {
 pub fn size(text: &str) -> Result<u64, String> {
     let size: bytesize::ByteSize = text.parse().map_err(|_| format!("{text:?} is not a size such as 64KiB or 2GiB"))?;
     Ok(size.as_u64())
+}
+
+/// The time by the clock, in nanoseconds since the Unix epoch.
+pub fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! From a call to a session: what all that watch have in common.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::{Attributes, TargetId};
@@ -10,6 +10,7 @@ use crate::cli::Watch;
 use crate::command::Command;
 use crate::probe::{self, Chosen};
 use crate::session::Session;
+use crate::units::unix_ns;
 use crate::wrong_call;
 
 /// All of a session that there is before its command is started.
@@ -30,8 +31,7 @@ impl Ready {
         }
         let chosen = Chosen::new(watch.probe)?;
         let attributes = attributes(subcommand, watch, chosen.default_intervals());
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let seed = watch.attributes.seed.unwrap_or_else(now);
+        let seed = watch.attributes.seed.unwrap_or_else(unix_ns);
         let targets = Processes::new(watch.pid.iter().copied(), watch.children)?;
         Ok(Self { chosen, attributes, seed, targets })
     }

@@ -2,7 +2,7 @@
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
@@ -12,6 +12,7 @@ use rand_pcg::Pcg64Mcg;
 use serde_json::json;
 
 use crate::cli::Workload;
+use crate::units::unix_ns;
 use crate::wrong_call;
 
 /// How often the touches that have become due are made.
@@ -128,10 +129,6 @@ fn say_where(pattern: &Pattern, areas: &Areas) -> Result<()> {
     });
     let areas = mapped.collect::<Vec<_>>();
     Ok(writeln!(stdout(), "{}", json!({ "unix_ns": unix_ns(), "areas": areas }))?)
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 /// A touch of the pattern, on its way through a phase.
