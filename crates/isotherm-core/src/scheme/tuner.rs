@@ -1,11 +1,12 @@
 //! The tuner: feedback that moves a quota until its goal is reached.
 //!
-//! The quota's logarithm follows the error by a proportional and an integral part: a factor for the error, so that a quota of any
-//! size is found in few periods, and one for the error's change, which damps. How much of the world a quota moves is not known
-//! beforehand, nor how late it is felt; so the integral part is halved whenever the error changes its sign, and grows again
-//! only while the goal stays far away on one side. So it settles where a loop of fixed gain would swing. Being proportional to
-//! the score's distance from the goal is DAMON's idea (Linux `Documentation/mm/damon/design.rst`, "Aim-oriented
-//! Feedback-driven Auto-tuning"); the rest is ours.
+//! The quota's logarithm follows the error, smoothed over a few periods, by a proportional and an integral part: the first
+//! damps, the second finds the size of a quota, be it kilobytes or gigabytes, in few periods. How much of the world a quota moves is not known
+//! beforehand, nor how late it is felt, nor whether it adds up (as free memory does); so the integral part is halved whenever the error
+//! changes its sign, and grows again only while the goal stays far away on one side for much longer than any swing took. So it
+//! settles where a loop of fixed gain would swing. Being proportional to the score's distance from the goal is DAMON's idea (Linux
+//! `Documentation/mm/damon/design.rst`, "Aim-oriented Feedback-driven Auto-tuning"); the rest is ours, and its constants are those
+//! of several tried that settled all plants of the tests best.
 
 use crate::PAGE_SIZE;
 
@@ -14,14 +15,16 @@ const START: f64 = (4 << 20) as f64;
 /// A quota is never tuned below this, so that it can be felt whether more is good.
 const LEAST: f64 = PAGE_SIZE as f64;
 const MOST: f64 = (1_u64 << 50) as f64;
-/// The share of the error's change that goes into the quota at once.
-const PROPORTIONAL: f64 = 0.25;
-/// The bounds of the integral part's gain, per period.
-const FASTEST: f64 = 0.5;
-const SLOWEST: f64 = 1.0 / 256.0;
+/// How many doublings of the quota an error of 1 makes at once.
+const PROPORTIONAL: f64 = 1.25;
+/// The share of a new error that goes into the smoothed one.
+const SMOOTHING: f64 = 1.0 / 3.0;
+/// The bounds of the integral part's gain: doublings a period.
+const FASTEST: f64 = 0.25;
+const SLOWEST: f64 = 1.0 / 512.0;
 /// An error that is smaller than this is none.
 const DEAD_BAND: f64 = 0.02;
-/// After so many periods on one side, and at least so far away, the gain grows again.
+/// After so many periods on one side, or twice as many as the last swing took, and at least so far away, the gain grows again.
 const PATIENCE: u32 = 12;
 const FAR: f64 = 0.1;
 
@@ -30,18 +33,18 @@ const FAR: f64 = 0.1;
 pub(crate) struct Tuner {
     quota: f64,
     gain: f64,
-    error: f64,
-    /// The error without the noise of single periods: by it sides are told.
+    /// The error without the noise of single periods.
     smooth: f64,
     side: f64,
     periods_on_side: u32,
+    last_swing: u32,
 }
 
 impl Tuner {
     /// Begins within `ceiling` bytes a period.
     pub(crate) fn new(ceiling: Option<u64>) -> Self {
         let quota = ceiling.map_or(START, |most| (most as f64).min(START));
-        Self { quota, gain: FASTEST, error: 0.0, smooth: 0.0, side: 0.0, periods_on_side: 0 }
+        Self { quota, gain: FASTEST, smooth: 0.0, side: 0.0, periods_on_side: 0, last_swing: 0 }
     }
 
     /// Bytes a period.
@@ -57,13 +60,12 @@ impl Tuner {
             return;
         }
         let error = (1.0 - score).clamp(-1.0, 1.0);
-        self.smooth += (error - self.smooth) / 3.0;
+        let before = self.smooth;
+        self.smooth += (error - before) * SMOOTHING;
         self.keep_sides();
 
-        let change = error - self.error;
-        self.error = error;
-        let integral = if error.abs() < DEAD_BAND { 0.0 } else { self.gain * error };
-        let step = integral + PROPORTIONAL * change;
+        let integral = if error.abs() < DEAD_BAND { 0.0 } else { self.gain * self.smooth };
+        let step = integral + PROPORTIONAL * (self.smooth - before);
         if step > 0.0 && !exhausted {
             return;
         }
@@ -78,7 +80,8 @@ impl Tuner {
         let side = self.smooth.signum();
         if side == self.side {
             self.periods_on_side += 1;
-            if self.periods_on_side >= PATIENCE && self.smooth.abs() > FAR {
+            let long = PATIENCE.max(self.last_swing.saturating_mul(2));
+            if self.periods_on_side >= long && self.smooth.abs() > FAR {
                 self.gain = (self.gain * 1.1).min(FASTEST);
             }
         } else {
@@ -86,7 +89,7 @@ impl Tuner {
                 self.gain = (self.gain / 2.0).max(SLOWEST);
             }
             self.side = side;
-            self.periods_on_side = 0;
+            self.last_swing = std::mem::take(&mut self.periods_on_side);
         }
     }
 }
