@@ -96,8 +96,8 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
 /// Pages are young and huge by their numbers.
 fn is_of(kind: PageKind, page: u64) -> bool {
     match kind {
-        PageKind::Young => page % 7 == 0,
-        _ => page / 64 % 3 == 0,
+        PageKind::Young => page.is_multiple_of(7),
+        _ => (page / 64).is_multiple_of(3),
     }
 }
 
