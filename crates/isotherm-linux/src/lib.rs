@@ -3,12 +3,14 @@
 //! Which processes there are and what they have mapped ([`Processes`]), whether a page was accessed (the probes
 //! [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), and waiting for the next round ([`Waiter`]).
 
+pub mod act;
 pub mod bpf;
 pub mod doctor;
 mod host;
 mod process;
 mod processes;
 mod refs;
+mod scratch;
 mod wait;
 
 pub use host::{Host, monitor_cpu_time};

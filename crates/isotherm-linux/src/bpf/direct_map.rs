@@ -13,10 +13,10 @@ use std::fs;
 
 use isotherm_core::PAGE_SIZE;
 
+use crate::scratch::{HUGE, Scratch};
 use super::BpfError;
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program};
-use super::scratch::{HUGE, Scratch};
 use super::space::Space;
 
 const GIB: u64 = 1 << 30;
@@ -34,7 +34,7 @@ const ATTEMPTS: u32 = 3;
 pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, BpfError> {
     let address_mask = address_mask()?;
     let memory_end = memory_end()?;
-    let scratch = Scratch::new(WITNESSES * HUGE)?;
+    let scratch = Scratch::new(WITNESSES * HUGE).map_err(BpfError::own_memory)?;
     // Without huge pages configured this fails, and then there are none to be kept away.
     let _ = scratch.huge(false);
     // One page in each 2 MiB, each at another place in its table.

@@ -113,6 +113,14 @@ pub enum BpfError {
 }
 
 #[cfg(target_arch = "x86_64")]
+impl BpfError {
+    /// Memory to try the probe on cannot be mapped.
+    pub(super) fn own_memory(source: rustix::io::Errno) -> Self {
+        Self::Memory { what: "mapping memory to try the probe on", source: source.into() }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
 use libbpf_rs as libbpf_error;
 
 /// Stands in for libbpf's error where libbpf is not used.

@@ -13,11 +13,11 @@ use std::os::unix::fs::FileExt;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 
+use crate::act::advise::{Advice, advise};
+use crate::scratch::{HUGE, Scratch};
 use super::BpfError;
-use super::advise::make_cold;
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program, SYS_NICE, missing_capabilities};
-use super::scratch::{HUGE, Scratch};
 use super::space::{PagemapEntry, Space};
 use super::target::Target;
 
@@ -126,7 +126,7 @@ impl Folios {
     /// Makes a huge page that is mapped by small entries, clears all of it, and looks whether it is still one. False
     /// also if no huge page is to be had: then it is not known, and large folios are left alone.
     fn try_large(&self, program: &mut Program, tables: &PageTables, own: &Space) -> Result<bool, BpfError> {
-        let scratch = Scratch::new(HUGE)?;
+        let scratch = Scratch::new(HUGE).map_err(BpfError::own_memory)?;
         let place = Place { pgd: own.pgd(), addr: scratch.start() };
         let mut leaves = Vec::new();
         let mut leaf = || -> Result<Leaf, BpfError> {
@@ -142,7 +142,7 @@ impl Folios {
         let all = AddrRange::new(place.addr, place.addr + if huge { HUGE } else { PAGE_SIZE });
         let all = all.ok_or(BpfError::Trial("own memory has no address".into()))?;
         let failed = |what: &str, e: Errno| BpfError::Advise { what: what.into(), source: e.into(), mend: mend(e) };
-        make_cold(own.pidfd(), &[all.into()]).map_err(|e| failed("this process's own memory", e))?;
+        advise(own.pidfd(), &[all.into()], Advice::Cold).map_err(|e| failed("this process's own memory", e))?;
         // Newer kernels allow it for one's own memory to everyone.
         if missing_capabilities().contains(&SYS_NICE) {
             return Err(failed("another process's memory", Errno::PERM));

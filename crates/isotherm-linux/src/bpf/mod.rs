@@ -19,8 +19,6 @@
 //!   DAMON and, when memory is short, its reclaim. What they find may seem idle here for a moment.
 
 #[cfg(target_arch = "x86_64")]
-mod advise;
-#[cfg(target_arch = "x86_64")]
 mod check;
 #[cfg(target_arch = "x86_64")]
 mod direct_map;
@@ -36,8 +34,6 @@ mod probe;
 mod probe;
 #[cfg(target_arch = "x86_64")]
 mod program;
-#[cfg(target_arch = "x86_64")]
-mod scratch;
 #[cfg(target_arch = "x86_64")]
 mod space;
 #[cfg(target_arch = "x86_64")]

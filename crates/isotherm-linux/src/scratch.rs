@@ -9,11 +9,9 @@ use isotherm_core::PAGE_SIZE;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
-use super::BpfError;
-
 /// A private anonymous mapping that begins at a 2 MiB border.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     memory: NonNull<c_void>,
     mapped: usize,
     start: u64,
@@ -21,12 +19,11 @@ pub(super) struct Scratch {
 }
 
 /// The size of a huge page.
-pub(super) const HUGE: u64 = 2 << 20;
+pub(crate) const HUGE: u64 = 2 << 20;
 
 impl Scratch {
     /// Memory of `size` bytes, untouched.
-    pub(super) fn new(size: u64) -> Result<Self, BpfError> {
-        let failed = |e: Errno| BpfError::Memory { what: "mapping memory to try the probe on", source: e.into() };
+    pub(crate) fn new(size: u64) -> Result<Self, Errno> {
         // Room for the border.
         let mapped = (size + HUGE) as usize;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlays nothing.
@@ -38,31 +35,31 @@ impl Scratch {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         };
-        let memory = NonNull::new(memory.map_err(failed)?).ok_or_else(|| failed(Errno::NOMEM))?;
+        let memory = NonNull::new(memory?).ok_or(Errno::NOMEM)?;
         Ok(Self { memory, mapped, start: (memory.as_ptr() as u64).next_multiple_of(HUGE), size })
     }
 
     /// Its first address.
-    pub(super) fn start(&self) -> u64 {
+    pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
     /// Asks for huge pages, or for none.
-    pub(super) fn huge(&self, wanted: bool) -> Result<(), Errno> {
+    pub(crate) fn huge(&self, wanted: bool) -> Result<(), Errno> {
         let advice = if wanted { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: the range is this value's own; the advice does not change what is in it.
         unsafe { madvise(self.at(0), self.size as usize, advice) }
     }
 
     /// Accesses the page at `offset`.
-    pub(super) fn touch(&self, offset: u64) {
+    pub(crate) fn touch(&self, offset: u64) {
         assert!(offset < self.size);
         // SAFETY: within the range, which is mapped for reading and writing and not otherwise referred to.
         unsafe { self.at(offset).cast::<u8>().write_volatile(1) };
     }
 
     /// Forbids writing to the page at `offset` and allows it again: a huge page there is then mapped by small entries.
-    pub(super) fn break_up(&self, offset: u64) -> Result<(), Errno> {
+    pub(crate) fn break_up(&self, offset: u64) -> Result<(), Errno> {
         assert!(offset < self.size);
         let page = PAGE_SIZE as usize;
         // SAFETY: a page of the range, to which nothing writes in between, as no reference to it exists.

@@ -1,0 +1,4 @@
+//! Acting on another process's memory.
+
+pub(crate) mod advise;
+mod outside;
