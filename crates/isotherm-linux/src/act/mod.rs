@@ -1,4 +1,7 @@
 //! Acting on another process's memory.
 
 pub(crate) mod advise;
+mod inside;
 mod outside;
+
+pub use inside::{Inside, InsideCall, InsideError};
