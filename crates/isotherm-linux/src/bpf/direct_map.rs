@@ -13,11 +13,11 @@ use std::fs;
 
 use isotherm_core::PAGE_SIZE;
 
-use crate::scratch::{HUGE, Scratch};
 use super::BpfError;
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program};
 use super::space::Space;
+use crate::scratch::{HUGE, Scratch};
 
 const GIB: u64 = 1 << 30;
 const CPUINFO: &str = "/proc/cpuinfo";

@@ -13,13 +13,13 @@ use std::os::unix::fs::FileExt;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 
-use crate::act::advise::{Advice, advise};
-use crate::scratch::{HUGE, Scratch};
 use super::BpfError;
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program, SYS_NICE, missing_capabilities};
 use super::space::{PagemapEntry, Space};
 use super::target::Target;
+use crate::act::advise::{Advice, advise};
+use crate::scratch::{HUGE, Scratch};
 
 const KPAGEFLAGS: &str = "/proc/kpageflags";
 

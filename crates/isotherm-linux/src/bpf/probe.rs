@@ -5,7 +5,6 @@ use std::io;
 use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 use rustix::io::Errno;
 
-use crate::act::advise::{Advice, RANGES_A_CALL, Span, advise};
 use super::BpfError;
 use super::check;
 use super::direct_map::{memory_end, prove};
@@ -15,6 +14,7 @@ use super::program::{PageTables, Place, Program};
 use super::space::{Opened, PagemapEntry, PagemapKind, Space};
 use super::sweep::{Came, Sweeper, Swept};
 use super::target::{State, Target};
+use crate::act::advise::{Advice, RANGES_A_CALL, Span, advise};
 
 /// Reads accessed bits inside the kernel with eBPF, and clears them with `process_madvise(MADV_COLD)`.
 #[derive(Debug)]

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
 use rustix::io::Errno;
 
-use crate::act::advise::{Advice, Span, advise};
-use crate::scratch::HUGE;
 use super::BpfError;
 use super::folio::Folios;
 use super::leaf::Extent;
 use super::program::{PageTables, Place, Program};
 use super::space::Space;
+use crate::act::advise::{Advice, Span, advise};
+use crate::scratch::HUGE;
 
 /// What is swept at once after the start: as much as one page of page-table entries maps, in about 25 µs.
 pub(super) const BLOCK: u64 = HUGE;

@@ -50,7 +50,9 @@ pub enum InsideError {
     #[error("process {0} is stopped and makes no calls; continue it (kill -CONT {0})")]
     Stopped(u32),
     /// Its main thread has ended, others live on.
-    #[error("the main thread of process {0} has ended, and calls are made in it only; use actions that work from outside")]
+    #[error(
+        "the main thread of process {0} has ended, and calls are made in it only; use actions that work from outside"
+    )]
     MainThreadEnded(u32),
     /// It does not stop, or does not go on.
     #[error(
@@ -77,7 +79,9 @@ pub enum InsideError {
     )]
     OtherStack(u32),
     /// It is busy with what must not be interrupted.
-    #[error("the main thread of process {0} is in a restartable sequence, or gets signals, whenever it is looked at; try again")]
+    #[error(
+        "the main thread of process {0} is in a restartable sequence, or gets signals, whenever it is looked at; try again"
+    )]
     Busy(u32),
     /// Its code has not what is needed.
     #[error(
@@ -86,7 +90,9 @@ pub enum InsideError {
     )]
     NoPlace(u32),
     /// It shares its memory with its parent.
-    #[error("process {0} still shares the memory of its parent (vfork), which would be acted on; try again after its exec")]
+    #[error(
+        "process {0} still shares the memory of its parent (vfork), which would be acted on; try again after its exec"
+    )]
     SharesMemory(u32),
     /// Something that should not happen.
     #[error("a call in process {0} did not come to pass as it should have; it runs on; please report it")]

@@ -33,8 +33,7 @@ pub(super) struct Helper {
 impl Helper {
     /// Starts it.
     pub(super) fn start() -> Result<Self, Errno> {
-        let (ours, its) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: `all` is filled before it is read, `before` by the second call. All signals are blocked from before the

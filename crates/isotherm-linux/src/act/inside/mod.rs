@@ -29,6 +29,8 @@ mod session;
 mod session;
 #[cfg(target_arch = "x86_64")]
 mod step;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod tracer;
 

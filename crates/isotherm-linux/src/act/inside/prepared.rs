@@ -49,13 +49,26 @@ impl Prepared {
         let maps = maps.map_err(|_| InsideError::Gone(pid))?;
         let range = |map: &MemoryMap| AddrRange::new(map.address.0, map.address.1);
         let stack = maps.iter().find(|map| map.pathname == MMapPath::Stack).and_then(range);
-        let stack = stack.ok_or(InsideError::OtherStack(pid))?;
+        let stack = match stack {
+            Some(stack) => stack,
+            // Memory that is let go has no mappings.
+            None if maps.is_empty() => return Err(InsideError::Gone(pid)),
+            None => return Err(InsideError::OtherStack(pid)),
+        };
         let mut code: Vec<&MemoryMap> =
             maps.iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE) && map.address.0 >> 63 == 0).collect();
         // The C library has both, and comes last in the order of addresses.
-        code.sort_by_key(|map| !matches!(&map.pathname, MMapPath::Path(path) if path.to_string_lossy().contains("libc")));
+        code.sort_by_key(
+            |map| !matches!(&map.pathname, MMapPath::Path(path) if path.to_string_lossy().contains("libc")),
+        );
         let read = |at, room: &mut [u8]| memory.read_at(room, at);
-        let gadgets = gadget::find(code.into_iter().filter_map(range), read).ok_or(InsideError::NoPlace(pid))?;
+        let gadgets = gadget::find(code.into_iter().filter_map(range), read).ok_or_else(|| {
+            // The last page of a stack is always there, unless all of the memory has gone.
+            match memory.read_at(&mut [0], stack.end() - 1) {
+                Ok(1) => InsideError::NoPlace(pid),
+                _ => InsideError::Gone(pid),
+            }
+        })?;
         Ok(Self { memory, status, stack, gadgets })
     }
 

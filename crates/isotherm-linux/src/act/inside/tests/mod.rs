@@ -1,0 +1,11 @@
+//! Acting in real processes.
+#![allow(
+    clippy::unwrap_used,
+    unsafe_code,
+    reason = "a test that fails may panic; a target makes system calls as they are"
+)]
+
+mod calls;
+mod deaths;
+mod refusals;
+mod target;

@@ -1,0 +1,349 @@
+//! Targets: this very test binary, started again to run nothing but [`play`], on its main thread.
+//!
+//! Tests are run on other threads than the main one, so that `play` is run before there are any.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use isotherm_core::AddrRange;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+
+/// Set in the environment of a target: what it does.
+const ROLE: &str = "ISOTHERM_TEST_INSIDE";
+const ANSWER: &str = "@ ";
+const SIZE: usize = 8 << 20;
+
+/// A process to act in.
+pub struct Target {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// Memory of it, mapped and written to.
+    pub memory: AddrRange,
+}
+
+impl Target {
+    /// Starts a process that does this.
+    pub fn start(role: &str) -> Self {
+        Self::of(Command::new(std::env::current_exe().unwrap()), role)
+    }
+
+    /// Starts it by way of a command that ends in exec.
+    pub fn of(mut command: Command, role: &str) -> Self {
+        let mut child = command
+            .env(ROLE, format!("{} {role}", std::process::id()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let memory = AddrRange::new(0, 1).unwrap();
+        let mut target = Self { child, orders, answers, memory };
+        let start: u64 = target.answer().parse().unwrap();
+        target.memory = AddrRange::new(start, start + SIZE as u64).unwrap();
+        target
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its next answer.
+    pub fn answer(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the target ended: {:?}", self.child.wait());
+            if let Some((_, answer)) = line.split_once(ANSWER) {
+                return answer.trim().to_owned();
+            }
+        }
+    }
+
+    /// Writes a line to it, if it is still there.
+    pub fn tell(&mut self, line: &str) {
+        let _ = writeln!(self.orders.as_mut().unwrap(), "{line}");
+    }
+
+    /// Ends its input, on which it gives its last answer: what it has counted, by name.
+    pub fn end(&mut self) -> Counts {
+        drop(self.orders.take());
+        let answer = self.answer();
+        assert!(self.child.wait().unwrap().success());
+        Counts(answer)
+    }
+
+    /// A field of `/proc/PID/status`.
+    pub fn status(&self, field: &str) -> String {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim().to_owned()
+    }
+
+    /// The flags of its memory, as in `/proc/PID/smaps`, if all of it has the same.
+    pub fn flags(&self) -> Vec<String> {
+        let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", self.pid())).unwrap();
+        let mut within = false;
+        for line in smaps.lines() {
+            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            if let Some((start, end)) = range
+                && let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
+            {
+                within = start <= self.memory.start() && self.memory.end() <= end;
+            } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| within) {
+                return flags.split_whitespace().map(str::to_owned).collect();
+            }
+        }
+        panic!("its memory is in several mappings: {smaps}")
+    }
+
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags().iter().any(|have| have == flag)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a target has counted.
+#[derive(Debug)]
+pub struct Counts(String);
+
+impl Counts {
+    pub fn of(&self, name: &str) -> u64 {
+        let found = self.0.split(' ').find_map(|count| count.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
+        found.unwrap_or_else(|| panic!("{name} in {self:?}"))
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PLAY: extern "C" fn() = play;
+
+/// What a target runs. Everywhere else it does nothing.
+extern "C" fn play() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let (parent, role) = role.split_once(' ').unwrap();
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    assert_eq!(getppid().map(|pid| pid.to_string()).as_deref(), Some(parent), "the test has ended already");
+    // Not in one mapping with anything else, whose flags would differ.
+    let fence = |size| unsafe {
+        mmap_anonymous(std::ptr::null_mut(), size, ProtFlags::empty(), MapFlags::PRIVATE).unwrap() as usize
+    };
+    let place = fence(SIZE + (8 << 20)).next_multiple_of(2 << 20) + (2 << 20);
+    let memory = unsafe {
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        mmap_anonymous(place as *mut _, SIZE, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap() as usize
+    };
+    for page in (memory..memory + SIZE).step_by(4096) {
+        unsafe { (page as *mut u8).write_volatile(1) };
+    }
+    let answer = |text: String| println!("{ANSWER}{text}");
+    match role.split_once(' ').unwrap_or((role, "")) {
+        ("compute", _) => {
+            answer(memory.to_string());
+            answer(compute(|| {}));
+        }
+        ("threads", _) => {
+            answer(memory.to_string());
+            answer(compute(|| {
+                // Those of the last round have ended, or will soon.
+                for _ in 0..3 {
+                    std::thread::spawn(|| std::thread::sleep(Duration::from_micros(300)));
+                }
+            }));
+        }
+        ("signals", _) => {
+            handle(libc::SIGRTMIN() + 1, 0);
+            handle(libc::SIGALRM, libc::SA_RESTART);
+            let every = libc::timeval { tv_sec: 0, tv_usec: 1000 };
+            let timer = libc::itimerval { it_interval: every, it_value: every };
+            unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+            answer(memory.to_string());
+            let counts = compute(|| {});
+            answer(format!("{counts} signals={} sum={}", SIGNALS.load(SeqCst), SUM.load(SeqCst)));
+        }
+        ("block", how) => block(how, || answer(memory.to_string()), answer),
+        ("seccomp", _) => {
+            // Allows everything, as far as anybody can tell from outside.
+            let allow = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 };
+            let program = libc::sock_fprog { len: 1, filter: &allow as *const _ as *mut _ };
+            unsafe {
+                assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+                assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
+            }
+            answer(memory.to_string());
+            answer(compute(|| {}));
+        }
+        ("vfork", _) => {
+            answer(memory.to_string());
+            let mut stack = vec![0_u8; 64 << 10];
+            // Until its child has ended, which shares its memory, nothing interrupts the main thread.
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            let pid = unsafe { libc::clone(sleep_in_child, stack.as_mut_ptr_range().end.cast(), flags, 0 as *mut _) };
+            assert!(pid > 0);
+            answer("done".to_owned());
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line).unwrap();
+        }
+        other => panic!("no such role: {other:?}"),
+    }
+    // The harness would print its own lines.
+    std::io::stdout().flush().unwrap();
+    std::process::exit(0);
+}
+
+extern "C" fn sleep_in_child(_: *mut libc::c_void) -> libc::c_int {
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::usleep(1_500_000)
+    }
+}
+
+static SIGNALS: AtomicU64 = AtomicU64::new(0);
+static SUM: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    if signal != libc::SIGALRM {
+        SIGNALS.fetch_add(1, SeqCst);
+        SUM.fetch_add(unsafe { (*info).si_value().sival_ptr } as u64, SeqCst);
+    }
+}
+
+fn handle(signal: i32, flags: i32) {
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = flags | libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+    }
+}
+
+/// Works in vector and other registers, and comes to a number that tells of any change in them.
+#[inline(never)]
+fn checksum() -> u64 {
+    let mut lanes = [0.1_f64, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9];
+    let mut mixed = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..2000 {
+        for lane in &mut lanes {
+            *lane = 3.99 * *lane * (1.0 - *lane);
+        }
+        mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(7);
+    }
+    lanes.iter().fold(mixed, |sum, lane| sum.rotate_left(5) ^ lane.to_bits())
+}
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap()
+}
+
+/// Computes and makes system calls in turn until the input ends, and counts what went wrong.
+fn compute(mut also: impl FnMut()) -> String {
+    let expected = checksum();
+    let (mut rounds, mut wrong, mut interrupted, mut odd) = (0_u64, 0, 0, 0);
+    let mut pipe = [0; 2];
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    let word = 0_u32;
+    let some_time = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+    loop {
+        for _ in 0..3 {
+            wrong += u64::from(checksum() != expected);
+        }
+        also();
+        let (result, right) = unsafe {
+            match rounds % 6 {
+                0 => (libc::nanosleep(&some_time, std::ptr::null_mut()).into(), 0),
+                1 => (libc::poll(std::ptr::null_mut(), 0, 1).into(), 0),
+                2 => {
+                    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+                    let result = libc::syscall(libc::SYS_futex, &word, operation, 0, &some_time);
+                    (if result == -1 && errno() == libc::ETIMEDOUT { 0 } else { result }, 0)
+                }
+                3 => {
+                    let byte = rounds as u8;
+                    let mut back = !byte;
+                    assert_eq!(libc::write(pipe[1], (&raw const byte).cast(), 1), 1);
+                    let result = libc::read(pipe[0], (&raw mut back).cast(), 1);
+                    (result as i64, if result == 1 && back == byte { 1 } else { -2 })
+                }
+                4 => (
+                    libc::select(
+                        0,
+                        std::ptr::null_mut(),
+                        std::ptr::null_mut(),
+                        std::ptr::null_mut(),
+                        &mut libc::timeval { tv_sec: 0, tv_usec: 100 },
+                    )
+                    .into(),
+                    0,
+                ),
+                _ => (libc::getppid().min(1).into(), 1),
+            }
+        };
+        if result == -1 && errno() == libc::EINTR {
+            interrupted += 1;
+        } else {
+            odd += u64::from(result != right);
+        }
+        rounds += 1;
+        let mut input = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+        if unsafe { libc::poll(&mut input, 1, 0) } == 1 {
+            return format!("rounds={rounds} wrong={wrong} interrupted={interrupted} odd={odd}");
+        }
+    }
+}
+
+/// Is in one system call until the input has a line, or for the time that the role says; tells what that returned and how
+/// long it took.
+fn block(how: &str, ready: impl FnOnce(), answer: impl Fn(String)) {
+    let (how, milliseconds) = how.split_once(' ').unwrap_or((how, "0"));
+    let time: u64 = milliseconds.parse().unwrap();
+    let mut buffer = [0_u8; 1];
+    let mut input = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    let word = 0_u32;
+    let span = libc::timespec { tv_sec: (time / 1000) as i64, tv_nsec: (time % 1000 * 1_000_000) as i64 };
+    unsafe {
+        let epoll = libc::epoll_create1(0);
+        libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, 0, &mut event);
+        // As it is used: what comes before the wait is kept for it.
+        let mut blocked = std::mem::zeroed();
+        libc::sigemptyset(&mut blocked);
+        libc::sigaddset(&mut blocked, libc::SIGRTMIN() + 1);
+        libc::sigprocmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut());
+        handle(libc::SIGRTMIN() + 1, 0);
+        ready();
+        let began = Instant::now();
+        let result = match how {
+            "nanosleep" => libc::nanosleep(&span, std::ptr::null_mut()).into(),
+            "futex" => libc::syscall(libc::SYS_futex, &word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 0, &span),
+            "read" => libc::read(0, buffer.as_mut_ptr().cast(), 1) as i64,
+            "poll" => libc::poll(&mut input, 0, time as i32).into(),
+            "poll-input" => libc::poll(&mut input, 1, -1).into(),
+            "epoll" => libc::epoll_wait(epoll, &mut event, 1, -1).into(),
+            "epoll-time" => libc::epoll_wait(epoll, &mut event, 1, time as i32).into(),
+            "sigsuspend" => {
+                let mut none = std::mem::zeroed();
+                libc::sigemptyset(&mut none);
+                libc::sigsuspend(&none).into()
+            }
+            other => panic!("no such call: {other}"),
+        };
+        let errno = if result == -1 { errno() } else { 0 };
+        let took = began.elapsed().as_millis();
+        answer(format!("result={} errno={errno} took={took}", result + 1));
+    }
+}
