@@ -52,7 +52,7 @@ impl Prepared {
         let stack = match stack {
             Some(stack) => stack,
             // Memory that is let go has no mappings.
-            None if maps.is_empty() => return Err(InsideError::Gone(pid)),
+            None if maps.0.is_empty() => return Err(InsideError::Gone(pid)),
             None => return Err(InsideError::OtherStack(pid)),
         };
         let mut code: Vec<&MemoryMap> =
