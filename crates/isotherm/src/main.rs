@@ -3,6 +3,7 @@
 mod cli;
 mod command;
 mod doctor;
+mod import;
 mod probe;
 mod progress;
 mod record;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Top(options) => top::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Convert(options) => report::convert(&options),
+        Command::Import(options) => import::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
         Command::Completions(options) => {
