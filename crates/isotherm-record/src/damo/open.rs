@@ -15,7 +15,7 @@ use super::DamoError;
 use super::file::Record;
 use crate::foreign;
 
-/// The most JSON that is read, in bytes. damo's own layout of it takes about ten times the memory that the import does.
+/// The most JSON that is read, in bytes. damo's own layout takes 380 bytes of it for a region, the import 60.
 pub(super) const MAX_JSON: u64 = 8 << 30;
 
 /// First bytes of files that a user of damo might take for its JSON.
