@@ -71,7 +71,7 @@ fn damo_reports_on_what_is_written_for_it() {
     convert(&Recording::open(&recording).unwrap(), &path).unwrap();
     for (report, words) in [
         (&["record_info"][..], &["target_id: 7", "target_id: 9", "[400.000000 KiB, 404.000000 KiB)"][..]),
-        (&["access", "--raw_form"], &["nr_accesses: 20 samples", "age: 20 aggr_intervals"]),
+        (&["access", "--raw_form"], &["target_id: 9", "000000028000-000000032000 (  40.000 KiB)          20    20"]),
         (&["heatmap", "--output", "stdout", "--resol", "4", "8"], &["x-axis: space", "y-axis: time"]),
     ] {
         let arguments = [&["report"], report, &["--input", text(&path)]].concat();
