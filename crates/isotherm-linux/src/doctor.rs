@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::RefsProbe;
 use crate::bpf::BpfProbe;
+use crate::idle::IdleProbe;
 
 /// What trying one probe showed.
 #[derive(Clone, Debug, Serialize)]
@@ -23,6 +24,11 @@ pub fn examine() -> Vec<Finding> {
     let finding =
         |probe, about, tried: Result<(), String>| Finding { probe, about, works: tried.is_ok(), why_not: tried.err() };
     vec![
+        finding(
+            "idle",
+            "the kernel's idle page tracking, page by page; physical memory, too",
+            IdleProbe::check().map_err(|error| error.to_string()),
+        ),
         finding("bpf", "page tables read by eBPF, page by page", BpfProbe::check().map_err(|error| error.to_string())),
         finding(
             "refs",

@@ -8,6 +8,7 @@ mod progress;
 mod record;
 mod report;
 mod session;
+mod targets;
 mod terminal;
 mod top;
 mod units;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::{Attributes, TargetId};
-use isotherm_linux::{Processes, TargetError};
+use isotherm_linux::{PhysicalMemory, Processes, TargetError};
 
-use crate::cli::Watch;
+use crate::cli::{ProbeChoice, Watch};
 use crate::command::Command;
 use crate::probe::{self, Chosen};
 use crate::session::Session;
+use crate::targets::Targets;
 use crate::units::unix_ns;
 use crate::wrong_call;
 
@@ -18,7 +19,7 @@ pub struct Ready {
     pub chosen: Chosen,
     pub attributes: Attributes,
     pub seed: u64,
-    targets: Processes,
+    targets: Targets,
 }
 
 impl Ready {
@@ -26,21 +27,44 @@ impl Ready {
     pub fn new(subcommand: &str, watch: &Watch) -> Result<Self> {
         // A wrong call is one wherever it is made, so that it is told before any probe is tried.
         attributes(subcommand, watch, probe::PAGE_INTERVALS);
-        if watch.pid.is_empty() && watch.command.is_empty() {
-            wrong_call(subcommand, "say what to watch: a process with --pid PID, or a command after --");
+        if watch.pid.is_empty() && watch.command.is_empty() && !watch.physical {
+            let what = "say what to watch: a process with --pid PID, a command after --, or all memory with --physical";
+            wrong_call(subcommand, what);
         }
-        let chosen = Chosen::new(watch.probe)?;
+        if !watch.range.is_empty() && !watch.physical {
+            wrong_call(subcommand, "--range is of physical addresses; give --physical, too");
+        }
+        let chosen = match watch.probe {
+            probe if !watch.physical => Chosen::new(probe)?,
+            ProbeChoice::Auto => Chosen::for_physical_memory()?,
+            probe => {
+                if !probe.sees_physical_memory() {
+                    let what = "the probe does not see physical memory; use --probe idle, or leave --physical out";
+                    wrong_call(subcommand, what);
+                }
+                Chosen::new(probe)?
+            }
+        };
         let attributes = attributes(subcommand, watch, chosen.default_intervals());
         let seed = watch.attributes.seed.unwrap_or_else(unix_ns);
-        let targets = Processes::new(watch.pid.iter().copied(), watch.children)?;
+        let targets = if watch.physical {
+            Targets::Physical(PhysicalMemory::new(watch.range.iter().copied())?, None)
+        } else {
+            Targets::Processes(Processes::new(watch.pid.iter().copied(), watch.children)?)
+        };
         Ok(Self { chosen, attributes, seed, targets })
     }
 
-    /// The session that watches the command, or the processes if there is none.
+    /// The session that watches the command, or the processes if there is none; or physical memory until the command ends.
     pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Session> {
         let Self { chosen, attributes, seed, targets } = self;
-        let processes = command.map_or(Ok(targets), |command| follow(command, watch.children))?;
-        Ok(Session { attributes, seed, probe: chosen.probe, processes, duration: watch.duration })
+        let processes = command.map(|command| follow(command, watch.children)).transpose()?;
+        let targets = match (targets, processes) {
+            (Targets::Physical(memory, _), processes) => Targets::Physical(memory, processes),
+            (_, Some(processes)) => Targets::Processes(processes),
+            (targets, None) => targets,
+        };
+        Ok(Session { attributes, seed, probe: chosen.probe, targets, duration: watch.duration })
     }
 }
 
