@@ -4,6 +4,7 @@
 //! [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), and waiting for the next round ([`Waiter`]).
 
 pub mod bpf;
+pub mod damon;
 pub mod doctor;
 mod host;
 mod process;
