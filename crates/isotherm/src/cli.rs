@@ -145,6 +145,9 @@ pub struct Watch {
     /// How to learn whether a page was accessed
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     pub probe: ProbeChoice,
+    /// Only these addresses of the one target, such as 0x7f0000000000:0x7f0000100000; with --probe damon
+    #[arg(long, value_name = "FROM:TO", value_parser = units::address_range)]
+    pub range: Option<AddrRange>,
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// The command to start and watch, after `--`
@@ -181,6 +184,8 @@ pub enum ProbeChoice {
     Bpf,
     /// /proc/PID/clear_refs and smaps: coarse, a mapping at a time; for a process of one's own
     Refs,
+    /// The kernel's own DAMON does the work; needs root, and a kernel that has it and does not use it otherwise. Never chosen by auto
+    Damon,
 }
 
 /// Show a recording

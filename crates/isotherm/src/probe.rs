@@ -6,6 +6,7 @@ use anyhow::Result;
 use isotherm_core::{AccessProbe, Granularity};
 use isotherm_linux::RefsProbe;
 use isotherm_linux::bpf::BpfProbe;
+use isotherm_linux::damon::{self, Places};
 
 use crate::cli::ProbeChoice;
 
@@ -18,7 +19,15 @@ const MAPPING_INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Dur
 /// A probe, and what depends on which it is.
 pub struct Chosen {
     pub name: &'static str,
-    pub probe: Box<dyn AccessProbe + Send>,
+    pub how: How,
+}
+
+/// Who does the work.
+pub enum How {
+    /// Our own monitor, through a probe.
+    Monitor(Box<dyn AccessProbe + Send>),
+    /// The kernel's DAMON, which is claimed only when it starts: so that nothing is left of a run that never comes to that.
+    Kernel(Places),
 }
 
 impl Chosen {
@@ -27,6 +36,7 @@ impl Chosen {
         match choice {
             ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?)),
             ProbeChoice::Refs => Ok(Self::refs()),
+            ProbeChoice::Damon => Self::damon(Places::system()),
             ProbeChoice::Auto => Ok(match BpfProbe::open() {
                 Ok(probe) => Self::bpf(probe),
                 Err(why) => {
@@ -38,16 +48,29 @@ impl Chosen {
     }
 
     fn bpf(probe: BpfProbe) -> Self {
-        Self { name: "bpf", probe: Box::new(probe) }
+        Self { name: "bpf", how: How::Monitor(Box::new(probe)) }
     }
 
     fn refs() -> Self {
-        Self { name: "refs", probe: Box::new(RefsProbe::new()) }
+        Self { name: "refs", how: How::Monitor(Box::new(RefsProbe::new())) }
     }
 
-    /// What one answer speaks for, as the recording says it.
-    pub fn granularity(&self) -> &'static str {
-        match self.probe.granularity() {
+    fn damon(places: Places) -> Result<Self> {
+        damon::check(&places)?;
+        Ok(Self { name: "damon", how: How::Kernel(places) })
+    }
+
+    /// What one answer speaks for.
+    pub fn granularity(&self) -> Granularity {
+        match &self.how {
+            How::Monitor(probe) => probe.granularity(),
+            How::Kernel(_) => Granularity::Page,
+        }
+    }
+
+    /// The same, as the recording says it.
+    pub fn granularity_name(&self) -> &'static str {
+        match self.granularity() {
             Granularity::Page => "page",
             Granularity::Mapping => "mapping",
         }
@@ -55,7 +78,7 @@ impl Chosen {
 
     /// The sampling and aggregation intervals if none are asked for.
     pub fn default_intervals(&self) -> (Duration, Duration) {
-        match self.probe.granularity() {
+        match self.granularity() {
             Granularity::Page => PAGE_INTERVALS,
             Granularity::Mapping => MAPPING_INTERVALS,
         }

@@ -1,15 +1,18 @@
 //! From a call to a session: what all that watch have in common.
 
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::{Attributes, TargetId};
-use isotherm_linux::{Processes, TargetError};
+use isotherm_linux::{Processes, Stop, TargetError};
 
-use crate::cli::Watch;
+use crate::cli::{ProbeChoice, Watch};
 use crate::command::Command;
-use crate::probe::{self, Chosen};
-use crate::session::Session;
+use crate::kernel_session::KernelSession;
+use crate::probe::{self, Chosen, How};
+use crate::session::{Finding, Session};
 use crate::units::unix_ns;
 use crate::wrong_call;
 
@@ -29,6 +32,7 @@ impl Ready {
         if watch.pid.is_empty() && watch.command.is_empty() {
             wrong_call(subcommand, "say what to watch: a process with --pid PID, or a command after --");
         }
+        check_kernels(subcommand, watch);
         let chosen = Chosen::new(watch.probe)?;
         let attributes = attributes(subcommand, watch, chosen.default_intervals());
         let seed = watch.attributes.seed.unwrap_or_else(unix_ns);
@@ -37,10 +41,59 @@ impl Ready {
     }
 
     /// The session that watches the command, or the processes if there is none.
-    pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Session> {
+    pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Watching> {
         let Self { chosen, attributes, seed, targets } = self;
         let processes = command.map_or(Ok(targets), |command| follow(command, watch.children))?;
-        Ok(Session { attributes, seed, probe: chosen.probe, processes, duration: watch.duration })
+        let duration = watch.duration;
+        Ok(match chosen.how {
+            How::Monitor(probe) => Watching::Monitor(Session { attributes, seed, probe, processes, duration }),
+            How::Kernel(places) => {
+                Watching::Kernel(KernelSession { attributes, places, processes, range: watch.range, duration })
+            }
+        })
+    }
+}
+
+/// A session of either kind: the same from outside.
+pub enum Watching {
+    Monitor(Session),
+    Kernel(KernelSession),
+}
+
+impl Watching {
+    pub fn attributes(&self) -> Attributes {
+        match self {
+            Self::Monitor(session) => session.attributes,
+            Self::Kernel(session) => session.attributes,
+        }
+    }
+
+    /// Starts its thread, which sends what it finds to `findings`.
+    pub fn start(self, findings: SyncSender<Finding>, stop: Stop) -> Result<JoinHandle<Result<()>>> {
+        match self {
+            Self::Monitor(session) => session.start(findings, stop),
+            Self::Kernel(session) => session.start(findings, stop),
+        }
+    }
+}
+
+/// What the kernel's DAMON can do and our monitor cannot, and the other way round.
+fn check_kernels(subcommand: &str, watch: &Watch) {
+    let kernels = watch.probe == ProbeChoice::Damon;
+    if kernels && watch.children {
+        wrong_call(
+            subcommand,
+            "--probe damon watches what it began with, and cannot take in children; use --probe bpf",
+        );
+    }
+    if watch.range.is_some() && !kernels {
+        wrong_call(
+            subcommand,
+            "--range is for --probe damon; all of a process is watched, and `isotherm report` takes --address",
+        );
+    }
+    if watch.range.is_some() && watch.pid.len() > 1 {
+        wrong_call(subcommand, "--range is for one process");
     }
 }
 

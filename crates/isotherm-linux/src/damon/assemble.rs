@@ -11,8 +11,8 @@ pub struct Aggregation {
     pub time_ns: u64,
     /// The regions of each target that has some: the target's number, and its regions, sorted and disjoint.
     pub targets: Vec<(usize, Vec<RegionSnapshot>)>,
-    /// Whether aggregations before this one were lost, because events of them were.
-    pub after_a_loss: bool,
+    /// Whether others may have ended since the one before it, which did not reach us.
+    pub gap: bool,
 }
 
 /// Puts aggregations together.
@@ -127,7 +127,7 @@ impl Assembler {
         }
         let mut complete = std::mem::take(&mut self.open);
         self.expected = 0;
-        complete.after_a_loss = std::mem::replace(&mut self.state, State::Whole) == State::Again;
+        complete.gap = std::mem::replace(&mut self.state, State::Whole) == State::Again;
         Some(complete)
     }
 
@@ -194,7 +194,7 @@ mod tests {
             let events = [aggregation(1, &targets), aggregation(2, &targets)].concat();
             let found = run(&mut assembler, &events);
             assert_eq!(found.len(), 2, "{targets:?}");
-            assert!(found.iter().all(|aggregation| aggregation.targets.len() == 2 && !aggregation.after_a_loss));
+            assert!(found.iter().all(|aggregation| aggregation.targets.len() == 2 && !aggregation.gap));
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
         assert!(run_open(&mut assembler, &second[2..]).is_empty());
         let found = run(&mut assembler, &third);
         assert_eq!(found.len(), 1);
-        assert!(found[0].after_a_loss && found[0].time_ns == 3);
+        assert!(found[0].gap && found[0].time_ns == 3);
         assert_eq!((assembler.lost_events, assembler.dropped), (4, 1));
     }
 

@@ -155,7 +155,7 @@ impl Run {
                 };
                 let regions: Vec<_> = tried.into_iter().map(region).collect();
                 let targets = if regions.is_empty() { vec![] } else { vec![(0, regions)] };
-                Ok(vec![Aggregation { time_ns: now_ns(), targets, after_a_loss: false }])
+                Ok(vec![Aggregation { time_ns: now_ns(), targets, gap: true }])
             }
         }
     }
