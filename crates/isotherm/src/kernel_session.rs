@@ -9,9 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::{AddrRange, AddressSpace, Attributes, Mapping, Snapshot, TargetId, TargetSnapshot, TargetSpace};
+use isotherm_core::{
+    AddrRange, AddressSpace, Attributes, Layout, Mapping, Snapshot, TargetId, TargetSnapshot, TargetSpace,
+};
 use isotherm_linux::damon::{self, Aggregation, DamonError, Places, Run, Scope, Settings};
-use isotherm_linux::{Processes, Roster, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_linux::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_record::{Cost, TargetInfo};
 
 use crate::session::Finding;
@@ -23,8 +25,10 @@ const PACE: Duration = Duration::from_secs(1);
 pub struct KernelSession {
     pub attributes: Attributes,
     pub places: Places,
-    pub processes: Processes,
-    /// Only this range of the one target.
+    pub space: Box<dyn AddressSpace + Send>,
+    /// The processes of that space; none if it is physical memory.
+    pub roster: Roster,
+    /// Only this range of the one process.
     pub range: Option<AddrRange>,
     pub duration: Option<Duration>,
 }
@@ -38,11 +42,10 @@ impl KernelSession {
     }
 
     fn watch(self, findings: SyncSender<Finding>, stop: Stop) -> Result<()> {
-        let Self { attributes, places, mut processes, range, duration } = self;
+        let Self { attributes, places, mut space, roster, range, duration } = self;
         let mut run = Run::prepare(places)?;
-        let roster = processes.roster();
         let waiter = Waiter::new(roster.clone(), stop);
-        let spaces = survey(&mut processes, range)?;
+        let spaces = survey(&mut *space, range)?;
         let scope = scope(&spaces, range)?;
         let ids = spaces.iter().map(|space| space.id).collect();
         let start = Instant::now();
@@ -73,7 +76,7 @@ impl KernelSession {
                 break;
             }
             if woken == Woken::TargetEnded || now >= update || !is_on {
-                forward.spaces = survey(&mut processes, range)?;
+                forward.spaces = survey(&mut *space, range)?;
                 update = now + attributes.update();
                 if forward.spaces.is_empty() {
                     break;
@@ -89,8 +92,8 @@ impl KernelSession {
 }
 
 /// The targets that live, with what of their mappings is watched.
-fn survey(processes: &mut Processes, range: Option<AddrRange>) -> Result<Vec<TargetSpace>> {
-    let spaces = processes.survey().map_err(|error| anyhow::anyhow!("the mappings cannot be read: {error}"))?;
+fn survey(space: &mut dyn AddressSpace, range: Option<AddrRange>) -> Result<Vec<TargetSpace>> {
+    let spaces = space.survey().map_err(|error| anyhow::anyhow!("the mappings cannot be read: {error}"))?;
     let Some(range) = range else { return Ok(spaces) };
     let clip = |mapping: &Mapping| Some(Mapping { range: mapping.range.intersection(range)?, ..mapping.clone() });
     let clipped = spaces
@@ -103,10 +106,25 @@ fn survey(processes: &mut Processes, range: Option<AddrRange>) -> Result<Vec<Tar
 fn scope(spaces: &[TargetSpace], range: Option<AddrRange>) -> Result<Scope> {
     match (spaces, range) {
         ([], _) => bail!("there is no target left to watch"),
+        ([memory], _) if memory.layout == Layout::Ranges => Ok(Scope::Physical(whole(&memory.mappings))),
         ([target], Some(range)) => Ok(Scope::Ranges(target.id.0, vec![range])),
         (_, Some(_)) => bail!("--range is for one process"),
         (targets, None) => Ok(Scope::Processes(targets.iter().map(|target| target.id.0).collect())),
     }
+}
+
+/// The ranges of these mappings; those that touch are one.
+fn whole(mappings: &[Mapping]) -> Vec<AddrRange> {
+    let mut ranges: Vec<AddrRange> = Vec::new();
+    for mapping in mappings {
+        match ranges.last_mut() {
+            Some(last) if last.touches(mapping.range) => {
+                *last = AddrRange::new(last.start(), mapping.range.end()).unwrap_or(*last);
+            }
+            _ => ranges.push(mapping.range),
+        }
+    }
+    ranges
 }
 
 /// Makes findings of aggregations, and hands them to another thread.

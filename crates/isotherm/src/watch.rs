@@ -48,7 +48,8 @@ impl Ready {
         Ok(match chosen.how {
             How::Monitor(probe) => Watching::Monitor(Session { attributes, seed, probe, processes, duration }),
             How::Kernel(places) => {
-                Watching::Kernel(KernelSession { attributes, places, processes, range: watch.range, duration })
+                let (roster, space) = (processes.roster(), Box::new(processes));
+                Watching::Kernel(KernelSession { attributes, places, space, roster, range: watch.range, duration })
             }
         })
     }
