@@ -204,7 +204,8 @@ fn nothing_is_left_by_an_error() {
 fn the_next_run_removes_what_a_killed_one_left() {
     let workload = Workload::start(HOT_IN_COLD);
     let mut isotherm = recording("damon-killed.rec", workload.process.pid(), &[]);
-    std::thread::sleep(Duration::from_secs(1));
+    // Longer than snapshots are kept back.
+    std::thread::sleep(Duration::from_secs(3));
     signal(isotherm.pid(), "-KILL");
     isotherm.wait();
     assert_eq!(read("0/state"), "on", "the kernel goes on");
@@ -295,16 +296,16 @@ fn events_that_are_lost_are_counted_and_told() {
     let workload = Workload::start(HOT_IN_COLD);
     let file = result_file("damon-lost.rec");
     let pid = workload.process.pid().to_string();
-    // A ring for eight aggregations of 20 regions, and nobody who takes them for 3 s.
+    // The smallest ring, of 64 KiB: about 40 aggregations of 16 regions; and nobody who takes them for 5 s.
     let command = format!(
-        "exec isotherm record --probe damon --pid {pid} --sample 1ms --aggr 5ms --regions 10:2000 -o {} 2>&1",
+        "exec isotherm record --probe damon --pid {pid} --sample 2ms --aggr 20ms --regions 10:50 -o {} 2>&1",
         file.display()
     );
     let mut isotherm = Running::start(Command::new("sh").args(["-c", &command]));
     eventually("the kernel's DAMON is on", || read("0/state") == "on");
     std::thread::sleep(Duration::from_secs(1));
     signal(isotherm.pid(), "-STOP");
-    std::thread::sleep(Duration::from_secs(20));
+    std::thread::sleep(Duration::from_secs(5));
     signal(isotherm.pid(), "-CONT");
     std::thread::sleep(Duration::from_secs(1));
     signal(isotherm.pid(), "-TERM");

@@ -76,6 +76,12 @@ impl Others {
 impl Seen {
     /// What can be read of it; it may go at any time.
     pub(super) fn read(places: &Places, index: u32) -> Self {
+        let seen = Self::read_once(places, index);
+        // It went off between the reading of its state and of its thread.
+        if seen.state == "on" && seen.pid.is_none() { Self::read_once(places, index) } else { seen }
+    }
+
+    fn read_once(places: &Places, index: u32) -> Self {
         let kdamond = places.kdamond(index);
         let context = kdamond.join("contexts/0");
         let nr_targets = files::read_number(&context.join("targets/nr_targets")).unwrap_or(0_u32);
