@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::RefsProbe;
 use crate::bpf::BpfProbe;
 use crate::damon::{self, DamonError, Features, Places};
+use crate::idle::IdleProbe;
 
 /// What trying one probe showed.
 #[derive(Clone, Debug, Serialize)]
@@ -34,6 +35,11 @@ pub fn examine() -> Vec<Finding> {
         features: None,
     };
     vec![
+        finding(
+            "idle",
+            "the kernel's idle page tracking, page by page; physical memory, too",
+            IdleProbe::check().map_err(|error| error.to_string()),
+        ),
         finding("bpf", "page tables read by eBPF, page by page", BpfProbe::check().map_err(|error| error.to_string())),
         finding(
             "refs",

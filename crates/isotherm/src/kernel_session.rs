@@ -8,15 +8,16 @@ use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use isotherm_core::{
-    AddrRange, AddressSpace, Attributes, Layout, Mapping, Snapshot, TargetId, TargetSnapshot, TargetSpace,
+    AddrRange, AddressSpace, Attributes, Layout, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot, TargetSpace,
 };
 use isotherm_linux::damon::{self, Aggregation, DamonError, Places, Run, Scope, Settings};
-use isotherm_linux::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
-use isotherm_record::{Cost, TargetInfo};
+use isotherm_linux::{Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_record::Cost;
 
 use crate::session::Finding;
+use crate::targets::{Infos, Targets};
 
 /// The kernel's findings are taken at least this often, so that an end is noticed.
 const PACE: Duration = Duration::from_secs(1);
@@ -25,11 +26,9 @@ const PACE: Duration = Duration::from_secs(1);
 pub struct KernelSession {
     pub attributes: Attributes,
     pub places: Places,
-    pub space: Box<dyn AddressSpace + Send>,
-    /// The processes of that space; none if it is physical memory.
-    pub roster: Roster,
-    /// Only this range of the one process.
-    pub range: Option<AddrRange>,
+    pub targets: Targets,
+    /// Only these ranges of the one process; all of it if there are none.
+    pub ranges: Vec<AddrRange>,
     pub duration: Option<Duration>,
 }
 
@@ -42,17 +41,18 @@ impl KernelSession {
     }
 
     fn watch(self, findings: SyncSender<Finding>, stop: Stop) -> Result<()> {
-        let Self { attributes, places, mut space, roster, range, duration } = self;
+        let Self { attributes, places, mut targets, ranges, duration } = self;
+        let ranges = whole(ranges);
         let mut run = Run::prepare(places)?;
-        let waiter = Waiter::new(roster.clone(), stop);
-        let spaces = survey(&mut *space, range)?;
-        let scope = scope(&spaces, range)?;
+        let waiter = Waiter::new(targets.roster(), stop);
+        let spaces = survey(&mut targets, &ranges)?;
+        let scope = scope(&spaces, ranges.clone())?;
         let ids = spaces.iter().map(|space| space.id).collect();
         let start = Instant::now();
         run.start(&Settings { attributes, scope })?;
         let mut forward = Forward {
             findings,
-            roster,
+            infos: targets.infos(),
             ids,
             spaces,
             attributes,
@@ -76,7 +76,7 @@ impl KernelSession {
                 break;
             }
             if woken == Woken::TargetEnded || now >= update || !is_on {
-                forward.spaces = survey(&mut *space, range)?;
+                forward.spaces = survey(&mut targets, &ranges)?;
                 update = now + attributes.update();
                 if forward.spaces.is_empty() {
                     break;
@@ -92,45 +92,55 @@ impl KernelSession {
 }
 
 /// The targets that live, with what of their mappings is watched.
-fn survey(space: &mut dyn AddressSpace, range: Option<AddrRange>) -> Result<Vec<TargetSpace>> {
-    let spaces = space.survey().map_err(|error| anyhow::anyhow!("the mappings cannot be read: {error}"))?;
-    let Some(range) = range else { return Ok(spaces) };
-    let clip = |mapping: &Mapping| Some(Mapping { range: mapping.range.intersection(range)?, ..mapping.clone() });
+fn survey(targets: &mut Targets, ranges: &[AddrRange]) -> Result<Vec<TargetSpace>> {
+    let spaces = targets.survey().map_err(|error| anyhow!("the mappings cannot be read: {error}"))?;
+    if ranges.is_empty() {
+        return Ok(spaces);
+    }
+    let clip = |mapping: &Mapping| {
+        let parts: Vec<_> = ranges.iter().filter_map(|range| range.intersection(mapping.range)).collect();
+        let mapping = mapping.clone();
+        parts.into_iter().map(move |range| Mapping { range, ..mapping.clone() })
+    };
     let clipped = spaces
         .into_iter()
-        .map(|space| TargetSpace { mappings: space.mappings.iter().filter_map(clip).collect(), ..space });
+        .map(|space| TargetSpace { mappings: space.mappings.iter().flat_map(clip).collect(), ..space });
     Ok(clipped.collect())
 }
 
 /// What the kernel is told to watch.
-fn scope(spaces: &[TargetSpace], range: Option<AddrRange>) -> Result<Scope> {
-    match (spaces, range) {
-        ([], _) => bail!("there is no target left to watch"),
-        ([memory], _) if memory.layout == Layout::Ranges => Ok(Scope::Physical(whole(&memory.mappings))),
-        ([target], Some(range)) => Ok(Scope::Ranges(target.id.0, vec![range])),
-        (_, Some(_)) => bail!("--range is for one process"),
-        (targets, None) => Ok(Scope::Processes(targets.iter().map(|target| target.id.0).collect())),
+fn scope(spaces: &[TargetSpace], ranges: Vec<AddrRange>) -> Result<Scope> {
+    match spaces {
+        [] => bail!("there is no target left to watch"),
+        [memory] if memory.layout == Layout::Ranges => {
+            Ok(Scope::Physical(whole(memory.mappings.iter().map(|mapping| mapping.range).collect())))
+        }
+        [target] if !ranges.is_empty() => Ok(Scope::Ranges(target.id.0, ranges)),
+        targets => Ok(Scope::Processes(targets.iter().map(|target| target.id.0).collect())),
     }
 }
 
-/// The ranges of these mappings; those that touch are one.
-fn whole(mappings: &[Mapping]) -> Vec<AddrRange> {
-    let mut ranges: Vec<AddrRange> = Vec::new();
-    for mapping in mappings {
-        match ranges.last_mut() {
-            Some(last) if last.touches(mapping.range) => {
-                *last = AddrRange::new(last.start(), mapping.range.end()).unwrap_or(*last);
+/// The same memory as ranges of whole pages, in order, of which none touches another: as the kernel wants them.
+fn whole(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
+    ranges.sort_unstable();
+    let mut whole: Vec<AddrRange> = Vec::new();
+    for range in ranges {
+        let start = range.start() / PAGE_SIZE * PAGE_SIZE;
+        let end = range.end().checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX / PAGE_SIZE * PAGE_SIZE);
+        match whole.last_mut() {
+            Some(last) if start <= last.end() => {
+                *last = AddrRange::new(last.start(), end.max(last.end())).unwrap_or(*last);
             }
-            _ => ranges.push(mapping.range),
+            _ => whole.extend(AddrRange::new(start, end)),
         }
     }
-    ranges
+    whole
 }
 
 /// Makes findings of aggregations, and hands them to another thread.
 struct Forward {
     findings: SyncSender<Finding>,
-    roster: Roster,
+    infos: Infos,
     /// The targets in the order in which the kernel has them.
     ids: Vec<TargetId>,
     /// Those that live.
@@ -185,10 +195,10 @@ impl Forward {
             max_reads: cost.max_reads,
             clears: cost.clears,
         };
-        let infos = self.infos();
+        let infos = self.infos.now();
         self.findings
             .send(Finding { snapshot, cost, infos })
-            .map_err(|_| anyhow::anyhow!("nobody takes the snapshots any more"))
+            .map_err(|_| anyhow!("nobody takes the snapshots any more"))
     }
 
     /// How many aggregations have passed since the last one, at least one.
@@ -205,13 +215,22 @@ impl Forward {
         let regions = if self.regions > max / 2 { self.regions } else { self.regions * 2 };
         u32::try_from(regions.min(max)).unwrap_or(u32::MAX)
     }
+}
 
-    fn infos(&self) -> Arc<[(TargetId, Arc<TargetInfo>)]> {
-        let members = self.roster.members();
-        let info = |(&id, member): (&TargetId, &isotherm_linux::Member)| {
-            let started_unix_ns = member.process.started_unix_ns();
-            (id, Arc::new(TargetInfo { command: member.command.clone(), started_unix_ns }))
-        };
-        members.iter().map(info).collect()
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64) -> AddrRange {
+        AddrRange::new(start, end).unwrap()
+    }
+
+    #[test]
+    fn ranges_become_whole_pages_in_order_that_do_not_touch() {
+        let asked = vec![range(0x9001, 0x9002), range(0x1000, 0x3000), range(0x3000, 0x4000), range(0x2000, 0x2800)];
+        assert_eq!(whole(asked), [range(0x1000, 0x4000), range(0x9000, 0xa000)]);
+        assert_eq!(whole(vec![range(0x1000, u64::MAX)]), [range(0x1000, u64::MAX / 4096 * 4096)]);
+        assert!(whole(vec![]).is_empty());
     }
 }

@@ -9,6 +9,7 @@ mod progress;
 mod record;
 mod report;
 mod session;
+mod targets;
 mod terminal;
 mod top;
 mod units;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use isotherm_core::{AccessProbe, Granularity};
 use isotherm_linux::RefsProbe;
 use isotherm_linux::bpf::BpfProbe;
 use isotherm_linux::damon::{self, Places};
+use isotherm_linux::idle::IdleProbe;
 
 use crate::cli::ProbeChoice;
 
@@ -31,20 +32,41 @@ pub enum How {
 }
 
 impl Chosen {
-    /// The probe that was asked for, or the best that works here.
+    /// The probe that was asked for, or the best that works here for processes.
     pub fn new(choice: ProbeChoice) -> Result<Self> {
         match choice {
+            ProbeChoice::Idle => Ok(Self::idle(IdleProbe::open()?)),
             ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?)),
             ProbeChoice::Refs => Ok(Self::refs()),
             ProbeChoice::Damon => Self::damon(Places::system()),
-            ProbeChoice::Auto => Ok(match BpfProbe::open() {
-                Ok(probe) => Self::bpf(probe),
-                Err(why) => {
-                    eprintln!("isotherm: using the probe refs, which is coarse: a mapping at a time. bpf: {why}");
-                    Self::refs()
-                }
-            }),
+            ProbeChoice::Auto => Ok(Self::best()),
         }
+    }
+
+    fn best() -> Self {
+        let idle = match IdleProbe::open() {
+            Ok(probe) => return Self::idle(probe),
+            Err(why) => why,
+        };
+        match BpfProbe::open() {
+            Ok(probe) => Self::bpf(probe),
+            Err(bpf) => {
+                let coarse = "using the probe refs, which is coarse: a mapping at a time";
+                eprintln!("isotherm: {coarse}. idle: {idle}. bpf: {bpf}");
+                Self::refs()
+            }
+        }
+    }
+
+    /// The best probe that works here for physical memory.
+    pub fn for_physical_memory() -> Result<Self> {
+        let probe =
+            IdleProbe::open().context("physical memory is watched by the probe idle, which does not work here")?;
+        Ok(Self::idle(probe))
+    }
+
+    fn idle(probe: IdleProbe) -> Self {
+        Self { name: "idle", how: How::Monitor(Box::new(probe)) }
     }
 
     fn bpf(probe: BpfProbe) -> Self {

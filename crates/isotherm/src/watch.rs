@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::{Attributes, TargetId};
-use isotherm_linux::{Processes, Stop, TargetError};
+use isotherm_linux::damon::{self, Scope};
+use isotherm_linux::{PhysicalMemory, Processes, Stop, TargetError};
 
 use crate::cli::{ProbeChoice, Watch};
 use crate::command::Command;
 use crate::kernel_session::KernelSession;
 use crate::probe::{self, Chosen, How};
 use crate::session::{Finding, Session};
+use crate::targets::Targets;
 use crate::units::unix_ns;
 use crate::wrong_call;
 
@@ -21,7 +23,7 @@ pub struct Ready {
     pub chosen: Chosen,
     pub attributes: Attributes,
     pub seed: u64,
-    targets: Processes,
+    targets: Targets,
 }
 
 impl Ready {
@@ -29,27 +31,56 @@ impl Ready {
     pub fn new(subcommand: &str, watch: &Watch) -> Result<Self> {
         // A wrong call is one wherever it is made, so that it is told before any probe is tried.
         attributes(subcommand, watch, probe::PAGE_INTERVALS);
-        if watch.pid.is_empty() && watch.command.is_empty() {
-            wrong_call(subcommand, "say what to watch: a process with --pid PID, or a command after --");
+        if watch.pid.is_empty() && watch.command.is_empty() && !watch.physical {
+            let what = "say what to watch: a process with --pid PID, a command after --, or all memory with --physical";
+            wrong_call(subcommand, what);
         }
-        check_kernels(subcommand, watch);
-        let chosen = Chosen::new(watch.probe)?;
+        check_range(subcommand, watch);
+        if watch.probe == ProbeChoice::Damon && watch.children {
+            let what = "--probe damon watches what it began with, and cannot take in children; use another probe";
+            wrong_call(subcommand, what);
+        }
+        let chosen = match watch.probe {
+            probe if !watch.physical => Chosen::new(probe)?,
+            ProbeChoice::Auto => Chosen::for_physical_memory()?,
+            probe => {
+                if !probe.sees_physical_memory() {
+                    let what =
+                        "the probe does not see physical memory; use --probe idle or damon, or leave --physical out";
+                    wrong_call(subcommand, what);
+                }
+                Chosen::new(probe)?
+            }
+        };
+        if let How::Kernel(places) = &chosen.how {
+            damon::check_operations(places, Scope::operations_for(watch.physical, !watch.range.is_empty()))?;
+        }
         let attributes = attributes(subcommand, watch, chosen.default_intervals());
         let seed = watch.attributes.seed.unwrap_or_else(unix_ns);
-        let targets = Processes::new(watch.pid.iter().copied(), watch.children)?;
+        let targets = if watch.physical {
+            Targets::Physical(PhysicalMemory::new(watch.range.iter().copied())?, None)
+        } else {
+            Targets::Processes(Processes::new(watch.pid.iter().copied(), watch.children)?)
+        };
         Ok(Self { chosen, attributes, seed, targets })
     }
 
-    /// The session that watches the command, or the processes if there is none.
+    /// The session that watches the command, or the processes if there is none; or physical memory until the command ends.
     pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Watching> {
         let Self { chosen, attributes, seed, targets } = self;
-        let processes = command.map_or(Ok(targets), |command| follow(command, watch.children))?;
+        let processes = command.map(|command| follow(command, watch.children)).transpose()?;
+        let targets = match (targets, processes) {
+            (Targets::Physical(memory, _), processes) => Targets::Physical(memory, processes),
+            (_, Some(processes)) => Targets::Processes(processes),
+            (targets, None) => targets,
+        };
         let duration = watch.duration;
         Ok(match chosen.how {
-            How::Monitor(probe) => Watching::Monitor(Session { attributes, seed, probe, processes, duration }),
+            How::Monitor(probe) => Watching::Monitor(Session { attributes, seed, probe, targets, duration }),
             How::Kernel(places) => {
-                let (roster, space) = (processes.roster(), Box::new(processes));
-                Watching::Kernel(KernelSession { attributes, places, space, roster, range: watch.range, duration })
+                // Of physical memory, the targets are what was asked for already.
+                let ranges = if watch.physical { Vec::new() } else { watch.range.clone() };
+                Watching::Kernel(KernelSession { attributes, places, targets, ranges, duration })
             }
         })
     }
@@ -78,23 +109,18 @@ impl Watching {
     }
 }
 
-/// What the kernel's DAMON can do and our monitor cannot, and the other way round.
-fn check_kernels(subcommand: &str, watch: &Watch) {
-    let kernels = watch.probe == ProbeChoice::Damon;
-    if kernels && watch.children {
-        wrong_call(
-            subcommand,
-            "--probe damon watches what it began with, and cannot take in children; use --probe bpf",
-        );
+/// Whose addresses a range is of must be clear, and the probe must be able to leave out the rest.
+fn check_range(subcommand: &str, watch: &Watch) {
+    if watch.range.is_empty() || watch.physical {
+        return;
     }
-    if watch.range.is_some() && !kernels {
-        wrong_call(
-            subcommand,
-            "--range is for --probe damon; all of a process is watched, and `isotherm report` takes --address",
-        );
+    if watch.probe != ProbeChoice::Damon {
+        let what =
+            "--range is of physical addresses; give --physical, too (or, for a part of a process, --probe damon)";
+        wrong_call(subcommand, what);
     }
-    if watch.range.is_some() && watch.pid.len() > 1 {
-        wrong_call(subcommand, "--range is for one process");
+    if watch.pid.len() != 1 {
+        wrong_call(subcommand, "--range is of the addresses of one process; give one --pid");
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 
 use super::others::Others;
-use super::{DamonError, Places, claim, files, run};
+use super::{DamonError, Places, claim, files, kdamond, run};
 
 /// What this kernel's DAMON can do.
 ///
@@ -78,6 +78,15 @@ pub fn check(places: &Places) -> Result<(), DamonError> {
         return Err(DamonError::NoFindings { trace, tried: Some("the kernel is older than Linux 6.2".into()) });
     }
     Ok(())
+}
+
+/// Whether the kernel has these operations, as far as can be told. Nothing is written.
+///
+/// # Errors
+/// If it is known not to have them.
+pub fn check_operations(places: &Places, operations: &'static str) -> Result<(), DamonError> {
+    let available = Features::find(places).operations;
+    if available.is_empty() { Ok(()) } else { kdamond::has(&available, operations) }
 }
 
 /// What the names of the kernel's functions tell.

@@ -49,15 +49,7 @@ impl Kdamond {
     /// # Errors
     /// If it has no such operations.
     pub fn can_watch(&self, operations: &'static str) -> Result<(), DamonError> {
-        let available = self.operations();
-        if available.iter().any(|available| available == operations) {
-            return Ok(());
-        }
-        let mend = match operations {
-            "paddr" => "use a kernel built with CONFIG_DAMON_PADDR, or another probe",
-            _ => "use a kernel built with CONFIG_DAMON_VADDR (and Linux 5.19 for fvaddr), or another probe",
-        };
-        Err(DamonError::Operations { wanted: operations, available: available.join(", "), mend })
+        has(&self.operations(), operations)
     }
 
     /// Sets up what is to be watched. With `tried`, a scheme that does nothing makes the kernel keep `tried_regions`.
@@ -221,4 +213,16 @@ impl Kdamond {
     fn context(&self, name: &str) -> PathBuf {
         self.claim.directory().join("contexts/0").join(name)
     }
+}
+
+/// That what is needed is among the operations that there are.
+pub(super) fn has(available: &[String], wanted: &'static str) -> Result<(), DamonError> {
+    if available.iter().any(|available| available == wanted) {
+        return Ok(());
+    }
+    let mend = match wanted {
+        "paddr" => "use a kernel built with CONFIG_DAMON_PADDR, or another probe",
+        _ => "use a kernel built with CONFIG_DAMON_VADDR (and Linux 5.19 for fvaddr), or another probe",
+    };
+    Err(DamonError::Operations { wanted, available: available.join(", "), mend })
 }

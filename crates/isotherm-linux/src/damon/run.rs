@@ -10,7 +10,7 @@ use super::assemble::Aggregation;
 use super::format::Format;
 use super::kdamond::Kdamond;
 use super::ring::Ring;
-use super::settings::{Scope, Settings};
+use super::settings::Settings;
 use super::traced::Traced;
 use super::{DamonError, Places, TraceError};
 
@@ -188,18 +188,6 @@ impl Run {
     /// If the kernel refuses; the next run tries again.
     pub fn end(self) -> Result<(), DamonError> {
         self.kdamond.release()
-    }
-}
-
-/// What scope asks for which operations: before there are targets.
-impl Scope {
-    /// The operations for processes, for ranges of one, or for physical memory.
-    pub fn operations_for(physical: bool, ranges: bool) -> &'static str {
-        match (physical, ranges) {
-            (true, _) => "paddr",
-            (false, true) => "fvaddr",
-            (false, false) => "vaddr",
-        }
     }
 }
 

@@ -25,6 +25,15 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// The kernel's name for what is asked for, before there are targets: physical memory, ranges of a process, or processes.
+    pub fn operations_for(physical: bool, ranges: bool) -> &'static str {
+        match (physical, ranges) {
+            (true, _) => "paddr",
+            (false, true) => "fvaddr",
+            (false, false) => "vaddr",
+        }
+    }
+
     /// The kernel's name for it.
     pub fn operations(&self) -> &'static str {
         match self {

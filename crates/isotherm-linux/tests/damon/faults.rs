@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use isotherm_core::Attributes;
-use isotherm_linux::damon::{DamonError, Features, Places, Run, Scope, Settings, check};
+use isotherm_linux::damon::{DamonError, Features, Places, Run, Scope, Settings, check, check_operations};
 
 use crate::made::{Made, processes, settings};
 
@@ -142,5 +142,7 @@ fn features_are_found_without_a_kdamond() {
     check(&made.places).unwrap();
     made.proc("kallsyms", "0 t damon_pa_apply_scheme\n");
     assert_eq!(Features::find(&made.places).operations, ["paddr"]);
+    told(&check_operations(&made.places, "vaddr").unwrap_err(), &["it has: paddr"]);
+    check_operations(&made.places, "paddr").unwrap();
     told(&check(&made.places).unwrap_err(), &["tracefs is not mounted"]);
 }
