@@ -356,7 +356,9 @@ fn events_that_are_lost_are_counted_and_told() {
     assert!(lost > 10, "{line}");
     assert_eq!(isotherm.wait(), 0);
     nothing_is_left();
-    // The recording has the same gap, and no region that is not one of the kernel's.
+    let summary = &report("summary", &file)[0];
+    assert_eq!(summary["lost_aggregations"], lost, "the recording says so, too");
+    // It has the same gap, and no region that is not one of the kernel's.
     let snapshots = report("regions", &file);
     let times: Vec<u64> = snapshots.iter().map(|s| s["time_ns"].as_u64().unwrap()).collect();
     let gap = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();

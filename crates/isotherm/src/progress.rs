@@ -27,7 +27,7 @@ impl Progress {
     /// Takes note of a finding, and shows it if it is time.
     pub fn update(&mut self, finding: &Finding) {
         self.late_rounds += u64::from(finding.cost.late_rounds);
-        self.lost += lost(finding);
+        self.lost += finding.cost.lost_aggregations(finding.snapshot.samples);
         if !self.on || self.shown.is_some_and(|shown| shown.elapsed() < EVERY) {
             return;
         }
@@ -64,8 +64,8 @@ impl Progress {
     pub fn warn_of_gaps(&self) {
         if self.lost > 0 {
             eprintln!(
-                "isotherm: {} aggregations are missing from the recording: the kernel told of more regions than were taken in \
-                 time; lengthen --aggr or lower the maximum of --regions",
+                "isotherm: {} aggregations are missing from the recording: of those the kernel told more than was taken in time; \
+                 lengthen --aggr, lower the maximum of --regions, or mount tracefs if it is not",
                 self.lost
             );
         }
@@ -77,12 +77,6 @@ impl Progress {
             let _ = writeln!(stderr(), "{line}");
         }
     }
-}
-
-/// How many aggregations lie between this finding and the one before it: the rounds of a finding are all since then.
-fn lost(finding: &Finding) -> u64 {
-    let rounds = finding.cost.rounds / finding.snapshot.samples.max(1);
-    rounds.saturating_sub(1).into()
 }
 
 /// A size for people, such as `1.5 MiB`.
