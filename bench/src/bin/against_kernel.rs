@@ -20,6 +20,9 @@ use serde::Serialize;
 ///
 /// It needs a kernel with DAMON and idle page tracking: bench/against-kernel runs it in the laboratory. For each pattern the
 /// probes take turns, with the same attributes: the defaults.
+///
+/// An emulated processor keeps a translation until the address space is switched, and so hides accesses from whatever clears
+/// accessed bits without a flush. So something else runs on it for a moment every few milliseconds, whichever probe it is.
 #[derive(Parser)]
 struct Options {
     /// Only these patterns
@@ -39,6 +42,9 @@ struct Options {
     /// Sizes for the comparison with checking every page: this many times 256 MiB
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,4,8")]
     sizes: Vec<u32>,
+    /// How often something else runs for a moment, in milliseconds; 0 is never
+    #[arg(long, value_name = "MS", default_value_t = 2)]
+    switch: u64,
     /// Where isotherm is
     #[arg(long, default_value = "isotherm")]
     isotherm: PathBuf,
@@ -88,6 +94,14 @@ struct EveryPage {
 fn main() -> Result<()> {
     let options = Options::parse();
     let attributes = Attributes::default();
+    if options.switch > 0 {
+        // With a single processor this wakes where the target runs: the bench is an address space of its own.
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(Duration::from_millis(options.switch));
+            }
+        });
+    }
     let mut figures = Figures::default();
     let all = || Pattern::names().map(String::from).collect();
     let patterns: Vec<String> = if options.patterns.is_empty() { all() } else { options.patterns.clone() };
