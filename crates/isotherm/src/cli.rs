@@ -43,6 +43,7 @@ pub enum Command {
     Top(Box<Top>),
     Report(Box<Report>),
     Convert(Convert),
+    Import(Import),
     Doctor(Doctor),
     Workload(Workload),
     Completions(Completions),
@@ -323,19 +324,66 @@ pub enum ReportFormat {
     Html,
 }
 
-/// Convert a recording to Parquet, CSV or JSON
+/// Convert a recording to Parquet, CSV or JSON, or for damo
 ///
 /// The name of the output tells the format: .parquet and .csv have one row for each region of each snapshot, .json has
 /// the whole recording as one document (docs/recording.md).
+///
+/// .damo (or the name damon.data, which damo looks for) and .damo.json are the compressed and the plain JSON of damo, DAMON's own
+/// tool. They hold regions, counts, ages and times; not mappings, commands, costs, and what could not be observed (docs/damo.md).
 #[derive(Args)]
 pub struct Convert {
     /// The recording
     #[arg(value_name = "REC")]
     pub recording: PathBuf,
-    /// The file to write: .parquet, .csv or .json
+    /// The file to write: .parquet, .csv, .json, .damo or .damo.json
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
 }
+
+/// Make a recording of what another tool recorded
+#[derive(Args)]
+pub struct Import {
+    #[command(subcommand)]
+    pub from: ImportFrom,
+}
+
+/// Whose recording it is.
+#[derive(Subcommand)]
+pub enum ImportFrom {
+    Damo(ImportDamo),
+}
+
+/// Make a recording of one of damo, DAMON's own tool
+///
+/// Reads damo's formats json_compressed (its default) and json, of damo 1.9 and later. `damo convert_record_format` makes these of
+/// others. What the targets are is taken from FILE.kdamonds, which `damo record` writes beside FILE, if it is there.
+///
+/// damo tells regions, counts, ages and times. It tells no mappings, so that all that was watched counts as mapped; and no costs
+/// (docs/damo.md).
+#[derive(Args)]
+#[command(after_long_help = IMPORT_DAMO_EXAMPLES)]
+pub struct ImportDamo {
+    /// What damo recorded
+    #[arg(value_name = "FILE", default_value = "damon.data")]
+    pub file: PathBuf,
+    /// Write the recording to this file, which only its owner may read [default: FILE with the extension .rec]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The process that a target of damo's was, or 0 for physical memory; may be given several times, for one target after
+    /// another [default: as FILE.kdamonds says]
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Show nothing but what is to be known of the recording
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const IMPORT_DAMO_EXAMPLES: &str = "\
+Examples:
+  isotherm import damo                              damon.data to damon.rec
+  isotherm report heatmap damon.rec
+  isotherm import damo old.data -o old.rec --pid 4711";
 
 /// Say which probes work here, and what would make the others work
 ///

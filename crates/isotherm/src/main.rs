@@ -3,6 +3,7 @@
 mod cli;
 mod command;
 mod doctor;
+mod import;
 mod kernel_session;
 mod probe;
 mod progress;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Top(options) => top::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Convert(options) => report::convert(&options),
+        Command::Import(options) => import::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
         Command::Completions(options) => {

@@ -154,7 +154,9 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         ),
     ];
     let mut y = 8.0;
-    for (title, value, limited) in plots {
+    let told = if overhead.measured { plots.len() } else { 1 };
+    for (title, value, limited) in plots.into_iter().take(told) {
+        let limited = limited && overhead.max_regions > 0;
         drawing.text(12.0, y + 20.0, Anchor::Start, "title", &title);
         y += 34.0;
         let points: Vec<_> = overhead.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();
