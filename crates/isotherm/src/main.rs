@@ -7,6 +7,7 @@ mod probe;
 mod progress;
 mod record;
 mod report;
+mod scheme;
 mod session;
 mod terminal;
 mod top;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Top(options) => top::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Convert(options) => report::convert(&options),
+        Command::Scheme(options) => scheme::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
         Command::Completions(options) => {
