@@ -23,7 +23,7 @@ mod target;
 
 pub use areas::areas;
 pub use attributes::{Attributes, AttributesError};
-pub use monitor::{Monitor, MonitorError};
+pub use monitor::{Monitor, MonitorError, Next};
 pub use probe::{AccessProbe, Granularity, Observation, Sample};
 pub use range::{AddrRange, PAGE_SIZE};
 pub use region::Region;

@@ -3,12 +3,14 @@
 mod cli;
 mod command;
 mod doctor;
+mod kernel_session;
 mod probe;
 mod progress;
 mod record;
 mod report;
 mod scheme;
 mod session;
+mod targets;
 mod terminal;
 mod top;
 mod units;
