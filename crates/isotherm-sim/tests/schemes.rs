@@ -7,7 +7,7 @@ use isotherm_core::scheme::{
     Action, Bounds, Condition, Filter, FilterKind, Goal, Metric, PageKind, Quota, Scheme, Schemes, Statistics,
     Watermarks, Weights,
 };
-use isotherm_core::{Attributes, Monitor, PAGE_SIZE};
+use isotherm_core::{Attributes, Monitor, Next, PAGE_SIZE, Snapshot};
 use isotherm_sim::{Costs, Pattern, SimActuator, SimClock, SimMemory};
 use rand_pcg::Pcg64Mcg;
 
@@ -19,6 +19,9 @@ struct World {
     clock: SimClock,
     monitor: Monitor<SimMemory, SimMemory, Schemes<SimActuator, SimActuator>, Pcg64Mcg>,
     machine: SimActuator,
+    next: Next,
+    /// For how long nothing was monitored, because all schemes were asleep.
+    slept: Duration,
 }
 
 impl World {
@@ -28,14 +31,26 @@ impl World {
         let machine = SimActuator::new(memory.clone(), clock.clone(), costs);
         let schemes = Schemes::new(schemes, machine.clone(), machine.clone()).unwrap();
         let mut monitor = Monitor::new(Attributes::default(), Pcg64Mcg::new(1), memory.clone(), memory, schemes);
-        monitor.start().unwrap();
-        Self { clock, monitor, machine }
+        let next = monitor.start().unwrap();
+        Self { clock, monitor, machine, next, slept: Duration::ZERO }
     }
 
+    /// As a driver does it: what is asleep is not monitored.
     fn run(&mut self, time: Duration) {
         let end = self.clock.now() + time;
         while self.clock.now() < end {
-            self.monitor.step(self.clock.pass(Attributes::default().sampling())).unwrap();
+            if let Some(until) = self.monitor.sink().sleeps_until() {
+                let asleep = until.min(end) - self.clock.now();
+                self.slept += asleep;
+                let now = self.clock.pass(asleep);
+                self.monitor.sink_mut().look(now, &Snapshot::default());
+                if self.monitor.sink().sleeps_until().is_none() {
+                    self.next = self.monitor.resume().unwrap();
+                }
+                continue;
+            }
+            let Next::Step { after } = self.next else { panic!("the target never ends") };
+            self.next = self.monitor.step(self.clock.pass(Attributes::default().sampling() * after)).unwrap();
         }
     }
 
@@ -138,6 +153,35 @@ fn watermarks_stop_reclaiming_when_enough_is_free() {
     world.run(SECOND * 10);
     let free = world.total().applied_bytes as f64 / (256 * MIB) as f64;
     assert!((0.4..0.5).contains(&free), "{free} of all memory is free");
+    assert!(world.monitor.sink().sleeps_until().is_some());
+    assert!(world.slept > SECOND * 5, "nothing is monitored while it sleeps: {:?}", world.slept);
+}
+
+#[test]
+fn what_slept_wakes_when_memory_is_needed_again() {
+    // All of it is touched again from the twelfth second on: what was free is not any more.
+    let text = r#"
+        about = "cold, then hot, then cold"
+        [[area]]
+        name = "a"
+        size = "64 MiB"
+        [[phase]]
+        time = "12s"
+        [[phase]]
+        time = "2s"
+        touch = [{ area = "a", every = "10ms" }]
+        [[phase]]
+        time = "20s"
+    "#;
+    let marks = Watermarks::new(Metric::FreeMemory, SECOND, 0.4, 0.3, 0.0).unwrap();
+    let scheme = Scheme { watermarks: Some(marks), condition: idle(SECOND * 2), ..prcl() };
+    let mut world = World::new(Pattern::parse(text).unwrap(), Costs::default(), vec![scheme]);
+    world.run(SECOND * 11);
+    assert!(world.monitor.sink().sleeps_until().is_some() && world.machine.faults() == 0);
+    let before = world.total().applied_bytes;
+    world.run(SECOND * 13);
+    assert!(world.machine.faults() > 10_000);
+    assert!(world.total().applied_bytes > before + 20 * MIB, "it went on");
     assert!(world.monitor.sink().sleeps_until().is_some());
 }
 
