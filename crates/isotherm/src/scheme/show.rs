@@ -58,6 +58,10 @@ fn scheme(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<()> 
     if total.rejected_bytes > 0 {
         writeln!(out, "  filters rejected  {} in all", bytes(total.rejected_bytes))?;
     }
+    if tried.most_unobservable > 0 {
+        let most = bytes(tried.most_unobservable);
+        writeln!(out, "  left alone        {most} at most whose temperature could not be observed")?;
+    }
     if let Some(most) = tried.steps.iter().filter(|step| step.held_back > 0).max_by_key(|step| step.held_back) {
         let times = tried.steps.iter().filter(|step| step.held_back > 0).count() as u64;
         writeln!(
@@ -150,6 +154,7 @@ fn of_scheme(tried: &Tried) -> Value {
         "bytes": total.passed_bytes,
         "distinct_bytes": tried.distinct_bytes,
         "rejected_bytes": total.rejected_bytes,
+        "most_unobservable_bytes": tried.most_unobservable,
         "quota_exceeded": total.quota_exceeded,
         "most_held_back_bytes": tried.steps.iter().map(|step| step.held_back).max().unwrap_or(0),
         "over_time": steps,

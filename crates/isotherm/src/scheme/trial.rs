@@ -30,6 +30,8 @@ pub struct Tried {
     pub steps: Vec<Step>,
     /// Different bytes that it would have taken, however often.
     pub distinct_bytes: u64,
+    /// The most that was left alone at once because its temperature could not be observed.
+    pub most_unobservable: u64,
 }
 
 /// One application that found something.
@@ -55,12 +57,12 @@ pub fn trial(schemes: Vec<Scheme>, recording: &Recording) -> Result<Trial> {
     if !rows.is_empty() {
         replay.step(&mut rows)?;
     }
-    let Replay { engine, steps, taken, snapshots, end } = replay;
-    let tried = schemes.into_iter().zip(engine.reports()).zip(steps).zip(taken);
-    let tried = tried.map(|(((scheme, report), steps), taken)| {
+    let Replay { engine, steps, taken, most_unobservable, snapshots, end } = replay;
+    let tried = schemes.into_iter().zip(engine.reports()).zip(steps).zip(taken).zip(most_unobservable);
+    let tried = tried.map(|((((scheme, report), steps), taken), most_unobservable)| {
         let distinct_bytes =
             taken.into_values().map(|ranges| joined(ranges).iter().map(|r| r.size()).sum::<u64>()).sum();
-        Tried { scheme, report: report.clone(), steps, distinct_bytes }
+        Tried { scheme, report: report.clone(), steps, distinct_bytes, most_unobservable }
     });
     let schemes = tried.collect();
     Ok(Trial { recording: recording.path().to_path_buf(), duration: end, snapshots, schemes, notes })
@@ -71,6 +73,7 @@ struct Replay {
     engine: Schemes<Pretend, NoGauges>,
     steps: Vec<Vec<Step>>,
     taken: Vec<BTreeMap<TargetId, Vec<AddrRange>>>,
+    most_unobservable: Vec<u64>,
     snapshots: u64,
     end: Duration,
 }
@@ -82,6 +85,7 @@ impl Replay {
             engine: Schemes::new(tried, Pretend::default(), NoGauges)?,
             steps: schemes.iter().map(|_| Vec::new()).collect(),
             taken: schemes.iter().map(|_| BTreeMap::new()).collect(),
+            most_unobservable: vec![0; schemes.len()],
             snapshots: 0,
             end: Duration::ZERO,
         })
@@ -106,6 +110,8 @@ impl Replay {
         self.snapshots += 1;
         self.end = snapshot.time;
         for (nth, report) in self.engine.reports().enumerate() {
+            let most = &mut self.most_unobservable[nth];
+            *most = report.last.unobservable_bytes.max(*most);
             let found = !report.last.regions.is_empty() || report.last.held_back_bytes > 0;
             if report.total.applications == before[nth] || !found {
                 continue;
