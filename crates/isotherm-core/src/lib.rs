@@ -16,6 +16,7 @@ mod monitor;
 mod probe;
 mod range;
 mod region;
+pub mod scheme;
 mod sink;
 mod snapshot;
 mod target;

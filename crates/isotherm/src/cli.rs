@@ -1,5 +1,7 @@
 //! The command line, described in one place; it knows nothing of how things are done.
 
+mod scheme;
+
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use isotherm_core::AddrRange;
 
 use crate::units;
+
+pub use scheme::{Scheme, SchemeCommand, TryFormat};
 
 const RECORDING: &str = "isotherm.rec";
 
@@ -33,6 +37,7 @@ Examples:
   isotherm report summary                  what the memory is doing
   isotherm report heatmap                  when and where it is hot
   isotherm report html -o memory.html      all of it, in one page
+  isotherm scheme try prcl.yaml            what a scheme would have done to it
 
 Exit status: 0 if all went well, 1 if it failed, 2 if the call was wrong. `isotherm record -- COMMAND` \
 exits with the command's own status, or with 128 and the number of the signal that ended it.";
@@ -44,6 +49,7 @@ pub enum Command {
     Report(Box<Report>),
     Convert(Convert),
     Import(Import),
+    Scheme(Scheme),
     Doctor(Doctor),
     Workload(Workload),
     Completions(Completions),
