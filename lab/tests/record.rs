@@ -11,7 +11,7 @@ fn the_hot_part_of_a_command_is_found_and_summed_up() {
     let recording = result_file("command.rec");
     let file = recording.to_str().unwrap();
     let pattern = pattern_file(HOT_IN_COLD);
-    let mut command = isotherm(&["record", "-o", file, "--seed", "1", "--"]);
+    let mut command = isotherm(&["record", "--probe", "bpf", "-o", file, "--seed", "1", "--"]);
     command.args(["isotherm", "workload", &pattern, "--announce", "--time", "6s"]);
     let mut workload = Workload::announced(&mut command);
     assert_eq!(workload.process.wait(), 0);
