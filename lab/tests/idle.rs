@@ -145,7 +145,7 @@ fn page_cache_that_no_process_maps_is_seen() {
     };
     fs::write("/tmp/cached", vec![1; 48 * MIB as usize]).unwrap();
     let before = hot_bytes("idle-cache-before.rec");
-    let reader = Running::start(Command::new("sh").args(["-c", "while :; do cat /tmp/cached > /dev/null; done"]));
+    let reader = Running::start(Command::new("sh").args(["-c", "while :; do cat /tmp/cached > /dev/null 2>&1; done"]));
     let during = hot_bytes("idle-cache-during.rec");
     drop(reader);
     fs::remove_file("/tmp/cached").unwrap();
