@@ -72,7 +72,7 @@ fn the_hot_part_of_a_process_is_found() {
     share_a_processor();
     let recording = result_file("idle-process.rec");
     let workload = Workload::start(HOT_IN_COLD);
-    record(&["--pid", &workload.process.pid().to_string(), "--duration", "12s"], &recording);
+    record(&["--pid", &workload.process.pid().to_string(), "--duration", "9s"], &recording);
     assert_eq!(summary(&recording)["recording"]["probe"], "idle", "the best probe where there is idle tracking");
     let (precision, recall) = precision_and_recall(later_half(&report("regions", &recording)), workload.area("hot"));
     println!("precision {precision:.3}, recall {recall:.3}");
@@ -92,7 +92,7 @@ fn the_hot_part_of_a_process_with_huge_pages_is_found() {
     let huge = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).unwrap().trim().to_owned();
     assert!(huge.trim_end_matches(" kB").parse::<u64>().unwrap() >= 64 << 10, "huge pages: {huge}");
 
-    record(&["--pid", &workload.process.pid().to_string(), "--duration", "12s"], &recording);
+    record(&["--pid", &workload.process.pid().to_string(), "--duration", "9s"], &recording);
     let (precision, recall) = precision_and_recall(later_half(&report("regions", &recording)), workload.area("hot"));
     println!("precision {precision:.3}, recall {recall:.3}");
     // A huge page on the border is hot as a whole.
@@ -105,7 +105,7 @@ fn physical_memory_shows_where_a_process_is_hot() {
     share_a_processor();
     let recording = result_file("idle-physical.rec");
     let workload = Workload::start(HOT_IN_COLD);
-    record(&["--physical", "--duration", "16s"], &recording);
+    record(&["--physical", "--duration", "12s"], &recording);
     let places = places(workload.process.pid(), workload.area("hot"));
     let cold = self::places(workload.process.pid(), workload.area("cold above"));
     assert!(places.len() >= 4000 && cold.len() >= 16000);
@@ -138,7 +138,7 @@ fn page_cache_that_no_process_maps_is_seen() {
     share_a_processor();
     let hot_bytes = |name: &str| {
         let recording = result_file(name);
-        record(&["--physical", "--", "sleep", "12"], &recording);
+        record(&["--physical", "--", "sleep", "9"], &recording);
         let snapshots = report("regions", &recording);
         let late = later_half(&snapshots);
         late.iter().flat_map(hot).map(AddrRange::size).sum::<u64>() / late.len() as u64
