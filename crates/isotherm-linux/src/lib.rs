@@ -5,6 +5,7 @@
 //! round ([`Waiter`]).
 
 pub mod bpf;
+pub mod damon;
 pub mod doctor;
 mod host;
 pub mod idle;

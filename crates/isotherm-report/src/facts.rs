@@ -67,6 +67,9 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
             units::count(summary.rounds),
         ));
     }
+    if summary.lost_aggregations > 0 {
+        warnings.push(lost_aggregations(summary.lost_aggregations));
+    }
     warnings
 }
 
@@ -78,4 +81,13 @@ fn why_unobservable(summary: &Summary) -> &'static str {
         "idle" => "hugetlb, of a device, or was just faulted in",
         _ => "shared with other processes, locked or hugetlb",
     }
+}
+
+/// What is to be said of aggregations of the kernel's DAMON that are missing.
+pub(crate) fn lost_aggregations(count: u64) -> String {
+    format!(
+        "aggregations are missing ({}), of which the kernel told more than was taken in time: lengthen --aggr or lower the maximum of \
+         --regions",
+        units::count(count)
+    )
 }

@@ -142,7 +142,8 @@ pub struct Watch {
     /// Watch physical memory instead of processes; a command after -- then only says for how long
     #[arg(long, conflicts_with_all = ["pid", "children"])]
     pub physical: bool,
-    /// With --physical: only these addresses, such as 0x100000000:0x140000000 or 4GiB:5GiB; may be given several times
+    /// With --physical: only these addresses, such as 0x100000000:0x140000000 or 4GiB:5GiB; may be given several times. With --probe
+    /// damon and one --pid: only these of that process
     #[arg(long, value_name = "FROM:TO", value_parser = units::address_range)]
     pub range: Vec<AddrRange>,
     /// Watch the descendants of the targets, too: they join as they appear and leave as they end
@@ -192,13 +193,15 @@ pub enum ProbeChoice {
     Bpf,
     /// /proc/PID/clear_refs and smaps: coarse, a mapping at a time; for a process of one's own
     Refs,
+    /// The kernel's own DAMON does the work; needs root, and a kernel that has it and does not use it otherwise. Never chosen by auto
+    Damon,
 }
 
 impl ProbeChoice {
     /// Whether there is more to it than the memory of processes.
     pub fn sees_physical_memory(self) -> bool {
         match self {
-            Self::Auto | Self::Idle => true,
+            Self::Auto | Self::Idle | Self::Damon => true,
             Self::Bpf | Self::Refs => false,
         }
     }

@@ -3,6 +3,7 @@
 mod cli;
 mod command;
 mod doctor;
+mod kernel_session;
 mod probe;
 mod progress;
 mod record;

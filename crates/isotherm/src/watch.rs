@@ -1,15 +1,19 @@
 //! From a call to a session: what all that watch have in common.
 
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::{Attributes, TargetId};
-use isotherm_linux::{PhysicalMemory, Processes, TargetError};
+use isotherm_linux::damon::{self, Scope};
+use isotherm_linux::{PhysicalMemory, Processes, Stop, TargetError};
 
 use crate::cli::{ProbeChoice, Watch};
 use crate::command::Command;
-use crate::probe::{self, Chosen};
-use crate::session::Session;
+use crate::kernel_session::KernelSession;
+use crate::probe::{self, Chosen, How};
+use crate::session::{Finding, Session};
 use crate::targets::Targets;
 use crate::units::unix_ns;
 use crate::wrong_call;
@@ -31,20 +35,26 @@ impl Ready {
             let what = "say what to watch: a process with --pid PID, a command after --, or all memory with --physical";
             wrong_call(subcommand, what);
         }
-        if !watch.range.is_empty() && !watch.physical {
-            wrong_call(subcommand, "--range is of physical addresses; give --physical, too");
+        check_range(subcommand, watch);
+        if watch.probe == ProbeChoice::Damon && watch.children {
+            let what = "--probe damon watches what it began with, and cannot take in children; use another probe";
+            wrong_call(subcommand, what);
         }
         let chosen = match watch.probe {
             probe if !watch.physical => Chosen::new(probe)?,
             ProbeChoice::Auto => Chosen::for_physical_memory()?,
             probe => {
                 if !probe.sees_physical_memory() {
-                    let what = "the probe does not see physical memory; use --probe idle, or leave --physical out";
+                    let what =
+                        "the probe does not see physical memory; use --probe idle or damon, or leave --physical out";
                     wrong_call(subcommand, what);
                 }
                 Chosen::new(probe)?
             }
         };
+        if let How::Kernel(places) = &chosen.how {
+            damon::check_operations(places, Scope::operations_for(watch.physical, !watch.range.is_empty()))?;
+        }
         let attributes = attributes(subcommand, watch, chosen.default_intervals());
         let seed = watch.attributes.seed.unwrap_or_else(unix_ns);
         let targets = if watch.physical {
@@ -56,7 +66,7 @@ impl Ready {
     }
 
     /// The session that watches the command, or the processes if there is none; or physical memory until the command ends.
-    pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Session> {
+    pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Watching> {
         let Self { chosen, attributes, seed, targets } = self;
         let processes = command.map(|command| follow(command, watch.children)).transpose()?;
         let targets = match (targets, processes) {
@@ -64,7 +74,53 @@ impl Ready {
             (_, Some(processes)) => Targets::Processes(processes),
             (targets, None) => targets,
         };
-        Ok(Session { attributes, seed, probe: chosen.probe, targets, duration: watch.duration })
+        let duration = watch.duration;
+        Ok(match chosen.how {
+            How::Monitor(probe) => Watching::Monitor(Session { attributes, seed, probe, targets, duration }),
+            How::Kernel(places) => {
+                // Of physical memory, the targets are what was asked for already.
+                let ranges = if watch.physical { Vec::new() } else { watch.range.clone() };
+                Watching::Kernel(KernelSession { attributes, places, targets, ranges, duration })
+            }
+        })
+    }
+}
+
+/// A session of either kind: the same from outside.
+pub enum Watching {
+    Monitor(Session),
+    Kernel(KernelSession),
+}
+
+impl Watching {
+    pub fn attributes(&self) -> Attributes {
+        match self {
+            Self::Monitor(session) => session.attributes,
+            Self::Kernel(session) => session.attributes,
+        }
+    }
+
+    /// Starts its thread, which sends what it finds to `findings`.
+    pub fn start(self, findings: SyncSender<Finding>, stop: Stop) -> Result<JoinHandle<Result<()>>> {
+        match self {
+            Self::Monitor(session) => session.start(findings, stop),
+            Self::Kernel(session) => session.start(findings, stop),
+        }
+    }
+}
+
+/// Whose addresses a range is of must be clear, and the probe must be able to leave out the rest.
+fn check_range(subcommand: &str, watch: &Watch) {
+    if watch.range.is_empty() || watch.physical {
+        return;
+    }
+    if watch.probe != ProbeChoice::Damon {
+        let what =
+            "--range is of physical addresses; give --physical, too (or, for a part of a process, --probe damon)";
+        wrong_call(subcommand, what);
+    }
+    if watch.pid.len() != 1 {
+        wrong_call(subcommand, "--range is of the addresses of one process; give one --pid");
     }
 }
 
