@@ -89,7 +89,7 @@ Examples:
 Signals: with a command, HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it, and isotherm ends when it has. \
 Without one, HUP, INT, QUIT and TERM end the recording cleanly.";
 
-/// Watch the memory temperature of processes, live
+/// Watch the memory temperature of processes, or of all physical memory, live
 ///
 /// A screen that moves with time: the heatmap (time across, the newest at the right; addresses up, without the gaps
 /// between them; colour is the access rate), the working set, the hottest mappings, and what the monitor itself costs.
@@ -130,6 +130,7 @@ Keys:
 Examples:
   isotherm top --pid 1234                  a process that runs
   isotherm top --pid 1234 --children       it and all that it starts
+  isotherm top --physical                  all memory of the machine
   isotherm top --log out.txt -- ./my-program
 
 The past is kept for about 60,000 aggregations (100 minutes of 100 ms), the older the coarser, in at most 25 MB for \

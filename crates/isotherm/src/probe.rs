@@ -60,8 +60,8 @@ impl Chosen {
 
     /// The best probe that works here for physical memory.
     pub fn for_physical_memory() -> Result<Self> {
-        let probe =
-            IdleProbe::open().context("physical memory is watched by the probe idle, which does not work here")?;
+        let probe = IdleProbe::open()
+            .context("physical memory is watched by the probe idle, which does not work here (--probe damon may)")?;
         Ok(Self::idle(probe))
     }
 

@@ -73,10 +73,13 @@ impl Made {
         (0..words.len() as u64 * 64).filter(|frame| words[*frame as usize / 64] >> (frame % 64) & 1 == 1).collect()
     }
 
-    /// What the kernel does when the page in `frame` is accessed.
-    pub fn access(&self, frame: u64) {
-        let word = self.words()[frame as usize / 64];
-        self.set(BITMAP, frame / 64, word & !(1 << (frame % 64)));
+    /// What the kernel does when the pages in these frames are accessed.
+    pub fn access(&self, frames: impl IntoIterator<Item = u64>) {
+        let mut words = self.words();
+        frames.into_iter().for_each(|frame| words[frame as usize / 64] &= !(1 << (frame % 64)));
+        // In place: the probe has the file open.
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        File::options().write(true).open(self.path(BITMAP)).unwrap().write_all_at(&bytes, 0).unwrap();
     }
 
     /// Takes the end of memory away from the bitmap.
