@@ -75,8 +75,7 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
 /// What is to be said of aggregations of the kernel's DAMON that are missing.
 pub(crate) fn lost_aggregations(count: u64) -> String {
     format!(
-        "aggregations are missing ({}), of which the kernel told more than was taken in time: lengthen --aggr or lower the maximum of \
-         --regions",
+        "missing aggregations: {} of the kernel's were not taken in time; lengthen --aggr or lower the maximum of --regions",
         units::count(count)
     )
 }
