@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct Round {
 #[derive(Debug)]
 pub struct Target {
     child: Child,
+    /// Kept open: the workload ends when nobody can read what it announces.
+    _output: BufReader<ChildStdout>,
     announced: Announced,
 }
 
@@ -51,9 +53,10 @@ impl Target {
             .spawn()
             .with_context(|| format!("{} cannot be started", isotherm.display()))?;
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("the workload has no output")?).read_line(&mut line)?;
+        let mut output = BufReader::new(child.stdout.take().context("the workload has no output")?);
+        output.read_line(&mut line)?;
         let announced = serde_json::from_str(&line).with_context(|| format!("the workload said {line}"))?;
-        Ok(Self { child, announced })
+        Ok(Self { child, _output: output, announced })
     }
 
     /// Checks every page of the pattern's areas: the median of some rounds of clearing, waiting for `sampling`, reading.

