@@ -83,6 +83,14 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     warnings
 }
 
+/// What is to be said of aggregations of the kernel's DAMON that are missing.
+pub(crate) fn lost_aggregations(count: u64) -> String {
+    format!(
+        "missing aggregations: {} of the kernel's were not taken in time; lengthen --aggr or lower the maximum of --regions",
+        units::count(count)
+    )
+}
+
 /// What memory is that the probe cannot observe.
 fn why_unobservable(summary: &Summary) -> &'static str {
     let physical = summary.targets.iter().any(|target| target.pid == 0);
@@ -91,13 +99,4 @@ fn why_unobservable(summary: &Summary) -> &'static str {
         "idle" => "hugetlb, of a device, or was just faulted in",
         _ => "shared with other processes, locked or hugetlb",
     }
-}
-
-/// What is to be said of aggregations of the kernel's DAMON that are missing.
-pub(crate) fn lost_aggregations(count: u64) -> String {
-    format!(
-        "aggregations are missing ({}), of which the kernel told more than was taken in time: lengthen --aggr or lower the maximum of \
-         --regions",
-        units::count(count)
-    )
 }

@@ -116,6 +116,7 @@ fn what_spoils_the_figures_is_said() {
     for row in &mut source.rows {
         row.cost.as_mut().unwrap().late_rounds = 2;
     }
+    source.rows[10].cost.as_mut().unwrap().rounds = 60;
     insta::assert_snapshot!(text(Kind::Summary, &source, plain(100, 30)));
 }
 

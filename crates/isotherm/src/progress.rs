@@ -64,8 +64,8 @@ impl Progress {
     pub fn warn_of_gaps(&self) {
         if self.lost > 0 {
             eprintln!(
-                "isotherm: {} aggregations are missing from the recording: of those the kernel told more than was taken in time; \
-                 lengthen --aggr, lower the maximum of --regions, or mount tracefs if it is not",
+                "isotherm: {} aggregations are missing from the recording: they were not taken from the kernel in time; \
+                 lengthen --aggr, lower the maximum of --regions, or mount tracefs if it is not mounted",
                 self.lost
             );
         }

@@ -72,6 +72,17 @@ fn physical_memory_in_a_way_that_it_cannot_be_watched() {
 }
 
 #[test]
+fn the_kernels_damon_in_a_way_that_it_cannot_be_used() {
+    let place = Place::new();
+    let call = ["record", "--probe", "damon"];
+    refused(&place.run(&[&call[..], &["--children", "--pid", "1"]].concat()), 2, &["--probe damon", "children"]);
+    let range = ["--range", "1GiB:2GiB"];
+    refused(&place.run(&[&call[..], &range, &["--pid", "1", "--pid", "2"]].concat()), 2, &["--range", "one process"]);
+    refused(&place.run(&[&call[..], &range, &["--", "true"]].concat()), 2, &["--range", "one --pid"]);
+    refused(&place.run(&["record", "--pid", "1", "--range", "1GiB:2GiB"]), 2, &["--physical", "--probe damon"]);
+}
+
+#[test]
 fn physical_memory_without_idle_tracking() {
     if std::path::Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
         return common::skipped("physical_memory_without_idle_tracking", "this kernel has it");
