@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Observation, Sample, Sink, Snapshot, TargetSpace};
+use isotherm_core::{
+    AccessProbe, Attributes, BoxError, Monitor, Next, Observation, Sample, Sink, Snapshot, TargetSpace,
+};
 use isotherm_record::Cost;
 use isotherm_sim::{Pattern, SimClock, SimMemory};
+use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use crate::{PhaseTruth, Taken, Watching};
@@ -28,13 +31,15 @@ pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Wat
     let phases = phases.collect();
 
     let probe = Timed { memory: memory.clone(), spent: Duration::ZERO };
-    let rng = Pcg64Mcg::new(u128::from(seed));
+    let rng = Pcg64Mcg::seed_from_u64(seed);
     let mut monitor = Monitor::new(attributes, rng, memory, probe, Keep::default());
-    monitor.start()?;
-    while clock.now() < pattern.time() {
+    let mut next = monitor.start()?;
+    while let Next::Step { after } = next
+        && clock.now() < pattern.time()
+    {
         let began = Instant::now();
         let before = monitor.probe().spent;
-        monitor.step(clock.pass(attributes.sampling()))?;
+        next = monitor.step(clock.pass(attributes.sampling() * after))?;
         let spent = monitor.probe().spent - before;
         let took = began.elapsed().saturating_sub(spent);
         monitor.sink_mut().took += took;

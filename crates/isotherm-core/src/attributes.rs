@@ -123,9 +123,16 @@ impl Attributes {
         rounds(self.aggregation, self.sampling)
     }
 
-    /// Of how many rounds a stable region is sampled in one: of four, but in five rounds an aggregation at least.
-    pub(crate) fn stable_stride(&self) -> u32 {
-        (self.samples() / 5).clamp(1, 4)
+    /// Of how many rounds a region of this `age` is sampled in one, so that the rounds of an older region are rounds of a
+    /// younger one, too: all while it is young; from ten aggregations on one in four, but five an aggregation at least;
+    /// from twenty on one in twelve, or two an aggregation.
+    pub(crate) fn stride(&self, age: u32) -> u32 {
+        let stable = (self.samples() / 5).clamp(1, 4);
+        match age {
+            0..10 => 1,
+            10..20 => stable,
+            20.. => 3 * stable,
+        }
     }
 
     /// Sampling rounds between two updates, at least one.

@@ -16,13 +16,14 @@ mod monitor;
 mod probe;
 mod range;
 mod region;
+pub mod scheme;
 mod sink;
 mod snapshot;
 mod target;
 
 pub use areas::areas;
 pub use attributes::{Attributes, AttributesError};
-pub use monitor::{Monitor, MonitorError};
+pub use monitor::{Monitor, MonitorError, Next};
 pub use probe::{AccessProbe, Granularity, Observation, Sample};
 pub use range::{AddrRange, PAGE_SIZE};
 pub use region::Region;

@@ -26,11 +26,23 @@ pub enum MonitorError {
     Sink(#[source] BoxError),
 }
 
+/// When a monitor is to be called again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// After so many sampling intervals, at least one: between them there is nothing to clear and nothing to read.
+    Step {
+        /// Sampling intervals from now on.
+        after: u32,
+    },
+    /// Not at all: the last target has ended.
+    End,
+}
+
 /// Watches the targets of `space` through `probe` and hands what it finds to `sink`.
 ///
-/// Whoever owns a monitor calls [`start`](Self::start) once, then [`step`](Self::step) after every sampling interval
-/// until it says that the last target has ended, then [`end`](Self::end). The same seed of `rng` and the same answers
-/// of `space` and `probe` make the same regions.
+/// Whoever owns a monitor calls [`start`](Self::start) once, then [`step`](Self::step) whenever the last call has said
+/// that it is time for, until the last target has ended, then [`end`](Self::end). The same seed of `rng` and the same
+/// answers of `space` and `probe` make the same regions.
 pub struct Monitor<S, P, K, R> {
     space: S,
     probe: P,
@@ -42,6 +54,8 @@ pub struct Monitor<S, P, K, R> {
     /// Rounds since the last aggregation and the last update.
     rounds: u32,
     rounds_since_update: u32,
+    /// What the next step stands for: one round, or several with nothing to do but in the last.
+    rounds_to_next: u32,
     update_asked: bool,
     /// The number of regions before the last split.
     regions_before_split: usize,
@@ -73,6 +87,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             targets: Vec::new(),
             rounds: 0,
             rounds_since_update: 0,
+            rounds_to_next: 0,
             update_asked: false,
             regions_before_split: 0,
             clears: 0,
@@ -119,23 +134,23 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.targets.iter().flat_map(|target| &target.regions)
     }
 
-    /// Reads the mappings, lays out the first regions and begins the first round. False if there is no target.
+    /// Reads the mappings, lays out the first regions and begins the first round.
     ///
     /// # Errors
     /// If the probe, the address space or the sink gives up.
-    pub fn start(&mut self) -> Result<bool, MonitorError> {
+    pub fn start(&mut self) -> Result<Next, MonitorError> {
         self.update()?;
         let spaces: Vec<_> = self.targets.iter().map(|t| t.space.clone()).collect();
         self.sink.start(&spaces).map_err(MonitorError::Sink)?;
         self.prepare_access_checks()?;
-        Ok(!self.targets.is_empty())
+        Ok(self.next())
     }
 
-    /// A sampling interval has passed, and the run has lasted for `now`. False if the last target has ended.
+    /// The sampling intervals that were asked for have passed, and the run has lasted for `now`.
     ///
     /// # Errors
     /// If the probe, the address space or the sink gives up.
-    pub fn step(&mut self, now: Duration) -> Result<bool, MonitorError> {
+    pub fn step(&mut self, now: Duration) -> Result<Next, MonitorError> {
         self.check_accesses()?;
         if self.rounds >= self.attributes.samples() {
             self.grow_older();
@@ -148,7 +163,25 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.update()?;
         }
         self.prepare_access_checks()?;
-        Ok(!self.targets.is_empty())
+        Ok(self.next())
+    }
+
+    /// Goes on after a time in which no step was made, because nothing was to be monitored. What was found before it says nothing
+    /// of now: all memory is as if it was seen for the first time.
+    ///
+    /// # Errors
+    /// If the probe or the address space gives up.
+    pub fn resume(&mut self) -> Result<Next, MonitorError> {
+        for target in &mut self.targets {
+            target.regions.clear();
+        }
+        self.rounds = 0;
+        self.regions_before_split = 0;
+        self.snapshot.reads = 0;
+        self.snapshot.max_reads = 0;
+        self.update()?;
+        self.prepare_access_checks()?;
+        Ok(self.next())
     }
 
     /// Ends the run.
@@ -161,11 +194,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// In each region, one page chosen uniformly at random is made *not accessed*; a stable region is left out of most rounds.
     fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
-        let stride = self.attributes.stable_stride();
         self.samples.clear();
         for target in &mut self.targets {
             for region in &mut target.regions {
-                if !region.choose(self.rounds, stride) {
+                if !region.choose(self.rounds, &self.attributes) {
                     continue;
                 }
                 let range = region.range();
@@ -173,11 +205,37 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 self.samples.push(Sample { target: target.space.id, addr: range.start() + page * PAGE_SIZE });
             }
         }
+        if self.samples.is_empty() {
+            return Ok(());
+        }
         self.probe.clear(&self.samples).map_err(MonitorError::Probe)
+    }
+
+    /// After the next round there is something to do again: pages to be read, or pages to be chosen, or the end of an interval.
+    fn next(&mut self) -> Next {
+        if self.targets.is_empty() {
+            return Next::End;
+        }
+        self.rounds_to_next = if self.samples.is_empty() {
+            // All regions are stable.
+            let strides = self.regions().map(|region| self.attributes.stride(region.age()));
+            let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
+            let to_aggregate = self.attributes.samples().saturating_sub(self.rounds);
+            let to_update = self.attributes.rounds_per_update().saturating_sub(self.rounds_since_update);
+            to_choose.min(to_aggregate).min(to_update).max(1)
+        } else {
+            1
+        };
+        Next::Step { after: self.rounds_to_next }
     }
 
     /// The page of each region is read; if it was accessed, the region's count goes up by one.
     fn check_accesses(&mut self) -> Result<(), MonitorError> {
+        self.rounds += self.rounds_to_next;
+        self.rounds_since_update = self.rounds_since_update.saturating_add(self.rounds_to_next);
+        if self.samples.is_empty() {
+            return Ok(());
+        }
         self.answers.clear();
         self.answers.resize(self.samples.len(), Observation::Idle);
         self.probe.read(&self.samples, &mut self.answers).map_err(MonitorError::Probe)?;
@@ -191,8 +249,6 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             reads: self.samples.len(),
             accessed: (self.answers.iter()).filter(|&&answer| answer == Observation::Accessed).count(),
         };
-        self.rounds += 1;
-        self.rounds_since_update = self.rounds_since_update.saturating_add(1);
         self.snapshot.reads += round.reads as u64;
         self.snapshot.max_reads = self.snapshot.max_reads.max(round.reads as u32);
         self.sink.sampled(round).map_err(MonitorError::Sink)
@@ -200,11 +256,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// A region whose count moved by more than the merge threshold is of age 0, every other is one older.
     fn grow_older(&mut self) {
-        let samples = self.attributes.samples();
-        let threshold = self.attributes.merge_threshold();
         for region in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
-            region.settle(samples);
-            region.grow_older(threshold);
+            region.settle(&self.attributes);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A region: neighbouring pages of about the same access frequency, and what its samples said.
 
-use crate::{AddrRange, Observation, RegionSnapshot};
+use crate::{AddrRange, Attributes, Observation, RegionSnapshot};
 
 /// Neighbouring pages that are taken to be accessed equally often, so that one of them speaks for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,18 +14,26 @@ pub struct Region {
     weight: u32,
     /// `nr_accesses` at the end of the last aggregation.
     last_nr_accesses: u32,
+    last_nr_unobservable: u32,
     age: u32,
     /// Whether a page of it was chosen, and has yet to be read.
     chosen: bool,
 }
 
-/// The age, in aggregations, from which on a region is stable: it need not be looked at in every round.
-const STABLE: u32 = 10;
-
 impl Region {
     /// A region of which nothing is known yet.
     pub const fn new(range: AddrRange) -> Self {
-        Self { range, samples: 0, accessed: 0, unobservable: 0, weight: 1, last_nr_accesses: 0, age: 0, chosen: false }
+        Self {
+            range,
+            samples: 0,
+            accessed: 0,
+            unobservable: 0,
+            weight: 1,
+            last_nr_accesses: 0,
+            last_nr_unobservable: 0,
+            age: 0,
+            chosen: false,
+        }
     }
 
     /// Where it lies.
@@ -43,11 +51,11 @@ impl Region {
         Self { range, ..self }
     }
 
-    /// Whether a page of it is to be chosen in this round, of each `stride` of which a stable region gets one.
+    /// Whether a page of it is to be chosen in this round; a [stable](Attributes::stride) region is left out of most.
     ///
     /// A change is not missed for that, only seen by fewer samples: it makes the region young, and so sampled in full.
-    pub(crate) fn choose(&mut self, round: u32, stride: u32) -> bool {
-        self.chosen = self.age < STABLE || round.is_multiple_of(stride);
+    pub(crate) fn choose(&mut self, round: u32, attributes: &Attributes) -> bool {
+        self.chosen = round.is_multiple_of(attributes.stride(self.age));
         self.chosen
     }
 
@@ -65,36 +73,41 @@ impl Region {
         }
     }
 
-    /// Turns what was counted into counts of `samples`, an aggregation's worth.
+    /// Turns what was counted into counts of a whole aggregation; and makes the region one older, or of age 0 if what it was
+    /// seen to do differs from the last aggregation.
     ///
-    /// Samples that could not be observed, and those of the time before a region existed, say nothing; a stable region has fewer
-    /// of them. The rate is that of the samples that were taken and said something. A region without a single one counts as not accessed, and as unobservable
-    /// as far as it was sampled.
-    pub(crate) fn settle(&mut self, samples: u32) {
+    /// Samples that could not be observed, and those of the time before a region existed, say nothing: the rate is that of
+    /// those that were taken and said something. A region without a single one counts as not accessed, and as unobservable
+    /// as far as it was sampled. The samples that a stable region was spared count as they did in the last aggregation.
+    pub(crate) fn settle(&mut self, attributes: &Attributes) {
+        let samples = attributes.samples();
         let observed = self.samples - self.unobservable;
+        let seen = scaled(self.accessed, samples, observed);
+        let seen_unobservable = scaled(self.unobservable, samples, self.samples);
         self.weight = samples / observed.max(1);
-        self.accessed = scaled(self.accessed, samples, observed);
-        self.unobservable = scaled(self.unobservable, samples, self.samples);
+
+        let tolerance = self.tolerance(seen, self.last_nr_accesses, samples, attributes.merge_threshold());
+        let changed = seen.abs_diff(self.last_nr_accesses) > tolerance;
+        let spared = attributes.stride(self.age) > 1 && observed > 0;
+        if spared {
+            self.accessed = blended(self.last_nr_accesses, seen, self.samples, samples);
+            self.unobservable = blended(self.last_nr_unobservable, seen_unobservable, self.samples, samples);
+            self.weight = 1;
+        } else {
+            self.accessed = seen;
+            self.unobservable = seen_unobservable;
+        }
+        self.age = if changed { 0 } else { self.age.saturating_add(1) };
         self.samples = samples;
     }
 
-    /// One aggregation older, or of a new frequency and so of age 0.
-    pub(crate) fn grow_older(&mut self, threshold: u32) {
-        let tolerance = self.tolerance(self.last_nr_accesses, threshold);
-        if self.accessed.abs_diff(self.last_nr_accesses) > tolerance {
-            self.age = 0;
-        } else {
-            self.age = self.age.saturating_add(1);
-        }
-    }
-
-    /// By how much this region's count may differ from `other` and mean the same: by `threshold`; and between hot and hot, by
-    /// one sample.
+    /// By how much two counts of `samples` may differ and mean the same: by `threshold`; and between hot and hot, by one
+    /// sample.
     ///
     /// A page that nobody uses is never found accessed. One that is used all the time is missed now and then, because its
     /// user was not running: with few samples, one such miss would look like a change.
-    fn tolerance(&self, other: u32, threshold: u32) -> u32 {
-        let hot = self.accessed.min(other) >= self.samples / 2;
+    fn tolerance(&self, one: u32, other: u32, samples: u32, threshold: u32) -> u32 {
+        let hot = one.min(other) >= samples / 2;
         if hot { threshold.max(self.weight) } else { threshold }
     }
 
@@ -102,7 +115,8 @@ impl Region {
     /// observed and what cannot stay apart as well, unless one of them is no larger than `resolution` bytes.
     pub(crate) fn continues_in(&self, next: &Self, threshold: u32, resolution: u64) -> bool {
         self.range.touches(next.range)
-            && self.accessed.abs_diff(next.accessed) <= self.tolerance(next.accessed, threshold)
+            && self.accessed.abs_diff(next.accessed)
+                <= self.tolerance(self.accessed, next.accessed, self.samples, threshold)
             && (self.unobservable.abs_diff(next.unobservable) <= threshold
                 || self.range.size().min(next.range.size()) <= resolution)
     }
@@ -122,6 +136,7 @@ impl Region {
             unobservable: mean(self.unobservable, next.unobservable),
             weight: self.weight.min(next.weight),
             last_nr_accesses: mean(self.last_nr_accesses, next.last_nr_accesses),
+            last_nr_unobservable: mean(self.last_nr_unobservable, next.last_nr_unobservable),
             age: mean(self.age, next.age),
             chosen: false,
         };
@@ -130,6 +145,7 @@ impl Region {
     /// Begins the next aggregation.
     pub(crate) fn reset(&mut self) {
         self.last_nr_accesses = self.accessed;
+        self.last_nr_unobservable = self.unobservable;
         self.samples = 0;
         self.accessed = 0;
         self.unobservable = 0;
@@ -139,6 +155,7 @@ impl Region {
     /// of so many aggregations becomes one of the same time.
     pub(crate) fn rescale(&mut self, old_samples: u32, new_samples: u32, age_factor: f64) {
         self.last_nr_accesses = scaled(self.last_nr_accesses, new_samples, old_samples);
+        self.last_nr_unobservable = scaled(self.last_nr_unobservable, new_samples, old_samples);
         // A cast from f64 saturates.
         self.age = (f64::from(self.age) * age_factor) as u32;
     }
@@ -160,6 +177,15 @@ fn scaled(count: u32, to: u32, from: u32) -> u32 {
     }
     let (count, to, from) = (u64::from(count), u64::from(to), u64::from(from));
     ((count * to + from / 2) / from).min(to) as u32
+}
+
+/// The mean of `last` and `seen`, both of `samples`, of which `taken` were taken to see; rounded towards what was seen, so
+/// that the mean comes to it in the end.
+fn blended(last: u32, seen: u32, taken: u32, samples: u32) -> u32 {
+    let (last, seen, taken, samples) = (u64::from(last), u64::from(seen), u64::from(taken), u64::from(samples));
+    let sum = last * samples.saturating_sub(taken) + seen * taken.min(samples);
+    // A mean of counts of `samples`: within 32 bits.
+    (if seen > last { sum.div_ceil(samples) } else { sum / samples }) as u32
 }
 
 #[cfg(test)]
@@ -192,7 +218,7 @@ mod tests {
         {
             r.count(observation);
         }
-        r.settle(20);
+        r.settle(&Attributes::default());
         assert_eq!((r.accessed, r.unobservable), (10, 10));
     }
 
@@ -201,20 +227,38 @@ mod tests {
         let mut r = region(0..1, 0, 0);
         r.reset();
         r.count(Observation::Unobservable);
-        r.settle(20);
+        r.settle(&Attributes::default());
         assert_eq!((r.accessed, r.unobservable), (0, 20));
+    }
+
+    /// One aggregation of `r`, of whose samples so many of so many said that it was accessed.
+    fn aggregate(r: &mut Region, accessed: u32, of: u32) -> (u32, u32) {
+        r.reset();
+        (0..of).for_each(|i| r.count(if i < accessed { Observation::Accessed } else { Observation::Idle }));
+        r.settle(&Attributes::default());
+        (r.accessed, r.age)
     }
 
     #[test]
     fn age_starts_again_when_the_frequency_moves_by_more_than_the_threshold() {
         let mut r = region(0..1, 5, 7);
-        r.reset();
-        r.accessed = 7;
-        r.grow_older(2);
-        assert_eq!(r.age, 8);
-        r.accessed = 8;
-        r.grow_older(2);
-        assert_eq!(r.age, 0);
+        assert_eq!(aggregate(&mut r, 7, 20), (7, 8));
+        assert_eq!(aggregate(&mut r, 10, 20), (10, 0));
+    }
+
+    #[test]
+    fn what_a_stable_region_was_spared_counts_as_before() {
+        let mut cold = region(0..1, 0, 30);
+        assert_eq!(aggregate(&mut cold, 0, 2), (0, 31));
+        assert_eq!(
+            aggregate(&mut cold, 1, 2),
+            (1, 0),
+            "one access in two is not half of all, but a reason to look closer"
+        );
+        let mut hot = region(0..1, 20, 30);
+        assert_eq!(aggregate(&mut hot, 1, 2), (19, 31), "one miss is none");
+        assert_eq!(aggregate(&mut hot, 2, 2), (20, 32));
+        assert_eq!(aggregate(&mut hot, 0, 2), (18, 0));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub trait Sink {
         Ok(())
     }
 
-    /// After each sampling interval.
+    /// After each sampling interval at whose end pages were read.
     ///
     /// # Errors
     /// Ends the run.

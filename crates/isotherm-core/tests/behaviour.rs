@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Answers, SAMPLING, attributes, monitor, run, target};
-use isotherm_core::{Granularity, Observation, PAGE_SIZE, Sample};
+use isotherm_core::{Granularity, Next, Observation, PAGE_SIZE, Sample};
 
 fn idle(_: u32, _: Sample) -> Observation {
     Observation::Idle
@@ -109,9 +109,25 @@ fn an_update_that_is_asked_for_comes_with_the_next_step() {
     let surveys = vec![vec![target(1, &[(0, 100)])], vec![]];
     let mut monitor = monitor(attributes(10, 1_000, 10, 100), 1, surveys, Answers::new(idle));
     monitor.start().unwrap();
-    assert!(monitor.step(SAMPLING).unwrap());
+    assert_eq!(monitor.step(SAMPLING).unwrap(), Next::Step { after: 1 });
     monitor.ask_for_update();
-    assert!(!monitor.step(SAMPLING * 2).unwrap());
+    assert_eq!(monitor.step(SAMPLING * 2).unwrap(), Next::End);
+}
+
+#[test]
+fn where_all_is_stable_only_rounds_with_something_to_do_are_asked_for() {
+    let space = vec![vec![target(1, &[(0, 20_000)])]];
+    let mut monitor = monitor(attributes(20, 10, 10, 100), 1, space, Answers::new(idle));
+    // For each number of snapshots, the steps after which there were as many.
+    let mut steps = [0; 31];
+    run(&mut monitor, 20 * 30, |m| steps[m.sink().snapshots.len()] += 1);
+    assert_eq!(steps[1], 20, "nothing is known yet: something is read in each round");
+    assert_eq!(steps[15], 10, "a page is chosen in each fourth round, and read in the next");
+    assert_eq!(steps[29], 4, "two pages are chosen, and read in the next round");
+    for (nth, snapshot) in monitor.sink().snapshots.iter().enumerate() {
+        assert_eq!(snapshot.rounds, 20, "aggregation {nth}");
+        assert_eq!(snapshot.time, SAMPLING * 20 * (nth as u32 + 1));
+    }
 }
 
 #[test]
@@ -161,4 +177,23 @@ fn where_a_probe_speaks_for_mappings_a_region_is_a_mapping() {
     };
     assert_eq!(regions(0), [(0, 100, 0), (100, 300, 10), (5_000, 5_001, 10)]);
     assert_eq!(regions(1), [(0, 100, 0), (100, 900, 10), (7_000, 7_001, 10)]);
+}
+
+#[test]
+fn after_a_time_without_monitoring_all_memory_is_seen_for_the_first_time() {
+    let hot = |_: u32, _: Sample| Observation::Accessed;
+    let mut monitor = monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(hot));
+    run(&mut monitor, 35, |_| {});
+    assert!(monitor.regions().any(|region| region.age() > 0));
+    assert_ne!(monitor.resume().unwrap(), isotherm_core::Next::End);
+    assert!(monitor.regions().all(|region| region.age() == 0));
+    for round in 1..=10 {
+        monitor.step(SAMPLING * (100_000 + round)).unwrap();
+    }
+    let last = monitor.sink().snapshots.last().unwrap();
+    assert_eq!(
+        (last.time, last.rounds),
+        (SAMPLING * 100_010, 10),
+        "a whole aggregation, and nothing of the time before"
+    );
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use smallvec::SmallVec;
 
 use crate::Roster;
 
@@ -59,7 +60,9 @@ impl Waiter {
     /// If the kernel refuses to wait on so many processes.
     pub fn until(&self, due: Instant) -> std::io::Result<Woken> {
         let members = self.roster.members();
-        let mut fds = vec![PollFd::from_borrowed_fd(self.stop.0.as_fd(), PollFlags::IN)];
+        // On the stack for a few targets, so that a round allocates nothing.
+        let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
+        fds.push(PollFd::from_borrowed_fd(self.stop.0.as_fd(), PollFlags::IN));
         fds.extend(members.values().map(|m| PollFd::from_borrowed_fd(m.process.pidfd(), PollFlags::IN)));
         wait(&mut fds, due)?;
 

@@ -63,8 +63,9 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     }
     if summary.total.unobservable_bytes > 0 {
         warnings.push(format!(
-            "{} could not be observed: it is shared with other processes, locked or hugetlb; it counts as neither hot nor cold",
-            units::bytes(summary.total.unobservable_bytes)
+            "{} could not be observed: it is {}; it counts as neither hot nor cold",
+            units::bytes(summary.total.unobservable_bytes),
+            why_unobservable(summary),
         ));
     }
     if summary.late_rounds as f64 > summary.rounds as f64 * MANY_LATE {
@@ -76,5 +77,26 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
             units::count(summary.rounds),
         ));
     }
+    if summary.lost_aggregations > 0 {
+        warnings.push(lost_aggregations(summary.lost_aggregations));
+    }
     warnings
+}
+
+/// What is to be said of aggregations of the kernel's DAMON that are missing.
+pub(crate) fn lost_aggregations(count: u64) -> String {
+    format!(
+        "missing aggregations: {} of the kernel's were not taken in time; lengthen --aggr or lower the maximum of --regions",
+        units::count(count)
+    )
+}
+
+/// What memory is that the probe cannot observe.
+fn why_unobservable(summary: &Summary) -> &'static str {
+    let physical = summary.targets.iter().any(|target| target.pid == 0);
+    match &summary.recording.probe[..] {
+        _ if physical => "free, the kernel's own, or hugetlb",
+        "idle" => "hugetlb, of a device, or was just faulted in",
+        _ => "shared with other processes, locked or hugetlb",
+    }
 }

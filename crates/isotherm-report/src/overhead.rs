@@ -57,6 +57,8 @@ pub struct Overhead {
     pub late_rounds: u64,
     /// All rounds.
     pub rounds: u64,
+    /// Aggregations that are missing: events of the kernel's DAMON that were not taken in time.
+    pub lost_aggregations: u64,
     /// Mapped bytes that could not be observed: the mean of the snapshots.
     pub unobservable_bytes: u64,
     /// The highest number of bytes that could not be observed.
@@ -80,10 +82,11 @@ pub struct Overhead {
 }
 
 /// Figures that are not there when nothing was measured, of all and of each moment.
-const MEASURED: [&str; 9] = [
+const MEASURED: [&str; 10] = [
     "cpu_percent",
     "reads_per_sampling",
     "late_rounds",
+    "lost_aggregations",
     "rounds",
     "unobservable_bytes",
     "unobservable_bytes_max",
@@ -105,6 +108,7 @@ impl Overhead {
             max_regions: header.max_regions,
             late_rounds: 0,
             rounds: 0,
+            lost_aggregations: 0,
             unobservable_bytes: 0,
             unobservable_bytes_max: 0,
             reads: 0,
@@ -173,6 +177,8 @@ impl View for Overhead {
             let elapsed = seen.elapsed.as_nanos() as u64;
             self.late_rounds = self.late_rounds.saturating_add(u64::from(cost.late_rounds));
             self.rounds = self.rounds.saturating_add(u64::from(cost.rounds));
+            let lost = cost.lost_aggregations(seen.row.samples);
+            self.lost_aggregations = self.lost_aggregations.saturating_add(lost);
             self.reads = self.reads.saturating_add(cost.reads);
             self.clears = self.clears.saturating_add(cost.clears);
             self.cpu_ns = self.cpu_ns.saturating_add(cost.cpu_ns);

@@ -68,6 +68,21 @@ fn texts_at_the_width_of_a_terminal() {
 }
 
 #[test]
+fn physical_memory_is_called_that_and_has_no_process_id() {
+    let mut source = made::phases_of(0, 60);
+    source.header.probe = "idle".into();
+    for kind in TEXTS {
+        let text = text(kind, &source, plain(100, 30));
+        assert!(!text.contains("pid 0"), "{text}");
+    }
+    let summary = text(Kind::Summary, &source, plain(100, 30));
+    assert!(
+        summary.starts_with("physical memory: 6 s") && summary.contains("it is free, the kernel's own"),
+        "{summary}"
+    );
+}
+
+#[test]
 fn texts_at_ten_columns() {
     for kind in TEXTS {
         let terminal = Terminal { unicode: false, ..plain(10, 12) };
@@ -101,6 +116,7 @@ fn what_spoils_the_figures_is_said() {
     for row in &mut source.rows {
         row.cost.as_mut().unwrap().late_rounds = 2;
     }
+    source.rows[10].cost.as_mut().unwrap().rounds = 60;
     insta::assert_snapshot!(text(Kind::Summary, &source, plain(100, 30)));
 }
 

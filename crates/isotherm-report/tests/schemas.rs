@@ -87,7 +87,16 @@ fn the_matrices_of_a_heatmap_have_the_shape_of_its_axes() {
 #[test]
 fn what_an_imported_recording_does_not_tell_is_null_and_not_zero() {
     let overhead = &json_of(Kind::Overhead, &made::imported(made::phases(40)))[0];
-    let unknown = ["cpu_percent", "reads_per_sampling", "late_rounds", "rounds", "reads", "clears", "cpu_ns"];
+    let unknown = [
+        "cpu_percent",
+        "reads_per_sampling",
+        "late_rounds",
+        "lost_aggregations",
+        "rounds",
+        "reads",
+        "clears",
+        "cpu_ns",
+    ];
     for name in unknown.into_iter().chain(["unobservable_bytes", "unobservable_bytes_max"]) {
         assert!(overhead[name].is_null(), "{name}: {}", overhead[name]);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attributes, BoxError, Monitor, Sink, Snapshot};
+use isotherm_core::{Attributes, BoxError, Monitor, Next, Sink, Snapshot};
 use isotherm_sim::{Pattern, SimClock, SimMemory};
 use rand_pcg::Pcg64Mcg;
 
@@ -23,11 +23,13 @@ fn a_hot_spot_that_climbs_is_followed() {
     let areas: Vec<_> = memory.areas().collect();
     let attributes = Attributes::default();
     let mut monitor = Monitor::new(attributes, Pcg64Mcg::new(1), memory.clone(), memory, Last::default());
-    monitor.start().unwrap();
+    let mut next = monitor.start().unwrap();
     for step in 0..4 {
-        // Until just before the hot spot climbs on.
-        while clock.now() < Duration::from_secs(3 * (step + 1)) - attributes.sampling() {
-            monitor.step(clock.pass(attributes.sampling())).unwrap();
+        // Until the hot spot climbs on.
+        while let Next::Step { after } = next
+            && clock.now() < Duration::from_secs(3 * (step + 1))
+        {
+            next = monitor.step(clock.pass(attributes.sampling() * after)).unwrap();
         }
         let snapshot = &monitor.sink().0;
         let hot = || snapshot.targets[0].regions.iter().filter(|r| r.access_rate(snapshot.samples) >= 0.5);
@@ -36,6 +38,5 @@ fn a_hot_spot_that_climbs_is_followed() {
         let truly_hot = areas[2 * step as usize].size();
         assert!(right as f64 >= 0.95 * truly_hot as f64, "step {step}: {right} of {truly_hot} bytes are found");
         assert!(right as f64 >= 0.95 * found as f64, "step {step}: {right} of {found} bytes are right");
-        monitor.step(clock.pass(attributes.sampling())).unwrap();
     }
 }

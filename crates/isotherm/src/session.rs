@@ -8,17 +8,20 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Sink, Snapshot, TargetId};
-use isotherm_linux::{Processes, Roster, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot, TargetId};
+use isotherm_linux::{Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_record::{Cost, TargetInfo};
+use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
+
+use crate::targets::{Infos, Targets};
 
 /// What to watch, and how.
 pub struct Session {
     pub attributes: Attributes,
     pub seed: u64,
     pub probe: Box<dyn AccessProbe + Send>,
-    pub processes: Processes,
+    pub targets: Targets,
     pub duration: Option<Duration>,
 }
 
@@ -26,7 +29,7 @@ pub struct Session {
 pub struct Finding {
     pub snapshot: Snapshot,
     pub cost: Cost,
-    pub infos: Vec<(TargetId, Arc<TargetInfo>)>,
+    pub infos: Arc<[(TargetId, Arc<TargetInfo>)]>,
 }
 
 impl Finding {
@@ -46,19 +49,20 @@ impl Session {
     }
 
     fn run(self, findings: SyncSender<Finding>, stop: Stop) -> Result<()> {
-        let Self { attributes, seed, probe, processes, duration } = self;
-        let roster = processes.roster();
-        let waiter = Waiter::new(roster.clone(), stop);
+        let Self { attributes, seed, probe, targets, duration } = self;
+        let waiter = Waiter::new(targets.roster(), stop);
         let late_rounds = Rc::new(Cell::new(0));
-        let sink = Forward { findings, roster, late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time() };
-        let rng = Pcg64Mcg::new(u128::from(seed));
-        let mut monitor = Monitor::new(attributes, rng, processes, probe, sink);
+        let sink =
+            Forward { findings, infos: targets.infos(), late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time() };
+        let rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut monitor = Monitor::new(attributes, rng, targets, probe, sink);
 
         let start = Instant::now();
         let sampling = attributes.sampling();
-        let mut lives = monitor.start()?;
-        let mut due = Instant::now() + sampling;
-        while lives {
+        let mut next = monitor.start()?;
+        let mut last = Instant::now();
+        while let Next::Step { after } = next {
+            let due = last + sampling * after;
             match waiter.until(due).context("waiting for the targets failed")? {
                 Woken::Due => {}
                 Woken::TargetEnded => monitor.ask_for_update(),
@@ -68,9 +72,12 @@ impl Session {
             if now > due + sampling / 2 {
                 late_rounds.set(late_rounds.get() + 1);
             }
-            lives = monitor.step(now - start)? && duration.is_none_or(|duration| now - start < duration);
+            next = monitor.step(now - start)?;
+            if duration.is_some_and(|duration| now - start >= duration) {
+                break;
+            }
             // Rounds keep to their beat as long as that leaves half an interval between clearing and reading.
-            due = (due + sampling).max(Instant::now() + sampling / 2);
+            last = due.max(Instant::now() - sampling / 2);
         }
         Ok(monitor.end()?)
     }
@@ -79,7 +86,7 @@ impl Session {
 /// Hands each snapshot, and what it took, to another thread, so that no disk ever delays a round.
 struct Forward {
     findings: SyncSender<Finding>,
-    roster: Roster,
+    infos: Infos,
     late_rounds: Rc<Cell<u32>>,
     cpu: Duration,
 }
@@ -98,13 +105,7 @@ impl Sink for Forward {
             unobservable_bytes: unobservable.sum(),
         };
         self.cpu = cpu;
-        let members = self.roster.members();
-        let info = |(&id, member): (&TargetId, &isotherm_linux::Member)| {
-            let started_unix_ns = member.process.started_unix_ns();
-            (id, Arc::new(TargetInfo { command: member.command.clone(), started_unix_ns }))
-        };
-        let infos = members.iter().map(info).collect();
-        let finding = Finding { snapshot: snapshot.clone(), cost, infos };
+        let finding = Finding { snapshot: snapshot.clone(), cost, infos: self.infos.now() };
         self.findings.send(finding).map_err(|_| "nobody takes the snapshots any more".into())
     }
 }

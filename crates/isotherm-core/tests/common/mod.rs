@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Granularity, Layout, Mapping, Monitor, Observation,
-    PAGE_SIZE, Round, Sample, Sink, Snapshot, TargetId, TargetSpace,
+    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Granularity, Layout, Mapping, Monitor, Next,
+    Observation, PAGE_SIZE, Round, Sample, Sink, Snapshot, TargetId, TargetSpace,
 };
+use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 pub const SAMPLING: Duration = Duration::from_millis(5);
@@ -47,14 +48,15 @@ impl AddressSpace for Script {
 pub struct Answers<F> {
     pub answer: F,
     pub granularity: Granularity,
-    pub round: u32,
+    /// The round that is about to be read, counted from 0; [`run`] keeps it.
+    pub round: Rc<Cell<u32>>,
     pub clears: u64,
     pub most_reads: Rc<RefCell<usize>>,
 }
 
 impl<F: FnMut(u32, Sample) -> Observation> Answers<F> {
     pub fn new(answer: F) -> Self {
-        Self { answer, granularity: Granularity::Page, round: 0, clears: 0, most_reads: Rc::default() }
+        Self { answer, granularity: Granularity::Page, round: Rc::default(), clears: 0, most_reads: Rc::default() }
     }
 }
 
@@ -76,9 +78,8 @@ impl<F: FnMut(u32, Sample) -> Observation> AccessProbe for Answers<F> {
         let mut most = self.most_reads.borrow_mut();
         *most = samples.len().max(*most);
         for (sample, answer) in samples.iter().zip(answers) {
-            *answer = (self.answer)(self.round, *sample);
+            *answer = (self.answer)(self.round.get(), *sample);
         }
-        self.round += 1;
         Ok(())
     }
 
@@ -127,23 +128,30 @@ pub fn monitor<F: FnMut(u32, Sample) -> Observation>(
     surveys: Vec<Vec<TargetSpace>>,
     probe: Answers<F>,
 ) -> TestMonitor<F> {
-    let rng = Pcg64Mcg::new(u128::from(seed));
+    let rng = Pcg64Mcg::seed_from_u64(seed);
     Monitor::new(attributes, rng, Script(surveys), probe, Keep::default())
 }
 
-/// Starts the monitor and steps it for `rounds`, handing the monitor to `look` after the start and after every step.
+/// Starts the monitor and steps it until `rounds` sampling intervals have passed, handing the monitor to `look` after the
+/// start and after every step.
 pub fn run<F: FnMut(u32, Sample) -> Observation>(
     monitor: &mut TestMonitor<F>,
     rounds: u32,
     mut look: impl FnMut(&TestMonitor<F>),
 ) {
-    assert!(monitor.start().unwrap(), "there is a target");
+    let mut next = monitor.start().unwrap();
+    assert_ne!(next, Next::End, "there is a target");
     look(monitor);
-    for round in 1..=rounds {
-        if !monitor.step(SAMPLING * round).unwrap() {
-            break;
+    let mut passed = 0;
+    while let Next::Step { after } = next
+        && passed + after <= rounds
+    {
+        passed += after;
+        monitor.probe().round.set(passed - 1);
+        next = monitor.step(SAMPLING * passed).unwrap();
+        if next != Next::End {
+            look(monitor);
         }
-        look(monitor);
     }
     monitor.end().unwrap();
 }

@@ -77,6 +77,9 @@ pub enum BpfError {
         /// The kernel's word.
         source: io::Error,
     },
+    /// Own memory to try things on cannot be had.
+    #[error(transparent)]
+    Scratch(#[from] crate::scratch::NoScratch),
     /// No base made the walks of own pages end where they must.
     #[error(
         "the kernel's direct map was not found: of {tried} places where it could begin, none led this process's own \

@@ -37,13 +37,13 @@ mod probe;
 #[cfg(target_arch = "x86_64")]
 mod program;
 #[cfg(target_arch = "x86_64")]
-mod scratch;
-#[cfg(target_arch = "x86_64")]
 mod space;
 #[cfg(target_arch = "x86_64")]
 mod sweep;
 #[cfg(target_arch = "x86_64")]
 mod target;
 
+#[cfg(target_arch = "x86_64")]
+use crate::scratch;
 pub use error::BpfError;
 pub use probe::BpfProbe;

@@ -8,6 +8,7 @@ use super::table::{Cell, Column, table};
 use super::wss::time_of;
 use super::{Terminal, wrap};
 use crate::escape::sanitise;
+use crate::facts::lost_aggregations;
 use crate::overhead::{Load, Overhead};
 use crate::summary::MANY_LATE;
 use crate::units;
@@ -57,6 +58,10 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
     if o.late_share() > MANY_LATE {
         let text = "! many rounds began late: rates and ages are less sure than they look; sample less often or with fewer regions";
         writeln!(out, "{}", wrap(text, terminal.width(), 2))?;
+    }
+    if o.lost_aggregations > 0 {
+        let text = format!("! {}", lost_aggregations(o.lost_aggregations));
+        writeln!(out, "{}", wrap(&text, terminal.width(), 2))?;
     }
     writeln!(out)?;
     let limit = if o.max_regions > 0 { units::count(o.max_regions) } else { "?".into() };

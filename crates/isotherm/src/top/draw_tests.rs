@@ -121,7 +121,7 @@ fn the_title_says_whether_it_is_now() {
 fn what_a_process_calls_itself_cannot_act_on_the_terminal() {
     let mut evil = finding(1, &[7]);
     let info = isotherm_record::TargetInfo { command: "\x1b[31mred\u{202e}\u{9b}2J".into(), started_unix_ns: 0 };
-    evil.infos[0].1 = std::sync::Arc::new(info);
+    evil.infos = [(evil.infos[0].0, std::sync::Arc::new(info))].into();
     let name: std::sync::Arc<str> = "/tmp/\x1b]0;title\x07".into();
     let mappings = &mut evil.snapshot.targets[0].mappings;
     *mappings = mappings.iter().map(|m| isotherm_core::Mapping { name: name.clone(), ..m.clone() }).collect();

@@ -3,17 +3,22 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
+use std::io;
 use std::ptr::{self, NonNull};
 
 use isotherm_core::PAGE_SIZE;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use thiserror::Error;
 
-use super::BpfError;
+/// Own memory cannot be had.
+#[derive(Debug, Error)]
+#[error("mapping memory to try the probe on failed: {0}; is there a limit on this process's memory?")]
+pub struct NoScratch(#[source] io::Error);
 
 /// A private anonymous mapping that begins at a 2 MiB border.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     memory: NonNull<c_void>,
     mapped: usize,
     start: u64,
@@ -21,12 +26,12 @@ pub(super) struct Scratch {
 }
 
 /// The size of a huge page.
-pub(super) const HUGE: u64 = 2 << 20;
+pub(crate) const HUGE: u64 = 2 << 20;
 
 impl Scratch {
     /// Memory of `size` bytes, untouched.
-    pub(super) fn new(size: u64) -> Result<Self, BpfError> {
-        let failed = |e: Errno| BpfError::Memory { what: "mapping memory to try the probe on", source: e.into() };
+    pub(crate) fn new(size: u64) -> Result<Self, NoScratch> {
+        let failed = |e: Errno| NoScratch(e.into());
         // Room for the border.
         let mapped = (size + HUGE) as usize;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlays nothing.
@@ -43,26 +48,26 @@ impl Scratch {
     }
 
     /// Its first address.
-    pub(super) fn start(&self) -> u64 {
+    pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
     /// Asks for huge pages, or for none.
-    pub(super) fn huge(&self, wanted: bool) -> Result<(), Errno> {
+    pub(crate) fn huge(&self, wanted: bool) -> Result<(), Errno> {
         let advice = if wanted { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: the range is this value's own; the advice does not change what is in it.
         unsafe { madvise(self.at(0), self.size as usize, advice) }
     }
 
     /// Accesses the page at `offset`.
-    pub(super) fn touch(&self, offset: u64) {
+    pub(crate) fn touch(&self, offset: u64) {
         assert!(offset < self.size);
         // SAFETY: within the range, which is mapped for reading and writing and not otherwise referred to.
         unsafe { self.at(offset).cast::<u8>().write_volatile(1) };
     }
 
     /// Forbids writing to the page at `offset` and allows it again: a huge page there is then mapped by small entries.
-    pub(super) fn break_up(&self, offset: u64) -> Result<(), Errno> {
+    pub(crate) fn break_up(&self, offset: u64) -> Result<(), Errno> {
         assert!(offset < self.size);
         let page = PAGE_SIZE as usize;
         // SAFETY: a page of the range, to which nothing writes in between, as no reference to it exists.

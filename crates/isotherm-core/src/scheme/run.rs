@@ -1,0 +1,234 @@
+//! One application of one scheme: the best first, within the budget, page by page where a filter asks for it.
+
+use std::time::Duration;
+
+use crate::{AddrRange, BoxError, Snapshot, TargetId};
+
+use super::acted::Acted;
+use super::budget::Budget;
+use super::filter::{Verdict, Whose, sieve};
+use super::wanted::{Cursor, Wanted, whole};
+use super::{ActedRegion, Action, Actuator, Application, Outcome, ProcessFacts, Scheme, Statistics, Work};
+
+/// No more is looked at or acted on between two looks at the budget, so that a budget of time is kept.
+const BATCH_BYTES: u64 = 32 << 20;
+/// One call takes no more ranges.
+const BATCH_RANGES: usize = 256;
+
+/// Ranges that wait to be acted on; its memory is used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    ranges: Vec<(TargetId, AddrRange)>,
+    bytes: u64,
+    looked_at: u64,
+    /// The ranges of one target, and what became of them.
+    call: Vec<AddrRange>,
+    outcomes: Vec<Outcome>,
+    allowed: Vec<AddrRange>,
+}
+
+/// What one application works with.
+pub(crate) struct Run<'a, A> {
+    pub scheme: &'a Scheme,
+    pub snapshot: &'a Snapshot,
+    pub facts: &'a [Option<ProcessFacts>],
+    pub actuator: &'a mut A,
+    pub budget: &'a mut Budget,
+    pub acted: &'a mut Acted,
+    pub total: &'a mut Statistics,
+    pub last: &'a mut Application,
+    pub batch: &'a mut Batch,
+    /// What of the actuator's time was charged.
+    pub charged: Duration,
+}
+
+impl<A: Actuator> Run<'_, A> {
+    /// Acts on `wanted` in its order until the budget ends, and says where that was.
+    pub(crate) fn run(mut self, wanted: &[Wanted]) -> Result<Cursor, BoxError> {
+        let mut ended: Cursor = None;
+        for piece in wanted {
+            let mut rest = Some(piece.range);
+            let mut tried = false;
+            while let Some(range) = rest {
+                if ended.is_none() {
+                    if let Some(part) = self.within_budget(range)? {
+                        self.total.tried_regions += u64::from(!std::mem::replace(&mut tried, true));
+                        self.total.tried_bytes += part.size();
+                        self.take(piece, part);
+                        rest = AddrRange::new(part.end(), range.end());
+                        continue;
+                    }
+                    ended = Some((piece.target, range.start()));
+                }
+                self.last.held_back_bytes += range.size();
+                rest = None;
+            }
+        }
+        self.flush()?;
+        if ended.is_some() && self.budget.exceed() {
+            self.total.quota_exceeded += 1;
+        }
+        Ok(ended)
+    }
+
+    /// As much of `range`, from its start on, as the budget still allows and one batch holds; none if that is nothing.
+    fn within_budget(&mut self, range: AddrRange) -> Result<Option<AddrRange>, BoxError> {
+        let granule = self.scheme.action.granule();
+        let used = |batch: &Batch| batch.bytes.max(batch.looked_at);
+        if used(self.batch) >= BATCH_BYTES || self.batch.ranges.len() >= BATCH_RANGES {
+            self.flush()?;
+        }
+        loop {
+            let left = self.budget.left(&self.scheme.quota, granule).saturating_sub(used(self.batch));
+            let part = cut(range, left.min(BATCH_BYTES), granule);
+            if part.is_some() || used(self.batch) == 0 {
+                return Ok(part);
+            }
+            // Once the batch is done, more is known: how long it took, and what the filters left of it.
+            self.flush()?;
+        }
+    }
+
+    /// Puts into the batch what the filters leave of `range`.
+    fn take(&mut self, piece: &Wanted, range: AddrRange) {
+        let Some(ask) = piece.ask else {
+            self.push(piece.target, range);
+            return;
+        };
+        self.batch.looked_at += range.size();
+        let whose = Whose {
+            target: piece.target,
+            mapping: &self.snapshot.targets[piece.target_index].mappings[piece.mapping_index],
+            process: self.facts.get(piece.target_index).and_then(Option::as_ref),
+        };
+        let mut allowed = std::mem::take(&mut self.batch.allowed);
+        allowed.clear();
+        self.examine(ask, whose, range, &mut allowed);
+        allowed.sort_unstable();
+        for range in allowed.drain(..) {
+            if let Some(range) = whole(range, self.scheme.action) {
+                self.push(piece.target, range);
+            }
+        }
+        self.batch.allowed = allowed;
+    }
+
+    /// Takes `range` through the filters from the one of index `from` on, and looks at its pages where they ask for it.
+    fn examine(&mut self, from: usize, whose: Whose<'_>, range: AddrRange, allowed: &mut Vec<AddrRange>) {
+        let mut parts = Vec::new();
+        sieve(&self.scheme.filters, from, whose, range, &mut |part, verdict| parts.push((part, verdict)));
+        for (part, verdict) in parts {
+            match verdict {
+                Verdict::Allowed => allowed.push(part),
+                Verdict::Rejected => self.total.rejected_bytes += part.size(),
+                Verdict::Ask(nth) => self.look_at_pages(nth, whose, part, allowed),
+            }
+        }
+    }
+
+    /// Decides what the filter of index `nth` matches; what it does not goes on to the next.
+    fn look_at_pages(&mut self, nth: usize, whose: Whose<'_>, range: AddrRange, allowed: &mut Vec<AddrRange>) {
+        let scheme = self.scheme;
+        let filter = &scheme.filters[nth];
+        let Some(kind) = filter.kind.pages() else {
+            return;
+        };
+        let mut found = Vec::new();
+        if let Err(errno) = self.actuator.pages(whose.target, range, kind, &mut found) {
+            self.total.refuse(errno, range.size());
+            return;
+        }
+        let mut decide = |run: &mut Self, part: Option<AddrRange>, of_the_kind: bool| match part {
+            Some(part) if of_the_kind != filter.matching => run.examine(nth + 1, whose, part, allowed),
+            Some(part) if filter.allow => allowed.push(part),
+            Some(part) => run.total.rejected_bytes += part.size(),
+            None => {}
+        };
+        let mut at = range.start();
+        for pages in found.into_iter().filter_map(|pages| pages.intersection(range)) {
+            decide(self, AddrRange::new(at, pages.start()), false);
+            decide(self, AddrRange::new(at.max(pages.start()), pages.end()), true);
+            at = at.max(pages.end());
+        }
+        decide(self, AddrRange::new(at, range.end()), false);
+    }
+
+    fn push(&mut self, target: TargetId, range: AddrRange) {
+        self.total.passed_bytes += range.size();
+        self.batch.bytes += range.size();
+        // What was cut for the sake of batches goes together again.
+        if let Some((last_target, last)) = self.batch.ranges.last_mut()
+            && *last_target == target
+            && last.touches(range)
+            && let Some(both) = AddrRange::new(last.start(), range.end())
+        {
+            *last = both;
+            return;
+        }
+        self.batch.ranges.push((target, range));
+    }
+
+    /// Acts on the batch, with one call a target, and charges it to the budget.
+    fn flush(&mut self) -> Result<(), BoxError> {
+        let mut ranges = std::mem::take(&mut self.batch.ranges);
+        ranges.sort_unstable();
+        for of_one in ranges.chunk_by(|(a, _), (b, _)| a == b) {
+            let target = of_one[0].0;
+            for calls in of_one.chunks(BATCH_RANGES) {
+                self.batch.call.clear();
+                self.batch.call.extend(calls.iter().map(|(_, range)| *range));
+                self.act(target)?;
+            }
+        }
+        ranges.clear();
+        self.batch.ranges = ranges;
+
+        let spent = self.actuator.time_spent();
+        let time = spent.saturating_sub(self.charged);
+        self.charged = spent;
+        self.total.time += time;
+        let (bytes, looked_at) = (std::mem::take(&mut self.batch.bytes), std::mem::take(&mut self.batch.looked_at));
+        if bytes > 0 || looked_at > 0 {
+            self.budget.charge(bytes, looked_at, time);
+        }
+        Ok(())
+    }
+
+    /// Makes one call, and counts what became of it.
+    fn act(&mut self, target: TargetId) -> Result<(), BoxError> {
+        let action = self.scheme.action;
+        let Batch { call, outcomes, .. } = &mut *self.batch;
+        outcomes.clear();
+        match action {
+            Action::Stat => outcomes.extend(call.iter().map(|range| Outcome::all(*range))),
+            _ => {
+                outcomes.resize(call.len(), Outcome::default());
+                let work = Work { action, inside: self.scheme.inside, target, ranges: call };
+                self.actuator.apply(&work, outcomes)?;
+            }
+        }
+        for (&range, outcome) in call.iter().zip(outcomes) {
+            let applied = outcome.applied.min(range.size());
+            self.total.applied_bytes += applied;
+            self.total.applied_regions += u64::from(applied > 0);
+            if outcome.refused > 0 {
+                self.total.refuse(outcome.errno, outcome.refused.min(range.size() - applied));
+            }
+            // What was refused is not tried again at once either.
+            if action.changes_memory() {
+                self.acted.mark(target, range, self.snapshot.time);
+            }
+            self.last.regions.push(ActedRegion { target, range, applied });
+        }
+        Ok(())
+    }
+}
+
+/// The part of `range` from its start on that has at most `room` bytes and ends at its end or at a multiple of `granule`.
+fn cut(range: AddrRange, room: u64, granule: u64) -> Option<AddrRange> {
+    if range.size() <= room {
+        return Some(range);
+    }
+    let end = range.start() + room;
+    AddrRange::new(range.start(), end - end % granule)
+}

@@ -1,0 +1,323 @@
+//! Schemes, step by step, where one example says more than a property.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{
+    Action, Bounds, Condition, Filter, FilterKind, Gauges, Metric, NoGauges, PageKind, Pattern, ProcessFacts, Quota,
+    Scheme, Schemes, Watermarks, Weights,
+};
+use isotherm_core::{PAGE_SIZE, Sink, Snapshot, TargetId};
+
+use crate::made::{AGGREGATION, Log, Made, Region, SAMPLES, pages, snapshot, target};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Idle for at least `age`.
+fn idle(age: Duration) -> Condition {
+    Condition { rate: Bounds::new(0.0, 0.0).unwrap(), age: Bounds::new(age, Duration::MAX).unwrap(), ..Condition::ANY }
+}
+
+fn pageout(age: Duration) -> Scheme {
+    Scheme::new("cold", idle(age), Action::PageOut)
+}
+
+fn bytes(pages: u64, period: Duration) -> Quota {
+    Quota::new(Some(pages * PAGE_SIZE), None, period, Weights::DEFAULT, Vec::new()).unwrap()
+}
+
+fn one(nth: u32, regions: &[Region]) -> Snapshot {
+    snapshot(nth, vec![target(1, regions, &[(0, 100_000, "")])])
+}
+
+#[test]
+fn what_matches_is_acted_on_and_what_does_not_is_not() {
+    let log = Log::default();
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), NoGauges).unwrap();
+    schemes.aggregated(&one(50, &[(0, 10, 0, 10), (10, 20, 0, 9), (20, 30, 1, 50), (30, 40, 0, 50)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 10), (30, 40)]);
+    let report = schemes.reports().next().unwrap();
+    assert_eq!((report.total.tried_regions, report.total.applied_bytes), (2, 20 * PAGE_SIZE));
+}
+
+#[test]
+fn between_mappings_nothing_is_acted_on() {
+    let log = Log::default();
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), NoGauges).unwrap();
+    let regions = [(0, 100, 0, 50)];
+    schemes
+        .aggregated(&snapshot(50, vec![target(1, &regions, &[(10, 20, ""), (20, 25, "a"), (90, 200, "")])]))
+        .unwrap();
+    assert_eq!(log.take_pages(), [(10, 25), (90, 100)], "touching ranges go together");
+}
+
+#[test]
+fn what_cannot_be_observed_is_not_taken_for_cold() {
+    let log = Log::default();
+    let all = Scheme::new("all", Condition::ANY, Action::Cold);
+    let mut schemes = Schemes::new(vec![pageout(SECOND), all], Made::new(&log), NoGauges).unwrap();
+    let mut found = one(50, &[(0, 10, 0, 50), (10, 20, 0, 50), (20, 30, 0, 50)]);
+    found.targets[0].regions[0].nr_unobservable = SAMPLES;
+    found.targets[0].regions[1].nr_unobservable = SAMPLES / 2;
+    schemes.aggregated(&found).unwrap();
+    let calls = log.0.take();
+    assert_eq!(calls[0].ranges, [pages(10, 30)], "a half that was seen speaks for the rest");
+    assert_eq!(calls[1].ranges, [pages(0, 30)], "who asks for no temperature needs none");
+    assert_eq!(schemes.reports().next().unwrap().last.unobservable_bytes, 10 * PAGE_SIZE);
+}
+
+#[test]
+fn after_an_action_the_age_starts_again() {
+    let log = Log::default();
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), NoGauges).unwrap();
+    let acted: Vec<u32> = (10..40)
+        .filter(|&nth| {
+            schemes.aggregated(&one(nth, &[(0, 10, 0, nth)])).unwrap();
+            !log.take().is_empty()
+        })
+        .collect();
+    assert_eq!(acted, [10, 20, 30]);
+}
+
+#[test]
+fn the_age_starts_again_only_where_was_acted_whatever_the_monitor_merges() {
+    let log = Log::default();
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), NoGauges).unwrap();
+    schemes.aggregated(&one(20, &[(0, 10, 0, 20), (10, 20, 0, 8)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 10)]);
+    schemes.aggregated(&one(23, &[(0, 20, 0, 16)])).unwrap();
+    assert_eq!(log.take_pages(), [(10, 20)]);
+}
+
+#[test]
+fn a_later_scheme_sees_what_an_earlier_one_acted_on_as_young() {
+    let log = Log::default();
+    let cold = Scheme::new("later", idle(SECOND), Action::Cold);
+    let mut schemes = Schemes::new(vec![pageout(SECOND * 2), cold], Made::new(&log), NoGauges).unwrap();
+    schemes.aggregated(&one(50, &[(0, 10, 0, 30), (10, 20, 0, 15)])).unwrap();
+    let calls = log.0.take();
+    assert_eq!(calls.iter().map(|call| call.action).collect::<Vec<_>>(), [Action::PageOut, Action::Cold]);
+    assert_eq!(calls[1].ranges[0].start(), 10 * PAGE_SIZE);
+}
+
+#[test]
+fn counting_changes_no_age() {
+    let log = Log::default();
+    let stat = Scheme::new("stat", idle(SECOND), Action::Stat);
+    let mut schemes = Schemes::new(vec![stat], Made::new(&log), NoGauges).unwrap();
+    for nth in 20..25 {
+        schemes.aggregated(&one(nth, &[(0, 10, 0, 20)])).unwrap();
+    }
+    assert_eq!(schemes.reports().next().unwrap().total.applied_bytes, 50 * PAGE_SIZE);
+    assert!(log.take().is_empty(), "nobody is troubled for it");
+}
+
+#[test]
+fn a_quota_cuts_a_region_and_the_next_period_goes_on_from_there() {
+    let log = Log::default();
+    let scheme = Scheme { quota: bytes(25, SECOND), ..pageout(SECOND) };
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), NoGauges).unwrap();
+    let mut taken = Vec::new();
+    for nth in 10..50 {
+        schemes.aggregated(&one(nth * 2, &[(0, 40, 0, 500), (40, 100, 0, 500)])).unwrap();
+        taken.extend(log.take_pages());
+    }
+    assert_eq!(taken[..5], [(0, 25), (25, 50), (50, 75), (75, 100), (0, 25)]);
+    let report = schemes.reports().next().unwrap();
+    assert_eq!(report.quota, Some(25 * PAGE_SIZE));
+    assert!(report.total.quota_exceeded >= 3);
+}
+
+#[test]
+fn the_coldest_is_reclaimed_first_and_the_hottest_gets_huge_pages_first() {
+    let regions = [(0, 1024, 4, 100), (1024, 2048, 18, 100), (2048, 3072, 2, 100)];
+    for (action, first) in [(Action::PageOut, 2048), (Action::Collapse, 1024)] {
+        let log = Log::default();
+        let scheme = Scheme { quota: bytes(1024, SECOND), ..Scheme::new("first", Condition::ANY, action) };
+        let mut schemes = Schemes::new(vec![scheme], Made::new(&log), NoGauges).unwrap();
+        schemes.aggregated(&one(1, &regions)).unwrap();
+        assert_eq!(log.take_pages(), [(first, first + 1024)]);
+        assert_eq!(schemes.reports().next().unwrap().last.held_back_bytes, 2048 * PAGE_SIZE);
+    }
+}
+
+#[test]
+fn huge_pages_are_made_of_whole_ones_and_cut_between_them() {
+    let log = Log::default();
+    let scheme = Scheme { quota: bytes(1500, SECOND), ..Scheme::new("huge", Condition::ANY, Action::HugePage) };
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), NoGauges).unwrap();
+    schemes.aggregated(&one(1, &[(100, 5000, 20, 1), (5000, 5100, 20, 1)])).unwrap();
+    assert_eq!(log.take_pages(), [(512, 1536)]);
+}
+
+#[test]
+fn time_that_an_action_takes_is_kept_within_the_quota() {
+    let log = Log::default();
+    let quota = Quota::new(None, Some(Duration::from_millis(10)), SECOND, Weights::DEFAULT, Vec::new()).unwrap();
+    let scheme = Scheme { quota, ..Scheme::new("slow", Condition::ANY, Action::PageOut) };
+    let made = Made { time_per_page: Duration::from_micros(100), ..Made::new(&log) };
+    let mut schemes = Schemes::new(vec![scheme], made, NoGauges).unwrap();
+    for nth in 0..200 {
+        schemes.aggregated(&one(nth, &[(0, 90_000, 0, nth)])).unwrap();
+    }
+    // The first megabyte was needed to learn how fast it is: 256 pages, and so 25.6 ms, which the next periods pay for.
+    let spent = schemes.reports().next().unwrap().total.time;
+    assert!((Duration::from_millis(180)..=Duration::from_millis(210)).contains(&spent), "{spent:?} in 20 s");
+    let limit = schemes.reports().next().unwrap().quota.unwrap();
+    assert!((99 * PAGE_SIZE..=100 * PAGE_SIZE).contains(&limit), "100 pages in 10 ms, not {limit} bytes");
+}
+
+#[test]
+fn an_action_slower_than_its_quota_is_done_one_page_at_a_time_and_paid_for() {
+    let log = Log::default();
+    let quota = Quota::new(None, Some(Duration::from_millis(1)), SECOND, Weights::DEFAULT, Vec::new()).unwrap();
+    let scheme = Scheme { quota, ..Scheme::new("slow", Condition::ANY, Action::PageOut) };
+    let made = Made { time_per_page: Duration::from_millis(5), ..Made::new(&log) };
+    let mut schemes = Schemes::new(vec![scheme], made, NoGauges).unwrap();
+    let mut late = 0;
+    for nth in 0..20_000 {
+        schemes.aggregated(&one(nth, &[(0, 90_000, 0, nth)])).unwrap();
+        let pages = log.take().len();
+        late += if nth >= 15_000 { pages } else { 0 };
+    }
+    assert_eq!(late, 100, "in 500 s, a page of 5 ms every 5 s");
+}
+
+#[test]
+fn a_scheme_is_applied_once_an_interval() {
+    let log = Log::default();
+    let scheme = Scheme { apply_interval: Some(SECOND), ..Scheme::new("now and then", Condition::ANY, Action::Cold) };
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), NoGauges).unwrap();
+    let applied: Vec<u32> = (1..30)
+        .filter(|&nth| {
+            schemes.aggregated(&one(nth, &[(0, 10, 0, 20)])).unwrap();
+            !log.take().is_empty()
+        })
+        .collect();
+    assert_eq!(applied, [1, 11, 21]);
+}
+
+#[test]
+fn what_is_refused_is_counted_by_its_reason_and_not_tried_again_at_once() {
+    let log = Log::default();
+    let refuses = |range: isotherm_core::AddrRange| (range.start() < 20 * PAGE_SIZE).then_some(11);
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made { refuses, ..Made::new(&log) }, NoGauges).unwrap();
+    for nth in 20..25 {
+        schemes.aggregated(&one(nth, &[(0, 10, 0, nth), (50, 60, 0, nth)])).unwrap();
+    }
+    let total = &schemes.reports().next().unwrap().total;
+    assert_eq!((total.tried_bytes, total.applied_bytes), (20 * PAGE_SIZE, 10 * PAGE_SIZE));
+    let refusals: Vec<_> = total.refusals.iter().map(|r| (r.errno, r.regions, r.bytes)).collect();
+    assert_eq!(refusals, [(11, 1, 10 * PAGE_SIZE)]);
+}
+
+#[test]
+fn young_pages_are_left_out_page_by_page() {
+    let log = Log::default();
+    let young = Filter { kind: FilterKind::Pages(PageKind::Young), matching: true, allow: false };
+    let scheme = Scheme { filters: vec![young], quota: bytes(5, SECOND), ..pageout(SECOND) };
+    let made = Made { is_of: |_, page| page % 4 == 0, ..Made::new(&log) };
+    let mut schemes = Schemes::new(vec![scheme], made, NoGauges).unwrap();
+    schemes.aggregated(&one(50, &[(0, 100, 0, 50)])).unwrap();
+    assert_eq!(log.take_pages(), [(1, 4), (5, 7)], "the quota holds for what is acted on");
+    let total = &schemes.reports().next().unwrap().total;
+    assert_eq!((total.passed_bytes, total.rejected_bytes), (5 * PAGE_SIZE, 2 * PAGE_SIZE));
+    assert_eq!(total.tried_bytes, 7 * PAGE_SIZE);
+}
+
+#[test]
+fn filters_of_pages_and_of_mappings_are_looked_at_in_one_order() {
+    let log = Log::default();
+    let filter = |allow, kind| Filter { kind, matching: true, allow };
+    let filters = vec![
+        filter(true, FilterKind::Mapping(Pattern::new("[heap]"))),
+        filter(false, FilterKind::Pages(PageKind::Young)),
+        filter(false, FilterKind::Mapping(Pattern::new("/lib/*"))),
+    ];
+    let scheme = Scheme { filters, ..pageout(SECOND) };
+    let made = Made { is_of: |_, page| page % 2 == 0, ..Made::new(&log) };
+    let mut schemes = Schemes::new(vec![scheme], made, NoGauges).unwrap();
+    let mappings = [(0, 4, "[heap]"), (4, 8, "/lib/c.so"), (8, 12, "")];
+    schemes.aggregated(&snapshot(50, vec![target(1, &[(0, 12, 0, 50)], &mappings)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 4), (9, 10), (11, 12)]);
+}
+
+#[test]
+fn a_process_of_which_nothing_is_known_is_left_alone() {
+    let log = Log::default();
+    let kind = FilterKind::Command(Pattern::new("postgres"));
+    let filters = vec![Filter { kind, matching: true, allow: false }];
+    let process = |target| {
+        let facts =
+            ProcessFacts { name: if target == TargetId(1) { "postgres" } else { "cat" }.into(), ..Default::default() };
+        (target != TargetId(2)).then_some(facts)
+    };
+    let made = Made { process, ..Made::new(&log) };
+    let mut schemes = Schemes::new(vec![Scheme { filters, ..pageout(SECOND) }], made, NoGauges).unwrap();
+    let targets = (1..=3).map(|id| target(id, &[(0, 9, 0, 50)], &[(0, 9, "")])).collect();
+    schemes.aggregated(&snapshot(50, targets)).unwrap();
+    assert_eq!(log.take().into_iter().map(|(target, _)| target.0).collect::<Vec<_>>(), [3]);
+}
+
+/// Free memory that the test sets.
+#[derive(Clone, Default)]
+struct Free(Rc<Cell<f64>>);
+
+impl Gauges for Free {
+    fn read(&mut self, metric: &Metric, _snapshot: &Snapshot) -> Option<f64> {
+        (*metric == Metric::FreeMemory).then(|| self.0.get())
+    }
+}
+
+#[test]
+fn when_all_sleep_the_driver_is_told_until_when() {
+    let log = Log::default();
+    let free = Free::default();
+    let marks = |high| Some(Watermarks::new(Metric::FreeMemory, SECOND, high, 0.3, 0.1).unwrap());
+    let one_mark = Scheme { watermarks: marks(0.5), ..pageout(SECOND) };
+    let other = Scheme { watermarks: marks(0.8), name: "other".into(), ..pageout(SECOND) };
+    let mut schemes = Schemes::new(vec![one_mark, other], Made::new(&log), free.clone()).unwrap();
+    let regions = [(0, 10, 0, 50)];
+
+    free.0.set(0.2);
+    schemes.aggregated(&one(50, &regions)).unwrap();
+    assert_eq!(schemes.sleeps_until(), None);
+    assert_eq!(log.take().len(), 1);
+
+    free.0.set(0.6);
+    schemes.look(AGGREGATION * 60, &Snapshot::default());
+    assert_eq!(schemes.reports().map(|report| report.awake).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(schemes.sleeps_until(), None);
+
+    free.0.set(0.9);
+    schemes.aggregated(&one(70, &regions)).unwrap();
+    assert_eq!(schemes.sleeps_until(), Some(AGGREGATION * 80));
+    schemes.aggregated(&one(90, &regions)).unwrap();
+    assert!(log.take().is_empty());
+}
+
+#[test]
+fn what_cannot_be_done_here_is_an_error_at_the_start_and_leaves_those_in_force() {
+    let log = Log::default();
+    let made = Made { unsupported: Some(Action::Collapse), ..Made::new(&log) };
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], made, NoGauges).unwrap();
+    let collapse = Scheme::new("huge", Condition::ANY, Action::Collapse);
+    let error = schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err().to_string();
+    assert!(error.contains("\"huge\"") && error.contains("take another"), "{error}");
+    let error = schemes.replace(vec![Scheme::new("lock", Condition::ANY, Action::MLock)]).unwrap_err().to_string();
+    assert!(error.contains("inside: true"), "{error}");
+    assert_eq!(schemes.schemes().map(|scheme| &*scheme.name).collect::<Vec<_>>(), ["cold"]);
+}
+
+#[test]
+fn a_scheme_that_is_replaced_has_used_what_it_used() {
+    let log = Log::default();
+    let with = |pages| vec![Scheme { quota: bytes(pages, SECOND * 10), ..pageout(SECOND) }];
+    let mut schemes = Schemes::new(with(20), Made::new(&log), NoGauges).unwrap();
+    schemes.aggregated(&one(50, &[(0, 100, 0, 50)])).unwrap();
+    schemes.replace(with(30)).unwrap();
+    schemes.aggregated(&one(51, &[(0, 100, 0, 51)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 20), (20, 30)]);
+    assert_eq!(schemes.reports().next().unwrap().total.applied_bytes, 30 * PAGE_SIZE);
+}

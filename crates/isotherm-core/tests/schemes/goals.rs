@@ -1,0 +1,189 @@
+//! A quota that tunes itself settles, whatever it is that it moves: plants of several kinds, with noise and delay.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{
+    Action, Actuator, Condition, Gauges, Goal, Metric, Outcome, PageKind, ProcessFacts, Quota, Scheme, Schemes,
+    Weights, Work,
+};
+use isotherm_core::{AddrRange, BoxError, Sink, Snapshot, TargetId};
+use rand::{Rng, RngExt};
+use rand_pcg::Pcg64Mcg;
+
+use crate::made::{snapshot, target};
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// What the quota moves: takes the bytes acted on in a period, and tells the metric.
+type Plant = Box<dyn FnMut(f64) -> f64>;
+
+/// The world: a plant that feels what was acted on some periods late, and whose metric is read with noise.
+struct World {
+    plant: Plant,
+    on_their_way: VecDeque<f64>,
+    acted: f64,
+    noise: f64,
+    rng: Pcg64Mcg,
+    stalled: f64,
+    value: f64,
+    metric: Metric,
+}
+
+impl World {
+    fn new(metric: Metric, delay: usize, noise: f64, plant: impl FnMut(f64) -> f64 + 'static) -> Rc<RefCell<Self>> {
+        let rng = Pcg64Mcg::new(7);
+        let on_their_way = VecDeque::from(vec![0.0; delay]);
+        let plant: Plant = Box::new(plant);
+        Rc::new(RefCell::new(Self { plant, on_their_way, acted: 0.0, noise, rng, stalled: 0.0, value: 0.0, metric }))
+    }
+
+    fn period(&mut self) {
+        self.on_their_way.push_back(std::mem::take(&mut self.acted));
+        let felt = self.on_their_way.pop_front().unwrap();
+        self.value = (self.plant)(felt);
+        self.stalled += self.noisy();
+    }
+
+    fn noisy(&mut self) -> f64 {
+        let spread: f64 = (0..4).map(|_| self.rng.random_range(-1.0..1.0)).sum::<f64>() / 2.0;
+        (self.value * (1.0 + self.noise * spread)).max(0.0)
+    }
+}
+
+struct Shared(Rc<RefCell<World>>);
+
+impl Gauges for Shared {
+    fn read(&mut self, metric: &Metric, _snapshot: &Snapshot) -> Option<f64> {
+        let mut world = self.0.borrow_mut();
+        assert_eq!(*metric, world.metric);
+        Some(if *metric == Metric::StallTime { world.stalled } else { world.noisy() })
+    }
+}
+
+impl Actuator for Shared {
+    fn supports(&mut self, _: Action, _: bool) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn tells(&mut self, _: PageKind) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn process(&mut self, _: TargetId) -> Option<ProcessFacts> {
+        None
+    }
+
+    fn pages(&mut self, _: TargetId, _: AddrRange, _: PageKind, _: &mut Vec<AddrRange>) -> Result<(), i32> {
+        Ok(())
+    }
+
+    fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
+        for (range, outcome) in work.ranges.iter().zip(outcomes) {
+            self.0.borrow_mut().acted += range.size() as f64;
+            *outcome = Outcome::all(*range);
+        }
+        Ok(())
+    }
+
+    fn time_spent(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Runs a goal on a plant for `periods` of a second, and returns the metric of each.
+fn run(world: &Rc<RefCell<World>>, target_value: f64, ceiling: Option<u64>, periods: u32) -> Vec<f64> {
+    let metric = world.borrow().metric.clone();
+    let goal = Goal::new(metric, target_value).unwrap();
+    let quota = Quota::new(ceiling, None, Duration::from_secs(1), Weights::DEFAULT, vec![goal]).unwrap();
+    let scheme = Scheme { quota, ..Scheme::new("tuned", Condition::ANY, Action::PageOut) };
+    let mut schemes = Schemes::new(vec![scheme], Shared(Rc::clone(world)), Shared(Rc::clone(world))).unwrap();
+    let step = |nth: u32| {
+        // There is always more than the quota allows.
+        schemes.aggregated(&snapshot(nth * 10, vec![target(1, &[(0, 1 << 34, 0, nth)], &[(0, 1 << 34, "")])])).unwrap();
+        world.borrow_mut().period();
+        world.borrow().value
+    };
+    (1..=periods).map(step).collect()
+}
+
+/// The second half of a run stays around its goal: its mean within `near` of it, its swings within `swing` (standard deviation).
+#[track_caller]
+fn settled(values: &[f64], goal: f64, near: f64, swing: f64) {
+    let late = &values[values.len() / 2..];
+    let mean = late.iter().sum::<f64>() / late.len() as f64;
+    let deviation = (late.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / late.len() as f64).sqrt();
+    assert!((mean / goal - 1.0).abs() <= near, "mean {mean} of goal {goal}");
+    assert!(deviation / goal <= swing, "swings by {deviation} around {mean}, goal {goal}");
+}
+
+fn noise_of(rng: &mut impl Rng) -> f64 {
+    rng.random_range(-1.0..1.0)
+}
+
+#[test]
+fn pressure_in_proportion_to_what_is_reclaimed() {
+    // From a hundredth to a hundred times the quota that tuning begins with.
+    for per_mib in [2e-5, 1e-3, 0.2] {
+        for delay in [0, 2] {
+            let world = World::new(Metric::StallTime, delay, 0.1, move |acted| acted / MIB * per_mib);
+            settled(&run(&world, 0.01, None, 300), 0.01, 0.05, 0.1);
+        }
+    }
+}
+
+#[test]
+fn pressure_that_comes_all_of_a_sudden() {
+    // Nothing at first, then with the third power: memory that is needed, too.
+    let world = World::new(Metric::StallTime, 1, 0.1, |acted| 0.02 * (acted / (100.0 * MIB)).powi(3));
+    settled(&run(&world, 0.01, None, 400), 0.01, 0.1, 0.2);
+}
+
+#[test]
+fn free_memory_that_what_is_reclaimed_comes_back_into() {
+    // Of 16 GiB, 10 % free at first; a hundredth of what was reclaimed is faulted in again each second.
+    let mut reclaimed = 0.0;
+    let world = World::new(Metric::FreeMemory, 1, 0.01, move |acted| {
+        reclaimed = (reclaimed + acted) * 0.99;
+        0.1 + reclaimed / (16384.0 * MIB)
+    });
+    settled(&run(&world, 0.3, None, 1500), 0.3, 0.05, 0.05);
+}
+
+#[test]
+fn free_memory_that_others_eat_up() {
+    // 20 MiB a second are used up for good, and the noise of their use never ends.
+    let mut free = 2000.0 * MIB;
+    let mut rng = Pcg64Mcg::new(3);
+    let world = World::new(Metric::FreeMemory, 0, 0.01, move |acted| {
+        free = (free + acted - 20.0 * MIB * (1.0 + noise_of(&mut rng))).clamp(0.0, 16384.0 * MIB);
+        free / (16384.0 * MIB)
+    });
+    settled(&run(&world, 0.2, None, 3000), 0.2, 0.1, 0.1);
+}
+
+#[test]
+fn a_working_set_that_loses_what_is_reclaimed_and_takes_it_back() {
+    let mut missing: f64 = 0.0;
+    let world = World::new(Metric::WorkingSetResident, 1, 0.005, move |acted| {
+        missing = (missing + acted / (1000.0 * MIB)) * 0.8;
+        (1.0 - missing).max(0.0)
+    });
+    settled(&run(&world, 0.9, None, 400), 0.9, 0.03, 0.03);
+}
+
+#[test]
+fn a_figure_that_the_user_feeds_in() {
+    let world = World::new(Metric::Fed("latency".into()), 3, 0.1, |acted| 5.0 + acted / (10.0 * MIB));
+    settled(&run(&world, 20.0, None, 400), 20.0, 0.05, 0.1);
+}
+
+#[test]
+fn a_goal_beyond_reach_ends_at_the_ceiling() {
+    let world = World::new(Metric::StallTime, 0, 0.0, |acted| acted / MIB * 1e-6);
+    run(&world, 0.1, Some(64 << 20), 100);
+    let felt = world.borrow().value;
+    assert!((felt - 64e-6).abs() < 1e-9, "{felt}");
+}

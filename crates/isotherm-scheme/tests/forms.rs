@@ -1,0 +1,157 @@
+//! What the three forms mean, and that they mean the same.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::time::Duration;
+
+use isotherm_core::scheme::{
+    Action, Bounds, Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, Scheme, Watermarks, Weights,
+};
+use isotherm_core::{AddrRange, TargetId};
+use isotherm_scheme::{describe, parse};
+
+const PRCL: &str = include_str!("../../../schemes/prcl.yaml");
+const GENTLE: &str = include_str!("../../../schemes/gentle.yaml");
+const ETHP: &str = include_str!("../../../schemes/ethp.yaml");
+const LINES: &str = include_str!("../../../schemes/daos.txt");
+const DAMO: &str = include_str!("damo.json");
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn one(text: &str) -> Scheme {
+    let mut schemes = parse("f", text).unwrap();
+    assert_eq!(schemes.len(), 1);
+    schemes.remove(0)
+}
+
+#[test]
+fn the_same_scheme_in_all_forms() {
+    let prcl = one(PRCL);
+    assert_eq!(prcl.action, Action::PageOut);
+    assert_eq!(
+        prcl.condition,
+        Condition {
+            size: Bounds::new(4096, u64::MAX).unwrap(),
+            rate: Bounds::new(0.0, 0.0).unwrap(),
+            age: Bounds::new(SECOND * 5, Duration::MAX).unwrap(),
+        }
+    );
+    let damo = r#"[{"action": "pageout", "access_pattern": {"sz_bytes": {"min": 4096, "max": "max"},
+        "nr_accesses": {"min": "0 %", "max": "0 %"}, "age": {"min": "5 s", "max": "max"}}}]"#;
+    for other in ["4K max 0 0 5s max pageout", "4K/null min/0% 5s/null pageout # reclaim", damo] {
+        let other = one(other);
+        assert_eq!(Scheme { name: prcl.name.clone(), ..other }, prcl);
+    }
+    let ethp = parse("f", ETHP).unwrap();
+    let lines = parse("f", LINES).unwrap();
+    let meaning = |schemes: &[Scheme]| schemes.iter().map(|s| (s.condition, s.action, s.inside)).collect::<Vec<_>>();
+    assert_eq!(meaning(&lines[1..]), meaning(&ethp));
+}
+
+#[test]
+fn every_field_means_what_it_says() {
+    let text = "
+- name: all of it
+  size: [4K, 1G]
+  access_rate: {min: 5%, max: max}
+  age: {max: 1h}
+  action: willneed
+  inside: true
+  apply_interval: 2s
+  quota:
+    bytes: 10M
+    time: 5ms
+    period: 500ms
+    weights: {size: 1, access_rate: 2, age: 3}
+    goals:
+      - psi_some: 10ms
+      - free_memory: 20%
+      - working_set_resident: 95%
+      - fed: {from: /run/latency, value: 2.5}
+  watermarks: {metric: pressure, interval: 1s, high: 20%, mid: 10%, low: 0%}
+  filters:
+    - allow: anonymous
+    - reject: file
+    - reject: {not: {mapping: \"[heap]\"}}
+    - reject: {address: [0x1000, 8192]}
+    - allow: {process: 12}
+    - allow: {command: \"redis-*\"}
+    - allow: {cgroup: /system.slice}
+    - reject: huge_page
+    - reject: {not: young}
+";
+    let filter = |allow, matching, kind| Filter { kind, matching, allow };
+    let goals = vec![
+        Goal::new(Metric::StallTime, 0.01).unwrap(),
+        Goal::new(Metric::FreeMemory, 0.2).unwrap(),
+        Goal::new(Metric::WorkingSetResident, 0.95).unwrap(),
+        Goal::new(Metric::Fed("/run/latency".into()), 2.5).unwrap(),
+    ];
+    let millis = Duration::from_millis;
+    let weights = Weights::new(1, 2, 3).unwrap();
+    let expected = Scheme {
+        name: "all of it".into(),
+        condition: Condition {
+            size: Bounds::new(4096, 1 << 30).unwrap(),
+            rate: Bounds::new(0.05, 1.0).unwrap(),
+            age: Bounds::new(Duration::ZERO, SECOND * 3600).unwrap(),
+        },
+        action: Action::WillNeed,
+        inside: true,
+        apply_interval: Some(SECOND * 2),
+        quota: Quota::new(Some(10 << 20), Some(millis(5)), millis(500), weights, goals).unwrap(),
+        watermarks: Some(Watermarks::new(Metric::Pressure, SECOND, 0.2, 0.1, 0.0).unwrap()),
+        filters: vec![
+            filter(true, true, FilterKind::Anonymous),
+            filter(false, true, FilterKind::File),
+            filter(false, false, FilterKind::Mapping(Pattern::new("[heap]"))),
+            filter(false, true, FilterKind::Address(AddrRange::new(4096, 8192).unwrap())),
+            filter(true, true, FilterKind::Process(TargetId(12))),
+            filter(true, true, FilterKind::Command(Pattern::new("redis-*"))),
+            filter(true, true, FilterKind::Cgroup("/system.slice".into())),
+            filter(false, true, FilterKind::Pages(PageKind::Huge)),
+            filter(false, false, FilterKind::Pages(PageKind::Young)),
+        ],
+    };
+    assert_eq!(one(text), expected);
+}
+
+#[test]
+fn what_is_left_out_or_null_is_the_default() {
+    let plain = Scheme::new("scheme-1", Condition::ANY, Action::Stat);
+    assert_eq!(one("schemes:\n  - action: stat\n"), plain);
+    let nulls =
+        "schemes:\n  - {action: stat, name: null, size: ~, age: {min: null}, quota: , filters: null, inside: null}\n";
+    assert_eq!(one(nulls), plain);
+    assert_eq!(one("min max null null min null stat"), plain);
+}
+
+#[test]
+fn damos_configuration_is_read_with_all_that_isotherm_has_of_it() {
+    let schemes = parse("f", DAMO).unwrap();
+    let [first, second] = schemes.as_slice() else { panic!("two schemes") };
+    assert_eq!(first.condition.age.min(), SECOND * 90);
+    assert_eq!(first.apply_interval, Some(SECOND));
+    assert_eq!((first.quota.bytes(), first.quota.time()), (Some(100 << 20), Some(Duration::from_millis(10))));
+    assert_eq!(first.quota.weights(), Weights::new(50, 40, 30).unwrap());
+    assert_eq!(first.quota.goals(), [Goal::new(Metric::StallTime, 0.01).unwrap()]);
+    assert_eq!(first.watermarks.as_ref().map(|marks| (marks.high(), marks.low())), Some((0.5, 0.2)));
+    let kinds: Vec<_> = first.filters.iter().map(|f| (f.kind.clone(), f.matching, f.allow)).collect();
+    assert_eq!(
+        kinds,
+        [
+            (FilterKind::Anonymous, true, true),
+            (FilterKind::Cgroup("/work".into()), false, false),
+            (FilterKind::Address(AddrRange::new(4096, 8192).unwrap()), true, false),
+        ]
+    );
+    assert_eq!(second.condition.rate.max(), 1.0);
+    assert_eq!(second.condition.size, Bounds::new(2 << 20, 3 << 29).unwrap());
+    assert_eq!((second.quota.clone(), second.watermarks.clone()), (Quota::UNLIMITED, None));
+}
+
+#[test]
+fn a_scheme_in_plain_words() {
+    let words: String =
+        [PRCL, ETHP, GENTLE].iter().flat_map(|text| parse("f", text).unwrap()).map(|s| describe(&s)).collect();
+    insta::assert_snapshot!(words);
+}

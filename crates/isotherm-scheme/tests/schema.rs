@@ -1,0 +1,109 @@
+//! The JSON Schema and the reader agree: on every example in the documentation, and on files made wrong.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use isotherm_scheme::{JSON_SCHEMA, parse};
+use serde_json::{Value, json};
+
+fn valid(document: &Value) -> bool {
+    let schema: Value = serde_json::from_str(JSON_SCHEMA).unwrap();
+    jsonschema::validator_for(&schema).unwrap().is_valid(document)
+}
+
+/// The schema and the reader both say so.
+#[track_caller]
+fn both(document: &Value, right: bool) {
+    assert_eq!(valid(document), right, "the schema: {document:#}");
+    let read = parse("f", &document.to_string());
+    assert_eq!(read.is_ok(), right, "the reader: {document:#}\n{read:?}");
+}
+
+fn json_of(yaml: &str) -> Value {
+    serde_yaml_ng::from_str(yaml).unwrap()
+}
+
+/// The blocks of this language in a page.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    page.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+const PAGE: &str = include_str!("../../../docs/schemes.md");
+
+#[test]
+fn every_example_of_the_page_is_read_and_matches_the_schema() {
+    let yaml = blocks(PAGE, "yaml");
+    assert!(yaml.len() >= 5, "{} examples", yaml.len());
+    for block in yaml {
+        assert!(parse("docs/schemes.md", block).is_ok(), "{block}\n{:?}", parse("docs/schemes.md", block));
+        assert!(valid(&json_of(block)), "{block}");
+    }
+    for block in blocks(PAGE, "text") {
+        assert!(parse("docs/schemes.md", block).is_ok(), "{block}");
+    }
+}
+
+#[test]
+fn every_example_that_ships_is_read_and_matches_the_schema() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir("../../schemes").unwrap() {
+        let path = entry.unwrap().path();
+        isotherm_scheme::read(&path).unwrap();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            assert!(valid(&json_of(&std::fs::read_to_string(&path).unwrap())), "{}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn what_is_right_is_right_for_both() {
+    for scheme in [
+        json!({"action": "stat"}),
+        json!({"action": "mlock", "inside": true}),
+        json!({"action": "cold", "name": null, "size": 4096, "age": ["min", "5s"], "access_rate": {"max": "5%"}}),
+        json!({"action": "cold", "size": {"min": "1.5 GiB", "max": null}, "age": "1 m 30 s", "apply_interval": "2s"}),
+        json!({"action": "cold", "quota": {"time": "5ms", "weights": {"age": 1}}}),
+        json!({"action": "cold", "quota": {"goals": [{"fed": {"from": "f", "value": 2.5}}, {"free_memory": "5%"}]}}),
+        json!({"action": "cold", "watermarks": {"metric": "pressure", "high": "9%", "mid": "5%", "low": "0%"}}),
+        json!({"action": "cold", "filters": [{"reject": {"not": {"process": 7}}}, {"allow": {"address": [0, "0x1000"]}}]}),
+    ] {
+        both(&json!({"schemes": [scheme]}), true);
+        both(&json!([scheme]), true);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_wrong_for_both() {
+    for scheme in [
+        json!({}),
+        json!("pageout"),
+        json!({"action": "swap"}),
+        json!({"action": "mlock"}),
+        json!({"action": "munlock", "inside": false}),
+        json!({"action": "stat", "colour": "red"}),
+        json!({"action": "stat", "size": "4X"}),
+        json!({"action": "stat", "size": [1, 2, 3]}),
+        json!({"action": "stat", "size": {"mn": 1}}),
+        json!({"action": "stat", "size": -1}),
+        json!({"action": "stat", "age": 5}),
+        json!({"action": "stat", "age": "5 fortnights"}),
+        json!({"action": "stat", "access_rate": 0.05}),
+        json!({"action": "stat", "inside": "maybe"}),
+        json!({"action": "stat", "quota": {}}),
+        json!({"action": "stat", "quota": {"bytes": "1M", "weights": {"size": 1001}}}),
+        json!({"action": "stat", "quota": {"goals": [{"psi": "1ms"}]}}),
+        json!({"action": "stat", "quota": {"goals": [{"psi_some": "1ms", "free_memory": "5%"}]}}),
+        json!({"action": "stat", "quota": {"goals": [{"fed": {"value": 1}}]}}),
+        json!({"action": "stat", "watermarks": {"metric": "load", "high": "9%", "mid": "5%", "low": "0%"}}),
+        json!({"action": "stat", "watermarks": {"metric": "pressure", "high": "9%", "mid": "5%"}}),
+        json!({"action": "stat", "filters": [{"reject": "yung"}]}),
+        json!({"action": "stat", "filters": [{"allow": "file", "reject": "young"}]}),
+        json!({"action": "stat", "filters": [{"reject": {"cgroup": "system.slice"}}]}),
+        json!({"action": "stat", "filters": [{"reject": {"process": "init"}}]}),
+    ] {
+        both(&json!({"schemes": [scheme]}), false);
+    }
+    both(&json!({"schemes": []}), false);
+    both(&json!({"scheme": [{"action": "stat"}]}), false);
+}
