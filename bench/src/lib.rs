@@ -6,6 +6,9 @@
 pub mod real;
 mod score;
 pub mod simulated;
+pub mod speed;
+pub mod straight;
+pub mod table;
 mod truth;
 
 use std::time::Duration;

@@ -13,31 +13,39 @@ use serde::Deserialize;
 use crate::{PhaseTruth, Taken, Watching};
 
 /// What the workload says when a phase begins.
-#[derive(Deserialize)]
-struct Announced {
+#[derive(Debug, Deserialize)]
+pub(crate) struct Announced {
     unix_ns: u64,
-    areas: Vec<AnnouncedArea>,
+    pub(crate) areas: Vec<AnnouncedArea>,
 }
 
-#[derive(Deserialize)]
-struct AnnouncedArea {
+#[derive(Debug, Deserialize)]
+pub(crate) struct AnnouncedArea {
     name: String,
-    start: u64,
-    end: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
 }
 
-/// Records the pattern of this name, with areas `scale` times as large, while it runs through all its phases.
+/// Records the pattern of this name by `probe` (as `--probe` takes it), with areas `scale` times as large, while it runs
+/// through all its phases.
 ///
 /// # Errors
 /// If isotherm or the workload fails, or says what cannot be understood.
-pub fn watch(isotherm: &Path, name: &str, scale: u32, attributes: Attributes, seed: u64) -> Result<Watching> {
+pub fn watch(
+    isotherm: &Path,
+    probe: &str,
+    name: &str,
+    scale: u32,
+    attributes: Attributes,
+    seed: u64,
+) -> Result<Watching> {
     let pattern = Pattern::shipped(name)?.scaled(scale.into());
     let place = tempfile::tempdir()?;
     let file = place.path().join("isotherm.rec");
     let bounds = format!("{}:{}", attributes.min_regions(), attributes.max_regions());
     let interval = |interval: Duration| format!("{}ns", interval.as_nanos());
     let output = Command::new(isotherm)
-        .args(["record", "--quiet", "--seed", &seed.to_string(), "--regions", &bounds])
+        .args(["record", "--quiet", "--probe", probe, "--seed", &seed.to_string(), "--regions", &bounds])
         .args(["--sample", &interval(attributes.sampling()), "--aggr", &interval(attributes.aggregation())])
         .args(["--update", &interval(attributes.update()), "-o"])
         .arg(&file)

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
+use isotherm_bench::table::{self, found_in, share};
 use isotherm_bench::{Score, Watching, real, simulated};
 use isotherm_core::Attributes;
 use isotherm_sim::Pattern;
@@ -28,6 +28,9 @@ struct Options {
     /// Leave the real processes out
     #[arg(long)]
     simulated: bool,
+    /// The probe for the real processes, as `isotherm record` takes it
+    #[arg(long, value_name = "PROBE", default_value = "auto")]
+    probe: String,
     /// Where isotherm is
     #[arg(long, default_value = "target/release/isotherm")]
     isotherm: PathBuf,
@@ -67,7 +70,8 @@ fn main() -> Result<()> {
             lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?));
             if !options.simulated {
                 eprintln!("{pattern}: a real process, {} s", scaled.time().as_secs());
-                let watching = real::watch(&options.isotherm, pattern, options.scale, attributes, seed)?;
+                let watching =
+                    real::watch(&options.isotherm, &options.probe, pattern, options.scale, attributes, seed)?;
                 lines.push(line(pattern, "real", seed, &watching));
             }
         }
@@ -110,41 +114,20 @@ fn line(pattern: &str, how: &'static str, seed: u64, watching: &Watching) -> Lin
 }
 
 fn table(lines: &[Line]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN).set_header([
-        "pattern",
-        "",
-        "precision",
-        "recall",
-        "error",
-        "found in, worst",
-        "reads, mean",
-        "reads, max",
-        "CPU %",
-    ]);
-    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.3}"));
-    for line in lines {
-        let found = &line.score.found_after_s;
-        let worst = found.iter().copied().map(|found| found.unwrap_or(f64::INFINITY)).reduce(f64::max);
-        let worst = match worst {
-            Some(s) if s.is_finite() => format!("{s:.2} s"),
-            Some(_) => format!("{} of {} never", found.iter().filter(|f| f.is_none()).count(), found.len()),
-            None => "-".into(),
-        };
-        table.add_row([
+    let header =
+        ["pattern", "", "precision", "recall", "error", "found in, worst", "reads, mean", "reads, max", "CPU %"];
+    let row = |line: &Line| {
+        vec![
             line.pattern.clone(),
             line.how.into(),
             share(line.score.precision),
             share(line.score.recall),
             format!("{:.4}", line.score.error),
-            worst,
+            found_in(&line.score),
             format!("{:.0}", line.reads_mean),
             line.reads_max.to_string(),
             format!("{:.2}", line.cpu_percent),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+        ]
+    };
+    table::table(&header, 2, lines.iter().map(row))
 }

@@ -1,32 +1,20 @@
 //! What isotherm costs: CPU time of the monitor, slowdown of the target, reads, for memory of several sizes.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Parser;
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
+use isotherm_bench::speed::{self, PATTERN, SIZE};
+use isotherm_bench::table::{self, share};
 use isotherm_bench::{Score, simulated};
 use isotherm_core::{Attributes, PAGE_SIZE};
-use isotherm_record::Recording;
 use isotherm_sim::Pattern;
-use serde::{Deserialize, Serialize};
-
-/// The pattern that is measured: one hot part of 1/64 in memory that is cold otherwise.
-const PATTERN: &str = "hot-small-in-huge";
-
-/// Its size.
-const SIZE: u64 = 256 << 20;
+use serde::Serialize;
 
 /// What a run takes at its start is told apart from what it takes then.
 const FIRST: Duration = Duration::from_secs(1);
-
-/// Time for caches and clocks to settle after the monitor has come or gone.
-const SETTLE: Duration = Duration::from_millis(500);
 
 /// Measure what isotherm costs: CPU time of the monitor, slowdown of the target, pages read, for memory of several sizes
 ///
@@ -107,115 +95,29 @@ The papers' figures, and what differs in the setting:
   Telescope (USENIX ATC '24): precision and recall of 90 % on 5 TB at 0.9 % of a CPU. It walks page tables top down on a real machine;
   ours at 5 TiB is simulated, so that its precision and recall are those of the method alone.";
 
-/// A workload that tells its speed.
-struct Target {
-    child: Child,
-    speeds: std::sync::mpsc::Receiver<Speed>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Speed {
-    unix_ns: u64,
-    touches: u64,
-    ns: u64,
-}
-
-impl Target {
-    fn start(isotherm: &Path, scale: u32) -> Result<Self> {
-        let mut child = Command::new(isotherm)
-            .args(["workload", PATTERN, "--flat-out", "--time", "1h", "--scale", &scale.to_string()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("{} cannot be started", isotherm.display()))?;
-        let out = child.stdout.take().context("the workload has no output")?;
-        let (sender, speeds) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if let Ok(speed) = serde_json::from_str(&line)
-                    && sender.send(speed).is_err()
-                {
-                    break;
-                }
-            }
-        });
-        // It is there when it has been as fast as it can for the first time.
-        speeds.recv().context("the workload ended at once")?;
-        Ok(Self { child, speeds })
-    }
-
-    /// The median time of a touch, in nanoseconds, over the next `time`.
-    fn median_ns(&self, time: Duration) -> Result<f64> {
-        sleep(SETTLE);
-        let from = unix_ns();
-        sleep(time.saturating_sub(SETTLE * 2));
-        let to = unix_ns();
-        sleep(SETTLE);
-        let within = |speed: &Speed| speed.unix_ns - speed.ns >= from && speed.unix_ns <= to;
-        let mut times: Vec<f64> =
-            self.speeds.try_iter().filter(within).map(|speed| speed.ns as f64 / speed.touches as f64).collect();
-        ensure!(!times.is_empty(), "the workload said nothing");
-        Ok(median(&mut times))
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Lets the monitor come and go, and compares.
 fn real(options: &Options, scale: u32) -> Result<Line> {
-    let place = tempfile::tempdir()?;
-    let file = place.path().join("isotherm.rec");
-    let target = Target::start(&options.isotherm, scale)?;
     let time = Duration::from_secs(options.seconds);
-    let mut slowdowns = Vec::new();
+    let visits = speed::visit(&options.isotherm, "auto", scale, options.pairs, time)?;
     let mut costs = Vec::new();
     let mut wall = Duration::ZERO;
     let mut first_ns = 0;
-    for _ in 0..options.pairs {
-        let without = target.median_ns(time)?;
-        let mut monitor = Command::new(&options.isotherm)
-            .args(["record", "--quiet", "--duration", &format!("{}s", options.seconds), "--pid"])
-            .arg(target.child.id().to_string())
-            .arg("-o")
-            .arg(&file)
-            .spawn()?;
-        let with = target.median_ns(time)?;
-        ensure!(monitor.wait()?.success(), "isotherm failed");
-        slowdowns.push((with / without - 1.0) * 100.0);
-        let recording = Recording::open(&file)?;
-        let mut last = Duration::ZERO;
-        for row in recording.rows()? {
-            let row = row?;
-            let Some(cost) = row.cost else {
-                continue;
-            };
-            if row.time <= FIRST {
-                first_ns += cost.cpu_ns;
-            } else {
-                costs.push(cost);
-            }
-            last = row.time;
-        }
-        wall += last.saturating_sub(FIRST);
+    for visit in visits.costs {
+        wall += visit.last().map_or(Duration::ZERO, |&(last, _)| last.saturating_sub(FIRST));
+        let (first, then): (Vec<_>, Vec<_>) = visit.into_iter().partition(|&(time, _)| time <= FIRST);
+        first_ns += first.iter().map(|(_, cost)| cost.cpu_ns).sum::<u64>();
+        costs.extend(then.into_iter().map(|(_, cost)| cost));
     }
-    drop(target);
     let sum = |of: fn(&isotherm_record::Cost) -> u64| costs.iter().map(of).sum::<u64>() as f64;
     let rounds = sum(|cost| cost.rounds.into());
     let reads_mean = sum(|cost| cost.reads) / rounds;
     let bytes = SIZE * u64::from(scale);
-    let median = median(&mut slowdowns);
-    let least = slowdowns.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = slowdowns.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     Ok(Line {
         how: "real",
         bytes,
         cpu_percent: sum(|cost| cost.cpu_ns) / wall.as_nanos() as f64 * 100.0,
         first_second_ms: first_ns as f64 / 1e6 / f64::from(options.pairs),
-        slowdown_percent: Some([median, least, most]),
+        slowdown_percent: Some(visits.slowdown_percent),
         reads_mean,
         reads_max: costs.iter().map(|cost| cost.max_reads).max().unwrap_or(0),
         clears_per_s: sum(|cost| cost.clears) / wall.as_secs_f64(),
@@ -249,8 +151,7 @@ fn simulate(scale: u64) -> Result<Line> {
 }
 
 fn table(lines: &[Line]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN).set_header([
+    let header = [
         "memory",
         "",
         "CPU %",
@@ -264,12 +165,11 @@ fn table(lines: &[Line]) -> Table {
         "lighter",
         "precision",
         "recall",
-    ]);
-    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.3}"));
-    for line in lines {
+    ];
+    let row = |line: &Line| {
         let gib = line.bytes as f64 / (1_u64 << 30) as f64;
         let real = line.how == "real";
-        table.add_row([
+        vec![
             if gib >= 1024.0 { format!("{:.2} TiB", gib / 1024.0) } else { format!("{gib:.2} GiB") },
             line.how.into(),
             format!("{:.3}", line.cpu_percent),
@@ -284,20 +184,7 @@ fn table(lines: &[Line]) -> Table {
             format!("{:.0}", line.lighter),
             share(line.precision),
             share(line.recall),
-        ]);
-    }
-    for column in table.column_iter_mut().filter(|column| column.index != 1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+        ]
+    };
+    table::table(&header, 2, lines.iter().map(row))
 }

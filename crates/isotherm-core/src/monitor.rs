@@ -166,6 +166,24 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(self.next())
     }
 
+    /// Goes on after a time in which no step was made, because nothing was to be monitored. What was found before it says nothing
+    /// of now: all memory is as if it was seen for the first time.
+    ///
+    /// # Errors
+    /// If the probe or the address space gives up.
+    pub fn resume(&mut self) -> Result<Next, MonitorError> {
+        for target in &mut self.targets {
+            target.regions.clear();
+        }
+        self.rounds = 0;
+        self.regions_before_split = 0;
+        self.snapshot.reads = 0;
+        self.snapshot.max_reads = 0;
+        self.update()?;
+        self.prepare_access_checks()?;
+        Ok(self.next())
+    }
+
     /// Ends the run.
     ///
     /// # Errors

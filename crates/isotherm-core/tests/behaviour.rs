@@ -178,3 +178,22 @@ fn where_a_probe_speaks_for_mappings_a_region_is_a_mapping() {
     assert_eq!(regions(0), [(0, 100, 0), (100, 300, 10), (5_000, 5_001, 10)]);
     assert_eq!(regions(1), [(0, 100, 0), (100, 900, 10), (7_000, 7_001, 10)]);
 }
+
+#[test]
+fn after_a_time_without_monitoring_all_memory_is_seen_for_the_first_time() {
+    let hot = |_: u32, _: Sample| Observation::Accessed;
+    let mut monitor = monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(hot));
+    run(&mut monitor, 35, |_| {});
+    assert!(monitor.regions().any(|region| region.age() > 0));
+    assert_ne!(monitor.resume().unwrap(), isotherm_core::Next::End);
+    assert!(monitor.regions().all(|region| region.age() == 0));
+    for round in 1..=10 {
+        monitor.step(SAMPLING * (100_000 + round)).unwrap();
+    }
+    let last = monitor.sink().snapshots.last().unwrap();
+    assert_eq!(
+        (last.time, last.rounds),
+        (SAMPLING * 100_010, 10),
+        "a whole aggregation, and nothing of the time before"
+    );
+}

@@ -1,12 +1,17 @@
 //! Every touch of the kernel that isotherm makes.
 //!
-//! Which processes there are and what they have mapped ([`Processes`]), whether a page was accessed (the probes
-//! [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), and waiting for the next round ([`Waiter`]).
+//! Which processes there are and what they have mapped ([`Processes`]), where memory is ([`PhysicalMemory`]), whether a page was
+//! accessed (the probes [`idle`], [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), and waiting for the next
+//! round ([`Waiter`]).
 
 pub mod act;
 pub mod bpf;
+pub mod damon;
 pub mod doctor;
 mod host;
+pub mod idle;
+mod pages;
+mod physical;
 mod process;
 mod processes;
 mod refs;
@@ -14,7 +19,10 @@ mod scratch;
 mod wait;
 
 pub use host::{Host, monitor_cpu_time};
+pub use pages::{RamError, TableError};
+pub use physical::PhysicalMemory;
 pub use process::{Process, TargetError};
 pub use processes::{Member, Processes, Roster};
 pub use refs::{RefsError, RefsProbe};
+pub use scratch::NoScratch;
 pub use wait::{Stop, Waiter, Woken};

@@ -3,11 +3,18 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
+use std::io;
 use std::ptr::{self, NonNull};
 
 use isotherm_core::PAGE_SIZE;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use thiserror::Error;
+
+/// Own memory cannot be had.
+#[derive(Debug, Error)]
+#[error("mapping memory to try the probe on failed: {0}; is there a limit on this process's memory?")]
+pub struct NoScratch(#[source] io::Error);
 
 /// A private anonymous mapping that begins at a 2 MiB border.
 #[derive(Debug)]
@@ -23,7 +30,8 @@ pub(crate) const HUGE: u64 = 2 << 20;
 
 impl Scratch {
     /// Memory of `size` bytes, untouched.
-    pub(crate) fn new(size: u64) -> Result<Self, Errno> {
+    pub(crate) fn new(size: u64) -> Result<Self, NoScratch> {
+        let failed = |e: Errno| NoScratch(e.into());
         // Room for the border.
         let mapped = (size + HUGE) as usize;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlays nothing.
@@ -35,7 +43,7 @@ impl Scratch {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         };
-        let memory = NonNull::new(memory?).ok_or(Errno::NOMEM)?;
+        let memory = NonNull::new(memory.map_err(failed)?).ok_or_else(|| failed(Errno::NOMEM))?;
         Ok(Self { memory, mapped, start: (memory.as_ptr() as u64).next_multiple_of(HUGE), size })
     }
 

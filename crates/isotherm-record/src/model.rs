@@ -76,6 +76,14 @@ pub struct Cost {
     pub unobservable_bytes: u64,
 }
 
+impl Cost {
+    /// How many aggregations of `samples` lie between this snapshot and the one before it, and are missing: all their rounds
+    /// are in [`rounds`](Self::rounds). Only the kernel's DAMON loses some.
+    pub fn lost_aggregations(&self, samples: u32) -> u64 {
+        (self.rounds / samples.max(1)).saturating_sub(1).into()
+    }
+}
+
 /// One target in one snapshot: a row of the recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {

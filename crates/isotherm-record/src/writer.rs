@@ -91,6 +91,27 @@ impl Recorder {
         cost: &Cost,
         info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
     ) -> Result<(), RecordError> {
+        self.write_snapshot(snapshot, Some(cost), info)
+    }
+
+    /// Adds a snapshot of which nobody knows what it took: of a recording that others made.
+    ///
+    /// # Errors
+    /// As [`Recorder::write`].
+    pub fn write_without_cost(
+        &mut self,
+        snapshot: &Snapshot,
+        info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
+    ) -> Result<(), RecordError> {
+        self.write_snapshot(snapshot, None, info)
+    }
+
+    fn write_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        cost: Option<&Cost>,
+        info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
+    ) -> Result<(), RecordError> {
         let added = self.write_targets(snapshot, cost, info);
         if added.is_err() {
             // The recording lacks a part of this snapshot: say again what the targets are.
@@ -138,10 +159,9 @@ impl Recorder {
     fn write_targets(
         &mut self,
         snapshot: &Snapshot,
-        cost: &Cost,
+        mut cost: Option<&Cost>,
         info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
     ) -> Result<(), RecordError> {
-        let mut cost = Some(cost);
         for target in &snapshot.targets {
             self.write_target(snapshot, target, cost, info(target.id))?;
             cost = None;

@@ -13,28 +13,38 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     let span = Duration::from_nanos(summary.to_ns - summary.from_ns);
     let what = match &summary.targets[..] {
         [one] if one.pid == 0 => "physical memory".to_owned(),
+        [one] if one.command.is_empty() => format!("pid {}", one.pid),
         [one] => format!("{} (pid {})", sanitise(&one.command), one.pid),
         many => format!("{} targets", many.len()),
     };
     facts.push(format!("{what}: {}, {} snapshots", units::duration(span), units::count(summary.snapshots)));
-    facts.push(format!(
-        "on {}, Linux {}, {}, {} CPUs, {}; isotherm {}",
-        sanitise(&header.host.name),
-        sanitise(&header.host.kernel),
-        sanitise(&header.host.architecture),
-        header.host.cpus,
-        units::bytes(header.host.memory_bytes),
-        sanitise(&header.isotherm_version),
-    ));
-    facts.push(format!(
-        "probe {}, sampling {}, aggregation {}, update {}, regions {} to {}",
+    let version = sanitise(&header.isotherm_version);
+    // Of a recording that was imported, not all is known.
+    if header.host.name.is_empty() {
+        facts.push(format!("recorded by {}, imported by isotherm {version}", sanitise(&header.probe)));
+    } else {
+        facts.push(format!(
+            "on {}, Linux {}, {}, {} CPUs, {}; isotherm {version}",
+            sanitise(&header.host.name),
+            sanitise(&header.host.kernel),
+            sanitise(&header.host.architecture),
+            header.host.cpus,
+            units::bytes(header.host.memory_bytes),
+        ));
+    }
+    let mut how = format!(
+        "probe {}, sampling {}, aggregation {}",
         sanitise(&header.probe),
         units::nanoseconds(header.sampling_ns),
         units::nanoseconds(header.aggregation_ns),
-        units::nanoseconds(header.update_ns),
-        units::count(header.min_regions),
-        units::count(header.max_regions),
-    ));
+    );
+    if header.update_ns > 0 {
+        how += &format!(", update {}", units::nanoseconds(header.update_ns));
+    }
+    if header.max_regions > 0 {
+        how += &format!(", regions {} to {}", units::count(header.min_regions), units::count(header.max_regions));
+    }
+    facts.push(how);
     facts
 }
 
@@ -53,8 +63,9 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     }
     if summary.total.unobservable_bytes > 0 {
         warnings.push(format!(
-            "{} could not be observed: it is shared with other processes, locked or hugetlb; it counts as neither hot nor cold",
-            units::bytes(summary.total.unobservable_bytes)
+            "{} could not be observed: it is {}; it counts as neither hot nor cold",
+            units::bytes(summary.total.unobservable_bytes),
+            why_unobservable(summary),
         ));
     }
     if summary.late_rounds as f64 > summary.rounds as f64 * MANY_LATE {
@@ -66,5 +77,26 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
             units::count(summary.rounds),
         ));
     }
+    if summary.lost_aggregations > 0 {
+        warnings.push(lost_aggregations(summary.lost_aggregations));
+    }
     warnings
+}
+
+/// What is to be said of aggregations of the kernel's DAMON that are missing.
+pub(crate) fn lost_aggregations(count: u64) -> String {
+    format!(
+        "missing aggregations: {} of the kernel's were not taken in time; lengthen --aggr or lower the maximum of --regions",
+        units::count(count)
+    )
+}
+
+/// What memory is that the probe cannot observe.
+fn why_unobservable(summary: &Summary) -> &'static str {
+    let physical = summary.targets.iter().any(|target| target.pid == 0);
+    match &summary.recording.probe[..] {
+        _ if physical => "free, the kernel's own, or hugetlb",
+        "idle" => "hugetlb, of a device, or was just faulted in",
+        _ => "shared with other processes, locked or hugetlb",
+    }
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use isotherm_record::Header;
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::ReportError;
 use crate::source::{Seen, View};
 use crate::wss::Percentiles;
+use crate::{ReportError, escape};
 
 /// One snapshot's cost, of all targets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -56,6 +57,8 @@ pub struct Overhead {
     pub late_rounds: u64,
     /// All rounds.
     pub rounds: u64,
+    /// Aggregations that are missing: events of the kernel's DAMON that were not taken in time.
+    pub lost_aggregations: u64,
     /// Mapped bytes that could not be observed: the mean of the snapshots.
     pub unobservable_bytes: u64,
     /// The highest number of bytes that could not be observed.
@@ -70,9 +73,29 @@ pub struct Overhead {
     pub wall_ns: u64,
     /// Snapshot by snapshot.
     pub over_time: Vec<Moment>,
+    /// Whether the recording tells what it cost. One that was imported does not: all but regions and times is 0 then, and `null` in
+    /// JSON.
+    #[serde(skip)]
+    pub measured: bool,
     #[serde(skip)]
     current: Option<Moment>,
 }
+
+/// Figures that are not there when nothing was measured, of all and of each moment.
+const MEASURED: [&str; 10] = [
+    "cpu_percent",
+    "reads_per_sampling",
+    "late_rounds",
+    "lost_aggregations",
+    "rounds",
+    "unobservable_bytes",
+    "unobservable_bytes_max",
+    "reads",
+    "clears",
+    "cpu_ns",
+];
+const MEASURED_OF_MOMENT: [&str; 5] =
+    ["reads_per_sampling", "max_reads", "cpu_percent", "late_rounds", "unobservable_bytes"];
 
 impl Overhead {
     /// Nothing yet, of a recording with this header.
@@ -85,6 +108,7 @@ impl Overhead {
             max_regions: header.max_regions,
             late_rounds: 0,
             rounds: 0,
+            lost_aggregations: 0,
             unobservable_bytes: 0,
             unobservable_bytes_max: 0,
             reads: 0,
@@ -92,6 +116,7 @@ impl Overhead {
             cpu_ns: 0,
             wall_ns: 0,
             over_time: vec![],
+            measured: false,
             current: None,
         }
     }
@@ -119,6 +144,19 @@ impl Overhead {
         self
     }
 
+    /// As JSON on one line: what was not measured is `null`.
+    pub(crate) fn json(&self) -> Result<String, ReportError> {
+        if self.measured {
+            return escape::json(self);
+        }
+        let mut json = serde_json::to_value(self)?;
+        nothing(&mut json, &MEASURED);
+        for moment in json["over_time"].as_array_mut().into_iter().flatten() {
+            nothing(moment, &MEASURED_OF_MOMENT);
+        }
+        escape::json(&json)
+    }
+
     /// The share of rounds that began late, 0 to 1.
     pub fn late_share(&self) -> f64 {
         share(self.late_rounds, self.rounds)
@@ -134,10 +172,13 @@ impl View for Overhead {
     fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
         if seen.first_of_snapshot || self.current.is_none() {
             self.over_time.extend(self.current.take());
+            self.measured |= seen.row.cost.is_some();
             let cost = seen.row.cost.unwrap_or_default();
             let elapsed = seen.elapsed.as_nanos() as u64;
             self.late_rounds = self.late_rounds.saturating_add(u64::from(cost.late_rounds));
             self.rounds = self.rounds.saturating_add(u64::from(cost.rounds));
+            let lost = cost.lost_aggregations(seen.row.samples);
+            self.lost_aggregations = self.lost_aggregations.saturating_add(lost);
             self.reads = self.reads.saturating_add(cost.reads);
             self.clears = self.clears.saturating_add(cost.clears);
             self.cpu_ns = self.cpu_ns.saturating_add(cost.cpu_ns);
@@ -156,6 +197,12 @@ impl View for Overhead {
             moment.regions += seen.row.target.regions.len() as u64;
         }
         Ok(())
+    }
+}
+
+fn nothing(json: &mut Value, names: &[&str]) {
+    for name in names {
+        json[name] = Value::Null;
     }
 }
 

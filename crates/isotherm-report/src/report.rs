@@ -181,7 +181,7 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
     match kind {
         Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |survey| options.resolution(survey))?),
         Kind::Wss => escape::json(&wss(source, selection)?),
-        Kind::Overhead => escape::json(&overhead(source, selection)?),
+        Kind::Overhead => overhead(source, selection)?.json(),
         _ => escape::json(&summary(source, selection)?),
     }
 }

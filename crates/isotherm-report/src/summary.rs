@@ -80,6 +80,8 @@ pub struct Summary {
     pub rounds: u64,
     /// Rounds that began later than they should.
     pub late_rounds: u64,
+    /// Aggregations that are missing: events of the kernel's DAMON that were not taken in time.
+    pub lost_aggregations: u64,
     /// Target by target.
     pub targets: Vec<TargetTemperature>,
     /// All memory.
@@ -202,6 +204,7 @@ impl SummaryBuilder {
             cut_short,
             rounds: overhead.rounds,
             late_rounds: overhead.late_rounds,
+            lost_aggregations: overhead.lost_aggregations,
             targets,
             total: self.total.over(seconds, "total".into()),
             mappings,

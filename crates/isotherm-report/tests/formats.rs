@@ -68,6 +68,21 @@ fn texts_at_the_width_of_a_terminal() {
 }
 
 #[test]
+fn physical_memory_is_called_that_and_has_no_process_id() {
+    let mut source = made::phases_of(0, 60);
+    source.header.probe = "idle".into();
+    for kind in TEXTS {
+        let text = text(kind, &source, plain(100, 30));
+        assert!(!text.contains("pid 0"), "{text}");
+    }
+    let summary = text(Kind::Summary, &source, plain(100, 30));
+    assert!(
+        summary.starts_with("physical memory: 6 s") && summary.contains("it is free, the kernel's own"),
+        "{summary}"
+    );
+}
+
+#[test]
 fn texts_at_ten_columns() {
     for kind in TEXTS {
         let terminal = Terminal { unicode: false, ..plain(10, 12) };
@@ -101,6 +116,7 @@ fn what_spoils_the_figures_is_said() {
     for row in &mut source.rows {
         row.cost.as_mut().unwrap().late_rounds = 2;
     }
+    source.rows[10].cost.as_mut().unwrap().rounds = 60;
     insta::assert_snapshot!(text(Kind::Summary, &source, plain(100, 30)));
 }
 
@@ -288,6 +304,33 @@ fn absurd_figures_do_not_panic() {
             for format in [Format::Text, Format::Json, Format::Svg, Format::Html] {
                 assert!(report(kind, format, &source, &Options::default()).is_ok() || kind == Kind::Html);
             }
+        }
+    }
+}
+
+#[test]
+fn what_an_imported_recording_does_not_tell_is_left_out() {
+    let source = made::imported(made::phases(40));
+    let summary = text(Kind::Summary, &source, plain(80, 24));
+    let facts: Vec<&str> = summary.lines().take(3).collect();
+    assert_eq!(
+        facts,
+        [
+            "pid 1234: 4 s, 40 snapshots",
+            "recorded by damo, imported by isotherm 0.1.0",
+            "probe damo, sampling 5 ms, aggregation 100 ms"
+        ]
+    );
+    let overhead = text(Kind::Overhead, &source, plain(80, 24));
+    assert!(overhead.contains("not known: damo tells none") && overhead.contains("regions"), "{overhead}");
+    for zero in ["CPU", "reads", "late", "cleared"] {
+        assert!(!overhead.contains(zero), "{zero}: {overhead}");
+    }
+    for (kind, format) in [(Kind::Overhead, Format::Svg), (Kind::Html, Format::Html)] {
+        let drawn = String::from_utf8(report(kind, format, &source, &Options::default()).unwrap()).unwrap();
+        assert!(drawn.contains("the recording tells no costs"), "{kind:?}");
+        for zero in ["rounds began late", "Pages read in", "limit 0"] {
+            assert!(!drawn.contains(zero), "{kind:?}: {zero}");
         }
     }
 }

@@ -166,6 +166,19 @@ fn overhead_is_of_the_selected_time_and_of_all_targets() {
 }
 
 #[test]
+fn aggregations_that_are_missing_are_counted_from_the_rounds_of_the_next() {
+    let mut source = made::phases(50);
+    assert_eq!(summary(&source, &Selection::default()).lost_aggregations, 0);
+    // Three aggregations' rounds at once, and one and a half: of the latter none is missing as a whole.
+    for (row, rounds) in [(10, 60), (20, 30)] {
+        source.rows[row].cost.as_mut().unwrap().rounds = rounds;
+    }
+    assert_eq!(summary(&source, &Selection::default()).lost_aggregations, 2);
+    let after = Selection { time: Some(AGGREGATION * 15..AGGREGATION * 50), ..Selection::default() };
+    assert_eq!(summary(&source, &after).lost_aggregations, 0);
+}
+
+#[test]
 fn a_selection_narrows_time_and_addresses() {
     let source = made::phases(50);
     let time = AGGREGATION * 10..AGGREGATION * 20;

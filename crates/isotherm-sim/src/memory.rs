@@ -60,19 +60,29 @@ impl SimMemory {
         })
     }
 
+    /// The pattern that is followed.
+    pub(crate) fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
     fn accessed(&self, addr: u64) -> bool {
         let Some((area, range)) = self.areas().enumerate().find(|(_, range)| range.contains(addr)) else {
             return false;
         };
         let page = (addr - range.start()) / PAGE_SIZE;
-        let phase = self.pattern.phase_at(self.clock.now());
-        let name = &self.pattern.areas[area].name;
-        (phase.touch.iter()).filter(|touch| touch.area == *name).any(|touch| self.touched(touch, page, range.pages()))
+        self.touches(area).any(|touch| self.touched(touch, page, range.pages(), self.cleared_at))
     }
 
-    /// Whether the page was touched since it was cleared.
-    fn touched(&self, touch: &Touch, page: u64, pages: u64) -> bool {
-        let (from, to) = (self.cleared_at.as_secs_f64(), self.clock.now().as_secs_f64());
+    /// How the area of this index is touched now.
+    pub(crate) fn touches(&self, area: usize) -> impl Iterator<Item = &Touch> {
+        let phase = self.pattern.phase_at(self.clock.now());
+        let name = &self.pattern.areas[area].name;
+        phase.touch.iter().filter(move |touch| touch.area == *name)
+    }
+
+    /// Whether a page of an area of so many was touched since `since`.
+    pub(crate) fn touched(&self, touch: &Touch, page: u64, pages: u64, since: Duration) -> bool {
+        let (from, to) = (since.as_secs_f64(), self.clock.now().as_secs_f64());
         let every = touch.every.as_secs_f64();
         // The sweep passes the page at each time that is this share of a sweep after a whole number of them.
         let passes = |every: f64, share: f64| (to / every - share).floor() > (from / every - share).floor();
@@ -82,7 +92,7 @@ impl SimMemory {
                 page.is_multiple_of(stride) && passes(every / stride as f64, page as f64 / pages as f64)
             }
             Order::Random | Order::Zipfian(_) => {
-                self.chance(page) < touch.access_rate(page, pages, self.clock.now() - self.cleared_at)
+                self.chance(page) < touch.access_rate(page, pages, self.clock.now() - since)
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The command line, described in one place; it knows nothing of how things are done.
 
+mod scheme;
+
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use isotherm_core::AddrRange;
 
 use crate::units;
+
+pub use scheme::{Scheme, SchemeCommand, TryFormat};
 
 const RECORDING: &str = "isotherm.rec";
 
@@ -33,6 +37,7 @@ Examples:
   isotherm report summary                  what the memory is doing
   isotherm report heatmap                  when and where it is hot
   isotherm report html -o memory.html      all of it, in one page
+  isotherm scheme try prcl.yaml            what a scheme would have done to it
 
 Exit status: 0 if all went well, 1 if it failed, 2 if the call was wrong. `isotherm record -- COMMAND` \
 exits with the command's own status, or with 128 and the number of the signal that ended it.";
@@ -43,15 +48,17 @@ pub enum Command {
     Top(Box<Top>),
     Report(Box<Report>),
     Convert(Convert),
+    Import(Import),
+    Scheme(Scheme),
     Doctor(Doctor),
     Workload(Workload),
     Completions(Completions),
 }
 
-/// Record the memory temperature of processes
+/// Record the memory temperature of processes, or of all physical memory
 ///
 /// Watches a command from its start to its end, or processes that run already until they end, the time is over, or
-/// Ctrl-C is pressed. The recording is an Apache Arrow IPC stream (docs/recording.md); whatever ends isotherm, what was
+/// Ctrl-C is pressed; with --physical all memory of the machine, as long as the command runs or until one of the latter. The recording is an Apache Arrow IPC stream (docs/recording.md); whatever ends isotherm, what was
 /// recorded until a second before stays readable.
 ///
 /// The monitor samples one page of each region every sampling interval, and so never looks at more pages than there may
@@ -76,11 +83,13 @@ Examples:
   isotherm record --pid 1234 --duration 1m     a minute of a process that runs
   isotherm record --pid 1234 --children        it and all that it starts
   isotherm record --aggr 1s --pid 1234         coarser in time, with finer access rates
+  isotherm record --physical --duration 1m     all memory of the machine, page cache included
+  isotherm record --physical -- ./my-program   all memory while a command runs
 
 Signals: with a command, HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it, and isotherm ends when it has. \
 Without one, HUP, INT, QUIT and TERM end the recording cleanly.";
 
-/// Watch the memory temperature of processes, live
+/// Watch the memory temperature of processes, or of all physical memory, live
 ///
 /// A screen that moves with time: the heatmap (time across, the newest at the right; addresses up, without the gaps
 /// between them; colour is the access rate), the working set, the hottest mappings, and what the monitor itself costs.
@@ -121,6 +130,7 @@ Keys:
 Examples:
   isotherm top --pid 1234                  a process that runs
   isotherm top --pid 1234 --children       it and all that it starts
+  isotherm top --physical                  all memory of the machine
   isotherm top --log out.txt -- ./my-program
 
 The past is kept for about 60,000 aggregations (100 minutes of 100 ms), the older the coarser, in at most 25 MB for \
@@ -136,6 +146,13 @@ pub struct Watch {
     /// Watch the process of this ID; may be given several times
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
+    /// Watch physical memory instead of processes; a command after -- then only says for how long
+    #[arg(long, conflicts_with_all = ["pid", "children"])]
+    pub physical: bool,
+    /// With --physical: only these addresses, such as 0x100000000:0x140000000 or 4GiB:5GiB; may be given several times. With --probe
+    /// damon and one --pid: only these of that process
+    #[arg(long, value_name = "FROM:TO", value_parser = units::address_range)]
+    pub range: Vec<AddrRange>,
     /// Watch the descendants of the targets, too: they join as they appear and leave as they end
     #[arg(long)]
     pub children: bool,
@@ -175,12 +192,26 @@ pub struct AttributeOptions {
 /// A way to learn whether a page was accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProbeChoice {
-    /// The best that works here: bpf, then refs
+    /// The best that works here: idle, then bpf, then refs
     Auto,
+    /// Idle page tracking: page by page; physical memory, too; needs root, and a kernel that has it
+    Idle,
     /// Page tables, read by eBPF: page by page; needs root
     Bpf,
     /// /proc/PID/clear_refs and smaps: coarse, a mapping at a time; for a process of one's own
     Refs,
+    /// The kernel's own DAMON does the work; needs root, and a kernel that has it and does not use it otherwise. Never chosen by auto
+    Damon,
+}
+
+impl ProbeChoice {
+    /// Whether there is more to it than the memory of processes.
+    pub fn sees_physical_memory(self) -> bool {
+        match self {
+            Self::Auto | Self::Idle | Self::Damon => true,
+            Self::Bpf | Self::Refs => false,
+        }
+    }
 }
 
 /// Show a recording
@@ -204,7 +235,7 @@ pub struct Report {
     /// Only this time since the recording's start, such as 2s:10s, :10s or 2s:
     #[arg(long, value_name = "FROM:TO", value_parser = units::time_range)]
     pub time: Option<Range<Duration>>,
-    /// Only these addresses, such as 0x7f0000000000:0x7f0000100000
+    /// Only these addresses, such as 0x7f0000000000:0x7f0000100000 or 4GiB:5GiB
     #[arg(long, value_name = "FROM:TO", value_parser = units::address_range)]
     pub address: Option<AddrRange>,
     /// Only the target of this process ID
@@ -300,19 +331,66 @@ pub enum ReportFormat {
     Html,
 }
 
-/// Convert a recording to Parquet, CSV or JSON
+/// Convert a recording to Parquet, CSV or JSON, or for damo
 ///
 /// The name of the output tells the format: .parquet and .csv have one row for each region of each snapshot, .json has
 /// the whole recording as one document (docs/recording.md).
+///
+/// .damo (or the name damon.data, which damo looks for) and .damo.json are the compressed and the plain JSON of damo, DAMON's own
+/// tool. They hold regions, counts, ages and times; not mappings, commands, costs, and what could not be observed (docs/damo.md).
 #[derive(Args)]
 pub struct Convert {
     /// The recording
     #[arg(value_name = "REC")]
     pub recording: PathBuf,
-    /// The file to write: .parquet, .csv or .json
+    /// The file to write: .parquet, .csv, .json, .damo or .damo.json
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
 }
+
+/// Make a recording of what another tool recorded
+#[derive(Args)]
+pub struct Import {
+    #[command(subcommand)]
+    pub from: ImportFrom,
+}
+
+/// Whose recording it is.
+#[derive(Subcommand)]
+pub enum ImportFrom {
+    Damo(ImportDamo),
+}
+
+/// Make a recording of one of damo, DAMON's own tool
+///
+/// Reads damo's formats json_compressed (its default) and json, of damo 1.9 and later. `damo convert_record_format` makes these of
+/// others. What the targets are is taken from FILE.kdamonds, which `damo record` writes beside FILE, if it is there.
+///
+/// damo tells regions, counts, ages and times. It tells no mappings, so that all that was watched counts as mapped; and no costs
+/// (docs/damo.md).
+#[derive(Args)]
+#[command(after_long_help = IMPORT_DAMO_EXAMPLES)]
+pub struct ImportDamo {
+    /// What damo recorded
+    #[arg(value_name = "FILE", default_value = "damon.data")]
+    pub file: PathBuf,
+    /// Write the recording to this file, which only its owner may read [default: FILE with the extension .rec]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The process that a target of damo's was, or 0 for physical memory; may be given several times, for one target after
+    /// another [default: as FILE.kdamonds says]
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Show only what had to be guessed or left out
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const IMPORT_DAMO_EXAMPLES: &str = "\
+Examples:
+  isotherm import damo                              damon.data to damon.rec
+  isotherm report heatmap damon.rec
+  isotherm import damo old.data -o old.rec --pid 4711";
 
 /// Say which probes work here, and what would make the others work
 ///

@@ -12,7 +12,7 @@ use crate::cli::{Doctor, DoctorFormat};
 pub fn run(options: &Doctor) -> Result<ExitCode> {
     let host = Host::read();
     let findings = doctor::examine();
-    let best = findings.iter().find(|finding| finding.works).map(|finding| finding.probe);
+    let best = findings.iter().find(|finding| finding.works && finding.auto).map(|finding| finding.probe);
     let mut out = std::io::stdout().lock();
     match options.format {
         DoctorFormat::Json => {
@@ -32,6 +32,9 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 writeln!(out, "{:<5} {mark}: {}", finding.probe, finding.about)?;
                 if let Some(why_not) = &finding.why_not {
                     writeln!(out, "      {why_not}")?;
+                }
+                if let Some(features) = &finding.features {
+                    writeln!(out, "      {features}")?;
                 }
             }
             match best {

@@ -3,11 +3,15 @@
 mod cli;
 mod command;
 mod doctor;
+mod import;
+mod kernel_session;
 mod probe;
 mod progress;
 mod record;
 mod report;
+mod scheme;
 mod session;
+mod targets;
 mod terminal;
 mod top;
 mod units;
@@ -27,6 +31,8 @@ fn main() -> ExitCode {
         Command::Top(options) => top::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Convert(options) => report::convert(&options),
+        Command::Import(options) => import::run(&options),
+        Command::Scheme(options) => scheme::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
         Command::Completions(options) => {

@@ -15,16 +15,19 @@ pub struct Progress {
     on: bool,
     shown: Option<Instant>,
     late_rounds: u64,
+    /// Aggregations that the kernel's DAMON made and that did not reach us.
+    lost: u64,
 }
 
 impl Progress {
     pub fn new(quiet: bool) -> Self {
-        Self { on: !quiet && stderr().is_terminal(), shown: None, late_rounds: 0 }
+        Self { on: !quiet && stderr().is_terminal(), shown: None, late_rounds: 0, lost: 0 }
     }
 
     /// Takes note of a finding, and shows it if it is time.
     pub fn update(&mut self, finding: &Finding) {
         self.late_rounds += u64::from(finding.cost.late_rounds);
+        self.lost += finding.cost.lost_aggregations(finding.snapshot.samples);
         if !self.on || self.shown.is_some_and(|shown| shown.elapsed() < EVERY) {
             return;
         }
@@ -41,6 +44,9 @@ impl Progress {
         if self.late_rounds > 0 {
             line += &format!("  {} late rounds", self.late_rounds);
         }
+        if self.lost > 0 {
+            line += &format!("  {} aggregations lost", self.lost);
+        }
         let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
         let line: String = line.chars().take(width.saturating_sub(1)).collect();
         // A terminal that went away is no reason to stop recording.
@@ -51,6 +57,17 @@ impl Progress {
     pub fn clear(&self) {
         if self.shown.is_some() {
             let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// Says, whoever reads it, that the recording has gaps.
+    pub fn warn_of_gaps(&self) {
+        if self.lost > 0 {
+            eprintln!(
+                "isotherm: {} aggregations are missing from the recording: they were not taken from the kernel in time; \
+                 lengthen --aggr, lower the maximum of --regions, or mount tracefs if it is not mounted",
+                self.lost
+            );
         }
     }
 

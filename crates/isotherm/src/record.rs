@@ -12,9 +12,8 @@ use crate::cli::Record;
 use crate::command::{self, Command};
 use crate::complain;
 use crate::progress::{Progress, size};
-use crate::session::Session;
 use crate::units::unix_ns;
-use crate::watch::Ready;
+use crate::watch::{Ready, Watching};
 
 /// How many snapshots may wait for the disk before the monitor waits for it, too.
 const BACKLOG: usize = 64;
@@ -54,7 +53,7 @@ fn header(Ready { chosen, attributes, seed, .. }: &Ready) -> Header {
     Header {
         isotherm_version: env!("CARGO_PKG_VERSION").into(),
         probe: chosen.name.into(),
-        granularity: chosen.granularity().into(),
+        granularity: chosen.granularity_name().into(),
         sampling_ns: attributes.sampling().as_nanos() as u64,
         aggregation_ns: attributes.aggregation().as_nanos() as u64,
         update_ns: attributes.update().as_nanos() as u64,
@@ -67,8 +66,8 @@ fn header(Ready { chosen, attributes, seed, .. }: &Ready) -> Header {
 }
 
 /// Runs the monitor to its end, and writes down what it finds.
-fn record(session: Session, mut recorder: Recorder, stop: Stop, quiet: bool) -> Result<()> {
-    let aggregation = session.attributes.aggregation();
+fn record(session: Watching, mut recorder: Recorder, stop: Stop, quiet: bool) -> Result<()> {
+    let aggregation = session.attributes().aggregation();
     let (sender, findings) = sync_channel(BACKLOG);
     let start = Instant::now();
     let monitor = session.start(sender, stop)?;
@@ -99,6 +98,7 @@ fn record(session: Session, mut recorder: Recorder, stop: Stop, quiet: bool) -> 
              was over; shorten it with --aggr"
         );
     }
+    progress.warn_of_gaps();
     let path = path.display();
     progress.done(format_args!("{snapshots} snapshots in {lasted:.1?}, {} in {path}", size(bytes)));
     progress.done(format_args!("what next: isotherm report summary {path}; isotherm report heatmap {path}"));

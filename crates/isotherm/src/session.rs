@@ -9,17 +9,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot, TargetId};
-use isotherm_linux::{Processes, Roster, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_linux::{Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_record::{Cost, TargetInfo};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
+
+use crate::targets::{Infos, Targets};
 
 /// What to watch, and how.
 pub struct Session {
     pub attributes: Attributes,
     pub seed: u64,
     pub probe: Box<dyn AccessProbe + Send>,
-    pub processes: Processes,
+    pub targets: Targets,
     pub duration: Option<Duration>,
 }
 
@@ -47,19 +49,13 @@ impl Session {
     }
 
     fn run(self, findings: SyncSender<Finding>, stop: Stop) -> Result<()> {
-        let Self { attributes, seed, probe, processes, duration } = self;
-        let roster = processes.roster();
-        let waiter = Waiter::new(roster.clone(), stop);
+        let Self { attributes, seed, probe, targets, duration } = self;
+        let waiter = Waiter::new(targets.roster(), stop);
         let late_rounds = Rc::new(Cell::new(0));
-        let sink = Forward {
-            findings,
-            roster,
-            infos: Arc::default(),
-            late_rounds: Rc::clone(&late_rounds),
-            cpu: monitor_cpu_time(),
-        };
+        let sink =
+            Forward { findings, infos: targets.infos(), late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time() };
         let rng = Pcg64Mcg::seed_from_u64(seed);
-        let mut monitor = Monitor::new(attributes, rng, processes, probe, sink);
+        let mut monitor = Monitor::new(attributes, rng, targets, probe, sink);
 
         let start = Instant::now();
         let sampling = attributes.sampling();
@@ -90,26 +86,9 @@ impl Session {
 /// Hands each snapshot, and what it took, to another thread, so that no disk ever delays a round.
 struct Forward {
     findings: SyncSender<Finding>,
-    roster: Roster,
-    /// Of the members of the roster, made anew only when one of them has changed.
-    infos: Arc<[(TargetId, Arc<TargetInfo>)]>,
+    infos: Infos,
     late_rounds: Rc<Cell<u32>>,
     cpu: Duration,
-}
-
-impl Forward {
-    fn infos(&mut self) -> Arc<[(TargetId, Arc<TargetInfo>)]> {
-        let members = self.roster.members();
-        let known = self.infos.iter().map(|(id, info)| (*id, info.started_unix_ns, &info.command));
-        if !known.eq(members.iter().map(|(&id, member)| (id, member.process.started_unix_ns(), &member.command))) {
-            let info = |(&id, member): (&TargetId, &isotherm_linux::Member)| {
-                let started_unix_ns = member.process.started_unix_ns();
-                (id, Arc::new(TargetInfo { command: member.command.clone(), started_unix_ns }))
-            };
-            self.infos = members.iter().map(info).collect();
-        }
-        Arc::clone(&self.infos)
-    }
 }
 
 impl Sink for Forward {
@@ -126,7 +105,7 @@ impl Sink for Forward {
             unobservable_bytes: unobservable.sum(),
         };
         self.cpu = cpu;
-        let finding = Finding { snapshot: snapshot.clone(), cost, infos: self.infos() };
+        let finding = Finding { snapshot: snapshot.clone(), cost, infos: self.infos.now() };
         self.findings.send(finding).map_err(|_| "nobody takes the snapshots any more".into())
     }
 }

@@ -30,7 +30,7 @@ pub fn time_range(text: &str) -> Result<Range<Duration>, String> {
     }
 }
 
-/// `A:B`, addresses, hexadecimal with `0x` or decimal; B is not part of it.
+/// `A:B`, addresses, hexadecimal with `0x`, decimal, or with a unit such as `4GiB`; B is not part of it.
 pub fn address_range(text: &str) -> Result<AddrRange, String> {
     let (from, to) = text.split_once(':').ok_or("write FROM:TO, such as 0x7f0000000000:0x7f0000100000")?;
     AddrRange::new(address(from)?, address(to)?)
@@ -42,7 +42,10 @@ fn address(text: &str) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| format!("{text:?} is not an address; write it in hexadecimal with 0x, or in decimal"))
+    let or_size = |_| text.parse::<bytesize::ByteSize>().map(|size| size.as_u64());
+    number.or_else(or_size).map_err(|_| {
+        format!("{text:?} is not an address; write it in hexadecimal with 0x, in decimal, or with a unit such as 4GiB")
+    })
 }
 
 /// A share of one, 0 to 1.
@@ -81,8 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_hexadecimal_or_decimal() {
+    fn addresses_are_hexadecimal_or_decimal_or_sizes() {
         assert_eq!(address_range("0x1000:8192"), Ok(AddrRange::new(4096, 8192).unwrap()));
-        assert!(address_range("1000g:2").unwrap_err().contains("not an address"));
+        assert_eq!(address_range("1.5MiB:4GiB"), Ok(AddrRange::new(3 << 19, 4 << 30).unwrap()));
+        assert!(address_range("0x1000g:2").unwrap_err().contains("not an address"));
+        assert!(address_range("1000h:2").unwrap_err().contains("not an address"));
     }
 }

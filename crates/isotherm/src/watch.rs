@@ -1,15 +1,20 @@
 //! From a call to a session: what all that watch have in common.
 
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::{Attributes, TargetId};
-use isotherm_linux::{Processes, TargetError};
+use isotherm_linux::damon::{self, Scope};
+use isotherm_linux::{PhysicalMemory, Processes, Stop, TargetError};
 
-use crate::cli::Watch;
+use crate::cli::{ProbeChoice, Watch};
 use crate::command::Command;
-use crate::probe::{self, Chosen};
-use crate::session::Session;
+use crate::kernel_session::KernelSession;
+use crate::probe::{self, Chosen, How};
+use crate::session::{Finding, Session};
+use crate::targets::Targets;
 use crate::units::unix_ns;
 use crate::wrong_call;
 
@@ -18,7 +23,7 @@ pub struct Ready {
     pub chosen: Chosen,
     pub attributes: Attributes,
     pub seed: u64,
-    targets: Processes,
+    targets: Targets,
 }
 
 impl Ready {
@@ -26,21 +31,96 @@ impl Ready {
     pub fn new(subcommand: &str, watch: &Watch) -> Result<Self> {
         // A wrong call is one wherever it is made, so that it is told before any probe is tried.
         attributes(subcommand, watch, probe::PAGE_INTERVALS);
-        if watch.pid.is_empty() && watch.command.is_empty() {
-            wrong_call(subcommand, "say what to watch: a process with --pid PID, or a command after --");
+        if watch.pid.is_empty() && watch.command.is_empty() && !watch.physical {
+            let what = "say what to watch: a process with --pid PID, a command after --, or all memory with --physical";
+            wrong_call(subcommand, what);
         }
-        let chosen = Chosen::new(watch.probe)?;
+        check_range(subcommand, watch);
+        if watch.probe == ProbeChoice::Damon && watch.children {
+            let what = "--probe damon watches what it began with, and cannot take in children; use another probe";
+            wrong_call(subcommand, what);
+        }
+        let chosen = match watch.probe {
+            probe if !watch.physical => Chosen::new(probe)?,
+            ProbeChoice::Auto => Chosen::for_physical_memory()?,
+            probe => {
+                if !probe.sees_physical_memory() {
+                    let what =
+                        "the probe does not see physical memory; use --probe idle or damon, or leave --physical out";
+                    wrong_call(subcommand, what);
+                }
+                Chosen::new(probe)?
+            }
+        };
+        if let How::Kernel(places) = &chosen.how {
+            damon::check_operations(places, Scope::operations_for(watch.physical, !watch.range.is_empty()))?;
+        }
         let attributes = attributes(subcommand, watch, chosen.default_intervals());
         let seed = watch.attributes.seed.unwrap_or_else(unix_ns);
-        let targets = Processes::new(watch.pid.iter().copied(), watch.children)?;
+        let targets = if watch.physical {
+            Targets::Physical(PhysicalMemory::new(watch.range.iter().copied())?, None)
+        } else {
+            Targets::Processes(Processes::new(watch.pid.iter().copied(), watch.children)?)
+        };
         Ok(Self { chosen, attributes, seed, targets })
     }
 
-    /// The session that watches the command, or the processes if there is none.
-    pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Session> {
+    /// The session that watches the command, or the processes if there is none; or physical memory until the command ends.
+    pub fn session(self, watch: &Watch, command: Option<&Command>) -> Result<Watching> {
         let Self { chosen, attributes, seed, targets } = self;
-        let processes = command.map_or(Ok(targets), |command| follow(command, watch.children))?;
-        Ok(Session { attributes, seed, probe: chosen.probe, processes, duration: watch.duration })
+        let processes = command.map(|command| follow(command, watch.children)).transpose()?;
+        let targets = match (targets, processes) {
+            (Targets::Physical(memory, _), processes) => Targets::Physical(memory, processes),
+            (_, Some(processes)) => Targets::Processes(processes),
+            (targets, None) => targets,
+        };
+        let duration = watch.duration;
+        Ok(match chosen.how {
+            How::Monitor(probe) => Watching::Monitor(Session { attributes, seed, probe, targets, duration }),
+            How::Kernel(places) => {
+                // Of physical memory, the targets are what was asked for already.
+                let ranges = if watch.physical { Vec::new() } else { watch.range.clone() };
+                Watching::Kernel(KernelSession { attributes, places, targets, ranges, duration })
+            }
+        })
+    }
+}
+
+/// A session of either kind: the same from outside.
+pub enum Watching {
+    Monitor(Session),
+    Kernel(KernelSession),
+}
+
+impl Watching {
+    pub fn attributes(&self) -> Attributes {
+        match self {
+            Self::Monitor(session) => session.attributes,
+            Self::Kernel(session) => session.attributes,
+        }
+    }
+
+    /// Starts its thread, which sends what it finds to `findings`.
+    pub fn start(self, findings: SyncSender<Finding>, stop: Stop) -> Result<JoinHandle<Result<()>>> {
+        match self {
+            Self::Monitor(session) => session.start(findings, stop),
+            Self::Kernel(session) => session.start(findings, stop),
+        }
+    }
+}
+
+/// Whose addresses a range is of must be clear, and the probe must be able to leave out the rest.
+fn check_range(subcommand: &str, watch: &Watch) {
+    if watch.range.is_empty() || watch.physical {
+        return;
+    }
+    if watch.probe != ProbeChoice::Damon {
+        let what =
+            "--range is of physical addresses; give --physical, too (or, for a part of a process, --probe damon)";
+        wrong_call(subcommand, what);
+    }
+    if watch.pid.len() != 1 {
+        wrong_call(subcommand, "--range is of the addresses of one process; give one --pid");
     }
 }
 

@@ -24,7 +24,7 @@ const REPORT: Duration = Duration::from_millis(100);
 pub fn run(options: &Workload) -> Result<ExitCode> {
     if options.list {
         for name in Pattern::names() {
-            println!("{name:<22} {}", Pattern::shipped(name)?.about);
+            writeln!(stdout(), "{name:<22} {}", Pattern::shipped(name)?.about)?;
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -51,8 +51,45 @@ fn a_process_of_another_user() {
 fn a_command_that_does_not_exist_or_is_none() {
     refused(&Place::new().run(&["record", "--", "no-such-command"]), 1, &["no-such-command", "$PATH"]);
     refused(&Place::new().run(&["record", "--", "/etc/passwd"]), 1, &["/etc/passwd", "executable"]);
-    refused(&Place::new().run(&["record"]), 2, &["--pid PID", "command after --"]);
+    refused(&Place::new().run(&["record"]), 2, &["--pid PID", "command after --", "--physical"]);
     refused(&Place::new().run(&["record", "--pid", "1", "--", "true"]), 2, &["--pid", "cannot be used with"]);
+}
+
+#[test]
+fn physical_memory_in_a_way_that_it_cannot_be_watched() {
+    let place = Place::new();
+    refused(&place.run(&["record", "--physical", "--pid", "1"]), 2, &["--physical", "cannot be used with", "--pid"]);
+    refused(
+        &place.run(&["record", "--physical", "--children"]),
+        2,
+        &["--physical", "cannot be used with", "--children"],
+    );
+    refused(&place.run(&["record", "--physical", "--probe", "bpf"]), 2, &["physical memory", "--probe idle"]);
+    refused(&place.run(&["record", "--physical", "--probe", "refs"]), 2, &["physical memory", "--probe idle"]);
+    refused(&place.run(&["record", "--range", "1GiB:2GiB", "--pid", "1"]), 2, &["--physical"]);
+    refused(&place.run(&["record", "--physical", "--range", "2GiB:1GiB"]), 2, &["--range", "reversed"]);
+    refused(&place.run(&["record", "--physical", "--range", "1GiB"]), 2, &["--range", "FROM:TO"]);
+}
+
+#[test]
+fn the_kernels_damon_in_a_way_that_it_cannot_be_used() {
+    let place = Place::new();
+    let call = ["record", "--probe", "damon"];
+    refused(&place.run(&[&call[..], &["--children", "--pid", "1"]].concat()), 2, &["--probe damon", "children"]);
+    let range = ["--range", "1GiB:2GiB"];
+    refused(&place.run(&[&call[..], &range, &["--pid", "1", "--pid", "2"]].concat()), 2, &["--range", "one process"]);
+    refused(&place.run(&[&call[..], &range, &["--", "true"]].concat()), 2, &["--range", "one --pid"]);
+    refused(&place.run(&["record", "--pid", "1", "--range", "1GiB:2GiB"]), 2, &["--physical", "--probe damon"]);
+}
+
+#[test]
+fn physical_memory_without_idle_tracking() {
+    if std::path::Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
+        return common::skipped("physical_memory_without_idle_tracking", "this kernel has it");
+    }
+    let words = ["page_idle/bitmap", "No such file", "CONFIG_IDLE_PAGE_TRACKING"];
+    refused(&Place::new().run(&["record", "--physical", "--duration", "1s"]), 1, &words);
+    refused(&Place::new().run(&["record", "--probe", "idle", "--", "true"]), 1, &words);
 }
 
 #[test]

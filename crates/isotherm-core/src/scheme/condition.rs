@@ -60,6 +60,11 @@ impl Condition {
             && rate <= self.rate.max + SAME_RATE
             && self.age.contains(age)
     }
+
+    /// Whether it asks for a temperature: what could not be observed has none, and so is never wanted then.
+    pub fn asks_for_temperature(&self) -> bool {
+        self.rate != Self::ANY.rate || self.age != Self::ANY.age
+    }
 }
 
 #[cfg(test)]

@@ -200,7 +200,9 @@ impl<A: Actuator, G: Gauges> Schemes<A, G> {
         report.last.time = snapshot.time;
         report.last.regions.clear();
         report.last.held_back_bytes = 0;
-        report.total.rejected_bytes += collect(scheme, snapshot, &self.acted, &self.facts, &mut self.wanted);
+        let left_out = collect(scheme, snapshot, &self.acted, &self.facts, &mut self.wanted);
+        report.total.rejected_bytes += left_out.rejected;
+        report.last.unobservable_bytes = left_out.unobservable;
 
         let bytes = self.wanted.iter().map(|w| w.range.size()).fold(0, u64::saturating_add);
         let left = budget.left(&scheme.quota, scheme.action.granule());

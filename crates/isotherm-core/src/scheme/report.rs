@@ -88,6 +88,8 @@ pub struct Application {
     pub regions: Vec<ActedRegion>,
     /// Bytes that it wanted and the quota held back; what filters would have said of pages in them is not known.
     pub held_back_bytes: u64,
+    /// Mapped bytes of regions of a size that it wants that were left alone because their temperature could not be observed.
+    pub unobservable_bytes: u64,
 }
 
 /// A range that a scheme acted on.

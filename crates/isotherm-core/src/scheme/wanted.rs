@@ -26,7 +26,15 @@ pub(crate) struct Wanted {
 /// Where one period's quota ended, and the next goes on.
 pub(crate) type Cursor = Option<(TargetId, u64)>;
 
-/// Collects what `scheme` wants, in the order of targets and addresses, and returns how many bytes its filters rejected.
+/// Bytes that a scheme does not want for another reason than its condition.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeftOut {
+    pub rejected: u64,
+    pub unobservable: u64,
+}
+
+/// Collects what `scheme` wants, in the order of targets and addresses, and returns what its filters rejected, and what could not
+/// be observed: that is neither hot nor cold, and no scheme that asks for a temperature may take it for one.
 ///
 /// `facts` has an entry for each target of the snapshot; a target without facts that the filters need has gone, and is left out.
 pub(crate) fn collect(
@@ -35,16 +43,23 @@ pub(crate) fn collect(
     acted: &Acted,
     facts: &[Option<ProcessFacts>],
     wanted: &mut Vec<Wanted>,
-) -> u64 {
+) -> LeftOut {
     wanted.clear();
     let needs_process = scheme.filters.iter().any(|filter| filter.kind.needs_process());
-    let mut rejected = 0;
+    let mut left_out = LeftOut::default();
+    let asks = scheme.condition.asks_for_temperature();
     for (target_index, target) in snapshot.targets.iter().enumerate() {
         let process = facts.get(target_index).and_then(Option::as_ref);
         if needs_process && process.is_none() {
             continue;
         }
         mapped(target, |region, mapping_index, range| {
+            if asks && u64::from(region.nr_unobservable) * 2 > u64::from(snapshot.samples) {
+                if scheme.condition.size.contains(region.range.size()) {
+                    left_out.unobservable += range.size();
+                }
+                return;
+            }
             let whose = Whose { target: target.id, mapping: &target.mappings[mapping_index], process };
             acted.pieces(target.id, range, |piece, acted_at| {
                 let stays = snapshot.aggregation.saturating_mul(region.age);
@@ -63,7 +78,7 @@ pub(crate) fn collect(
                         Verdict::Allowed => None,
                         Verdict::Ask(nth) => Some(nth),
                         Verdict::Rejected => {
-                            rejected += part.size();
+                            left_out.rejected += part.size();
                             return;
                         }
                     };
@@ -74,7 +89,7 @@ pub(crate) fn collect(
             });
         });
     }
-    rejected
+    left_out
 }
 
 /// Each part of a region that lies within one mapping, with that mapping's index.

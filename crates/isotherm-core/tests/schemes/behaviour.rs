@@ -10,7 +10,7 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot, TargetId};
 
-use crate::made::{AGGREGATION, Log, Made, Region, snapshot, target};
+use crate::made::{AGGREGATION, Log, Made, Region, SAMPLES, pages, snapshot, target};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -50,6 +50,21 @@ fn between_mappings_nothing_is_acted_on() {
         .aggregated(&snapshot(50, vec![target(1, &regions, &[(10, 20, ""), (20, 25, "a"), (90, 200, "")])]))
         .unwrap();
     assert_eq!(log.take_pages(), [(10, 25), (90, 100)], "touching ranges go together");
+}
+
+#[test]
+fn what_cannot_be_observed_is_not_taken_for_cold() {
+    let log = Log::default();
+    let all = Scheme::new("all", Condition::ANY, Action::Cold);
+    let mut schemes = Schemes::new(vec![pageout(SECOND), all], Made::new(&log), NoGauges).unwrap();
+    let mut found = one(50, &[(0, 10, 0, 50), (10, 20, 0, 50), (20, 30, 0, 50)]);
+    found.targets[0].regions[0].nr_unobservable = SAMPLES;
+    found.targets[0].regions[1].nr_unobservable = SAMPLES / 2;
+    schemes.aggregated(&found).unwrap();
+    let calls = log.0.take();
+    assert_eq!(calls[0].ranges, [pages(10, 30)], "a half that was seen speaks for the rest");
+    assert_eq!(calls[1].ranges, [pages(0, 30)], "who asks for no temperature needs none");
+    assert_eq!(schemes.reports().next().unwrap().last.unobservable_bytes, 10 * PAGE_SIZE);
 }
 
 #[test]

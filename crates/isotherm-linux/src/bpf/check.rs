@@ -16,7 +16,7 @@ const ATTEMPTS: u32 = 20;
 /// Touches own pages, clears them, touches half of them again, and asks `probe` which.
 pub(super) fn check(probe: BpfProbe) -> Result<(), BpfError> {
     let mut probe = probe.with_sweeps(false);
-    let scratch = Scratch::new(PAGES * PAGE_SIZE).map_err(BpfError::own_memory)?;
+    let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
     // Without huge pages configured this fails, and then there are none to be kept away.
     let _ = scratch.huge(false);
     let id = TargetId(std::process::id());

@@ -34,7 +34,7 @@ const ATTEMPTS: u32 = 3;
 pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, BpfError> {
     let address_mask = address_mask()?;
     let memory_end = memory_end()?;
-    let scratch = Scratch::new(WITNESSES * HUGE).map_err(BpfError::own_memory)?;
+    let scratch = Scratch::new(WITNESSES * HUGE)?;
     // Without huge pages configured this fails, and then there are none to be kept away.
     let _ = scratch.huge(false);
     // One page in each 2 MiB, each at another place in its table.

@@ -77,6 +77,9 @@ pub enum BpfError {
         /// The kernel's word.
         source: io::Error,
     },
+    /// Own memory to try things on cannot be had.
+    #[error(transparent)]
+    Scratch(#[from] crate::scratch::NoScratch),
     /// No base made the walks of own pages end where they must.
     #[error(
         "the kernel's direct map was not found: of {tried} places where it could begin, none led this process's own \
@@ -110,14 +113,6 @@ pub enum BpfError {
     /// The probe loads, but what it says of own memory is wrong.
     #[error("the bpf probe's trial on its own memory failed: {0}; use another probe, and please report it")]
     Trial(String),
-}
-
-#[cfg(target_arch = "x86_64")]
-impl BpfError {
-    /// Memory to try the probe on cannot be mapped.
-    pub(super) fn own_memory(source: rustix::io::Errno) -> Self {
-        Self::Memory { what: "mapping memory to try the probe on", source: source.into() }
-    }
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -126,7 +126,7 @@ impl Folios {
     /// Makes a huge page that is mapped by small entries, clears all of it, and looks whether it is still one. False
     /// also if no huge page is to be had: then it is not known, and large folios are left alone.
     fn try_large(&self, program: &mut Program, tables: &PageTables, own: &Space) -> Result<bool, BpfError> {
-        let scratch = Scratch::new(HUGE).map_err(BpfError::own_memory)?;
+        let scratch = Scratch::new(HUGE)?;
         let place = Place { pgd: own.pgd(), addr: scratch.start() };
         let mut leaves = Vec::new();
         let mut leaf = || -> Result<Leaf, BpfError> {

@@ -1,4 +1,4 @@
-//! Recordings in other formats: one file each, behind one trait.
+//! Recordings in other formats: one file each, behind one trait. damo's is not in the order of time, and so for itself.
 
 mod csv;
 mod flat;
@@ -9,14 +9,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{RecordError, Recording, Row};
+use crate::{RecordError, Recording, Row, damo};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
     /// The name does not say which format.
-    #[error("cannot tell which format {} should have: its name must end in .parquet, .csv or .json", path.display())]
+    #[error("cannot tell which format {} should have: its name must end in .parquet, .csv, .json, .damo or .damo.json", path.display())]
     UnknownFormat {
         /// The output.
         path: PathBuf,
@@ -52,19 +52,29 @@ trait Format: Sized {
     fn end(self) -> io::Result<BufWriter<File>>;
 }
 
-/// Writes `recording` to `output` in the format that its extension names: `.parquet`, `.csv` or `.json`.
+/// The name that damo itself gives to its recordings, and looks for.
+const DAMOS_NAME: &str = "damon.data";
+
+/// Writes `recording` to `output` in the format that its name tells: `.parquet`, `.csv`, `.json`, `.damo.json` (damo's `json`), or
+/// `.damo` or `damon.data` (damo's `json_compressed`).
 ///
 /// A recording that is cut short is converted as far as it goes ([`Recording::ending`] tells). The output has mode
 /// 0600 and appears, or replaces what is there, only once it is whole.
 ///
 /// # Errors
-/// When the extension is none of these, the output is the recording, the recording is damaged, or the output cannot be
+/// When the name is none of these, the output is the recording, the recording is damaged, or the output cannot be
 /// written.
 pub fn convert(recording: &Recording, output: &Path) -> Result<(), ConvertError> {
     if output.canonicalize().is_ok_and(|output| recording.path().canonicalize().is_ok_and(|input| input == output)) {
         return Err(ConvertError::Itself { path: output.into() });
     }
+    let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let damos =
+        |compressed| into_file(output, |writer, failed| damo::write::write(recording, writer, compressed, failed));
     match output.extension().and_then(|extension| extension.to_str()) {
+        _ if name == DAMOS_NAME => damos(true),
+        Some("damo") => damos(true),
+        Some("json") if name.ends_with(".damo.json") => damos(false),
         Some("parquet") => convert_to::<parquet::Parquet>(recording, output),
         Some("csv") => convert_to::<csv::Csv>(recording, output),
         Some("json") => convert_to::<json::Json>(recording, output),
@@ -73,6 +83,20 @@ pub fn convert(recording: &Recording, output: &Path) -> Result<(), ConvertError>
 }
 
 fn convert_to<F: Format>(recording: &Recording, output: &Path) -> Result<(), ConvertError> {
+    into_file(output, |writer, failed| {
+        let mut format = F::begin(recording, writer).map_err(failed)?;
+        for row in recording.rows()? {
+            format.row(&row?).map_err(failed)?;
+        }
+        format.end().map_err(failed)
+    })
+}
+
+/// Lets `write` write a file that becomes `output` once it is whole; the function that it is given makes errors of failures to write.
+fn into_file(
+    output: &Path,
+    write: impl FnOnce(BufWriter<File>, &dyn Fn(io::Error) -> ConvertError) -> Result<BufWriter<File>, ConvertError>,
+) -> Result<(), ConvertError> {
     let failed = |source| ConvertError::Write { path: output.into(), source };
     let directory = match output.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -81,12 +105,7 @@ fn convert_to<F: Format>(recording: &Recording, output: &Path) -> Result<(), Con
     // Such a file is made with mode 0600, and goes when it is dropped.
     let file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(without_path(error)))?;
     let writer = BufWriter::new(file.as_file().try_clone().map_err(failed)?);
-
-    let mut format = F::begin(recording, writer).map_err(failed)?;
-    for row in recording.rows()? {
-        format.row(&row?).map_err(failed)?;
-    }
-    format.end().and_then(|mut writer| writer.flush()).map_err(failed)?;
+    write(writer, &failed)?.flush().map_err(failed)?;
     file.persist(output).map_err(|error| failed(error.error))?;
     Ok(())
 }

@@ -105,7 +105,7 @@ pub(crate) fn overhead(o: &Overhead) -> String {
             "<tr><th>{name}</th><td>{:.1}</td>{percentiles}<td>{}</td><td>{}</td></tr>\n",
             load.mean,
             units::count(load.max),
-            units::count(o.max_regions)
+            if o.max_regions > 0 { units::count(o.max_regions) } else { "?".into() }
         )
     };
     let facts = [
@@ -129,12 +129,15 @@ pub(crate) fn overhead(o: &Overhead) -> String {
             ),
         ),
     ];
-    let facts: String =
-        facts.iter().map(|(name, fact)| format!("<dt>{name}</dt><dd>{}</dd>\n", markup(fact))).collect();
+    let unknown = [("Cost", format!("not known: {} tells none", o.probe))];
+    let facts: String = if o.measured { &facts[..] } else { &unknown }
+        .iter()
+        .map(|(name, fact)| format!("<dt>{name}</dt><dd>{}</dd>\n", markup(fact)))
+        .collect();
     format!(
         "<dl>{facts}</dl>\n<table class=\"figures\"><thead><tr><th></th><th>mean</th><th>25 %</th><th>50 %</th><th>75 %</th>\
          <th>90 %</th><th>99 %</th><th>max</th><th>limit</th></tr></thead><tbody>\n{}{}</tbody></table>\n",
         row("regions", &o.regions),
-        row("pages read in a sampling round", &o.reads_per_sampling)
+        if o.measured { row("pages read in a sampling round", &o.reads_per_sampling) } else { String::new() }
     )
 }

@@ -139,8 +139,9 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
     let cpu = |m: &Moment| m.cpu_percent;
     let told =
         |load: &crate::overhead::Load| format!("{:.1} on the mean, {} at most", load.mean, units::count(load.max));
+    let unknown = if overhead.measured { "" } else { "; the recording tells no costs" };
     let plots: [(String, Value<'_>, bool); 3] = [
-        (format!("Regions: {}", told(&overhead.regions)), &regions, true),
+        (format!("Regions: {}{unknown}", told(&overhead.regions)), &regions, true),
         (format!("Pages read in a sampling round: {}", told(&overhead.reads_per_sampling)), &reads, true),
         (
             format!(
@@ -154,7 +155,9 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         ),
     ];
     let mut y = 8.0;
-    for (title, value, limited) in plots {
+    let told = if overhead.measured { plots.len() } else { 1 };
+    for (title, value, limited) in plots.into_iter().take(told) {
+        let limited = limited && overhead.max_regions > 0;
         drawing.text(12.0, y + 20.0, Anchor::Start, "title", &title);
         y += 34.0;
         let points: Vec<_> = overhead.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();

@@ -8,6 +8,7 @@ use super::table::{Cell, Column, table};
 use super::wss::time_of;
 use super::{Terminal, wrap};
 use crate::escape::sanitise;
+use crate::facts::lost_aggregations;
 use crate::overhead::{Load, Overhead};
 use crate::summary::MANY_LATE;
 use crate::units;
@@ -15,7 +16,7 @@ use crate::units;
 /// Writes the figures, the distributions against the maximum, and a chart over time.
 pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Overhead) -> io::Result<()> {
     let o = overhead;
-    let facts = [
+    let measured = [
         ("probe", sanitise(&o.probe).into_owned()),
         (
             "CPU",
@@ -45,9 +46,11 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
             ),
         ),
     ];
-    for (name, fact) in facts {
+    let (probe, rest) = (&measured[..1], &measured[1..]);
+    let unknown = [("cost", format!("not known: {} tells none", sanitise(&o.probe)))];
+    for (name, fact) in probe.iter().chain(if o.measured { rest } else { &unknown }) {
         if terminal.width() >= 40 {
-            writeln!(out, "{name:<14}{}", wrap(&fact, terminal.width() - 14, 14))?;
+            writeln!(out, "{name:<14}{}", wrap(fact, terminal.width() - 14, 14))?;
         } else {
             writeln!(out, "{}", wrap(&format!("{name}: {fact}"), terminal.width(), 1))?;
         }
@@ -56,11 +59,16 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
         let text = "! many rounds began late: rates and ages are less sure than they look; sample less often or with fewer regions";
         writeln!(out, "{}", wrap(text, terminal.width(), 2))?;
     }
+    if o.lost_aggregations > 0 {
+        let text = format!("! {}", lost_aggregations(o.lost_aggregations));
+        writeln!(out, "{}", wrap(&text, terminal.width(), 2))?;
+    }
     writeln!(out)?;
+    let limit = if o.max_regions > 0 { units::count(o.max_regions) } else { "?".into() };
     let row = |name: &str, load: &Load| -> Vec<Cell> {
         let mut cells: Vec<Cell> = vec![name.into(), figure(load.mean).into()];
         cells.extend(load.percentiles.iter().skip(1).take(5).map(|(_, v)| figure(v).into()));
-        cells.extend([units::count(load.max).into(), units::count(o.max_regions).into()]);
+        cells.extend([units::count(load.max).into(), limit.clone().into()]);
         cells
     };
     let columns = [
@@ -75,13 +83,14 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
         Column::figure("limit", 3),
     ];
     let loads = [row("regions", &o.regions), row("reads per sampling", &o.reads_per_sampling)];
-    table(out, terminal, &columns, &loads)?;
+    let told = if o.measured { 2 } else { 1 };
+    table(out, terminal, &columns, &loads[..told])?;
     let height = (terminal.rows.saturating_sub(18) / 2).clamp(3, 8);
     let series = [
         ("regions", o.regions.max as f64, (|m| m.regions as f64) as fn(&crate::overhead::Moment) -> f64),
         ("CPU, % of one", o.over_time.iter().map(|m| m.cpu_percent).fold(0.0, f64::max), |m| m.cpu_percent),
     ];
-    for (name, top, value) in series {
+    for (name, top, value) in series.into_iter().take(told) {
         writeln!(out, "\n{}", terminal.bold(name))?;
         let points: Vec<(Duration, f64)> =
             o.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();

@@ -16,7 +16,8 @@ use ratatui::crossterm::event::{self, Event};
 use super::app::{App, Outcome};
 use super::keys::action;
 use super::screen::Screen;
-use crate::session::{Finding, Session};
+use crate::session::Finding;
+use crate::watch::Watching;
 
 /// Findings drawn at most this often; keys at once.
 const REDRAW: Duration = Duration::from_millis(150);
@@ -61,7 +62,7 @@ pub fn channel() -> (SyncSender<News>, Receiver<News>) {
 }
 
 /// Starts the monitor, and the thread that takes in what it finds.
-pub fn start(session: Session, stop: Stop, state: Arc<Shared>, news: SyncSender<News>) -> Result<JoinHandle<()>> {
+pub fn start(session: Watching, stop: Stop, state: Arc<Shared>, news: SyncSender<News>) -> Result<JoinHandle<()>> {
     let (sender, findings) = sync_channel::<Finding>(BACKLOG);
     let monitor = session.start(sender, stop)?;
     let collect = move || {

@@ -111,7 +111,7 @@ fn show(options: &Top, ready: Ready, stop: Stop, command: &mut Option<Command>) 
         options.log.as_deref().map_or("discarded; --log FILE keeps it".into(), |log| log.display().to_string());
     let run = Run {
         probe: ready.chosen.name,
-        coarse: ready.chosen.probe.granularity() == Granularity::Mapping,
+        coarse: ready.chosen.granularity() == Granularity::Mapping,
         aggregation: ready.attributes.aggregation(),
         max_regions: ready.attributes.max_regions(),
         output: command.as_ref().map(|_| output),

@@ -1,0 +1,223 @@
+//! isotherm's probes beside the kernel's own DAMON, and beside checking every page.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use comfy_table::Table;
+use isotherm_bench::speed::{self, PATTERN, SIZE};
+use isotherm_bench::straight::{self, Target};
+use isotherm_bench::table::{self, found_in, share};
+use isotherm_bench::{Score, real};
+use isotherm_core::{AccessProbe, Attributes};
+use isotherm_linux::bpf::BpfProbe;
+use isotherm_linux::idle::IdleProbe;
+use isotherm_sim::Pattern;
+use serde::Serialize;
+
+/// Hold isotherm's probes against the kernel's own DAMON, and against checking every page
+///
+/// It needs a kernel with DAMON and idle page tracking: bench/against-kernel runs it in the laboratory. For each pattern the
+/// probes take turns, with the same attributes: the defaults.
+///
+/// An emulated processor keeps a translation until the address space is switched, and so hides accesses from whatever clears
+/// accessed bits without a flush. So something else runs on it for a moment every few milliseconds, whichever probe it is.
+#[derive(Parser)]
+struct Options {
+    /// Only these patterns
+    patterns: Vec<String>,
+    /// The probes, as `isotherm record` takes them; the others are compared with the first
+    #[arg(long, value_name = "PROBES", value_delimiter = ',', default_value = "damon,idle,bpf")]
+    probes: Vec<String>,
+    /// Make the areas of the patterns, which have 256 MiB, this many times as large
+    #[arg(long, value_name = "FACTOR", default_value_t = 1)]
+    scale: u32,
+    /// Repeat each run so often, with other seeds
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    runs: u64,
+    /// How often each monitor comes and goes when the slowdown of the target is measured
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pairs: u32,
+    /// Sizes for the comparison with checking every page: this many times 256 MiB
+    #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,4,8")]
+    sizes: Vec<u32>,
+    /// How often something else runs for a moment, in milliseconds; 0 is never
+    #[arg(long, value_name = "MS", default_value_t = 2)]
+    switch: u64,
+    /// Where isotherm is
+    #[arg(long, default_value = "isotherm")]
+    isotherm: PathBuf,
+    /// Write the figures to this file, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// All that was measured.
+#[derive(Default, Serialize)]
+struct Figures {
+    patterns: Vec<Run>,
+    slowdowns: Vec<Slowdown>,
+    every_page: Vec<EveryPage>,
+}
+
+/// One probe on one pattern.
+#[derive(Serialize)]
+struct Run {
+    pattern: String,
+    probe: String,
+    seed: u64,
+    #[serde(flatten)]
+    score: Score,
+    /// Of the monitor: the kernel's part and isotherm's together.
+    cpu_percent: f64,
+    late_rounds: u64,
+}
+
+/// What one probe costs a target that is as fast as it can be.
+#[derive(Serialize)]
+struct Slowdown {
+    probe: String,
+    /// Median, least, most.
+    percent: [f64; 3],
+}
+
+/// A sampling round with one probe, and one of checking every page with it.
+#[derive(Serialize)]
+struct EveryPage {
+    bytes: u64,
+    probe: String,
+    isotherm: straight::Round,
+    every_page: straight::Round,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let attributes = Attributes::default();
+    if options.switch > 0 {
+        // With a single processor this wakes where the target runs: the bench is an address space of its own.
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(Duration::from_millis(options.switch));
+            }
+        });
+    }
+    let mut figures = Figures::default();
+    let all = || Pattern::names().map(String::from).collect();
+    let patterns: Vec<String> = if options.patterns.is_empty() { all() } else { options.patterns.clone() };
+    for pattern in &patterns {
+        for seed in 1..=options.runs {
+            for probe in &options.probes {
+                eprintln!("{pattern}: {probe}");
+                let watching = real::watch(&options.isotherm, probe, pattern, options.scale, attributes, seed)?;
+                figures.patterns.push(Run {
+                    pattern: pattern.clone(),
+                    probe: probe.clone(),
+                    seed,
+                    score: Score::new(&watching),
+                    cpu_percent: watching.cpu_percent(),
+                    late_rounds: watching.snapshots.iter().map(|taken| u64::from(taken.cost.late_rounds)).sum(),
+                });
+            }
+        }
+    }
+    println!("{}", patterns_table(&figures.patterns, &options.probes[0]));
+    means(&figures.patterns, &options.probes);
+
+    if options.pairs > 0 {
+        for probe in &options.probes {
+            eprintln!("slowdown: {probe}");
+            let visits = speed::visit(&options.isotherm, probe, options.scale, options.pairs, Duration::from_secs(4))?;
+            figures.slowdowns.push(Slowdown { probe: probe.clone(), percent: visits.slowdown_percent });
+        }
+        println!("\nThe target, {PATTERN} as fast as it can, is so many per cent slower: median (least to most)");
+        let row = |s: &Slowdown| {
+            let [median, least, most] = s.percent;
+            vec![s.probe.clone(), format!("{median:.2} ({least:.2} to {most:.2})")]
+        };
+        println!("{}", table::table(&["probe", "slowdown %"], 1, figures.slowdowns.iter().map(row)));
+    }
+
+    for &scale in &options.sizes {
+        // The kernel's DAMON does not check single pages for others.
+        for probe in options.probes.iter().filter(|probe| *probe != "damon") {
+            eprintln!("every page of {} MiB: {probe}", 256 * scale);
+            let target = Target::start(&options.isotherm, scale)?;
+            let isotherm = target.watch(&options.isotherm, probe)?;
+            let every_page = target.check_every_page(open(probe)?.as_mut(), attributes.sampling())?;
+            figures.every_page.push(EveryPage {
+                bytes: SIZE * u64::from(scale),
+                probe: probe.clone(),
+                isotherm,
+                every_page,
+            });
+        }
+    }
+    if !figures.every_page.is_empty() {
+        println!("\nA sampling round of isotherm, and one in which every page is checked by the same probe");
+        println!("{}", every_page_table(&figures.every_page));
+    }
+    if let Some(path) = &options.json {
+        std::fs::write(path, serde_json::to_string_pretty(&figures)?)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The probe itself, without a monitor around it.
+fn open(probe: &str) -> Result<Box<dyn AccessProbe>> {
+    Ok(match probe {
+        "bpf" => Box::new(BpfProbe::open()?),
+        "idle" => Box::new(IdleProbe::open()?),
+        _ => bail!("the probe {probe} cannot check every page"),
+    })
+}
+
+fn patterns_table(runs: &[Run], first: &str) -> Table {
+    let of_first = format!("CPU, of {first}'s");
+    let header = ["pattern", "probe", "precision", "recall", "error", "found in, worst", "late", "CPU %", &of_first];
+    let row = |run: &Run| {
+        let reference = runs.iter().find(|r| r.probe == first && r.pattern == run.pattern && r.seed == run.seed);
+        let ratio = reference.map(|reference| run.cpu_percent / reference.cpu_percent);
+        vec![
+            run.pattern.clone(),
+            run.probe.clone(),
+            share(run.score.precision),
+            share(run.score.recall),
+            format!("{:.4}", run.score.error),
+            found_in(&run.score),
+            run.late_rounds.to_string(),
+            format!("{:.2}", run.cpu_percent),
+            ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")),
+        ]
+    };
+    table::table(&header, 2, runs.iter().map(row))
+}
+
+fn means(runs: &[Run], probes: &[String]) {
+    println!("On the mean over all runs:");
+    for probe in probes {
+        let of: Vec<&Run> = runs.iter().filter(|run| run.probe == *probe).collect();
+        let mean = |figure: &dyn Fn(&Run) -> f64| of.iter().map(|run| figure(run)).sum::<f64>() / of.len() as f64;
+        let error = mean(&|run| run.score.error);
+        println!("  {probe}: CPU {:.2} % of one, error {error:.4}", mean(&|run| run.cpu_percent));
+    }
+}
+
+fn every_page_table(lines: &[EveryPage]) -> Table {
+    let header = ["memory", "probe", "checks", "of every page", "fewer", "CPU, ms", "of every page", "less"];
+    let row = |line: &EveryPage| {
+        let (ours, all) = (&line.isotherm, &line.every_page);
+        vec![
+            format!("{:.2} GiB", line.bytes as f64 / (1_u64 << 30) as f64),
+            line.probe.clone(),
+            format!("{:.1}", ours.checks),
+            format!("{:.0}", all.checks),
+            format!("{:.0} times", all.checks / ours.checks),
+            format!("{:.3}", ours.cpu_ms),
+            format!("{:.1}", all.cpu_ms),
+            format!("{:.0} times", all.cpu_ms / ours.cpu_ms),
+        ]
+    };
+    table::table(&header, 2, lines.iter().map(row))
+}

@@ -1,0 +1,31 @@
+//! Tables, as all measurements print them.
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+
+use crate::Score;
+
+/// A table with these columns, of which the first `left` hold words and the others figures.
+pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN).set_header(header).add_rows(rows);
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A share from 0 to 1, or that there is none.
+pub fn share(share: Option<f64>) -> String {
+    share.map_or("-".into(), |share| format!("{share:.3}"))
+}
+
+/// The longest time until hot memory was found, or how often it never was.
+pub fn found_in(score: &Score) -> String {
+    let found = &score.found_after_s;
+    match found.iter().map(|found| found.unwrap_or(f64::INFINITY)).reduce(f64::max) {
+        Some(s) if s.is_finite() => format!("{s:.2} s"),
+        Some(_) => format!("{} of {} never", found.iter().filter(|f| f.is_none()).count(), found.len()),
+        None => "-".into(),
+    }
+}

@@ -1,0 +1,120 @@
+//! What this kernel's DAMON can do, as far as can be told without changing anything: for the doctor.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use rustix::fs::{Access, access};
+use serde::Serialize;
+
+use super::others::Others;
+use super::{DamonError, Places, claim, files, kdamond, run};
+
+/// What this kernel's DAMON can do.
+///
+/// Nothing is tried: that would mean to make a kdamond. Where one is there already, its files tell; else the names of the kernel's
+/// functions do (`/proc/kallsyms`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Features {
+    /// The operations that it has: some of `vaddr`, `fvaddr`, `paddr`.
+    pub operations: Vec<String>,
+    /// Whether every aggregation can be collected, by the tracepoint.
+    pub tracepoint: bool,
+    /// Whether the tracepoint tells the ages of regions.
+    pub ages: bool,
+    /// Whether the regions of a scheme can be asked for (Linux 6.2).
+    pub tried_regions: bool,
+}
+
+impl Features {
+    /// Looks for them.
+    pub fn find(places: &Places) -> Self {
+        let symbols = Symbols::read(places);
+        let context = places.kdamond(0).join("contexts/0");
+        let operations = match files::read(&context.join("avail_operations")) {
+            Ok(available) => available.split_ascii_whitespace().map(str::to_owned).collect(),
+            Err(_) => symbols.operations(),
+        };
+        let trace = run::trace(places).ok();
+        let tried_regions = symbols.tried_regions || context.join("schemes/0/tried_regions").is_dir();
+        let ages = trace.as_ref().is_some_and(super::Format::has_age);
+        Self { operations, tracepoint: trace.is_some(), ages, tried_regions }
+    }
+}
+
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operations = if self.operations.is_empty() { "none".into() } else { self.operations.join(", ") };
+        let tracepoint = match (self.tracepoint, self.ages) {
+            (true, true) => "yes",
+            (true, false) => "yes, without ages",
+            (false, _) => "no",
+        };
+        let tried = if self.tried_regions { "yes" } else { "no" };
+        write!(f, "operations: {operations}; tracepoint: {tracepoint}; tried_regions: {tried}")
+    }
+}
+
+/// Whether a recording could be started now. Nothing is written.
+///
+/// # Errors
+/// Why not.
+pub fn check(places: &Places) -> Result<(), DamonError> {
+    let others = Others::look(places)?;
+    // What a killed run left is removed by the next one.
+    if others.any() && !claim::left_by_a_killed_run(places)? {
+        return Err(DamonError::Busy(others));
+    }
+    let nr_kdamonds = places.nr_kdamonds();
+    access(&nr_kdamonds, Access::WRITE_OK).map_err(|error| DamonError::Write {
+        path: nr_kdamonds,
+        value: "1".into(),
+        source: error.into(),
+    })?;
+    let features = Features::find(places);
+    if let Err(trace) = run::trace(places)
+        && !features.tried_regions
+    {
+        return Err(DamonError::NoFindings { trace, tried: Some("the kernel is older than Linux 6.2".into()) });
+    }
+    Ok(())
+}
+
+/// Whether the kernel has these operations, as far as can be told. Nothing is written.
+///
+/// # Errors
+/// If it is known not to have them.
+pub fn check_operations(places: &Places, operations: &'static str) -> Result<(), DamonError> {
+    let available = Features::find(places).operations;
+    if available.is_empty() { Ok(()) } else { kdamond::has(&available, operations) }
+}
+
+/// What the names of the kernel's functions tell.
+#[derive(Default)]
+struct Symbols {
+    vaddr: bool,
+    paddr: bool,
+    tried_regions: bool,
+}
+
+impl Symbols {
+    fn read(places: &Places) -> Self {
+        let mut found = Self::default();
+        let Ok(file) = File::open(places.proc.join("kallsyms")) else {
+            return found;
+        };
+        for line in BufReader::new(file).lines().map_while(Result::ok) {
+            let name = line.split_ascii_whitespace().nth(2).unwrap_or_default();
+            found.vaddr |= name.starts_with("damon_va_");
+            found.paddr |= name.starts_with("damon_pa_");
+            found.tried_regions |= name.starts_with("damon_sysfs_scheme_region");
+        }
+        found
+    }
+
+    fn operations(&self) -> Vec<String> {
+        let virtual_memory = self.vaddr.then_some(["vaddr", "fvaddr"]);
+        let physical = self.paddr.then_some("paddr");
+        virtual_memory.into_iter().flatten().chain(physical).map(str::to_owned).collect()
+    }
+}

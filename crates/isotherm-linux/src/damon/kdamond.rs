@@ -1,0 +1,228 @@
+//! One kdamond, ours from being made to being removed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use isotherm_core::AddrRange;
+
+use super::claim::Claim;
+use super::settings::{Scope, Settings};
+use super::thread::Thread;
+use super::{DamonError, Places, files};
+
+/// A kdamond that isotherm has made. Dropping it turns it off and removes it, and nothing of it is left.
+#[derive(Debug)]
+pub struct Kdamond {
+    places: Places,
+    claim: Claim,
+    thread: Option<Thread>,
+}
+
+/// One region of `tried_regions`.
+pub(super) type Tried = (AddrRange, u32, u32);
+
+impl Kdamond {
+    /// Claims the kernel's DAMON, if nobody uses it, and makes a kdamond that does nothing yet.
+    ///
+    /// # Errors
+    /// [`DamonError::Busy`] with whose it seems to be; [`DamonError::NoSysfs`]; or what the kernel refused.
+    pub fn claim(places: Places) -> Result<Self, DamonError> {
+        let claim = Claim::take(&places)?;
+        let kdamond = Self { places, claim, thread: None };
+        files::write(&kdamond.path("contexts/nr_contexts"), "1")?;
+        Ok(kdamond)
+    }
+
+    /// The operations that this kernel has: some of `vaddr`, `fvaddr`, `paddr`.
+    ///
+    /// Kernels before 5.19 do not tell; then these are all.
+    pub fn operations(&self) -> Vec<String> {
+        match files::read(&self.context("avail_operations")) {
+            Ok(available) => available.split_ascii_whitespace().map(str::to_owned).collect(),
+            Err(_) => ["vaddr", "fvaddr", "paddr"].map(str::to_owned).into(),
+        }
+    }
+
+    /// Whether the kernel can watch this; asked before a command is started.
+    ///
+    /// # Errors
+    /// If it has no such operations.
+    pub fn can_watch(&self, operations: &'static str) -> Result<(), DamonError> {
+        has(&self.operations(), operations)
+    }
+
+    /// Sets up what is to be watched. With `tried`, a scheme that does nothing makes the kernel keep `tried_regions`.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or another program administrates DAMON meanwhile.
+    pub fn set_up(&mut self, settings: &Settings, tried: bool) -> Result<(), DamonError> {
+        settings.check()?;
+        let scope = &settings.scope;
+        self.can_watch(scope.operations())?;
+        let micros = |interval: Duration| interval.as_micros().to_string();
+        let attributes = &settings.attributes;
+        self.write("operations", scope.operations())?;
+        self.write("monitoring_attrs/intervals/sample_us", &micros(attributes.sampling()))?;
+        self.write("monitoring_attrs/intervals/aggr_us", &micros(attributes.aggregation()))?;
+        self.write("monitoring_attrs/intervals/update_us", &micros(attributes.update()))?;
+        // The kernel checks each against the other when it is turned on, not before.
+        self.write("monitoring_attrs/nr_regions/min", &attributes.min_regions().to_string())?;
+        self.write("monitoring_attrs/nr_regions/max", &attributes.max_regions().to_string())?;
+
+        let targets = scope.targets();
+        self.write("targets/nr_targets", &targets.len().to_string())?;
+        if !matches!(scope, Scope::Physical(_)) {
+            for (index, pid) in targets.iter().enumerate() {
+                self.write(&format!("targets/{index}/pid_target"), &pid.to_string())?;
+            }
+        }
+        let ranges = scope.ranges();
+        if !ranges.is_empty() {
+            self.write("targets/0/regions/nr_regions", &ranges.len().to_string())?;
+            for (index, range) in ranges.iter().enumerate() {
+                self.write(&format!("targets/0/regions/{index}/start"), &range.start().to_string())?;
+                self.write(&format!("targets/0/regions/{index}/end"), &range.end().to_string())?;
+            }
+        }
+        if tried {
+            self.set_up_tried()?;
+        }
+        Ok(())
+    }
+
+    /// A scheme of the action `stat` for every region there can be.
+    fn set_up_tried(&self) -> Result<(), DamonError> {
+        self.write("schemes/nr_schemes", "1")?;
+        self.write("schemes/0/action", "stat")?;
+        for (what, max) in [("sz", u64::MAX), ("nr_accesses", u64::from(u32::MAX)), ("age", u64::from(u32::MAX))] {
+            self.write(&format!("schemes/0/access_pattern/{what}/min"), "0")?;
+            self.write(&format!("schemes/0/access_pattern/{what}/max"), &max.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Turns it on.
+    ///
+    /// # Errors
+    /// If the kernel refuses: a target that has ended, or another's kdamond that came in between.
+    pub fn turn_on(&mut self, settings: &Settings) -> Result<Thread, DamonError> {
+        let scope = &settings.scope;
+        // Nothing of this is worth anything if another program has made the directory anew while it was filled.
+        self.check("operations", scope.operations())?;
+        if !matches!(scope, Scope::Physical(_)) {
+            for (index, pid) in scope.targets().iter().enumerate() {
+                self.check(&format!("targets/{index}/pid_target"), &pid.to_string())?;
+            }
+        }
+        self.claim.note_what_runs(scope.operations(), &scope.targets())?;
+        files::write(&self.path("state"), "on")?;
+        let pid: u32 = files::read_number(&self.path("pid")).map_err(|error| match error {
+            // Off again, the kernel says -1: its targets have ended.
+            DamonError::Number { .. } => DamonError::TurnedOff,
+            error => error,
+        })?;
+        let thread = Thread::find(&self.places.proc, pid).ok_or(DamonError::TurnedOff)?;
+        self.claim.note_thread(thread)?;
+        self.thread = Some(thread);
+        Ok(thread)
+    }
+
+    /// Its thread, once it has been turned on.
+    pub fn thread(&self) -> Option<Thread> {
+        self.thread
+    }
+
+    /// Whether it is on still: it ends by itself when all targets have ended.
+    pub fn is_on(&self) -> bool {
+        self.claim.holds() && files::read(&self.path("state")).is_ok_and(|state| state == "on")
+    }
+
+    /// The CPU time that its thread has taken so far.
+    pub fn cpu_time(&self) -> Duration {
+        self.thread.and_then(|thread| thread.cpu_time(&self.places.proc)).unwrap_or_default()
+    }
+
+    /// Where its files are.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Whether the kernel can tell the regions of a scheme (Linux 6.2 and later).
+    ///
+    /// # Errors
+    /// If the kernel refuses to make a scheme.
+    pub fn has_tried_regions(&self) -> Result<bool, DamonError> {
+        self.write("schemes/nr_schemes", "1")?;
+        let has = self.context("schemes/0/tried_regions").is_dir();
+        self.write("schemes/nr_schemes", "0")?;
+        Ok(has)
+    }
+
+    /// The regions at the end of the next aggregation, for which this waits: range, count of accesses, age.
+    ///
+    /// # Errors
+    /// If the kernel refuses, as it does once the kdamond is off.
+    pub(super) fn tried_regions(&self) -> Result<Vec<Tried>, DamonError> {
+        files::write(&self.path("state"), "update_schemes_tried_regions")?;
+        let directory = self.context("schemes/0/tried_regions");
+        let unreadable = |source| DamonError::Read { path: directory.clone(), source };
+        let mut regions = Vec::new();
+        for entry in fs::read_dir(&directory).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            // Beside the regions there are files, such as total_bytes.
+            if !path.is_dir() {
+                continue;
+            }
+            let number = |name: &str| files::read_number::<u64>(&path.join(name));
+            let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
+            let range = AddrRange::new(number("start")?, number("end")?);
+            regions.extend(range.map(|range| Ok((range, narrow(number("nr_accesses")?), narrow(number("age")?)))));
+        }
+        let mut regions = regions.into_iter().collect::<Result<Vec<Tried>, DamonError>>()?;
+        regions.sort_unstable_by_key(|(range, ..)| *range);
+        Ok(regions)
+    }
+
+    /// Turns it off and removes it.
+    ///
+    /// # Errors
+    /// If the kernel refuses; the next run tries again.
+    pub fn release(mut self) -> Result<(), DamonError> {
+        self.claim.release()
+    }
+
+    fn write(&self, name: &str, value: &str) -> Result<(), DamonError> {
+        files::write(&self.context(name), value)
+    }
+
+    /// That a file still says what was written to it.
+    fn check(&self, name: &str, expected: &str) -> Result<(), DamonError> {
+        let path = self.context(name);
+        let found = if self.claim.holds() { files::read(&path)? } else { "settings of another directory".into() };
+        if found == expected {
+            return Ok(());
+        }
+        Err(DamonError::Overtaken { path, expected: expected.into(), found })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.claim.directory().join(name)
+    }
+
+    fn context(&self, name: &str) -> PathBuf {
+        self.claim.directory().join("contexts/0").join(name)
+    }
+}
+
+/// That what is needed is among the operations that there are.
+pub(super) fn has(available: &[String], wanted: &'static str) -> Result<(), DamonError> {
+    if available.iter().any(|available| available == wanted) {
+        return Ok(());
+    }
+    let mend = match wanted {
+        "paddr" => "use a kernel built with CONFIG_DAMON_PADDR, or another probe",
+        _ => "use a kernel built with CONFIG_DAMON_VADDR (and Linux 5.19 for fvaddr), or another probe",
+    };
+    Err(DamonError::Operations { wanted, available: available.join(", "), mend })
+}

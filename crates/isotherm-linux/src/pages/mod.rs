@@ -1,0 +1,18 @@
+//! The kernel's tables of pages, as files of 64-bit entries: what a page is (`/proc/kpageflags`), where it is
+//! (`/proc/PID/pagemap`), whether it is idle (`/sys/kernel/mm/page_idle/bitmap`); and where memory is at all (`/proc/iomem`).
+//!
+//! Every reader takes the directory that stands for `/`, so that tests run on a made tree.
+
+mod flags;
+mod pagemap;
+mod ram;
+mod runs;
+mod table;
+
+pub(crate) use flags::{FlagTable, Flags};
+pub(crate) use pagemap::Pagemap;
+pub use ram::RamError;
+pub(crate) use ram::{Ram, SystemRam};
+pub(crate) use runs::runs;
+pub use table::TableError;
+pub(crate) use table::{Room, Table};

@@ -1,0 +1,151 @@
+//! Physical memory as a target: System RAM, or what of it was asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use isotherm_core::{AddrRange, AddressSpace, BoxError, Layout, Mapping, PAGE_SIZE, TargetId, TargetSpace};
+
+use crate::pages::{Ram, RamError, SystemRam};
+
+/// Physical memory, of which offline blocks are no part. An address in it is a page frame's number times the size of a page.
+#[derive(Debug)]
+pub struct PhysicalMemory {
+    ram: SystemRam,
+    asked: Vec<AddrRange>,
+    mappings: Arc<[Mapping]>,
+}
+
+impl PhysicalMemory {
+    /// The target that physical memory is.
+    pub const ID: TargetId = TargetId(0);
+
+    /// The memory in these ranges of physical addresses, widened to whole pages; all of it if there are none.
+    ///
+    /// # Errors
+    /// If it cannot be told where memory is, or there is none in one of the ranges.
+    pub fn new(asked: impl IntoIterator<Item = AddrRange>) -> Result<Self, RamError> {
+        Self::at(Path::new("/"), asked)
+    }
+
+    /// The same of the machine whose files lie below `root`.
+    ///
+    /// # Errors
+    /// As those of [`new`](Self::new).
+    pub fn at(root: &Path, asked: impl IntoIterator<Item = AddrRange>) -> Result<Self, RamError> {
+        let mut ram = SystemRam::new(root);
+        let all = ram.read()?;
+        let asked: Vec<AddrRange> = asked.into_iter().map(whole_pages).collect();
+        if let Some(asked) = asked.iter().find(|asked| all.iter().all(|ram| ram.range.intersection(**asked).is_none()))
+        {
+            let ranges: Vec<String> = all.iter().map(|ram| in_hexadecimal(ram.range)).collect();
+            return Err(RamError::NotThere { asked: in_hexadecimal(*asked), ram: ranges.join(", "), path: ram.path() });
+        }
+        let mappings = mappings(&all, &asked);
+        Ok(Self { ram, asked, mappings })
+    }
+
+    /// When it came to be: when the machine started, since the Unix epoch.
+    pub fn started_unix_ns() -> u64 {
+        procfs::boot_time_secs().unwrap_or_default() * 1_000_000_000
+    }
+}
+
+impl AddressSpace for PhysicalMemory {
+    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+        // Memory that was there and of which nothing new can be read is still there.
+        if let Ok(all) = self.ram.read() {
+            let now = mappings(&all, &self.asked);
+            if now != self.mappings {
+                self.mappings = now;
+            }
+        }
+        let space = TargetSpace { id: Self::ID, layout: Layout::Ranges, mappings: Arc::clone(&self.mappings) };
+        Ok(if self.mappings.is_empty() { vec![] } else { vec![space] })
+    }
+}
+
+/// What of memory was asked for.
+fn mappings(all: &[Ram], asked: &[AddrRange]) -> Arc<[Mapping]> {
+    let mut asked = asked.to_vec();
+    if asked.is_empty() {
+        asked.extend(AddrRange::new(0, u64::MAX));
+    }
+    asked.sort();
+    // Ranges that overlap are one.
+    asked.dedup_by(|later, earlier| {
+        let overlap = later.start() <= earlier.end();
+        if overlap && let Some(both) = AddrRange::new(earlier.start(), earlier.end().max(later.end())) {
+            *earlier = both;
+        }
+        overlap
+    });
+    let parts = all.iter().flat_map(|ram| {
+        let parts = asked.iter().filter_map(|asked| ram.range.intersection(*asked));
+        parts.map(|range| Mapping { range, permissions: *b"----", name: Arc::clone(&ram.name) })
+    });
+    parts.collect()
+}
+
+fn whole_pages(range: AddrRange) -> AddrRange {
+    let start = range.start() / PAGE_SIZE * PAGE_SIZE;
+    let end = range.end().checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX / PAGE_SIZE * PAGE_SIZE);
+    AddrRange::new(start, end).unwrap_or(range)
+}
+
+/// As it can be asked for.
+fn in_hexadecimal(range: AddrRange) -> String {
+    format!("{:#x}:{:#x}", range.start(), range.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn range(start: u64, end: u64) -> AddrRange {
+        AddrRange::new(start, end).unwrap()
+    }
+
+    fn made(iomem: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("proc")).unwrap();
+        fs::write(root.path().join("proc/iomem"), iomem).unwrap();
+        root
+    }
+
+    fn ranges(memory: &mut PhysicalMemory) -> Vec<AddrRange> {
+        memory.survey().unwrap().iter().flat_map(|space| space.mappings.iter().map(|m| m.range)).collect()
+    }
+
+    #[test]
+    fn what_was_asked_for_is_cut_to_memory_and_widened_to_pages() {
+        let root = made("1000-4fff : System RAM\n8000-ffff : System RAM\n");
+        let memory = |asked: &[AddrRange]| {
+            PhysicalMemory::at(root.path(), asked.iter().copied()).map(|mut memory| ranges(&mut memory))
+        };
+        assert_eq!(memory(&[]).unwrap(), [range(0x1000, 0x5000), range(0x8000, 0x1_0000)]);
+        assert_eq!(memory(&[range(0x2001, 0x9001)]).unwrap(), [range(0x2000, 0x5000), range(0x8000, 0xa000)]);
+        let overlapping = [range(0xc000, 0xe000), range(0, 0x2000), range(0xa000, 0xd000), range(0xf000, u64::MAX)];
+        assert_eq!(
+            memory(&overlapping).unwrap(),
+            [range(0x1000, 0x2000), range(0xa000, 0xe000), range(0xf000, 0x1_0000)]
+        );
+        let error = memory(&[range(0x1000, 0x2000), range(0x5000, 0x8000)]).unwrap_err().to_string();
+        assert!(
+            error.contains("0x5000:0x8000 is not in System RAM") && error.contains("0x1000:0x5000, 0x8000:0x10000"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn memory_that_went_is_left_out_and_a_list_that_went_changes_nothing() {
+        let root = made("1000-4fff : System RAM\n8000-ffff : System RAM\n");
+        let iomem = root.path().join("proc/iomem");
+        let mut memory = PhysicalMemory::at(root.path(), []).unwrap();
+        fs::write(&iomem, "1000-4fff : System RAM\n").unwrap();
+        assert_eq!(ranges(&mut memory), [range(0x1000, 0x5000)]);
+        fs::remove_file(&iomem).unwrap();
+        assert_eq!(ranges(&mut memory), [range(0x1000, 0x5000)]);
+    }
+}

@@ -1,0 +1,216 @@
+//! Schemes on simulated memory: the monitor finds, the schemes act, and what they did is felt.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::time::Duration;
+
+use isotherm_core::scheme::{
+    Action, Bounds, Condition, Filter, FilterKind, Goal, Metric, PageKind, Quota, Scheme, Schemes, Statistics,
+    Watermarks, Weights,
+};
+use isotherm_core::{Attributes, Monitor, Next, PAGE_SIZE, Snapshot};
+use isotherm_sim::{Costs, Pattern, SimActuator, SimClock, SimMemory};
+use rand_pcg::Pcg64Mcg;
+
+const MIB: u64 = 1 << 20;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A simulated machine on which schemes run.
+struct World {
+    clock: SimClock,
+    monitor: Monitor<SimMemory, SimMemory, Schemes<SimActuator, SimActuator>, Pcg64Mcg>,
+    machine: SimActuator,
+    next: Next,
+    /// For how long nothing was monitored, because all schemes were asleep.
+    slept: Duration,
+}
+
+impl World {
+    fn new(pattern: Pattern, costs: Costs, schemes: Vec<Scheme>) -> Self {
+        let clock = SimClock::default();
+        let memory = SimMemory::new(pattern, clock.clone(), 1);
+        let machine = SimActuator::new(memory.clone(), clock.clone(), costs);
+        let schemes = Schemes::new(schemes, machine.clone(), machine.clone()).unwrap();
+        let mut monitor = Monitor::new(Attributes::default(), Pcg64Mcg::new(1), memory.clone(), memory, schemes);
+        let next = monitor.start().unwrap();
+        Self { clock, monitor, machine, next, slept: Duration::ZERO }
+    }
+
+    /// As a driver does it: what is asleep is not monitored.
+    fn run(&mut self, time: Duration) {
+        let end = self.clock.now() + time;
+        while self.clock.now() < end {
+            if let Some(until) = self.monitor.sink().sleeps_until() {
+                let asleep = until.min(end) - self.clock.now();
+                self.slept += asleep;
+                let now = self.clock.pass(asleep);
+                self.monitor.sink_mut().look(now, &Snapshot::default());
+                if self.monitor.sink().sleeps_until().is_none() {
+                    self.next = self.monitor.resume().unwrap();
+                }
+                continue;
+            }
+            let Next::Step { after } = self.next else { panic!("the target never ends") };
+            self.next = self.monitor.step(self.clock.pass(Attributes::default().sampling() * after)).unwrap();
+        }
+    }
+
+    fn total(&self) -> &Statistics {
+        &self.monitor.sink().reports().next().unwrap().total
+    }
+}
+
+fn hot_in_cold() -> Pattern {
+    Pattern::shipped("hot-small-in-huge").unwrap()
+}
+
+/// 64 MiB of which each page is touched about once in `every`.
+fn lukewarm(every: &str, order: &str) -> Pattern {
+    let text = format!(
+        "about = \"lukewarm\"\n[[area]]\nname = \"a\"\nsize = \"64 MiB\"\n\
+         [[phase]]\ntime = \"10000s\"\ntouch = [{{ area = \"a\", every = \"{every}\", order = \"{order}\" }}]\n"
+    );
+    Pattern::parse(&text).unwrap()
+}
+
+fn idle(age: Duration) -> Condition {
+    Condition { rate: Bounds::new(0.0, 0.0).unwrap(), age: Bounds::new(age, Duration::MAX).unwrap(), ..Condition::ANY }
+}
+
+fn prcl() -> Scheme {
+    Scheme::new("prcl", idle(SECOND * 5), Action::PageOut)
+}
+
+#[test]
+fn proactive_reclamation_takes_the_cold_and_leaves_the_hot() {
+    let mut world = World::new(hot_in_cold(), Costs::default(), vec![prcl()]);
+    world.run(SECOND * 11);
+    let cold = world.machine.resident("cold below").unwrap() + world.machine.resident("cold above").unwrap();
+    assert!(cold < 252 * MIB / 20, "{cold} bytes of 252 MiB cold memory are left");
+    assert_eq!(world.machine.resident("hot"), Some(4 * MIB));
+    // Where a border is not found yet, a few hot pages go, and come back.
+    assert!(world.machine.faults() < 100, "{} faults", world.machine.faults());
+}
+
+#[test]
+fn reclaimed_memory_that_is_touched_again_comes_back_and_counts() {
+    let mut world = World::new(
+        Pattern::shipped("periodic").unwrap(),
+        Costs::default(),
+        vec![Scheme { condition: idle(SECOND), ..prcl() }],
+    );
+    world.run(SECOND * 5);
+    assert!(world.machine.resident("sometimes").unwrap() < 6 * MIB, "cold since three seconds");
+    world.run(SECOND * 3);
+    assert_eq!(world.machine.resident("sometimes"), Some(64 * MIB), "hot again");
+    assert!(world.machine.faults() > 58 * MIB / PAGE_SIZE);
+}
+
+#[test]
+fn a_quota_bounds_what_is_reclaimed() {
+    let quota = Quota::new(Some(2 * MIB), None, SECOND, Weights::DEFAULT, Vec::new()).unwrap();
+    let mut world = World::new(hot_in_cold(), Costs::default(), vec![Scheme { quota, ..prcl() }]);
+    world.run(SECOND * 11);
+    let applied = world.total().applied_bytes;
+    assert!((10 * MIB..=14 * MIB).contains(&applied), "{applied} bytes in six seconds");
+    assert_eq!(
+        world.machine.resident("cold below").unwrap() + world.machine.resident("cold above").unwrap(),
+        252 * MIB - applied
+    );
+}
+
+#[test]
+fn huge_pages_are_made_where_it_is_hot() {
+    let condition = Condition { rate: Bounds::new(0.5, 1.0).unwrap(), ..Condition::ANY };
+    let mut world = World::new(hot_in_cold(), Costs::default(), vec![Scheme::new("ethp", condition, Action::Collapse)]);
+    world.run(SECOND * 5);
+    assert!((1..=3).contains(&world.machine.huge_pages()), "{} huge pages in 4 MiB", world.machine.huge_pages());
+}
+
+#[test]
+fn young_pages_stay() {
+    // Each page is touched every two seconds: too seldom to be seen by samples of one page a region.
+    let young = Filter { kind: FilterKind::Pages(PageKind::Young), matching: true, allow: false };
+    let costs = Costs { young: SECOND * 5 / 2, ..Costs::default() };
+    let without = Scheme { condition: idle(SECOND * 3), ..prcl() };
+    let with = Scheme { filters: vec![young], ..without.clone() };
+    let run = |scheme: Scheme| {
+        let mut world = World::new(lukewarm("2s", "sequential"), costs, vec![scheme]);
+        world.run(SECOND * 10);
+        (world.machine.faults(), world.total().applied_bytes, world.total().rejected_bytes)
+    };
+    let (faults, applied, rejected) = run(without);
+    assert!(faults > 10_000 && applied > 60 * MIB && rejected == 0, "{faults} {applied}");
+    let (faults, applied, rejected) = run(with);
+    assert!(faults == 0 && applied == 0 && rejected > 60 * MIB, "{faults} {applied} {rejected}");
+}
+
+#[test]
+fn watermarks_stop_reclaiming_when_enough_is_free() {
+    let marks = Watermarks::new(Metric::FreeMemory, SECOND / 10, 0.4, 0.3, 0.0).unwrap();
+    let quota = Quota::new(Some(16 * MIB), None, SECOND / 2, Weights::DEFAULT, Vec::new()).unwrap();
+    let scheme = Scheme { watermarks: Some(marks), quota, condition: idle(SECOND), ..prcl() };
+    let mut world = World::new(hot_in_cold(), Costs::default(), vec![scheme]);
+    world.run(SECOND * 10);
+    let free = world.total().applied_bytes as f64 / (256 * MIB) as f64;
+    assert!((0.4..0.5).contains(&free), "{free} of all memory is free");
+    assert!(world.monitor.sink().sleeps_until().is_some());
+    assert!(world.slept > SECOND * 5, "nothing is monitored while it sleeps: {:?}", world.slept);
+}
+
+#[test]
+fn what_slept_wakes_when_memory_is_needed_again() {
+    // All of it is touched again from the twelfth second on: what was free is not any more.
+    let text = r#"
+        about = "cold, then hot, then cold"
+        [[area]]
+        name = "a"
+        size = "64 MiB"
+        [[phase]]
+        time = "12s"
+        [[phase]]
+        time = "2s"
+        touch = [{ area = "a", every = "10ms" }]
+        [[phase]]
+        time = "20s"
+    "#;
+    let marks = Watermarks::new(Metric::FreeMemory, SECOND, 0.4, 0.3, 0.0).unwrap();
+    let scheme = Scheme { watermarks: Some(marks), condition: idle(SECOND * 2), ..prcl() };
+    let mut world = World::new(Pattern::parse(text).unwrap(), Costs::default(), vec![scheme]);
+    world.run(SECOND * 11);
+    assert!(world.monitor.sink().sleeps_until().is_some() && world.machine.faults() == 0);
+    let before = world.total().applied_bytes;
+    world.run(SECOND * 13);
+    assert!(world.machine.faults() > 10_000);
+    assert!(world.total().applied_bytes > before + 20 * MIB, "it went on");
+    assert!(world.monitor.sink().sleeps_until().is_some());
+}
+
+#[test]
+fn a_goal_of_pressure_settles_where_reclaiming_costs_that_much() {
+    // Each page is needed every 100 seconds on the mean: the more of them are away, the more faults there are.
+    let goal = Goal::new(Metric::StallTime, 0.0005).unwrap();
+    let quota = Quota::new(None, None, SECOND, Weights::DEFAULT, vec![goal]).unwrap();
+    let scheme = Scheme { quota, condition: idle(Duration::ZERO), ..prcl() };
+    let mut world = World::new(lukewarm("100s", "random"), Costs::default(), vec![scheme]);
+    let mut each = Vec::new();
+    for _ in 0..50 {
+        let before = world.machine.faults();
+        world.run(SECOND * 20);
+        each.push((world.machine.faults() - before) as f64 / 20.0);
+    }
+    // A fault is 10 µs: 50 of them a second make half a millisecond.
+    let late = &each[25..];
+    let mean = late.iter().sum::<f64>() / late.len() as f64;
+    assert!((45.0..55.0).contains(&mean), "{mean} faults a second, {each:?}");
+    assert!(late.iter().all(|faults| (35.0..65.0).contains(faults)), "{each:?}");
+}
+
+#[test]
+fn the_same_seed_makes_the_same_run() {
+    let run = || {
+        let mut world = World::new(Pattern::shipped("stairs").unwrap(), Costs::default(), vec![prcl()]);
+        world.run(SECOND * 8);
+        (world.total().clone(), world.machine.faults())
+    };
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,67 @@
+//! `isotherm import`: recordings that other tools made.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm_record::damo;
+
+use crate::cli::{Import, ImportDamo, ImportFrom};
+use crate::progress::{Progress, size};
+
+pub fn run(options: &Import) -> Result<ExitCode> {
+    match &options.from {
+        ImportFrom::Damo(options) => damo(options),
+    }
+}
+
+fn damo(options: &ImportDamo) -> Result<ExitCode> {
+    let output = options.output.clone().unwrap_or_else(|| recording_of(&options.file));
+    let imported = damo::import(&options.file, &output, &options.pid, env!("CARGO_PKG_VERSION"))?;
+    for note in &imported.notes {
+        eprintln!("isotherm: {note}");
+    }
+    let progress = Progress::new(options.quiet);
+    let path = output.display();
+    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, size(imported.bytes)));
+    for (target, what) in &imported.targets {
+        if target.0 == 0 {
+            progress.done(format_args!("target 0: physical memory"));
+        } else if what.is_empty() {
+            progress.done(format_args!("target {target}: the process of this ID"));
+        } else {
+            progress.done(format_args!("target {target}: {what}, of which the process is not known; --pid tells it"));
+        }
+    }
+    progress.done(format_args!("what next: isotherm report summary {path}; isotherm report heatmap {path}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Beside the file, with its name up to what says whose it is.
+fn recording_of(file: &Path) -> PathBuf {
+    let plain = file.with_extension("");
+    let plain =
+        if plain.extension().is_some_and(|extension| extension == "damo") { plain.with_extension("") } else { plain };
+    let mut name = plain.into_os_string();
+    name.push(".rec");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_named_after_what_it_is_made_of() {
+        for (file, recording) in [
+            ("damon.data", "damon.rec"),
+            ("/tmp/x.damo.json", "/tmp/x.rec"),
+            ("x.damo", "x.rec"),
+            ("x.1.json", "x.1.rec"),
+            ("./x", "./x.rec"),
+            ("run.d/x", "run.d/x.rec"),
+        ] {
+            assert_eq!(recording_of(Path::new(file)), Path::new(recording));
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `isotherm scheme`: checking schemes, and trying them on a recording.
+
+mod show;
+mod trial;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm_core::scheme::Scheme;
+use isotherm_record::Recording;
+
+use crate::cli::{Scheme as Options, SchemeCommand, TryFormat};
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match &options.command {
+        SchemeCommand::Check(options) => check(&options.file),
+        SchemeCommand::Try(options) => {
+            let Some(schemes) = read(&options.file) else {
+                return Ok(ExitCode::FAILURE);
+            };
+            let recording = Recording::open(&options.recording)?;
+            let trial = trial::trial(schemes, &recording)?;
+            let mut out = std::io::stdout().lock();
+            match options.format {
+                TryFormat::Text => show::text(&trial, &mut out)?,
+                TryFormat::Json => show::json(&trial, &mut out)?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn check(file: &Path) -> Result<ExitCode> {
+    let Some(schemes) = read(file) else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let mut out = std::io::stdout().lock();
+    for (nth, scheme) in schemes.iter().enumerate() {
+        let gap = if nth == 0 { "" } else { "\n" };
+        write!(out, "{gap}{}", isotherm_scheme::describe(scheme))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The schemes of a file; if anything is wrong with it, tells the user where and what.
+fn read(file: &Path) -> Option<Vec<Scheme>> {
+    // As compilers do: file, line and column first, so that editors find the place.
+    isotherm_scheme::read(file).map_err(|complaints| eprintln!("{complaints}")).ok()
+}

@@ -1,0 +1,179 @@
+//! A trial for people and for programs.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use isotherm_report::sanitise;
+use isotherm_report::units::{bytes, count, duration};
+use serde_json::{Value, json};
+
+use super::trial::{Step, Trial, Tried};
+
+/// So many lines of time at most.
+const LINES: u32 = 12;
+/// So many regions of a scheme at most.
+const REGIONS: usize = 5;
+/// The width of a bar.
+const BAR: u64 = 20;
+
+pub fn text(trial: &Trial, out: &mut impl Write) -> io::Result<()> {
+    let name = trial.recording.display().to_string();
+    writeln!(out, "{}: {} in {} snapshots", sanitise(&name), duration(trial.duration), count(trial.snapshots))?;
+    for tried in &trial.schemes {
+        writeln!(out)?;
+        scheme(tried, trial, out)?;
+    }
+    if !trial.notes.is_empty() {
+        writeln!(out)?;
+    }
+    for note in &trial.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    Ok(())
+}
+
+fn scheme(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<()> {
+    let total = &tried.report.total;
+    let applications = count(total.applications);
+    let taking: Vec<&Step> = tried.steps.iter().filter(|step| step.bytes > 0).collect();
+    writeln!(out, "{} ({})", tried.scheme.name, tried.scheme.action)?;
+    match (taking.first(), taking.last()) {
+        (Some(first), Some(last)) => {
+            writeln!(
+                out,
+                "  would have taken  {} in all, {} of it different memory",
+                bytes(total.passed_bytes),
+                bytes(tried.distinct_bytes)
+            )?;
+            writeln!(
+                out,
+                "                    in {} of {applications} applications, from {} to {}",
+                count(taking.len() as u64),
+                duration(first.time),
+                duration(last.time)
+            )?;
+        }
+        _ => writeln!(out, "  would have taken  nothing in {applications} applications")?,
+    }
+    if total.rejected_bytes > 0 {
+        writeln!(out, "  filters rejected  {} in all", bytes(total.rejected_bytes))?;
+    }
+    if tried.most_unobservable > 0 {
+        let most = bytes(tried.most_unobservable);
+        writeln!(out, "  left alone        {most} at most whose temperature could not be observed")?;
+    }
+    if let Some(most) = tried.steps.iter().filter(|step| step.held_back > 0).max_by_key(|step| step.held_back) {
+        let times = tried.steps.iter().filter(|step| step.held_back > 0).count() as u64;
+        writeln!(
+            out,
+            "  budget held back  {} at most, at {}; something in {} applications, the quota was used up in {} periods",
+            bytes(most.held_back),
+            duration(most.time),
+            count(times),
+            count(total.quota_exceeded)
+        )?;
+    }
+    if taking.is_empty() && tried.steps.is_empty() {
+        return Ok(());
+    }
+    over_time(tried, trial, out)?;
+    largest(tried, out)
+}
+
+/// What was taken and held back, from time to time.
+fn over_time(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<()> {
+    let span = span(trial.duration);
+    let lines = trial.duration.as_nanos().div_ceil(span.as_nanos()).clamp(1, LINES.into()) as u32;
+    let rows: Vec<(Duration, u64, u64)> = (0..lines)
+        .map(|nth| {
+            // A snapshot speaks for the time before it.
+            let (from, to) = (span * nth, if nth + 1 == lines { Duration::MAX } else { span * (nth + 1) });
+            let of = tried.steps.iter().filter(|step| from < step.time && step.time <= to);
+            of.fold((from, 0, 0), |(from, taken, held): (_, u64, u64), step| {
+                (from, taken + step.bytes, held.max(step.held_back))
+            })
+        })
+        .collect();
+    let most = rows.iter().map(|(_, taken, _)| *taken).max().unwrap_or(0).max(1);
+    writeln!(out, "\n  {:>9}  {:>10}  {:>14}", "from", "taken", "held back")?;
+    for (from, taken, held) in rows {
+        let bar = "#".repeat((u128::from(taken) * u128::from(BAR)).div_ceil(u128::from(most)) as usize);
+        let amount = |n: u64| if n == 0 { "-".to_owned() } else { bytes(n) };
+        let line = format!("  {:>9}  {:>10}  {:>14}  {bar}", duration(from), amount(taken), amount(held));
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// A time that people count in, of which few make up `duration`.
+fn span(duration: Duration) -> Duration {
+    let millis = [1, 2, 5, 10, 20, 50, 100, 200, 500].map(Duration::from_millis);
+    let seconds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400].map(Duration::from_secs);
+    let mut spans = millis.into_iter().chain(seconds);
+    spans.find(|span| *span * LINES >= duration).unwrap_or(duration / LINES)
+}
+
+/// The largest regions that were taken.
+fn largest(tried: &Tried, out: &mut impl Write) -> io::Result<()> {
+    let mut all: Vec<_> =
+        tried.steps.iter().flat_map(|step| step.regions.iter().map(move |r| (step.time, r))).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    all.sort_by_key(|(time, (region, _))| (std::cmp::Reverse(region.range.size()), *time));
+    writeln!(out, "\n  the largest of {} regions:", count(all.len() as u64))?;
+    for (time, (region, mapping)) in all.into_iter().take(REGIONS) {
+        let mapping = if mapping.is_empty() { "anonymous".to_owned() } else { sanitise(mapping).into() };
+        let (at, size) = (duration(time), bytes(region.range.size()));
+        writeln!(out, "  {at:>9}  {size:>10}  {} of process {}  {mapping}", region.range, region.target)?;
+    }
+    Ok(())
+}
+
+pub fn json(trial: &Trial, out: &mut impl Write) -> io::Result<()> {
+    let schemes: Vec<Value> = trial.schemes.iter().map(of_scheme).collect();
+    let document = json!({
+        "recording": trial.recording.display().to_string(),
+        "duration_ns": trial.duration.as_nanos() as u64,
+        "snapshots": trial.snapshots,
+        "schemes": schemes,
+        "notes": trial.notes,
+    });
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn of_scheme(tried: &Tried) -> Value {
+    let total = &tried.report.total;
+    let steps: Vec<Value> = tried.steps.iter().map(of_step).collect();
+    json!({
+        "name": &*tried.scheme.name,
+        "action": tried.scheme.action.name(),
+        "applications": total.applications,
+        "regions": total.tried_regions,
+        "bytes": total.passed_bytes,
+        "distinct_bytes": tried.distinct_bytes,
+        "rejected_bytes": total.rejected_bytes,
+        "most_unobservable_bytes": tried.most_unobservable,
+        "quota_exceeded": total.quota_exceeded,
+        "most_held_back_bytes": tried.steps.iter().map(|step| step.held_back).max().unwrap_or(0),
+        "over_time": steps,
+    })
+}
+
+fn of_step(step: &Step) -> Value {
+    let regions = step.regions.iter().map(|(region, mapping)| {
+        json!({
+            "target": region.target.0,
+            "start": region.range.start(),
+            "end": region.range.end(),
+            "mapping": &**mapping,
+        })
+    });
+    json!({
+        "time_ns": step.time.as_nanos() as u64,
+        "bytes": step.bytes,
+        "held_back_bytes": step.held_back,
+        "regions": regions.collect::<Vec<_>>(),
+    })
+}

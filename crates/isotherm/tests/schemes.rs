@@ -1,0 +1,86 @@
+//! `isotherm scheme`, as its users call it.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod common;
+
+use common::{HOT_IN_COLD, ISOTHERM, Place};
+use serde_json::Value;
+
+const PRCL: &str = "schemes:\n  - name: prcl\n    access_rate: 0%\n    age: {min: 1s}\n    action: pageout\n";
+
+fn place(schemes: &str) -> Place {
+    let place = Place::new();
+    std::fs::write(place.path("mine.yaml"), schemes).unwrap();
+    place
+}
+
+#[test]
+fn a_right_file_is_told_in_plain_words() {
+    let ran = place(PRCL).run(&["scheme", "check", "mine.yaml"]);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    assert!(ran.out.starts_with("prcl: reclaims memory at once"), "{}", ran.out);
+    assert!(ran.out.contains("not accessed") && ran.out.contains("at least 1 s"), "{}", ran.out);
+}
+
+#[test]
+fn a_wrong_file_is_told_with_every_place() {
+    let place = place(&PRCL.replace("age: {min: 1s}", "age: {mn: 1s}").replace("pageout", "swap"));
+    for call in [["scheme", "check", "mine.yaml"], ["scheme", "try", "mine.yaml"]] {
+        let ran = place.run(&call);
+        assert_eq!((ran.status, ran.out.as_str()), (1, ""));
+        let lines: Vec<&str> = ran.err.lines().collect();
+        assert!(lines[0].starts_with("mine.yaml:4:11: ") && lines[0].ends_with("did you mean min?"), "{}", ran.err);
+        assert!(lines[1].starts_with("mine.yaml:5:13: there is no action \"swap\""), "{}", ran.err);
+    }
+    let ran = place.run(&["scheme", "check", "other.yaml"]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.err.contains("other.yaml: cannot be read: No such file"), "{}", ran.err);
+}
+
+#[test]
+fn a_trial_tells_what_would_have_been_taken_and_held_back() {
+    let place = place(&format!(
+        "{PRCL}    quota: {{bytes: 1M, period: 100s}}\n  - name: all\n    age: {{min: 1s}}\n    action: stat\n"
+    ));
+    std::fs::write(place.path("pattern.toml"), HOT_IN_COLD).unwrap();
+    let recorded = place.run(&["record", "--duration", "4s", "--", ISOTHERM, "workload", "pattern.toml"]);
+    assert!(place.path("isotherm.rec").exists(), "{recorded:?}");
+
+    let ran = place.run(&["scheme", "try", "mine.yaml", "--format", "json"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let found: Value = serde_json::from_str(&ran.out).unwrap();
+    let [prcl, all] = found["schemes"].as_array().unwrap().as_slice() else { panic!("{found:#}") };
+    assert_eq!(prcl["bytes"], 1 << 20, "the quota, once");
+    assert!(prcl["most_held_back_bytes"].as_u64().unwrap() > 50 << 20, "{prcl:#}");
+    assert_eq!(prcl["quota_exceeded"], 1);
+    assert!(all["distinct_bytes"].as_u64().unwrap() >= 100 << 20, "{all:#}");
+    let steps = all["over_time"].as_array().unwrap();
+    assert!(steps.iter().all(|step| step["time_ns"].as_u64().unwrap() >= 1_000_000_000), "nothing is old before");
+    let sum: u64 = steps.iter().map(|step| step["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(all["bytes"], sum);
+
+    let ran = place.run(&["scheme", "try", "mine.yaml", "isotherm.rec"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    for words in
+        ["prcl (pageout)", "would have taken  1 MiB in all", "budget held back", "the largest of", "all (stat)"]
+    {
+        assert!(ran.out.contains(words), "{words:?} is not in {}", ran.out);
+    }
+}
+
+#[test]
+fn what_a_recording_cannot_tell_is_said() {
+    let more = "    watermarks: {metric: pressure, high: 9%, mid: 5%, low: 0%}\n    filters: [{reject: young}]\n    \
+                quota: {time: 1ms, goals: [{psi_some: 1ms}]}\n";
+    let place = place(&format!("{PRCL}{more}"));
+    assert_eq!(place.run(&["record", "--", "sleep", "1"]).status, 0);
+    let ran = place.run(&["scheme", "try", "mine.yaml"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    for words in ["young", "watermarks", "goals", "quota of time"] {
+        assert!(
+            ran.out.lines().any(|line| line.starts_with("note: prcl: ") && line.contains(words)),
+            "{words}: {}",
+            ran.out
+        );
+    }
+}

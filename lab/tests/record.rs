@@ -1,0 +1,76 @@
+//! A recording and its summary, on a kernel that is not this machine's.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use isotherm_lab::{
+    HOT_IN_COLD, Workload, isotherm, pattern_file, precision_and_recall, report, result_file, run, succeed,
+};
+
+/// Long enough that a machine in software emulation, on processors busy with other work, touches what is hot in each.
+const SLOWLY: [&str; 4] = ["--sample", "30ms", "--aggr", "300ms"];
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_hot_part_of_a_command_is_found_and_summed_up() {
+    let recording = result_file("command.rec");
+    let file = recording.to_str().unwrap();
+    let pattern = pattern_file(HOT_IN_COLD);
+    let mut command = isotherm(&["record", "--probe", "bpf", "-o", file, "--seed", "1"]);
+    command.args(SLOWLY).args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "10s"]);
+    let mut workload = Workload::announced(&mut command);
+    assert_eq!(workload.process.wait(), 0);
+
+    let hot = workload.area("hot");
+    let snapshots = report("regions", &recording);
+    let late = &snapshots[snapshots.len() / 2..];
+    let (precision, recall) = precision_and_recall(late, hot);
+    assert!(precision >= 0.7 && recall >= 0.7, "precision {precision:.2}, recall {recall:.2}, see {file}");
+
+    let summary = &report("summary", &recording)[0];
+    assert_eq!(summary["recording"]["probe"], "bpf");
+    assert!(summary["cut_short"].is_null(), "{summary}");
+    let anonymous = summary["mappings"].as_array().unwrap().iter().find(|m| m["name"] == "anonymous").unwrap();
+    let bytes = |key: &str| anonymous[key].as_u64().unwrap();
+    // The mean of the whole time, in which isotherm first had to find it.
+    assert!(bytes("hot_bytes") >= hot.size() / 3 && bytes("hot_bytes") <= hot.size() * 2, "{anonymous}");
+    assert!(bytes("cold_bytes") >= 48 << 20, "{anonymous}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_running_process_is_watched_and_lives_on() {
+    let recording = result_file("process.rec");
+    let workload = Workload::start(HOT_IN_COLD);
+    let pid = workload.process.pid().to_string();
+    succeed(&["record", "-o", recording.to_str().unwrap(), "--pid", &pid, "--duration", "3s"]);
+    let process = std::path::Path::new("/proc").join(&pid).join("stat");
+    let stat = std::fs::read_to_string(process).unwrap();
+    assert!(!stat.contains(") Z "), "the workload has ended: {stat}");
+    drop(workload);
+    let snapshots = report("regions", &recording);
+    assert!(snapshots.len() >= 3, "{} snapshots in 3 s", snapshots.len());
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_coarse_probe_records_here_too() {
+    let recording = result_file("refs.rec");
+    let file = recording.to_str().unwrap();
+    let pattern = pattern_file(HOT_IN_COLD);
+    succeed(&["record", "--probe", "refs", "-o", file, "--", "isotherm", "workload", &pattern, "--time", "4s"]);
+    let summary = &report("summary", &recording)[0];
+    assert_eq!(summary["recording"]["granularity"], "mapping");
+    assert!(summary["total"]["hot_bytes"].as_u64().unwrap() >= 16 << 20, "{summary}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_doctor_says_that_the_probes_work_here() {
+    let ran = run(&mut isotherm(&["doctor", "--format", "json"]));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(found["kernel"], std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim(), "{found}");
+    for name in ["bpf", "refs"] {
+        let probe = found["probes"].as_array().unwrap().iter().find(|probe| probe["probe"] == name).unwrap();
+        assert_eq!(probe["works"], true, "{found}");
+    }
+}
