@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use isotherm_core::AddrRange;
-use isotherm_core::scheme::{Action, HUGE_PAGE_SIZE, Outcome};
+use isotherm_core::scheme::{HUGE_PAGE_SIZE, Outcome};
 use rustix::io::Errno;
 
 use super::advise::{Advice, RANGES_A_CALL};
@@ -11,17 +11,6 @@ use super::advise::{Advice, RANGES_A_CALL};
 /// So much is advised by one call at most: for as long the kernel holds the target's map, and so late is a stop noticed.
 /// It is a multiple of a huge page, so that none is cut.
 const BYTES_A_CALL: u64 = 4 << 20;
-
-/// The advice that carries out an action from outside, if one does.
-pub(super) fn advice(action: Action) -> Option<Advice> {
-    match action {
-        Action::WillNeed => Some(Advice::WillNeed),
-        Action::Cold => Some(Advice::Cold),
-        Action::PageOut => Some(Advice::PageOut),
-        Action::HugePage | Action::Collapse => Some(Advice::Collapse),
-        _ => None,
-    }
-}
 
 /// The memory of a process, and the kernel that is asked.
 pub(super) trait Memory {
@@ -87,8 +76,9 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
             _ => {
                 waiting.pop_front();
                 let mapped = mapped.get_or_insert_with(|| memory.mapped().unwrap_or_default());
-                let parts = cut_at_mappings(first, mapped, |hole| refuse(outcomes, hole, Errno::NOMEM));
-                parts.into_iter().rev().for_each(|part| waiting.push_front(part));
+                let hole = |range| refuse(outcomes, Piece { range, ..first }, Errno::NOMEM);
+                let parts = cut_at_mappings(first.range, mapped, hole);
+                parts.into_iter().rev().for_each(|range| waiting.push_front(Piece { range, whole: true, ..first }));
             }
         }
     }
@@ -119,18 +109,21 @@ fn pieces(range: AddrRange, advice: Advice) -> impl Iterator<Item = AddrRange> {
     })
 }
 
-/// The parts of `piece` that lie in mappings, each whole; tells what lies in none.
-fn cut_at_mappings(piece: Piece, mapped: &[AddrRange], mut hole: impl FnMut(Piece)) -> Vec<Piece> {
-    let first = mapped.partition_point(|mapping| mapping.end() <= piece.range.start());
+/// The parts of `range` that lie in mappings, a mapping each; tells what lies in none.
+pub(super) fn cut_at_mappings(
+    range: AddrRange,
+    mapped: &[AddrRange],
+    mut hole: impl FnMut(AddrRange),
+) -> Vec<AddrRange> {
+    let first = mapped.partition_point(|mapping| mapping.end() <= range.start());
     let mut parts = Vec::new();
-    let mut at = piece.range.start();
-    let within = mapped[first..].iter().map_while(|mapping| mapping.intersection(piece.range));
-    for part in within {
-        AddrRange::new(at, part.start()).into_iter().for_each(|range| hole(Piece { range, ..piece }));
-        parts.push(Piece { range: part, whole: true, ..piece });
+    let mut at = range.start();
+    for part in mapped[first..].iter().map_while(|mapping| mapping.intersection(range)) {
+        AddrRange::new(at, part.start()).into_iter().for_each(&mut hole);
+        parts.push(part);
         at = part.end();
     }
-    AddrRange::new(at, piece.range.end()).into_iter().for_each(|range| hole(Piece { range, ..piece }));
+    AddrRange::new(at, range.end()).into_iter().for_each(hole);
     parts
 }
 

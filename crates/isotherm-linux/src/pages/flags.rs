@@ -39,7 +39,8 @@ impl Flags {
         self.0 & TAIL != 0
     }
 
-    fn is_head(self) -> bool {
+    /// Whether it is the first frame of a compound page.
+    pub(crate) fn is_head(self) -> bool {
         self.0 & HEAD != 0
     }
 

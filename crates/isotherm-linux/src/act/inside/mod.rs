@@ -30,7 +30,7 @@ mod session;
 #[cfg(target_arch = "x86_64")]
 mod step;
 #[cfg(all(test, target_arch = "x86_64"))]
-mod tests;
+pub(super) mod tests;
 #[cfg(target_arch = "x86_64")]
 mod tracer;
 

@@ -31,7 +31,7 @@ fn go_on_for(target: &Target, inside: &mut Inside, time: Duration) -> u64 {
 }
 
 pub fn assert_unharmed(counts: &Counts) {
-    assert!(counts.of("rounds") > 10, "{counts:?}");
+    assert!(counts.of("rounds") > 0, "{counts:?}");
     assert_eq!((counts.of("wrong"), counts.of("odd")), (0, 0), "{counts:?}");
 }
 

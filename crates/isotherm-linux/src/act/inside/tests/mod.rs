@@ -8,4 +8,4 @@
 mod calls;
 mod deaths;
 mod refusals;
-mod target;
+pub(in crate::act) mod target;

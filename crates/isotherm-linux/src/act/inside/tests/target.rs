@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_dea
 /// Set in the environment of a target: what it does.
 const ROLE: &str = "ISOTHERM_TEST_INSIDE";
 const ANSWER: &str = "@ ";
-const SIZE: usize = 8 << 20;
+pub const SIZE: usize = 8 << 20;
 
 /// A process to act in.
 pub struct Target {
@@ -81,6 +81,12 @@ impl Target {
         Counts(answer)
     }
 
+    /// Kills it and waits until it has ended.
+    pub fn end_at_once(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// A field of `/proc/PID/status`.
     pub fn status(&self, field: &str) -> String {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
@@ -89,6 +95,15 @@ impl Target {
 
     /// The flags of its memory, as in `/proc/PID/smaps`, if all of it has the same.
     pub fn flags(&self) -> Vec<String> {
+        self.smaps("VmFlags:").split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// So much of its memory, in KiB, as this field of `/proc/PID/smaps` says.
+    pub fn kib(&self, field: &str) -> u64 {
+        self.smaps(field).trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    fn smaps(&self, field: &str) -> String {
         let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", self.pid())).unwrap();
         let mut within = false;
         for line in smaps.lines() {
@@ -97,8 +112,8 @@ impl Target {
                 && let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
             {
                 within = start <= self.memory.start() && self.memory.end() <= end;
-            } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| within) {
-                return flags.split_whitespace().map(str::to_owned).collect();
+            } else if let Some(value) = line.strip_prefix(field).filter(|_| within) {
+                return value.to_owned();
             }
         }
         panic!("its memory is in several mappings: {smaps}")
@@ -148,9 +163,12 @@ extern "C" fn play() {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         mmap_anonymous(place as *mut _, SIZE, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap() as usize
     };
-    for page in (memory..memory + SIZE).step_by(4096) {
-        unsafe { (page as *mut u8).write_volatile(1) };
-    }
+    let touch = || {
+        for page in (memory..memory + SIZE).step_by(4096) {
+            unsafe { (page as *mut u8).write_volatile(1) };
+        }
+    };
+    touch();
     let answer = |text: String| println!("{ANSWER}{text}");
     match role.split_once(' ').unwrap_or((role, "")) {
         ("compute", _) => {
@@ -175,6 +193,23 @@ extern "C" fn play() {
             answer(memory.to_string());
             let counts = compute(|| {});
             answer(format!("{counts} signals={} sum={}", SIGNALS.load(SeqCst), SUM.load(SeqCst)));
+        }
+        ("touch", _) => {
+            answer(memory.to_string());
+            for _ in std::io::stdin().lines() {
+                touch();
+                answer("touched".to_owned());
+            }
+        }
+        ("file", path) => {
+            let file = std::fs::File::open(path).unwrap();
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+            unsafe { rustix::mm::mmap(memory as *mut _, SIZE, ProtFlags::READ, flags, &file, 0).unwrap() };
+            let sum: u64 =
+                (memory..memory + SIZE).step_by(4096).map(|page| unsafe { *(page as *const u8) } as u64).sum();
+            assert_eq!(sum, 0);
+            answer(memory.to_string());
+            let _ = std::io::stdin().lines().next();
         }
         ("block", how) => block(how, || answer(memory.to_string()), answer),
         ("seccomp", _) => {
