@@ -285,6 +285,44 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
+/// Sleeps with known numbers in registers that a system call leaves alone, and tells how many are others afterwards.
+fn wrong_after_sleep(time: &libc::timespec) -> (i64, u64) {
+    const KNOWN: [u64; 9] = [11, 22, 33, 44, 55, 66, 77, 88, 99];
+    let mut is = KNOWN;
+    let mut result = libc::SYS_nanosleep;
+    let mut vector = 1.25_f64;
+    let mut base = 0_u64;
+    unsafe {
+        std::arch::asm!(
+            "push rbx",
+            "mov rbx, r12",
+            "syscall",
+            "mov r11, rbx",
+            "pop rbx",
+            inout("rax") result, inout("rdi") std::ptr::from_ref(time) => _, inout("rsi") 0_u64 => is[0],
+            inout("rdx") is[1], inout("r8") is[2], inout("r9") is[3], inout("r10") is[4], inout("r12") is[5],
+            inout("r13") is[6], inout("r14") is[7], inout("r15") is[8], inout("xmm9") vector,
+            out("r11") base, out("rcx") _,
+        );
+    }
+    let mut known = KNOWN;
+    known[0] = 0;
+    let wrong = is.iter().zip(known).filter(|(is, known)| **is != *known).count() as u64;
+    (result, wrong + u64::from(base != known[5]) + u64::from(vector.to_bits() != 1.25_f64.to_bits()))
+}
+
+/// The signals that are blocked and the alternate signal stack: what a thread has beside registers.
+fn signal_state() -> (Vec<i32>, usize, usize) {
+    unsafe {
+        let mut mask = std::mem::zeroed();
+        libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
+        let mut stack: libc::stack_t = std::mem::zeroed();
+        libc::sigaltstack(std::ptr::null(), &mut stack);
+        let blocked = (1..=64).filter(|signal| libc::sigismember(&mask, *signal) == 1).collect();
+        (blocked, stack.ss_sp as usize, stack.ss_size)
+    }
+}
+
 /// Computes and makes system calls in turn until the input ends, and counts what went wrong.
 fn compute(mut also: impl FnMut()) -> String {
     let expected = checksum();
@@ -293,13 +331,25 @@ fn compute(mut also: impl FnMut()) -> String {
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
     let word = 0_u32;
     let some_time = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+    let alternate = vec![0_u8; 64 << 10];
+    unsafe {
+        let stack =
+            libc::stack_t { ss_sp: alternate.as_ptr().cast_mut().cast(), ss_flags: 0, ss_size: alternate.len() };
+        assert_eq!(libc::sigaltstack(&stack, std::ptr::null_mut()), 0);
+        let mut blocked = std::mem::zeroed();
+        libc::sigemptyset(&mut blocked);
+        libc::sigaddset(&mut blocked, libc::SIGUSR2);
+        assert_eq!(libc::sigprocmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut()), 0);
+    }
+    let state = signal_state();
+    assert_eq!(state.0, [libc::SIGUSR2]);
     loop {
         for _ in 0..3 {
             wrong += u64::from(checksum() != expected);
         }
         also();
         let (result, right) = unsafe {
-            match rounds % 6 {
+            match rounds % 7 {
                 0 => (libc::nanosleep(&some_time, std::ptr::null_mut()).into(), 0),
                 1 => (libc::poll(std::ptr::null_mut(), 0, 1).into(), 0),
                 2 => {
@@ -325,6 +375,17 @@ fn compute(mut also: impl FnMut()) -> String {
                     .into(),
                     0,
                 ),
+                5 => match wrong_after_sleep(&some_time) {
+                    (-4, others) => {
+                        *libc::__errno_location() = libc::EINTR;
+                        wrong += others;
+                        (-1, 0)
+                    }
+                    (result, others) => {
+                        wrong += others;
+                        (result, 0)
+                    }
+                },
                 _ => (libc::getppid().min(1).into(), 1),
             }
         };
@@ -336,6 +397,7 @@ fn compute(mut also: impl FnMut()) -> String {
         rounds += 1;
         let mut input = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
         if unsafe { libc::poll(&mut input, 1, 0) } == 1 {
+            wrong += u64::from(signal_state() != state);
             return format!("rounds={rounds} wrong={wrong} interrupted={interrupted} odd={odd}");
         }
     }
