@@ -1,8 +1,7 @@
 //! Which actions this kernel and these rights allow, found out by trying each on own memory.
 
-use std::fmt;
-use std::io;
 use std::os::fd::AsFd;
+use std::{fmt, fs, io};
 
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, PAGE_SIZE};
@@ -16,6 +15,9 @@ use super::advise::{Advice, advise};
 use super::inside::{Inside, InsideCall, InsideError};
 use super::way::Way;
 use crate::scratch::{HUGE, NoScratch, Scratch};
+
+const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+const SWAPS: &str = "/proc/swaps";
 
 /// Why an action is not possible here.
 #[derive(Debug, Error)]
@@ -59,6 +61,12 @@ pub enum ActError {
         /// Why not, and what would mend it.
         source: InsideError,
     },
+    /// Huge pages are off, so that allowing them changes nothing.
+    #[error(
+        "{0} by madvise(MADV_HUGEPAGE) would change nothing: huge pages are off (\"never\" in {THP_ENABLED}); write \"madvise\" \
+         to it, or use hugepage without `inside: true`, which makes them at once"
+    )]
+    HugePagesOff(Action),
     /// There is no memory to try it on.
     #[error(transparent)]
     Scratch(#[from] NoScratch),
@@ -77,6 +85,8 @@ pub struct Capability {
     pub works: bool,
     /// If it does not: what failed, why, and what would mend it.
     pub why_not: Option<String>,
+    /// If it works: what it does not reach here.
+    pub limit: Option<&'static str>,
 }
 
 /// Tries every action that does something.
@@ -96,9 +106,23 @@ pub fn capabilities() -> Vec<Capability> {
         let tried = check(action, way, &mut inside);
         let why_not = tried.err().map(|error| error.to_string());
         let works = why_not.is_none();
-        found.push(Capability { action: action.name(), inside: is_inside, by: way.by(), works, why_not });
+        found.push(Capability {
+            action: action.name(),
+            inside: is_inside,
+            by: way.by(),
+            works,
+            why_not,
+            limit: limit(way),
+        });
     }
     found
+}
+
+/// What a way does not reach on this machine.
+fn limit(way: Way) -> Option<&'static str> {
+    // The first line is a heading.
+    let no_swap = || fs::read_to_string(SWAPS).is_ok_and(|swaps| swaps.lines().count() <= 1);
+    (way == Way::Outside(Advice::PageOut) && no_swap()).then_some("without swap, memory of files only")
 }
 
 /// Tries one on own memory.
@@ -145,6 +169,10 @@ fn mend(errno: Errno, advice: Advice) -> &'static str {
     }
 }
 
+fn huge_pages_are_off() -> bool {
+    fs::read_to_string(THP_ENABLED).is_ok_and(|choice| choice.contains("[never]"))
+}
+
 /// The helper traces this very process, whose main thread stops for a moment.
 fn inside_this(action: Action, call: InsideCall, inside: &mut Inside) -> Result<(), ActError> {
     let scratch = Scratch::new(PAGE_SIZE)?;
@@ -161,6 +189,7 @@ fn inside_this(action: Action, call: InsideCall, inside: &mut Inside) -> Result<
             Ok(())
         }
         Some(Err(errno)) => Err(ActError::Call { action, call: call.name(), source: (*errno).into() }),
+        Some(Ok(())) if call == InsideCall::HugePage && huge_pages_are_off() => Err(ActError::HugePagesOff(action)),
         Some(Ok(())) | None => Ok(()),
     }
 }

@@ -28,6 +28,8 @@ mod session;
 #[path = "unsupported.rs"]
 mod session;
 #[cfg(target_arch = "x86_64")]
+mod status;
+#[cfg(target_arch = "x86_64")]
 mod step;
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(super) mod tests;

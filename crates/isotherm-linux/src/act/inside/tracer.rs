@@ -17,6 +17,7 @@ use super::frame::{self, EINTR, ERESTART_RESTARTBLOCK, ERESTARTNOHAND, ERESTARTN
 use super::gadget::{CALL, RESTORERS};
 use super::message::{Refused, Reply, Request};
 use super::ptrace::{Registers, Tracee, VECTOR_ROOM, Waited};
+use super::status::why_not;
 use super::step::{Step, pass};
 
 /// The code segment of 64-bit programs.
@@ -80,7 +81,9 @@ pub(super) fn make_calls(
     reply: &mut Reply,
 ) -> Result<(), End> {
     let tracee = Tracee(request.pid as i32);
-    look_at_status(files)?;
+    if let Some(why) = why_not(files.status) {
+        return Err(LetGo(why, 0));
+    }
     tracee.seize().map_err(|errno| match errno {
         Errno::SRCH => LetGo(Refused::Gone, errno.raw_os_error()),
         errno => LetGo(Refused::NotPermitted, errno.raw_os_error()),
@@ -144,12 +147,9 @@ impl Tracer<'_> {
         if own.cs != CODE_64 {
             return self.refuse(Refused::Compatibility);
         }
-        if let Err(why) = look_at_status(self.files) {
-            let (LetGo(why, _) | Held(why)) = why;
-            // It is this process now that traces it.
-            if !matches!(why, Refused::Traced | Refused::Stopped) {
-                return self.refuse(why);
-            }
+        // It is this process now that traces and has stopped it.
+        if let Some(why) = why_not(self.files.status).filter(|why| !matches!(why, Refused::Traced | Refused::Stopped)) {
+            return self.refuse(why);
         }
         if !self.code_is_there() {
             return self.refuse(Refused::Exec);
@@ -399,26 +399,4 @@ fn begins_again(own: &Registers) -> bool {
         libc::SYS_io_getevents => own.r8 == 0,
         _ => false,
     }
-}
-
-/// Refuses what must not be touched, as `/proc/PID/status` tells it.
-fn look_at_status(files: Files<'_>) -> Result<(), End> {
-    let mut room = [0; 4096];
-    let told = match pread(files.status, &mut room, 0) {
-        Ok(told) => &room[..told],
-        Err(errno) => return Err(LetGo(Refused::Gone, errno.raw_os_error())),
-    };
-    let field = |name: &[u8]| {
-        let at = told.windows(name.len()).position(|window| window == name)? + name.len();
-        told[at..].iter().copied().find(|byte| !byte.is_ascii_whitespace())
-    };
-    let why = match field(b"\nState:") {
-        Some(b'Z' | b'X') => Refused::MainThreadEnded,
-        _ if field(b"\nTracerPid:").is_some_and(|digit| digit != b'0') => Refused::Traced,
-        // It would make no call before it is continued.
-        Some(b'T' | b't') => Refused::Stopped,
-        _ if field(b"\nSeccomp:").is_some_and(|digit| digit != b'0') => Refused::Seccomp,
-        _ => return Ok(()),
-    };
-    Err(LetGo(why, 0))
 }

@@ -7,5 +7,6 @@
 
 mod calls;
 mod deaths;
+mod play;
 mod refusals;
 pub(in crate::act) mod target;
