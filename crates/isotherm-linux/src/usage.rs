@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isotherm_core::{MemoryUse, SystemMemory};
 use procfs::process::{MMapExtension, SmapsRollup};
-use procfs::{FromRead, MemoryPressure, Meminfo, ProcError, ProcResult};
+use procfs::{FromRead, Meminfo, MemoryPressure, ProcError, ProcResult};
 
 /// The memory that process `pid` uses, below the directory that stands for `/`. The kernel walks its page tables for it, about a
 /// millisecond for 1 GiB.
