@@ -46,8 +46,9 @@ impl Score {
             let length = phase.end - phase.start;
             // A snapshot speaks for the aggregation before it, all of which has to lie in the phase.
             let within = |from: Duration| {
-                let begin =
-                    move |taken: &&Taken| taken.time.saturating_sub(taken.aggregation) >= from && taken.time <= phase.end;
+                let begin = move |taken: &&Taken| {
+                    taken.time.saturating_sub(taken.aggregation) >= from && taken.time <= phase.end
+                };
                 watching.snapshots.iter().filter(begin)
             };
             for taken in within(phase.start + length.mul_f64(SETTLED_AFTER)) {

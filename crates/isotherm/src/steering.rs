@@ -4,6 +4,7 @@ mod file;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -70,6 +71,7 @@ impl Ready {
     pub fn start(self, roster: Roster, control: Control, words: Sender<Word>, account: bool) -> Result<Steering> {
         let Self { mut engine, file, desk } = self;
         engine.actuator_mut().act_on(roster.clone());
+        let over = engine.actuator().over();
         let mut steersman = Steersman {
             engine,
             file,
@@ -94,13 +96,15 @@ impl Ready {
         };
         let thread = std::thread::Builder::new().name("schemes".into());
         let thread = thread.spawn(work).context("the schemes' thread cannot be started")?;
-        Ok(Steering { desk, thread })
+        Ok(Steering { desk, over, thread })
     }
 }
 
 /// Schemes that are at work.
 pub struct Steering {
     desk: Arc<Desk>,
+    /// Ends an application, of many actions perhaps, before it is through.
+    over: Arc<AtomicBool>,
     thread: JoinHandle<Result<()>>,
 }
 
@@ -111,8 +115,9 @@ impl Steering {
         self.desk.put(|orders| orders.snapshot = Some((snapshot, Instant::now())));
     }
 
-    /// Ends their work: an action that has begun is brought to its end.
+    /// Ends their work: what has begun is finished, a batch at most, and nothing else begins.
     pub fn end(self) -> Result<()> {
+        self.over.store(true, Ordering::Relaxed);
         self.desk.put(|orders| orders.over = true);
         self.thread.join().unwrap_or_else(|_| bail!("the schemes' thread died of a bug in isotherm"))
     }
@@ -186,7 +191,10 @@ impl Steersman {
             }
             if let Some((snapshot, came)) = snapshot {
                 self.start = came.checked_sub(snapshot.time).unwrap_or(self.start);
-                self.engine.aggregated(&snapshot).map_err(|error| anyhow!("the schemes cannot go on: {error}"))?;
+                let applied = self.engine.aggregated(&snapshot);
+                if !self.engine.actuator().over().load(Ordering::Relaxed) {
+                    applied.map_err(|error| anyhow!("the schemes cannot go on: {error}"))?;
+                }
             } else if self.engine.sleeps_until().is_some_and(|until| self.start.elapsed() >= until) {
                 self.engine.look(self.start.elapsed(), &Snapshot::default());
             }
