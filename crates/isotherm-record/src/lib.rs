@@ -27,7 +27,7 @@ mod writer;
 
 pub use convert::{ConvertError, convert};
 pub use error::RecordError;
-pub use model::{Activity, Cost, Header, Host, Row, TargetInfo};
+pub use model::{Cost, Header, Host, Row, TargetInfo};
 pub use reader::{Ending, Recording};
 pub use rows::Rows;
 pub use writer::Recorder;

@@ -100,12 +100,3 @@ pub struct Row {
     /// What the whole snapshot took; with the snapshot's first row only, so that sums are right.
     pub cost: Option<Cost>,
 }
-
-/// What schemes have done so far, and how much memory is in use, at one time of the run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Activity {
-    pub time: Duration,
-    pub schemes: Vec<isotherm_core::scheme::Report>,
-    pub memory: Vec<(isotherm_core::TargetId, isotherm_core::MemoryUse)>,
-    pub system: isotherm_core::SystemMemory,
-}

@@ -94,11 +94,6 @@ impl Recorder {
         self.write_snapshot(snapshot, Some(cost), info)
     }
 
-    /// Stub
-    pub fn write_activity(&mut self, _a: &crate::Activity) -> Result<(), RecordError> {
-        Ok(())
-    }
-
     /// Adds a snapshot of which nobody knows what it took: of a recording that others made.
     ///
     /// # Errors
