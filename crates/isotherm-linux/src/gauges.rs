@@ -87,14 +87,14 @@ impl Default for SystemGauges {
 impl Gauges for SystemGauges {
     fn supports(&mut self, metric: &Metric) -> Result<(), BoxError> {
         match metric {
-            Metric::FreeMemory => drop(system_memory(&self.root).map_err(GaugeError::Memory)?),
-            Metric::Pressure | Metric::StallTime => drop(pressure(&self.root).map_err(GaugeError::Pressure)?),
+            Metric::FreeMemory => system_memory(&self.root).map(|_| ()).map_err(GaugeError::Memory),
+            Metric::Pressure | Metric::StallTime => pressure(&self.root).map(|_| ()).map_err(GaugeError::Pressure),
             // Of the targets, which are known only once they run.
-            Metric::WorkingSetResident => {}
-            Metric::Fed(path) => drop(fed(path)?),
-            metric => return Err(GaugeError::Unknown(metric.clone()).into()),
+            Metric::WorkingSetResident => Ok(()),
+            Metric::Fed(path) => fed(path).map(|_| ()),
+            metric => Err(GaugeError::Unknown(metric.clone())),
         }
-        Ok(())
+        .map_err(BoxError::from)
     }
 
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64> {

@@ -34,7 +34,8 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let Some(schemes) = steering::Ready::new(&options.schemes)? else {
         return Ok(ExitCode::FAILURE);
     };
-    let recorder = options.record.as_deref().map(|path| Recorder::create(path, &header(&ready))).transpose()?;
+    let recorder =
+        options.record.as_deref().map(|path| Recorder::create_with_activities(path, &header(&ready))).transpose()?;
     let control = Control::new()?;
     let command = if watch.command.is_empty() { None } else { Some(Command::start(&watch.command)?) };
     handle_signals(command.as_ref(), &schemes, &control)?;

@@ -190,7 +190,8 @@ impl Steersman {
                 self.reload();
             }
             if let Some((snapshot, came)) = snapshot {
-                self.start = came.checked_sub(snapshot.time).unwrap_or(self.start);
+                // What came late says less: the earliest beginning is the best, and time never goes back.
+                self.start = came.checked_sub(snapshot.time).map_or(self.start, |start| start.min(self.start));
                 let applied = self.engine.aggregated(&snapshot);
                 if !self.engine.actuator().over().load(Ordering::Relaxed) {
                     applied.map_err(|error| anyhow!("the schemes cannot go on: {error}"))?;
