@@ -32,6 +32,12 @@ pub enum ReportError {
         /// What the recording holds, as text.
         holds: String,
     },
+    /// The recording holds nothing of schemes.
+    #[error(
+        "the recording holds nothing of schemes: none ran while it was made; `isotherm run --schemes FILE --record REC` records \
+         what they do"
+    )]
+    NoSchemes,
     /// A format that a kind of report does not have.
     #[error("the {} report has no {} format; {mend}", kind.name(), format.name())]
     Unsupported {

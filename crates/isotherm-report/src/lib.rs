@@ -1,7 +1,8 @@
-//! Views of a recording for people and programs: heatmap, working set, regions, summary, overhead, and a page with all.
+//! Views of a recording for people and programs: heatmap, working set, regions, summary, overhead, what schemes did, and a
+//! page with all.
 //!
 //! Each view is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`], [`summary`],
-//! [`overhead`]); each format renders it. A recording is walked over row by row and never held as a whole, so
+//! [`overhead`], [`schemes`]); each format renders it. A recording is walked over row by row and never held as a whole, so
 //! memory does not grow with its length other than by a few numbers a snapshot. Nothing of a recording is
 //! trusted: names and commands are the watched process's, and are escaped for whatever they are shown on.
 //!
@@ -19,6 +20,7 @@
 
 pub mod axis;
 pub mod colour;
+mod errno;
 mod error;
 mod escape;
 mod facts;
@@ -28,6 +30,7 @@ pub mod overhead;
 mod png;
 pub mod regions;
 mod report;
+pub mod schemes;
 mod source;
 pub mod space;
 pub mod summary;
@@ -40,5 +43,5 @@ pub use error::ReportError;
 pub use escape::sanitise;
 pub use regions::{Bounds, RegionOptions, Sort};
 pub use report::{Format, Kind, Options, Picture, write};
-pub use source::{Piece, Rows, Seen, Selection, Share, Source, View, pieces, walk};
+pub use source::{Activities, Piece, Rows, Seen, Selection, Share, Source, View, pieces, walk};
 pub use text::{Colour, Terminal};

@@ -6,6 +6,7 @@ use crate::axis::Fineness;
 use crate::heatmap::{Heatmap, Resolution};
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
+use crate::schemes::Schemes;
 use crate::source::{Seen, Selection, Source, View, walk};
 use crate::space::Survey;
 use crate::summary::{Summary, SummaryBuilder};
@@ -26,13 +27,16 @@ pub enum Kind {
     Summary,
     /// What the monitoring cost.
     Overhead,
+    /// What schemes did, beside the memory in use.
+    Schemes,
     /// All of it on one page.
     Html,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 6] = [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Html];
+    pub const ALL: [Self; 7] =
+        [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Html];
 
     /// As it is written on a command line.
     pub fn name(self) -> &'static str {
@@ -42,6 +46,7 @@ impl Kind {
             Self::Regions => "regions",
             Self::Summary => "summary",
             Self::Overhead => "overhead",
+            Self::Schemes => "schemes",
             Self::Html => "html",
         }
     }
@@ -172,6 +177,7 @@ fn write_text(
         }
         Kind::Wss => text::wss(out, terminal, &wss(source, selection)?)?,
         Kind::Overhead => text::overhead(out, terminal, &overhead(source, selection)?)?,
+        Kind::Schemes => text::schemes(out, terminal, &Schemes::new(source, selection)?)?,
         _ => text::summary(out, terminal, &summary(source, selection)?)?,
     }
     Ok(())
@@ -182,6 +188,7 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
         Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |survey| options.resolution(survey))?),
         Kind::Wss => escape::json(&wss(source, selection)?),
         Kind::Overhead => overhead(source, selection)?.json(),
+        Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
         _ => escape::json(&summary(source, selection)?),
     }
 }
@@ -192,6 +199,7 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
         Kind::Heatmap => svg::heatmap(&Heatmap::new(source, selection, |survey| options.resolution(survey))?, picture)?,
         Kind::Wss => svg::wss(&wss(source, selection)?, picture),
         Kind::Overhead => svg::overhead(&overhead(source, selection)?, picture),
+        Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, picture),
         Kind::Regions => {
             let selection = one_snapshot(source, selection, options.regions.at)?;
             let mut snapshots = svg::RegionLines::new(options.regions);

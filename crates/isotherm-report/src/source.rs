@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId};
-use isotherm_record::{Ending, Header, Recording, Row};
+use isotherm_record::{Activity, Ending, Header, Recording, Row};
 
 use crate::ReportError;
 use crate::units;
 
 /// The rows of one walk over a source.
 pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;
+
+/// What schemes did, of one walk over a source.
+pub type Activities<'a> = Box<dyn Iterator<Item = Result<Activity, BoxError>> + 'a>;
 
 /// A thing with a header that can be walked over several times: a recording.
 pub trait Source {
@@ -24,6 +27,14 @@ pub trait Source {
     /// # Errors
     /// When the rows cannot be read, here or at any row.
     fn rows(&self) -> Result<Rows<'_>, BoxError>;
+
+    /// What schemes did, in the order of time; nothing where none ran.
+    ///
+    /// # Errors
+    /// When it cannot be read, here or at any time.
+    fn activities(&self) -> Result<Activities<'_>, BoxError> {
+        Ok(Box::new(std::iter::empty()))
+    }
 
     /// Why the recording does not reach to the end of its run, if it does not.
     fn cut_short(&self) -> Option<String> {
@@ -38,6 +49,10 @@ impl Source for Recording {
 
     fn rows(&self) -> Result<Rows<'_>, BoxError> {
         Ok(Box::new(self.rows()?.map(|row| Ok(row?))))
+    }
+
+    fn activities(&self) -> Result<Activities<'_>, BoxError> {
+        Ok(Box::new(self.activities()?.map(|activity| Ok(activity?))))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -66,11 +81,11 @@ pub struct Selection {
 }
 
 impl Selection {
-    fn holds_time(&self, t: Duration) -> bool {
+    pub(crate) fn holds_time(&self, t: Duration) -> bool {
         self.time.as_ref().is_none_or(|range| (t > range.start || t.is_zero()) && t <= range.end)
     }
 
-    fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let mut parts = vec![];
         if let Some(time) = &self.time {
             parts.push(format!("time {} to {}", units::duration(time.start), units::duration(time.end)));

@@ -25,7 +25,7 @@ fn text(kind: Kind, source: &dyn Source, terminal: Terminal) -> String {
     String::from_utf8(report(kind, Format::Text, source, &options).unwrap()).unwrap()
 }
 
-const TEXTS: [Kind; 5] = [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead];
+const TEXTS: [Kind; 6] = [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead, Kind::Schemes];
 
 fn plain(columns: usize, rows: usize) -> Terminal {
     Terminal { columns, rows, colour: Colour::None, unicode: true }
@@ -34,6 +34,7 @@ fn plain(columns: usize, rows: usize) -> Terminal {
 /// Two targets; the second appears later.
 fn two() -> Made {
     let (mut first, second) = (made::phases_of(77, 60), made::phases_of(78, 30));
+    first.activities = made::schemed(4).activities;
     first.rows.extend(second.rows.into_iter().map(|mut row| {
         row.cost = None;
         row.time += Duration::from_millis(1500);
@@ -47,6 +48,8 @@ fn two() -> Made {
 fn hostile() -> Made {
     const NAME: &str = "/tmp/</script><img src=x onerror=alert(1)>\x1b[31m\u{9b}2J\"'&\u{202e}{{data}}\r\n";
     let mut made = made::phases(20);
+    made.activities = made::schemed(3).activities;
+    made.activities.iter_mut().flat_map(|activity| &mut activity.schemes).for_each(|scheme| scheme.name = NAME.into());
     made.header.host.name = NAME.into();
     made.header.probe = NAME.into();
     for row in &mut made.rows {
@@ -61,17 +64,20 @@ fn hostile() -> Made {
 #[test]
 fn texts_at_the_width_of_a_terminal() {
     let mut source = made::phases(60);
+    source.activities = made::schemed(60).activities;
     source.cut_short = Some("the recording is cut short".into());
     for kind in TEXTS {
         insta::assert_snapshot!(format!("{}-80", kind.name()), text(kind, &source, plain(80, 30)));
     }
+    insta::assert_snapshot!("schemes-120", text(Kind::Schemes, &source, plain(120, 50)));
 }
 
 #[test]
 fn physical_memory_is_called_that_and_has_no_process_id() {
     let mut source = made::phases_of(0, 60);
     source.header.probe = "idle".into();
-    for kind in TEXTS {
+    // Schemes act on processes only.
+    for kind in TEXTS.into_iter().filter(|&kind| kind != Kind::Schemes) {
         let text = text(kind, &source, plain(100, 30));
         assert!(!text.contains("pid 0"), "{text}");
     }
@@ -86,7 +92,8 @@ fn physical_memory_is_called_that_and_has_no_process_id() {
 fn texts_at_ten_columns() {
     for kind in TEXTS {
         let terminal = Terminal { unicode: false, ..plain(10, 12) };
-        insta::assert_snapshot!(format!("{}-10", kind.name()), text(kind, &made::phases(60), terminal));
+        let source = if kind == Kind::Schemes { made::schemed(6) } else { made::phases(60) };
+        insta::assert_snapshot!(format!("{}-10", kind.name()), text(kind, &source, terminal));
     }
 }
 
@@ -177,7 +184,11 @@ fn an_empty_recording_is_refused_in_every_format() {
     for kind in Kind::ALL {
         for format in Format::ALL {
             let result = report(kind, format, &made::made(vec![]), &Options::default());
-            let refused = matches!(result, Err(ReportError::NothingRecorded { .. } | ReportError::Unsupported { .. }));
+            let refused = match result {
+                Err(ReportError::NothingRecorded { .. } | ReportError::Unsupported { .. }) => true,
+                Err(ReportError::NoSchemes) => kind == Kind::Schemes,
+                _ => false,
+            };
             assert!(refused, "{kind:?} {format:?}");
         }
     }
@@ -258,10 +269,16 @@ proptest! {
 
 #[test]
 fn a_recording_on_disk_is_reported_like_its_rows() {
-    let source = made::phases(60);
+    let source = made::schemed(6);
     let file = tempfile::NamedTempFile::new().unwrap();
-    let mut recorder = isotherm_record::Recorder::create(file.path(), &source.header).unwrap();
+    let mut recorder = isotherm_record::Recorder::create_with_activities(file.path(), &source.header).unwrap();
+    let mut activities = source.activities.iter().peekable();
     for row in &source.rows {
+        // What schemes did becomes known a little later.
+        while let Some(activity) = activities.next_if(|activity| activity.time + Duration::from_millis(300) < row.time)
+        {
+            recorder.write_activity(activity).unwrap();
+        }
         let snapshot = isotherm_core::Snapshot {
             time: row.time,
             aggregation: row.aggregation,
@@ -271,10 +288,10 @@ fn a_recording_on_disk_is_reported_like_its_rows() {
         };
         recorder.write(&snapshot, &row.cost.unwrap(), &|_| row.info.clone()).unwrap();
     }
+    activities.for_each(|activity| recorder.write_activity(activity).unwrap());
     recorder.flush().unwrap();
     let told = |source: &dyn Source| {
-        [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead]
-            .map(|kind| String::from_utf8(report(kind, Format::Json, source, &Options::default()).unwrap()).unwrap())
+        TEXTS.map(|kind| String::from_utf8(report(kind, Format::Json, source, &Options::default()).unwrap()).unwrap())
     };
     let unfinished = isotherm_record::Recording::open(file.path()).unwrap();
     assert!(text(Kind::Summary, &unfinished, plain(80, 30)).contains("! the recording has no end"));
@@ -299,7 +316,28 @@ fn absurd_figures_do_not_panic() {
     // One snapshot at time 0 only, too.
     let mut still = made::row(1, 1, &mappings, vec![]);
     still.time = Duration::ZERO;
-    for source in [made::made(rows), made::made(vec![still])] {
+    let mut absurd = made::schemed(4);
+    for (i, activity) in absurd.activities.iter_mut().enumerate() {
+        // Times that stand still, and leap; counts that fall and rise to the end; memory of no size.
+        activity.time = if i < 3 { Duration::ZERO } else { Duration::from_nanos(u64::MAX) };
+        activity.system = isotherm_core::SystemMemory { free: u64::MAX, ..Default::default() };
+        for (scheme, pair) in activity.schemes.iter_mut().zip([true, false]) {
+            let most = if (i % 2 == 0) == pair { u64::MAX } else { 0 };
+            (scheme.total.applied_bytes, scheme.total.tried_bytes, scheme.total.applications) = (most, most, most);
+            (scheme.quota, scheme.goal_score) = (Some(most), Some(f64::MAX));
+            scheme.total.time = Duration::from_nanos(most);
+        }
+        activity.memory.iter_mut().for_each(|(_, used)| used.resident = u64::MAX);
+    }
+    let (mut rows, mut still) = (made::made(rows), made::made(vec![still]));
+    rows.activities = absurd.activities;
+    still.activities = vec![isotherm_record::Activity {
+        time: Duration::ZERO,
+        schemes: vec![],
+        memory: vec![],
+        system: isotherm_core::SystemMemory::default(),
+    }];
+    for source in [rows, still] {
         for kind in Kind::ALL {
             for format in [Format::Text, Format::Json, Format::Svg, Format::Html] {
                 assert!(report(kind, format, &source, &Options::default()).is_ok() || kind == Kind::Html);
@@ -333,4 +371,15 @@ fn what_an_imported_recording_does_not_tell_is_left_out() {
             assert!(!drawn.contains(zero), "{kind:?}: {zero}");
         }
     }
+}
+
+#[test]
+fn a_recording_without_schemes_says_how_to_record_some() {
+    let source = made::phases(20);
+    let error = report(Kind::Schemes, Format::Text, &source, &Options::default()).unwrap_err();
+    insta::assert_snapshot!(error.to_string(), @"the recording holds nothing of schemes: none ran while it was made; `isotherm run --schemes FILE --record REC` records what they do");
+    let page = String::from_utf8(report(Kind::Html, Format::Html, &source, &Options::default()).unwrap()).unwrap();
+    assert!(!page.contains("h-schemes") && !page.contains("{{"), "a page has a section of schemes only if some ran");
+    let page = report(Kind::Html, Format::Html, &made::schemed(4), &Options::default()).unwrap();
+    assert!(String::from_utf8(page).unwrap().contains(r#"<h2 id="h-schemes">Schemes</h2>"#));
 }

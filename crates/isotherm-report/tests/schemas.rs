@@ -7,7 +7,7 @@ use isotherm_report::{Format, Kind, Options, Selection, write};
 use serde_json::Value;
 
 fn json(kind: Kind) -> Vec<Value> {
-    json_of(kind, &made::phases(40))
+    json_of(kind, &made::schemed(4))
 }
 
 fn json_of(kind: Kind, source: &made::Made) -> Vec<Value> {
@@ -18,13 +18,13 @@ fn json_of(kind: Kind, source: &made::Made) -> Vec<Value> {
 
 #[test]
 fn every_json_report_is_as_its_schema_says() {
-    for kind in [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead] {
+    for kind in [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead, Kind::Schemes] {
         let path = format!("{}/schemas/{}.json", env!("CARGO_MANIFEST_DIR"), kind.name());
         let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         let lines = json(kind);
         assert_eq!(lines.len(), if kind == Kind::Regions { 40 } else { 1 });
-        let imported = json_of(kind, &made::imported(made::phases(40)));
+        let imported = json_of(kind, &made::imported(made::schemed(4)));
         for line in lines.iter().chain(&imported) {
             let errors: Vec<String> =
                 validator.iter_errors(line).map(|e| format!("{}: {e}", e.instance_path())).collect();
@@ -60,6 +60,23 @@ fn what_is_promised_by_name_is_there() {
     for name in ["probe", "cpu_percent", "max_regions", "late_rounds", "rounds", "unobservable_bytes"] {
         assert!(overhead.get(name).is_some(), "{name}");
     }
+    let schemes = &json(Kind::Schemes)[0];
+    let prcl = &schemes["schemes"][0];
+    assert_eq!((&prcl["name"], &prcl["action"]), (&"prcl".into(), &"pageout".into()));
+    for name in [
+        "tried_bytes",
+        "tried_regions",
+        "applied_bytes",
+        "applied_regions",
+        "rejected_bytes",
+        "quota_exceeded",
+        "spent_ns",
+    ] {
+        assert!(prcl[name].is_u64(), "{name}");
+    }
+    assert_eq!(schemes["schemes"][1]["refusals"][0]["name"], "EAGAIN");
+    assert_eq!(schemes["over_time"].as_array().unwrap().len(), 4);
+    assert_eq!(schemes["over_time"][3]["memory"][0]["pid"], 1234);
     for load in ["regions", "reads_per_sampling"] {
         assert!(overhead[load]["mean"].is_number() && overhead[load]["max"].is_u64());
     }

@@ -11,6 +11,7 @@ use isotherm_record::Row;
 use isotherm_report::axis::{Axis, Fineness};
 use isotherm_report::heatmap::{Heatmap, Resolution};
 use isotherm_report::overhead::Overhead;
+use isotherm_report::schemes::Schemes;
 use isotherm_report::space::{Named, Survey};
 use isotherm_report::summary::{Summary, SummaryBuilder};
 use isotherm_report::wss::Wss;
@@ -205,6 +206,125 @@ fn an_empty_recording_and_an_empty_selection_say_what_is_there() {
     ] {
         insta::assert_snapshot!(name, walk(&source, &selection, &mut []).unwrap_err().to_string());
     }
+}
+
+fn schemes(source: &Made, selection: &Selection) -> Schemes {
+    Schemes::new(source, selection).unwrap()
+}
+
+#[test]
+fn what_schemes_did_is_the_last_of_what_was_written_down() {
+    let source = made::schemed(20);
+    let view = schemes(&source, &Selection::default());
+    let end = source.activities.last().unwrap();
+    for (scheme, report) in view.schemes.iter().zip(&end.schemes) {
+        let (total, expected) = (&scheme.total, &report.total);
+        assert_eq!(scheme.name, report.name);
+        assert_eq!(
+            (total.applications, total.tried_regions, total.tried_bytes, total.passed_bytes),
+            (expected.applications, expected.tried_regions, expected.tried_bytes, expected.passed_bytes)
+        );
+        assert_eq!(
+            (total.applied_regions, total.applied_bytes, total.rejected_bytes, total.quota_exceeded),
+            (expected.applied_regions, expected.applied_bytes, expected.rejected_bytes, expected.quota_exceeded)
+        );
+        assert_eq!(
+            (total.refused_bytes(), total.spent_ns),
+            (expected.refused_bytes(), expected.time.as_nanos() as u64)
+        );
+        assert_eq!((scheme.quota_bytes, scheme.goal_score), (report.quota, report.goal_score));
+    }
+    let hot = &view.schemes[1].total.refusals;
+    assert_eq!(hot.iter().map(|r| r.called()).collect::<Vec<_>>(), ["EAGAIN", "EINVAL", "error 4711"]);
+    // It slept for a quarter of the time.
+    assert_eq!(view.schemes.iter().map(|s| (s.awake_share * 4.0).round()).collect::<Vec<_>>(), [3.0, 4.0]);
+    let last = view.schemes[0].last.as_ref().unwrap();
+    assert_eq!((last.time_ns, last.regions.len()), (19_960_000_000, 14));
+}
+
+#[test]
+fn what_schemes_did_in_neighbouring_times_adds_up() {
+    let source = made::schemed(20);
+    let of = |from: u64, to: u64| {
+        let time = Some(Duration::from_secs(from)..Duration::from_secs(to));
+        let view = schemes(&source, &Selection { time, ..Selection::default() });
+        (view.schemes[0].total.applied_bytes, view.schemes[1].total.refused_bytes(), view.over_time.len())
+    };
+    let (all, first, second) = (of(0, 20), of(0, 7), of(7, 20));
+    assert_eq!(all, (first.0 + second.0, first.1 + second.1, 20));
+    assert!(first.0 > 0 && second.0 > 0 && first.2 == 7);
+    let over_time = schemes(&source, &Selection::default()).over_time;
+    assert_eq!(over_time.iter().map(|moment| moment.schemes[0].applied_bytes).sum::<u64>(), all.0);
+}
+
+#[test]
+fn schemes_that_are_changed_while_they_run_are_counted_to_the_end() {
+    let mut source = made::schemed(4);
+    let whole = source.activities[3].schemes[1].total.applied_bytes;
+    // After the second look `prcl` is taken out, and `hot` begins anew under its name.
+    let before = source.activities[1].schemes[1].total.clone();
+    for activity in &mut source.activities[2..] {
+        activity.schemes.remove(0);
+        let total = &mut activity.schemes[0].total;
+        total.applications -= before.applications;
+        total.applied_bytes -= before.applied_bytes;
+    }
+    let view = schemes(&source, &Selection::default());
+    let told: Vec<_> = view.schemes.iter().map(|scheme| (&*scheme.name, scheme.in_force)).collect();
+    assert_eq!(told, [("prcl", false), ("hot", true)]);
+    assert_eq!(view.schemes[0].total.applied_bytes, source.activities[1].schemes[0].total.applied_bytes);
+    // In the third second all was refused, so that what is counted since does not exceed what was counted before.
+    assert_eq!(view.schemes[1].total.applied_bytes, whole);
+}
+
+#[test]
+fn memory_and_regions_are_of_the_selected_target_and_addresses() {
+    let mut source = made::schemed(6);
+    for activity in &mut source.activities {
+        let used = activity.memory[0].1;
+        activity.memory.push((TargetId(5), used));
+        activity.schemes[0].last.regions[2].target = TargetId(5);
+    }
+    let resident = source.activities[0].memory[0].1.resident;
+    let all = schemes(&source, &Selection::default());
+    assert_eq!(all.over_time[0].used().unwrap()[0], 2 * resident);
+    let one = schemes(&source, &Selection { target: Some(TargetId(5)), ..Selection::default() });
+    assert_eq!(one.over_time[0].used().unwrap()[0], resident);
+    let regions = |view: &Schemes| view.schemes[0].last.as_ref().unwrap().regions.len();
+    assert_eq!((regions(&all), regions(&one)), (14, 1));
+    // Of the first region the upper half, of the second the lower one.
+    let address = Some(range(ANON + 64 * MIB + MIB / 2, ANON + 72 * MIB + MIB / 2));
+    let part = schemes(&source, &Selection { address, ..Selection::default() });
+    assert_eq!(regions(&part), 2);
+    assert_eq!(part.schemes[0].total.applied_bytes, all.schemes[0].total.applied_bytes);
+
+    for (name, selection) in [
+        (
+            "schemes-time",
+            Selection { time: Some(Duration::from_secs(60)..Duration::from_secs(70)), ..Selection::default() },
+        ),
+        ("schemes-target", Selection { target: Some(TargetId(4)), ..Selection::default() }),
+    ] {
+        insta::assert_snapshot!(name, Schemes::new(&source, &selection).unwrap_err().to_string());
+    }
+}
+
+#[test]
+fn rates_are_bytes_by_time_and_two_looks_at_once_are_one() {
+    let mut source = made::schemed(4);
+    let rates = |source: &Made| schemes(source, &Selection::default()).rate("prcl");
+    let plain = rates(&source);
+    let expected =
+        source.activities[1].schemes[0].total.applied_bytes - source.activities[0].schemes[0].total.applied_bytes;
+    assert!((plain[1].1 - expected as f64).abs() < 1.0, "{plain:?}");
+    // A last look right after the one before, as at the end of a run, with a few more bytes: no leap of the rate.
+    let mut last = source.activities[3].clone();
+    last.time += Duration::from_millis(2);
+    last.schemes[0].total.applied_bytes += MIB;
+    source.activities.push(last);
+    let more = rates(&source);
+    assert_eq!(more.len(), plain.len());
+    assert!((more[3].1 - plain[3].1 - MIB as f64).abs() < 0.02 * more[3].1, "{plain:?} {more:?}");
 }
 
 /// Mappings with gaps of all sizes, and regions that cover them and some of the gaps.

@@ -38,6 +38,7 @@ Examples:
   isotherm record -- ./my-program --its-option
   isotherm report summary                  what the memory is doing
   isotherm report heatmap                  when and where it is hot
+  isotherm report schemes acted.rec -o schemes.svg what schemes did, and the memory in use beside it
   isotherm report html -o memory.html      all of it, in one page
   isotherm scheme try prcl.yaml            what a scheme would have done to it
   isotherm run --schemes prcl.yaml --pid 1234
@@ -257,6 +258,7 @@ Examples:
   isotherm report heatmap -o heatmap.png
   isotherm report wss --format json | jq .percentiles
   isotherm report regions --at 3s --sort rate --min-rate 0.5
+  isotherm report schemes acted.rec -o schemes.svg what schemes did, and the memory in use beside it
   isotherm report html -o memory.html              all of it, in one page
 
 The JSON of each kind is described in docs/reports.md.";
@@ -317,6 +319,8 @@ pub enum ReportKind {
     Summary,
     /// What the monitor took: regions, reads, CPU time, late rounds
     Overhead,
+    /// What schemes did, and the memory in use beside it; of recordings made by `isotherm run --record`
+    Schemes,
     /// Everything, in one page that needs no network
     Html,
 }

@@ -67,6 +67,7 @@ fn kind(kind: ReportKind) -> Kind {
         ReportKind::Regions => Kind::Regions,
         ReportKind::Summary => Kind::Summary,
         ReportKind::Overhead => Kind::Overhead,
+        ReportKind::Schemes => Kind::Schemes,
         ReportKind::Html => Kind::Html,
     }
 }

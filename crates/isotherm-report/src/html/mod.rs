@@ -10,11 +10,12 @@ use crate::escape::{json_in_html, markup};
 use crate::facts::{facts, warnings};
 use crate::heatmap::Heatmap;
 use crate::overhead::Overhead;
+use crate::schemes::Schemes;
 use crate::source::{Selection, Source, walk};
 use crate::space::{Place, Survey};
 use crate::summary::SummaryBuilder;
 use crate::wss::Wss;
-use crate::{Options, ReportError, svg, units};
+use crate::{Options, Picture, ReportError, svg, units};
 
 const TEMPLATE: &str = include_str!("../../assets/page.html");
 const STYLE: &str = concat!(include_str!("../../assets/page.css"), include_str!("../../assets/picture-dark.css"));
@@ -41,6 +42,7 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let mut summary = SummaryBuilder::default();
     walk(source, selection, &mut [&mut heatmap, &mut moments, &mut wss, &mut overhead, &mut summary])?;
     let overhead = overhead.finish();
+    let schemes = Schemes::if_any(source, selection)?;
     let summary = summary.finish(source.header(), source.cut_short(), &overhead);
 
     let facts = facts(&summary);
@@ -69,6 +71,7 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
             "heatmap" => svg::draw_heatmap(&heatmap, picture)?.embedded("Access rate over time and addresses"),
             "wss" => svg::draw_wss(&wss, picture).embedded("Working set over time, and its percentiles"),
             "percentiles" => tables::percentiles(&wss),
+            "schemes" => schemes.as_ref().map_or_else(String::new, |schemes| schemes_section(schemes, picture)),
             "overhead" => svg::draw_overhead(&overhead, picture).embedded("Regions, reads and CPU time over time"),
             "cost" => tables::overhead(&overhead),
             "data" => json_in_html(&data::data(&heatmap, &moments))?,
@@ -76,6 +79,16 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
         })
     };
     filled(TEMPLATE, fill)
+}
+
+/// The section of what schemes did, which a page has only where some ran.
+fn schemes_section(schemes: &Schemes, picture: Picture) -> String {
+    format!(
+        "<section aria-labelledby=\"h-schemes\">\n<h2 id=\"h-schemes\">Schemes</h2>\n<div class=\"scroll\">{}</div>\n{}{}</section>\n",
+        tables::schemes(schemes),
+        tables::each_scheme(schemes),
+        svg::draw_schemes(schemes, picture).embedded("What schemes did over time, and memory in use"),
+    )
 }
 
 /// What the page shows is bounded: how finely, and what is left out.

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::escape::markup;
 use crate::overhead::{Load, Overhead};
+use crate::schemes::{Scheme, Schemes};
 use crate::summary::{Summary, Temperature, folded};
+use crate::text::scheme_facts;
 use crate::units;
 use crate::wss::Wss;
 
@@ -140,4 +142,73 @@ pub(crate) fn overhead(o: &Overhead) -> String {
         row("regions", &o.regions),
         if o.measured { row("pages read in a sampling round", &o.reads_per_sampling) } else { String::new() }
     )
+}
+
+/// Schemes that the page tells of, at most, and regions of the last application of each.
+const SCHEMES: usize = 40;
+const REGIONS: usize = 20;
+
+/// A line for each scheme.
+pub(crate) fn schemes(s: &Schemes) -> String {
+    const HEADS: &str = "<th>scheme</th><th>action</th><th>applications</th><th title=\"what it wanted and the quota allowed\">tried</th>\
+        <th>applied</th><th title=\"by the kernel\">refused</th><th title=\"by filters\">rejected</th>\
+        <th title=\"by the quota, in the last application\">held back</th><th title=\"periods in which the quota did not suffice\">exceeded</th>\
+        <th title=\"time that actions took\">took</th><th title=\"share of the time\">awake</th>";
+    let mut out = format!("<table class=\"figures\"><thead><tr>{HEADS}</tr></thead>\n<tbody>\n");
+    for scheme in s.schemes.iter().take(SCHEMES) {
+        let total = &scheme.total;
+        let cells: String = [
+            scheme.action.to_owned(),
+            units::count(total.applications),
+            size(total.tried_bytes),
+            size(total.applied_bytes),
+            size(total.refused_bytes()),
+            size(total.rejected_bytes),
+            size(scheme.last.as_ref().map_or(0, |last| last.held_back_bytes)),
+            units::count(total.quota_exceeded),
+            units::nanoseconds(total.spent_ns),
+            units::percent(scheme.awake_share),
+        ]
+        .map(|text| format!("<td>{text}</td>"))
+        .concat();
+        _ = writeln!(out, "<tr><th>{}</th>{cells}</tr>", markup(&scheme.name));
+    }
+    if s.schemes.len() > SCHEMES {
+        _ = writeln!(out, "<tr><th>and {} others</th></tr>", s.schemes.len() - SCHEMES);
+    }
+    out + "</tbody></table>\n"
+}
+
+/// What is to be said of each scheme, and the regions of its last application, folded up.
+pub(crate) fn each_scheme(s: &Schemes) -> String {
+    s.schemes.iter().take(SCHEMES).map(|scheme| one_scheme(scheme, s)).collect()
+}
+
+fn one_scheme(scheme: &Scheme, s: &Schemes) -> String {
+    let facts: String = scheme_facts(scheme, s)
+        .iter()
+        .map(|(name, fact)| format!("<dt>{name}</dt><dd>{}</dd>\n", markup(fact)))
+        .collect();
+    let gone = if scheme.in_force { "" } else { ", not in force at the end" };
+    let mut out =
+        format!("<details><summary>{} ({}{gone})</summary>\n<dl>{facts}</dl>\n", markup(&scheme.name), scheme.action);
+    let regions = scheme.last.as_ref().map_or(&[][..], |last| &last.regions);
+    if !regions.is_empty() {
+        out += "<table class=\"figures\"><thead><tr><th>pid</th><th>from</th><th>size</th><th>applied</th></tr></thead><tbody>\n";
+        for region in regions.iter().take(REGIONS) {
+            _ = writeln!(
+                out,
+                "<tr><th>{}</th><td>{:#x}</td><td>{}</td><td>{}</td></tr>",
+                region.pid,
+                region.start,
+                size(region.end - region.start),
+                size(region.applied_bytes)
+            );
+        }
+        if regions.len() > REGIONS {
+            _ = writeln!(out, "<tr><th>and {} more</th></tr>", regions.len() - REGIONS);
+        }
+        out += "</tbody></table>\n";
+    }
+    out + "</details>\n"
 }

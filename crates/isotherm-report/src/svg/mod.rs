@@ -5,7 +5,9 @@
 
 mod heatmap;
 mod lines;
+mod plot;
 mod regions;
+mod schemes;
 mod summary;
 
 use std::fmt::{Display, Write as _};
@@ -38,6 +40,11 @@ pub(crate) fn overhead(overhead: &crate::overhead::Overhead, picture: Picture) -
     lines::overhead(overhead, picture).standalone()
 }
 
+/// The picture of what schemes did.
+pub(crate) fn schemes(schemes: &crate::schemes::Schemes, picture: Picture) -> String {
+    schemes::draw(schemes, picture).standalone()
+}
+
 /// The picture of a summary.
 pub(crate) fn summary(summary: &crate::summary::Summary, picture: Picture) -> String {
     summary::draw(summary, picture).standalone()
@@ -45,6 +52,7 @@ pub(crate) fn summary(summary: &crate::summary::Summary, picture: Picture) -> St
 
 pub(crate) use heatmap::draw as draw_heatmap;
 pub(crate) use lines::{overhead as draw_overhead, wss as draw_wss};
+pub(crate) use schemes::draw as draw_schemes;
 
 /// Where a text is anchored.
 #[derive(Clone, Copy)]

@@ -4,11 +4,13 @@ mod chart;
 mod heatmap;
 mod overhead;
 mod regions;
+mod schemes;
 mod summary;
 mod table;
 mod wss;
 
 use std::fmt::Write as _;
+use std::io::{self, Write};
 
 use isotherm_core::TargetId;
 use isotherm_record::TargetInfo;
@@ -20,6 +22,7 @@ use crate::escape::sanitise;
 pub(crate) use heatmap::{heatmap, resolution};
 pub(crate) use overhead::overhead;
 pub(crate) use regions::RegionsText;
+pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, schemes};
 pub(crate) use summary::summary;
 pub(crate) use wss::wss;
 
@@ -153,6 +156,16 @@ pub(crate) fn target_title(id: TargetId, info: &TargetInfo) -> String {
     }
     let command = sanitise(&info.command);
     format!("pid {id}: {}", if command.is_empty() { "(no command)".into() } else { command })
+}
+
+/// Writes a fact beside its name, or in a narrow terminal after it.
+pub(crate) fn fact(out: &mut dyn Write, terminal: &Terminal, name: &str, fact: &str) -> io::Result<()> {
+    let width = terminal.width();
+    if width >= 40 {
+        writeln!(out, "{name:<14}{}", wrap(fact, width - 14, 14))
+    } else {
+        writeln!(out, "{}", wrap(&format!("{name}: {fact}"), width, 1))
+    }
 }
 
 /// Words in lines of at most `columns`.

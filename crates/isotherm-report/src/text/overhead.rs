@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::chart::Chart;
 use super::table::{Cell, Column, table};
 use super::wss::time_of;
-use super::{Terminal, wrap};
+use super::{Terminal, fact, wrap};
 use crate::escape::sanitise;
 use crate::facts::lost_aggregations;
 use crate::overhead::{Load, Overhead};
@@ -48,12 +48,8 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
     ];
     let (probe, rest) = (&measured[..1], &measured[1..]);
     let unknown = [("cost", format!("not known: {} tells none", sanitise(&o.probe)))];
-    for (name, fact) in probe.iter().chain(if o.measured { rest } else { &unknown }) {
-        if terminal.width() >= 40 {
-            writeln!(out, "{name:<14}{}", wrap(fact, terminal.width() - 14, 14))?;
-        } else {
-            writeln!(out, "{}", wrap(&format!("{name}: {fact}"), terminal.width(), 1))?;
-        }
+    for (name, text) in probe.iter().chain(if o.measured { rest } else { &unknown }) {
+        fact(out, terminal, name, text)?;
     }
     if o.late_share() > MANY_LATE {
         let text = "! many rounds began late: rates and ages are less sure than they look; sample less often or with fewer regions";

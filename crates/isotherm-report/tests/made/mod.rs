@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Cost, Header, Host, Row, TargetInfo};
-use isotherm_report::{Rows, Source};
+use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, Statistics};
+use isotherm_core::{AddrRange, BoxError, Mapping, MemoryUse, RegionSnapshot, SystemMemory, TargetId, TargetSnapshot};
+use isotherm_record::{Activity, Cost, Header, Host, Row, TargetInfo};
+use isotherm_report::{Activities, Rows, Source};
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -16,6 +17,7 @@ pub const STACK: u64 = 0x7ffd_1000_0000;
 pub struct Made {
     pub header: Header,
     pub rows: Vec<Row>,
+    pub activities: Vec<Activity>,
     pub cut_short: Option<String>,
 }
 
@@ -26,6 +28,10 @@ impl Source for Made {
 
     fn rows(&self) -> Result<Rows<'_>, BoxError> {
         Ok(Box::new(self.rows.iter().cloned().map(Ok)))
+    }
+
+    fn activities(&self) -> Result<Activities<'_>, BoxError> {
+        Ok(Box::new(self.activities.iter().cloned().map(Ok)))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -53,7 +59,7 @@ pub fn made(rows: Vec<Row>) -> Made {
             memory_bytes: 8 << 30,
         },
     };
-    Made { header, rows, cut_short: None }
+    Made { header, rows, activities: vec![], cut_short: None }
 }
 
 /// The same as a recording that was imported: its header says little, its rows have no mappings' names and no costs.
@@ -160,4 +166,98 @@ pub fn phases_of(pid: u32, snapshots: u32) -> Made {
         })
         .collect();
     made(rows)
+}
+
+#[allow(dead_code, reason = "each test file uses its part")]
+/// As [`phases`] of a second for each of `seconds`, with two schemes at work: `prcl` reclaims, under a quota that tunes itself, and
+/// sleeps for the third quarter of the time; `hot` makes huge pages, of which some are refused.
+pub fn schemed(seconds: u32) -> Made {
+    let mut made = phases(seconds * 10);
+    let mut totals = [Statistics::default(), Statistics::default()];
+    made.activities = (1..=seconds)
+        .map(|second| {
+            let n = u64::from(second);
+            let (share, awake) = (f64::from(second) / f64::from(seconds), second * 4 / seconds.max(1) != 2);
+            let quota = (4 + (12.0 * share) as u64) * MIB;
+            let [reclaimed, collapsed] = &mut totals;
+            if awake {
+                let wanted = quota + (noise(n) * 8.0) as u64 * MIB;
+                reclaimed.applications += 10;
+                reclaimed.tried_regions += 12;
+                reclaimed.tried_bytes += quota;
+                reclaimed.passed_bytes += quota - MIB;
+                reclaimed.applied_regions += 11;
+                reclaimed.applied_bytes += (quota - MIB) / 4096 * 4096;
+                reclaimed.rejected_bytes += MIB;
+                reclaimed.quota_exceeded += u64::from(wanted > quota);
+                reclaimed.time += Duration::from_millis(12);
+            }
+            collapsed.applications += 1;
+            collapsed.tried_regions += 2;
+            collapsed.tried_bytes += 4 * MIB;
+            collapsed.passed_bytes += 4 * MIB;
+            if second % 3 == 0 {
+                collapsed.refusals = vec![
+                    Refusal { errno: 22, regions: n / 9, bytes: n / 9 * 2 * MIB },
+                    Refusal { errno: 11, regions: n / 3, bytes: n / 3 * 2 * MIB },
+                    Refusal { errno: 4711, regions: 1, bytes: 4096 },
+                ];
+            } else {
+                collapsed.applied_regions += 2;
+                collapsed.applied_bytes += 4 * MIB;
+            }
+            collapsed.time += Duration::from_millis(3);
+            let region = |at: u64, size, applied| ActedRegion {
+                target: TargetId(1234),
+                range: range(ANON + at * MIB, ANON + at * MIB + size),
+                applied,
+            };
+            let last = |regions, held_back_bytes| Application {
+                time: Duration::from_secs(n) - Duration::from_millis(40),
+                regions,
+                held_back_bytes,
+                unobservable_bytes: 8 * MIB,
+            };
+            let report = |name: &str, action, total: &Statistics, last| Report {
+                name: name.into(),
+                action,
+                awake: true,
+                quota: None,
+                goal_score: None,
+                total: total.clone(),
+                last,
+            };
+            let cold = (0..14).map(|i| region(64 + 8 * i, MIB + i * 4096, if i == 3 { 0 } else { MIB })).collect();
+            let hot = vec![region(0, 2 * MIB, 2 * MIB), region(2, 2 * MIB, 0)];
+            let used = |pid, resident| {
+                (
+                    TargetId(pid),
+                    MemoryUse { resident, proportional: resident - 2 * MIB, swapped: reclaimed.applied_bytes / 3 },
+                )
+            };
+            let resident = (350 * MIB).saturating_sub(reclaimed.applied_bytes / 3) + (noise(n + 9) * 6.0) as u64 * MIB;
+            Activity {
+                time: Duration::from_secs(n) - Duration::from_millis(30),
+                schemes: vec![
+                    Report {
+                        awake,
+                        quota: Some(quota),
+                        goal_score: Some(0.4 + share / 2.0),
+                        ..report("prcl", Action::PageOut, reclaimed, last(cold, 5 * MIB))
+                    },
+                    report("hot", Action::HugePage, collapsed, last(hot, 0)),
+                ],
+                memory: vec![used(1234, resident)],
+                system: SystemMemory {
+                    total: 8 << 30,
+                    free: (2 << 30) + reclaimed.applied_bytes / 3,
+                    available: 3 << 30,
+                    swap_total: 1 << 30,
+                    swap_free: (1 << 30) - reclaimed.applied_bytes / 3,
+                    stalled: Some(Duration::from_micros((share * share * 9e4) as u64 * n)),
+                },
+            }
+        })
+        .collect();
+    made
 }

@@ -1,0 +1,27 @@
+//! The names of the kernel's errors, of those that acting on memory can end in.
+
+/// The name of an error number of Linux, as on x86-64 and most others; none if it is not among these.
+pub(crate) fn name(errno: i32) -> Option<&'static str> {
+    Some(match errno {
+        1 => "EPERM",
+        2 => "ENOENT",
+        3 => "ESRCH",
+        4 => "EINTR",
+        5 => "EIO",
+        9 => "EBADF",
+        10 => "ECHILD",
+        11 => "EAGAIN",
+        12 => "ENOMEM",
+        13 => "EACCES",
+        14 => "EFAULT",
+        16 => "EBUSY",
+        22 => "EINVAL",
+        28 => "ENOSPC",
+        38 => "ENOSYS",
+        75 => "EOVERFLOW",
+        95 => "EOPNOTSUPP",
+        110 => "ETIMEDOUT",
+        133 => "EHWPOISON",
+        _ => return None,
+    })
+}

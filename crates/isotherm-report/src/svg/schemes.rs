@@ -1,0 +1,107 @@
+//! What schemes did over time, as a picture, and below it the memory in use.
+
+use super::plot::{Curve, LEFT, Plot};
+use super::{Anchor, Drawing, fit, text_width};
+use crate::report::Picture;
+use crate::schemes::{Points, Scheme, Schemes};
+use crate::text::bytes_ticks;
+use crate::units;
+
+/// Schemes that are drawn; of more, those that were applied to most.
+const SCHEMES: usize = 12;
+
+/// Draws a plot for each scheme, and those of memory in use, of waiting for memory, and of free memory.
+pub(crate) fn draw(s: &Schemes, picture: Picture) -> Drawing {
+    let width = f64::from(picture.width.max(420));
+    let height = (f64::from(picture.height) / 5.5).max(80.0);
+    let mut page = Page { drawing: Drawing::new(width), y: 8.0, height, s };
+    let (busiest, left_out) = s.busiest(SCHEMES);
+    for scheme in busiest {
+        page.plot(&rate_title(scheme), &[(s.rate(&scheme.name), "curve", "")], bytes_ticks);
+        let quota = s.tuned_quota(&scheme.name);
+        if !quota.is_empty() {
+            let score = scheme
+                .goal_score
+                .map_or_else(String::new, |score| format!("; goals reached to {}", units::percent(score.max(0.0))));
+            let title = format!("Quota of {}, bytes a period{score} at the end", scheme.name);
+            page.plot(&title, &[(quota, "curve", "")], bytes_ticks);
+        }
+    }
+    if left_out > 0 {
+        let text = format!("{left_out} more schemes, applied to less, are not drawn");
+        page.drawing.text(LEFT, page.y + 12.0, Anchor::Start, "label", &text);
+        page.y += 22.0;
+    }
+    let used = |part: usize| s.points(|moment| Some(moment.used()?[part] as f64));
+    if !used(0).is_empty() {
+        let curves = [(used(0), "curve", "RSS"), (used(1), "second", "PSS"), (used(2), "third", "swap")];
+        page.plot("Memory of the targets", &curves, bytes_ticks);
+    }
+    let stalled = s.points(|moment| Some(moment.system.stalled_share? * 100.0));
+    if !stalled.is_empty() {
+        let mean = stalled.iter().map(|(_, share)| share).sum::<f64>() / stalled.len() as f64 / 100.0;
+        let title = format!("Some task waits for memory (PSI), % of the time: {} on the mean", units::percent(mean));
+        page.plot(&title, &[(stalled, "curve", "")], units::count_ticks);
+    }
+    let free = s.points(|moment| Some(moment.system.free_bytes as f64));
+    let total = s.over_time.iter().map(|moment| moment.system.total_bytes).max().unwrap_or(0);
+    if total > 0 {
+        page.plot(&format!("Free memory, of {}", units::bytes(total)), &[(free, "curve", "")], bytes_ticks);
+    }
+    page.drawing.height = page.y + 6.0;
+    page.drawing
+}
+
+fn rate_title(scheme: &Scheme) -> String {
+    let total = &scheme.total;
+    let mut title = format!(
+        "{} ({}), bytes a second: {} in all of {} tried",
+        scheme.name,
+        scheme.action,
+        units::bytes(total.applied_bytes),
+        units::bytes(total.tried_bytes)
+    );
+    if total.refused_bytes() > 0 {
+        title += &format!(", {} refused", units::bytes(total.refused_bytes()));
+    }
+    title
+}
+
+/// Plots one below the other.
+struct Page<'a> {
+    drawing: Drawing,
+    y: f64,
+    height: f64,
+    s: &'a Schemes,
+}
+
+impl Page<'_> {
+    /// A plot of curves, each with its class and its name.
+    fn plot(
+        &mut self,
+        title: &str,
+        curves: &[(Points, &'static str, &str)],
+        ticks: fn(f64, usize) -> Vec<(f64, String)>,
+    ) {
+        let Self { drawing, y, height, s } = self;
+        let width = drawing.width;
+        // Titles are in bold and larger than what `fit` counts with.
+        drawing.text(12.0, *y + 20.0, Anchor::Start, "title", &fit(title, (width - 24.0) / 1.4));
+        let mut x = width - 16.0;
+        for (points, class, name) in curves.iter().rev().filter(|(_, _, name)| !name.is_empty()) {
+            let last = points.last().map_or(0.0, |&(_, value)| value);
+            let text = format!("{name} {} at the end", units::bytes(last as u64));
+            x -= text_width(&text);
+            drawing.text(x, *y + 19.0, Anchor::Start, "label", &text);
+            drawing.line((x - 24.0, *y + 15.0), (x - 6.0, *y + 15.0), class);
+            x -= 44.0;
+        }
+        let most = curves.iter().flat_map(|(points, ..)| points).map(|&(_, value)| value).fold(0.0, f64::max);
+        let top = if most > 0.0 { most * 1.1 } else { 1.0 };
+        let ticks = if most > 0.0 { ticks(top, 3) } else { vec![(0.0, "0".into())] };
+        let curves: Vec<Curve<'_>> = curves.iter().map(|(points, class, _)| Curve { points, class }).collect();
+        let (at, size) = ((LEFT, *y + 30.0), (width - LEFT - 16.0, *height));
+        Plot { at, size, time: s.time(), curves: &curves, ticks, top, limit: None }.draw(drawing);
+        *y += 30.0 + *height + 28.0;
+    }
+}
