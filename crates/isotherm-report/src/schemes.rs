@@ -51,6 +51,8 @@ pub struct Scheme {
     pub total: Total,
     /// Its last application; none if there was none.
     pub last: Option<Last>,
+    /// The last of those that were written down that acted on something; none if none did.
+    pub last_acting: Option<Last>,
     #[serde(skip)]
     awake_time: Duration,
     #[serde(skip)]
@@ -95,7 +97,7 @@ pub struct Refusal {
     pub bytes: u64,
 }
 
-/// The last application of a scheme.
+/// An application of a scheme.
 #[derive(Clone, Debug, Serialize)]
 pub struct Last {
     /// When, since the recording's start.
@@ -363,6 +365,7 @@ impl Scheme {
             goal_score: None,
             total: Total::default(),
             last: None,
+            last_acting: None,
             awake_time: Duration::ZERO,
             time: Duration::ZERO,
         }
@@ -384,12 +387,16 @@ impl Scheme {
             let applied_bytes = acted.applied.min(range.size());
             chosen.then_some(Acted { pid: acted.target.0, start: range.start(), end: range.end(), applied_bytes })
         });
-        self.last = Some(Last {
+        let last = Last {
             time_ns: nanoseconds(report.last.time),
             held_back_bytes: report.last.held_back_bytes,
             unobservable_bytes: report.last.unobservable_bytes,
             regions: regions.collect(),
-        });
+        };
+        if !last.regions.is_empty() {
+            self.last_acting = Some(last.clone());
+        }
+        self.last = Some(last);
     }
 }
 

@@ -303,3 +303,27 @@ fn names_of_the_watched_process_cannot_run_anything() {
     );
     assert_eq!(refused, json!("img-src"));
 }
+
+#[test]
+fn what_schemes_did_is_told_in_a_section_of_its_own() {
+    let Some(mut page) = Page::open(&made::schemed(60), false, true) else { return };
+    page.settle();
+    let section = "document.getElementById('h-schemes').closest('section')";
+    assert_eq!(page.eval(&format!("{section}.querySelectorAll('table')[0].tBodies[0].rows.length")), json!(2));
+    // What is to be said of each is folded up; opened, it is seen.
+    let seen = format!("{section}.querySelector('details dl').checkVisibility()");
+    assert_eq!(page.eval(&seen), json!(false));
+    page.eval(&format!("{section}.querySelectorAll('details').forEach(each => each.open = true)"));
+    page.settle();
+    assert_eq!(page.eval(&seen), json!(true));
+    // Rates of two schemes, the tuned quota of one, RSS, PSS and swap, PSI, and free memory.
+    assert_eq!(
+        page.eval(&format!("{section}.querySelectorAll('path.curve, path.second, path.third').length")),
+        json!(8)
+    );
+    page.screenshot("schemes");
+    page.assert_content();
+    let Some(mut dark) = Page::open(&made::schemed(60), true, false) else { return };
+    dark.screenshot("schemes-dark");
+    dark.assert_content();
+}

@@ -243,6 +243,20 @@ fn what_schemes_did_is_the_last_of_what_was_written_down() {
 }
 
 #[test]
+fn the_last_application_that_acted_stays_told_after_one_that_found_nothing() {
+    let mut source = made::schemed(6);
+    source.activities[5].schemes[0].last.regions.clear();
+    source.activities[4].schemes[0].last.regions.truncate(2);
+    let of = |source: &Made| {
+        let scheme = schemes(source, &Selection::default()).schemes.remove(0);
+        [scheme.last, scheme.last_acting].map(|last| last.map(|last| (last.time_ns, last.regions.len())))
+    };
+    assert_eq!(of(&source), [Some((5_960_000_000, 0)), Some((4_960_000_000, 2))]);
+    source.activities.iter_mut().for_each(|activity| activity.schemes[0].total.applications = 0);
+    assert_eq!(of(&source), [None, None]);
+}
+
+#[test]
 fn what_schemes_did_in_neighbouring_times_adds_up() {
     let source = made::schemed(20);
     let of = |from: u64, to: u64| {

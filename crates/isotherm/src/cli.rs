@@ -346,7 +346,8 @@ pub enum ReportFormat {
 /// the whole recording as one document (docs/recording.md).
 ///
 /// .damo (or the name damon.data, which damo looks for) and .damo.json are the compressed and the plain JSON of damo, DAMON's own
-/// tool. They hold regions, counts, ages and times; not mappings, commands, costs, and what could not be observed (docs/damo.md).
+/// tool. They hold regions, counts, ages and times; not mappings, commands, costs, what schemes did, and what could not be observed
+/// (docs/damo.md).
 #[derive(Args)]
 pub struct Convert {
     /// The recording

@@ -144,7 +144,7 @@ pub(crate) fn overhead(o: &Overhead) -> String {
     )
 }
 
-/// Schemes that the page tells of, at most, and regions of the last application of each.
+/// Schemes that the page tells of, at most, and regions of the last application of each that acted.
 const SCHEMES: usize = 40;
 const REGIONS: usize = 20;
 
@@ -192,7 +192,7 @@ fn one_scheme(scheme: &Scheme, s: &Schemes) -> String {
     let gone = if scheme.in_force { "" } else { ", not in force at the end" };
     let mut out =
         format!("<details><summary>{} ({}{gone})</summary>\n<dl>{facts}</dl>\n", markup(&scheme.name), scheme.action);
-    let regions = scheme.last.as_ref().map_or(&[][..], |last| &last.regions);
+    let regions = scheme.last_acting.as_ref().map_or(&[][..], |last| &last.regions);
     if !regions.is_empty() {
         out += "<table class=\"figures\"><thead><tr><th>pid</th><th>from</th><th>size</th><th>applied</th></tr></thead><tbody>\n";
         for region in regions.iter().take(REGIONS) {

@@ -55,7 +55,7 @@ pub(crate) fn draw(s: &Schemes, picture: Picture) -> Drawing {
 fn rate_title(scheme: &Scheme) -> String {
     let total = &scheme.total;
     let mut title = format!(
-        "{} ({}), bytes a second: {} in all of {} tried",
+        "{} ({}): applied, bytes a second; {} in all, of {} tried",
         scheme.name,
         scheme.action,
         units::bytes(total.applied_bytes),
@@ -90,7 +90,8 @@ impl Page<'_> {
         let mut x = width - 16.0;
         for (points, class, name) in curves.iter().rev().filter(|(_, _, name)| !name.is_empty()) {
             let last = points.last().map_or(0.0, |&(_, value)| value);
-            let text = format!("{name} {} at the end", units::bytes(last as u64));
+            let last = if last > 0.0 { units::bytes(last as u64) } else { "0".into() };
+            let text = format!("{name} {last} at the end");
             x -= text_width(&text);
             drawing.text(x, *y + 19.0, Anchor::Start, "label", &text);
             drawing.line((x - 24.0, *y + 15.0), (x - 6.0, *y + 15.0), class);

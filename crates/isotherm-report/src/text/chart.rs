@@ -20,6 +20,8 @@ pub(crate) struct Chart<'a> {
     pub(crate) points: &'a [(Duration, f64)],
     /// Even values for the other axis from 0 to the largest value, with labels.
     pub(crate) ticks: Vec<(f64, String)>,
+    /// The least width of the labels, so that charts one below the other have their times in the same columns.
+    pub(crate) labels: usize,
     /// Whether of many values in a column the largest counts, not the mean.
     pub(crate) largest: bool,
     /// Lines of the chart without its axis.
@@ -29,7 +31,7 @@ pub(crate) struct Chart<'a> {
 impl Chart<'_> {
     /// Writes the chart, as wide as the terminal.
     pub(crate) fn write(&self, out: &mut dyn Write, terminal: &Terminal) -> io::Result<()> {
-        let labels = self.ticks.iter().map(|(_, label)| width(label)).max().unwrap_or(0);
+        let labels = self.ticks.iter().map(|(_, label)| width(label)).max().unwrap_or(0).max(self.labels);
         let gutter = if terminal.width() >= labels + 20 { labels + 1 } else { 0 };
         let columns = terminal.width() - gutter - usize::from(gutter > 0);
         let values = self.values(columns);

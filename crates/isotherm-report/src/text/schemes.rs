@@ -29,7 +29,7 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
         for (name, text) in facts(scheme, s) {
             fact(out, terminal, name, &text)?;
         }
-        if let Some(last) = &scheme.last {
+        if let Some(last) = &scheme.last_acting {
             regions(out, terminal, last)?;
         }
     }
@@ -111,15 +111,24 @@ pub(crate) fn facts(scheme: &Scheme, s: &Schemes) -> Vec<(&'static str, String)>
     }
     let (from, to) = s.time();
     let share = total.spent_ns as f64 / ((to - from).as_nanos() as f64).max(1.0);
-    facts.push(("took", format!("{}, {} of the time", units::nanoseconds(total.spent_ns), units::percent(share))));
+    let mut took = units::nanoseconds(total.spent_ns);
+    if share >= 0.0005 {
+        took += &format!(", {} of the time", units::percent(share));
+    }
+    facts.push(("took", took));
     match &scheme.last {
         Some(last) => facts.push(("last applied", told(last))),
         None => facts.push(("last applied", "never".into())),
     }
+    // An application that found nothing says little: what is told of those before it is the last that did.
+    if let Some(acting) = scheme.last_acting.as_ref().filter(|_| scheme.last.iter().any(|last| last.regions.is_empty()))
+    {
+        facts.push(("last acted", told(acting)));
+    }
     facts
 }
 
-/// The last application in a line.
+/// An application in a line.
 fn told(last: &Last) -> String {
     let applied = last.regions.iter().map(|region| region.applied_bytes).fold(0, u64::saturating_add);
     let mut text = format!("at {}", units::nanoseconds(last.time_ns));
@@ -133,7 +142,7 @@ fn told(last: &Last) -> String {
     text
 }
 
-/// The first of the regions of the last application.
+/// The first of the regions of an application.
 fn regions(out: &mut dyn Write, terminal: &Terminal, last: &Last) -> io::Result<()> {
     let most = (terminal.rows / 5).clamp(3, 10);
     if last.regions.is_empty() {
@@ -168,57 +177,57 @@ fn regions(out: &mut dyn Write, terminal: &Terminal, last: &Last) -> io::Result<
     Ok(())
 }
 
-/// A quantity over time, and what it is counted in.
+/// A quantity over time.
 struct Series {
     title: String,
     points: Points,
-    unit: Unit,
+    /// Its highest value.
+    top: f64,
+    /// Even values of its axis, with labels.
+    ticks: Vec<(f64, String)>,
 }
 
-#[derive(Clone, Copy)]
-enum Unit {
-    Bytes,
-    Percent,
+impl Series {
+    fn new(title: String, points: Points, ticks: impl Fn(f64) -> Vec<(f64, String)>) -> Self {
+        let top = points.iter().map(|&(_, value)| value).fold(0.0, f64::max);
+        Self { title, ticks: if top > 0.0 { ticks(top) } else { vec![] }, points, top }
+    }
 }
 
 fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<()> {
+    let height = (terminal.rows / 7).clamp(3, 6);
+    let bytes = |title: String, points: Points| Series::new(title, points, |top| bytes_ticks(top, height / 2));
     let mut series = vec![];
     let (busiest, left_out) = s.busiest(CHARTS);
     for scheme in busiest {
         let name = sanitise(&scheme.name);
-        let rate = s.rate(&scheme.name);
-        series.push(Series { title: format!("{name}: applied, bytes a second"), points: rate, unit: Unit::Bytes });
-        let quota = s.tuned_quota(&scheme.name);
-        series.push(Series { title: format!("{name}: quota, bytes a period"), points: quota, unit: Unit::Bytes });
+        series.push(bytes(format!("{name}: applied, bytes a second"), s.rate(&scheme.name)));
+        series.push(bytes(format!("{name}: quota, bytes a period"), s.tuned_quota(&scheme.name)));
     }
-    for (title, part) in [("RSS of the targets", 0), ("PSS of the targets", 1), ("swap of the targets", 2)] {
+    let now = |points: &Points| points.last().map_or(String::new(), |&(_, value)| size(value as u64));
+    for (title, part) in [("RSS", 0), ("PSS", 1), ("swap", 2)] {
         let points = s.points(|moment| Some(moment.used()?[part] as f64));
-        series.push(Series { title: title.into(), points, unit: Unit::Bytes });
+        series.push(bytes(format!("{title} of the targets: {} at the end", now(&points)), points));
     }
     let stalled = s.points(|moment| Some(moment.system.stalled_share? * 100.0));
-    series.push(Series {
-        title: "some task waits for memory (PSI), % of time".into(),
-        points: stalled,
-        unit: Unit::Percent,
-    });
+    let title = "some task waits for memory (PSI), % of the time";
+    series.push(Series::new(title.into(), stalled, |top| units::count_ticks(top, height / 2)));
     let free = s.points(|moment| (moment.system.total_bytes > 0).then_some(moment.system.free_bytes as f64));
-    series.push(Series { title: "free memory".into(), points: free, unit: Unit::Bytes });
+    series.push(bytes(format!("free memory: {} at the end", now(&free)), free));
 
-    let height = (terminal.rows / 7).clamp(3, 6);
-    for Series { title, points, unit } in series.into_iter().filter(|series| !series.points.is_empty()) {
-        let top = points.iter().map(|&(_, value)| value).fold(0.0, f64::max);
+    series.retain(|series| !series.points.is_empty());
+    let labels = series.iter().flat_map(|series| &series.ticks).map(|(_, label)| super::width(label)).max();
+    for Series { title, points, ticks, top } in series {
         if top <= 0.0 {
-            writeln!(out, "\n{}", wrap(&format!("{}: 0 all the time", terminal.bold(&title)), terminal.width(), 0))?;
+            // What is nothing needs no picture.
+            let title = title.split(": 0 at the end").next().unwrap_or(&title);
+            writeln!(out, "\n{}", terminal.bold(&wrap(&format!("{title}: 0 all the time"), terminal.width(), 0)))?;
             continue;
         }
         writeln!(out, "\n{}", terminal.bold(&wrap(&title, terminal.width(), 0)))?;
-        let ticks = match unit {
-            Unit::Bytes => bytes_ticks(top, height / 2),
-            Unit::Percent => units::count_ticks(top, height / 2),
-        };
-        // All charts share one axis, so that they can be read down.
         let time = (time_of(&points).0.min(s.time().0), s.time().1);
-        Chart { time, points: &points, ticks, largest: false, height }.write(out, terminal)?;
+        let chart = Chart { time, points: &points, ticks, labels: labels.unwrap_or(0), largest: false, height };
+        chart.write(out, terminal)?;
     }
     if left_out > 0 {
         let text = format!("{left_out} more schemes, applied to less, have no chart; take --format json");

@@ -34,7 +34,7 @@ pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Re
     let height = terminal.rows.saturating_sub(15).clamp(4, 12);
     let ticks =
         units::byte_ticks(percentiles.0[6], height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
-    Chart { time: time_of(&points), points: &points, ticks, largest: false, height }.write(out, terminal)
+    Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: false, height }.write(out, terminal)
 }
 
 /// The time that points speak for: each for that since the point before.
