@@ -1,14 +1,16 @@
 //! Every touch of the kernel that isotherm makes.
 //!
 //! Which processes there are and what they have mapped ([`Processes`]), where memory is ([`PhysicalMemory`]), whether a page was
-//! accessed (the probes [`idle`], [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), and waiting for the next
-//! round ([`Waiter`]).
+//! accessed (the probes [`idle`], [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), how much memory is
+//! idle and whose it is ([`idle_scan`], [`cgroup`]), and waiting for the next round ([`Waiter`]).
 
 pub mod bpf;
+pub mod cgroup;
 pub mod damon;
 pub mod doctor;
 mod host;
 pub mod idle;
+pub mod idle_scan;
 mod pages;
 mod physical;
 mod process;
