@@ -1,6 +1,6 @@
 //! The cgroups that there are, by inode number.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use super::Hierarchy;
 #[derive(Clone, Debug, Default)]
 pub struct CgroupPaths {
     paths: HashMap<u64, String>,
+    there: HashSet<u64>,
 }
 
 impl CgroupPaths {
@@ -21,19 +22,30 @@ impl CgroupPaths {
     pub fn read(&mut self, hierarchy: &Hierarchy) -> bool {
         let Some(mount) = hierarchy.mount() else { return false };
         let Ok(top) = fs::metadata(&mount.directory) else { return false };
-        self.paths.insert(top.ino(), mount.path(Path::new("")));
+        self.there.clear();
+        self.insert(top.ino(), mount.path(Path::new("")));
         let mut left = vec![PathBuf::new()];
         while let Some(below) = left.pop() {
             // One that went in the meantime has no entries.
             for entry in fs::read_dir(mount.directory.join(&below)).into_iter().flatten().flatten() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     let below = below.join(entry.file_name());
-                    self.paths.insert(entry.ino(), mount.path(&below));
+                    self.insert(entry.ino(), mount.path(&below));
                     left.push(below);
                 }
             }
         }
         true
+    }
+
+    fn insert(&mut self, inode: u64, path: String) {
+        self.paths.insert(inode, path);
+        self.there.insert(inode);
+    }
+
+    /// Whether the cgroup with this inode number was there when they were read last.
+    pub fn is_there(&self, inode: u64) -> bool {
+        self.there.contains(&inode)
     }
 
     /// The path of the cgroup with this inode number.
@@ -42,7 +54,7 @@ impl CgroupPaths {
     }
 
     /// The inode numbers of the cgroups at and below these paths.
-    pub fn below<'a>(&'a self, tops: &'a [String]) -> impl Iterator<Item = u64> + 'a {
+    pub fn below(&self, tops: &[String]) -> impl Iterator<Item = u64> {
         let found = self.paths.iter().filter(|(_, path)| tops.iter().any(|top| is_below(path, top)));
         found.map(|(&inode, _)| inode)
     }

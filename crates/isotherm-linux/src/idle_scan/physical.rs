@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use isotherm_core::{IdleTally, PAGE_SIZE};
 
@@ -64,13 +64,29 @@ struct Page {
     flags: Flags,
 }
 
-/// Which pages are looked at.
-enum Wanted {
-    All,
+/// Which pages are looked at: all, unless there is something here.
+#[derive(Debug, Default)]
+struct Wanted {
     /// Those charged to cgroups of these inode numbers.
-    Cgroups(HashSet<u64>),
+    cgroups: Option<HashSet<u64>>,
     /// Those of which a frame is in the set.
-    Frames(FrameSet),
+    frames: Option<FrameSet>,
+}
+
+impl Wanted {
+    /// Whether a page is counted that is charged to this cgroup and has `count` frames from the place `index` on.
+    fn counts(&self, cgroup: u64, index: usize, count: usize) -> bool {
+        match (&self.cgroups, &self.frames) {
+            (Some(cgroups), _) => cgroups.contains(&cgroup),
+            (None, Some(frames)) => frames.has_any(index, count),
+            (None, None) => true,
+        }
+    }
+
+    /// Whether it is looked at, counted or not: a process may have mapped what is charged to a cgroup that nobody asked for.
+    fn has(&self, cgroup: u64, index: usize, count: usize) -> bool {
+        self.counts(cgroup, index, count) || self.frames.as_ref().is_some_and(|frames| frames.has_any(index, count))
+    }
 }
 
 impl PhysicalScan {
@@ -137,6 +153,7 @@ impl PhysicalScan {
         };
         scan.population.check(&scan.scope)?;
         scan.read_paths()?;
+        scan.check_cgroups()?;
         Ok(scan)
     }
 
@@ -166,35 +183,56 @@ impl PhysicalScan {
         Ok(())
     }
 
+    /// The paths of the cgroups that were named.
+    fn tops(&self, named: &[String]) -> Result<Vec<String>, ScanError> {
+        let hierarchy = self.hierarchy.as_ref().ok_or_else(|| ScanError::NoCgroups(self.notes.join("; ")))?;
+        Ok(named.iter().map(|named| hierarchy.path_of(named)).collect())
+    }
+
+    /// Makes sure that the cgroups that were named are there.
+    fn check_cgroups(&self) -> Result<(), ScanError> {
+        let Scope::Cgroups(named) = &self.scope else { return Ok(()) };
+        if self.charged.is_none() {
+            return Err(ScanError::NoCgroups(self.notes.join("; ")));
+        }
+        for (named, top) in named.iter().zip(self.tops(named)?) {
+            if self.paths.below(&[top]).next().is_none() {
+                let directory =
+                    self.hierarchy.as_ref().and_then(Hierarchy::directory).unwrap_or(Path::new("/sys/fs/cgroup"));
+                let mend = format!("`find {} -type d` lists those that account memory", directory.display());
+                return Err(ScanError::NoCgroup { named: named.clone(), mend });
+            }
+        }
+        Ok(())
+    }
+
     /// What is to be looked at now, and the processes whose memory is told apart.
     fn wanted(&mut self) -> Result<(Wanted, Vec<Member>), ScanError> {
         self.read_paths()?;
         let listed = self.detail.any() || matches!(self.scope, Scope::Processes(_));
         let members = if listed { self.population.members(&self.scope, &mut self.notes)? } else { Vec::new() };
-        let wanted = match &self.scope {
-            Scope::All => Wanted::All,
-            Scope::Cgroups(named) => {
-                let hierarchy = self.hierarchy.as_ref().ok_or_else(|| ScanError::NoCgroups(String::new()))?;
-                let tops: Vec<String> = named.iter().map(|named| hierarchy.path_of(named)).collect();
-                for (named, top) in named.iter().zip(&tops) {
-                    if self.paths.below(std::slice::from_ref(top)).next().is_none() {
-                        return Err(ScanError::NoCgroup { named: named.clone(), mend: where_they_are(hierarchy) });
+        let mut wanted = Wanted::default();
+        if let Scope::Cgroups(named) = &self.scope {
+            let tops = self.tops(named)?;
+            for top in &tops {
+                if !self.paths.below(std::slice::from_ref(top)).any(|inode| self.paths.is_there(inode)) {
+                    self.notes
+                        .push(format!("the cgroup {top} has been removed; what it had is with the cgroup above it"));
+                }
+            }
+            wanted.cgroups = Some(self.paths.below(&tops).collect());
+        }
+        if self.scope != Scope::All && listed {
+            let mut set = FrameSet::of(&self.frames);
+            for member in &members {
+                self.pagemaps.each_frame(member, |frame| {
+                    if let Some(index) = self.frames.index(frame) {
+                        set.insert(index);
                     }
-                }
-                Wanted::Cgroups(self.paths.below(&tops).collect())
+                });
             }
-            Scope::Processes(_) => {
-                let mut set = FrameSet::of(&self.frames);
-                for member in &members {
-                    self.pagemaps.each_frame(member, |frame| {
-                        if let Some(index) = self.frames.index(frame) {
-                            set.insert(index);
-                        }
-                    });
-                }
-                Wanted::Frames(set)
-            }
-        };
+            wanted.frames = Some(set);
+        }
         Ok((wanted, members))
     }
 
@@ -219,7 +257,9 @@ impl PhysicalScan {
     ) -> Result<(), ScanError> {
         let pieces = self.frames.pieces(PIECE);
         let wanted_in = |frames: &Frames, &(from, to): &(u64, u64)| match wanted {
-            Wanted::Frames(set) => frames.index(from).is_some_and(|index| set.has_any(index, (to - from) as usize)),
+            Wanted { cgroups: None, frames: Some(set) } => {
+                frames.index(from).is_some_and(|index| set.has_any(index, (to - from) as usize))
+            }
             _ => true,
         };
         let pieces: Vec<_> = pieces.into_iter().filter(|piece| wanted_in(&self.frames, piece)).collect();
@@ -262,12 +302,8 @@ impl PhysicalScan {
             let end = start + page.count as usize;
             marks[next..start].fill(Mark::NOTHING);
             next = end;
-            let is_wanted = match wanted {
-                Wanted::All => true,
-                Wanted::Cgroups(inodes) => inodes.contains(&cgroup),
-                Wanted::Frames(set) => set.has_any(base + start, page.count as usize),
-            };
-            if !is_wanted {
+            let count = page.count as usize;
+            if !wanted.has(cgroup, base + start, count) {
                 marks[start..end].fill(Mark::NOTHING);
                 continue;
             }
@@ -276,7 +312,9 @@ impl PhysicalScan {
                 self.words.get((page.head / WORD - first_word) as usize).is_some_and(|word| word & bit != 0);
             let mark = if first { at_first(page.flags) } else { now(marks[start], page.flags, still_idle) };
             marks[start..end].fill(mark);
-            if let (false, Some(state)) = (first, mark.state()) {
+            if let (false, Some(state)) = (first, mark.state())
+                && wanted.counts(cgroup, base + start, count)
+            {
                 sums.entry(cgroup).or_default().add(state, page.count * PAGE_SIZE);
             }
             // What is idle is marked still.
@@ -348,12 +386,6 @@ impl PhysicalScan {
             notes: Vec::new(),
         })
     }
-}
-
-/// How the cgroups that there are can be found.
-fn where_they_are(hierarchy: &Hierarchy) -> String {
-    let directory = hierarchy.directory().map_or_else(PathBuf::new, Path::to_path_buf);
-    format!("`find {} -type d` lists those that account memory", directory.display())
 }
 
 /// What becomes of a page that has just been marked for the first time, or could not be.

@@ -115,7 +115,9 @@ impl Population {
         }
         members.sort_by_key(|member| member.pid);
         if refused > 0 {
-            note(notes, format!("{refused} processes may not be looked at and are left out; run isotherm as root"));
+            let processes = if refused == 1 { "1 process is".into() } else { format!("{refused} processes are") };
+            let why = "their memory may not be looked at, which takes CAP_SYS_PTRACE in their user namespace";
+            note(notes, format!("{processes} left out: {why}"));
         }
         Ok(members)
     }
