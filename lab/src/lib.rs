@@ -4,6 +4,8 @@
 //! says which of them run on which kernel. Whatever fails, panics: these are helpers of tests.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+mod switches;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::AddrRange;
 use serde_json::Value;
+
+use switches::Switches;
 
 /// 48 MiB cold, 16 MiB hot (each page is touched every 2 ms), 64 MiB cold, for as long as it is let: areas `cold below`, `hot` and
 /// `cold above`.
@@ -134,6 +138,7 @@ pub struct Workload {
     /// The process that touches them: the workload, or isotherm that started it.
     pub process: Running,
     areas: Vec<(String, AddrRange)>,
+    _switches: Switches,
 }
 
 impl Workload {
@@ -151,7 +156,8 @@ impl Workload {
             let addr = |key: &str| area[key].as_u64().unwrap();
             (area["name"].as_str().unwrap().into(), AddrRange::new(addr("start"), addr("end")).unwrap())
         };
-        Self { areas: announced["areas"].as_array().unwrap().iter().map(area).collect(), process }
+        let areas = announced["areas"].as_array().unwrap().iter().map(area).collect();
+        Self { process, areas, _switches: Switches::begin() }
     }
 
     /// Where an area lies.

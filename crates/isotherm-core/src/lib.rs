@@ -21,6 +21,7 @@ pub mod scheme;
 mod sink;
 mod snapshot;
 mod target;
+mod usage;
 
 pub use areas::areas;
 pub use attributes::{Attributes, AttributesError};
@@ -32,6 +33,7 @@ pub use region::Region;
 pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
 pub use target::{AddressSpace, Layout, Mapping, TargetId, TargetSpace};
+pub use usage::{MemoryUse, SystemMemory};
 
 /// An error of a probe, an address space or a sink, whose kinds this crate cannot know.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -4,6 +4,7 @@
 //! accessed (the probes [`idle`], [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), how much memory is
 //! idle and whose it is ([`idle_scan`], [`cgroup`]), and waiting for the next round ([`Waiter`]).
 
+pub mod act;
 pub mod bpf;
 pub mod cgroup;
 pub mod damon;

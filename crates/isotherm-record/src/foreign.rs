@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use crate::schema::{FORMAT_KEY, HEADER_KEY};
 
 /// First bytes of files that a user might take for a recording.
-const KNOWN: [(&[u8], &str); 11] = [
+const KNOWN: [(&[u8], &str); 15] = [
     (b"PAR1", "it is a Parquet file"),
     (b"ARROW1", "it is an Arrow file, not an Arrow stream"),
     (b"PERFILE2", "it is a recording of perf"),
@@ -15,10 +15,16 @@ const KNOWN: [(&[u8], &str); 11] = [
     (b"<!DOCTYPE", "it is an HTML page"),
     (b"<svg", "it is an SVG picture"),
     (b"{", "it looks like JSON"),
+    (b"[", "it looks like JSON; if damo wrote it, `isotherm import damo` makes a recording of it"),
+    (b"\x78\x01", DAMO),
+    (b"\x78\x9c", DAMO),
+    (b"\x78\xda", DAMO),
     (b"time_ns,", "it looks like a CSV that isotherm converted"),
     (b"\x1f\x8b", "it is compressed with gzip: decompress it"),
     (b"\x28\xb5\x2f\xfd", "it is compressed with zstd: decompress it"),
 ];
+
+const DAMO: &str = "it is compressed with zlib; if damo wrote it, `isotherm import damo` makes a recording of it";
 
 /// Says what `file` is.
 pub(crate) fn what(file: &File) -> &'static str {

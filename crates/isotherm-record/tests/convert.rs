@@ -128,7 +128,9 @@ fn an_unknown_extension_is_refused_with_those_that_are_known() {
         assert!(matches!(error, ConvertError::UnknownFormat { .. }));
         assert_eq!(
             error.to_string(),
-            format!("cannot tell which format {name} should have: its name must end in .parquet, .csv or .json")
+            format!(
+                "cannot tell which format {name} should have: its name must end in .parquet, .csv, .json, .damo or .damo.json"
+            )
         );
     }
 }

@@ -103,6 +103,8 @@ fn a_recording_that_was_converted() {
         ("a.parquet", "it is a Parquet file"),
         ("a.csv", "it looks like a CSV that isotherm converted"),
         ("a.json", "it looks like JSON"),
+        ("a.damo", "it is compressed with zlib; if damo wrote it, `isotherm import damo` makes a recording of it"),
+        ("a.damo.json", "it looks like JSON; if damo wrote it, `isotherm import damo` makes a recording of it"),
     ] {
         let output = directory.path().join(name);
         isotherm_record::convert(&Recording::open(&recording).unwrap(), &output).unwrap();

@@ -82,10 +82,11 @@ pub struct Overhead {
 }
 
 /// Figures that are not there when nothing was measured, of all and of each moment.
-const MEASURED: [&str; 9] = [
+const MEASURED: [&str; 10] = [
     "cpu_percent",
     "reads_per_sampling",
     "late_rounds",
+    "lost_aggregations",
     "rounds",
     "unobservable_bytes",
     "unobservable_bytes_max",

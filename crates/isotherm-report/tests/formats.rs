@@ -307,3 +307,30 @@ fn absurd_figures_do_not_panic() {
         }
     }
 }
+
+#[test]
+fn what_an_imported_recording_does_not_tell_is_left_out() {
+    let source = made::imported(made::phases(40));
+    let summary = text(Kind::Summary, &source, plain(80, 24));
+    let facts: Vec<&str> = summary.lines().take(3).collect();
+    assert_eq!(
+        facts,
+        [
+            "pid 1234: 4 s, 40 snapshots",
+            "recorded by damo, imported by isotherm 0.1.0",
+            "probe damo, sampling 5 ms, aggregation 100 ms"
+        ]
+    );
+    let overhead = text(Kind::Overhead, &source, plain(80, 24));
+    assert!(overhead.contains("not known: damo tells none") && overhead.contains("regions"), "{overhead}");
+    for zero in ["CPU", "reads", "late", "cleared"] {
+        assert!(!overhead.contains(zero), "{zero}: {overhead}");
+    }
+    for (kind, format) in [(Kind::Overhead, Format::Svg), (Kind::Html, Format::Html)] {
+        let drawn = String::from_utf8(report(kind, format, &source, &Options::default()).unwrap()).unwrap();
+        assert!(drawn.contains("the recording tells no costs"), "{kind:?}");
+        for zero in ["rounds began late", "Pages read in", "limit 0"] {
+            assert!(!drawn.contains(zero), "{kind:?}: {zero}");
+        }
+    }
+}

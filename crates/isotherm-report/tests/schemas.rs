@@ -7,8 +7,12 @@ use isotherm_report::{Format, Kind, Options, Selection, write};
 use serde_json::Value;
 
 fn json(kind: Kind) -> Vec<Value> {
+    json_of(kind, &made::phases(40))
+}
+
+fn json_of(kind: Kind, source: &made::Made) -> Vec<Value> {
     let mut out = vec![];
-    write(kind, Format::Json, &made::phases(40), &Selection::default(), &Options::default(), &mut out).unwrap();
+    write(kind, Format::Json, source, &Selection::default(), &Options::default(), &mut out).unwrap();
     String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -20,7 +24,8 @@ fn every_json_report_is_as_its_schema_says() {
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         let lines = json(kind);
         assert_eq!(lines.len(), if kind == Kind::Regions { 40 } else { 1 });
-        for line in &lines {
+        let imported = json_of(kind, &made::imported(made::phases(40)));
+        for line in lines.iter().chain(&imported) {
             let errors: Vec<String> =
                 validator.iter_errors(line).map(|e| format!("{}: {e}", e.instance_path())).collect();
             assert!(errors.is_empty(), "{kind:?}: {errors:#?}");
@@ -77,4 +82,27 @@ fn the_matrices_of_a_heatmap_have_the_shape_of_its_axes() {
         .iter()
         .position(|row| row["name"] == "[heap]" && row["start"].as_u64() > Some(made::HEAP + 22 * made::MIB));
     assert!(target["rates"][dark.unwrap()][3].is_null());
+}
+
+#[test]
+fn what_an_imported_recording_does_not_tell_is_null_and_not_zero() {
+    let overhead = &json_of(Kind::Overhead, &made::imported(made::phases(40)))[0];
+    let unknown = [
+        "cpu_percent",
+        "reads_per_sampling",
+        "late_rounds",
+        "lost_aggregations",
+        "rounds",
+        "reads",
+        "clears",
+        "cpu_ns",
+    ];
+    for name in unknown.into_iter().chain(["unobservable_bytes", "unobservable_bytes_max"]) {
+        assert!(overhead[name].is_null(), "{name}: {}", overhead[name]);
+    }
+    let moment = &overhead["over_time"][0];
+    for name in ["reads_per_sampling", "max_reads", "cpu_percent", "late_rounds", "unobservable_bytes"] {
+        assert!(moment[name].is_null(), "{name}: {}", moment[name]);
+    }
+    assert!(moment["regions"].as_u64().unwrap() > 0 && overhead["regions"]["mean"].as_f64().unwrap() > 0.0);
 }

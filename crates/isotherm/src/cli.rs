@@ -385,7 +385,7 @@ pub struct ImportDamo {
     /// another [default: as FILE.kdamonds says]
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<u32>,
-    /// Show nothing but what is to be known of the recording
+    /// Show only what had to be guessed or left out
     #[arg(short, long)]
     pub quiet: bool,
 }

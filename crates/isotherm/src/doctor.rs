@@ -1,9 +1,10 @@
-//! `isotherm doctor`: which probes work here.
+//! `isotherm doctor`: which probes work here, and which actions of schemes.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm_linux::act::{self, Capability};
 use isotherm_linux::{Host, doctor};
 use serde_json::json;
 
@@ -13,6 +14,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let host = Host::read();
     let findings = doctor::examine();
     let best = findings.iter().find(|finding| finding.works && finding.auto).map(|finding| finding.probe);
+    let actions = act::capabilities();
     let mut out = std::io::stdout().lock();
     match options.format {
         DoctorFormat::Json => {
@@ -21,6 +23,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 "architecture": host.architecture,
                 "probes": findings,
                 "auto": best,
+                "actions": actions,
             });
             serde_json::to_writer_pretty(&mut out, &document)?;
             writeln!(out)?;
@@ -41,7 +44,24 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 Some(probe) => writeln!(out, "\n`isotherm record` uses {probe} here.")?,
                 None => writeln!(out, "\n`isotherm record` cannot work here until one of them does.")?,
             }
+            writeln!(out, "\nActions of schemes:")?;
+            write_actions(&mut out, &actions)?;
         }
     }
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Those that work, then those that do not, with the reason.
+fn write_actions(out: &mut impl Write, actions: &[Capability]) -> std::io::Result<()> {
+    for capability in actions.iter().filter(|capability| capability.works) {
+        let limit = capability.limit.map(|limit| format!(" ({limit})")).unwrap_or_default();
+        writeln!(out, "{:<19} works: {}{limit}", capability.to_string(), capability.by)?;
+    }
+    for capability in actions {
+        if let Some(why_not) = &capability.why_not {
+            writeln!(out, "{:<19} does not work: {}", capability.to_string(), capability.by)?;
+            writeln!(out, "      {why_not}")?;
+        }
+    }
+    Ok(())
 }

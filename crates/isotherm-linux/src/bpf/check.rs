@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
 
-use super::scratch::Scratch;
 use super::{BpfError, BpfProbe};
+use crate::scratch::Scratch;
 
 const PAGES: u64 = 64;
 

@@ -16,8 +16,8 @@ use isotherm_core::PAGE_SIZE;
 use super::BpfError;
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program};
-use super::scratch::{HUGE, Scratch};
 use super::space::Space;
+use crate::scratch::{HUGE, Scratch};
 
 const GIB: u64 = 1 << 30;
 const CPUINFO: &str = "/proc/cpuinfo";

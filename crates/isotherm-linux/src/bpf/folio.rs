@@ -14,12 +14,12 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 
 use super::BpfError;
-use super::advise::make_cold;
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program, SYS_NICE, missing_capabilities};
-use super::scratch::{HUGE, Scratch};
 use super::space::{PagemapEntry, Space};
 use super::target::Target;
+use crate::act::advise::{Advice, advise};
+use crate::scratch::{HUGE, Scratch};
 
 const KPAGEFLAGS: &str = "/proc/kpageflags";
 
@@ -142,7 +142,7 @@ impl Folios {
         let all = AddrRange::new(place.addr, place.addr + if huge { HUGE } else { PAGE_SIZE });
         let all = all.ok_or(BpfError::Trial("own memory has no address".into()))?;
         let failed = |what: &str, e: Errno| BpfError::Advise { what: what.into(), source: e.into(), mend: mend(e) };
-        make_cold(own.pidfd(), &[all.into()]).map_err(|e| failed("this process's own memory", e))?;
+        advise(own.pidfd(), &[all.into()], Advice::Cold).map_err(|e| failed("this process's own memory", e))?;
         // Newer kernels allow it for one's own memory to everyone.
         if missing_capabilities().contains(&SYS_NICE) {
             return Err(failed("another process's memory", Errno::PERM));

@@ -19,8 +19,6 @@
 //!   DAMON and, when memory is short, its reclaim. What they find may seem idle here for a moment.
 
 #[cfg(target_arch = "x86_64")]
-mod advise;
-#[cfg(target_arch = "x86_64")]
 mod check;
 #[cfg(target_arch = "x86_64")]
 mod direct_map;
@@ -49,8 +47,6 @@ mod sweep;
 #[cfg(target_arch = "x86_64")]
 mod target;
 
-#[cfg(target_arch = "x86_64")]
-use crate::scratch;
 pub use error::BpfError;
 pub use probe::BpfProbe;
 #[cfg(not(target_arch = "x86_64"))]

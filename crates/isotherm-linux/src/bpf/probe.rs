@@ -6,7 +6,6 @@ use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 use rustix::io::Errno;
 
 use super::BpfError;
-use super::advise::{RANGES_A_CALL, Span, make_cold};
 use super::check;
 use super::direct_map::{memory_end, prove};
 use super::folio::{Folios, Whole};
@@ -15,6 +14,7 @@ use super::program::{PageTables, Place, Program};
 use super::space::{Opened, PagemapEntry, PagemapKind, Space};
 use super::sweep::{Came, Sweeper, Swept};
 use super::target::{State, Target};
+use crate::act::advise::{Advice, RANGES_A_CALL, Span, advise};
 
 /// Reads accessed bits inside the kernel with eBPF, and clears them with `process_madvise(MADV_COLD)`.
 #[derive(Debug)]
@@ -283,7 +283,7 @@ fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]
         for (span, request) in spans.iter_mut().zip(rest) {
             *span = request.whole.range.into();
         }
-        match make_cold(space.pidfd(), &spans[..rest.len()]) {
+        match advise(space.pidfd(), &spans[..rest.len()], Advice::Cold) {
             Ok(done) if done > 0 => {
                 cleared += done as u64;
                 rest = &rest[done..];

@@ -11,12 +11,12 @@ use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
 use rustix::io::Errno;
 
 use super::BpfError;
-use super::advise::{Span, make_cold};
 use super::folio::Folios;
 use super::leaf::Extent;
 use super::program::{PageTables, Place, Program};
-use super::scratch::HUGE;
 use super::space::Space;
+use crate::act::advise::{Advice, Span, advise};
+use crate::scratch::HUGE;
 
 /// What is swept at once after the start: as much as one page of page-table entries maps, in about 25 µs.
 pub(super) const BLOCK: u64 = HUGE;
@@ -111,7 +111,7 @@ impl Sweeper<'_> {
         if spans.is_empty() {
             return Ok(Came::Cleared(0));
         }
-        match make_cold(space.pidfd(), &spans) {
+        match advise(space.pidfd(), &spans, Advice::Cold) {
             Ok(_) => Ok(Came::Cleared(1)),
             Err(Errno::PERM) => Ok(Came::Refused),
             // A locked mapping, or one that has gone, alone or with its process.

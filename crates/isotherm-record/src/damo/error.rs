@@ -67,7 +67,7 @@ pub enum DamoError {
         source: io::Error,
     },
     /// The text is not JSON, or the JSON does not say what damo's says.
-    #[error("{} cannot be understood at {place}: {reason}; is it a recording of damo, as damo wrote it?", path.display())]
+    #[error("{} cannot be understood at {place}: {reason}; {mend}", path.display())]
     Misread {
         /// The file.
         path: PathBuf,
@@ -75,6 +75,8 @@ pub enum DamoError {
         place: String,
         /// What is wrong.
         reason: String,
+        /// What would mend it.
+        mend: &'static str,
     },
     /// What the file says cannot be a recording.
     #[error("{} cannot be imported: {reason}", path.display())]

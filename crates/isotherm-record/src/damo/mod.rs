@@ -44,7 +44,7 @@ pub struct Imported {
 /// file (`FILE.kdamonds`) tells. `version` is that of isotherm.
 ///
 /// Nothing is written before all is read: an existing `output` is replaced only then. Memory is taken for all regions of the file,
-/// about 80 bytes each.
+/// about 60 bytes each.
 ///
 /// # Errors
 /// See [`DamoError`].

@@ -160,7 +160,7 @@ fn parse(text: &str, kind: &Kind) -> Option<i128> {
         sum = sum.checked_add(plain(figure, *multiple)?)?;
         rest = after.trim_start();
     }
-    (!text.is_empty()).then_some(sign * sum)
+    text.contains(|c: char| c.is_ascii_digit()).then_some(sign * sum)
 }
 
 /// A number without a unit, times `multiple`.

@@ -182,7 +182,8 @@ impl Track {
 
     /// Takes in a record of this target, the file's number `number`.
     fn add(&mut self, number: usize, record: Record, found: &mut Found) -> Result<(), String> {
-        let paces = Paces::of(&record).map_err(|reason| format!("[{number}].intervals has {reason}"))?;
+        let paces = Paces::of(&record)
+            .map_err(|reason| format!("[{number}].intervals has {reason}; give it those that it was recorded with"))?;
         found.guessed += u64::from(!paces.told && !record.snapshots.is_empty());
         found.pace = found.pace.or(Some(paces.usual));
         if let Some(intervals) = &record.intervals {
@@ -209,7 +210,12 @@ impl Track {
         match self.moments.windows(2).find(|pair| pair[0].end == pair[1].end) {
             Some([a, b, ..]) => {
                 let place = |moment: &Moment| format!("[{}].snapshots[{}]", moment.place.0, moment.place.1);
-                Err(format!("{} and {} are of the same target and end at the same time", place(a), place(b)))
+                Err(format!(
+                    "{} and {} are of the same target and end at the same time; \
+                     leave one of them out",
+                    place(a),
+                    place(b)
+                ))
             }
             _ => Ok(()),
         }

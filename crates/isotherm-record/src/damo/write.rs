@@ -3,7 +3,7 @@
 //! damo has a record for each target, with all of its snapshots; a recording has them in the order of time. So each pass over the
 //! recording serves as many targets as fit into a bounded memory, or one that is larger than that, snapshot by snapshot.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
 use flate2::Compression;
@@ -90,7 +90,10 @@ pub(crate) fn write<W: Write>(
     if compressed {
         // damo takes what `file` says of the first bytes, and `file` knows zlib by those of this level.
         let zlib = ZlibEncoder::new(output, Compression::default());
-        write_json(recording, zlib, failed)?.finish().map_err(failed)
+        // JSON comes in very small pieces.
+        let buffered = write_json(recording, BufWriter::with_capacity(1 << 16, zlib), failed)?;
+        let zlib = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
+        zlib.finish().map_err(failed)
     } else {
         write_json(recording, output, failed)
     }

@@ -139,8 +139,9 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
     let cpu = |m: &Moment| m.cpu_percent;
     let told =
         |load: &crate::overhead::Load| format!("{:.1} on the mean, {} at most", load.mean, units::count(load.max));
+    let unknown = if overhead.measured { "" } else { "; the recording tells no costs" };
     let plots: [(String, Value<'_>, bool); 3] = [
-        (format!("Regions: {}", told(&overhead.regions)), &regions, true),
+        (format!("Regions: {}{unknown}", told(&overhead.regions)), &regions, true),
         (format!("Pages read in a sampling round: {}", told(&overhead.reads_per_sampling)), &reads, true),
         (
             format!(

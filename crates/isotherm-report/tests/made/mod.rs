@@ -56,6 +56,21 @@ pub fn made(rows: Vec<Row>) -> Made {
     Made { header, rows, cut_short: None }
 }
 
+/// The same as a recording that was imported: its header says little, its rows have no mappings' names and no costs.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub fn imported(mut source: Made) -> Made {
+    let header = &mut source.header;
+    header.probe = "damo".into();
+    (header.update_ns, header.min_regions, header.max_regions, header.seed) = (0, 0, 0, 0);
+    header.host =
+        Host { name: String::new(), kernel: String::new(), architecture: String::new(), cpus: 0, memory_bytes: 0 };
+    for row in &mut source.rows {
+        row.cost = None;
+        row.info = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
+    }
+    source
+}
+
 pub fn range(start: u64, end: u64) -> AddrRange {
     AddrRange::new(start, end).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Clearing accessed bits by `process_madvise(MADV_COLD)`.
+//! One call of `process_madvise`: advice on memory of another process.
 
 #![allow(unsafe_code)]
 
@@ -9,12 +9,46 @@ use rustix::io::Errno;
 
 /// Ranges a call. The kernel holds the target's map for as long as a call takes, about 5 µs a range, and the target's
 /// `mmap` waits; and in that time things change that were looked at before. Each call costs about 2 µs itself.
-pub(super) const RANGES_A_CALL: usize = 32;
+pub(crate) const RANGES_A_CALL: usize = 32;
+
+/// What a process may advise on another's memory: nothing of it changes what is in the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// Clears accessed bits and moves pages to the inactive list.
+    Cold,
+    /// Reclaims.
+    PageOut,
+    /// Reads in.
+    WillNeed,
+    /// Makes huge pages.
+    Collapse,
+}
+
+impl Advice {
+    fn number(self) -> libc::c_int {
+        match self {
+            Self::Cold => libc::MADV_COLD,
+            Self::PageOut => libc::MADV_PAGEOUT,
+            Self::WillNeed => libc::MADV_WILLNEED,
+            Self::Collapse => libc::MADV_COLLAPSE,
+        }
+    }
+
+    /// As it is called in manuals and messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "MADV_COLD",
+            Self::PageOut => "MADV_PAGEOUT",
+            Self::WillNeed => "MADV_WILLNEED",
+            Self::Collapse => "MADV_COLLAPSE",
+        }
+    }
+}
 
 /// `struct iovec` with an address of another process in it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Span {
+pub(crate) struct Span {
     start: usize,
     length: usize,
 }
@@ -25,20 +59,20 @@ impl From<AddrRange> for Span {
     }
 }
 
-/// Clears the accessed bits of `spans` in the address space of `process`, and gives how many spans that was done for:
+/// Gives the advice on `spans` in the address space of `process`, and tells on how many of them it was taken:
 /// fewer than all if the one after them failed. An error is that of the first span.
 ///
 /// Like the system call, this takes up to 1,024 spans.
-pub(super) fn make_cold(process: BorrowedFd<'_>, spans: &[Span]) -> Result<usize, Errno> {
+pub(crate) fn advise(process: BorrowedFd<'_>, spans: &[Span], advice: Advice) -> Result<usize, Errno> {
     // SAFETY: `spans` has the layout of an array of `struct iovec` and is borrowed for the call. The kernel does not
-    // follow the addresses in it in this process unless `process` is this one, and MADV_COLD changes no content.
+    // follow the addresses in it in this process unless `process` is this one, and no advice there is changes content.
     let result = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
             process.as_raw_fd(),
             spans.as_ptr(),
             spans.len(),
-            libc::MADV_COLD,
+            advice.number(),
             0 as libc::c_uint,
         )
     };
