@@ -12,7 +12,6 @@ use isotherm_core::{AddrRange, IdleTally, Mapping};
 use rustix::io::Errno;
 
 use super::BpfError;
-use super::advise::{RANGES_A_CALL, Span, make_cold};
 use super::direct_map::{memory_end, prove};
 use super::entries::{Entries, HUGE_SIZE, PAGES};
 use super::folio::Folios;
@@ -20,6 +19,7 @@ use super::leaf::Extent;
 use super::plan::plan;
 use super::program::{Found, MAX_TABLES, PageTables, Program};
 use super::space::{Opened, PagemapEntry, PagemapKind, Space};
+use crate::act::advise::{Advice, RANGES_A_CALL, Span, advise};
 use crate::idle_scan::Mark;
 use crate::pages::{FlagTable, Room};
 
@@ -248,7 +248,7 @@ fn clear(of: &mut Surveyed, spans: &[AddrRange]) -> bool {
     while let [_, others @ ..] = rest {
         let some = &rest[..rest.len().min(RANGES_A_CALL)];
         room.iter_mut().zip(some).for_each(|(span, &range)| *span = range.into());
-        match make_cold(of.space.pidfd(), &room[..some.len()]) {
+        match advise(of.space.pidfd(), &room[..some.len()], Advice::Cold) {
             Ok(done) if done > 0 => rest = &rest[done..],
             Err(Errno::SRCH) => {
                 of.gone = true;

@@ -241,7 +241,7 @@ impl PhysicalScan {
         let ram = self.ram.read()?;
         let went = self.frames.relay(&ram);
         if went > 0 {
-            self.notes.push(format!("{} MiB of memory went offline and are left out", went * PAGE_SIZE >> 20));
+            self.notes.push(format!("{} MiB of memory went offline and are left out", (went * PAGE_SIZE) >> 20));
         }
         Ok(())
     }
