@@ -17,6 +17,8 @@ use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
 };
 
+use tempfile::NamedTempFile;
+
 use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 use crate::command::{ENDING, on_signals};
 use crate::progress::size;
@@ -40,6 +42,9 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     }
     let repeated = options.interval.is_some() || options.count.is_some();
     let count = if repeated { options.count.unwrap_or(u64::MAX) } else { 1 };
+    if let Some(path) = &options.output {
+        replaceable(path).with_context(|| unwritable(path))?;
+    }
     let scope = scope(options);
     let scan = idle_scan::open(way(options.probe), scope.clone(), detail(options))?;
     if scan.way() == Way::PageTables && scope == Scope::All && !options.all {
@@ -232,8 +237,7 @@ impl Run<'_> {
         };
         let mut text = Vec::new();
         write_idle(report, format, &Terminal::default(), &mut text)?;
-        replace(path, &text, format)
-            .with_context(|| format!("the report {} cannot be written; name another file", path.display()))
+        replace(path, &text, format).with_context(|| unwritable(path))
     }
 
     /// The format that was asked for, or that the output's name tells.
@@ -269,13 +273,31 @@ fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {
 /// Puts a file in the place of the one before it, if there is one, at once. What is for Prometheus everyone may read, as its
 /// collector is another user; all else its owner only.
 fn replace(path: &Path, text: &[u8], format: IdleFormat) -> Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mode = if format == IdleFormat::Prometheus { 0o644 } else { 0o600 };
-    let mut file = tempfile::Builder::new().prefix(".isotherm-idle-").tempfile_in(directory)?;
+    let mut file = beside(path)?;
     file.write_all(text)?;
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.persist(path)?;
     Ok(())
+}
+
+/// Makes sure that a file can be put there, before anything has been looked at.
+fn replaceable(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        bail!("it is a directory");
+    }
+    beside(path)?;
+    Ok(())
+}
+
+/// A file without a name that lasts, in the same directory.
+fn beside(path: &Path) -> Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(tempfile::Builder::new().prefix(".isotherm-idle-").tempfile_in(directory)?)
+}
+
+fn unwritable(path: &Path) -> String {
+    format!("the report {} cannot be written; name another file", path.display())
 }
 
 fn line(text: std::fmt::Arguments<'_>) {

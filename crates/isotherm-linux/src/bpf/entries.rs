@@ -4,6 +4,7 @@ use isotherm_core::{AddrRange, IdleTally, PAGE_SIZE};
 
 use super::leaf::{Extent, Leaf};
 use super::program::{Found, PageTable, TABLE_ENTRIES};
+use super::survey::Look;
 use crate::idle_scan::Mark;
 
 // Bits of an entry; the last two mean this only where it is not present.
@@ -116,19 +117,23 @@ impl Entries {
         AddrRange::new(self.start + pages.start as u64 * PAGE_SIZE, self.start + pages.end as u64 * PAGE_SIZE)
     }
 
-    /// Brings the marks of its pages up to date, and adds what they say of the last interval to `tally`, unless this is the `first` look.
-    pub(super) fn take_note(&self, marks: &mut [Mark; PAGES], first: bool, tally: &mut IdleTally) {
+    /// Brings the marks of its pages up to date, and adds what they say of the last interval to `tally`, unless this is the first look.
+    pub(super) fn take_note(&self, marks: &mut [Mark; PAGES], look: Look, tally: &mut IdleTally) {
         for page in self.pages() {
             let mark = &mut marks[page];
             *mark = match (self.is_present(page), self.is_young(page)) {
                 (false, _) => Mark::NOTHING,
-                (true, _) if first => Mark::ACCESSED,
-                (true, true) if *mark == Mark::UNMARKED => Mark::UNMARKED,
+                (true, _) if look == Look::Locked => Mark::UNEVICTABLE,
+                (true, _) if look == Look::First => Mark::ACCESSED,
+                // It was so before the interval, for all that is known.
+                (true, true) if matches!(*mark, Mark::UNMARKED | Mark::UNEVICTABLE) => Mark::UNMARKED,
                 (true, true) => Mark::ACCESSED,
                 // Also what could not be cleared: someone else has done it.
                 (true, false) => mark.idle_longer(),
             };
-            if let (false, Some(state)) = (first, mark.state()) {
+            if look != Look::First
+                && let Some(state) = mark.state()
+            {
                 tally.add(state, PAGE_SIZE);
             }
         }
@@ -165,15 +170,29 @@ mod tests {
         let mut marks = [Mark::NOTHING; PAGES];
         let old = PRESENT;
         let young = PRESENT | ACCESSED;
-        entries(&[young, young, old, young]).take_note(&mut marks, true, &mut IdleTally::default());
+        entries(&[young, young, old, young]).take_note(&mut marks, Look::First, &mut IdleTally::default());
         marks[3] = Mark::UNMARKED;
         let mut tally = IdleTally::default();
-        entries(&[young, old, old, young, young]).take_note(&mut marks, false, &mut tally);
+        entries(&[young, old, old, young, young]).take_note(&mut marks, Look::Again, &mut tally);
         assert_eq!((tally.accessed, tally.idle, tally.unobservable), (2 * PAGE_SIZE, 2 * PAGE_SIZE, PAGE_SIZE));
         let mut tally = IdleTally::default();
-        entries(&[old, old, 0, old, old]).take_note(&mut marks, false, &mut tally);
+        entries(&[old, old, 0, old, old]).take_note(&mut marks, Look::Again, &mut tally);
         assert_eq!((tally.accessed, tally.idle, tally.unobservable), (0, 4 * PAGE_SIZE, 0));
         assert_eq!(tally.by_intervals(), [3 * PAGE_SIZE, PAGE_SIZE]);
+    }
+
+    #[test]
+    fn locked_pages_are_unevictable_until_they_are_unlocked() {
+        let mut marks = [Mark::NOTHING; PAGES];
+        let (old, young) = (PRESENT, PRESENT | ACCESSED);
+        entries(&[young, old, 0]).take_note(&mut marks, Look::First, &mut IdleTally::default());
+        let mut tally = IdleTally::default();
+        entries(&[young, old, 0]).take_note(&mut marks, Look::Locked, &mut tally);
+        assert_eq!((tally.size(), tally.unevictable), (0, 2 * PAGE_SIZE));
+        // What was not marked cannot be told to have been accessed in the interval.
+        let mut tally = IdleTally::default();
+        entries(&[young, old, 0]).take_note(&mut marks, Look::Again, &mut tally);
+        assert_eq!((tally.unobservable, tally.idle, tally.unevictable), (PAGE_SIZE, PAGE_SIZE, 0));
     }
 
     #[test]

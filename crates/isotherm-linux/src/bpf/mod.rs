@@ -50,6 +50,6 @@ mod target;
 pub use error::BpfError;
 pub use probe::BpfProbe;
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use probe::{PageSurvey, Surveyed, Taken};
+pub(crate) use probe::{Look, PageSurvey, Surveyed, Taken};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use survey::{PageSurvey, Surveyed, Taken};
+pub(crate) use survey::{Look, PageSurvey, Surveyed, Taken};

@@ -57,6 +57,17 @@ pub(crate) struct Surveyed {
     gone: bool,
 }
 
+/// How a mapping is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// For the first time: its pages are only cleared.
+    First,
+    /// After an interval.
+    Again,
+    /// It is locked in memory: its pages are only counted.
+    Locked,
+}
+
 /// What came of taking hold of a process.
 #[derive(Debug)]
 pub(crate) enum Taken {
@@ -114,12 +125,12 @@ impl PageSurvey {
     }
 
     /// Looks at all pages of a mapping and clears those that were accessed. Adds what they were like to `tally`, unless this is the
-    /// `first` look at them. `pace` is told how many bytes were looked at, and may end the survey.
+    /// first look at them. `pace` is told how many bytes were looked at, and may end the survey.
     pub(crate) fn visit<E: From<BpfError>>(
         &mut self,
         of: &mut Surveyed,
         mapping: &Mapping,
-        first: bool,
+        look: Look,
         tally: &mut IdleTally,
         pace: &mut dyn FnMut(u64) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -145,11 +156,11 @@ impl PageSurvey {
             })?;
             mapped.retain(|&start| within(start, HUGE_SIZE, mapping.range).is_some());
             for window in mapped.chunks(WINDOW) {
-                self.window(of, mapping, window, first, tally)?;
+                self.window(of, mapping, window, look, tally)?;
                 pace(window.len() as u64 * HUGE_SIZE)?;
             }
         }
-        if !first {
+        if look != Look::First {
             let bytes = left.iter().filter_map(|&start| within(start, GIB, mapping.range)).map(AddrRange::size).sum();
             tally.add(isotherm_core::PageState::Unobservable, bytes);
         }
@@ -162,7 +173,7 @@ impl PageSurvey {
         of: &mut Surveyed,
         mapping: &Mapping,
         starts: &[u64],
-        first: bool,
+        look: Look,
         tally: &mut IdleTally,
     ) -> Result<(), BpfError> {
         let mut blocks = std::mem::take(&mut self.blocks);
@@ -173,15 +184,15 @@ impl PageSurvey {
         for block in &mut blocks {
             block.narrow(mapping.range);
             let marks = of.marks_at(block.start());
-            block.take_note(marks, first, tally);
-            if block.any_young() {
+            block.take_note(marks, look, tally);
+            if look != Look::Locked && block.any_young() {
                 plan(block, &self.flags, &self.folios, &mut self.room, &mut spans)?;
             }
         }
         let refused = !clear(of, &spans);
         self.spans = spans;
 
-        blocks.retain(Entries::any_young);
+        blocks.retain(|block| look != Look::Locked && block.any_young());
         let starts: Vec<u64> = blocks.iter().map(Entries::start).collect();
         self.read(of, &starts, &mut again)?;
         for (block, now) in blocks.iter().zip(&mut again) {
@@ -206,13 +217,18 @@ impl PageSurvey {
 
     /// Of the pages of a block that are accessed right after they were to be cleared, finds those that the kernel does not clear.
     fn judge(&mut self, of: &mut Surveyed, block: &Entries, now: &Entries, refused: bool) {
-        if !now.any_young() {
-            return;
-        }
-        let told = of.space.pagemap(block.start(), &mut self.pagemap[..]);
         let mut alone = [false; PAGES];
-        told.zip(&mut alone).for_each(|(entry, alone)| *alone = PagemapEntry::exclusive(entry));
+        if now.any_young() {
+            let told = of.space.pagemap(block.start(), &mut self.pagemap[..]);
+            told.zip(&mut alone).for_each(|(entry, alone)| *alone = PagemapEntry::exclusive(entry));
+        }
         let marks = of.marks_at(block.start());
+        // What could not be cleared before, and has been now, can be told of the next time.
+        for page in block.young() {
+            if marks[page] == Mark::UNMARKED {
+                marks[page] = Mark::UNKNOWN;
+            }
+        }
         for page in now.young() {
             if refused || block.is_left(page) || !alone[page] {
                 marks[page] = Mark::UNMARKED;

@@ -75,6 +75,17 @@ pub(crate) enum PageSurvey {}
 #[derive(Debug)]
 pub(crate) enum Surveyed {}
 
+/// How a mapping is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look {
+    /// For the first time.
+    First,
+    /// After an interval.
+    Again,
+    /// It is locked.
+    Locked,
+}
+
 /// What came of taking hold of a process.
 #[derive(Debug)]
 pub(crate) enum Taken {
@@ -103,7 +114,7 @@ impl PageSurvey {
         &mut self,
         _: &mut Surveyed,
         _: &isotherm_core::Mapping,
-        _: bool,
+        _: Look,
         _: &mut isotherm_core::IdleTally,
         _: &mut dyn FnMut(u64) -> Result<(), E>,
     ) -> Result<(), E> {

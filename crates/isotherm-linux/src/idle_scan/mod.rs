@@ -118,6 +118,14 @@ pub enum ScanError {
         /// How to find those that there are.
         mend: String,
     },
+    /// A cgroup that was named has no process, by whose page tables its memory could be looked at.
+    #[error("there is no process in a cgroup {named}; {mend}")]
+    NoProcessInCgroup {
+        /// What was named.
+        named: String,
+        /// How to find those that there are.
+        mend: String,
+    },
     /// Cgroups were named, and there are none, or none that can be looked up.
     #[error("memory cannot be told apart by cgroup: {0}")]
     NoCgroups(String),

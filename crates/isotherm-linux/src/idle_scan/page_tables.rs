@@ -8,7 +8,7 @@ use isotherm_core::IdleTally;
 use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, Way};
 use super::population::{Member, Population};
 use super::{Detail, Pacer, Scan, ScanError, Scope};
-use crate::bpf::{PageSurvey, Surveyed, Taken};
+use crate::bpf::{Look, PageSurvey, Surveyed, Taken};
 use crate::cgroup::Hierarchy;
 
 /// A scan of the page tables of processes.
@@ -44,13 +44,15 @@ impl PageTableScan {
                 let one = Scope::Cgroups(vec![named.clone()]);
                 if scan.population.members(&one, &mut notes)?.is_empty() {
                     let mend = match hierarchy.directory() {
-                        Some(directory) => format!(
-                            "with processes in it; `systemd-cgls`, or a look below {}, shows those that there are",
-                            directory.display()
-                        ),
-                        None => "with processes in it; /proc/PID/cgroup tells that of a process".into(),
+                        Some(directory) => {
+                            format!(
+                                "`systemd-cgls`, or a look below {}, shows those that there are",
+                                directory.display()
+                            )
+                        }
+                        None => "/proc/PID/cgroup tells that of a process".into(),
                     };
-                    return Err(ScanError::NoCgroup { named: named.clone(), mend });
+                    return Err(ScanError::NoProcessInCgroup { named: named.clone(), mend });
                 }
             }
             scan.notes.append(&mut notes);
@@ -102,9 +104,15 @@ impl PageTableScan {
             total: IdleTally::default(),
             mappings: Vec::new(),
         };
+        let locked = self.population.locked(member);
         for mapping in &*member.mappings {
             let mut tally = IdleTally::default();
-            self.survey.visit(surveyed, mapping, first, &mut tally, &mut |bytes| pacer.step(bytes))?;
+            let look = match first {
+                _ if locked.iter().any(|locked| locked.intersection(mapping.range).is_some()) => Look::Locked,
+                true => Look::First,
+                false => Look::Again,
+            };
+            self.survey.visit(surveyed, mapping, look, &mut tally, &mut |bytes| pacer.step(bytes))?;
             process.total += &tally;
             if self.detail.mappings && !tally.is_empty() {
                 process.mappings.push(MappingIdle {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use isotherm_core::{Mapping, PAGE_SIZE};
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
 use procfs::ProcError;
-use procfs::process::{Process, all_processes_with_root};
+use procfs::process::{Process, VmFlags, all_processes_with_root};
 
 use super::{ScanError, Scope};
 use crate::cgroup::{Hierarchy, is_below};
@@ -115,8 +115,12 @@ impl Population {
         }
         members.sort_by_key(|member| member.pid);
         if refused > 0 {
-            let processes = if refused == 1 { "1 process is".into() } else { format!("{refused} processes are") };
-            let why = "their memory may not be looked at, which takes CAP_SYS_PTRACE in their user namespace";
+            let (processes, their) = if refused == 1 {
+                ("1 process is".into(), "its")
+            } else {
+                (format!("{refused} processes are"), "their")
+            };
+            let why = format!("to look at {their} memory takes CAP_SYS_PTRACE in {their} user namespace");
             note(notes, format!("{processes} left out: {why}"));
         }
         Ok(members)
@@ -127,6 +131,19 @@ impl Population {
         if let Scope::Processes(_) = scope {
             note(notes, format!("process {} ended while it was looked at", member.pid));
         }
+    }
+
+    /// Where a process has locked memory (mlock); nothing if it has none, or has ended.
+    pub(super) fn locked(&self, member: &Member) -> Vec<AddrRange> {
+        let Some(process) = self.open(member.pid) else { return Vec::new() };
+        // The kernel goes over all pages to tell of mappings one by one: only where there is something to be found.
+        if !process.status().is_ok_and(|status| status.vmlck.is_some_and(|kib| kib > 0)) {
+            return Vec::new();
+        }
+        let maps = process.smaps();
+        let locked =
+            maps.iter().flat_map(|maps| maps.iter()).filter(|map| map.extension.vm_flags.contains(VmFlags::LO));
+        locked.filter_map(|map| AddrRange::new(map.address.0, map.address.1)).collect()
     }
 
     fn open(&self, pid: u32) -> Option<Process> {
