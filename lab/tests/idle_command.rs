@@ -4,117 +4,23 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
+use isotherm_lab::idle::{Inhabited, MIB, V2, account_in_v2, bytes, idle, is_true, note, own, with_huge_pages};
 use isotherm_lab::{Running, Workload, eventually, isotherm, run, succeed};
 use serde_json::Value;
 
-const MIB: u64 = 1 << 20;
-const V2: &str = "/sys/fs/cgroup";
 const V1: &str = "/tmp/cgroup-v1";
-
-/// Lets this thread, and all that it starts from now on, share one processor: each turn of another process makes it forget the
-/// translations, which idle page tracking does not, and without which an emulated processor would not set an accessed bit again.
-fn share_a_processor() {
-    let thread = fs::read_link("/proc/thread-self").unwrap();
-    let id = thread.file_name().unwrap().to_str().unwrap().to_owned();
-    assert_eq!(run(Command::new("taskset").args(["-p", "1", &id])).status, 0);
-}
-
-/// A pattern of some MiB that are never touched again, and some that are touched fifty times a second.
-fn pattern(cold: u64, hot: u64) -> String {
-    format!(
-        "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{cold} MiB\"\n[[area]]\nname = \"hot\"\nsize = \"{hot} MiB\"\n\
-         [[phase]]\ntime = \"1000s\"\ntouch = [{{ area = \"hot\", every = \"20ms\" }}]\n"
-    )
-}
-
-/// A cgroup with a workload in it, which has been in it before it touched any memory.
-struct Inhabited {
-    directory: PathBuf,
-    workload: Workload,
-}
-
-impl Inhabited {
-    fn new(directory: &str, cold: u64, hot: u64) -> Self {
-        let directory = PathBuf::from(directory);
-        fs::create_dir_all(&directory).unwrap();
-        let file = std::env::temp_dir().join(format!("{cold}-{hot}.toml"));
-        fs::write(&file, pattern(cold, hot)).unwrap();
-        let script = format!(
-            "echo $$ > {}/cgroup.procs && exec isotherm workload {} --announce",
-            directory.display(),
-            file.display()
-        );
-        let workload = Workload::announced(Command::new("sh").args(["-c", &script]));
-        Self { directory, workload }
-    }
-
-    fn pid(&self) -> String {
-        self.workload.process.pid().to_string()
-    }
-
-    /// Ends the workload, and removes the cgroup.
-    fn end(self) {
-        drop(self.workload);
-        eventually("an empty cgroup can be removed", || fs::remove_dir(&self.directory).is_ok());
-    }
-}
-
-fn idle(arguments: &[&str]) -> Vec<Value> {
-    let out = succeed(&[&["idle", "--format", "json"], arguments].concat());
-    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn bytes(figures: &Value, key: &str) -> u64 {
-    figures[key].as_u64().unwrap_or_else(|| panic!("no {key} in {figures}"))
-}
-
-/// The figures of a cgroup's own memory.
-fn own<'a>(report: &'a Value, path: &str) -> &'a Value {
-    let found = report["cgroups"].as_array().unwrap().iter().find(|cgroup| cgroup["path"] == path);
-    &found.unwrap_or_else(|| panic!("no cgroup {path} in {report}"))["own"]
-}
-
-/// Holds a cgroup's figures against what is truly cold and hot in it, in MiB, page by page: off by 1 % of its size at most. The
-/// workload's own small memory is within that.
-#[track_caller]
-fn is_true(figures: &Value, cold: u64, hot: u64) {
-    let size = (cold + hot) * MIB;
-    for (key, truth) in [("idle_bytes", cold * MIB), ("accessed_bytes", hot * MIB), ("size_bytes", size)] {
-        let off = bytes(figures, key).abs_diff(truth);
-        println!(
-            "{key}: {} of {truth}, off by {:.2} % of the size",
-            bytes(figures, key),
-            off as f64 / size as f64 * 100.0
-        );
-        assert!(off * 100 <= size, "{key} is {}, and in truth {truth}: {figures}", bytes(figures, key));
-    }
-}
-
-fn note(report: &Value, part: &str) -> bool {
-    report["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains(part))
-}
-
-/// Memory is accounted in the hierarchy of version 2, down to the second level.
-fn account_in_v2() {
-    eventually("the controller of memory is there", || {
-        fs::write(format!("{V2}/cgroup.subtree_control"), "+memory").is_ok()
-    });
-    fs::create_dir_all(format!("{V2}/outer")).unwrap();
-    fs::write(format!("{V2}/outer/cgroup.subtree_control"), "+memory").unwrap();
-}
 
 /// One test, as the machine cannot go back: once the controller of memory was in a hierarchy of version 1, it is a matter of minutes until
 /// all that it remembers is forgotten.
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn cgroups_are_told_as_they_truly_are() {
-    share_a_processor();
     in_version_2();
     in_version_1_beside_version_2();
 }
@@ -125,13 +31,7 @@ fn in_version_2() {
     succeed(&["workload", "--list"]);
     let one = Inhabited::new(&format!("{V2}/one"), 96, 32);
     let inner = Inhabited::new(&format!("{V2}/outer/inner"), 64, 64);
-    let huge = {
-        const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-        fs::write(ENABLED, "always").unwrap();
-        let huge = Inhabited::new(&format!("{V2}/huge"), 128, 32);
-        fs::write(ENABLED, "madvise").unwrap();
-        huge
-    };
+    let huge = with_huge_pages(|| Inhabited::new(&format!("{V2}/huge"), 128, 32));
     let reports = idle(&["--interval", "4s", "--count", "3", "--histogram"]);
     assert_eq!(reports.len(), 3);
     for report in &reports {
