@@ -110,7 +110,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Makes this many reports.
     fn until(mut self, count: u64) -> Result<ExitCode> {
-        let waiter = Waiter::new(Roster::default(), self.stop.clone());
+        let mut waiter = Waiter::new(Roster::default(), self.stop.clone());
         let mut began = Instant::now();
         let mut pacer = self.pacer("marking", self.stop.clone());
         match self.scan.mark(&mut pacer) {
@@ -120,7 +120,7 @@ impl Run<'_> {
         }
         for number in 1..=count {
             let due = began + self.interval;
-            let stopped = self.wait(&waiter, due)?;
+            let stopped = self.wait(&mut waiter, due)?;
             // What there is of the first interval is better than nothing.
             if stopped && number > 1 {
                 break;
@@ -161,7 +161,7 @@ impl Run<'_> {
     }
 
     /// Waits until it is time to look. Says whether it was stopped before.
-    fn wait(&self, waiter: &Waiter, due: Instant) -> Result<bool> {
+    fn wait(&self, waiter: &mut Waiter, due: Instant) -> Result<bool> {
         loop {
             let left = due.saturating_duration_since(Instant::now());
             if self.on_terminal {

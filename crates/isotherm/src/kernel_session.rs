@@ -44,7 +44,7 @@ impl KernelSession {
         let Self { attributes, places, mut targets, ranges, duration } = self;
         let ranges = whole(ranges);
         let mut run = Run::prepare(places)?;
-        let waiter = Waiter::new(targets.roster(), stop);
+        let mut waiter = Waiter::new(targets.roster(), stop);
         let spaces = survey(&mut targets, &ranges)?;
         let scope = scope(&spaces, ranges.clone())?;
         let ids = spaces.iter().map(|space| space.id).collect();

@@ -50,7 +50,7 @@ impl Session {
 
     fn run(self, findings: SyncSender<Finding>, stop: Stop) -> Result<()> {
         let Self { attributes, seed, probe, targets, duration } = self;
-        let waiter = Waiter::new(targets.roster(), stop);
+        let mut waiter = Waiter::new(targets.roster(), stop);
         let late_rounds = Rc::new(Cell::new(0));
         let sink =
             Forward { findings, infos: targets.infos(), late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time() };

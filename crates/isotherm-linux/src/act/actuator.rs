@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, PageKind, ProcessFacts, Work};
@@ -47,6 +48,11 @@ impl ProcessActuator {
         }
     }
 
+    /// Acts on the processes of this roster from here on: those that have been acted on so far are no more.
+    pub fn act_on(&mut self, roster: Roster) {
+        self.roster = roster;
+    }
+
     /// Why no call could be made inside targets, in words, since this was last asked: the last reason of each.
     pub fn take_refusals(&mut self) -> impl Iterator<Item = (TargetId, InsideError)> {
         std::mem::take(&mut self.refusals).into_iter()
@@ -60,8 +66,7 @@ impl ProcessActuator {
     /// A hold on the process, which does not keep the roster from others meanwhile.
     fn hold(&self, target: TargetId) -> Option<Held> {
         let members = self.roster.members();
-        let pidfd = members.get(&target)?.process.pidfd().try_clone_to_owned().ok()?;
-        Some(Held { pid: target.0, pidfd })
+        Some(Held { pid: target.0, pidfd: members.get(&target)?.process.pidfd() })
     }
 
     fn apply_inside(&mut self, held: &Held, call: InsideCall, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
@@ -176,7 +181,7 @@ impl Actuator for ProcessActuator {
 #[derive(Debug)]
 struct Held {
     pid: u32,
-    pidfd: OwnedFd,
+    pidfd: Arc<OwnedFd>,
 }
 
 impl Held {

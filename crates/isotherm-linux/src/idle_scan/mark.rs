@@ -2,6 +2,8 @@
 
 use isotherm_core::{MOST_INTERVALS, PageState};
 
+use crate::pages::Flags;
+
 /// What is known of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark(u8);
@@ -24,6 +26,33 @@ impl Mark {
             before @ 0..MOST_INTERVALS => Self(before + 1),
             MOST_INTERVALS => self,
             _ => Self(1),
+        }
+    }
+
+    /// What becomes of a page that has just been marked for the first time, or could not be.
+    pub(super) fn at_first(flags: Flags) -> Self {
+        if flags.is_unevictable() {
+            Self::UNEVICTABLE
+        } else if flags.is_listed() {
+            Self::ACCESSED
+        } else {
+            Self::UNMARKED
+        }
+    }
+
+    /// What becomes of it after an interval, by the kernel's flags and bitmap.
+    pub(super) fn after(self, flags: Flags, still_idle: bool) -> Self {
+        if flags.is_unevictable() {
+            Self::UNEVICTABLE
+        } else if !flags.is_listed() {
+            Self::UNMARKED
+        } else if still_idle {
+            self.idle_longer()
+        } else if flags.is_marked_idle() || matches!(self, Self::UNMARKED | Self::UNEVICTABLE) {
+            // The kernel could not look at it just now; or it was not marked to begin with.
+            Self::UNKNOWN
+        } else {
+            Self::ACCESSED
         }
     }
 

@@ -13,6 +13,7 @@ mod page_tables;
 mod physical;
 mod population;
 mod processes;
+mod wanted;
 
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 //! A pass goes over memory once, piece by piece; of each piece it reads which pages are still idle, and marks those that are not
 //! anew. So every page's interval is the time from one pass to the next, however long a pass takes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use super::frames::{FrameSet, Frames};
 use super::mark::Mark;
 use super::population::{Member, Population};
 use super::processes::Pagemaps;
+use super::wanted::Wanted;
 use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::cgroup::{CgroupPaths, Hierarchy};
 use crate::idle::{BITMAP, IdleError, IdleProbe};
@@ -62,31 +63,6 @@ struct Page {
     head: u64,
     count: u64,
     flags: Flags,
-}
-
-/// Which pages are looked at: all, unless there is something here.
-#[derive(Debug, Default)]
-struct Wanted {
-    /// Those charged to cgroups of these inode numbers.
-    cgroups: Option<HashSet<u64>>,
-    /// Those of which a frame is in the set.
-    frames: Option<FrameSet>,
-}
-
-impl Wanted {
-    /// Whether a page is counted that is charged to this cgroup and has `count` frames from the place `index` on.
-    fn counts(&self, cgroup: u64, index: usize, count: usize) -> bool {
-        match (&self.cgroups, &self.frames) {
-            (Some(cgroups), _) => cgroups.contains(&cgroup),
-            (None, Some(frames)) => frames.has_any(index, count),
-            (None, None) => true,
-        }
-    }
-
-    /// Whether it is looked at, counted or not: a process may have mapped what is charged to a cgroup that nobody asked for.
-    fn has(&self, cgroup: u64, index: usize, count: usize) -> bool {
-        self.counts(cgroup, index, count) || self.frames.as_ref().is_some_and(|frames| frames.has_any(index, count))
-    }
 }
 
 impl PhysicalScan {
@@ -310,7 +286,7 @@ impl PhysicalScan {
             let bit = 1 << (page.head % WORD);
             let still_idle =
                 self.words.get((page.head / WORD - first_word) as usize).is_some_and(|word| word & bit != 0);
-            let mark = if first { at_first(page.flags) } else { now(marks[start], page.flags, still_idle) };
+            let mark = if first { Mark::at_first(page.flags) } else { marks[start].after(page.flags, still_idle) };
             marks[start..end].fill(mark);
             if let (false, Some(state)) = (first, mark.state())
                 && wanted.counts(cgroup, base + start, count)
@@ -385,31 +361,6 @@ impl PhysicalScan {
             processes: Vec::new(),
             notes: Vec::new(),
         })
-    }
-}
-
-/// What becomes of a page that has just been marked for the first time, or could not be.
-fn at_first(flags: Flags) -> Mark {
-    match flags {
-        flags if flags.is_unevictable() => Mark::UNEVICTABLE,
-        flags if flags.is_listed() => Mark::ACCESSED,
-        _ => Mark::UNMARKED,
-    }
-}
-
-/// What becomes of a page after an interval.
-fn now(before: Mark, flags: Flags, still_idle: bool) -> Mark {
-    if flags.is_unevictable() {
-        Mark::UNEVICTABLE
-    } else if !flags.is_listed() {
-        Mark::UNMARKED
-    } else if still_idle {
-        before.idle_longer()
-    } else if flags.is_marked_idle() || matches!(before, Mark::UNMARKED | Mark::UNEVICTABLE) {
-        // The kernel could not look at it just now; or it was not marked to begin with.
-        Mark::UNKNOWN
-    } else {
-        Mark::ACCESSED
     }
 }
 
