@@ -145,9 +145,9 @@ impl Run<'_> {
             let mut report = self.report(found, cost);
             (report.number, report.interval_ns) = (number, (now - began).as_nanos() as u64);
             report.cut_short = stopped;
-            if now.elapsed() > self.interval && count > 1 {
+            if now - began > self.interval + self.interval / 10 {
                 report.notes.push(
-                    "looking takes longer than the interval, so that pages are let alone for longer; lengthen --interval or raise --rate"
+                    "looking takes so long that pages were let alone for longer than the interval; lengthen --interval or raise --rate"
                         .into(),
                 );
             }

@@ -144,14 +144,15 @@ impl PhysicalScan {
         let readable = self.paths.read(hierarchy);
         if !readable {
             let what = if hierarchy.version().number() == 2 { "cgroup2" } else { "cgroup -o memory" };
-            let note = format!(
-                "the cgroup hierarchy that accounts memory (version {}) is not mounted, or may not be read: cgroups are told by inode \
-                 number; `mount -t {what} none DIRECTORY` mounts it",
+            let why = format!(
+                "the hierarchy that accounts memory (version {}) is not mounted, or may not be read; `mount -t {what} none DIRECTORY` \
+                 mounts it",
                 hierarchy.version().number()
             );
             if let Scope::Cgroups(_) = self.scope {
-                return Err(ScanError::NoCgroups(note));
+                return Err(ScanError::NoCgroups(why));
             }
+            let note = format!("cgroups are told by inode number: {why}");
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }
