@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_core::scheme::{Gauges, Metric};
-use isotherm_core::{AddrRange, PAGE_SIZE, Snapshot, TargetSnapshot};
+use isotherm_core::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetSnapshot};
 use procfs::ProcError;
 use thiserror::Error;
 
@@ -59,21 +59,6 @@ impl SystemGauges {
         Self { root: root.into(), room: Room::default() }
     }
 
-    /// Whether this metric can be read here.
-    ///
-    /// # Errors
-    /// Says why not, and what would mend it.
-    pub fn check(&self, metric: &Metric) -> Result<(), GaugeError> {
-        match metric {
-            Metric::FreeMemory => system_memory(&self.root).map(drop).map_err(GaugeError::Memory),
-            Metric::Pressure | Metric::StallTime => pressure(&self.root).map(drop).map_err(GaugeError::Pressure),
-            // Of which processes is known only once they run; that they can be looked at is checked when they become targets.
-            Metric::WorkingSetResident => Ok(()),
-            Metric::Fed(path) => fed(path).map(drop),
-            metric => Err(GaugeError::Unknown(metric.clone())),
-        }
-    }
-
     /// The share of the accessed memory that is resident, by pages at even distances through all of it.
     fn resident_share(&mut self, snapshot: &Snapshot) -> Option<f64> {
         let accessed: Vec<_> = snapshot.targets.iter().map(|target| (target.id, accessed(target))).collect();
@@ -100,6 +85,18 @@ impl Default for SystemGauges {
 }
 
 impl Gauges for SystemGauges {
+    fn supports(&mut self, metric: &Metric) -> Result<(), BoxError> {
+        match metric {
+            Metric::FreeMemory => system_memory(&self.root).map(|_| ()).map_err(GaugeError::Memory),
+            Metric::Pressure | Metric::StallTime => pressure(&self.root).map(|_| ()).map_err(GaugeError::Pressure),
+            // Of the targets, which are known only once they run.
+            Metric::WorkingSetResident => Ok(()),
+            Metric::Fed(path) => fed(path).map(|_| ()),
+            metric => Err(GaugeError::Unknown(metric.clone())),
+        }
+        .map_err(BoxError::from)
+    }
+
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64> {
         match metric {
             Metric::FreeMemory => system_memory(&self.root).ok().map(|memory| memory.free_share()),
@@ -196,15 +193,15 @@ mod tests {
         fs::create_dir_all(proc.join("pressure")).unwrap();
         let mut gauges = SystemGauges::below(root.path());
         let nothing = Snapshot::default();
-        let refused = gauges.check(&Metric::StallTime).unwrap_err().to_string();
+        let refused = gauges.supports(&Metric::StallTime).unwrap_err().to_string();
         assert!(refused.contains("proc/pressure/memory") && refused.contains("CONFIG_PSI"), "{refused}");
         assert_eq!(gauges.read(&Metric::Pressure, &nothing), None);
-        assert!(gauges.check(&Metric::FreeMemory).unwrap_err().to_string().contains("/proc/meminfo"));
+        assert!(gauges.supports(&Metric::FreeMemory).unwrap_err().to_string().contains("/proc/meminfo"));
 
         let pressure = "some avg10=1.50 avg60=0.00 avg300=0.00 total=2500000\n\
                         full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
         fs::write(proc.join("pressure/memory"), pressure).unwrap();
-        gauges.check(&Metric::StallTime).unwrap();
+        gauges.supports(&Metric::StallTime).unwrap();
         assert_eq!(gauges.read(&Metric::StallTime, &nothing), Some(Duration::from_millis(2500).as_secs_f64()));
         let share = gauges.read(&Metric::Pressure, &nothing).unwrap();
         assert!((share - 0.015).abs() < 1e-6, "{share}");
@@ -218,13 +215,13 @@ mod tests {
         let path = dir.path().join("figure");
         let metric = Metric::Fed(path.to_str().unwrap().into());
         let mut gauges = SystemGauges::new();
-        let check = |gauges: &SystemGauges| gauges.check(&metric).unwrap_err().to_string();
-        assert!(check(&gauges).contains("No such file"), "{}", check(&gauges));
+        let check = |gauges: &mut SystemGauges| gauges.supports(&metric).unwrap_err().to_string();
+        assert!(check(&mut gauges).contains("No such file"), "{}", check(&mut gauges));
         for (text, value) in [("0.7\n", Some(0.7)), ("  12 ", Some(12.0)), ("", None), ("nan", None), ("7 %", None)] {
             fs::write(&path, text).unwrap();
             assert_eq!(gauges.read(&metric, &Snapshot::default()), value, "{text:?}");
-            assert_eq!(gauges.check(&metric).is_ok(), value.is_some(), "{text:?}");
+            assert_eq!(gauges.supports(&metric).is_ok(), value.is_some(), "{text:?}");
         }
-        assert!(check(&gauges).contains("is no number"), "{}", check(&gauges));
+        assert!(check(&mut gauges).contains("is no number"), "{}", check(&mut gauges));
     }
 }

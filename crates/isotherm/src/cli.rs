@@ -1,6 +1,7 @@
 //! The command line, described in one place; it knows nothing of how things are done.
 
 mod idle;
+mod run;
 mod scheme;
 
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use isotherm_core::AddrRange;
 use crate::units;
 
 pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
+pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 
 const RECORDING: &str = "isotherm.rec";
@@ -41,6 +43,8 @@ Examples:
   isotherm report heatmap                  when and where it is hot
   isotherm report html -o memory.html      all of it, in one page
   isotherm scheme try prcl.yaml            what a scheme would have done to it
+  isotherm run --schemes prcl.yaml --pid 1234
+                                           let it do that
 
 Exit status: 0 if all went well, 1 if it failed, 2 if the call was wrong. `isotherm record -- COMMAND` \
 exits with the command's own status, or with 128 and the number of the signal that ended it.";
@@ -50,6 +54,7 @@ pub enum Command {
     Record(Box<Record>),
     Top(Box<Top>),
     Idle(Box<Idle>),
+    Run(Box<Run>),
     Report(Box<Report>),
     Convert(Convert),
     Import(Import),

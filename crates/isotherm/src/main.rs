@@ -10,8 +10,10 @@ mod probe;
 mod progress;
 mod record;
 mod report;
+mod run;
 mod scheme;
 mod session;
+mod steering;
 mod targets;
 mod terminal;
 mod top;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Record(options) => record::run(&options),
         Command::Top(options) => top::run(&options),
         Command::Idle(options) => idle::run(&options),
+        Command::Run(options) => run::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Convert(options) => report::convert(&options),
         Command::Import(options) => import::run(&options),
