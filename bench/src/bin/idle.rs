@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 
 const GIB: u64 = 1 << 30;
 
-/// Measure what `isotherm idle` costs: CPU time of a look at all pages, and its share of the period
+/// What a look is a share of, in milliseconds, whatever the measured period is: a look costs the same.
+const MINUTE_MS: f64 = 60e3;
+
+/// Measure what `isotherm idle` costs: CPU time of a look at all pages, and its share of a period of a minute
 ///
 /// A process has memory of pages of 4 KiB, a quarter of which it touches every five seconds. By idle page tracking all memory of the
 /// machine is looked at, with whatever else there is; by page tables that of the process.
@@ -65,8 +68,8 @@ struct Line {
     looked_at_bytes: u64,
     /// CPU time of a look: median, least, most.
     cpu_ms: [f64; 3],
-    /// The median over the period, in per cent of one CPU.
-    cpu_percent: f64,
+    /// The median over a period of a minute, in per cent of one CPU.
+    cpu_percent_of_a_minute: f64,
     /// How long a look took; the median.
     wall_ms: f64,
     /// What was found to be idle of the process's memory, by page tables.
@@ -113,10 +116,10 @@ fn main() -> Result<()> {
             format!("{:.2} GiB", line.looked_at_bytes as f64 / GIB as f64),
             format!("{median:.1} ({least:.1} to {most:.1})"),
             format!("{:.1}", line.wall_ms),
-            format!("{:.3}", line.cpu_percent),
+            format!("{:.3}", line.cpu_percent_of_a_minute),
         ]
     });
-    let header = ["where", "kernel", "way", "process", "looked at", "CPU ms a look", "wall ms", "CPU % of the period"];
+    let header = ["where", "kernel", "way", "process", "looked at", "CPU ms a look", "wall ms", "CPU % of a minute"];
     println!("{}", table(&header, 3, rows));
     if let Some(parent) = options.json.parent() {
         fs::create_dir_all(parent)?;
@@ -152,7 +155,7 @@ fn measure(options: &Options, target: &Target, size: u64, way: Way) -> Result<Li
         looked_at_bytes: last.total.size_bytes + last.total.unevictable_bytes,
         // Sorted by now.
         cpu_ms: [middle, cpu[0], cpu[cpu.len() - 1]],
-        cpu_percent: middle / (options.period as f64 * 1e3) * 100.0,
+        cpu_percent_of_a_minute: middle / MINUTE_MS * 100.0,
         wall_ms: median(&mut wall),
         idle_share: (way == Way::Bpf).then(|| last.total.idle_bytes as f64 / last.total.size_bytes as f64),
     })
