@@ -1,5 +1,6 @@
 //! The command line, described in one place; it knows nothing of how things are done.
 
+mod idle;
 mod run;
 mod scheme;
 
@@ -13,6 +14,7 @@ use isotherm_core::AddrRange;
 
 use crate::units;
 
+pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 
@@ -34,6 +36,7 @@ const EXAMPLES: &str = "\
 Examples:
   isotherm doctor                          what works on this machine
   isotherm top --pid 1234                  its memory, live
+  isotherm idle                            how much memory is idle, and whose
   isotherm record --pid 1234 --duration 10s
   isotherm record -- ./my-program --its-option
   isotherm report summary                  what the memory is doing
@@ -51,6 +54,7 @@ exits with the command's own status, or with 128 and the number of the signal th
 pub enum Command {
     Record(Box<Record>),
     Top(Box<Top>),
+    Idle(Box<Idle>),
     Run(Box<Run>),
     Report(Box<Report>),
     Convert(Convert),

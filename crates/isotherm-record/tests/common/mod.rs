@@ -95,7 +95,7 @@ pub fn activity(i: u32) -> Activity {
         name: name.into(),
         action,
         awake: i.is_multiple_of(2),
-        quota: (i % 3 > 0).then_some(n << 20),
+        quota: (!i.is_multiple_of(3)).then_some(n << 20),
         goal_score: (i % 3 > 1).then_some(0.25 * f64::from(i)),
         total: Statistics {
             applications: n,
