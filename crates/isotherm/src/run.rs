@@ -128,7 +128,7 @@ impl Log {
                     self.progress.clear();
                     eprintln!("isotherm: {what}");
                 }
-                Word::Note(_) | Word::InForce(_) | Word::Acted(_) => {}
+                Word::Note(_) | Word::InForce(_) => {}
             }
         }
         Ok(())

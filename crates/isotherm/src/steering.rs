@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use isotherm_core::scheme::{Application, Scheme, Schemes};
+use isotherm_core::scheme::{Application, Report, Scheme, Schemes};
 use isotherm_core::{MemoryUse, Sink, Snapshot, TargetId};
 use isotherm_linux::act::ProcessActuator;
 use isotherm_linux::{Roster, SystemGauges, memory_use, system_memory};
@@ -39,10 +39,8 @@ pub struct Ready {
 pub enum Word {
     /// These schemes are in force from here on, in the order in which activities tell of them.
     InForce(Vec<Scheme>),
-    /// The last application that acted on something, of each scheme in force that has had one, by its name: the one that an activity
-    /// tells of may have found the quota used up.
-    Acted(Vec<(Arc<str>, Application)>),
-    /// What schemes have done so far.
+    /// What schemes have done so far. The last application of each is the last that acted on something since the activity before: others
+    /// that follow it find their quota used up.
     Activity(Box<Activity>),
     /// Something went differently than was asked for.
     Complaint(String),
@@ -100,7 +98,7 @@ impl Ready {
             next_account: Instant::now(),
             memory: Vec::new(),
             refused: HashMap::new(),
-            acted: HashMap::new(),
+            acting: HashMap::new(),
         };
         let work = move || {
             let ended = steersman.steer();
@@ -192,8 +190,8 @@ struct Steersman {
     memory: Vec<(TargetId, MemoryUse)>,
     /// The last refusal of each target that the user was told.
     refused: HashMap<TargetId, String>,
-    /// The last application that acted on something, of each scheme that has had one.
-    acted: HashMap<Arc<str>, Application>,
+    /// What has acted on something since it was last told what has been done: of each scheme the last application.
+    acting: HashMap<Arc<str>, Application>,
 }
 
 impl Steersman {
@@ -213,6 +211,7 @@ impl Steersman {
                 // What came late says less: the earliest beginning is the best, and time never goes back.
                 self.start = came.checked_sub(snapshot.time).map_or(self.start, |start| start.min(self.start));
                 let applied = self.engine.aggregated(&snapshot);
+                self.note_acting(snapshot.time);
                 if !self.engine.actuator().over().load(Ordering::Relaxed) {
                     applied.map_err(|error| anyhow!("the schemes cannot go on: {error}"))?;
                 }
@@ -221,7 +220,6 @@ impl Steersman {
             }
             self.control.rest.want(self.engine.sleeps_until().is_some());
             self.tell_refusals();
-            self.note_acted();
             if over || told.elapsed() >= EVERY {
                 told = Instant::now();
                 self.tell_activity();
@@ -261,18 +259,17 @@ impl Steersman {
         self.refused.retain(|target, _| members.contains_key(target));
     }
 
-    fn note_acted(&mut self) {
-        for report in self.engine.reports().filter(|report| !report.last.regions.is_empty()) {
-            let noted = self.acted.get(&report.name).is_some_and(|noted| noted.time == report.last.time);
-            if !noted {
-                self.acted.insert(Arc::clone(&report.name), report.last.clone());
+    /// Takes note of applications that acted on something: between two tellings, others follow that find their quota used up.
+    fn note_acting(&mut self, now: Duration) {
+        for report in self.engine.reports() {
+            if report.last.time == now && !report.last.regions.is_empty() {
+                self.acting.insert(Arc::clone(&report.name), report.last.clone());
             }
         }
     }
 
+    /// Tells what has been done; of the applications since the last telling, the last one that acted on something.
     fn tell_activity(&mut self) {
-        self.acted.retain(|name, _| self.engine.schemes().any(|scheme| scheme.name == *name));
-        self.say(Word::Acted(self.acted.iter().map(|(name, last)| (Arc::clone(name), last.clone())).collect()));
         if self.account && Instant::now() >= self.next_account {
             let began = Instant::now();
             let ids: Vec<TargetId> = self.roster.members().keys().copied().collect();
@@ -280,12 +277,16 @@ impl Steersman {
             self.memory = ids.into_iter().filter_map(of).collect();
             self.next_account = Instant::now() + began.elapsed() * ACCOUNT_SHARE;
         }
-        let activity = Activity {
-            time: self.start.elapsed(),
-            schemes: self.engine.reports().cloned().collect(),
-            memory: self.memory.clone(),
-            system: system_memory(Path::new("/")).unwrap_or_default(),
-        };
+        let mut schemes: Vec<Report> = self.engine.reports().cloned().collect();
+        for report in &mut schemes {
+            match self.acting.remove(&report.name) {
+                Some(acting) => report.last = acting,
+                None => report.last.regions.clear(),
+            }
+        }
+        self.acting.clear();
+        let system = system_memory(Path::new("/")).unwrap_or_default();
+        let activity = Activity { time: self.start.elapsed(), schemes, memory: self.memory.clone(), system };
         self.say(Word::Activity(Box::new(activity)));
     }
 

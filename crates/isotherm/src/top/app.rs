@@ -141,7 +141,6 @@ impl App {
     pub fn hear(&mut self, word: Word) {
         let (text, complaint) = match word {
             Word::InForce(schemes) => return self.live.doings.in_force(&schemes),
-            Word::Acted(acted) => return self.live.doings.acted(acted),
             Word::Activity(activity) => return self.live.take_activity(*activity),
             Word::Complaint(text) => (text, true),
             Word::Note(text) => (text, false),

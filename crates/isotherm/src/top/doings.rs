@@ -83,11 +83,6 @@ impl Doings {
         self.in_force = schemes.iter().map(known).collect();
     }
 
-    /// Takes note of the last applications that acted on something.
-    pub fn acted(&mut self, acted: Vec<(Arc<str>, Application)>) {
-        self.acted = acted.into();
-    }
-
     /// Takes in what has been done.
     pub fn take(&mut self, activity: Activity) {
         let done = |report: &Report| Done {
@@ -118,6 +113,12 @@ impl Doings {
         while self.past.get(1).is_some_and(|next| activity.time.saturating_sub(next.time) >= PAST) {
             self.past.pop_front();
         }
+        let last = |report: &Report| {
+            let before = || self.acted.iter().find(|(name, _)| *name == report.name).map(|(_, last)| last.clone());
+            let last = if report.last.regions.is_empty() { before() } else { Some(report.last.clone()) };
+            Some((Arc::clone(&report.name), last?))
+        };
+        self.acted = activity.schemes.iter().filter_map(last).collect();
         self.newest = Some(Arc::new(activity));
     }
 

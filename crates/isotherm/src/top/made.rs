@@ -154,8 +154,6 @@ pub fn acted(second: u64, count: usize) -> Activity {
 pub fn acting(app: &mut App, count: usize, seconds: u64) {
     app.hear(Word::InForce(schemes(count)));
     for activity in (1..=seconds).map(|second| acted(second, count)) {
-        let acting = activity.schemes.iter().filter(|told| !told.last.regions.is_empty());
-        app.hear(Word::Acted(acting.map(|told| (told.name.clone(), told.last.clone())).collect()));
         app.hear(Word::Activity(Box::new(activity)));
     }
 }
