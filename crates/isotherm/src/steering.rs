@@ -11,13 +11,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use isotherm_core::scheme::Schemes;
+use isotherm_core::scheme::{Application, Report, Scheme, Schemes};
 use isotherm_core::{MemoryUse, Sink, Snapshot, TargetId};
 use isotherm_linux::act::ProcessActuator;
 use isotherm_linux::{Roster, SystemGauges, memory_use, system_memory};
 use isotherm_record::Activity;
 
+use crate::cli::Watch;
 use crate::session::Control;
+use crate::wrong_call;
 use file::SchemeFile;
 
 /// What schemes have done is told at least this often, and their file is looked at.
@@ -35,12 +37,24 @@ pub struct Ready {
 
 /// What the thread has to say.
 pub enum Word {
-    /// What schemes have done so far.
+    /// These schemes are in force from here on, in the order in which activities tell of them.
+    InForce(Vec<Scheme>),
+    /// What schemes have done so far. The last application of each is the last that acted on something since the activity before: others
+    /// that follow it find their quota used up.
     Activity(Box<Activity>),
     /// Something went differently than was asked for.
     Complaint(String),
     /// Something that its user may want to know.
     Note(String),
+}
+
+/// Ends the program if schemes have nothing to act on in what `subcommand` is to watch.
+pub fn check(subcommand: &str, watch: &Watch) {
+    if watch.physical {
+        let what =
+            "schemes act on processes; name them with --pid, or give a command after --, and leave --physical out";
+        wrong_call(subcommand, what);
+    }
 }
 
 impl Ready {
@@ -84,6 +98,7 @@ impl Ready {
             next_account: Instant::now(),
             memory: Vec::new(),
             refused: HashMap::new(),
+            acting: HashMap::new(),
         };
         let work = move || {
             let ended = steersman.steer();
@@ -175,10 +190,13 @@ struct Steersman {
     memory: Vec<(TargetId, MemoryUse)>,
     /// The last refusal of each target that the user was told.
     refused: HashMap<TargetId, String>,
+    /// What has acted on something since it was last told what has been done: of each scheme the last application.
+    acting: HashMap<Arc<str>, Application>,
 }
 
 impl Steersman {
     fn steer(&mut self) -> Result<()> {
+        self.say(Word::InForce(self.engine.schemes().cloned().collect()));
         let mut told = Instant::now();
         loop {
             let mut due = told + EVERY;
@@ -193,6 +211,7 @@ impl Steersman {
                 // What came late says less: the earliest beginning is the best, and time never goes back.
                 self.start = came.checked_sub(snapshot.time).map_or(self.start, |start| start.min(self.start));
                 let applied = self.engine.aggregated(&snapshot);
+                self.note_acting(snapshot.time);
                 if !self.engine.actuator().over().load(Ordering::Relaxed) {
                     applied.map_err(|error| anyhow!("the schemes cannot go on: {error}"))?;
                 }
@@ -218,7 +237,10 @@ impl Steersman {
             Err(complaints) => Err(complaints.to_string()),
         };
         match replaced {
-            Ok(()) => self.say(Word::Note(format!("{path}: its schemes are in force now"))),
+            Ok(()) => {
+                self.say(Word::InForce(self.engine.schemes().cloned().collect()));
+                self.say(Word::Note(format!("{path}: its schemes are in force now")));
+            }
             Err(why) => self.complain(format!("{why}\nthe schemes that were in force before stay so")),
         }
     }
@@ -237,6 +259,16 @@ impl Steersman {
         self.refused.retain(|target, _| members.contains_key(target));
     }
 
+    /// Takes note of applications that acted on something: between two tellings, others follow that find their quota used up.
+    fn note_acting(&mut self, now: Duration) {
+        for report in self.engine.reports() {
+            if report.last.time == now && !report.last.regions.is_empty() {
+                self.acting.insert(Arc::clone(&report.name), report.last.clone());
+            }
+        }
+    }
+
+    /// Tells what has been done; of the applications since the last telling, the last one that acted on something.
     fn tell_activity(&mut self) {
         if self.account && Instant::now() >= self.next_account {
             let began = Instant::now();
@@ -245,12 +277,16 @@ impl Steersman {
             self.memory = ids.into_iter().filter_map(of).collect();
             self.next_account = Instant::now() + began.elapsed() * ACCOUNT_SHARE;
         }
-        let activity = Activity {
-            time: self.start.elapsed(),
-            schemes: self.engine.reports().cloned().collect(),
-            memory: self.memory.clone(),
-            system: system_memory(Path::new("/")).unwrap_or_default(),
-        };
+        let mut schemes: Vec<Report> = self.engine.reports().cloned().collect();
+        for report in &mut schemes {
+            match self.acting.remove(&report.name) {
+                Some(acting) => report.last = acting,
+                None => report.last.regions.clear(),
+            }
+        }
+        self.acting.clear();
+        let system = system_memory(Path::new("/")).unwrap_or_default();
+        let activity = Activity { time: self.start.elapsed(), schemes, memory: self.memory.clone(), system };
         self.say(Word::Activity(Box::new(activity)));
     }
 
