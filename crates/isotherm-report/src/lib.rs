@@ -20,7 +20,6 @@
 
 pub mod axis;
 pub mod colour;
-mod errno;
 mod error;
 mod escape;
 mod facts;

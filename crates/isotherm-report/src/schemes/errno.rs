@@ -1,7 +1,7 @@
 //! The names of the kernel's errors, of those that acting on memory can end in.
 
 /// The name of an error number of Linux, as on x86-64 and most others; none if it is not among these.
-pub(crate) fn name(errno: i32) -> Option<&'static str> {
+pub(super) fn name(errno: i32) -> Option<&'static str> {
     Some(match errno {
         1 => "EPERM",
         2 => "ENOENT",
