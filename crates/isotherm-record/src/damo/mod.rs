@@ -1,7 +1,7 @@
 //! Moving to and from damo: recordings of DAMON's own user-space tool, in its formats `json` and `json_compressed`.
 //!
-//! [`import`] makes a recording of such a file; [`write`](mod@write) makes such a file of a recording. `docs/damo.md` says what is kept and
-//! what is not. The layout is known from what damo writes and reads; nothing of it is promised by anyone.
+//! [`import`] makes a recording of such a file; [`convert`](crate::convert()) makes such a file of a recording. `docs/damo.md`
+//! says what is kept and what is not. The layout is known from what damo writes and reads; nothing of it is promised by anyone.
 //!
 //! Unlike a recording, a file of damo's can be read only whole: its targets stand one after another, and time begins again with each.
 
