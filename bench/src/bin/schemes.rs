@@ -1,0 +1,207 @@
+//! What schemes are worth: programs with and without them, how long they take and how much memory they hold.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write, stdout};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
+use isotherm_bench::schemes::machine::Machine;
+use isotherm_bench::schemes::run::{Runner, default_place};
+use isotherm_bench::schemes::workload::{HERE, LABORATORY, Workload};
+use isotherm_bench::schemes::{Configuration, Run, summary, switches, work};
+use serde_json::json;
+
+/// Swap space in the laboratory.
+const SWAP: u64 = 1 << 30;
+
+/// Measure what schemes are worth: programs with and without them, how long they take and how much memory they hold
+///
+/// bench/schemes runs it in the laboratory. Each program runs under each configuration in turn, again and again, so that
+/// whatever else the machine does falls on all alike.
+#[derive(Parser)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(Measure),
+    /// Say which programs there are
+    List,
+    /// Make the tables of runs: lines of JSON, as `run` writes them
+    Table {
+        /// Files with runs
+        files: Vec<PathBuf>,
+        /// Write the figures to this file, too
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Do the work of one program: what is measured
+    #[command(hide = true)]
+    Work {
+        workload: String,
+        place: PathBuf,
+        #[arg(long)]
+        length: f64,
+    },
+}
+
+/// Run programs, and write a line of JSON for each run as it ends
+#[derive(Args)]
+struct Measure {
+    /// How often each program runs under each configuration
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    runs: u32,
+    /// Only these programs, separated by commas (`bench/schemes --list`)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    workloads: Vec<String>,
+    /// Only these configurations, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
+    configurations: Vec<Configuration>,
+    /// Do so many times the work
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    length: f64,
+    /// How often something else runs for a moment on each emulated processor, in milliseconds; 0 is never
+    #[arg(long, value_name = "MS", default_value_t = 2)]
+    switch: u64,
+    /// Where isotherm is
+    #[arg(long, default_value = "isotherm")]
+    isotherm: PathBuf,
+    /// Where the scheme files are
+    #[arg(long, default_value = "schemes")]
+    schemes: PathBuf,
+    /// More for isotherm, separated by blanks: --more="--probe bpf"
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
+    more: String,
+}
+
+fn main() -> Result<()> {
+    match Options::parse().command {
+        Command::Run(options) => measure(&options),
+        Command::List => {
+            for (place, workloads) in [("in the laboratory", &LABORATORY[..]), ("here", &HERE)] {
+                println!("{place}:");
+                for workload in workloads {
+                    println!("  {:<18} {}", workload.name, workload.about);
+                }
+            }
+            Ok(())
+        }
+        Command::Table { files, json } => tell(&files, json),
+        Command::Work { workload, place, length } => work::work(&named(&workload)?, &place, length),
+    }
+}
+
+fn named(name: &str) -> Result<Workload> {
+    Workload::named(name).with_context(|| format!("there is no workload {name}; see bench/schemes --list"))
+}
+
+fn measure(options: &Measure) -> Result<()> {
+    let machine = Machine::this();
+    let (mut workloads, mut configurations) = match machine {
+        Machine::Laboratory => {
+            let all = [Configuration::Orig, Configuration::Thp, Configuration::Ethp, Configuration::Prcl];
+            (LABORATORY.to_vec(), all.to_vec())
+        }
+        Machine::Here => (HERE.to_vec(), vec![Configuration::Orig, Configuration::Prcl]),
+    };
+    if !options.workloads.is_empty() {
+        workloads = options.workloads.iter().map(|name| named(name)).collect::<Result<_>>()?;
+    }
+    if !options.configurations.is_empty() {
+        configurations.clone_from(&options.configurations);
+    }
+    let huge = |configuration: &Configuration| matches!(configuration, Configuration::Thp | Configuration::Ethp);
+    if machine == Machine::Here && configurations.iter().any(huge) {
+        bail!("thp and ethp change how the machine makes huge pages: they run in the laboratory only");
+    }
+    if machine == Machine::Laboratory {
+        machine.swap_to_zram(SWAP)?;
+        if options.switch > 0 {
+            switches::begin(Duration::from_millis(options.switch))?;
+        }
+    }
+    std::fs::create_dir_all(default_place(machine))?;
+    let place = tempfile::tempdir_in(default_place(machine))?;
+    let runner = Runner {
+        isotherm: options.isotherm.clone(),
+        schemes: options.schemes.clone(),
+        more: options.more.split_whitespace().map(String::from).collect(),
+        length: options.length,
+        machine,
+        place: std::path::absolute(place.path())?,
+    };
+    let start = Instant::now();
+    let (all, mut done) = (options.runs as usize * workloads.len() * configurations.len(), 0);
+    let mut failed = 0;
+    for workload in &workloads {
+        runner.prepare(workload)?;
+        for nth in 1..=options.runs {
+            for configuration in &configurations {
+                done += 1;
+                let at = format!("{:>4.0} s  {done}/{all}", start.elapsed().as_secs_f64());
+                match runner.run(workload, *configuration, nth) {
+                    Ok(run) => {
+                        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+                        eprintln!(
+                            "{at}  {} {}: {:.2} s, RSS {:.1} MiB, system {:.1} MiB",
+                            run.workload,
+                            configuration.name(),
+                            run.seconds,
+                            mib(run.rss_mean),
+                            mib(run.system_mean)
+                        );
+                        let mut out = stdout().lock();
+                        writeln!(out, "{}", serde_json::to_string(&run)?)?;
+                        out.flush()?;
+                    }
+                    Err(error) => {
+                        failed += 1;
+                        eprintln!("{at}  {error:#}");
+                    }
+                }
+            }
+        }
+    }
+    if failed > 0 {
+        bail!("{failed} of {all} runs failed");
+    }
+    Ok(())
+}
+
+fn tell(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
+    let mut runs: Vec<Run> = Vec::new();
+    for file in files {
+        let lines = BufReader::new(File::open(file).with_context(|| format!("{} cannot be read", file.display()))?);
+        for line in lines.lines() {
+            let line = line?;
+            if line.starts_with('{') {
+                runs.push(serde_json::from_str(&line).with_context(|| format!("{} holds {line}", file.display()))?);
+            }
+        }
+    }
+    let lines = summary::lines(&runs);
+    println!("{}", summary::table(&lines));
+    if let Some(table) = summary::huge_pages_table(&lines) {
+        println!("\n{table}");
+    }
+    println!("{PAPERS}");
+    if let Some(path) = json {
+        std::fs::write(&path, serde_json::to_string_pretty(&json!({ "lines": lines, "runs": runs }))?)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    Ok(())
+}
+
+const PAPERS: &str = "
+Runtime: of the program, without isotherm's start; ±: standard deviation. RSS: of the program's processes, mean over the run; late: over its last
+quarter. System: memory not free, beyond that before the run, isotherm and what zram holds included. To orig: change of the mean.
+
+The papers' figures, and what differs in the setting:
+  DAMON (Middleware Industry '19, HPDC '22): prcl saves up to 93 % of RSS at 1.2 % slowdown, 20 % on the mean at 7.6 %; ethp removes 76 % of what huge
+  pages waste and keeps 51 % of the speed they bring. It runs in the kernel, on PARSEC 3 and SPLASH-2x, on bare metal, for minutes a
+  program, with zram as swap. Ours: from user space, an emulated machine (all takes ten times as long or more, and a huge page saves page faults
+  and a level of the page table, but no TLB entry), other programs, some 20 s each, of which prcl waits 5 s and ethp 7 s.";

@@ -1,0 +1,91 @@
+//! The programs: patterns of `isotherm workload`, and real ones.
+
+use isotherm_sim::Pattern;
+
+/// A program that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// As it is called.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// How it does it.
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A pattern, with so many touches in all, as fast as they can be made.
+    Pattern { touches: u64 },
+    /// redis-server with so many keys, and so many requests for one in 25 of them.
+    Redis { keys: u64, requests: u64 },
+    /// sqlite3 with so many rows, and so many queries for one in 20 of them.
+    Sqlite { rows: u64, queries: u64 },
+    /// Python with numpy, so many steps.
+    Numpy { steps: u64 },
+    /// The C compiler proper, for so many functions.
+    Compiler { functions: u64 },
+    /// Python with numpy and a mapped file of so many bytes: all summed up once, and then one in 16 of them so many times.
+    File { bytes: u64, sums: u64 },
+    /// sqlite3 with a mapped file of so many rows, and so many queries for one in 20 of them.
+    SqliteFile { rows: u64, queries: u64 },
+}
+
+/// Those of the laboratory.
+pub const LABORATORY: [Workload; 8] = [
+    pattern("hot-small-in-huge", "4 MiB hot in 256 MiB", 120_000_000),
+    pattern("periodic", "64 MiB of 256 MiB hot for a while, cold for 3 s, in turn", 60_000_000),
+    pattern("zipfian", "256 MiB, the n-th page touched in proportion to 1/n", 30_000_000),
+    pattern("all-hot", "256 MiB hot", 60_000_000),
+    Workload {
+        name: "redis",
+        about: "redis-server: 150,000 values of 500 bytes written, then one in 25 of them asked for",
+        kind: Kind::Redis { keys: 150_000, requests: 300_000 },
+    },
+    Workload {
+        name: "sqlite3",
+        about: "a database in memory: 200,000 rows written, then one in 20 of them asked for",
+        kind: Kind::Sqlite { rows: 200_000, queries: 400_000 },
+    },
+    Workload {
+        name: "numpy",
+        about: "Python with numpy: a model trained by rows of a matrix, its weights in a sparse table",
+        kind: Kind::Numpy { steps: 2_000 },
+    },
+    Workload { name: "cc1", about: "the C compiler: 300 functions at -O1", kind: Kind::Compiler { functions: 300 } },
+];
+
+/// Those of the machine itself, whose memory is backed by files: it need not have swap.
+pub const HERE: [Workload; 2] = [
+    Workload {
+        name: "numpy-file",
+        about: "Python with numpy: a file of 512 MiB mapped and summed up, then a sixteenth of it again and again",
+        kind: Kind::File { bytes: 512 << 20, sums: 2_000 },
+    },
+    Workload {
+        name: "sqlite3-file",
+        about: "sqlite3 with a mapped database of 1,000,000 rows: all read once, then one in 20 asked for",
+        kind: Kind::SqliteFile { rows: 1_000_000, queries: 20_000_000 },
+    },
+];
+
+const fn pattern(name: &'static str, about: &'static str, touches: u64) -> Workload {
+    Workload { name, about, kind: Kind::Pattern { touches } }
+}
+
+impl Workload {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        LABORATORY.into_iter().chain(HERE).find(|workload| workload.name == name)
+    }
+
+    /// Whether it is a real program, not a pattern of memory.
+    pub fn is_real(&self) -> bool {
+        !matches!(self.kind, Kind::Pattern { .. })
+    }
+
+    /// The pattern of its name.
+    pub(crate) fn pattern(&self) -> anyhow::Result<Pattern> {
+        Ok(Pattern::shipped(self.name)?)
+    }
+}
