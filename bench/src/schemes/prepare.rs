@@ -62,13 +62,13 @@ pub(crate) fn times(many: u64, length: f64) -> u64 {
     (many as f64 * length) as u64
 }
 
-/// Rows of some 300 bytes, of text that compresses as text does.
+/// Rows of some 1,100 bytes, of text that compresses as text does.
 fn filling(rows: u64) -> String {
     format!(
         "PRAGMA journal_mode = off;\n\
          CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, body TEXT);\n\
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})\n\
-         INSERT INTO item SELECT i, 'item ' || i, hex(randomblob(80)) || printf('%.*c', 60 + i % 100, 'x') FROM n;\n"
+         INSERT INTO item SELECT i, 'item ' || i, hex(randomblob(300)) || printf('%.*c', 400 + i % 200, 'x') FROM n;\n"
     )
 }
 

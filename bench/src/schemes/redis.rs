@@ -11,10 +11,10 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 /// Requests that are under way at a time.
-const PIPELINE: u64 = 64;
+const PIPELINE: u64 = 200;
 
 /// Bytes of a value.
-const VALUE: usize = 500;
+const VALUE: usize = 1000;
 
 /// Of so many keys one is asked for again and again.
 const ASKED_FOR: u64 = 25;

@@ -59,7 +59,11 @@ pub fn work(workload: &Workload, place: &Path, length: f64) -> Result<()> {
         }
         Kind::Compiler { .. } => {
             let file = place.join("functions.i");
-            program(place, Command::new("cc1").args(["-quiet", "-O1", "-o", "/dev/null"]).arg(file), None)?;
+            program(
+                place,
+                Command::new("cc1").args(["-fpreprocessed", "-quiet", "-O1", "-o", "/dev/null"]).arg(file),
+                None,
+            )?;
         }
     }
     let seconds = start.elapsed().as_secs_f64();

@@ -34,25 +34,25 @@ pub(crate) enum Kind {
 /// Those of the laboratory.
 pub const LABORATORY: [Workload; 8] = [
     pattern("hot-small-in-huge", "4 MiB hot in 256 MiB", 120_000_000),
-    pattern("periodic", "64 MiB of 256 MiB hot for a while, cold for 3 s, in turn", 60_000_000),
-    pattern("zipfian", "256 MiB, the n-th page touched in proportion to 1/n", 30_000_000),
-    pattern("all-hot", "256 MiB hot", 60_000_000),
+    pattern("periodic", "64 MiB of 256 MiB hot for a while, cold for 3 s, in turn", 40_000_000),
+    pattern("zipfian", "256 MiB, the n-th page touched in proportion to 1/n", 10_000_000),
+    pattern("all-hot", "256 MiB hot", 35_000_000),
     Workload {
         name: "redis",
-        about: "redis-server: 150,000 values of 500 bytes written, then one in 25 of them asked for",
-        kind: Kind::Redis { keys: 150_000, requests: 300_000 },
+        about: "redis-server: 80,000 values of 1,000 bytes written, then one in 25 of them asked for",
+        kind: Kind::Redis { keys: 80_000, requests: 80_000 },
     },
     Workload {
         name: "sqlite3",
-        about: "a database in memory: 200,000 rows written, then one in 20 of them asked for",
-        kind: Kind::Sqlite { rows: 200_000, queries: 400_000 },
+        about: "a database in memory: 60,000 rows written, then one in 20 of them asked for",
+        kind: Kind::Sqlite { rows: 60_000, queries: 250_000 },
     },
     Workload {
         name: "numpy",
         about: "Python with numpy: a model trained by rows of a matrix, its weights in a sparse table",
-        kind: Kind::Numpy { steps: 2_000 },
+        kind: Kind::Numpy { steps: 250 },
     },
-    Workload { name: "cc1", about: "the C compiler: 300 functions at -O1", kind: Kind::Compiler { functions: 300 } },
+    Workload { name: "cc1", about: "the C compiler: 200 functions at -O1", kind: Kind::Compiler { functions: 200 } },
 ];
 
 /// Those of the machine itself, whose memory is backed by files: it need not have swap.
@@ -64,8 +64,8 @@ pub const HERE: [Workload; 2] = [
     },
     Workload {
         name: "sqlite3-file",
-        about: "sqlite3 with a mapped database of 1,000,000 rows: all read once, then one in 20 asked for",
-        kind: Kind::SqliteFile { rows: 1_000_000, queries: 20_000_000 },
+        about: "sqlite3 with a mapped database of 500,000 rows: all read once, then one in 20 asked for",
+        kind: Kind::SqliteFile { rows: 500_000, queries: 20_000_000 },
     },
 ];
 
