@@ -43,13 +43,12 @@ impl Score {
         let mut found_after_s = Vec::new();
         let phases = &watching.phases;
         for (nth, phase) in phases.iter().enumerate() {
-            let last = watching.snapshots.last().map_or(phase.start, |taken| taken.time);
-            let end = phases.get(nth + 1).map_or(last, |next| next.start);
-            let length = end.saturating_sub(phase.start);
+            let length = phase.end - phase.start;
             // A snapshot speaks for the aggregation before it, all of which has to lie in the phase.
             let within = |from: Duration| {
-                let begin =
-                    move |taken: &&Taken| taken.time.saturating_sub(taken.aggregation) >= from && taken.time <= end;
+                let begin = move |taken: &&Taken| {
+                    taken.time.saturating_sub(taken.aggregation) >= from && taken.time <= phase.end
+                };
                 watching.snapshots.iter().filter(begin)
             };
             for taken in within(phase.start + length.mul_f64(SETTLED_AFTER)) {

@@ -8,11 +8,13 @@ use isotherm_sim::{Order, Pattern, Phase};
 /// An access rate from which on memory is hot.
 pub const HOT: f64 = 0.5;
 
-/// What is true from `start` on, until the next phase begins.
+/// What is true in one phase. Between two phases, while a process maps memory and fills it, nothing is known to be.
 #[derive(Clone, Debug)]
 pub struct PhaseTruth {
-    /// Since the start of the run.
+    /// When it begins, since the start of the run.
     pub start: Duration,
+    /// When it ends.
+    pub end: Duration,
     /// The areas that are mapped, in the order of their addresses.
     pub areas: Vec<AreaTruth>,
 }
@@ -55,7 +57,7 @@ impl PhaseTruth {
         };
         let mut areas: Vec<_> = (0..pattern.areas.len()).filter_map(truth).collect();
         areas.sort_by_key(|area| area.range);
-        Self { start, areas }
+        Self { start, end: start + phase.time, areas }
     }
 
     /// The hot bytes of all areas.

@@ -1,7 +1,7 @@
 //! One process: what it is and what it has mapped.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping, TargetId};
@@ -68,7 +68,7 @@ pub enum TargetError {
 pub struct Process {
     pid: u32,
     proc: procfs::process::Process,
-    pidfd: OwnedFd,
+    pidfd: Arc<OwnedFd>,
     started_unix_ns: u64,
 }
 
@@ -93,7 +93,7 @@ impl Process {
             return Err(TargetError::KernelThread { pid, name });
         }
         let started_unix_ns = started_unix_ns(stat.starttime);
-        let process = Self { pid, proc, pidfd, started_unix_ns };
+        let process = Self { pid, proc, pidfd: Arc::new(pidfd), started_unix_ns };
         match process.mappings() {
             Ok(mappings) if mappings.is_empty() => Err(TargetError::Ended { pid, name }),
             Ok(_) => Ok(process),
@@ -111,9 +111,9 @@ impl Process {
         TargetId(self.pid)
     }
 
-    /// Becomes readable when the process has ended.
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
+    /// Names the process to the kernel, and becomes readable when it has ended.
+    pub fn pidfd(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.pidfd)
     }
 
     /// When it started, since the Unix epoch, to the kernel's clock tick.

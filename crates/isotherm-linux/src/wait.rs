@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -19,21 +20,62 @@ impl Stop {
     /// # Errors
     /// If the process has no file descriptor left.
     pub fn new() -> std::io::Result<Self> {
-        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(fd)))
+        Ok(Self(Arc::new(event()?)))
     }
 
     /// Asks for the stop. It stays asked for.
     pub fn ask(&self) {
-        // Fails only if the counter is full: then the stop has been asked for long ago.
-        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+        ring(&self.0);
     }
+}
+
+/// Lets a run rest, from another thread: as long as it is asked for, nothing is monitored.
+#[derive(Clone, Debug)]
+pub struct Rest(Arc<RestState>);
+
+#[derive(Debug)]
+struct RestState {
+    wanted: AtomicBool,
+    /// Rings when it is over.
+    over: OwnedFd,
+}
+
+impl Rest {
+    /// A rest that nobody has asked for yet.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self(Arc::new(RestState { wanted: AtomicBool::new(false), over: event()? })))
+    }
+
+    /// Whether the run is to rest now.
+    pub fn is_wanted(&self) -> bool {
+        self.0.wanted.load(Ordering::Acquire)
+    }
+
+    /// Asks for the rest, or ends it.
+    pub fn want(&self, wanted: bool) {
+        let before = self.0.wanted.swap(wanted, Ordering::AcqRel);
+        if before && !wanted {
+            ring(&self.0.over);
+        }
+    }
+}
+
+fn event() -> rustix::io::Result<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+}
+
+fn ring(event: &OwnedFd) {
+    // Fails only if the counter is full: then it has rung long ago.
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
 /// Why a wait came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The time has come.
+    /// The time has come, or the rest is over.
     Due,
     /// A target has ended, and the time has come.
     TargetEnded,
@@ -46,26 +88,23 @@ pub enum Woken {
 pub struct Waiter {
     roster: Roster,
     stop: Stop,
+    /// What becomes readable at the end of a process, of those in the roster at the last wait; lent out again and again.
+    ends: Vec<Arc<OwnedFd>>,
 }
 
 impl Waiter {
     /// A waiter that looks out for the end of the processes in `roster` and for `stop`.
     pub fn new(roster: Roster, stop: Stop) -> Self {
-        Self { roster, stop }
+        Self { roster, stop, ends: Vec::new() }
     }
 
     /// Waits until `due`; not at all if that has passed.
     ///
     /// # Errors
     /// If the kernel refuses to wait on so many processes.
-    pub fn until(&self, due: Instant) -> std::io::Result<Woken> {
-        let members = self.roster.members();
-        // On the stack for a few targets, so that a round allocates nothing.
-        let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
-        fds.push(PollFd::from_borrowed_fd(self.stop.0.as_fd(), PollFlags::IN));
-        fds.extend(members.values().map(|m| PollFd::from_borrowed_fd(m.process.pidfd(), PollFlags::IN)));
-        wait(&mut fds, due)?;
-
+    pub fn until(&mut self, due: Instant) -> std::io::Result<Woken> {
+        let mut fds = self.prepare();
+        wait(&mut fds, Some(due))?;
         if !fds[0].revents().is_empty() {
             return Ok(Woken::Stopped);
         }
@@ -74,15 +113,49 @@ impl Waiter {
         }
         // A target's end does not shorten the round of the others.
         fds.truncate(1);
-        wait(&mut fds, due)?;
+        wait(&mut fds, Some(due))?;
         Ok(if fds[0].revents().is_empty() { Woken::TargetEnded } else { Woken::Stopped })
+    }
+
+    /// Waits until the rest is over, or until `due` if there is such a time; a target's end is told at once.
+    ///
+    /// # Errors
+    /// If the kernel refuses to wait on so many processes.
+    pub fn rest(&mut self, rest: &Rest, due: Option<Instant>) -> std::io::Result<Woken> {
+        // What rang for an earlier rest does not end this one.
+        let _ = rustix::io::read(&rest.0.over, &mut [0_u8; 8]);
+        if !rest.is_wanted() {
+            return Ok(Woken::Due);
+        }
+        let mut fds = self.prepare();
+        fds.push(PollFd::new(&rest.0.over, PollFlags::IN));
+        wait(&mut fds, due)?;
+        let ended = &fds[1..fds.len() - 1];
+        Ok(if !fds[0].revents().is_empty() {
+            Woken::Stopped
+        } else if ended.iter().all(|fd| fd.revents().is_empty()) {
+            Woken::Due
+        } else {
+            Woken::TargetEnded
+        })
+    }
+
+    /// What is waited for: first the stop, then the end of each process. The roster is free for others during the wait.
+    fn prepare(&mut self) -> SmallVec<[PollFd<'_>; 8]> {
+        self.ends.clear();
+        self.ends.extend(self.roster.members().values().map(|member| member.process.pidfd()));
+        // On the stack for a few targets, so that a round allocates nothing.
+        let mut fds = SmallVec::new();
+        fds.push(PollFd::from_borrowed_fd(self.stop.0.as_fd(), PollFlags::IN));
+        fds.extend(self.ends.iter().map(|end| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)));
+        fds
     }
 }
 
-fn wait(fds: &mut [PollFd<'_>], due: Instant) -> std::io::Result<()> {
+fn wait(fds: &mut [PollFd<'_>], due: Option<Instant>) -> std::io::Result<()> {
     loop {
-        let left = due.saturating_duration_since(Instant::now());
-        match poll(fds, Some(&timespec(left))) {
+        let left = due.map(|due| timespec(due.saturating_duration_since(Instant::now())));
+        match poll(fds, left.as_ref()) {
             Err(rustix::io::Errno::INTR) => {}
             result => return Ok(result.map(drop)?),
         }

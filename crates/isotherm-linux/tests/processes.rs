@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use isotherm_core::{AddressSpace, TargetId};
-use isotherm_linux::{Process, Processes, Stop, TargetError, Waiter, Woken};
+use isotherm_linux::{Process, Processes, Rest, Stop, TargetError, Waiter, Woken};
 
 /// A child that ends with the test, and most of its descendants with it: they read from the test.
 struct Kept(Child);
@@ -117,7 +117,7 @@ fn a_wait_tells_of_the_end_of_a_target_and_of_a_stop() {
     let mut sleep = Kept::start("sleep", &["1000"]);
     let processes = Processes::new([sleep.id()], false).unwrap();
     let stop = Stop::new().unwrap();
-    let waiter = Waiter::new(processes.roster(), stop.clone());
+    let mut waiter = Waiter::new(processes.roster(), stop.clone());
     let soon = || Instant::now() + Duration::from_millis(20);
 
     let due = soon();
@@ -129,4 +129,46 @@ fn a_wait_tells_of_the_end_of_a_target_and_of_a_stop() {
     assert!(Instant::now() >= due, "the round of the others is not cut short");
     stop.ask();
     assert_eq!(waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap(), Woken::Stopped);
+}
+
+#[test]
+fn a_rest_ends_when_it_is_over_when_its_time_has_come_when_a_target_ends_and_at_a_stop() {
+    let mut sleep = Kept::start("sleep", &["1000"]);
+    let processes = Processes::new([sleep.id()], false).unwrap();
+    let (stop, rest) = (Stop::new().unwrap(), Rest::new().unwrap());
+    let mut waiter = Waiter::new(processes.roster(), stop.clone());
+    let late = || Some(Instant::now() + Duration::from_secs(3600));
+    assert_eq!(waiter.rest(&rest, late()).unwrap(), Woken::Due, "nobody has asked for it");
+
+    rest.want(true);
+    assert_eq!(waiter.rest(&rest, Some(Instant::now() + Duration::from_millis(5))).unwrap(), Woken::Due);
+    let ending = rest.clone();
+    let other = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        ending.want(false);
+    });
+    assert_eq!(waiter.rest(&rest, late()).unwrap(), Woken::Due);
+    assert!(!rest.is_wanted());
+    other.join().unwrap();
+
+    // The end of an earlier rest is not that of the next one.
+    rest.want(true);
+    sleep.end();
+    assert_eq!(waiter.rest(&rest, late()).unwrap(), Woken::TargetEnded);
+    stop.ask();
+    assert_eq!(waiter.rest(&rest, late()).unwrap(), Woken::Stopped);
+}
+
+#[test]
+fn the_roster_is_free_for_others_during_a_wait() {
+    let sleep = Kept::start("sleep", &["1000"]);
+    let processes = Processes::new([sleep.id()], false).unwrap();
+    let (stop, roster) = (Stop::new().unwrap(), processes.roster());
+    let mut waiter = Waiter::new(roster.clone(), stop.clone());
+    let waiting = std::thread::spawn(move || waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap());
+    // Were it locked, the stop would never be asked for.
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(roster.members().contains_key(&TargetId(sleep.id())));
+    stop.ask();
+    assert_eq!(waiting.join().unwrap(), Woken::Stopped);
 }

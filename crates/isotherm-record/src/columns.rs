@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, Fields, SchemaRef};
 use isotherm_core::{Mapping, RegionSnapshot};
 
 use crate::schema::{cost_fields, item, mapping_fields, region_fields, target_fields};
-use crate::{Cost, TargetInfo};
+use crate::{Activity, Cost, TargetInfo, activity};
 
 /// One row as it is written.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +21,15 @@ pub(crate) struct NewRow<'a> {
     pub(crate) mappings: Option<&'a [Mapping]>,
     pub(crate) regions: &'a [RegionSnapshot],
     pub(crate) cost: Option<&'a Cost>,
+    pub(crate) activity: Option<&'a Activity>,
 }
 
 impl NewRow<'_> {
     /// About how many bytes the row takes, uncompressed.
     pub(crate) fn bytes(&self) -> usize {
         let mappings = self.mappings.unwrap_or_default().iter().map(|m| 28 + m.name.len()).sum::<usize>();
-        128 + self.regions.len() * 28 + mappings + self.info.map_or(0, |info| info.command.len())
+        let activity = self.activity.map_or(0, activity::bytes);
+        128 + self.regions.len() * 28 + mappings + self.info.map_or(0, |info| info.command.len()) + activity
     }
 }
 
@@ -42,6 +44,7 @@ pub(crate) struct Columns {
     mappings: Mappings,
     regions: Regions,
     costs: Vec<Option<Cost>>,
+    activities: Vec<Option<Activity>>,
     bytes: usize,
 }
 
@@ -101,6 +104,7 @@ impl Columns {
         self.regions.nr_unobservable.extend(row.regions.iter().map(|r| r.nr_unobservable));
 
         self.costs.push(row.cost.copied());
+        self.activities.push(row.activity.cloned());
     }
 
     /// Whether there is no row.
@@ -113,13 +117,13 @@ impl Columns {
         self.bytes
     }
 
-    /// All rows as a batch; the columns are empty afterwards.
+    /// All rows as a batch; the columns are empty afterwards. Activities are left out if `schema` has no column for them.
     ///
     /// # Errors
     /// When the columns do not fit `schema`.
     pub(crate) fn take(&mut self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
         let rows = std::mem::take(self);
-        let columns: Vec<ArrayRef> = vec![
+        let mut columns: Vec<ArrayRef> = vec![
             u64s(rows.time_ns),
             u64s(rows.aggregation_ns),
             u32s(rows.samples),
@@ -129,6 +133,9 @@ impl Columns {
             rows.regions.into_array()?,
             costs(&rows.costs)?,
         ];
+        if schema.fields().len() > columns.len() {
+            columns.push(activity::array(&rows.activities)?);
+        }
         RecordBatch::try_new(Arc::clone(schema), columns)
     }
 }
@@ -171,7 +178,8 @@ fn costs(costs: &[Option<Cost>]) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(StructArray::try_new(cost_fields(), fields, Some(NullBuffer::from(set)))?))
 }
 
-fn list(
+/// A list column: of each value the number of its entries, and the fields of all entries one after another.
+pub(crate) fn list(
     entry: Fields,
     fields: Vec<ArrayRef>,
     lengths: Vec<usize>,
@@ -183,14 +191,14 @@ fn list(
     Ok(Arc::new(ListArray::try_new(item(entry), offsets, Arc::new(entries), nulls)?))
 }
 
-fn u64s(values: Vec<u64>) -> ArrayRef {
+pub(crate) fn u64s(values: Vec<u64>) -> ArrayRef {
     Arc::new(UInt64Array::from(values))
 }
 
-fn u32s(values: Vec<u32>) -> ArrayRef {
+pub(crate) fn u32s(values: Vec<u32>) -> ArrayRef {
     Arc::new(UInt32Array::from(values))
 }
 
-fn strings<S: AsRef<str>>(values: &[S]) -> ArrayRef {
+pub(crate) fn strings<S: AsRef<str>>(values: &[S]) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
 }

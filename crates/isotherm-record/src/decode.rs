@@ -15,7 +15,7 @@ use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
 use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
 
-use crate::{Cost, TargetInfo, check, shape};
+use crate::{Activity, Cost, TargetInfo, activity, check, shape};
 
 /// A row as it is in a batch.
 #[derive(Debug)]
@@ -44,7 +44,24 @@ pub(crate) fn batch(message: ipc::Message<'_>, body: Vec<u8>, schema: &SchemaRef
         .map_err(|error| format!("a batch cannot be decoded: {error}"))
 }
 
-/// Row `index` of a batch, which has [`crate::schema::columns`] and that many rows.
+/// Which column holds activities, if there is one.
+const ACTIVITY: usize = 8;
+
+/// Whether row `index` of a batch is an activity, and so of no target.
+pub(crate) fn is_activity(batch: &RecordBatch, index: usize) -> bool {
+    batch.columns().get(ACTIVITY).is_some_and(|column| column.is_valid(index))
+}
+
+/// The activity that row `index` of a batch is, if it is one.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn activity(batch: &RecordBatch, index: usize) -> Result<Option<Activity>, &'static str> {
+    let column = batch.columns().get(ACTIVITY).filter(|column| column.is_valid(index));
+    column.map(|column| activity::at(column.as_struct(), index)).transpose()
+}
+
+/// Row `index` of a batch, which has [`crate::schema::columns`] and that many rows; it is of a target.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -77,7 +94,7 @@ fn mappings_of(entries: &dyn Array) -> Result<Vec<Mapping>, &'static str> {
     let mappings: Vec<Mapping> = (0..entries.len())
         .map(|i| {
             Ok(Mapping {
-                range: range_at(entries, i)?,
+                range: range_from(entries, 0, i)?,
                 permissions: (permissions.value(i).as_bytes().try_into())
                     .map_err(|_| "the permissions of a mapping are not four letters")?,
                 name: names.value(i).into(),
@@ -93,7 +110,7 @@ fn regions_of(entries: &dyn Array, samples: u32) -> Result<Vec<RegionSnapshot>, 
     let regions: Vec<RegionSnapshot> = (0..entries.len())
         .map(|i| {
             Ok(RegionSnapshot {
-                range: range_at(entries, i)?,
+                range: range_from(entries, 0, i)?,
                 nr_accesses: u32_at(entries.column(2), i),
                 age: u32_at(entries.column(3), i),
                 nr_unobservable: u32_at(entries.column(4), i),
@@ -116,16 +133,16 @@ fn cost_at(cost: &StructArray, index: usize) -> Cost {
     }
 }
 
-/// The range in the first two fields of an entry.
-fn range_at(entries: &StructArray, index: usize) -> Result<AddrRange, &'static str> {
-    AddrRange::new(u64_at(entries.column(0), index), u64_at(entries.column(1), index))
+/// The range in the fields `first` and the one after it of an entry.
+pub(crate) fn range_from(entries: &StructArray, first: usize, index: usize) -> Result<AddrRange, &'static str> {
+    AddrRange::new(u64_at(entries.column(first), index), u64_at(entries.column(first + 1), index))
         .ok_or("a range of addresses is empty or reversed")
 }
 
-fn u64_at(column: &dyn Array, index: usize) -> u64 {
+pub(crate) fn u64_at(column: &dyn Array, index: usize) -> u64 {
     column.as_primitive::<UInt64Type>().value(index)
 }
 
-fn u32_at(column: &dyn Array, index: usize) -> u32 {
+pub(crate) fn u32_at(column: &dyn Array, index: usize) -> u32 {
     column.as_primitive::<UInt32Type>().value(index)
 }

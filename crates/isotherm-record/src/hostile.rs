@@ -2,17 +2,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{CompressionType, MetadataVersion};
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot};
+use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, Statistics};
+use isotherm_core::{AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, SystemMemory, TargetId};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
 use crate::columns::{Columns, NewRow};
 use crate::message::frame;
-use crate::{Cost, Header, Host, RecordError, Recording, Row, TargetInfo, schema};
+use crate::{Activity, Cost, Header, Host, RecordError, Recording, Row, TargetInfo, WITH_ACTIVITIES, schema};
 
 fn header() -> Header {
     Header {
@@ -50,7 +52,7 @@ fn options(compression: Option<CompressionType>) -> IpcWriteOptions {
 
 fn schema_parts() -> Parts {
     let mut dictionaries = DictionaryTracker::new(true);
-    let schema = schema::schema(&header()).unwrap();
+    let schema = schema::schema(WITH_ACTIVITIES, &header()).unwrap();
     let encoded =
         IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(&schema, &mut dictionaries, &options(None));
     (encoded.ipc_message, encoded.arrow_data)
@@ -68,7 +70,7 @@ fn batch_parts(batch: &RecordBatch, compression: Option<CompressionType>) -> Par
 fn batch(rows: &[NewRow<'_>]) -> RecordBatch {
     let mut columns = Columns::default();
     rows.iter().for_each(|row| columns.push(row));
-    columns.take(&Arc::new(schema::schema(&header()).unwrap())).unwrap()
+    columns.take(&Arc::new(schema::schema(WITH_ACTIVITIES, &header()).unwrap())).unwrap()
 }
 
 fn some_batch() -> RecordBatch {
@@ -86,17 +88,51 @@ fn some_batch() -> RecordBatch {
         mappings: Some(&mappings),
         regions: &regions,
         cost: Some(&cost),
+        activity: None,
     };
     let next = NewRow { time_ns: 2, info: None, mappings: None, cost: None, ..first };
-    batch(&[first, next, NewRow { time_ns: 3, ..next }])
+    let (acted, idle) = (some_activity(), Activity { schemes: Vec::new(), memory: Vec::new(), ..some_activity() });
+    let activity = NewRow { samples: 0, pid: 0, regions: &[], activity: Some(&acted), ..next };
+    batch(&[first, next, activity, NewRow { time_ns: 3, ..next }, NewRow { activity: Some(&idle), ..activity }])
+}
+
+fn some_activity() -> Activity {
+    let report = |name: &str, quota, goal_score| Report {
+        name: name.into(),
+        action: Action::PageOut,
+        awake: quota.is_some(),
+        quota,
+        goal_score,
+        total: Statistics {
+            refusals: vec![
+                Refusal { errno: 11, regions: 1, bytes: 4096 },
+                Refusal { errno: 22, regions: 2, bytes: 8192 },
+            ],
+            ..Statistics::default()
+        },
+        last: Application {
+            regions: (1..9)
+                .map(|i| ActedRegion { target: TargetId(1), range: region(i..i + 1, 0).range, applied: 4096 })
+                .collect(),
+            ..Application::default()
+        },
+    };
+    Activity {
+        time: Duration::from_nanos(2),
+        schemes: vec![report("cold", Some(1 << 20), Some(0.5)), report("hot", None, None)],
+        memory: vec![(TargetId(1), MemoryUse::default()), (TargetId(2), MemoryUse::default())],
+        system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
+    }
 }
 
 /// Reads a recording of these messages.
-fn read(directory: &Path, messages: &[Parts]) -> Result<Vec<Row>, RecordError> {
+fn read(directory: &Path, messages: &[Parts]) -> Result<(Vec<Row>, Vec<Activity>), RecordError> {
     let bytes: Vec<u8> = messages.iter().flat_map(|(flatbuffer, body)| frame(flatbuffer, body).unwrap()).collect();
     let path = directory.join("a.rec");
     std::fs::write(&path, bytes).unwrap();
-    Recording::open(&path)?.rows()?.collect()
+    let recording = Recording::open(&path)?;
+    let activities = recording.activities()?.collect::<Result<_, _>>();
+    Ok((recording.rows()?.collect::<Result<_, _>>()?, activities?))
 }
 
 /// The reason for which a batch of these rows is refused.
@@ -120,6 +156,7 @@ fn rows_that_break_the_rules_are_refused() {
         mappings: Some(&[]),
         regions: &[],
         cost: None,
+        activity: None,
     };
     let overlap = [region(1..3, 0), region(2..4, 0)];
     let too_many = [region(1..3, 21)];

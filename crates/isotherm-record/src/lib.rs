@@ -5,6 +5,8 @@
 //! is cut short from a damaged and from a foreign one, without ever trusting a byte of it; [`convert()`] turns one into
 //! Parquet, CSV or JSON, or a recording of damo; [`damo::import`] makes one of a recording of damo.
 
+mod activity;
+mod batches;
 mod check;
 mod columns;
 mod convert;
@@ -25,12 +27,20 @@ mod shape;
 mod time;
 mod writer;
 
+pub use activity::Activities;
 pub use convert::{ConvertError, convert};
 pub use error::RecordError;
-pub use model::{Cost, Header, Host, Row, TargetInfo};
+pub use model::{Activity, Cost, Header, Host, Row, TargetInfo};
 pub use reader::{Ending, Recording};
 pub use rows::Rows;
 pub use writer::Recorder;
 
-/// The format of recordings that this version writes, and the highest that it reads.
-pub const FORMAT: u64 = 1;
+/// The highest format of recordings that this version reads.
+///
+/// It writes a recording without activities in format 1, which has no column for them, so that it costs nothing that there could be some.
+pub const FORMAT: u64 = WITH_ACTIVITIES;
+
+/// The format without activities.
+const PLAIN: u64 = 1;
+/// The format with activities.
+const WITH_ACTIVITIES: u64 = 2;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::TargetSnapshot;
+use isotherm_core::scheme::Report;
+use isotherm_core::{MemoryUse, SystemMemory, TargetId, TargetSnapshot};
 use serde::{Deserialize, Serialize};
 
 /// What holds for a whole recording.
@@ -99,4 +100,18 @@ pub struct Row {
     pub info: Arc<TargetInfo>,
     /// What the whole snapshot took; with the snapshot's first row only, so that sums are right.
     pub cost: Option<Cost>,
+}
+
+/// What schemes have done so far, and how much memory is in use, at one time of the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Activity {
+    /// Since the start of the run.
+    pub time: Duration,
+    /// What each scheme has done since the start of the run, and in its last application. Schemes that are changed while it runs
+    /// may begin at zero again.
+    pub schemes: Vec<Report>,
+    /// The memory of those targets for which it could be read.
+    pub memory: Vec<(TargetId, MemoryUse)>,
+    /// The memory of the whole system.
+    pub system: SystemMemory,
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::message::{Checksum, Fault, Found, Message, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, has_our_columns, metadata};
-use crate::{FORMAT, Header, RecordError, Rows, foreign};
+use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Rows, WITH_ACTIVITIES, foreign};
 
 /// How a recording ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub struct Recording {
 pub(crate) struct Source {
     pub(crate) file: Arc<File>,
     pub(crate) path: Arc<Path>,
+    pub(crate) format: u64,
     /// The byte after the header.
     pub(crate) start: u64,
     /// The byte after the last whole message with rows.
@@ -66,14 +67,14 @@ impl Recording {
         if len == 0 {
             return Err(RecordError::Empty { path: path.into() });
         }
-        let (header, start) = read_header(path, &file, len).map_err(|error| match error {
+        let (format, header, start) = read_header(path, &file, len).map_err(|error| match error {
             RecordError::Foreign { .. } if foreign::was_ours(&file) => {
                 RecordError::damaged(path, 0, "its header is not what was written")
             }
             error => error,
         })?;
         let (end, ending) = walk(path, &file, start, len)?;
-        let source = Source { file: Arc::new(file), path: path.into(), start, end };
+        let source = Source { file: Arc::new(file), path: path.into(), format, start, end };
         Ok(Self { source, header, ending })
     }
 
@@ -92,22 +93,42 @@ impl Recording {
         &self.source.path
     }
 
-    /// All rows from the start, with one batch in memory at a time.
+    /// Its format: 1, or 2 if it has room for activities.
+    pub fn format(&self) -> u64 {
+        self.source.format
+    }
+
+    /// All rows of targets from the start, with one batch in memory at a time.
     ///
     /// # Errors
     /// None at present; those of reading come with the rows.
     pub fn rows(&self) -> Result<Rows, RecordError> {
         Ok(Rows::new(self.source.clone()))
     }
+
+    /// All activities from the start, with one batch in memory at a time; none in a recording without schemes.
+    ///
+    /// # Errors
+    /// None at present; those of reading come with the activities.
+    pub fn activities(&self) -> Result<Activities, RecordError> {
+        Ok(Activities::new(self.source.clone()))
+    }
 }
 
-/// Reads the first message: the header, and the byte after it.
-fn read_header(path: &Path, file: &File, len: u64) -> Result<(Header, u64), RecordError> {
+impl Source {
+    /// Whether it has room for activities.
+    pub(crate) fn has_activities(&self) -> bool {
+        self.format >= WITH_ACTIVITIES
+    }
+}
+
+/// Reads the first message: the format, the header, and the byte after it.
+fn read_header(path: &Path, file: &File, len: u64) -> Result<(u64, Header, u64), RecordError> {
     match find(file, 0, len, Checksum::Ignored) {
         Ok(Found::Message(message)) => {
-            let header = header(path, &message)?;
+            let (format, header) = header(path, &message)?;
             message.body(file).map_err(|fault| fault.at(path, 0))?;
-            Ok((header, message.end()))
+            Ok((format, header, message.end()))
         }
         Ok(Found::Torn) => Err(RecordError::CutInHeader { path: path.into(), at: len }),
         Err(Fault::Io(source)) => Err(RecordError::Read { path: path.into(), offset: 0, source }),
@@ -115,8 +136,8 @@ fn read_header(path: &Path, file: &File, len: u64) -> Result<(Header, u64), Reco
     }
 }
 
-/// The header in the first message.
-fn header(path: &Path, message: &Message) -> Result<Header, RecordError> {
+/// The format and the header in the first message.
+fn header(path: &Path, message: &Message) -> Result<(u64, Header), RecordError> {
     let damaged = |reason: &str| RecordError::damaged(path, 0, reason);
     let flatbuffer = message.flatbuffer().map_err(|fault| fault.at(path, 0))?;
     let Some(schema) = flatbuffer.header_as_schema() else {
@@ -131,10 +152,11 @@ fn header(path: &Path, message: &Message) -> Result<Header, RecordError> {
         return Err(RecordError::Newer { path: path.into(), made_by: made_by(text), format });
     }
     message.check_head().map_err(|fault| fault.at(path, 0))?;
-    if !has_our_columns(&schema) {
+    if format < PLAIN || !has_our_columns(&schema, format) {
         return Err(damaged("its columns are not those of its format"));
     }
-    serde_json::from_str(text).map_err(|error| damaged(&format!("its header cannot be understood: {error}")))
+    let header = serde_json::from_str(text);
+    Ok((format, header.map_err(|error| damaged(&format!("its header cannot be understood: {error}")))?))
 }
 
 /// The version of isotherm in the header of a format that is not known.

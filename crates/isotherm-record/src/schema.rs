@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_ipc as ipc;
 use arrow_schema::{DataType, Field, Fields, Schema};
 
-use crate::{FORMAT, Header};
+use crate::{Header, WITH_ACTIVITIES, activity};
 
 /// The key of the schema metadata that holds the format's number.
 pub(crate) const FORMAT_KEY: &str = "isotherm.format";
@@ -57,9 +57,9 @@ pub(crate) fn item(fields: Fields) -> Arc<Field> {
     Arc::new(Field::new("item", DataType::Struct(fields), false))
 }
 
-/// The columns, in their order.
-pub(crate) fn columns() -> Fields {
-    Fields::from(vec![
+/// The columns of a format, in their order.
+pub(crate) fn columns(format: u64) -> Fields {
+    let mut columns = vec![
         required("time_ns", DataType::UInt64),
         required("aggregation_ns", DataType::UInt64),
         required("samples", DataType::UInt32),
@@ -68,19 +68,23 @@ pub(crate) fn columns() -> Fields {
         Field::new("mappings", DataType::List(item(mapping_fields())), true),
         required("regions", DataType::List(item(region_fields()))),
         Field::new("cost", DataType::Struct(cost_fields()), true),
-    ])
+    ];
+    if format >= WITH_ACTIVITIES {
+        columns.push(Field::new("activity", DataType::Struct(activity::fields()), true));
+    }
+    Fields::from(columns)
 }
 
-/// The whole schema of a recording with this header.
+/// The whole schema of a recording of this format with this header.
 ///
 /// # Errors
 /// When the header has no JSON form; a [`Header`] always has.
-pub(crate) fn schema(header: &Header) -> Result<Schema, serde_json::Error> {
+pub(crate) fn schema(format: u64, header: &Header) -> Result<Schema, serde_json::Error> {
     let metadata = HashMap::from([
-        (FORMAT_KEY.to_owned(), FORMAT.to_string()),
+        (FORMAT_KEY.to_owned(), format.to_string()),
         (HEADER_KEY.to_owned(), serde_json::to_string(header)?),
     ]);
-    Ok(Schema::new_with_metadata(columns(), metadata))
+    Ok(Schema::new_with_metadata(columns(format), metadata))
 }
 
 /// The value of `key` in the schema's metadata.
@@ -89,12 +93,12 @@ pub(crate) fn metadata<'a>(schema: &ipc::Schema<'a>, key: &str) -> Option<&'a st
     pairs.iter().find(|pair| pair.key() == Some(key))?.value()
 }
 
-/// Whether a schema found in a file has exactly the columns of this format.
+/// Whether a schema found in a file has exactly the columns of `format`.
 ///
 /// Compares what is in the file rather than converting it first: Arrow's conversion panics at types it does not know.
-pub(crate) fn has_our_columns(schema: &ipc::Schema<'_>) -> bool {
+pub(crate) fn has_our_columns(schema: &ipc::Schema<'_>, format: u64) -> bool {
     schema.endianness() == ipc::Endianness::Little
-        && schema.fields().is_some_and(|found| same_fields(found.iter(), &columns()))
+        && schema.fields().is_some_and(|found| same_fields(found.iter(), &columns(format)))
 }
 
 fn same_fields<'a>(found: impl ExactSizeIterator<Item = ipc::Field<'a>>, expected: &Fields) -> bool {
@@ -104,8 +108,13 @@ fn same_fields<'a>(found: impl ExactSizeIterator<Item = ipc::Field<'a>>, expecte
 fn same_field(found: ipc::Field<'_>, expected: &Field) -> bool {
     let children = |fields: &Fields| found.children().is_some_and(|found| same_fields(found.iter(), fields));
     let same_type = match expected.data_type() {
-        DataType::UInt64 => is_unsigned(found, 64),
-        DataType::UInt32 => is_unsigned(found, 32),
+        DataType::UInt64 => is_int(found, 64, false),
+        DataType::UInt32 => is_int(found, 32, false),
+        DataType::Int32 => is_int(found, 32, true),
+        DataType::Float64 => {
+            found.type_as_floating_point().is_some_and(|float| float.precision() == ipc::Precision::DOUBLE)
+        }
+        DataType::Boolean => found.type_type() == ipc::Type::Bool,
         DataType::Utf8 => found.type_type() == ipc::Type::Utf8,
         DataType::Struct(fields) => found.type_type() == ipc::Type::Struct_ && children(fields),
         DataType::List(entry) => {
@@ -119,10 +128,11 @@ fn same_field(found: ipc::Field<'_>, expected: &Field) -> bool {
         && found.dictionary().is_none()
 }
 
-fn is_unsigned(field: ipc::Field<'_>, bits: i32) -> bool {
-    field.type_as_int().is_some_and(|int| int.bitWidth() == bits && !int.is_signed())
+fn is_int(field: ipc::Field<'_>, bits: i32, signed: bool) -> bool {
+    field.type_as_int().is_some_and(|int| int.bitWidth() == bits && int.is_signed() == signed)
 }
 
-fn required(name: &str, data_type: DataType) -> Field {
+/// A field that is never null.
+pub(crate) fn required(name: &str, data_type: DataType) -> Field {
     Field::new(name, data_type, false)
 }

@@ -64,8 +64,9 @@ where
             return Err("the nulls of a column do not fit its values");
         }
         match field.data_type() {
-            DataType::UInt64 => self.check_values(values * 8)?,
-            DataType::UInt32 => self.check_values(values * 4)?,
+            DataType::UInt64 | DataType::Float64 => self.check_values(values * 8)?,
+            DataType::UInt32 | DataType::Int32 => self.check_values(values * 4)?,
+            DataType::Boolean => self.check_values(values.div_ceil(8))?,
             DataType::Utf8 => {
                 self.check_offsets(values)?;
                 self.next_buffer()?;

@@ -13,7 +13,7 @@ use crate::encode::Encoder;
 use crate::message::END_MARKER;
 use crate::output::Output;
 use crate::time::nanoseconds;
-use crate::{Cost, Header, RecordError, TargetInfo, check, schema};
+use crate::{Activity, Cost, Header, PLAIN, RecordError, TargetInfo, WITH_ACTIVITIES, check, schema};
 
 /// Snapshots of at most this time are kept back before they are handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);
@@ -30,12 +30,17 @@ const MAX_BUFFERED: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
+    format: u64,
     output: Output,
     encoder: Encoder,
     schema: SchemaRef,
     columns: Columns,
     /// Up to which time snapshots have been handed to the kernel.
     handed_over: Duration,
+    /// The time of the last row of a target.
+    last: Duration,
+    /// The time of the last activity.
+    last_activity: Duration,
     /// What the recording says of the targets of the last snapshot.
     known: HashMap<TargetId, Known>,
     finished: bool,
@@ -57,19 +62,34 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Create`] or [`RecordError::Write`].
     pub fn create(path: &Path, header: &Header) -> Result<Self, RecordError> {
+        Self::create_in(PLAIN, path, header)
+    }
+
+    /// As [`Recorder::create`], with room for activities.
+    ///
+    /// # Errors
+    /// [`RecordError::Create`] or [`RecordError::Write`].
+    pub fn create_with_activities(path: &Path, header: &Header) -> Result<Self, RecordError> {
+        Self::create_in(WITH_ACTIVITIES, path, header)
+    }
+
+    fn create_in(format: u64, path: &Path, header: &Header) -> Result<Self, RecordError> {
         let encode = |reason: String| RecordError::Encode { path: path.into(), reason };
-        let schema = schema::schema(header).map_err(|error| encode(error.to_string()))?;
+        let schema = schema::schema(format, header).map_err(|error| encode(error.to_string()))?;
         let mut encoder = Encoder::new().map_err(|error| encode(error.to_string()))?;
         let start = encoder.schema(&schema).map_err(|error| encode(error.to_string()))?;
 
         let output = Output::create(path).map_err(|source| RecordError::Create { path: path.into(), source })?;
         let mut recorder = Self {
             path: path.into(),
+            format,
             output,
             encoder,
             schema: Arc::new(schema),
             columns: Columns::default(),
             handed_over: Duration::ZERO,
+            last: Duration::ZERO,
+            last_activity: Duration::ZERO,
             known: HashMap::new(),
             finished: false,
         };
@@ -104,6 +124,41 @@ impl Recorder {
         info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
     ) -> Result<(), RecordError> {
         self.write_snapshot(snapshot, None, info)
+    }
+
+    /// Adds what schemes have done, in the place that it has by the order of the calls: it may be older or newer than the
+    /// snapshots around it. Where no snapshots come, because all schemes sleep, activities are handed over by their own time.
+    ///
+    /// A goal score that is not finite is written as unknown.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`], and nothing of it is written, when it is older than the
+    /// last activity, or the recording has no room for activities ([`Recorder::create_with_activities`]).
+    pub fn write_activity(&mut self, activity: &Activity) -> Result<(), RecordError> {
+        if self.format < WITH_ACTIVITIES {
+            return Err(self.not_encoded("it was created without room for activities"));
+        }
+        if activity.time < self.last_activity {
+            return Err(self.not_encoded("an activity is older than the one before it"));
+        }
+        self.last_activity = activity.time;
+        self.columns.push(&NewRow {
+            time_ns: nanoseconds(self.last),
+            aggregation_ns: 0,
+            samples: 0,
+            pid: 0,
+            info: None,
+            mappings: None,
+            regions: &[],
+            cost: None,
+            activity: Some(activity),
+        });
+        let now = activity.time.max(self.last);
+        if now >= self.handed_over.saturating_add(MAX_DELAY) || self.columns.bytes() >= MAX_BUFFERED {
+            self.hand_over()?;
+            self.handed_over = now;
+        }
+        Ok(())
     }
 
     fn write_snapshot(
@@ -197,7 +252,9 @@ impl Recorder {
             mappings: (!same_mappings).then_some(&*target.mappings),
             regions: &target.regions,
             cost,
+            activity: None,
         });
+        self.last = snapshot.time;
         let now = Known { info, mappings: Arc::clone(&target.mappings), seen: snapshot.time };
         self.known.insert(target.id, now);
         Ok(())

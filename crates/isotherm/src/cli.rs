@@ -1,5 +1,6 @@
 //! The command line, described in one place; it knows nothing of how things are done.
 
+mod run;
 mod scheme;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use isotherm_core::AddrRange;
 
 use crate::units;
 
+pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 
 const RECORDING: &str = "isotherm.rec";
@@ -38,6 +40,8 @@ Examples:
   isotherm report heatmap                  when and where it is hot
   isotherm report html -o memory.html      all of it, in one page
   isotherm scheme try prcl.yaml            what a scheme would have done to it
+  isotherm run --schemes prcl.yaml --pid 1234
+                                           let it do that
 
 Exit status: 0 if all went well, 1 if it failed, 2 if the call was wrong. `isotherm record -- COMMAND` \
 exits with the command's own status, or with 128 and the number of the signal that ended it.";
@@ -46,6 +50,7 @@ exits with the command's own status, or with 128 and the number of the signal th
 pub enum Command {
     Record(Box<Record>),
     Top(Box<Top>),
+    Run(Box<Run>),
     Report(Box<Report>),
     Convert(Convert),
     Import(Import),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -16,6 +16,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SI
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
+
+use crate::complain;
 
 /// A command that isotherm started and ends with.
 pub struct Command {
@@ -83,6 +85,22 @@ impl Command {
         let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX);
         Ok(Ended { code, by_us: self.terminated })
     }
+}
+
+/// The exit status of what `watched` a command: the command's own. It is not to suffer from what befell its watching: if that failed, it
+/// lives on, and if its time was `limited`, it is asked to end.
+pub fn attend(mut command: Command, watched: Result<()>, limited: bool) -> Result<ExitCode> {
+    if let Err(error) = &watched {
+        complain(error);
+    } else if limited {
+        command.terminate();
+    }
+    let ended = command.wait()?;
+    Ok(match watched {
+        Ok(()) if ended.by_us => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::from(ended.code),
+        Err(_) => ExitCode::FAILURE,
+    })
 }
 
 /// The signals that end a program unless it handles them, and those that are the command's own affair.

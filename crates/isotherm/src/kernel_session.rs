@@ -13,10 +13,10 @@ use isotherm_core::{
     AddrRange, AddressSpace, Attributes, Layout, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot, TargetSpace,
 };
 use isotherm_linux::damon::{self, Aggregation, DamonError, Places, Run, Scope, Settings};
-use isotherm_linux::{Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_linux::{Rest, Waiter, Woken, monitor_cpu_time};
 use isotherm_record::Cost;
 
-use crate::session::Finding;
+use crate::session::{Control, Finding};
 use crate::targets::{Infos, Targets};
 
 /// The kernel's findings are taken at least this often, so that an end is noticed.
@@ -33,27 +33,27 @@ pub struct KernelSession {
 }
 
 impl KernelSession {
-    /// Starts the thread. It sends what the kernel finds to `findings` and ends when `stop` is asked for, when the time is over, when
+    /// Starts the thread. It sends what the kernel finds to `findings` and ends when `control` asks for it, when the time is over, when
     /// the last target has ended, or when nobody receives the findings any more. Whatever its end, the kernel's DAMON is left as it was.
-    pub fn start(self, findings: SyncSender<Finding>, stop: Stop) -> Result<JoinHandle<Result<()>>> {
+    pub fn start(self, findings: SyncSender<Finding>, control: Control) -> Result<JoinHandle<Result<()>>> {
         let thread = std::thread::Builder::new().name("monitor".into());
-        thread.spawn(move || self.watch(findings, stop)).context("the monitor's thread cannot be started")
+        thread.spawn(move || self.watch(findings, control)).context("the monitor's thread cannot be started")
     }
 
-    fn watch(self, findings: SyncSender<Finding>, stop: Stop) -> Result<()> {
+    fn watch(self, findings: SyncSender<Finding>, control: Control) -> Result<()> {
         let Self { attributes, places, mut targets, ranges, duration } = self;
+        let Control { stop, rest } = control;
         let ranges = whole(ranges);
-        let mut run = Run::prepare(places)?;
-        let waiter = Waiter::new(targets.roster(), stop);
+        let mut run = Run::prepare(places.clone())?;
+        let mut waiter = Waiter::new(targets.roster(), stop);
         let spaces = survey(&mut targets, &ranges)?;
-        let scope = scope(&spaces, ranges.clone())?;
-        let ids = spaces.iter().map(|space| space.id).collect();
         let start = Instant::now();
-        run.start(&Settings { attributes, scope })?;
+        let end = duration.map(|duration| start + duration);
+        run.start(&Settings { attributes, scope: scope(&spaces, ranges.clone())? })?;
         let mut forward = Forward {
             findings,
             infos: targets.infos(),
-            ids,
+            ids: spaces.iter().map(|space| space.id).collect(),
             spaces,
             attributes,
             start_ns: damon::now_ns(),
@@ -65,6 +65,20 @@ impl KernelSession {
         let pace = attributes.aggregation().min(PACE);
         let (mut due, mut update) = (start + pace, start + attributes.update());
         loop {
+            if rest.is_wanted() {
+                // Nobody else need do without the kernel's DAMON meanwhile.
+                run.end()?;
+                if !sleep(&mut waiter, &rest, end, || {
+                    forward.spaces = survey(&mut targets, &ranges)?;
+                    Ok(!forward.spaces.is_empty())
+                })? {
+                    return Ok(());
+                }
+                run = Run::prepare(places.clone())?;
+                run.start(&Settings { attributes, scope: scope(&forward.spaces, ranges.clone())? })?;
+                forward.begin_again(run.cpu_time());
+                (due, update) = (Instant::now() + pace, Instant::now() + attributes.update());
+            }
             let woken = waiter.until(due).context("waiting for the targets failed")?;
             // First of all, so that nothing is missed of what it told before its end.
             let is_on = run.is_on();
@@ -72,7 +86,7 @@ impl KernelSession {
                 forward.aggregated(aggregation, run.cpu_time())?;
             }
             let now = Instant::now();
-            if woken == Woken::Stopped || duration.is_some_and(|duration| now - start >= duration) {
+            if woken == Woken::Stopped || end.is_some_and(|end| now >= end) {
                 break;
             }
             if woken == Woken::TargetEnded || now >= update || !is_on {
@@ -88,6 +102,24 @@ impl KernelSession {
             due = (due + pace).max(now);
         }
         Ok(run.end()?)
+    }
+}
+
+/// Waits until the rest is over; says whether there is anything left to do then. `survey` says whether any target lives.
+fn sleep(
+    waiter: &mut Waiter,
+    rest: &Rest,
+    end: Option<Instant>,
+    mut survey: impl FnMut() -> Result<bool>,
+) -> Result<bool> {
+    loop {
+        let woken = waiter.rest(rest, end).context("waiting for the targets failed")?;
+        if woken == Woken::Stopped || end.is_some_and(|end| Instant::now() >= end) || !survey()? {
+            return Ok(false);
+        }
+        if !rest.is_wanted() {
+            return Ok(true);
+        }
     }
 }
 
@@ -199,6 +231,14 @@ impl Forward {
         self.findings
             .send(Finding { snapshot, cost, infos })
             .map_err(|_| anyhow!("nobody takes the snapshots any more"))
+    }
+
+    /// After a rest: the kernel has its targets in the order of the last survey, and counts its time from zero.
+    fn begin_again(&mut self, kernels_cpu: Duration) {
+        self.ids = self.spaces.iter().map(|space| space.id).collect();
+        self.regions = self.attributes.min_regions();
+        self.last_ns = damon::now_ns().saturating_sub(self.start_ns);
+        self.cpu = monitor_cpu_time() + kernels_cpu;
     }
 
     /// How many aggregations have passed since the last one, at least one.

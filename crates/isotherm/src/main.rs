@@ -9,8 +9,10 @@ mod probe;
 mod progress;
 mod record;
 mod report;
+mod run;
 mod scheme;
 mod session;
+mod steering;
 mod targets;
 mod terminal;
 mod top;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Record(options) => record::run(&options),
         Command::Top(options) => top::run(&options),
+        Command::Run(options) => run::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Convert(options) => report::convert(&options),
         Command::Import(options) => import::run(&options),

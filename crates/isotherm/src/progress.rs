@@ -4,6 +4,8 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
+use isotherm_core::scheme::Report;
+use isotherm_record::Activity;
 
 use crate::session::Finding;
 
@@ -17,11 +19,13 @@ pub struct Progress {
     late_rounds: u64,
     /// Aggregations that the kernel's DAMON made and that did not reach us.
     lost: u64,
+    /// What schemes have done so far.
+    acted: String,
 }
 
 impl Progress {
     pub fn new(quiet: bool) -> Self {
-        Self { on: !quiet && stderr().is_terminal(), shown: None, late_rounds: 0, lost: 0 }
+        Self { on: !quiet && stderr().is_terminal(), shown: None, late_rounds: 0, lost: 0, acted: String::new() }
     }
 
     /// Takes note of a finding, and shows it if it is time.
@@ -47,6 +51,21 @@ impl Progress {
         if self.lost > 0 {
             line += &format!("  {} aggregations lost", self.lost);
         }
+        line += &self.acted;
+        self.write(&line);
+    }
+
+    /// Takes note of what schemes have done; shows it with the next finding, or at once if there will be none for a while.
+    pub fn acted(&mut self, activity: &Activity) {
+        let of = |scheme: &Report| format!("  {}: {}", scheme.name, size(scheme.total.applied_bytes));
+        self.acted = activity.schemes.iter().map(of).collect();
+        if self.on && activity.schemes.iter().all(|scheme| !scheme.awake) {
+            self.shown = Some(Instant::now());
+            self.write(&format!("{:7.1} s  all schemes sleep{}", activity.time.as_secs_f64(), self.acted));
+        }
+    }
+
+    fn write(&self, line: &str) {
         let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
         let line: String = line.chars().take(width.saturating_sub(1)).collect();
         // A terminal that went away is no reason to stop recording.

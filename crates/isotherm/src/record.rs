@@ -5,50 +5,39 @@ use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use isotherm_linux::{Host, Stop};
+use isotherm_linux::Host;
 use isotherm_record::{Header, Recorder};
 
 use crate::cli::Record;
 use crate::command::{self, Command};
-use crate::complain;
 use crate::progress::{Progress, size};
+use crate::session::Control;
 use crate::units::unix_ns;
 use crate::watch::{Ready, Watching};
 
 /// How many snapshots may wait for the disk before the monitor waits for it, too.
-const BACKLOG: usize = 64;
+pub const BACKLOG: usize = 64;
 
 pub fn run(options: &Record) -> Result<ExitCode> {
     let watch = &options.watch;
     // Whatever can fail without the command does so before the command is started.
     let ready = Ready::new("record", watch)?;
     let recorder = Recorder::create(&options.output, &header(&ready))?;
-    let stop = Stop::new().context("no file descriptor is left")?;
-    let mut command = if watch.command.is_empty() { None } else { Some(Command::start(&watch.command)?) };
-    command::handle_signals(command.as_ref(), stop.clone())?;
+    let control = Control::new()?;
+    let command = if watch.command.is_empty() { None } else { Some(Command::start(&watch.command)?) };
+    command::handle_signals(command.as_ref(), control.stop.clone())?;
     command::survive_file_size_limit()?;
 
     let session = ready.session(watch, command.as_ref()).context("nothing was recorded");
-    let recorded = session.and_then(|session| record(session, recorder, stop, options.quiet));
-    let Some(command) = &mut command else {
-        return recorded.map(|()| ExitCode::SUCCESS);
-    };
-
-    // The command is not to suffer from what befell its recording.
-    if let Err(error) = &recorded {
-        complain(error);
-    } else if watch.duration.is_some() {
-        command.terminate();
+    let recorded = session.and_then(|session| record(session, recorder, control, options.quiet));
+    match command {
+        Some(command) => command::attend(command, recorded, watch.duration.is_some()),
+        None => recorded.map(|()| ExitCode::SUCCESS),
     }
-    let ended = command.wait()?;
-    Ok(match recorded {
-        Ok(()) if ended.by_us => ExitCode::SUCCESS,
-        Ok(()) => ExitCode::from(ended.code),
-        Err(_) => ExitCode::FAILURE,
-    })
 }
 
-fn header(Ready { chosen, attributes, seed, .. }: &Ready) -> Header {
+/// What a recording says of its run.
+pub fn header(Ready { chosen, attributes, seed, .. }: &Ready) -> Header {
     let Host { name, kernel, architecture, cpus, memory_bytes } = Host::read();
     Header {
         isotherm_version: env!("CARGO_PKG_VERSION").into(),
@@ -66,11 +55,11 @@ fn header(Ready { chosen, attributes, seed, .. }: &Ready) -> Header {
 }
 
 /// Runs the monitor to its end, and writes down what it finds.
-fn record(session: Watching, mut recorder: Recorder, stop: Stop, quiet: bool) -> Result<()> {
+fn record(session: Watching, mut recorder: Recorder, control: Control, quiet: bool) -> Result<()> {
     let aggregation = session.attributes().aggregation();
     let (sender, findings) = sync_channel(BACKLOG);
     let start = Instant::now();
-    let monitor = session.start(sender, stop)?;
+    let monitor = session.start(sender, control)?;
 
     let mut progress = Progress::new(quiet);
     let mut snapshots = 0_u64;

@@ -9,12 +9,26 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot, TargetId};
-use isotherm_linux::{Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_linux::{Rest, Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_record::{Cost, TargetInfo};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use crate::targets::{Infos, Targets};
+
+/// What a run does not decide itself: when it ends before its time, and when it rests.
+#[derive(Clone)]
+pub struct Control {
+    pub stop: Stop,
+    pub rest: Rest,
+}
+
+impl Control {
+    pub fn new() -> Result<Self> {
+        let both = || std::io::Result::Ok(Self { stop: Stop::new()?, rest: Rest::new()? });
+        both().context("no file descriptor is left")
+    }
+}
 
 /// What to watch, and how.
 pub struct Session {
@@ -41,16 +55,17 @@ impl Finding {
 }
 
 impl Session {
-    /// Starts the monitor's thread. It sends what it finds to `findings` and ends when `stop` is asked for, when the time
+    /// Starts the monitor's thread. It sends what it finds to `findings` and ends when `control` asks for it, when the time
     /// is over, when the last target has ended, or when nobody receives the findings any more.
-    pub fn start(self, findings: SyncSender<Finding>, stop: Stop) -> Result<JoinHandle<Result<()>>> {
+    pub fn start(self, findings: SyncSender<Finding>, control: Control) -> Result<JoinHandle<Result<()>>> {
         let thread = std::thread::Builder::new().name("monitor".into());
-        thread.spawn(move || self.run(findings, stop)).context("the monitor's thread cannot be started")
+        thread.spawn(move || self.run(findings, control)).context("the monitor's thread cannot be started")
     }
 
-    fn run(self, findings: SyncSender<Finding>, stop: Stop) -> Result<()> {
+    fn run(self, findings: SyncSender<Finding>, control: Control) -> Result<()> {
         let Self { attributes, seed, probe, targets, duration } = self;
-        let waiter = Waiter::new(targets.roster(), stop);
+        let Control { stop, rest } = control;
+        let mut waiter = Waiter::new(targets.roster(), stop);
         let late_rounds = Rc::new(Cell::new(0));
         let sink =
             Forward { findings, infos: targets.infos(), late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time() };
@@ -58,10 +73,22 @@ impl Session {
         let mut monitor = Monitor::new(attributes, rng, targets, probe, sink);
 
         let start = Instant::now();
+        let end = duration.map(|duration| start + duration);
+        let is_over = |now| end.is_some_and(|end| now >= end);
         let sampling = attributes.sampling();
         let mut next = monitor.start()?;
         let mut last = Instant::now();
         while let Next::Step { after } = next {
+            if rest.is_wanted() {
+                let woken = waiter.rest(&rest, end).context("waiting for the targets failed")?;
+                if woken == Woken::Stopped || is_over(Instant::now()) {
+                    break;
+                }
+                // If it was a target that ended, this tells whether there is still another.
+                next = monitor.resume()?;
+                last = Instant::now();
+                continue;
+            }
             let due = last + sampling * after;
             match waiter.until(due).context("waiting for the targets failed")? {
                 Woken::Due => {}
@@ -73,7 +100,7 @@ impl Session {
                 late_rounds.set(late_rounds.get() + 1);
             }
             next = monitor.step(now - start)?;
-            if duration.is_some_and(|duration| now - start >= duration) {
+            if is_over(now) {
                 break;
             }
             // Rounds keep to their beat as long as that leaves half an interval between clearing and reading.

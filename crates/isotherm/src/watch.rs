@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use isotherm_core::{Attributes, TargetId};
 use isotherm_linux::damon::{self, Scope};
-use isotherm_linux::{PhysicalMemory, Processes, Stop, TargetError};
+use isotherm_linux::{PhysicalMemory, Processes, Roster, TargetError};
 
 use crate::cli::{ProbeChoice, Watch};
 use crate::command::Command;
 use crate::kernel_session::KernelSession;
 use crate::probe::{self, Chosen, How};
-use crate::session::{Finding, Session};
+use crate::session::{Control, Finding, Session};
 use crate::targets::Targets;
 use crate::units::unix_ns;
 use crate::wrong_call;
@@ -32,7 +32,9 @@ impl Ready {
         // A wrong call is one wherever it is made, so that it is told before any probe is tried.
         attributes(subcommand, watch, probe::PAGE_INTERVALS);
         if watch.pid.is_empty() && watch.command.is_empty() && !watch.physical {
-            let what = "say what to watch: a process with --pid PID, a command after --, or all memory with --physical";
+            // Who acts, acts on processes.
+            let physical = if subcommand == "run" { "" } else { ", or all memory with --physical" };
+            let what = format!("say what to watch: a process with --pid PID, a command after --{physical}");
             wrong_call(subcommand, what);
         }
         check_range(subcommand, watch);
@@ -101,10 +103,18 @@ impl Watching {
     }
 
     /// Starts its thread, which sends what it finds to `findings`.
-    pub fn start(self, findings: SyncSender<Finding>, stop: Stop) -> Result<JoinHandle<Result<()>>> {
+    pub fn start(self, findings: SyncSender<Finding>, control: Control) -> Result<JoinHandle<Result<()>>> {
         match self {
-            Self::Monitor(session) => session.start(findings, stop),
-            Self::Kernel(session) => session.start(findings, stop),
+            Self::Monitor(session) => session.start(findings, control),
+            Self::Kernel(session) => session.start(findings, control),
+        }
+    }
+
+    /// The processes that are watched.
+    pub fn roster(&self) -> Roster {
+        match self {
+            Self::Monitor(session) => session.targets.roster(),
+            Self::Kernel(session) => session.targets.roster(),
         }
     }
 }

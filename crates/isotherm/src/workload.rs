@@ -44,26 +44,27 @@ type Areas = Vec<Option<MmapMut>>;
 
 /// Goes through the phases, from the first on again when all are over.
 fn follow(pattern: &Pattern, areas: &mut Areas, until: Duration, announce: bool) -> Result<()> {
-    let start = Instant::now();
-    let mut phase_start = Duration::ZERO;
+    let mut left = until;
     for phase in pattern.phases.iter().cycle() {
-        if phase_start >= until {
+        if left.is_zero() {
             break;
         }
         enter(pattern, phase, areas)?;
+        // A phase lasts from when its memory is there, so that whoever knows when it began knows when it ended.
+        let start = Instant::now();
         if announce {
             say_where(pattern, areas)?;
         }
-        let phase_end = (phase_start + phase.time).min(until);
+        let time = phase.time.min(left);
         let mut touching = touching(pattern, phase);
-        while start.elapsed() < phase_end {
+        while start.elapsed() < time {
             let beat = start.elapsed();
             for touching in &mut touching {
-                touching.keep_up(areas, beat - phase_start);
+                touching.keep_up(areas, beat);
             }
             std::thread::sleep(BEAT.saturating_sub(start.elapsed() - beat));
         }
-        phase_start += phase.time;
+        left -= time;
     }
     Ok(())
 }

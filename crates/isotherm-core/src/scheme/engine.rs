@@ -139,7 +139,8 @@ impl<A: Actuator, G: Gauges> Schemes<A, G> {
             return Err(format!("the action {} {why}", scheme.action).into());
         }
         self.actuator.supports(scheme.action, scheme.inside)?;
-        scheme.page_kinds().try_for_each(|kind| self.actuator.tells(kind))
+        scheme.page_kinds().try_for_each(|kind| self.actuator.tells(kind))?;
+        scheme.metrics().try_for_each(|metric| self.gauges.supports(metric))
     }
 
     /// The schemes in force.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Snapshot;
+use crate::{BoxError, Snapshot};
 
 /// A figure that schemes go by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,14 @@ pub enum Metric {
 
 /// Reads metrics. They are asked for only when a watermark or a goal needs them.
 pub trait Gauges {
+    /// Whether this metric can be known here, asked before the first application of a scheme that goes by it.
+    ///
+    /// # Errors
+    /// Says why not, and what would mend it.
+    fn supports(&mut self, _metric: &Metric) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// The metric's value now; nothing if it cannot be known now. `snapshot` is the last one; it is empty while nothing is
     /// monitored.
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64>;
@@ -38,6 +46,10 @@ impl Gauges for NoGauges {
 }
 
 impl<G: Gauges + ?Sized> Gauges for Box<G> {
+    fn supports(&mut self, metric: &Metric) -> Result<(), BoxError> {
+        (**self).supports(metric)
+    }
+
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64> {
         (**self).read(metric, snapshot)
     }

@@ -78,4 +78,9 @@ impl Scheme {
     pub fn page_kinds(&self) -> impl Iterator<Item = PageKind> {
         self.filters.iter().filter_map(|filter| filter.kind.pages())
     }
+
+    /// The metrics that its goals and watermarks go by.
+    pub fn metrics(&self) -> impl Iterator<Item = &Metric> {
+        self.quota.goals().iter().map(Goal::metric).chain(self.watermarks.iter().map(Watermarks::metric))
+    }
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, PageKind, ProcessFacts, Work};
@@ -29,6 +31,8 @@ pub struct ProcessActuator {
     young: Option<Young>,
     huge: Option<Huge>,
     spent: Duration,
+    /// Set when no more is to be done.
+    over: Arc<AtomicBool>,
     /// Why no call could be made inside a target, the last time that was so.
     refusals: HashMap<TargetId, InsideError>,
 }
@@ -43,8 +47,19 @@ impl ProcessActuator {
             young: None,
             huge: None,
             spent: Duration::ZERO,
+            over: Arc::default(),
             refusals: HashMap::new(),
         }
+    }
+
+    /// Acts on the processes of this roster from here on: those that have been acted on so far are no more.
+    pub fn act_on(&mut self, roster: Roster) {
+        self.roster = roster;
+    }
+
+    /// Whoever sets this brings all work to its end: what has begun is finished, and the next [`apply`](Actuator::apply) fails.
+    pub fn over(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.over)
     }
 
     /// Why no call could be made inside targets, in words, since this was last asked: the last reason of each.
@@ -60,8 +75,7 @@ impl ProcessActuator {
     /// A hold on the process, which does not keep the roster from others meanwhile.
     fn hold(&self, target: TargetId) -> Option<Held> {
         let members = self.roster.members();
-        let pidfd = members.get(&target)?.process.pidfd().try_clone_to_owned().ok()?;
-        Some(Held { pid: target.0, pidfd })
+        Some(Held { pid: target.0, pidfd: members.get(&target)?.process.pidfd() })
     }
 
     fn apply_inside(&mut self, held: &Held, call: InsideCall, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
@@ -153,6 +167,9 @@ impl Actuator for ProcessActuator {
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
+        if self.over.load(Ordering::Relaxed) {
+            return Err("the run is over".into());
+        }
         let began = Instant::now();
         let way = Way::of(work.action, work.inside)?;
         match (self.hold(work.target).filter(|held| !held.has_ended()), way) {
@@ -176,7 +193,7 @@ impl Actuator for ProcessActuator {
 #[derive(Debug)]
 struct Held {
     pid: u32,
-    pidfd: OwnedFd,
+    pidfd: Arc<OwnedFd>,
 }
 
 impl Held {

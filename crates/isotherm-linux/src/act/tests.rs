@@ -167,3 +167,20 @@ fn an_action_that_is_inside_only_has_to_be_allowed() {
     }
     actuator.supports(Action::Stat, false).unwrap();
 }
+
+#[test]
+fn nothing_more_is_done_once_the_run_is_over_and_nothing_to_those_of_another_roster() {
+    let target = Target::start("touch");
+    let mut actuator = actuator(&target);
+    let all = [target.memory];
+    let work = Work { action: Action::Stat, inside: false, target: TargetId(target.pid()), ranges: &all };
+    let mut outcomes = [Outcome::default()];
+    actuator.apply(&work, &mut outcomes).unwrap();
+    assert_eq!(outcomes, [Outcome::all(target.memory)]);
+
+    actuator.act_on(Processes::new([], false).unwrap().roster());
+    actuator.apply(&work, &mut outcomes).unwrap();
+    assert_eq!(outcomes[0].refused, target.memory.size());
+    actuator.over().store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(actuator.apply(&work, &mut outcomes).unwrap_err().to_string().contains("over"));
+}

@@ -10,13 +10,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use isotherm_linux::Stop;
 use ratatui::crossterm::event::{self, Event};
 
 use super::app::{App, Outcome};
 use super::keys::action;
 use super::screen::Screen;
-use crate::session::Finding;
+use crate::session::{Control, Finding};
 use crate::watch::Watching;
 
 /// Findings drawn at most this often; keys at once.
@@ -62,9 +61,14 @@ pub fn channel() -> (SyncSender<News>, Receiver<News>) {
 }
 
 /// Starts the monitor, and the thread that takes in what it finds.
-pub fn start(session: Watching, stop: Stop, state: Arc<Shared>, news: SyncSender<News>) -> Result<JoinHandle<()>> {
+pub fn start(
+    session: Watching,
+    control: Control,
+    state: Arc<Shared>,
+    news: SyncSender<News>,
+) -> Result<JoinHandle<()>> {
     let (sender, findings) = sync_channel::<Finding>(BACKLOG);
-    let monitor = session.start(sender, stop)?;
+    let monitor = session.start(sender, control)?;
     let collect = move || {
         for finding in findings {
             state.lock().take(finding);

@@ -28,11 +28,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::Granularity;
-use isotherm_linux::Stop;
 use signal_hook::consts::SIGCONT;
 
 use crate::cli::Top;
 use crate::command::{self, Command, ENDING, OF_THE_COMMAND};
+use crate::session::Control;
 use crate::terminal::terminal;
 use crate::watch::Ready;
 use crate::{complain, wrong_call};
@@ -48,7 +48,7 @@ pub fn run(options: &Top) -> Result<ExitCode> {
     let watch = &options.watch;
     // Whatever can fail without the command does so before the command is started.
     let ready = Ready::new("top", watch)?;
-    let stop = Stop::new().context("no file descriptor is left")?;
+    let control = Control::new()?;
     let log = options.log.as_deref().map(create).transpose()?;
     let mut command = if watch.command.is_empty() {
         None
@@ -58,7 +58,7 @@ pub fn run(options: &Top) -> Result<ExitCode> {
         Some(Command::start_apart(&watch.command, input, log)?)
     };
 
-    let shown = show(options, ready, stop, &mut command);
+    let shown = show(options, ready, control, &mut command);
     let Some(command) = &mut command else {
         return shown.map(|()| ExitCode::SUCCESS);
     };
@@ -104,7 +104,7 @@ fn create(path: &Path) -> Result<(File, File)> {
 }
 
 /// Watches, and shows it until someone quits.
-fn show(options: &Top, ready: Ready, stop: Stop, command: &mut Option<Command>) -> Result<()> {
+fn show(options: &Top, ready: Ready, control: Control, command: &mut Option<Command>) -> Result<()> {
     let watch = &options.watch;
     let terminal = terminal();
     let output =
@@ -136,7 +136,7 @@ fn show(options: &Top, ready: Ready, stop: Stop, command: &mut Option<Command>) 
     let mut screen = Screen::take()?;
     live::listen(sender.clone())?;
     let start = Instant::now();
-    let monitor = live::start(session, stop.clone(), state.clone(), sender)?;
+    let monitor = live::start(session, control.clone(), state.clone(), sender)?;
     let watched = live::run(&mut screen, &state, &news, |result| match result {
         Ok(()) if watch.duration.is_some_and(|duration| start.elapsed() >= duration) => None,
         Ok(()) => Some(match command.as_mut() {
@@ -146,7 +146,7 @@ fn show(options: &Top, ready: Ready, stop: Stop, command: &mut Option<Command>) 
         Err(error) => Some(format!("{error:#}")),
     });
     drop(screen);
-    stop.ask();
+    control.stop.ask();
     // News that nobody reads must not keep the collector from its end.
     drop(news);
     let _ = monitor.join();

@@ -1,0 +1,45 @@
+//! Reading a recording: its activities.
+
+use std::time::Duration;
+
+use crate::batches::Batches;
+use crate::reader::Source;
+use crate::{Activity, RecordError, decode};
+
+/// The activities of a recording, in order of time. After an error there is no further one.
+#[derive(Debug)]
+pub struct Activities {
+    /// None if the recording has no room for activities.
+    batches: Option<Batches>,
+    /// Of the last one.
+    time: Duration,
+}
+
+impl Activities {
+    pub(crate) fn new(source: Source) -> Self {
+        Self { batches: source.has_activities().then(|| Batches::new(source)), time: Duration::ZERO }
+    }
+}
+
+impl Iterator for Activities {
+    type Item = Result<Activity, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batches = self.batches.as_mut()?;
+        loop {
+            let last = self.time;
+            let activity = batches.next(|batch, index| match decode::activity(batch, index)? {
+                Some(activity) if activity.time < last => Err("the time of activities goes backwards"),
+                activity => Ok(activity),
+            });
+            match activity.transpose()? {
+                Ok(None) => {}
+                Ok(Some(activity)) => {
+                    self.time = activity.time;
+                    return Some(Ok(activity));
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

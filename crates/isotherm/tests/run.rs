@@ -1,0 +1,202 @@
+//! `isotherm run`, as its users call it. What it does to memory is tested in the laboratory, where there is swap.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod common;
+
+use std::io::Read;
+use std::process::{Child, Stdio};
+
+use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, Ran, eventually, has_bpf, signal};
+use isotherm_core::scheme::Report;
+use isotherm_record::{Activity, Recording};
+use rustix::process::Signal;
+
+const MIB: u64 = 1 << 20;
+
+/// Counts what is hot; every second, so that the figures are easy to follow.
+const HOT: &str = "- {name: hot, access_rate: {min: 50%}, age: {min: 500ms}, action: stat, apply_interval: 500ms}\n";
+/// Sleeps as long as a machine has any free memory.
+const ASLEEP: &str = "- name: asleep\n  access_rate: 0%\n  action: stat\n  \
+                      watermarks: {metric: free_memory, interval: 200ms, high: 0.2%, mid: 0.1%, low: 0%}\n";
+
+fn place(schemes: &str) -> Place {
+    let place = Place::new();
+    std::fs::write(place.path("mine.yaml"), schemes).unwrap();
+    std::fs::write(place.path("hot.toml"), HOT_IN_COLD).unwrap();
+    place
+}
+
+/// What the schemes in a recording did, a second at a time.
+fn activities(place: &Place) -> Vec<Activity> {
+    let recording = Recording::open(&place.path("acted.rec")).unwrap();
+    recording.activities().unwrap().map(Result::unwrap).collect()
+}
+
+fn last_report(place: &Place) -> Report {
+    activities(place).pop().unwrap().schemes.remove(0)
+}
+
+/// A run that goes on.
+struct Running(Kept);
+
+impl Running {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let mut command = place.isotherm(&["run", "--schemes", "mine.yaml"]);
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+        Self(Kept(command.spawn().unwrap()))
+    }
+
+    fn child(&self) -> &Child {
+        &self.0.0
+    }
+
+    fn end(mut self) -> Ran {
+        let mut err = String::new();
+        self.0.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        Ran { status: self.0.0.wait().unwrap().code().unwrap_or(-1), out: String::new(), err }
+    }
+}
+
+#[test]
+fn schemes_take_what_their_condition_holds_for_and_the_recording_says_so() {
+    if !has_bpf("schemes_take_what_their_condition_holds_for_and_the_recording_says_so") {
+        return;
+    }
+    let place = place(HOT);
+    let command = [ISOTHERM, "workload", "hot.toml", "--time", "5s"];
+    let call = [&["run", "-s", "mine.yaml", "-r", "acted.rec", "--seed", "1", "--"][..], &command].concat();
+    let ran = place.run(&call);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert!(ran.err.contains("hot (stat): ") && ran.err.contains("isotherm report schemes acted.rec"), "{}", ran.err);
+
+    let told = activities(&place);
+    assert!(told.len() >= 4, "one a second, and one at the end: {}", told.len());
+    let bytes = |a: &Activity| a.schemes[0].total.applied_bytes;
+    assert!(told.is_sorted_by(|a, b| a.time <= b.time && bytes(a) <= bytes(b)));
+    // Of 128 MiB, 16 are hot; what is there beside the pattern is small.
+    let sizes = told.iter().map(|a| a.schemes[0].last.regions.iter().map(|r| r.range.size()).sum::<u64>());
+    assert!(sizes.clone().any(|bytes| (12 * MIB..=24 * MIB).contains(&bytes)), "{:?}", sizes.collect::<Vec<_>>());
+    let (_, memory) = told[told.len() / 2].memory[0];
+    assert!((100 * MIB..200 * MIB).contains(&memory.resident), "{memory:?}");
+    assert!(told[0].system.free > 0 && told[0].system.free < told[0].system.total);
+}
+
+#[test]
+fn the_commands_status_is_passed_on_and_quiet_is_quiet() {
+    if !has_bpf("the_commands_status_is_passed_on_and_quiet_is_quiet") {
+        return;
+    }
+    let ran = place(HOT).run(&["run", "-s", "mine.yaml", "-q", "--", "sh", "-c", "sleep 0.5; exit 7"]);
+    assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (7, "", ""));
+}
+
+#[test]
+fn what_cannot_work_is_told_before_the_command_is_started() {
+    if !has_bpf("what_cannot_work_is_told_before_the_command_is_started") {
+        return;
+    }
+    let cases = [
+        ("- {action: pageout, age: 5}", "mine.yaml:1:26: 5 has no unit"),
+        ("- {action: mlock}", "write `inside: true`"),
+        ("- {action: stat, quota: {goals: [{fed: {from: none, value: 1}}]}}", "no figure can be read from none"),
+        ("- {action: stat, watermarks: {metric: heat}}", "watermarks needs the field high"),
+        ("", "mine.yaml"),
+    ];
+    for (schemes, why) in cases {
+        let place = place(schemes);
+        let ran = place.run(&["run", "-s", "mine.yaml", "--", "touch", "touched"]);
+        assert_eq!(ran.status, 1, "{schemes}: {}", ran.err);
+        assert!(ran.err.contains(why), "{schemes}: {}", ran.err);
+        assert!(!place.path("touched").exists(), "{schemes}");
+    }
+    let place = place(HOT);
+    for (arguments, why) in [
+        (&["--physical"][..], "schemes act on processes"),
+        (&[], "say what to watch: a process with --pid PID, a command after --"),
+    ] {
+        let ran = place.run(&[&["run", "-s", "mine.yaml"], arguments].concat());
+        assert_eq!(ran.status, 2, "{}", ran.err);
+        assert!(ran.err.contains(why), "{}", ran.err);
+    }
+    let ran = place.run(&["run", "-s", "other.yaml", "--", "touch", "touched"]);
+    assert!(ran.status == 1 && ran.err.contains("other.yaml: cannot be read"), "{}", ran.err);
+}
+
+#[test]
+fn schemes_change_while_they_run_and_an_error_leaves_those_in_force() {
+    if !has_bpf("schemes_change_while_they_run_and_an_error_leaves_those_in_force") {
+        return;
+    }
+    let place = place(HOT);
+    let workload = [ISOTHERM, "workload", "hot.toml"];
+    let running = Running::start(&place, &[&["-r", "acted.rec", "--"][..], &workload].concat());
+    let names = || {
+        let last = if place.path("acted.rec").exists() { activities(&place).pop() } else { None };
+        last.map(|a| a.schemes.iter().map(|s| s.name.to_string()).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    eventually("the scheme is at work", || names() == ["hot"]);
+
+    std::fs::write(place.path("mine.yaml"), HOT.replace("hot", "warm")).unwrap();
+    eventually("the file's change is noticed", || names() == ["warm"]);
+    std::fs::write(place.path("mine.yaml"), HOT.replace("stat", "melt")).unwrap();
+    // It takes a second or two to be noticed; a hang-up does not wait for that.
+    signal(running.child(), Signal::HUP);
+    std::fs::write(place.path("other"), HOT.replace("hot", "third")).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(names(), ["warm"]);
+    std::fs::rename(place.path("other"), place.path("mine.yaml")).unwrap();
+    signal(running.child(), Signal::HUP);
+    eventually("the mended file is in force", || names() == ["third"]);
+
+    signal(running.child(), Signal::TERM);
+    let ran = running.end();
+    assert_eq!(ran.status, 128 + 15, "the command's end: {}", ran.err);
+    assert!(
+        ran.err.contains("there is no action \"melt\"") && ran.err.contains("in force before stay so"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(ran.err.matches("there is no action").count(), 1, "told once: {}", ran.err);
+}
+
+#[test]
+fn while_all_schemes_sleep_nothing_is_monitored_and_the_end_is_noticed() {
+    if !has_bpf("while_all_schemes_sleep_nothing_is_monitored_and_the_end_is_noticed") {
+        return;
+    }
+    let place = place(ASLEEP);
+    let command = [ISOTHERM, "workload", "hot.toml", "--time", "3s"];
+    let ran = place.run(&[&["run", "-s", "mine.yaml", "-r", "acted.rec", "--"][..], &command].concat());
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let snapshots = Recording::open(&place.path("acted.rec")).unwrap().rows().unwrap().count();
+    assert!((1..=3).contains(&snapshots), "{snapshots} snapshots");
+    let report = last_report(&place);
+    assert!(!report.awake && report.total.applications == 0, "{report:?}");
+
+    // The same until the time is over, and until someone asks for the end.
+    let limited =
+        [&["run", "-s", "mine.yaml", "--duration", "1s", "--"][..], &[ISOTHERM, "workload", "hot.toml"]].concat();
+    assert_eq!(place.run(&limited).status, 0);
+    let workload = Kept(place.isotherm(&["workload", "hot.toml"]).spawn().unwrap());
+    let running = Running::start(&place, &["--pid", &workload.0.id().to_string()]);
+    std::thread::sleep(std::time::Duration::from_millis(1000));
+    signal(running.child(), Signal::INT);
+    assert_eq!(running.end().status, 0);
+}
+
+#[test]
+fn a_scheme_that_wakes_finds_the_memory_monitored_again() {
+    if !has_bpf("a_scheme_that_wakes_finds_the_memory_monitored_again") {
+        return;
+    }
+    let place = place(ASLEEP);
+    let running = Running::start(&place, &["-r", "acted.rec", "--", ISOTHERM, "workload", "hot.toml"]);
+    eventually("it sleeps", || {
+        place.path("acted.rec").exists() && activities(&place).last().is_some_and(|a| !a.schemes[0].awake)
+    });
+    std::fs::write(place.path("mine.yaml"), HOT).unwrap();
+    let hot = |a: &Activity| &*a.schemes[0].name == "hot" && a.schemes[0].total.applied_bytes >= 8 * MIB;
+    eventually("the other scheme works", || activities(&place).last().is_some_and(hot));
+    signal(running.child(), Signal::TERM);
+    running.end();
+}

@@ -1,0 +1,248 @@
+//! `isotherm run` where it may change the machine: swap in memory, huge pages, frozen and stopped targets, goals on a real process.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_lab::{HOT_IN_COLD, Ran, Workload, eventually, isotherm, result_file, run};
+use isotherm_record::{Activity, Recording};
+
+const MIB: u64 = 1 << 20;
+
+/// Long enough that a machine in software emulation, on processors busy with other work, touches what is hot in each.
+const SLOWLY: [&str; 4] = ["--sample", "30ms", "--aggr", "300ms"];
+
+/// Swap in compressed memory, for as long as this lives.
+struct Zram;
+
+impl Zram {
+    fn of(mib: u64) -> Self {
+        shell(&format!("echo {mib}M > /sys/block/zram0/disksize && mkswap /dev/zram0 && swapon /dev/zram0"));
+        Self
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        // A test that has failed already says why.
+        let script = "swapoff /dev/zram0; echo 1 > /sys/block/zram0/reset";
+        let _ = Command::new("sh").args(["-c", script]).status();
+    }
+}
+
+fn shell(script: &str) -> String {
+    let ran = run(Command::new("sh").args(["-ec", script]));
+    assert_eq!(ran.status, 0, "{script}: {ran:?}");
+    ran.out
+}
+
+/// Runs these schemes on a process for a while.
+fn act(name: &str, schemes: &str, pid: u32, time: &str) -> (Ran, Vec<Activity>) {
+    let (file, recording) = (result_file(&format!("{name}.yaml")), result_file(&format!("{name}.rec")));
+    fs::write(&file, schemes).unwrap();
+    let mut command = isotherm(&["run", "--pid", &pid.to_string(), "--duration", time, "--seed", "1"]);
+    let ran = run(command.args(SLOWLY).arg("--schemes").arg(&file).arg("--record").arg(&recording));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let activities = Recording::open(&recording).unwrap().activities().unwrap().map(Result::unwrap).collect();
+    (ran, activities)
+}
+
+/// How much of a range is in memory, 0 to 1.
+fn resident(pid: u32, range: AddrRange) -> f64 {
+    const PRESENT: u64 = 1 << 63;
+    let pagemap = File::open(format!("/proc/{pid}/pagemap")).unwrap();
+    let pages = range.size() / PAGE_SIZE;
+    let mut entries = vec![0; pages as usize * 8];
+    pagemap.read_exact_at(&mut entries, range.start() / PAGE_SIZE * 8).unwrap();
+    let present = entries.as_chunks::<8>().0.iter().filter(|entry| u64::from_ne_bytes(**entry) & PRESENT != 0);
+    present.count() as f64 / pages as f64
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// The CPU time that a process has taken, in ticks: it grows as long as the process goes on.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit(") ").next().unwrap();
+    after_name.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+const PRCL: &str = "- {name: prcl, size: {min: 4K}, access_rate: 0%, age: {min: 2s}, action: pageout}\n";
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn proactive_reclamation_swaps_out_what_is_cold_and_leaves_what_is_hot() {
+    let _swap = Zram::of(256);
+    let workload = Workload::start(HOT_IN_COLD);
+    let pid = workload.process.pid();
+    assert!(resident(pid, workload.area("cold above")) > 0.9);
+    let (ran, told) = act("prcl", PRCL, pid, "10s");
+    assert!(resident(pid, workload.area("cold below")) < 0.1, "{ran:?}");
+    assert!(resident(pid, workload.area("cold above")) < 0.1, "{ran:?}");
+    assert!(resident(pid, workload.area("hot")) > 0.8, "{ran:?}");
+    assert!(is_alive(pid));
+
+    let of = |activity: &Activity| activity.memory[0].1;
+    let (first, last) = (of(&told[0]), of(told.last().unwrap()));
+    assert!(last.swapped > 80 * MIB && last.resident + 80 * MIB < first.resident, "{first:?} {last:?}");
+    let total = &told.last().unwrap().schemes[0].total;
+    assert!(total.applied_bytes >= 100 * MIB && total.time > Duration::ZERO, "{total:?}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn when_swap_is_full_the_rest_stays_and_nobody_is_harmed() {
+    let _swap = Zram::of(32);
+    let workload = Workload::start(HOT_IN_COLD);
+    let pid = workload.process.pid();
+    let (_, told) = act("swap-full", PRCL, pid, "8s");
+    let last = told.last().unwrap();
+    assert!(last.system.swap_free < 4 * MIB && last.system.swap_total <= 32 * MIB, "{:?}", last.system);
+    assert!(last.memory[0].1.resident > 60 * MIB, "{:?}", last.memory);
+    let before = ticks(pid);
+    eventually("the target goes on", || ticks(pid) > before);
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn no_period_sees_more_than_the_quota_and_a_filter_keeps_memory_back() {
+    let _swap = Zram::of(256);
+    let workload = Workload::start(HOT_IN_COLD);
+    let (pid, kept) = (workload.process.pid(), workload.area("cold below"));
+    let schemes = format!(
+        "- name: prcl\n  access_rate: 0%\n  age: {{min: 1s}}\n  action: pageout\n  quota: {{bytes: 4M, period: 1s}}\n  \
+         filters:\n    - reject: {{address: [{:#x}, {:#x}]}}\n",
+        kept.start(),
+        kept.end()
+    );
+    let (ran, told) = act("quota", &schemes, pid, "8s");
+    assert!(resident(pid, kept) > 0.99, "{ran:?}");
+    let gone = 1.0 - resident(pid, workload.area("cold above"));
+    assert!((0.1..0.6).contains(&gone), "{gone:.2} of 64 MiB in at most 8 periods of 4 MiB");
+    let scheme = &told.last().unwrap().schemes[0];
+    assert!(scheme.total.passed_bytes <= 9 * 4 * MIB && scheme.total.quota_exceeded > 0, "{scheme:?}");
+    assert!(scheme.total.rejected_bytes > 0, "{scheme:?}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn huge_pages_come_where_memory_is_hot_and_are_forbidden_where_it_is_cold() {
+    let thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    let before = fs::read_to_string(thp).unwrap();
+    fs::write(thp, "madvise").unwrap();
+    let workload = Workload::start(HOT_IN_COLD);
+    let pid = workload.process.pid();
+    let schemes = "- {name: huge, access_rate: {min: 50%}, action: hugepage, apply_interval: 1s}\n\
+                   - {name: small, size: {min: 2M}, access_rate: 0%, age: {min: 2s}, action: nohugepage, inside: true}\n";
+    let (ran, told) = act("ethp", schemes, pid, "10s");
+    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let was = before.split(['[', ']']).nth(1).unwrap();
+    fs::write(thp, was).unwrap();
+
+    // What is said of each mapping comes after its line of addresses.
+    let mut in_hot_kib = 0;
+    let mut forbidden = 0;
+    let mut here = AddrRange::new(0, PAGE_SIZE).unwrap();
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap();
+        if let Some((start, end)) = first.split_once('-') {
+            let address = |text| u64::from_str_radix(text, 16).ok();
+            here = address(start).zip(address(end)).and_then(|(s, e)| AddrRange::new(s, e)).unwrap_or(here);
+        }
+        if first == "AnonHugePages:" && here.intersection(workload.area("hot")).is_some() {
+            in_hot_kib += words.next().unwrap().parse::<u64>().unwrap();
+        } else if first == "VmFlags:" && words.any(|flag| flag == "nh") {
+            forbidden += here.size();
+        }
+    }
+    assert!(in_hot_kib >= 8 << 10, "{in_hot_kib} KiB of huge pages; {ran:?} {told:?}");
+    assert!(forbidden >= 64 * MIB, "{forbidden} bytes; {ran:?}");
+    assert!(is_alive(pid));
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_stopped_and_a_frozen_target_are_no_reason_to_wait_and_go_on_afterwards() {
+    let _swap = Zram::of(256);
+    let group = Path::new("/sys/fs/cgroup/frozen");
+    let cases: [(&str, fn(u32), fn(u32)); 2] = [
+        ("stopped", |pid| drop(shell(&format!("kill -STOP {pid}"))), |pid| drop(shell(&format!("kill -CONT {pid}")))),
+        (
+            "frozen",
+            |pid| {
+                let group = "/sys/fs/cgroup/frozen";
+                shell(&format!("mkdir -p {group}; echo {pid} > {group}/cgroup.procs; echo 1 > {group}/cgroup.freeze"));
+                eventually("it is frozen", || {
+                    fs::read_to_string(format!("{group}/cgroup.events")).unwrap().contains("frozen 1")
+                });
+            },
+            |_| drop(shell("echo 0 > /sys/fs/cgroup/frozen/cgroup.freeze")),
+        ),
+    ];
+    for (name, hold, let_go) in cases {
+        let workload = Workload::start(HOT_IN_COLD);
+        let pid = workload.process.pid();
+        hold(pid);
+        let schemes = "- {name: out, access_rate: 0%, age: {min: 1s}, action: pageout}\n\
+                       - {name: in, access_rate: 0%, age: {min: 1s}, action: mlock, inside: true, apply_interval: 1s}\n";
+        let (ran, told) = act(name, schemes, pid, "5s");
+        let [out, inside] = &told.last().unwrap().schemes[..] else { panic!("{told:?}") };
+        assert!(out.total.applied_bytes > 0, "{name}: {ran:?}");
+        assert!(inside.total.applied_bytes == 0, "{name}: {inside:?}");
+        assert!(inside.total.refused_bytes() > 0 || inside.total.tried_bytes == 0, "{name}: {inside:?}");
+        let before = ticks(pid);
+        let_go(pid);
+        eventually("the target goes on", || ticks(pid) > before);
+        drop(workload);
+    }
+    eventually("the group can go", || fs::remove_dir(group).is_ok());
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_target_that_ends_or_becomes_another_program_is_no_fault() {
+    let file = result_file("exec.yaml");
+    fs::write(&file, PRCL.replace("2s", "300ms")).unwrap();
+    let pattern = isotherm_lab::pattern_file(HOT_IN_COLD);
+    // exec after a while, and then the end, each in the middle of what is going on.
+    let script = format!("isotherm workload {pattern} --time 2s; exec isotherm workload {pattern} --time 2s");
+    let mut command = isotherm(&["run", "-q", "--children", "--schemes", file.to_str().unwrap()]);
+    let ran = run(command.args(SLOWLY).args(["--", "sh", "-c", &script]).stdout(Stdio::null()));
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_goal_on_a_real_process_settles_and_does_not_swing() {
+    let _swap = Zram::of(512);
+    // Every page is touched now and then, so that what was swapped out comes back: more must be reclaimed all the time.
+    let lukewarm = "about = \"lukewarm\"\n[[area]]\nname = \"all\"\nsize = \"256 MiB\"\n\
+                    [[phase]]\ntime = \"1000s\"\ntouch = [{ area = \"all\", every = \"20s\", order = \"random\" }]\n";
+    let workload = Workload::start(lukewarm);
+    let pid = workload.process.pid();
+    eventually("it is all there", || resident(pid, workload.area("all")) > 0.9);
+    let memory = isotherm_linux::system_memory(Path::new("/")).unwrap();
+    let goal = memory.free_share() + 96.0 * MIB as f64 / memory.total as f64;
+    let schemes = format!(
+        "- name: free\n  access_rate: [0%, 10%]\n  action: pageout\n  quota:\n    period: 1s\n    goals:\n      - free_memory: {:.2}%\n",
+        goal * 100.0
+    );
+    let began = Instant::now();
+    let (ran, told) = act("goal", &schemes, pid, "60s");
+    assert!(began.elapsed() < Duration::from_secs(90));
+    let settled: Vec<f64> = told.iter().skip(told.len() / 2).map(|a| a.system.free_share()).collect();
+    let of_all = |share: f64| share * memory.total as f64 / MIB as f64;
+    let mean = settled.iter().sum::<f64>() / settled.len() as f64;
+    let away = settled.iter().map(|share| (share - mean).abs()).fold(0.0, f64::max);
+    println!("goal {:.1} MiB, mean {:.1} MiB, at most {:.1} MiB from it", of_all(goal), of_all(mean), of_all(away));
+    assert!(of_all((mean - goal).abs()) < 24.0, "{settled:?} {goal} {ran:?}");
+    assert!(of_all(away) < 48.0, "{settled:?} {goal} {ran:?}");
+}
