@@ -139,7 +139,9 @@ fn measure(options: &Measure) -> Result<()> {
     let mut failed = 0;
     for workload in &workloads {
         runner.prepare(workload)?;
-        for nth in 1..=options.runs {
+    }
+    for nth in 1..=options.runs {
+        for workload in &workloads {
             for configuration in &configurations {
                 done += 1;
                 let at = format!("{:>4.0} s  {done}/{all}", start.elapsed().as_secs_f64());
@@ -198,7 +200,7 @@ fn tell(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
 
 const PAPERS: &str = "
 Runtime: of the program, without isotherm's start; ±: standard deviation. RSS: of the program's processes, mean over the run; late: over its last
-quarter. System: memory not free, beyond that before the run, isotherm and what zram holds included. To orig: change of the mean.
+quarter. Of min: change of the least runtime. System: memory not free, beyond that before the run, isotherm and what zram holds included. To orig: change of the mean.
 
 The papers' figures, and what differs in the setting:
   DAMON (Middleware Industry '19, HPDC '22): prcl saves up to 93 % of RSS at 1.2 % slowdown, 20 % on the mean at 7.6 %; ethp removes 76 % of what huge

@@ -77,6 +77,8 @@ pub struct Line {
 pub struct Against {
     /// Of the runtime.
     pub runtime: f64,
+    /// Of the least runtime, on which other work on the machine tells least.
+    pub least_runtime: f64,
     /// Of the mean resident memory.
     pub rss: f64,
     /// Of the same over the last quarter.
@@ -150,6 +152,7 @@ fn against(this: &Line, orig: &Line) -> Against {
     let change = |of: fn(&Line) -> Spread| of(this).mean / of(orig).mean - 1.0;
     Against {
         runtime: change(|line| line.runtime),
+        least_runtime: this.runtime.min / orig.runtime.min - 1.0,
         rss: change(|line| line.rss),
         rss_late: change(|line| line.rss_late),
         system: change(|line| line.system),
@@ -180,6 +183,7 @@ pub fn table(lines: &[Line]) -> Table {
         "min",
         "max",
         "to orig %",
+        "of min %",
         "RSS, MiB",
         "± MiB",
         "to orig %",
@@ -202,6 +206,7 @@ pub fn table(lines: &[Line]) -> Table {
             format!("{:.2}", line.runtime.min),
             format!("{:.2}", line.runtime.max),
             change(|a| a.runtime),
+            change(|a| a.least_runtime),
             mib(line.rss.mean),
             mib(line.rss.deviation),
             change(|a| a.rss),

@@ -33,14 +33,14 @@ pub(crate) enum Kind {
 
 /// Those of the laboratory.
 pub const LABORATORY: [Workload; 8] = [
-    pattern("hot-small-in-huge", "4 MiB hot in 256 MiB", 120_000_000),
-    pattern("periodic", "64 MiB of 256 MiB hot for a while, cold for 3 s, in turn", 40_000_000),
-    pattern("zipfian", "256 MiB, the n-th page touched in proportion to 1/n", 10_000_000),
-    pattern("all-hot", "256 MiB hot", 35_000_000),
+    pattern("hot-small-in-huge", "4 MiB hot in 256 MiB", 260_000_000),
+    pattern("periodic", "64 MiB of 256 MiB hot for a while, cold for 3 s, in turn", 60_000_000),
+    pattern("zipfian", "256 MiB, the n-th page touched in proportion to 1/n", 12_000_000),
+    pattern("all-hot", "256 MiB hot", 80_000_000),
     Workload {
         name: "redis",
-        about: "redis-server: 80,000 values of 1,000 bytes written, then one in 25 of them asked for",
-        kind: Kind::Redis { keys: 80_000, requests: 80_000 },
+        about: "redis-server: 60,000 values of 1,000 bytes written, then one in 25 of them asked for",
+        kind: Kind::Redis { keys: 60_000, requests: 60_000 },
     },
     Workload {
         name: "sqlite3",
@@ -50,9 +50,9 @@ pub const LABORATORY: [Workload; 8] = [
     Workload {
         name: "numpy",
         about: "Python with numpy: a model trained by rows of a matrix, its weights in a sparse table",
-        kind: Kind::Numpy { steps: 250 },
+        kind: Kind::Numpy { steps: 600 },
     },
-    Workload { name: "cc1", about: "the C compiler: 200 functions at -O1", kind: Kind::Compiler { functions: 200 } },
+    Workload { name: "cc1", about: "the C compiler: 60 functions at -O1", kind: Kind::Compiler { functions: 60 } },
 ];
 
 /// Those of the machine itself, whose memory is backed by files: it need not have swap.
