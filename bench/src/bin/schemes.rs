@@ -134,12 +134,17 @@ fn measure(options: &Measure) -> Result<()> {
         machine,
         place: std::path::absolute(place.path())?,
     };
-    let start = Instant::now();
     let (all, mut done) = (options.runs as usize * workloads.len() * configurations.len(), 0);
     let mut failed = 0;
     for workload in &workloads {
         runner.prepare(workload)?;
+        // An emulator translates a program when it first runs, which takes many times as long as running it.
+        eprintln!("{}: once to warm up", workload.name);
+        if let Err(error) = runner.run(workload, configurations[0], 0) {
+            eprintln!("{error:#}");
+        }
     }
+    let start = Instant::now();
     for nth in 1..=options.runs {
         for workload in &workloads {
             for configuration in &configurations {

@@ -53,18 +53,14 @@ impl Machine {
     /// # Errors
     /// If this is not the laboratory, or the kernel has no zram.
     pub fn swap_to_zram(self, bytes: u64) -> Result<()> {
-        self.ensure_ours("set up swap")?;
+        ensure!(self == Self::Laboratory, "this is not the laboratory: its swap stays as it is");
         write(ZRAM, &bytes.to_string())?;
-        for program in ["mkswap", "swapon"] {
-            let output = Command::new(program).arg("/dev/zram0").output();
-            let output = output.with_context(|| format!("{program} cannot be started"))?;
-            ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(())
+        call("mkswap")?;
+        call("swapon")
     }
 
-    /// Makes ready for a run: sets huge pages, drops caches and joins free memory again, so that every run begins alike. Of
-    /// a machine that is not ours nothing is changed.
+    /// Makes ready for a run: sets huge pages, empties swap, drops caches and joins free memory again, so that every run begins
+    /// alike. Of a machine that is not ours nothing is changed.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -72,6 +68,9 @@ impl Machine {
         if self == Self::Here {
             return Ok(());
         }
+        // What was reclaimed of programs and libraries comes back, too.
+        call("swapoff")?;
+        call("swapon")?;
         let word = match huge_pages {
             HugePages::Never => "never",
             HugePages::Madvise => "madvise",
@@ -83,14 +82,13 @@ impl Machine {
         sleep(Duration::from_millis(500));
         Ok(())
     }
+}
 
-    fn ensure_ours(self, what: &str) -> Result<()> {
-        ensure!(
-            self == Self::Laboratory,
-            "cannot {what}: this is not the laboratory, and its settings stay as they are"
-        );
-        Ok(())
-    }
+fn call(program: &str) -> Result<()> {
+    let output = Command::new(program).arg("/dev/zram0").output();
+    let output = output.with_context(|| format!("{program} cannot be started"))?;
+    ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
 }
 
 fn write(path: &str, text: &str) -> Result<()> {

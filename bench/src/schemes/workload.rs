@@ -40,19 +40,19 @@ pub const LABORATORY: [Workload; 8] = [
     Workload {
         name: "redis",
         about: "redis-server: 60,000 values of 1,000 bytes written, then one in 25 of them asked for",
-        kind: Kind::Redis { keys: 60_000, requests: 60_000 },
+        kind: Kind::Redis { keys: 60_000, requests: 250_000 },
     },
     Workload {
         name: "sqlite3",
         about: "a database in memory: 60,000 rows written, then one in 20 of them asked for",
-        kind: Kind::Sqlite { rows: 60_000, queries: 250_000 },
+        kind: Kind::Sqlite { rows: 60_000, queries: 400_000 },
     },
     Workload {
         name: "numpy",
         about: "Python with numpy: a model trained by rows of a matrix, its weights in a sparse table",
         kind: Kind::Numpy { steps: 600 },
     },
-    Workload { name: "cc1", about: "the C compiler: 60 functions at -O1", kind: Kind::Compiler { functions: 60 } },
+    Workload { name: "cc1", about: "the C compiler: 90 functions at -O1", kind: Kind::Compiler { functions: 90 } },
 ];
 
 /// Those of the machine itself, whose memory is backed by files: it need not have swap.
