@@ -3,8 +3,6 @@
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 
-use crate::Score;
-
 /// A table with these columns, of which the first `left` hold words and the others figures.
 pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
@@ -21,8 +19,7 @@ pub fn share(share: Option<f64>) -> String {
 }
 
 /// The longest time until hot memory was found, or how often it never was.
-pub fn found_in(score: &Score) -> String {
-    let found = &score.found_after_s;
+pub fn found_in(found: &[Option<f64>]) -> String {
     match found.iter().map(|found| found.unwrap_or(f64::INFINITY)).reduce(f64::max) {
         Some(s) if s.is_finite() => format!("{s:.2} s"),
         Some(_) => format!("{} of {} never", found.iter().filter(|f| f.is_none()).count(), found.len()),

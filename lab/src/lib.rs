@@ -4,6 +4,7 @@
 //! says which of them run on which kernel. Whatever fails, panics: these are helpers of tests.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+pub mod idle;
 mod switches;
 
 use std::io::{BufRead, BufReader};

@@ -1,10 +1,12 @@
 //! Precision, recall and error of what isotherm finds, pattern by pattern, simulated and real.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use comfy_table::Table;
+use isotherm_bench::speed::median;
 use isotherm_bench::table::{self, found_in, share};
 use isotherm_bench::{Score, Watching, real, simulated};
 use isotherm_core::Attributes;
@@ -22,7 +24,7 @@ struct Options {
     /// Make the areas of the patterns, which have 256 MiB, this many times as large
     #[arg(long, value_name = "FACTOR", default_value_t = 4)]
     scale: u32,
-    /// Repeat each run so often, with other seeds
+    /// Repeat each run so often, with other seeds; the table has the medians, the JSON all
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: u64,
     /// Leave the real processes out
@@ -113,21 +115,31 @@ fn line(pattern: &str, how: &'static str, seed: u64, watching: &Watching) -> Lin
     }
 }
 
+/// A row for each pattern, simulated and real: medians over its runs, but of times to find and of most reads the worst.
 fn table(lines: &[Line]) -> Table {
     let header =
         ["pattern", "", "precision", "recall", "error", "found in, worst", "reads, mean", "reads, max", "CPU %"];
-    let row = |line: &Line| {
+    let mut kinds: Vec<(&str, &str)> = lines.iter().map(|line| (line.pattern.as_str(), line.how)).collect();
+    let mut seen = HashSet::new();
+    kinds.retain(|kind| seen.insert(*kind));
+    let row = |&(pattern, how): &(&str, &'static str)| {
+        let runs: Vec<&Line> = lines.iter().filter(|line| line.pattern == pattern && line.how == how).collect();
+        let over = |figure: &dyn Fn(&Line) -> Option<f64>| {
+            let mut figures: Vec<f64> = runs.iter().filter_map(|line| figure(line)).collect();
+            (!figures.is_empty()).then(|| median(&mut figures))
+        };
+        let found: Vec<Option<f64>> = runs.iter().flat_map(|line| line.score.found_after_s.iter().copied()).collect();
         vec![
-            line.pattern.clone(),
-            line.how.into(),
-            share(line.score.precision),
-            share(line.score.recall),
-            format!("{:.4}", line.score.error),
-            found_in(&line.score),
-            format!("{:.0}", line.reads_mean),
-            line.reads_max.to_string(),
-            format!("{:.2}", line.cpu_percent),
+            pattern.into(),
+            how.into(),
+            share(over(&|line| line.score.precision)),
+            share(over(&|line| line.score.recall)),
+            format!("{:.4}", over(&|line| Some(line.score.error)).unwrap_or_default()),
+            found_in(&found),
+            format!("{:.0}", over(&|line| Some(line.reads_mean)).unwrap_or_default()),
+            runs.iter().map(|line| line.reads_max).max().unwrap_or_default().to_string(),
+            format!("{:.2}", over(&|line| Some(line.cpu_percent)).unwrap_or_default()),
         ]
     };
-    table::table(&header, 2, lines.iter().map(row))
+    table::table(&header, 2, kinds.iter().map(row))
 }

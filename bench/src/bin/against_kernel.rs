@@ -185,7 +185,7 @@ fn patterns_table(runs: &[Run], first: &str) -> Table {
             share(run.score.precision),
             share(run.score.recall),
             format!("{:.4}", run.score.error),
-            found_in(&run.score),
+            found_in(&run.score.found_after_s),
             run.late_rounds.to_string(),
             format!("{:.2}", run.cpu_percent),
             ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")),

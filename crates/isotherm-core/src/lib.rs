@@ -12,6 +12,7 @@
 mod adjust;
 mod areas;
 mod attributes;
+mod idle;
 mod monitor;
 mod probe;
 mod range;
@@ -24,6 +25,7 @@ mod usage;
 
 pub use areas::areas;
 pub use attributes::{Attributes, AttributesError};
+pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use monitor::{Monitor, MonitorError, Next};
 pub use probe::{AccessProbe, Granularity, Observation, Sample};
 pub use range::{AddrRange, PAGE_SIZE};

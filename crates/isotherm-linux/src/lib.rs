@@ -1,16 +1,19 @@
 //! Every touch of the kernel that isotherm makes.
 //!
 //! Which processes there are and what they have mapped ([`Processes`]), where memory is ([`PhysicalMemory`]), whether a page was
-//! accessed (the probes [`idle`], [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), acting on memory ([`act`]), how much there is in
-//! use ([`memory_use`], [`SystemGauges`]), and waiting for the next round ([`Waiter`]).
+//! accessed (the probes [`idle`], [`bpf`] and [`RefsProbe`]), which of these work here ([`doctor`]), how much memory is idle and whose it
+//! is ([`idle_scan`], [`cgroup`]), acting on memory ([`act`]), how much there is in use ([`memory_use`], [`SystemGauges`]), and waiting for
+//! the next round ([`Waiter`]).
 
 pub mod act;
 pub mod bpf;
+pub mod cgroup;
 pub mod damon;
 pub mod doctor;
 mod gauges;
 mod host;
 pub mod idle;
+pub mod idle_scan;
 mod pages;
 mod physical;
 mod process;

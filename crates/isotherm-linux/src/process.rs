@@ -16,6 +16,9 @@ const KERNEL_SPACE: u64 = 1 << 63;
 /// Set in a process's flags if it is a kernel thread (`PF_KTHREAD`, see `proc_pid_stat(5)`).
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
+/// Set in a process's flags from the beginning of its end on (`PF_EXITING`).
+const EXITING: u32 = 0x4;
+
 /// Why a process cannot be watched.
 #[derive(Debug, Error)]
 pub enum TargetError {
@@ -134,8 +137,19 @@ impl Process {
     /// # Errors
     /// If the process is gone altogether or its mappings may not be read.
     pub fn mappings(&self) -> Result<Arc<[Mapping]>, ProcError> {
-        let maps = self.proc.maps()?;
-        Ok(maps.iter().filter_map(mapping).collect())
+        loop {
+            let mappings: Arc<[Mapping]> = self.proc.maps()?.iter().filter_map(mapping).collect();
+            // A process that calls exec between the opening and the reading of its maps has nothing in them: they are of the address space
+            // that it has left. Then its new one is asked for.
+            if !mappings.is_empty() || self.is_ending() {
+                return Ok(mappings);
+            }
+        }
+    }
+
+    /// Whether its first thread is about to end, or has: from then on it has no mappings.
+    fn is_ending(&self) -> bool {
+        self.proc.stat().map_or(true, |stat| stat.flags & EXITING != 0)
     }
 
     /// Its children, those of all its threads.

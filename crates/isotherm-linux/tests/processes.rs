@@ -172,3 +172,17 @@ fn the_roster_is_free_for_others_during_a_wait() {
     stop.ask();
     assert_eq!(waiting.join().unwrap(), Woken::Stopped);
 }
+
+#[test]
+fn a_process_that_calls_exec_again_and_again_never_seems_to_have_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("again");
+    std::fs::write(&script, "[ $1 -gt 0 ] || exec sleep 1000\nexec sh $0 $(($1 - 1))\n").unwrap();
+    let restless = Kept::start("sh", &[script.to_str().unwrap(), "300"]);
+    let mut processes = Processes::new([restless.id()], false).unwrap();
+    let process = Process::open(restless.id()).unwrap();
+    while !process.command().starts_with("sleep") {
+        assert!(!process.mappings().unwrap().is_empty());
+        assert_eq!(ids(&mut processes), [restless.id()]);
+    }
+}

@@ -97,7 +97,7 @@ fn some_batch() -> RecordBatch {
 }
 
 fn some_activity() -> Activity {
-    let report = |name: &str, quota, goal_score| Report {
+    let report = |name: &str, quota: Option<u64>, goal_score| Report {
         name: name.into(),
         action: Action::PageOut,
         awake: quota.is_some(),
@@ -193,6 +193,41 @@ fn a_buffer_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
         matches!(&error, RecordError::Damaged { reason, .. } if reason == "a column has more or fewer bytes than values"),
         "{error}"
     );
+}
+
+#[test]
+fn activities_that_break_the_rules_are_refused() {
+    let row = |activity| NewRow {
+        time_ns: 0,
+        aggregation_ns: 0,
+        samples: 0,
+        pid: 0,
+        info: None,
+        mappings: None,
+        regions: &[],
+        cost: None,
+        activity: Some(activity),
+    };
+    let (early, late) = (some_activity(), Activity { time: Duration::from_nanos(3), ..some_activity() });
+    assert_eq!(refusal(&[row(&late), row(&early)]), "the time of activities goes backwards");
+
+    let changed = |from: &[u8], to: &[u8]| {
+        let directory = tempfile::tempdir().unwrap();
+        let (flatbuffer, mut body) = batch_parts(&batch(&[row(&early)]), None);
+        let at = body.windows(from.len()).position(|window| window == from).unwrap();
+        body[at..at + to.len()].copy_from_slice(to);
+        match read(directory.path(), &[schema_parts(), (flatbuffer, body)]) {
+            Err(RecordError::Damaged { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(changed(b"pageout", b"pagefar"), "a scheme has an action that the format does not know");
+    let (half, none) = (0.5_f64.to_le_bytes(), f64::NAN.to_le_bytes());
+    assert_eq!(changed(&half, &none), "the score of a scheme's goals is not a number");
+    // The starts of the first three regions: the first one's becomes its end.
+    let [first, second, third] = [4096_u64, 8192, 12288].map(u64::to_le_bytes);
+    let (starts, empty) = ([first, second, third].concat(), [second, second, third].concat());
+    assert_eq!(changed(&starts, &empty), "a range of addresses is empty or reversed");
 }
 
 /// A change of a message: 1 to 8 bytes from some place on, with values that are likely to hurt.

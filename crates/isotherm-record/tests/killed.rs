@@ -37,9 +37,10 @@ fn this_program(wrapper: &[&str], name: &str, path: &Path) -> Command {
 #[ignore = "is killed by another test"]
 fn records_for_ever() {
     let Some(path) = told_path() else { return };
-    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     for i in 1.. {
         recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+        recorder.write_activity(&common::activity(i)).unwrap();
     }
 }
 
@@ -65,10 +66,13 @@ fn a_killed_recording_is_readable_up_to_its_last_batch() {
         let last = rows.len() as u32 / 2;
         let snapshots: Vec<_> = (1..=last).map(|i| (common::snapshot(i), common::cost(i))).collect();
         assert!(rows == common::rows_of(&snapshots));
+        let activities = common::read_activities(&path).unwrap();
+        assert!((1..=activities.len() as u32).map(common::activity).eq(activities.iter().cloned()));
+        assert!(last.abs_diff(activities.len() as u32) <= 1, "{last} snapshots, {} activities", activities.len());
         if round == 1
             && let Some(read) = common::python("pyarrow", &path)
         {
-            assert_eq!(read["rows"], json!(rows.len()));
+            assert_eq!(read["rows"], json!(rows.len() + activities.len()));
         }
     }
 }

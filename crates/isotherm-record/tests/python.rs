@@ -4,14 +4,16 @@
 
 mod common;
 
+use std::process::Command;
+
 use isotherm_record::Row;
 use serde_json::{Value, json};
 
-fn expected(rows: &[Row]) -> Vec<(&'static str, u64)> {
+fn expected(rows: &[Row], activities: usize) -> Vec<(&'static str, u64)> {
     let regions = || rows.iter().flat_map(|row| &row.target.regions);
     // Snapshots 1 to 20: mappings change with 7 and 14.
     vec![
-        ("rows", rows.len() as u64),
+        ("rows", (rows.len() + activities) as u64),
         ("regions", regions().count() as u64),
         ("accesses", regions().map(|region| u64::from(region.nr_accesses)).sum()),
         ("mappings", 2 * 3 * 3),
@@ -25,10 +27,18 @@ fn read_with(library: &str) -> Option<Value> {
     let path = directory.path().join("a.rec");
     let rows = common::record(&path, 20);
     let read = common::python(library, &path)?;
-    for (name, value) in expected(&rows) {
+    for (name, value) in expected(&rows, 0) {
         assert_eq!(read[name], json!(value), "{name}");
     }
-    Some(read)
+    // And with what schemes did in it.
+    let (rows, activities) = common::record_with_activities(&path, 20);
+    let with_activities = common::python(library, &path)?;
+    for (name, value) in expected(&rows, activities.len()) {
+        assert_eq!(with_activities[name], json!(value), "{name}");
+    }
+    let applied: u64 = activities.iter().flat_map(|a| &a.schemes).map(|scheme| scheme.total.applied_bytes).sum();
+    assert_eq!(with_activities["applied_bytes"], json!(applied));
+    Some(json!([read, with_activities]))
 }
 
 #[test]
@@ -43,7 +53,8 @@ fn duckdb_reads_a_recording() {
 
 #[test]
 fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
-    let Some(read) = read_with("pyarrow") else { return };
+    let Some(both) = read_with("pyarrow") else { return };
+    let (read, with_activities) = (&both[0], &both[1]);
     assert_eq!((&read["format"], &read["probe"], &read["torn"]), (&json!("1"), &json!("sim"), &json!(false)));
     let schema = [
         "time_ns: uint64 not null",
@@ -60,4 +71,62 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
          unobservable_bytes: uint64 not null>",
     ];
     assert_eq!(read["schema"], json!(schema));
+
+    assert_eq!((&with_activities["format"], &with_activities["torn"]), (&json!("2"), &json!(false)));
+    let activity = "activity: struct<time_ns: uint64 not null, \
+        schemes: list<item: struct<name: string not null, action: string not null, awake: bool not null, \
+        quota_bytes: uint64, goal_score: double, \
+        total: struct<applications: uint64 not null, tried_regions: uint64 not null, tried_bytes: uint64 not null, \
+        passed_bytes: uint64 not null, applied_regions: uint64 not null, applied_bytes: uint64 not null, \
+        rejected_bytes: uint64 not null, \
+        refusals: list<item: struct<errno: int32 not null, regions: uint64 not null, bytes: uint64 not null> not null> not null, \
+        quota_exceeded: uint64 not null, spent_ns: uint64 not null> not null, \
+        last: struct<time_ns: uint64 not null, held_back_bytes: uint64 not null, unobservable_bytes: uint64 not null, \
+        regions: list<item: struct<pid: uint32 not null, start: uint64 not null, end: uint64 not null, \
+        applied_bytes: uint64 not null> not null> not null> not null> not null> not null, \
+        memory: list<item: struct<pid: uint32 not null, resident_bytes: uint64 not null, proportional_bytes: uint64 not null, \
+        swapped_bytes: uint64 not null> not null> not null, \
+        system: struct<total_bytes: uint64 not null, free_bytes: uint64 not null, available_bytes: uint64 not null, \
+        swap_total_bytes: uint64 not null, swap_free_bytes: uint64 not null, stalled_ns: uint64> not null>";
+    assert_eq!(with_activities["schema"], json!(schema.iter().copied().chain([activity]).collect::<Vec<_>>()));
+}
+
+/// The examples in the documentation, each as it stands there.
+fn examples() -> Vec<String> {
+    let documentation = include_str!("../../../docs/recording.md");
+    let blocks = documentation.split("```python\n").skip(1);
+    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_documented_examples_tell_the_same_whether_schemes_ran_or_not() {
+    let python = std::env::var("ISOTHERM_PYTHON").unwrap_or_else(|_| "python3".into());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("isotherm.rec");
+    let run = |example: &str| {
+        let run = Command::new(&python).args(["-c", example]).current_dir(&directory).output();
+        let output = run.ok()?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        if error.contains("ModuleNotFoundError") {
+            return None;
+        }
+        assert!(output.status.success(), "{example}: {error}");
+        Some(String::from_utf8(output.stdout).unwrap())
+    };
+    let examples = examples();
+    assert_eq!(examples.len(), 4);
+    // The last one asks for what schemes did.
+    for example in &examples[..3] {
+        common::record(&path, 6);
+        let Some(plain) = run(example) else {
+            eprintln!("SKIPPED: an example of docs/recording.md: {python} lacks what it takes");
+            continue;
+        };
+        assert!(!plain.is_empty());
+        common::record_with_activities(&path, 6);
+        assert_eq!(run(example).unwrap(), plain);
+    }
+    let Some(activities) = run(&examples[3]) else { return };
+    assert_eq!(activities.lines().count(), 3 * 2, "{activities}");
+    assert!(activities.contains("0.57 prcl 245760"), "{activities}");
 }

@@ -36,6 +36,14 @@ def pyarrow(path):
         "mappings": sum(len(row["mappings"] or []) for row in rows),
         "commands": sum(row["target"] is not None for row in rows),
         "cpu_ns": sum(row["cost"]["cpu_ns"] for row in rows if row["cost"]),
+        "times": [row["time_ns"] for row in rows],
+        "activities": sum(row.get("activity") is not None for row in rows),
+        "applied_bytes": sum(
+            scheme["total"]["applied_bytes"]
+            for row in rows
+            if row.get("activity")
+            for scheme in row["activity"]["schemes"]
+        ),
         "schema": [f"{f.name}: {f.type}{'' if f.nullable else ' not null'}" for f in reader.schema],
     }
 
@@ -44,6 +52,10 @@ def polars(path):
     import polars as pl
 
     table = pl.read_ipc_stream(path)
+    applied = 0
+    if "activity" in table.columns:
+        scheme = pl.col("activity").struct.field("schemes").list.explode().struct.field
+        applied = table.select(scheme("total").struct.field("applied_bytes").sum()).item()
     region = pl.col("regions").list.explode().struct.field
     return {
         "rows": table.height,
@@ -52,6 +64,7 @@ def polars(path):
         "mappings": table["mappings"].list.len().sum(),
         "commands": table["target"].is_not_null().sum(),
         "cpu_ns": table.select(pl.col("cost").struct.field("cpu_ns").sum()).item(),
+        "applied_bytes": applied,
     }
 
 
@@ -59,14 +72,17 @@ def duckdb(path):
     import duckdb
 
     recording = pa.ipc.open_stream(pa.OSFile(path))
+    applied = "0"
+    if "activity" in recording.schema.names:
+        applied = "sum(list_sum(list_transform(activity.schemes, lambda s: s.total.applied_bytes)))"
     row = duckdb.sql(
-        """
+        f"""
         SELECT count(*), sum(len(regions)), sum(list_sum(list_transform(regions, lambda r: r.nr_accesses))),
-               sum(len(mappings)), count(target), sum(cost.cpu_ns)
+               sum(len(mappings)), count(target), sum(cost.cpu_ns), {applied}
         FROM recording
         """
     ).fetchall()[0]
-    names = ("rows", "regions", "accesses", "mappings", "commands", "cpu_ns")
+    names = ("rows", "regions", "accesses", "mappings", "commands", "cpu_ns", "applied_bytes")
     return dict(zip(names, map(int, row)))
 
 

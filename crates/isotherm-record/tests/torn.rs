@@ -6,42 +6,56 @@ mod common;
 
 use std::path::Path;
 
-use isotherm_record::{Ending, RecordError, Recorder, Recording, Row};
+use isotherm_record::{Activity, Ending, RecordError, Recorder, Recording, Row};
 use proptest::prelude::*;
 
 /// A recording, its bytes, and after how many bytes how many of its rows are whole.
 struct Small {
-    rows: Vec<Row>,
+    rows: Rows,
     bytes: Vec<u8>,
-    borders: Vec<(usize, usize)>,
+    /// After so many bytes, there are so many rows of targets and so many activities.
+    borders: Vec<(usize, usize, usize)>,
 }
+
+/// All that a recording holds.
+type Rows = (Vec<Row>, Vec<Activity>);
 
 fn small(directory: &Path) -> Small {
     let path = directory.join("small.rec");
-    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
-    let mut borders = vec![(recorder.bytes_written() as usize, 0)];
-    let mut snapshots = Vec::new();
+    let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
+    let mut borders = vec![(recorder.bytes_written() as usize, 0, 0)];
+    let (mut snapshots, mut activities) = (Vec::new(), Vec::new());
     for i in 1..=4 {
         snapshots.push((common::snapshot(i), common::cost(i)));
         recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+        activities.push(common::activity(i));
+        recorder.write_activity(&common::activity(i)).unwrap();
         if i % 2 == 0 {
             recorder.flush().unwrap();
         }
         if recorder.bytes_written() as usize > borders.last().unwrap().0 {
-            borders.push((recorder.bytes_written() as usize, 2 * i as usize));
+            borders.push((recorder.bytes_written() as usize, 2 * i as usize, i as usize));
         }
     }
     recorder.finish().unwrap();
-    Small { rows: common::rows_of(&snapshots), bytes: std::fs::read(&path).unwrap(), borders }
+    Small { rows: (common::rows_of(&snapshots), activities), bytes: std::fs::read(&path).unwrap(), borders }
+}
+
+impl Small {
+    /// Its beginning, as many rows of targets and activities as that.
+    fn beginning(&self, rows: usize, activities: usize) -> Rows {
+        (self.rows.0[..rows].to_vec(), self.rows.1[..activities].to_vec())
+    }
 }
 
 /// What reading `bytes` gives: how the recording ends, and its rows.
-fn read(directory: &Path, bytes: &[u8]) -> Result<(Ending, Vec<Row>), RecordError> {
+fn read(directory: &Path, bytes: &[u8]) -> Result<(Ending, Rows), RecordError> {
     let path = directory.join("changed.rec");
     std::fs::write(&path, bytes).unwrap();
     let recording = Recording::open(&path)?;
     let rows = recording.rows()?.collect::<Result<_, _>>()?;
-    Ok((recording.ending(), rows))
+    let activities = recording.activities()?.collect::<Result<_, _>>()?;
+    Ok((recording.ending(), (rows, activities)))
 }
 
 #[test]
@@ -49,7 +63,7 @@ fn cut_at_any_byte_it_gives_all_that_was_whole_before() {
     let directory = tempfile::tempdir().unwrap();
     let small = small(directory.path());
     assert!(small.borders.len() == 3, "{:?}", small.borders);
-    let (header_end, _) = small.borders[0];
+    let (header_end, ..) = small.borders[0];
 
     for cut in 0..small.bytes.len() {
         let result = read(directory.path(), &small.bytes[..cut]);
@@ -61,10 +75,15 @@ fn cut_at_any_byte_it_gives_all_that_was_whole_before() {
                 "at {cut}: {result:?}"
             );
         } else {
-            let &(border, rows) = small.borders.iter().rev().find(|(border, _)| *border <= cut).unwrap();
+            let &(border, rows, activities) = small.borders.iter().rev().find(|(border, ..)| *border <= cut).unwrap();
             let ending = if border == cut { Ending::Unfinished } else { Ending::CutShort { at: border as u64 } };
             let read = result.unwrap();
-            assert!(read.0 == ending && read.1 == small.rows[..rows], "at {cut}: {:?}, {} rows", read.0, read.1.len());
+            assert!(
+                read == (ending, small.beginning(rows, activities)),
+                "at {cut}: {:?}, {} rows",
+                read.0,
+                read.1.0.len()
+            );
         }
     }
     assert_eq!(read(directory.path(), &small.bytes).unwrap(), (Ending::Whole, small.rows));
@@ -74,12 +93,12 @@ fn cut_at_any_byte_it_gives_all_that_was_whole_before() {
 fn a_tail_of_zeros_is_a_torn_one() {
     let directory = tempfile::tempdir().unwrap();
     let small = small(directory.path());
-    let &(end, rows) = small.borders.last().unwrap();
+    let &(end, rows, activities) = small.borders.last().unwrap();
     for zeros in [1, 4, 7, 8, 4096, 20_000] {
         let mut bytes = small.bytes[..end].to_vec();
         bytes.resize(end + zeros, 0);
         let ending = Ending::CutShort { at: end as u64 };
-        assert_eq!(read(directory.path(), &bytes).unwrap(), (ending, small.rows[..rows].to_vec()), "{zeros}");
+        assert_eq!(read(directory.path(), &bytes).unwrap(), (ending, small.beginning(rows, activities)), "{zeros}");
     }
 }
 
@@ -94,9 +113,9 @@ fn bytes_after_the_end_are_damage() {
 }
 
 /// An error, or a true beginning of the recording: never rows that were not recorded.
-fn assert_error_or_beginning(small: &Small, result: Result<(Ending, Vec<Row>), RecordError>, what: &str) {
+fn assert_error_or_beginning(small: &Small, result: Result<(Ending, Rows), RecordError>, what: &str) {
     if let Ok((_, rows)) = result {
-        assert!(small.rows.starts_with(&rows), "{what}");
+        assert!(small.rows.0.starts_with(&rows.0) && small.rows.1.starts_with(&rows.1), "{what}");
     }
 }
 
@@ -134,10 +153,19 @@ fn damage_inside_a_batch_is_found_where_the_batch_begins() {
         bytes[end - 20] ^= 0x10;
         let path = directory.path().join("changed.rec");
         std::fs::write(&path, bytes).unwrap();
-        let rows: Vec<_> = Recording::open(&path).unwrap().rows().unwrap().collect();
-        let (last, before) = rows.split_last().unwrap();
-        assert!(matches!(last, Err(RecordError::Damaged { at, .. }) if *at == begin as u64), "{last:?}");
-        assert_eq!(before.len(), pair[0].1);
+        let damaged_here = |error| matches!(error, RecordError::Damaged { at, .. } if at == begin as u64);
+        let recording = Recording::open(&path).unwrap();
+        let mut rows = recording.rows().unwrap();
+        let mut activities = recording.activities().unwrap();
+        assert_eq!(rows.by_ref().map_while(Result::ok).count(), pair[0].1);
+        assert_eq!(activities.by_ref().map_while(Result::ok).count(), pair[0].2);
+        for error in
+            [recording.rows().unwrap().find_map(Result::err), recording.activities().unwrap().find_map(Result::err)]
+        {
+            assert!(damaged_here(error.unwrap()));
+        }
+        // After an error there is no more.
+        assert!(rows.next().is_none() && activities.next().is_none());
     }
 }
 

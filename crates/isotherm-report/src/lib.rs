@@ -24,6 +24,7 @@ mod escape;
 mod facts;
 pub mod heatmap;
 mod html;
+pub mod idle;
 pub mod overhead;
 mod png;
 pub mod regions;

@@ -1,7 +1,9 @@
 //! The command line, described in one place; it knows nothing of how things are done.
 
+mod idle;
 mod run;
 mod scheme;
+mod top;
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -13,8 +15,10 @@ use isotherm_core::AddrRange;
 
 use crate::units;
 
+pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
+pub use top::Top;
 
 const RECORDING: &str = "isotherm.rec";
 
@@ -34,6 +38,7 @@ const EXAMPLES: &str = "\
 Examples:
   isotherm doctor                          what works on this machine
   isotherm top --pid 1234                  its memory, live
+  isotherm idle                            how much memory is idle, and whose
   isotherm record --pid 1234 --duration 10s
   isotherm record -- ./my-program --its-option
   isotherm report summary                  what the memory is doing
@@ -50,6 +55,7 @@ exits with the command's own status, or with 128 and the number of the signal th
 pub enum Command {
     Record(Box<Record>),
     Top(Box<Top>),
+    Idle(Box<Idle>),
     Run(Box<Run>),
     Report(Box<Report>),
     Convert(Convert),
@@ -93,57 +99,6 @@ Examples:
 
 Signals: with a command, HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it, and isotherm ends when it has. \
 Without one, HUP, INT, QUIT and TERM end the recording cleanly.";
-
-/// Watch the memory temperature of processes, or of all physical memory, live
-///
-/// A screen that moves with time: the heatmap (time across, the newest at the right; addresses up, without the gaps
-/// between them; colour is the access rate), the working set, the hottest mappings, and what the monitor itself costs.
-/// Figures are means over the last second. A key pauses the screen, others zoom into addresses and time.
-///
-/// A command that isotherm starts shows nothing on this screen: what it writes is discarded, or kept with --log. When
-/// the target ends, the last picture stays until q is pressed.
-#[derive(Args)]
-#[command(after_long_help = TOP_KEYS)]
-pub struct Top {
-    #[command(flatten)]
-    pub watch: Watch,
-    /// Add what the command writes to its standard output and error to this file [default: discard it]
-    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
-    pub log: Option<PathBuf>,
-}
-
-const TOP_KEYS: &str = "\
-Keys:
-  q, Ctrl-C         quit
-  ?, F1             help, on the screen
-  Space, p          pause: the screen stands still, the monitor goes on
-  Up, Down          move the cursor through the addresses (k, j); it says what lies there
-  PgUp, PgDn        move it by half a screen
-  +, Enter          zoom into the addresses around the cursor, or into the selection
-  v                 begin a selection at the cursor; Esc gives it up
-  1 to 9            zoom into that line of the table
-  -                 zoom out
-  Home, 0           all addresses
-  Left, Right       go back and forth in time (h, l)
-  End               back to now
-  [, ]              show less, show more time: from 15 s to 1 h
-  s, S              sort the table by the next, by the previous column
-  r                 reverse the order
-  Tab, Shift-Tab    the next, the previous target
-  Ctrl-L, Ctrl-Z    draw anew, suspend
-
-Examples:
-  isotherm top --pid 1234                  a process that runs
-  isotherm top --pid 1234 --children       it and all that it starts
-  isotherm top --physical                  all memory of the machine
-  isotherm top --log out.txt -- ./my-program
-
-The past is kept for about 60,000 aggregations (100 minutes of 100 ms), the older the coarser, in at most 25 MB for \
-all targets; a paused screen keeps as much again. Colours are true or of 256 where the terminal has them, otherwise access \
-rates are digits; NO_COLOR is honoured. Standard input, if it is no terminal, goes to the command.
-
-Exit status: with a command that ended by itself, its own, or 128 and the number of the signal that ended it; else 0, \
-also if q ended the command (it gets SIGTERM). 1 if the run failed, 2 if the call was wrong or this is no terminal.";
 
 /// What is watched, and how: the same for all that watch.
 #[derive(Args)]

@@ -3,6 +3,7 @@
 mod cli;
 mod command;
 mod doctor;
+mod idle;
 mod import;
 mod kernel_session;
 mod probe;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Record(options) => record::run(&options),
         Command::Top(options) => top::run(&options),
+        Command::Idle(options) => idle::run(&options),
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Convert(options) => report::convert(&options),

@@ -17,18 +17,13 @@ use crate::record::{BACKLOG, header};
 use crate::session::Control;
 use crate::steering::{self, Word};
 use crate::watch::{Ready, Watching};
-use crate::wrong_call;
 
 /// What the schemes have to say is listened to at least this often, also while they sleep and nothing is found.
 const PACE: Duration = Duration::from_millis(500);
 
 pub fn run(options: &Run) -> Result<ExitCode> {
     let watch = &options.watch;
-    if watch.physical {
-        let what =
-            "schemes act on processes; name them with --pid, or give a command after --, and leave --physical out";
-        wrong_call("run", what);
-    }
+    steering::check("run", watch);
     // Whatever can fail without the command does so before the command is started.
     let ready = Ready::new("run", watch)?;
     let Some(schemes) = steering::Ready::new(&options.schemes)? else {
@@ -133,7 +128,7 @@ impl Log {
                     self.progress.clear();
                     eprintln!("isotherm: {what}");
                 }
-                Word::Note(_) => {}
+                Word::Note(_) | Word::InForce(_) | Word::Acted(_) => {}
             }
         }
         Ok(())

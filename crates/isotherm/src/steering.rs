@@ -11,13 +11,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use isotherm_core::scheme::Schemes;
+use isotherm_core::scheme::{Application, Scheme, Schemes};
 use isotherm_core::{MemoryUse, Sink, Snapshot, TargetId};
 use isotherm_linux::act::ProcessActuator;
 use isotherm_linux::{Roster, SystemGauges, memory_use, system_memory};
 use isotherm_record::Activity;
 
+use crate::cli::Watch;
 use crate::session::Control;
+use crate::wrong_call;
 use file::SchemeFile;
 
 /// What schemes have done is told at least this often, and their file is looked at.
@@ -35,12 +37,26 @@ pub struct Ready {
 
 /// What the thread has to say.
 pub enum Word {
+    /// These schemes are in force from here on, in the order in which activities tell of them.
+    InForce(Vec<Scheme>),
+    /// The last application that acted on something, of each scheme in force that has had one, by its name: the one that an activity
+    /// tells of may have found the quota used up.
+    Acted(Vec<(Arc<str>, Application)>),
     /// What schemes have done so far.
     Activity(Box<Activity>),
     /// Something went differently than was asked for.
     Complaint(String),
     /// Something that its user may want to know.
     Note(String),
+}
+
+/// Ends the program if schemes have nothing to act on in what `subcommand` is to watch.
+pub fn check(subcommand: &str, watch: &Watch) {
+    if watch.physical {
+        let what =
+            "schemes act on processes; name them with --pid, or give a command after --, and leave --physical out";
+        wrong_call(subcommand, what);
+    }
 }
 
 impl Ready {
@@ -84,6 +100,7 @@ impl Ready {
             next_account: Instant::now(),
             memory: Vec::new(),
             refused: HashMap::new(),
+            acted: HashMap::new(),
         };
         let work = move || {
             let ended = steersman.steer();
@@ -175,10 +192,13 @@ struct Steersman {
     memory: Vec<(TargetId, MemoryUse)>,
     /// The last refusal of each target that the user was told.
     refused: HashMap<TargetId, String>,
+    /// The last application that acted on something, of each scheme that has had one.
+    acted: HashMap<Arc<str>, Application>,
 }
 
 impl Steersman {
     fn steer(&mut self) -> Result<()> {
+        self.say(Word::InForce(self.engine.schemes().cloned().collect()));
         let mut told = Instant::now();
         loop {
             let mut due = told + EVERY;
@@ -201,6 +221,7 @@ impl Steersman {
             }
             self.control.rest.want(self.engine.sleeps_until().is_some());
             self.tell_refusals();
+            self.note_acted();
             if over || told.elapsed() >= EVERY {
                 told = Instant::now();
                 self.tell_activity();
@@ -218,7 +239,10 @@ impl Steersman {
             Err(complaints) => Err(complaints.to_string()),
         };
         match replaced {
-            Ok(()) => self.say(Word::Note(format!("{path}: its schemes are in force now"))),
+            Ok(()) => {
+                self.say(Word::InForce(self.engine.schemes().cloned().collect()));
+                self.say(Word::Note(format!("{path}: its schemes are in force now")));
+            }
             Err(why) => self.complain(format!("{why}\nthe schemes that were in force before stay so")),
         }
     }
@@ -237,7 +261,18 @@ impl Steersman {
         self.refused.retain(|target, _| members.contains_key(target));
     }
 
+    fn note_acted(&mut self) {
+        for report in self.engine.reports().filter(|report| !report.last.regions.is_empty()) {
+            let noted = self.acted.get(&report.name).is_some_and(|noted| noted.time == report.last.time);
+            if !noted {
+                self.acted.insert(Arc::clone(&report.name), report.last.clone());
+            }
+        }
+    }
+
     fn tell_activity(&mut self) {
+        self.acted.retain(|name, _| self.engine.schemes().any(|scheme| scheme.name == *name));
+        self.say(Word::Acted(self.acted.iter().map(|(name, last)| (Arc::clone(name), last.clone())).collect()));
         if self.account && Instant::now() >= self.next_account {
             let began = Instant::now();
             let ids: Vec<TargetId> = self.roster.members().keys().copied().collect();

@@ -35,16 +35,7 @@ impl User {
     }
 
     fn with(place: &Place, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut command = CommandBuilder::new(ISOTHERM);
-        command.arg("top");
-        command.args(arguments);
-        command.cwd(place.dir.path());
-        for name in ["NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "LC_ALL", "LC_CTYPE"] {
-            command.env_remove(name);
-        }
-        for (name, value) in [("TERM", "xterm-256color"), ("LANG", "C.UTF-8")].iter().chain(environment) {
-            command.env(name, value);
-        }
+        let command = Self::call(place, arguments, environment);
         let pty = native_pty_system().openpty(size(100, 30)).unwrap();
         let child = pty.slave.spawn_command(command).unwrap();
         let seen = Arc::new(Mutex::new(Seen { parser: Parser::new(30, 100, 0), raw: vec![] }));
@@ -60,6 +51,20 @@ impl User {
             }
         });
         Self { master: pty.master, keyboard, child, seen }
+    }
+
+    fn call(place: &Place, arguments: &[&str], environment: &[(&str, &str)]) -> CommandBuilder {
+        let mut command = CommandBuilder::new(ISOTHERM);
+        command.arg("top");
+        command.args(arguments);
+        command.cwd(place.dir.path());
+        for name in ["NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "LC_ALL", "LC_CTYPE"] {
+            command.env_remove(name);
+        }
+        for (name, value) in [("TERM", "xterm-256color"), ("LANG", "C.UTF-8")].iter().chain(environment) {
+            command.env(name, value);
+        }
+        command
     }
 
     /// Runs it on the workload with the hot area, and waits until there are figures.
@@ -156,6 +161,22 @@ fn hot(screen: &Shown) -> usize {
     let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
     let cells = cells.filter_map(|(row, column)| screen.0.cell(row, column));
     cells.map(|cell| usize::from(yellow(cell.bgcolor())) + usize::from(yellow(cell.fgcolor()))).sum()
+}
+
+/// Counts what is hot.
+const HOT: &str = "- {name: hot, access_rate: {min: 50%}, action: stat, apply_interval: 500ms, quota: {bytes: 1G}}\n";
+/// Sleeps as long as a machine has any free memory.
+const ASLEEP: &str = "- name: idle\n  action: stat\n  \
+                      watermarks: {metric: free_memory, interval: 200ms, high: 0.2%, mid: 0.1%, low: 0%}\n";
+
+/// Schemes that act from here on a process of its own, the workload with the hot area.
+fn schemes_on_hot(place: &Place, schemes: &str) -> (Kept, User) {
+    std::fs::write(place.path("mine.yaml"), schemes).unwrap();
+    std::fs::write(place.path("hot.toml"), HOT_IN_COLD).unwrap();
+    let workload = Kept(place.isotherm(&["workload", "hot.toml"]).spawn().unwrap());
+    let pid = workload.0.id().to_string();
+    let user = User::runs(place, &[&FAST[..], &["--schemes", "mine.yaml", "--pid", &pid]].concat());
+    (workload, user)
 }
 
 fn size(cols: u16, rows: u16) -> PtySize {
@@ -461,4 +482,127 @@ fn without_a_terminal_there_is_no_screen() {
     user.reads("TERM=dumb");
     let mut user = User::runs(&place, &["--log", "x", "--pid", "1"]);
     assert_eq!(user.is_back_at_the_shell().exit_code(), 2, "a log of what?");
+}
+
+#[test]
+fn what_schemes_do_is_on_the_screen_and_the_target_outlives_it() {
+    let place = Place::new();
+    let (mut workload, mut user) = schemes_on_hot(&place, &format!("{HOT}- {{name: all, action: stat}}\n"));
+    user.sees("a line for each scheme, and the memory in use", |screen| {
+        let lines = screen.lines();
+        let holds = |words: &[&str]| lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
+        holds(&["schemes  hot", "stat", "/s", " in all", "quota "])
+            && holds(&["all", "stat", "iB/s", " in all"])
+            && holds(&["working set", "RSS 1"])
+            && holds(&[" a ", "schemes", "? ", "help"])
+    });
+    user.types("a");
+    user.sees("the table of schemes, and what the first did last", |screen| {
+        let lines = screen.lines();
+        let holds = |words: &[&str]| lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
+        holds(&["scheme", "action", "state", "applied", "of late", "refused", "quota", "time"])
+            && holds(&["1 hot", "stat", "awake", "MiB"])
+            && holds(&["2 all", "stat", "awake", "iB"])
+            && holds(&["hot last at"])
+            && !holds(&["work.set"])
+    });
+    user.types("2");
+    user.reads("all last at");
+    user.types("a");
+    user.reads("▾hot");
+    user.types("?");
+    user.reads("the table of schemes, and back");
+    user.types("?q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert!(workload.0.try_wait().unwrap().is_none(), "the target runs on");
+}
+
+#[test]
+fn schemes_change_under_the_screen_and_an_error_leaves_those_in_force() {
+    let place = Place::new();
+    let (_workload, mut user) = schemes_on_hot(&place, HOT);
+    user.reads("schemes  hot");
+    std::fs::write(place.path("mine.yaml"), HOT.replace("hot", "warm")).unwrap();
+    user.reads("mine.yaml: its schemes are in force now");
+    user.sees("the new scheme", |screen| screen.contains("schemes  warm") && !screen.contains("schemes  hot"));
+    user.types(" ");
+    user.sees("a key takes the notice away", |screen| screen.contains("PAUSED") && !screen.contains("in force now"));
+    user.types(" ");
+
+    std::fs::write(place.path("mine.yaml"), HOT.replace("stat", "melt")).unwrap();
+    user.reads("there is no action \"melt\"");
+    user.reads("the schemes that were in force before stay so");
+    assert!(user.screen().contains("schemes  warm"));
+    // Written anew at the same moment as before: only the hang-up tells, and it is no end.
+    std::fs::write(place.path("mine.yaml"), HOT.replace("hot", "third")).unwrap();
+    user.signals(Signal::HUP);
+    user.reads("schemes  third");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    user.reads("isotherm: mine.yaml:1:");
+    user.reads("there is no action \"melt\"");
+}
+
+#[test]
+fn while_all_schemes_sleep_the_clock_of_the_screen_goes_on() {
+    let place = Place::new();
+    let (mut workload, mut user) = schemes_on_hot(&place, ASLEEP);
+    user.reads("all schemes sleep: nothing is monitored");
+    let title = user.screen().lines()[0].clone();
+    assert!(title.contains("ASLEEP") && !title.contains("(ended)"), "{title}");
+    user.sees("the clock goes on", |screen| screen.contains("ASLEEP") && screen.lines()[0] != title);
+    std::fs::write(place.path("mine.yaml"), HOT).unwrap();
+    user.sees("another scheme is awake", |screen| !screen.contains("ASLEEP") && screen.contains("reads/s"));
+    std::fs::write(place.path("mine.yaml"), ASLEEP).unwrap();
+    user.reads("all schemes sleep: nothing is monitored");
+    workload.0.kill().unwrap();
+    workload.0.wait().unwrap();
+    user.reads("no target is left");
+    user.types("q");
+    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+}
+
+#[test]
+fn schemes_that_cannot_work_are_told_without_a_screen_and_before_the_command_is_started() {
+    let place = Place::new();
+    for (schemes, word) in [
+        ("- {action: pageout, age: 5}", "mine.yaml:1:26: 5 has no unit"),
+        ("- {action: mlock}", "write `inside: true`"),
+        ("- {action: stat, quota: {goals: [{fed: {from: none, value: 1}}]}}", "no figure can be read from none"),
+    ] {
+        std::fs::write(place.path("mine.yaml"), schemes).unwrap();
+        let mut user = User::runs(&place, &["-s", "mine.yaml", "--", "touch", "touched"]);
+        assert_eq!(user.is_back_at_the_shell().exit_code(), 1);
+        user.reads(word);
+        let raw = String::from_utf8_lossy(&user.seen.lock().unwrap().raw).into_owned();
+        assert!(!raw.contains("\x1b[?1049h") && !place.path("touched").exists(), "{raw}");
+    }
+    let ran = place.run(&["top", "--schemes", "mine.yaml", "--physical"]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.err.contains("schemes act on processes"), "{}", ran.err);
+}
+
+#[test]
+fn the_terminals_own_hang_up_is_the_end_with_schemes_too() {
+    let place = Place::new();
+    std::fs::write(place.path("mine.yaml"), HOT).unwrap();
+    let mut sleep = Kept(std::process::Command::new("sleep").arg("1000").spawn().unwrap());
+    let pid = sleep.0.id().to_string();
+    let arguments = [&FAST[..], &["--schemes", "mine.yaml", "--pid", &pid]].concat();
+    let pty = native_pty_system().openpty(size(100, 30)).unwrap();
+    let mut child = pty.slave.spawn_command(User::call(&place, &arguments, &[])).unwrap();
+    let mut reader = pty.master.try_clone_reader().unwrap();
+    let (mut raw, mut buffer) = (String::new(), [0; 4096]);
+    while !raw.contains("[stack]") {
+        let n = reader.read(&mut buffer).unwrap();
+        raw += &String::from_utf8_lossy(&buffer[..n]);
+    }
+    drop((reader, pty));
+    let mut status = None;
+    eventually("isotherm ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().exit_code(), 0);
+    assert!(sleep.0.try_wait().unwrap().is_none(), "the target runs on");
 }

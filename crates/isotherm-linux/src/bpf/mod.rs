@@ -22,11 +22,15 @@
 mod check;
 #[cfg(target_arch = "x86_64")]
 mod direct_map;
+#[cfg(target_arch = "x86_64")]
+mod entries;
 mod error;
 #[cfg(target_arch = "x86_64")]
 mod folio;
 #[cfg(target_arch = "x86_64")]
 mod leaf;
+#[cfg(target_arch = "x86_64")]
+mod plan;
 #[cfg(target_arch = "x86_64")]
 mod probe;
 #[cfg(not(target_arch = "x86_64"))]
@@ -37,9 +41,15 @@ mod program;
 #[cfg(target_arch = "x86_64")]
 mod space;
 #[cfg(target_arch = "x86_64")]
+mod survey;
+#[cfg(target_arch = "x86_64")]
 mod sweep;
 #[cfg(target_arch = "x86_64")]
 mod target;
 
 pub use error::BpfError;
 pub use probe::BpfProbe;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use probe::{Look, PageSurvey, Surveyed, Taken};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use survey::{Look, PageSurvey, Surveyed, Taken};

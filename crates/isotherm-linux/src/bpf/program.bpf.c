@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The two things that isotherm asks of the kernel's inside: where the page tables of an opened process begin, and the
- * page-table entries of many addresses at once. Both only read. Their structures are known to program.rs, too.
+ * What isotherm asks of the kernel's inside: where the page tables of an opened process begin, the page-table entries of
+ * many addresses at once, and whole page tables. All only read. Their structures are known to program.rs, too.
  */
 #include "kernel.h"
 
@@ -15,6 +15,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ENTRY_PRESENT 0x001ULL
 #define ENTRY_ACCESSED 0x020ULL
 #define ENTRY_HUGE 0x080ULL
+/* Of an entry that is not present: it maps a page all the same, which may not be accessed just now. */
+#define ENTRY_PROTNONE 0x100ULL
 /* The level of the entry is put where hardware leaves bits to software. */
 #define ENTRY_LEVEL_SHIFT 9
 
@@ -96,6 +98,96 @@ int walk(struct walk_args *ctx)
 	struct walk_args args = *ctx;
 
 	return bpf_loop(args.count, walk_one, &args, 0) == args.count ? 0 : 1;
+}
+
+#define MAX_TABLES 64
+#define TABLE_ENTRIES 512
+
+/* An address of which a whole table is wanted, and what was found on the way to it. */
+struct table_request {
+	__u64 pgd;
+	__u64 addr;
+	/* In: the table's level, 1 or 2. Out: 0, unless the table was copied. */
+	__u64 level;
+	/* Out: where the walk ended in an entry above that table, that entry, as in a sample. */
+	__u64 entry;
+};
+
+struct page_table {
+	__u64 entries[TABLE_ENTRIES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_TABLES);
+	__type(key, __u32);
+	__type(value, struct table_request);
+} table_requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_TABLES);
+	__type(key, __u32);
+	__type(value, struct page_table);
+} page_tables SEC(".maps");
+
+/* The address of the table of level `wanted` for `addr`, or 0 and the entry above it at which the walk ended. */
+static __always_inline __u64 find_table(const struct walk_args *args, __u64 table, __u64 addr, __u64 wanted,
+					__u64 *found)
+{
+	__u64 entry, phys;
+	__u32 level;
+
+#pragma unroll
+	for (level = 5; level > 1; level--) {
+		if (level > args->levels)
+			continue;
+		if (level <= wanted)
+			break;
+		table += ((addr >> (12 + 9 * (level - 1))) & TABLE_INDEX_MASK) * sizeof(entry);
+		if (bpf_probe_read_kernel(&entry, sizeof(entry), (const void *)table))
+			return 0;
+		if (!(entry & ENTRY_PRESENT)) {
+			if (level == 2 && entry & ENTRY_HUGE && entry & ENTRY_PROTNONE)
+				*found = leaf(args, entry | ENTRY_PRESENT, level);
+			return 0;
+		}
+		if (level <= 3 && entry & ENTRY_HUGE) {
+			*found = leaf(args, entry, level);
+			return 0;
+		}
+		phys = entry & args->address_mask;
+		if (phys + TABLE_SIZE > args->memory_end)
+			return 0;
+		table = args->direct_map + phys;
+	}
+	return table;
+}
+
+static long copy_one(__u32 index, void *ctx)
+{
+	struct table_request *request = bpf_map_lookup_elem(&table_requests, &index);
+	struct page_table *copy = bpf_map_lookup_elem(&page_tables, &index);
+	__u64 table, entry = 0;
+
+	if (!request || !copy)
+		return 1;
+	table = request->pgd ? find_table(ctx, request->pgd, request->addr, request->level, &entry) : 0;
+	request->entry = entry;
+	if (!table || bpf_probe_read_kernel(copy, sizeof(*copy), (const void *)table))
+		request->level = 0;
+	return 0;
+}
+
+/* Copies the tables of the first `count` requests. */
+SEC("syscall")
+int copy_tables(struct walk_args *ctx)
+{
+	struct walk_args args = *ctx;
+
+	return bpf_loop(args.count, copy_one, &args, 0) == args.count ? 0 : 1;
 }
 
 struct resolve_args {

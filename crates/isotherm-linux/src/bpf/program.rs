@@ -22,6 +22,12 @@ const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 /// How many samples the program's map holds: so many are looked up by one call.
 const MAX_SAMPLES: usize = 16384;
 
+/// How many whole page tables are copied by one call.
+pub(super) const MAX_TABLES: usize = 64;
+
+/// The entries of a page table.
+pub(super) const TABLE_ENTRIES: usize = 512;
+
 /// What the kernel wants of those who clear another process's memory.
 pub(super) const SYS_NICE: &str = "CAP_SYS_NICE";
 
@@ -68,24 +74,87 @@ pub(super) struct Resolved {
 
 /// `struct sample` of `program.bpf.c`.
 #[repr(C)]
+#[derive(Debug)]
 struct Sample {
     pgd: u64,
     addr: u64,
     entry: u64,
 }
 
-const SAMPLES_SIZE: usize = MAX_SAMPLES * size_of::<Sample>();
+/// `struct table_request` of `program.bpf.c`.
+#[repr(C)]
+#[derive(Debug)]
+struct TableRequest {
+    pgd: u64,
+    addr: u64,
+    level: u64,
+    entry: u64,
+}
+
+/// The entries of a page table, as the processor knows them.
+pub(super) type PageTable = [u64; TABLE_ENTRIES];
+
+/// What was found where a page table was looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found<'a> {
+    /// The table.
+    Table(&'a PageTable),
+    /// Something that a table above it maps as one; or nothing.
+    Leaf(Leaf),
+}
 
 /// The program in the kernel, and the memory shared with it.
 #[derive(Debug)]
 pub(super) struct Program {
     object: Object,
-    /// `MAX_SAMPLES` of them, mapped from the program's map.
-    samples: NonNull<Sample>,
+    /// `MAX_SAMPLES` of them.
+    samples: Shared<Sample>,
+    /// `MAX_TABLES` of each.
+    requests: Shared<TableRequest>,
+    tables: Shared<PageTable>,
 }
 
-// SAFETY: the mapping that `samples` points to belongs to this value alone, and is not bound to a thread.
-unsafe impl Send for Program {}
+/// The elements of one of the program's maps, mapped into this process.
+#[derive(Debug)]
+struct Shared<T> {
+    memory: NonNull<T>,
+    size: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is not bound to a thread.
+unsafe impl<T: Send> Send for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// Maps the elements of the map `name`, which has `count` of them.
+    fn map(object: &Object, name: &str, count: usize) -> Result<Self, BpfError> {
+        let map = object.maps().find(|map| map.name() == name);
+        let map = map.ok_or(BpfError::GaveUp { program: "walk", why: "it lacks one of its maps" })?;
+        let size = count * size_of::<T>();
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlays nothing.
+        let memory = unsafe {
+            mmap(
+                ptr::null_mut(),
+                size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::POPULATE,
+                map.as_fd(),
+                0,
+            )
+        };
+        let memory =
+            memory.map_err(|e| BpfError::Memory { what: "mapping the eBPF program's memory", source: e.into() })?;
+        let memory = NonNull::new(memory.cast());
+        Ok(Self { memory: memory.ok_or(BpfError::GaveUp { program: "walk", why: "its map is at address 0" })?, size })
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `map` with this size and nothing else points into it.
+        // There is nothing to be done about a failure.
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.size) };
+    }
+}
 
 impl Program {
     /// Loads the program.
@@ -93,25 +162,10 @@ impl Program {
         File::open(BTF).map_err(|source| BpfError::NoBtf { path: BTF, source })?;
         let (loaded, log) = with_log(|| ObjectBuilder::default().open_memory(OBJECT)?.load());
         let object = loaded.map_err(|source| load_error(source, &log))?;
-        let samples = {
-            let map = object.maps().find(|map| map.name() == "samples");
-            let map = map.ok_or(BpfError::GaveUp { program: "walk", why: "it has no map `samples`" })?;
-            // SAFETY: a fresh mapping at an address of the kernel's choice overlays nothing.
-            let memory = unsafe {
-                mmap(
-                    ptr::null_mut(),
-                    SAMPLES_SIZE,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::SHARED | MapFlags::POPULATE,
-                    map.as_fd(),
-                    0,
-                )
-            };
-            let memory = memory
-                .map_err(|e| BpfError::Memory { what: "mapping the eBPF program's samples", source: e.into() })?;
-            NonNull::new(memory.cast()).ok_or(BpfError::GaveUp { program: "walk", why: "its map is at address 0" })?
-        };
-        Ok(Self { object, samples })
+        let samples = Shared::map(&object, "samples", MAX_SAMPLES)?;
+        let requests = Shared::map(&object, "table_requests", MAX_TABLES)?;
+        let tables = Shared::map(&object, "page_tables", MAX_TABLES)?;
+        Ok(Self { object, samples, requests, tables })
     }
 
     /// Looks up all `places`, in calls of up to [`MAX_SAMPLES`], and puts what they lead to into `leaves`, in order.
@@ -126,7 +180,7 @@ impl Program {
             let mut count = 0;
             for Place { pgd, addr } in places.by_ref().take(MAX_SAMPLES) {
                 // SAFETY: `count` stays below MAX_SAMPLES, for which there is room; no program runs now.
-                unsafe { self.samples.add(count).write(Sample { pgd, addr, entry: 0 }) };
+                unsafe { self.samples.memory.add(count).write(Sample { pgd, addr, entry: 0 }) };
                 count += 1;
             }
             if count == 0 {
@@ -140,12 +194,49 @@ impl Program {
             // SAFETY: within the mapping as above. The kernel wrote to it, which the compiler does not know of: so
             // the read is volatile.
             leaves.extend(
-                (0..count).map(|i| Leaf(unsafe { (&raw const (*self.samples.add(i).as_ptr()).entry).read_volatile() })),
+                (0..count).map(|i| {
+                    Leaf(unsafe { (&raw const (*self.samples.memory.add(i).as_ptr()).entry).read_volatile() })
+                }),
             );
             if count < MAX_SAMPLES {
                 return Ok(());
             }
         }
+    }
+
+    /// Copies the page tables of this level, 1 or 2, at each of `addrs`, which are [`MAX_TABLES`] at most, in the address space of
+    /// `pgd`, and hands over what was found, in order.
+    pub(super) fn copy_tables(
+        &mut self,
+        how: &PageTables,
+        pgd: u64,
+        level: u64,
+        addrs: &[u64],
+        mut tell: impl FnMut(usize, Found<'_>),
+    ) -> Result<(), BpfError> {
+        assert!(addrs.len() <= MAX_TABLES);
+        for (i, &addr) in addrs.iter().enumerate() {
+            // SAFETY: `i` is below MAX_TABLES, for which there is room; no program runs now.
+            unsafe { self.requests.memory.add(i).write(TableRequest { pgd, addr, level, entry: 0 }) };
+        }
+        let size = u64::from(how.levels) | (addrs.len() as u64) << 32;
+        let mut args = [how.direct_map, how.address_mask, how.memory_end, size];
+        if self.run("copy_tables", &mut args)? != 0 {
+            return Err(BpfError::GaveUp { program: "copy_tables", why: "it did not get to the end of its tables" });
+        }
+        for i in 0..addrs.len() {
+            // SAFETY: within the mapping as above. The kernel wrote to it, which the compiler does not know of: so the read is
+            // volatile.
+            let request = unsafe { self.requests.memory.add(i).as_ptr().read_volatile() };
+            if request.level == level {
+                // SAFETY: as above; the copy is this function's own.
+                let table = unsafe { self.tables.memory.add(i).as_ptr().read_volatile() };
+                tell(i, Found::Table(&table));
+            } else {
+                tell(i, Found::Leaf(Leaf(request.entry)));
+            }
+        }
+        Ok(())
     }
 
     /// The address space that the opened file `pagemap` stands for.
@@ -167,14 +258,6 @@ impl Program {
         let input = ProgramInput { context_in: Some(bytes), ..Default::default() };
         let output = program.test_run(input).map_err(|source| BpfError::Run { program: name, source })?;
         Ok(output.return_value)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `load` with this size and nothing else points into it.
-        // There is nothing to be done about a failure.
-        let _ = unsafe { munmap(self.samples.as_ptr().cast(), SAMPLES_SIZE) };
     }
 }
 
@@ -242,6 +325,7 @@ mod tests {
     #[test]
     fn the_shared_structures_have_the_size_that_the_program_expects() {
         assert_eq!(size_of::<Sample>(), 24);
+        assert_eq!((size_of::<TableRequest>(), size_of::<PageTable>()), (32, 4096));
     }
 
     #[test]

@@ -66,3 +66,64 @@ impl AccessProbe for BpfProbe {
         match self.0 {}
     }
 }
+
+/// The survey of page tables, which does not exist for this architecture.
+#[derive(Debug)]
+pub(crate) enum PageSurvey {}
+
+/// A process of a survey.
+#[derive(Debug)]
+pub(crate) enum Surveyed {}
+
+/// How a mapping is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look {
+    /// For the first time.
+    First,
+    /// After an interval.
+    Again,
+    /// It is locked.
+    Locked,
+}
+
+/// What came of taking hold of a process.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It is held.
+    Held(Surveyed),
+    /// It is not there.
+    Gone,
+    /// It may not be looked at.
+    Refused(std::io::Error),
+}
+
+impl PageSurvey {
+    pub(crate) fn open() -> Result<Self, BpfError> {
+        Err(BpfError::Architecture(std::env::consts::ARCH))
+    }
+
+    pub(crate) fn begin(&mut self) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    pub(crate) fn take(&mut self, _: u32, _: Option<Surveyed>) -> Result<Taken, BpfError> {
+        match *self {}
+    }
+
+    pub(crate) fn visit<E>(
+        &mut self,
+        _: &mut Surveyed,
+        _: &isotherm_core::Mapping,
+        _: Look,
+        _: &mut isotherm_core::IdleTally,
+        _: &mut dyn FnMut(u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match *self {}
+    }
+}
+
+impl Surveyed {
+    pub(crate) fn is_gone(&self) -> bool {
+        match *self {}
+    }
+}

@@ -48,7 +48,7 @@ pub enum IdleError {
 
 impl IdleError {
     /// The idle bitmap cannot be opened.
-    pub(super) fn bitmap((path, source): (PathBuf, io::Error)) -> Self {
+    pub(crate) fn bitmap((path, source): (PathBuf, io::Error)) -> Self {
         let mend = match source.kind() {
             ErrorKind::NotFound => {
                 "use a kernel with CONFIG_IDLE_PAGE_TRACKING (in a container, /sys must be mounted), or another probe"
@@ -60,7 +60,7 @@ impl IdleError {
     }
 
     /// The table of frames cannot be opened.
-    pub(super) fn flags((path, source): (PathBuf, io::Error)) -> Self {
+    pub(crate) fn flags((path, source): (PathBuf, io::Error)) -> Self {
         let mend = match source.kind() {
             ErrorKind::NotFound => "use a kernel with CONFIG_PROC_PAGE_MONITOR, or another probe",
             ErrorKind::PermissionDenied => "run isotherm as root",

@@ -22,4 +22,5 @@ mod probe;
 mod target;
 
 pub use error::IdleError;
+pub(crate) use probe::BITMAP;
 pub use probe::IdleProbe;

@@ -9,7 +9,7 @@ use super::{IdleError, check};
 use crate::pages::{FlagTable, Flags, Pagemap, Room, Table, TableError};
 use crate::scratch::Scratch;
 
-const BITMAP: &str = "sys/kernel/mm/page_idle/bitmap";
+pub(crate) const BITMAP: &str = "sys/kernel/mm/page_idle/bitmap";
 
 /// The frames of one entry of the idle bitmap.
 const WORD: u64 = 64;

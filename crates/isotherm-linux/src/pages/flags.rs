@@ -7,9 +7,12 @@ use super::table::{Room, Table, TableError};
 
 // Bits of an entry: Documentation/admin-guide/mm/pagemap.rst, numbers in include/uapi/linux/kernel-page-flags.h.
 const LRU: u64 = 1 << 5;
+const ANON: u64 = 1 << 12;
 const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
 const HUGETLB: u64 = 1 << 17;
+const UNEVICTABLE: u64 = 1 << 18;
+const ZERO_PAGE: u64 = 1 << 24;
 const IDLE: u64 = 1 << 25;
 
 /// Frames no more than this far apart are looked up with one call.
@@ -37,6 +40,16 @@ impl Flags {
     /// Whether it is a part of a compound page, but not its first frame.
     pub(crate) fn is_tail(self) -> bool {
         self.0 & TAIL != 0
+    }
+
+    /// Whether it is user memory: on a list for reclaim, or anonymous memory that is taken off it, or waits to be put there.
+    pub(crate) fn is_of_a_user(self) -> bool {
+        self.is_listed() || self.0 & ANON != 0 && self.0 & (HUGETLB | ZERO_PAGE) == 0
+    }
+
+    /// Whether it is locked in memory, so that it is never reclaimed.
+    pub(crate) fn is_unevictable(self) -> bool {
+        self.0 & UNEVICTABLE != 0
     }
 
     /// Whether it is the first frame of a compound page.

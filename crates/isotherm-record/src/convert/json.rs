@@ -1,4 +1,4 @@
-//! JSON: one document, with the header and the snapshots; what a target is and its mappings stand where they change.
+//! JSON: one document, with the header, the snapshots and the activities; what a target is and its mappings stand where they change.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,15 +9,18 @@ use isotherm_core::Mapping;
 use serde::Serialize;
 
 use super::Format;
+use super::activity::ActivityOut;
 use crate::time::nanoseconds;
-use crate::{Cost, Ending, FORMAT, Recording, Row, TargetInfo};
+use crate::{Activity, Cost, Ending, Recording, Row, TargetInfo};
 
 pub(super) struct Json {
     output: BufWriter<File>,
     /// The snapshot that rows are being added to.
     snapshot: Option<Snapshot>,
-    /// Whether a snapshot has been written.
+    /// Whether the list that is being written has an entry.
     some: bool,
+    /// Whether that list is that of the activities.
+    activities: bool,
     /// What the last snapshots said of each target.
     known: HashMap<u32, (Arc<TargetInfo>, Arc<[Mapping]>)>,
 }
@@ -60,16 +63,19 @@ struct RegionOut {
 }
 
 impl Format for Json {
+    const ACTIVITIES: bool = true;
+
     fn begin(recording: &Recording, mut output: BufWriter<File>) -> io::Result<Self> {
         let ending = match recording.ending() {
             Ending::Whole => "whole",
             Ending::Unfinished => "unfinished",
             Ending::CutShort { .. } => "cut_short",
         };
-        write!(output, "{{\"format\":{FORMAT},\"ending\":\"{ending}\",\"header\":")?;
+        let format = recording.format();
+        write!(output, "{{\"format\":{format},\"ending\":\"{ending}\",\"header\":")?;
         serde_json::to_writer(&mut output, recording.header())?;
         output.write_all(b",\"snapshots\":[")?;
-        Ok(Self { output, snapshot: None, some: false, known: HashMap::new() })
+        Ok(Self { output, snapshot: None, some: false, activities: false, known: HashMap::new() })
     }
 
     fn row(&mut self, row: &Row) -> io::Result<()> {
@@ -89,8 +95,13 @@ impl Format for Json {
         Ok(())
     }
 
+    fn activity(&mut self, activity: &Activity) -> io::Result<()> {
+        self.begin_activities()?;
+        self.write_entry(&ActivityOut::from(activity))
+    }
+
     fn end(mut self) -> io::Result<BufWriter<File>> {
-        self.write_snapshot()?;
+        self.begin_activities()?;
         self.output.write_all(b"\n]}\n")?;
         Ok(self.output)
     }
@@ -102,11 +113,26 @@ impl Json {
         let Some(snapshot) = self.snapshot.take() else {
             return Ok(());
         };
-        self.output.write_all(if self.some { b",\n" } else { b"\n" })?;
-        self.some = true;
         let present: Vec<u32> = snapshot.targets.iter().map(|target| target.pid).collect();
         self.known.retain(|pid, _| present.contains(pid));
-        Ok(serde_json::to_writer(&mut self.output, &snapshot)?)
+        self.write_entry(&snapshot)
+    }
+
+    /// Ends the snapshots and begins the activities, if that is still to be done.
+    fn begin_activities(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.activities, true) {
+            return Ok(());
+        }
+        self.write_snapshot()?;
+        self.some = false;
+        self.output.write_all(b"\n],\"activities\":[")
+    }
+
+    /// Writes an entry of a list, on a line of its own.
+    fn write_entry(&mut self, entry: &impl Serialize) -> io::Result<()> {
+        self.output.write_all(if self.some { b",\n" } else { b"\n" })?;
+        self.some = true;
+        Ok(serde_json::to_writer(&mut self.output, entry)?)
     }
 
     fn target(&mut self, row: &Row) -> Target {

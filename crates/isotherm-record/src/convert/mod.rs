@@ -1,5 +1,6 @@
 //! Recordings in other formats: one file each, behind one trait. damo's is not in the order of time, and so for itself.
 
+mod activity;
 mod csv;
 mod flat;
 mod json;
@@ -9,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{RecordError, Recording, Row, damo};
+use crate::{Activity, RecordError, Recording, Row, damo};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
@@ -42,11 +43,19 @@ pub enum ConvertError {
 
 /// A format: takes rows one after another, and keeps no more of them than it must.
 trait Format: Sized {
+    /// Whether it takes activities too.
+    const ACTIVITIES: bool = false;
+
     /// Begins the output.
     fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self>;
 
     /// Adds a row.
     fn row(&mut self, row: &Row) -> io::Result<()>;
+
+    /// Adds an activity; all come after the last row.
+    fn activity(&mut self, _activity: &Activity) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Ends the output.
     fn end(self) -> io::Result<BufWriter<File>>;
@@ -87,6 +96,11 @@ fn convert_to<F: Format>(recording: &Recording, output: &Path) -> Result<(), Con
         let mut format = F::begin(recording, writer).map_err(failed)?;
         for row in recording.rows()? {
             format.row(&row?).map_err(failed)?;
+        }
+        if F::ACTIVITIES {
+            for activity in recording.activities()? {
+                format.activity(&activity?).map_err(failed)?;
+            }
         }
         format.end().map_err(failed)
     })

@@ -14,7 +14,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::{Format, flat};
 use crate::schema::{FORMAT_KEY, HEADER_KEY};
-use crate::{FORMAT, Recording, Row};
+use crate::{Recording, Row};
 
 /// Rows are handed to the encoder by so many.
 const BATCH_ROWS: usize = 8192;
@@ -45,7 +45,7 @@ impl Format for Parquet {
     fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self> {
         let header = serde_json::to_string(recording.header())?;
         let metadata = vec![
-            KeyValue::new(FORMAT_KEY.to_owned(), FORMAT.to_string()),
+            KeyValue::new(FORMAT_KEY.to_owned(), recording.format().to_string()),
             KeyValue::new(HEADER_KEY.to_owned(), header),
         ];
         let properties = WriterProperties::builder()

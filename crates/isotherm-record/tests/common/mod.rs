@@ -7,8 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Cost, Header, Host, RecordError, Recorder, Recording, Row, TargetInfo};
+use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, Statistics};
+use isotherm_core::{
+    AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
+};
+use isotherm_record::{Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, TargetInfo};
 
 pub fn header() -> Header {
     Header {
@@ -83,6 +86,73 @@ pub fn cost(i: u32) -> Cost {
         cpu_ns: 1000 + u64::from(i),
         unobservable_bytes: 4096,
     }
+}
+
+/// Activity number `i`, 30 ms before snapshot number `i`: with each field of another value, and what may be missing there at times.
+pub fn activity(i: u32) -> Activity {
+    let n = u64::from(i);
+    let report = |name: &str, action| Report {
+        name: name.into(),
+        action,
+        awake: i.is_multiple_of(2),
+        quota: (!i.is_multiple_of(3)).then_some(n << 20),
+        goal_score: (i % 3 > 1).then_some(0.25 * f64::from(i)),
+        total: Statistics {
+            applications: n,
+            tried_regions: 2 * n,
+            tried_bytes: 30 * PAGE_SIZE * n,
+            passed_bytes: 20 * PAGE_SIZE * n,
+            applied_regions: n + 1,
+            applied_bytes: 10 * PAGE_SIZE * n,
+            rejected_bytes: 5 * PAGE_SIZE * n,
+            refusals: (0..i % 3).map(|e| Refusal { errno: 11 + e as i32, regions: n, bytes: n * PAGE_SIZE }).collect(),
+            quota_exceeded: n / 2,
+            time: Duration::from_micros(7) * i,
+        },
+        last: Application {
+            time: Duration::from_millis(100) * i - Duration::from_millis(40),
+            regions: (0..u64::from(i % 4))
+                .map(|at| ActedRegion { target: TargetId(7), range: range(16 + at..17 + at), applied: at * PAGE_SIZE })
+                .collect(),
+            held_back_bytes: 3 * n,
+            unobservable_bytes: 4 * n,
+        },
+    };
+    let used = |resident| MemoryUse { resident, proportional: resident - 1, swapped: n };
+    Activity {
+        time: Duration::from_millis(100) * i - Duration::from_millis(30),
+        schemes: vec![report("prcl", Action::PageOut), report("hot \"ones\"", Action::HugePage)],
+        memory: [7, 9].into_iter().take(i as usize % 3).map(|id| (TargetId(id), used(n + (1 << 20)))).collect(),
+        system: SystemMemory {
+            total: 8 << 30,
+            free: n << 20,
+            available: n << 21,
+            swap_total: 1 << 30,
+            swap_free: n,
+            stalled: i.is_multiple_of(2).then_some(Duration::from_millis(1) * i),
+        },
+    }
+}
+
+/// Records snapshots 1 to `count`, each second followed by an activity, and returns what reading them has to give.
+pub fn record_with_activities(path: &Path, count: u32) -> (Vec<Row>, Vec<Activity>) {
+    let mut recorder = Recorder::create_with_activities(path, &header()).unwrap();
+    let mut written = (Vec::new(), Vec::new());
+    for i in 1..=count {
+        written.0.push((snapshot(i), cost(i)));
+        recorder.write(&snapshot(i), &cost(i), &info).unwrap();
+        if i.is_multiple_of(2) {
+            written.1.push(activity(i));
+            recorder.write_activity(&activity(i)).unwrap();
+        }
+    }
+    recorder.finish().unwrap();
+    (rows_of(&written.0), written.1)
+}
+
+/// Opens and reads all activities.
+pub fn read_activities(path: &Path) -> Result<Vec<Activity>, RecordError> {
+    Recording::open(path)?.activities()?.collect()
 }
 
 /// The rows that reading `snapshots` has to give.

@@ -1,11 +1,12 @@
 //! Reports for a terminal, fitted to its size and to what it can show.
 
+pub(crate) mod bar;
 mod chart;
 mod heatmap;
 mod overhead;
 mod regions;
 mod summary;
-mod table;
+pub(crate) mod table;
 mod wss;
 
 use std::fmt::Write as _;

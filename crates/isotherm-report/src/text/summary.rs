@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use super::bar::{self, Part};
 use super::table::{Cell, Column, table};
-use super::{Colour, Terminal, cut, wrap};
-use crate::colour::{Rgb, UNOBSERVABLE, of_rate};
+use super::{Terminal, wrap};
+use crate::colour::{UNOBSERVABLE, of_rate};
 use crate::escape::sanitise;
 use crate::facts::{facts, warnings};
 use crate::summary::{Summary, Temperature, folded};
@@ -92,25 +93,11 @@ fn line(t: &Temperature, (text, looks): &(String, String)) -> Vec<Cell> {
 
 /// A bar as long as the size, in parts for hot, warm, cold and unobservable; as text and as it looks.
 fn stacked(t: &Temperature, largest: u64, columns: usize, terminal: &Terminal) -> (String, String) {
-    let parts: [(u64, Rgb, &str, &str); 4] = [
+    let parts: [Part; 4] = [
         (t.hot_bytes, of_rate(0.9), "█", "#"),
         (t.warm_bytes, of_rate(0.5), "▓", "+"),
         (t.cold_bytes, of_rate(0.15), "░", "."),
         (t.unobservable_bytes, UNOBSERVABLE, "?", "?"),
     ];
-    let (mut text, mut looks) = (String::new(), String::new());
-    let (mut sum, mut drawn) = (0_u64, 0);
-    for (bytes, colour, unicode, ascii) in parts {
-        sum = sum.saturating_add(bytes);
-        let end = (sum as f64 / largest.max(1) as f64 * columns as f64).round() as usize;
-        let n = end.saturating_sub(drawn);
-        drawn = end;
-        let shade = if terminal.colour == Colour::None { unicode } else { "█" };
-        let part = if terminal.unicode { shade } else { ascii }.repeat(n);
-        if n > 0 {
-            looks += &terminal.paint(&part, Some(colour), None);
-        }
-        text += &part;
-    }
-    (cut(&text, columns, terminal), looks)
+    bar::stacked(&parts, largest, columns, terminal)
 }

@@ -1,12 +1,13 @@
 //! Tables that lose their least important columns before they grow wider than the terminal.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::{Terminal, cut, left, name_in, right};
 
 /// One column of a table.
 pub(crate) struct Column {
-    title: &'static str,
+    title: Cow<'static, str>,
     kind: Kind,
     /// The higher, the sooner it is left out; 0 stays.
     rank: u8,
@@ -23,17 +24,22 @@ enum Kind {
 impl Column {
     /// Aligned to the right.
     pub(crate) const fn figure(title: &'static str, rank: u8) -> Self {
-        Self { title, kind: Kind::Figure, rank }
+        Self { title: Cow::Borrowed(title), kind: Kind::Figure, rank }
+    }
+
+    /// The same with a title of the moment.
+    pub(crate) fn titled(title: String, rank: u8) -> Self {
+        Self { title: Cow::Owned(title), kind: Kind::Figure, rank }
     }
 
     /// Aligned to the left.
     pub(crate) const fn text(title: &'static str, rank: u8) -> Self {
-        Self { title, kind: Kind::Text, rank }
+        Self { title: Cow::Borrowed(title), kind: Kind::Text, rank }
     }
 
     /// A name, cut to what width is left.
     pub(crate) const fn name(title: &'static str) -> Self {
-        Self { title, kind: Kind::Name, rank: 0 }
+        Self { title: Cow::Borrowed(title), kind: Kind::Name, rank: 0 }
     }
 }
 
@@ -76,7 +82,7 @@ pub(crate) fn table(
         .enumerate()
         .map(|(i, column)| {
             let widest = rows.iter().filter_map(|row| row.get(i)).map(|cell| super::width(&cell.text)).max();
-            widest.unwrap_or(0).max(super::width(column.title))
+            widest.unwrap_or(0).max(super::width(&column.title))
         })
         .collect();
     let mut kept: Vec<usize> = (0..columns.len()).collect();
@@ -119,7 +125,7 @@ pub(crate) fn table(
         writeln!(out)
     };
     if columns.iter().any(|column| !column.title.is_empty()) {
-        let titles: Vec<Cell> = columns.iter().map(|column| column.title.into()).collect();
+        let titles: Vec<Cell> = columns.iter().map(|column| (&*column.title).into()).collect();
         line(out, &titles, &|text| terminal.dim(text))?;
     }
     for row in rows {

@@ -16,7 +16,7 @@ use super::Watch;
 /// An action that does not work here is an error before the command is started. While it runs, what the kernel refuses is counted.
 /// Actions run beside the monitor, on a thread of their own. While all schemes sleep, nothing is monitored.
 #[derive(Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, mut_arg("physical", |arg| arg.hide(true)))]
 pub struct Run {
     /// The schemes: YAML, the lines of the DAMON papers, or damo's JSON. When the file changes, or at SIGHUP, they are read
     /// again; if there is an error in it, those in force stay

@@ -13,9 +13,13 @@ use super::places::Places;
 use super::sort::Sort;
 use super::space::Space;
 use crate::session::Finding;
+use crate::steering::Word;
 
 /// The lengths of time that can be shown, in seconds.
 const SPANS: [u64; 8] = [15, 30, 60, 120, 300, 900, 1800, 3600];
+
+/// How many complaints are kept, to be told once more at the end.
+const COMPLAINTS: usize = 50;
 
 /// What holds for the whole run.
 #[derive(Clone, Debug)]
@@ -65,6 +69,25 @@ pub struct View {
     /// The other end of a selection.
     pub anchor: Option<u64>,
     pub sort: Sort,
+    pub table: Table,
+    /// The scheme whose last application is shown, counted from 0.
+    pub scheme: usize,
+}
+
+/// What the table at the bottom is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Table {
+    #[default]
+    Mappings,
+    Schemes,
+}
+
+/// What the schemes have to say to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub text: String,
+    /// Whether something is wrong.
+    pub complaint: bool,
 }
 
 /// The state of the screen.
@@ -77,6 +100,12 @@ pub struct App {
     /// Why nothing new comes any more.
     pub ended: Option<String>,
     pub size: (u16, u16),
+    /// What lies over the screen for a while.
+    pub notice: Option<Notice>,
+    /// How many notices there were.
+    pub notices: u64,
+    /// All that was wrong, each once, the first [`COMPLAINTS`] of it.
+    pub complaints: Vec<String>,
     live: Model,
     frozen: Option<Model>,
 }
@@ -88,12 +117,50 @@ impl App {
         let wanted = (run.aggregation * 60).as_secs().max(SPANS[1]);
         let span = SPANS.iter().position(|&span| span >= wanted).unwrap_or(SPANS.len() - 1);
         let view = View { span, ..View::default() };
-        Self { run, look, view, help: None, ended: None, size: (0, 0), live: Model::default(), frozen: None }
+        Self {
+            run,
+            look,
+            view,
+            help: None,
+            ended: None,
+            size: (0, 0),
+            notice: None,
+            notices: 0,
+            complaints: vec![],
+            live: Model::default(),
+            frozen: None,
+        }
     }
 
     /// Takes in what an aggregation brought.
     pub fn take(&mut self, finding: Finding) {
         self.live.take(finding);
+    }
+
+    /// Takes in what the schemes have to say.
+    pub fn hear(&mut self, word: Word) {
+        let (text, complaint) = match word {
+            Word::InForce(schemes) => return self.live.doings.in_force(&schemes),
+            Word::Acted(acted) => return self.live.doings.acted(acted),
+            Word::Activity(activity) => return self.live.take_activity(*activity),
+            Word::Complaint(text) => (text, true),
+            Word::Note(text) => (text, false),
+        };
+        if complaint && self.complaints.len() < COMPLAINTS && !self.complaints.contains(&text) {
+            self.complaints.push(text.clone());
+        }
+        self.notice = Some(Notice { text, complaint });
+        self.notices += 1;
+    }
+
+    /// Where everything is on the screen; `None` if it is too small.
+    pub fn places(&self) -> Option<Places> {
+        Places::new(self.size.0, self.size.1, self.model().doings.count())
+    }
+
+    /// Whether nothing is monitored because all schemes sleep.
+    pub fn asleep(&self) -> bool {
+        self.ended.is_none() && self.model().doings.all_sleep()
     }
 
     /// Whether the screen stands still.
@@ -124,7 +191,7 @@ impl App {
 
     /// The end of the time that is shown.
     pub fn until(&self) -> Duration {
-        self.view.until.unwrap_or(self.model().time)
+        self.view.until.unwrap_or(self.model().now)
     }
 
     /// The time that is shown, in columns.
@@ -184,12 +251,20 @@ impl App {
             Action::Now => self.view.until = None,
             Action::LessTime => self.view.span = self.view.span.saturating_sub(1),
             Action::MoreTime => self.view.span = (self.view.span + 1).min(SPANS.len() - 1),
+            Action::Schemes if self.view.table == Table::Schemes => self.view.table = Table::Mappings,
+            Action::Schemes if self.model().doings.count() > 0 => self.view.table = Table::Schemes,
+            Action::Schemes => {}
             Action::NextSort => self.view.sort = self.view.sort.next(false),
             Action::PreviousSort => self.view.sort = self.view.sort.next(true),
             Action::Reverse => self.view.sort.reversed = !self.view.sort.reversed,
             Action::NextTarget => self.change_target(1),
             Action::PreviousTarget => self.change_target(self.model().tracks.len().saturating_sub(1)),
-            Action::Mapping(line) => self.zoom_into_mapping(line),
+            Action::Line(line) if self.view.table == Table::Schemes => {
+                if line < self.model().doings.count() {
+                    self.view.scheme = line;
+                }
+            }
+            Action::Line(line) => self.zoom_into_mapping(line),
             Action::Up
             | Action::Down
             | Action::PageUp
@@ -204,7 +279,7 @@ impl App {
 
     fn move_in_time(&mut self, later: bool) {
         let step = self.span() / 4;
-        let newest = self.model().time;
+        let newest = self.model().now;
         let moved = if later { self.until() + step } else { self.until().saturating_sub(step) };
         let first = self.track().and_then(|track| track.history.start()).unwrap_or_default();
         self.view.until = (moved < newest).then(|| moved.max((first + step).min(newest)));
@@ -234,7 +309,7 @@ impl App {
     }
 
     fn move_in_space(&mut self, action: Action) {
-        let (Some(places), Some(track)) = (Places::new(self.size.0, self.size.1), self.track()) else { return };
+        let (Some(places), Some(track)) = (self.places(), self.track()) else { return };
         let (space, ladder) = (self.space(track), self.ladder(track, &places));
         let lines: Vec<AddrRange> = ladder.cells().map(|cells| cells.range).collect();
         let Some(last) = lines.len().checked_sub(1) else { return };

@@ -1,6 +1,6 @@
 //! What findings and keys do to the state.
 
-use super::super::made::{AGGREGATION, BASE, MIB, STACK, app, finding, range};
+use super::super::made::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, range};
 use super::super::model::Model;
 use super::super::sort::Column;
 use super::*;
@@ -71,7 +71,7 @@ fn the_time_shown_at_first_suits_the_aggregation_interval() {
 #[test]
 fn a_selection_is_zoomed_into_and_left_again() {
     let mut app = made(10);
-    press(&mut app, &[Action::Mapping(0)]);
+    press(&mut app, &[Action::Line(0)]);
     assert_eq!(app.view.addresses, Some(range(BASE, 64 * MIB)), "the hottest mapping");
     press(&mut app, &[Action::PageUp, Action::PageUp, Action::Select, Action::Down, Action::Down, Action::ZoomIn]);
     let chosen = app.view.addresses.unwrap();
@@ -91,7 +91,7 @@ fn the_cursor_moves_through_all_areas_and_past_the_edge_of_a_window() {
     assert!(app.view.cursor.unwrap() >= STACK);
     press(&mut app, &[Action::Down; 50]);
     assert_eq!(app.view.cursor, Some(0x1000_0000));
-    press(&mut app, &[Action::Mapping(0), Action::ZoomIn, Action::ZoomIn, Action::Down]);
+    press(&mut app, &[Action::Line(0), Action::ZoomIn, Action::ZoomIn, Action::Down]);
     let before = app.view.addresses.unwrap();
     press(&mut app, &[Action::Down; 60]);
     let after = app.view.addresses.unwrap();
@@ -151,10 +151,47 @@ fn help_takes_the_keys_until_it_is_closed() {
 fn a_gap_in_time_stays_a_gap() {
     let mut app = made(10);
     app.take(finding(100, &[7]));
-    let places = Places::new(SIZE.0, SIZE.1).unwrap();
+    let places = app.places().unwrap();
     let (track, window) = (app.track().unwrap(), app.window(&places));
     let ladder = app.ladder(track, &places);
     let grid = app.grid(track, &ladder, &window);
     let blank = (0..window.columns).filter(|&column| grid.working_set(column).is_none()).count();
     assert!(blank as f64 > window.columns as f64 * 0.9, "{blank} of {}", window.columns);
+}
+
+#[test]
+fn without_schemes_there_is_no_table_of_them() {
+    let mut app = made(10);
+    press(&mut app, &[Action::Schemes]);
+    assert_eq!(app.view.table, Table::Mappings);
+    acting(&mut app, 2, 3);
+    press(&mut app, &[Action::Schemes, Action::Line(1)]);
+    assert_eq!((app.view.table, app.view.scheme, app.view.addresses), (Table::Schemes, 1, None));
+    press(&mut app, &[Action::Schemes, Action::Line(0)]);
+    assert_eq!(app.view.addresses, Some(range(BASE, 64 * MIB)), "a line is a mapping again");
+}
+
+#[test]
+fn a_pause_freezes_what_schemes_did() {
+    let mut app = made(10);
+    acting(&mut app, 1, 3);
+    press(&mut app, &[Action::Pause]);
+    acting(&mut app, 1, 9);
+    let applied = |app: &App| app.model().doings.all()[0].report.total.applied_bytes;
+    assert_eq!(applied(&app), 6 * MIB);
+    press(&mut app, &[Action::Pause]);
+    assert_eq!(applied(&app), 18 * MIB);
+}
+
+#[test]
+fn complaints_are_kept_for_the_end_each_once_and_not_without_bound() {
+    let mut app = made(10);
+    app.hear(Word::Complaint("first".into()));
+    app.hear(Word::Complaint("first".into()));
+    app.hear(Word::Note("all is well".into()));
+    assert_eq!((app.notices, app.complaints.len()), (3, 1));
+    assert_eq!(app.notice, Some(Notice { text: "all is well".into(), complaint: false }));
+    (0..1000).for_each(|nth| app.hear(Word::Complaint(nth.to_string())));
+    assert_eq!(app.complaints.len(), COMPLAINTS);
+    assert_eq!(app.complaints[0], "first");
 }

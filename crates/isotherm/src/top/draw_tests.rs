@@ -6,8 +6,9 @@ use isotherm_report::{Colour, colour};
 use ratatui::style::Color;
 
 use super::super::keys::Action;
-use super::super::made::{app, finding};
+use super::super::made::{acted, acting, app, finding, report};
 use super::*;
+use crate::steering::Word;
 
 fn drawn(app: &App) -> Buffer {
     let mut buffer = Buffer::empty(Rect::new(0, 0, app.size.0, app.size.1));
@@ -65,11 +66,12 @@ fn colours_are_those_of_the_reports() {
 
 #[test]
 fn every_state_can_be_drawn_at_every_size() {
-    let states: [&[Action]; 7] = [
+    let states: [&[Action]; 8] = [
+        &[Action::Schemes, Action::Line(1)],
         &[],
         &[Action::Help],
         &[Action::Pause, Action::Up, Action::Select, Action::PageUp],
-        &[Action::Mapping(0), Action::ZoomIn, Action::ZoomIn, Action::ZoomIn, Action::Down],
+        &[Action::Line(0), Action::ZoomIn, Action::ZoomIn, Action::ZoomIn, Action::Down],
         &[Action::Earlier, Action::Earlier, Action::LessTime],
         &[Action::MoreTime; 9],
         &[Action::Help, Action::Down, Action::Down],
@@ -78,13 +80,17 @@ fn every_state_can_be_drawn_at_every_size() {
     let sizes: Vec<(u16, u16)> = sizes.flat_map(|w| [0, 1, 3, 5, 6, 7, 9, 13, 24, 31, 60].map(|h| (w, h))).collect();
     for colour in [Colour::True, Colour::None] {
         for actions in states {
-            let mut app = app((80, 24), colour, 50, &[7, 8]);
-            for &action in actions {
-                app.act(action);
-            }
-            for &size in &sizes {
-                app.size = size;
-                drawn(&app);
+            for schemes in [0, 1, 5] {
+                let mut app = app((80, 24), colour, 50, &[7, 8]);
+                acting(&mut app, schemes, 5);
+                app.hear(Word::Complaint("mine.yaml:1:1: wrong\nthose in force stay so".into()));
+                for &action in actions {
+                    app.act(action);
+                }
+                for &size in &sizes {
+                    app.size = size;
+                    drawn(&app);
+                }
             }
         }
         let mut empty = app((80, 24), colour, 0, &[]);
@@ -145,7 +151,7 @@ fn before_the_first_snapshot_the_screen_says_what_it_waits_for() {
 #[test]
 fn what_lies_under_the_cursor_and_in_the_selection_is_told() {
     let mut app = app((100, 30), Colour::None, 50, &[7]);
-    app.act(Action::Mapping(0));
+    app.act(Action::Line(0));
     app.act(Action::PageDown);
     let legend = |app: &App| lines(&drawn(app))[places(app).legend.y as usize].clone();
     for _ in 0..30 {
@@ -160,6 +166,129 @@ fn what_lies_under_the_cursor_and_in_the_selection_is_told() {
     assert!(legend(&app).contains("selected 0x7f") && legend(&app).contains("mapped"), "{}", legend(&app));
 }
 
+#[test]
+fn a_line_for_each_scheme_says_what_it_does() {
+    let mut app = app((120, 30), Colour::None, 60, &[7]);
+    acting(&mut app, 3, 6);
+    let shown = lines(&drawn(&app));
+    let memory = "working set  21 MiB of 69 MiB mapped (30 %) . RSS 60 MiB . swap 4 MiB  #";
+    assert!(shown[1].starts_with(memory), "{shown:#?}");
+    let expected = [
+        "    schemes  cold    pageout     2 MiB/s  12 MiB in all . 6 MiB refused: ENOMEM . quota 3 of 10 MiB/s",
+        "             hot     hugepage          0  0 in all",
+        "             count-1 stat              0  0 in all",
+    ];
+    assert_eq!(shown[4..7], expected, "{shown:#?}");
+
+    let mut many = app_with(5, (80, 24));
+    let shown = lines(&drawn(&many));
+    assert_eq!(shown[6], "             ~ and 3 more: a shows all", "{shown:#?}");
+    assert_eq!(
+        shown[4], "    schemes  cold pageout     2 MiB/s  12 MiB in all . 6 MiB ENOMEM . quota 30 %",
+        "{shown:#?}"
+    );
+    many.size = (80, 20);
+    assert!(lines(&drawn(&many))[4].starts_with("    schemes  5 schemes . 2 MiB/s . 12 MiB in all . 6 MiB refused"));
+}
+
+fn app_with(schemes: usize, size: (u16, u16)) -> App {
+    let mut app = app(size, Colour::None, 60, &[7]);
+    acting(&mut app, schemes, 6);
+    app
+}
+
+#[test]
+fn the_table_of_schemes_has_what_they_did_and_what_one_did_last() {
+    let mut app = app_with(2, (160, 50));
+    app.act(Action::Schemes);
+    let at = places(&app).table.y as usize;
+    let shown = lines(&drawn(&app));
+    let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let table: Vec<String> = shown[at..].iter().map(|line| squeezed(line)).collect();
+    let expected = [
+        "scheme action state tried applied of late refused why quota exceeded time",
+        "1 cold pageout awake 18 MiB 12 MiB 2 MiB/s 6 MiB ENOMEM 10 MiB 0 60 ms",
+        "2 hot hugepage awake 0 0 0 0 - 0 0 s",
+        "cold last at 6 s: 5 regions, 5 MiB; held back 20 MiB",
+        "It wants regions that are not accessed, that have been so for at least 5 s.",
+        "0x7f0000000000 to 0x7f0000100000 1 MiB anonymous",
+    ];
+    assert_eq!(table[..expected.len()], expected, "{table:#?}");
+    app.act(Action::Line(1));
+    let shown = lines(&drawn(&app));
+    assert!(shown[at + 3].contains("hot has found nothing to act on"), "{shown:#?}");
+    app.act(Action::Line(5));
+    assert_eq!(lines(&drawn(&app)), shown, "there is no such scheme");
+    app.act(Action::Schemes);
+    assert!(lines(&drawn(&app))[at].contains("mapping"));
+
+    // Its quota is used up when it is asked the next time.
+    let mut told = acted(8, 2);
+    told.schemes[0].last.regions.clear();
+    app.hear(Word::Activity(Box::new(told)));
+    app.act(Action::Schemes);
+    app.act(Action::Line(0));
+    let shown = lines(&drawn(&app));
+    assert!(shown[at + 3].contains("cold last at 6 s, 2 s ago: 5 regions, 5 MiB; held back 20 MiB"), "{shown:#?}");
+}
+
+#[test]
+fn of_many_schemes_the_table_shows_those_around_the_chosen_one() {
+    let mut app = app_with(5, (80, 24));
+    app.act(Action::Schemes);
+    app.act(Action::Line(4));
+    let at = places(&app).table.y as usize;
+    let shown = lines(&drawn(&app));
+    assert!(shown[at].contains("3-5 of 5") && shown[at + 3].starts_with("5 a-scheme-of-a~"), "{shown:#?}");
+    assert!(shown[at + 4].contains("a-scheme-of-a-long-name has found nothing to act on"), "{shown:#?}");
+}
+
+#[test]
+fn while_all_schemes_sleep_the_screen_says_so_and_its_clock_goes_on() {
+    let mut app = app_with(1, (80, 24));
+    let mut asleep = acted(9, 1);
+    asleep.schemes[0].awake = false;
+    app.hear(Word::Activity(Box::new(asleep)));
+    let shown = lines(&drawn(&app));
+    assert!(shown[0].ends_with("ASLEEP 9 s"), "{shown:#?}");
+    assert_eq!(shown[3], "    monitor  all schemes sleep: nothing is monitored . free memory 43 %");
+    assert!(shown[4].contains(" asleep  "), "{shown:#?}");
+    assert!(!shown[0].contains("(ended)"), "the target lives, as far as anybody knows");
+    app.take(finding(91, &[7]));
+    app.hear(Word::Activity(Box::new(acted(10, 1))));
+    let shown = lines(&drawn(&app));
+    assert!(shown[0].ends_with(" 9.1 s") && shown[3].contains("reads/s"), "{shown:#?}");
+}
+
+#[test]
+fn what_schemes_have_to_say_lies_over_the_lowest_lines() {
+    let mut app = app_with(1, (60, 20));
+    let text = "mine.yaml:3:13: there is no action \"melt\"; did you mean \x1b[31mmlock?\nthe schemes that were in force before stay so";
+    app.hear(Word::Complaint(text.into()));
+    let shown = lines(&drawn(&app));
+    let expected = [
+        " mine.yaml:3:13: there is no action \"melt\"; did you mean",
+        " \\x1b[31mmlock?",
+        " the schemes that were in force before stay so",
+    ];
+    assert_eq!(shown[16..19], expected, "{shown:#?}");
+    app.hear(Word::Note("word ".repeat(100)));
+    let shown = lines(&drawn(&app));
+    assert!(shown[12].contains("---") || !shown[12].contains("word"), "{shown:#?}");
+    assert!(shown[18].ends_with('~') && shown[13].contains("word"), "{shown:#?}");
+}
+
+#[test]
+fn a_schemes_name_cannot_act_on_the_terminal() {
+    let mut app = app_with(1, (120, 40));
+    app.hear(Word::Activity(Box::new(super::super::made::activity(7, vec![report("\x1b[31mred\u{202e}")]))));
+    for _ in 0..2 {
+        let text = lines(&drawn(&app)).concat();
+        assert!(text.contains("\\x1b[31mred") && !text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text}");
+        app.act(Action::Schemes);
+    }
+}
+
 fn places(app: &App) -> Places {
-    Places::new(app.size.0, app.size.1).unwrap()
+    app.places().unwrap()
 }

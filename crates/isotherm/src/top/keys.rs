@@ -31,25 +31,28 @@ pub enum Action {
     Reverse,
     NextTarget,
     PreviousTarget,
-    /// Zoom into that line of the table, from 0.
-    Mapping(usize),
+    /// The table of schemes, or back to that of mappings.
+    Schemes,
+    /// That line of the table, from 0: a mapping is zoomed into, of a scheme is shown what it did last.
+    Line(usize),
 }
 
 /// The keys, as the help tells of them, and what they do.
-pub const HELP: [(&str, &str); 15] = [
+pub const HELP: [(&str, &str); 16] = [
     ("q  Ctrl-C", "quit"),
     ("Space  p", "pause: the screen stands still, the monitor goes on"),
     ("↑ ↓  k j", "move the cursor through the addresses"),
     ("PgUp PgDn", "move it by half a screen"),
     ("+  Enter", "zoom into the addresses at the cursor, or the selection"),
     ("v", "begin a selection at the cursor; Esc gives it up"),
-    ("1 to 9", "zoom into that line of the table"),
+    ("1 to 9", "zoom into that line; of schemes: what it did last"),
     ("-", "zoom out"),
     ("Home  0", "all addresses"),
     ("← →  h l", "back and forth in time"),
     ("End", "back to now"),
     ("[ ]", "less time, more time"),
     ("s S  r", "sort by the next, previous column; reverse"),
+    ("a", "the table of schemes, and back (with --schemes)"),
     ("Tab", "next target; Shift-Tab: previous"),
     ("? F1  Ctrl-L", "help; draw anew"),
 ];
@@ -88,9 +91,10 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('s') => Action::NextSort,
         KeyCode::Char('S') => Action::PreviousSort,
         KeyCode::Char('r') => Action::Reverse,
+        KeyCode::Char('a') => Action::Schemes,
         KeyCode::Tab => Action::NextTarget,
         KeyCode::BackTab => Action::PreviousTarget,
-        KeyCode::Char(digit @ '1'..='9') => Action::Mapping(digit.to_digit(10)? as usize - 1),
+        KeyCode::Char(digit @ '1'..='9') => Action::Line(digit.to_digit(10)? as usize - 1),
         _ => return None,
     })
 }
@@ -107,6 +111,6 @@ mod tests {
         assert_eq!(key(KeyCode::Char('l'), KeyModifiers::CONTROL), Some(Action::Redraw));
         assert_eq!(key(KeyCode::Char('l'), KeyModifiers::NONE), Some(Action::Later));
         assert_eq!(key(KeyCode::Char('S'), KeyModifiers::SHIFT), Some(Action::PreviousSort));
-        assert_eq!(key(KeyCode::Char('9'), KeyModifiers::NONE), Some(Action::Mapping(8)));
+        assert_eq!(key(KeyCode::Char('9'), KeyModifiers::NONE), Some(Action::Line(8)));
     }
 }

@@ -4,7 +4,7 @@
 //! is slow or stopped (Ctrl-S). The screen is drawn when there is news, and so seldom that it takes no more than a
 //! twentieth of a CPU.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use super::app::{App, Outcome};
 use super::keys::action;
 use super::screen::Screen;
 use crate::session::{Control, Finding};
+use crate::steering::{self, Word};
 use crate::watch::Watching;
 
 /// Findings drawn at most this often; keys at once.
@@ -23,6 +24,9 @@ const REDRAW: Duration = Duration::from_millis(150);
 
 /// How soon the loop notices that another thread has died of a bug.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// How long a notice stays, if no key takes it away before.
+const NOTICE: Duration = Duration::from_secs(10);
 
 /// Findings that may wait to be taken in, which takes well under a millisecond each.
 const BACKLOG: usize = 64;
@@ -56,29 +60,58 @@ impl Shared {
 }
 
 /// The way for news to the loop.
-pub fn channel() -> (SyncSender<News>, Receiver<News>) {
+pub fn news() -> (SyncSender<News>, Receiver<News>) {
     sync_channel(256)
 }
 
 /// Starts the monitor, and the thread that takes in what it finds.
 pub fn start(
     session: Watching,
+    schemes: Option<steering::Ready>,
     control: Control,
     state: Arc<Shared>,
     news: SyncSender<News>,
 ) -> Result<JoinHandle<()>> {
     let (sender, findings) = sync_channel::<Finding>(BACKLOG);
+    let schemes = schemes.map(|schemes| {
+        let (speaker, words) = channel();
+        let listener = hear(words, Arc::clone(&state), news.clone())?;
+        let steering = schemes.start(session.roster(), control.clone(), speaker, true)?;
+        anyhow::Ok((steering, listener))
+    });
+    let schemes = schemes.transpose()?;
     let monitor = session.start(sender, control)?;
     let collect = move || {
         for finding in findings {
+            if let Some((steering, _)) = &schemes {
+                steering.offer(finding.snapshot.clone());
+            }
             state.lock().take(finding);
             // When the loop does not keep up, it has news enough.
             let _ = news.try_send(News::Finding);
         }
-        let ended = monitor.join().unwrap_or_else(|_| bail!("the monitor's thread died of a bug in isotherm"));
-        let _ = news.send(News::Ended(ended));
+        let watched = monitor.join().unwrap_or_else(|_| bail!("the monitor's thread died of a bug in isotherm"));
+        let acted = schemes.map_or(Ok(()), |(steering, listener)| {
+            let acted = steering.end();
+            // Nothing that the schemes have said is lost.
+            let _ = listener.join();
+            acted
+        });
+        // Schemes that cannot go on stop the monitor, not the other way round.
+        let _ = news.send(News::Ended(acted.and(watched)));
     };
     thread::Builder::new().name("collector".into()).spawn(collect).context("the collector's thread cannot be started")
+}
+
+/// Takes in what the schemes say, until they have ended.
+fn hear(words: Receiver<Word>, state: Arc<Shared>, news: SyncSender<News>) -> Result<JoinHandle<()>> {
+    let hear = move || {
+        for word in words {
+            state.lock().hear(word);
+            let _ = news.try_send(News::Finding);
+        }
+    };
+    thread::Builder::new().name("words".into()).spawn(hear).context("the words' thread cannot be started")
 }
 
 /// Reads keys and changes of size from here on.
@@ -109,11 +142,23 @@ pub fn run(
 ) -> Result<Option<Result<()>>> {
     let mut watched = None;
     let mut pace = Pace::default();
+    // How many notices there were, and when the last one is to go.
+    let (mut notices, mut gone) = (0, None);
     // Something has changed, and whether that is to be seen at once.
     let (mut stale, mut urgent) = (true, true);
     loop {
         if !screen.is_ours() {
             bail!("the screen has ended because of the bug told above");
+        }
+        {
+            let mut app = state.lock();
+            if app.notices != notices {
+                (notices, gone) = (app.notices, Some(Instant::now() + NOTICE));
+                (stale, urgent) = (true, true);
+            } else if gone.is_some_and(|gone| Instant::now() >= gone) {
+                (app.notice, gone) = (None, None);
+                (stale, urgent) = (true, true);
+            }
         }
         if stale && (urgent || pace.is_due()) {
             let drawing = Instant::now();
@@ -135,6 +180,9 @@ pub fn run(
                 (stale, urgent) = (true, true);
             }
             Ok(News::Event(Event::Key(key))) => {
+                if state.lock().notice.take().is_some() {
+                    (stale, urgent) = (true, true);
+                }
                 let Some(action) = action(key) else { continue };
                 let size = screen.size()?;
                 let outcome = {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Cost, TargetInfo};
+use isotherm_core::scheme::{ActedRegion, Application, Refusal, Report, Scheme, Statistics};
+use isotherm_core::{AddrRange, Mapping, MemoryUse, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot};
+use isotherm_record::{Activity, Cost, TargetInfo};
 use isotherm_report::Colour;
 
 use super::app::{App, Look, Run};
 use crate::session::Finding;
+use crate::steering::Word;
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -86,4 +88,74 @@ pub fn app(size: (u16, u16), colour: Colour, aggregations: u32, pids: &[u32]) ->
     app.size = size;
     (1..=aggregations).for_each(|nth| app.take(finding(nth, pids)));
     app
+}
+
+/// Schemes by name and action, the first of them with a quota; so many of these.
+pub fn schemes(count: usize) -> Vec<Scheme> {
+    let text = "
+- {name: cold, action: pageout, access_rate: 0%, age: {min: 5s}, quota: {bytes: 10M}}
+- {name: hot, action: hugepage, access_rate: {min: 50%}}
+- {name: count-1, action: stat}
+- {name: count-2, action: stat}
+- {name: a-scheme-of-a-long-name, action: willneed}
+";
+    let mut schemes = isotherm_scheme::parse("made.yaml", text).unwrap();
+    schemes.truncate(count);
+    schemes
+}
+
+/// A scheme that has done nothing yet.
+pub fn report(name: &str) -> Report {
+    Report {
+        name: name.into(),
+        action: isotherm_core::scheme::Action::PageOut,
+        awake: true,
+        quota: None,
+        goal_score: None,
+        total: Statistics::default(),
+        last: Application::default(),
+    }
+}
+
+/// What was told at this second.
+pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
+    Activity {
+        time: Duration::from_secs(second),
+        schemes,
+        memory: vec![(TargetId(7), MemoryUse { resident: 60 * MIB, proportional: 60 * MIB, swapped: 4 * MIB })],
+        system: SystemMemory { total: 1000 * MIB, free: 430 * MIB, swap_total: 1, ..SystemMemory::default() },
+    }
+}
+
+/// The schemes of a run at this second, so many of the made ones: the first pages out 3 MiB a second, of which 1 is refused.
+pub fn acted(second: u64, count: usize) -> Activity {
+    let told = schemes(count).into_iter().enumerate().map(|(nth, scheme)| {
+        let mut told = Report { action: scheme.action, ..report(&scheme.name) };
+        told.total.applications = 10 * second;
+        told.last.time = Duration::from_secs(second);
+        if nth == 0 {
+            let bytes = second * MIB;
+            told.quota = Some(10 * MIB);
+            (told.total.tried_bytes, told.total.passed_bytes) = (3 * bytes, 3 * bytes);
+            told.total.applied_bytes = 2 * bytes;
+            told.total.refusals = vec![Refusal { errno: 12, regions: second, bytes }];
+            told.total.time = Duration::from_millis(10 * second);
+            let region =
+                |i: u64| ActedRegion { target: TargetId(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };
+            told.last.regions = (0..5).map(region).collect();
+            told.last.held_back_bytes = 20 * MIB;
+        }
+        told
+    });
+    activity(second, told.collect())
+}
+
+/// Schemes at work on that screen.
+pub fn acting(app: &mut App, count: usize, seconds: u64) {
+    app.hear(Word::InForce(schemes(count)));
+    for activity in (1..=seconds).map(|second| acted(second, count)) {
+        let acting = activity.schemes.iter().filter(|told| !told.last.regions.is_empty());
+        app.hear(Word::Acted(acting.map(|told| (told.name.clone(), told.last.clone())).collect()));
+        app.hear(Word::Activity(Box::new(activity)));
+    }
 }

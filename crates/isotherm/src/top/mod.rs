@@ -4,6 +4,7 @@
 //! makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a terminal.
 
 mod app;
+mod doings;
 mod draw;
 mod figures;
 mod frame;
@@ -20,7 +21,7 @@ mod sort;
 mod space;
 
 use std::fs::File;
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus, Stdio};
@@ -28,11 +29,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::Granularity;
-use signal_hook::consts::SIGCONT;
+use signal_hook::consts::{SIGCONT, SIGHUP};
+use signal_hook::low_level::siginfo::Cause;
 
 use crate::cli::Top;
 use crate::command::{self, Command, ENDING, OF_THE_COMMAND};
 use crate::session::Control;
+use crate::steering;
 use crate::terminal::terminal;
 use crate::watch::Ready;
 use crate::{complain, wrong_call};
@@ -44,10 +47,17 @@ use screen::Screen;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn run(options: &Top) -> Result<ExitCode> {
-    check_terminal();
     let watch = &options.watch;
+    if options.schemes.is_some() {
+        steering::check("top", watch);
+    }
+    check_terminal();
     // Whatever can fail without the command does so before the command is started.
     let ready = Ready::new("top", watch)?;
+    let schemes = match options.schemes.as_deref().map(steering::Ready::new).transpose()? {
+        Some(None) => return Ok(ExitCode::FAILURE),
+        schemes => schemes.flatten(),
+    };
     let control = Control::new()?;
     let log = options.log.as_deref().map(create).transpose()?;
     let mut command = if watch.command.is_empty() {
@@ -58,7 +68,7 @@ pub fn run(options: &Top) -> Result<ExitCode> {
         Some(Command::start_apart(&watch.command, input, log)?)
     };
 
-    let shown = show(options, ready, control, &mut command);
+    let shown = show(options, ready, schemes, control, &mut command);
     let Some(command) = &mut command else {
         return shown.map(|()| ExitCode::SUCCESS);
     };
@@ -104,7 +114,13 @@ fn create(path: &Path) -> Result<(File, File)> {
 }
 
 /// Watches, and shows it until someone quits.
-fn show(options: &Top, ready: Ready, control: Control, command: &mut Option<Command>) -> Result<()> {
+fn show(
+    options: &Top,
+    ready: Ready,
+    schemes: Option<steering::Ready>,
+    control: Control,
+    command: &mut Option<Command>,
+) -> Result<()> {
     let watch = &options.watch;
     let terminal = terminal();
     let output =
@@ -119,12 +135,18 @@ fn show(options: &Top, ready: Ready, control: Control, command: &mut Option<Comm
     let state = Shared::new(App::new(run, Look { colour: terminal.colour, unicode: terminal.unicode }));
     let session = ready.session(watch, command.as_ref())?;
 
-    let (sender, news) = live::channel();
+    let (sender, news) = live::news();
     let pid = command.as_ref().map(Command::pid);
+    let reload = schemes.as_ref().map(steering::Ready::reload);
     let signalled = sender.clone();
     command::on_signals(ENDING.into_iter().chain(OF_THE_COMMAND).chain([SIGCONT]), move |origin| {
         let _ = match (origin.signal, pid) {
             (SIGCONT, _) => signalled.try_send(News::Continued),
+            // The hang-up that someone sends is for the schemes. The terminal's own is the end.
+            (SIGHUP, _) if reload.is_some() && origin.cause != Cause::Kernel => {
+                reload.iter().for_each(|reload| reload());
+                Ok(())
+            }
             (signal, Some(pid)) if OF_THE_COMMAND.contains(&signal) => {
                 command::pass_on(pid, origin);
                 Ok(())
@@ -136,7 +158,7 @@ fn show(options: &Top, ready: Ready, control: Control, command: &mut Option<Comm
     let mut screen = Screen::take()?;
     live::listen(sender.clone())?;
     let start = Instant::now();
-    let monitor = live::start(session, control.clone(), state.clone(), sender)?;
+    let monitor = live::start(session, schemes, control.clone(), state.clone(), sender)?;
     let watched = live::run(&mut screen, &state, &news, |result| match result {
         Ok(()) if watch.duration.is_some_and(|duration| start.elapsed() >= duration) => None,
         Ok(()) => Some(match command.as_mut() {
@@ -150,6 +172,10 @@ fn show(options: &Top, ready: Ready, control: Control, command: &mut Option<Comm
     // News that nobody reads must not keep the collector from its end.
     drop(news);
     let _ = monitor.join();
+    // What was told on the screen may have gone unseen. If the terminal has gone, there is nobody to tell.
+    for complaint in &state.lock().complaints {
+        let _ = writeln!(stderr(), "isotherm: {complaint}");
+    }
     // What ended the watching before someone quit is told once more: the screen is gone.
     watched?.unwrap_or(Ok(()))
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::TargetId;
-use isotherm_record::{Cost, Row, TargetInfo};
+use isotherm_record::{Activity, Cost, Row, TargetInfo};
 
+use super::doings::Doings;
 use super::figures::{Figures, Sums};
 use super::frame::Frame;
 use super::history::History;
@@ -61,8 +62,11 @@ pub struct Model {
     pub others: usize,
     /// The time of the last snapshot.
     pub time: Duration,
+    /// The time that the run has come to: later than that if nothing is monitored because all schemes sleep.
+    pub now: Duration,
     pub snapshots: u64,
     pub took: Took,
+    pub doings: Doings,
     beat: Beat,
 }
 
@@ -98,6 +102,16 @@ impl Model {
             track.take(&row, most, over);
         }
         self.time = time;
+        self.now = self.now.max(time);
+    }
+
+    /// Takes in what schemes have done.
+    pub fn take_activity(&mut self, activity: Activity) {
+        let time = activity.time;
+        self.doings.take(activity);
+        if self.doings.all_sleep() {
+            self.now = self.now.max(time);
+        }
     }
 
     /// Whether the target was there in the last snapshot.

@@ -12,6 +12,8 @@ pub struct Places {
     /// Working set and temperature: one line or two.
     pub memory: Rect,
     pub monitor: Rect,
+    /// A line for each scheme; fewer if there are many, or the screen is small.
+    pub schemes: Rect,
     /// The working set over time, above the heatmap.
     pub working_set: Rect,
     pub heatmap: Rect,
@@ -26,13 +28,20 @@ pub struct Places {
 }
 
 impl Places {
-    /// The places on a screen of this size; `None` if it is too small.
-    pub fn new(width: u16, height: u16) -> Option<Self> {
+    /// The places on a screen of this size, with so many schemes; `None` if it is too small.
+    pub fn new(width: u16, height: u16, schemes: usize) -> Option<Self> {
         if width < SMALLEST.0 || height < SMALLEST.1 {
             return None;
         }
         let memory = if height >= 16 { 2 } else { u16::from(height >= 7) };
         let monitor = u16::from(height >= 9);
+        let most = match height {
+            0..16 => 0,
+            16..24 => 1,
+            24..32 => 3,
+            _ => 4,
+        };
+        let schemes = u16::try_from(schemes).map_or(most, |schemes| schemes.min(most));
         let working_set = match height {
             0..12 => 0,
             12..30 => 1,
@@ -42,7 +51,7 @@ impl Places {
         let axis = u16::from(height >= 8);
         let legend = u16::from(height >= 12);
         let table = if height >= 14 { (height / 4).clamp(4, 14) } else { 0 };
-        let heatmap = height - 2 - memory - monitor - working_set - axis - legend - table;
+        let heatmap = height - 2 - memory - monitor - schemes - working_set - axis - legend - table;
 
         let mut y = 0;
         let mut next = |height| {
@@ -56,6 +65,7 @@ impl Places {
             title: next(1),
             memory: next(memory),
             monitor: next(monitor),
+            schemes: next(schemes),
             working_set: next(working_set),
             heatmap: next(heatmap),
             axis: next(axis),
@@ -80,14 +90,24 @@ mod tests {
 
     #[test]
     fn every_screen_is_filled_and_none_overflows() {
-        for width in (0..300).step_by(7) {
+        for (width, schemes) in (0..300).step_by(7).zip([0, 1, 2, 5, 100_000].into_iter().cycle()) {
             for height in 0..120 {
-                let Some(p) = Places::new(width, height) else {
+                let Some(p) = Places::new(width, height, schemes) else {
                     assert!(width < SMALLEST.0 || height < SMALLEST.1);
                     continue;
                 };
-                let places =
-                    [p.title, p.memory, p.monitor, p.working_set, p.heatmap, p.axis, p.legend, p.table, p.keys];
+                let places = [
+                    p.title,
+                    p.memory,
+                    p.monitor,
+                    p.schemes,
+                    p.working_set,
+                    p.heatmap,
+                    p.axis,
+                    p.legend,
+                    p.table,
+                    p.keys,
+                ];
                 assert!(places.windows(2).all(|pair| pair[0].bottom() == pair[1].y));
                 assert_eq!(p.keys.bottom(), height);
                 assert!(p.heatmap.height >= 3, "{width}x{height}: {p:?}");

@@ -1,6 +1,7 @@
 //! The terminal: taken over, and given back however the program ends.
 
 use std::io::{self, Stdout, stdout};
+use std::mem::ManuallyDrop;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +23,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while it is ours.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Never dropped: that would tell of a terminal that has gone away, to that terminal, and panic when that fails.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
 }
 
 impl Screen {
@@ -38,7 +40,7 @@ impl Screen {
         });
         // What the terminal can show has been decided already, NO_COLOR included.
         force_color_output(true);
-        let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        let terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(stdout()))?);
         let screen = Self { terminal };
         enter().context("the terminal cannot be set up for a screen; use isotherm record instead")?;
         Ok(screen)

@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::super::app::App;
+use super::super::app::{App, Table};
 use super::super::model::Track;
 use super::pen::Pen;
 
@@ -21,14 +21,15 @@ pub fn title(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     let bar = Style::new().add_modifier(Modifier::REVERSED);
     buffer.set_style(place, bar);
     let model = app.model();
-    let time = units::duration(std::time::Duration::from_millis(model.time.as_millis() as u64 / 100 * 100));
+    let time = units::duration(std::time::Duration::from_millis(model.now.as_millis() as u64 / 100 * 100));
     let state = match (&app.ended, app.paused()) {
         (Some(why), _) => format!(" ENDED after {time}: {why} "),
         (None, true) => format!(" PAUSED at {time} "),
         (None, false) if !app.follows() => format!(" at {}, now {time} ", units::duration(app.until())),
+        (None, false) if app.asleep() => format!(" ASLEEP {time} "),
         (None, false) => format!(" {time} "),
     };
-    let strong = app.ended.is_some() || app.paused();
+    let strong = app.ended.is_some() || app.paused() || app.asleep();
     let width = pen.width(&state).min(place.width.into()) as u16;
     let left = Rect { width: place.width - width, ..place };
     let mut x = pen.text(buffer, left, 0, " isotherm ", bar.add_modifier(Modifier::BOLD));
@@ -50,8 +51,8 @@ pub fn title(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     pen.text(buffer, place, start, &pen.cut(&state, width.into()), style);
 }
 
-/// Working set and temperature of the target.
-pub fn memory(track: &Track, pen: &Pen, place: Rect, buffer: &mut Buffer) {
+/// Working set and temperature of the target; how much of it is in memory and in swap, if that is known.
+pub fn memory(app: &App, track: &Track, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     let total = &track.figures.total;
     let size = |bytes: f64| units::bytes(bytes.round() as u64);
     let mut rows = place.rows();
@@ -60,6 +61,15 @@ pub fn memory(track: &Track, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     x = pen.text(buffer, first, x, &size(total.working_set), BOLD);
     let share = units::percent(total.working_set / total.size.max(1.0));
     x = pen.text(buffer, first, x, &format!(" of {} mapped ({share})", size(total.size)), Style::new());
+    if let Some((memory, system)) = app.model().doings.memory(track.id).zip(app.model().doings.newest()) {
+        let mut parts = format!(" · RSS {}", units::bytes(memory.resident));
+        if memory.swapped > 0 || system.system.swap_total > 0 {
+            parts += &format!(" · swap {}", units::bytes(memory.swapped));
+        }
+        if usize::from(x) + pen.width(&parts) <= first.width.into() {
+            x = pen.text(buffer, first, x, &parts, Style::new());
+        }
+    }
     let room = Rect { x: first.x + x + 2, width: first.width.saturating_sub(x + 3), ..first };
     if room.width >= 8 {
         pen.bar(buffer, room, total, total.size);
@@ -103,6 +113,9 @@ pub fn monitor(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     if place.is_empty() {
         return;
     }
+    if app.asleep() {
+        return asleep(app, pen, place, buffer);
+    }
     let took = &app.model().took;
     let late = took.late_rounds as f64 / took.rounds.max(1) as f64;
     let late_style = if late > MANY_LATE { pen.warning() } else { Style::new() };
@@ -132,9 +145,30 @@ pub fn monitor(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     let start = label(pen, buffer, place, "monitor");
     let width = |parts: &[(String, Style)]| parts.iter().map(|(text, _)| pen.width(text) + 3).sum::<usize>();
     let parts = if usize::from(start) + width(&long) <= usize::from(place.width) + 3 { long } else { short };
+    in_a_row(parts, start, pen, place, buffer);
+}
+
+/// The monitor does nothing, and why.
+fn asleep(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
+    let start = label(pen, buffer, place, "monitor");
+    let free = app.model().doings.newest().map_or(0.0, |newest| newest.system.free_share());
+    let parts = [
+        ("all schemes sleep: nothing is monitored".into(), pen.warning()),
+        (format!("free memory {}", units::percent(free)), Style::new()),
+    ];
+    in_a_row(parts, start, pen, place, buffer);
+}
+
+/// Writes these with dots between them. A figure that would be cut says something else: what does not fit whole is left out.
+pub fn in_a_row(
+    parts: impl IntoIterator<Item = (String, Style)>,
+    start: u16,
+    pen: &Pen,
+    place: Rect,
+    buffer: &mut Buffer,
+) {
     let mut x = start;
     for (text, style) in parts {
-        // A figure that would be cut says something else: what does not fit whole is left out.
         let gap = if x == start { 0 } else { 3 };
         if x > start && usize::from(x) + gap + pen.width(&text) > usize::from(place.width) {
             break;
@@ -146,7 +180,7 @@ pub fn monitor(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn label(pen: &Pen, buffer: &mut Buffer, place: Rect, name: &str) -> u16 {
+pub fn label(pen: &Pen, buffer: &mut Buffer, place: Rect, name: &str) -> u16 {
     if place.width >= 48 {
         pen.right(buffer, place, 11, name, DIM);
         return 13;
@@ -163,6 +197,13 @@ pub fn keys(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     if zoomed {
         keys.extend([("-", "out"), ("0", "all")]);
     }
+    let schemes = app.view.table == Table::Schemes;
+    if schemes {
+        keys.insert(3, ("a", "mappings"));
+        keys.insert(4, ("1-9", "scheme"));
+    } else if app.model().doings.count() > 0 {
+        keys.insert(3, ("a", "schemes"));
+    }
     if app.view.anchor.is_some() {
         keys.insert(2, ("Enter", "zoom into selection"));
         keys.insert(3, ("Esc", "no selection"));
@@ -171,7 +212,10 @@ pub fn keys(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
     if !app.follows() {
         keys.push(("End", "now"));
     }
-    keys.extend([("s", "sort"), ("r", "reverse"), ("1-9", "zoom into mapping"), ("v", "select")]);
+    if !schemes {
+        keys.extend([("s", "sort"), ("r", "reverse"), ("1-9", "zoom into mapping")]);
+    }
+    keys.push(("v", "select"));
     let mut x = 0;
     for (key, what) in keys {
         if usize::from(x) + pen.width(key) + pen.width(what) + 3 > usize::from(place.width) {

@@ -3,13 +3,16 @@
 mod header;
 mod heatmap;
 mod help;
+mod notice;
 mod pen;
+mod scheme_table;
+mod schemes;
 mod table;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::app::App;
+use super::app::{App, Table};
 use super::places::{Places, SMALLEST};
 use pen::Pen;
 
@@ -17,16 +20,20 @@ use pen::Pen;
 pub fn draw(app: &App, buffer: &mut Buffer) {
     let area = buffer.area;
     let pen = Pen::new(app.look);
-    let Some(places) = Places::new(area.width, area.height) else {
+    let Some(places) = Places::new(area.width, area.height, app.model().doings.count()) else {
         return too_small(&pen, buffer);
     };
     header::title(app, &pen, places.title, buffer);
     match app.track() {
         Some(track) => {
-            header::memory(track, &pen, places.memory, buffer);
+            header::memory(app, track, &pen, places.memory, buffer);
             header::monitor(app, &pen, places.monitor, buffer);
+            schemes::lines(app, &pen, places.schemes, buffer);
             heatmap::pictures(app, track, &pen, &places, buffer);
-            table::mappings(app, track, &pen, places.table, buffer);
+            match app.view.table {
+                Table::Mappings => table::mappings(app, track, &pen, places.table, buffer),
+                Table::Schemes => scheme_table::schemes(app, &pen, places.table, buffer),
+            }
         }
         None => {
             let aggregation = isotherm_report::units::duration(app.run.aggregation);
@@ -38,6 +45,9 @@ pub fn draw(app: &App, buffer: &mut Buffer) {
         }
     }
     header::keys(app, &pen, places.keys, buffer);
+    if let Some(notice) = &app.notice {
+        notice::overlay(notice, &pen, buffer);
+    }
     if let Some(line) = app.help {
         help::overlay(app, &pen, line, buffer);
     }

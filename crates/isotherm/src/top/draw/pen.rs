@@ -112,25 +112,27 @@ impl Pen {
         self.text(buffer, Rect { width: end.min(place.width), ..place }, start as u16, &text, style);
     }
 
-    /// Fills a place with text, line by line, broken at spaces; a word that is wider than the place is broken, too.
+    /// Fills a place with text, line by line.
     pub fn wrapped(&self, buffer: &mut Buffer, place: Rect, text: &str) {
-        let width = usize::from(place.width.max(1));
+        for (line, row) in Self::lines(text, place.width).iter().zip(place.rows()) {
+            self.text(buffer, row, 0, line, Style::new());
+        }
+    }
+
+    /// The lines of a text in so many columns, broken at spaces; a word that is wider than that is broken, too.
+    pub fn lines(text: &str, width: u16) -> Vec<String> {
+        let width = usize::from(width.max(1));
         let mut lines = vec![String::new()];
         let words = text.split(' ').map(|word| word.chars().collect::<Vec<char>>());
         let parts = words.flat_map(|word| word.chunks(width).map(String::from_iter).collect::<Vec<String>>());
         for word in parts {
-            let Some(line) = lines.last_mut() else { return };
-            if line.is_empty() {
-                *line = word;
-            } else if line.chars().count() + 1 + word.chars().count() <= width {
-                *line += &format!(" {word}");
-            } else {
-                lines.push(word);
+            match lines.last_mut() {
+                Some(line) if line.is_empty() => *line = word,
+                Some(line) if line.chars().count() + 1 + word.chars().count() <= width => *line += &format!(" {word}"),
+                _ => lines.push(word),
             }
         }
-        for (line, row) in lines.iter().zip(place.rows()) {
-            self.text(buffer, row, 0, line, Style::new());
-        }
+        lines
     }
 
     /// The columns that a text takes.

@@ -1,0 +1,32 @@
+//! Which way a scan goes.
+
+use super::{Detail, PageTableScan, PhysicalScan, Scan, ScanError, Scope};
+
+/// Which way is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayChoice {
+    /// Idle page tracking if that works here, page tables otherwise.
+    Auto,
+    /// Idle page tracking.
+    Idle,
+    /// Page tables, by eBPF.
+    Bpf,
+}
+
+/// Opens a scan of `scope`.
+///
+/// # Errors
+/// If the way that was asked for does not work here, or none does; or nothing of what is to be scanned is there.
+pub fn open(choice: WayChoice, scope: Scope, detail: Detail) -> Result<Box<dyn Scan>, ScanError> {
+    match choice {
+        WayChoice::Idle => Ok(Box::new(PhysicalScan::open(scope, detail)?)),
+        WayChoice::Bpf => Ok(Box::new(PageTableScan::open(scope, detail)?)),
+        WayChoice::Auto => match PhysicalScan::open(scope.clone(), detail) {
+            Err(ScanError::Idle(idle)) => match PageTableScan::open(scope, detail) {
+                Err(ScanError::Bpf(bpf)) => Err(ScanError::Neither { idle, bpf }),
+                opened => Ok(Box::new(opened?)),
+            },
+            opened => Ok(Box::new(opened?)),
+        },
+    }
+}

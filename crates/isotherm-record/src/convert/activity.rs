@@ -1,0 +1,148 @@
+//! An activity in JSON: as in the recording's column.
+
+use isotherm_core::scheme::Report;
+use serde::Serialize;
+
+use crate::Activity;
+use crate::time::nanoseconds;
+
+#[derive(Serialize)]
+pub(super) struct ActivityOut<'a> {
+    time_ns: u64,
+    schemes: Vec<Scheme<'a>>,
+    memory: Vec<Memory>,
+    system: System,
+}
+
+#[derive(Serialize)]
+struct Scheme<'a> {
+    name: &'a str,
+    action: &'static str,
+    awake: bool,
+    quota_bytes: Option<u64>,
+    goal_score: Option<f64>,
+    total: Total,
+    last: Last,
+}
+
+#[derive(Serialize)]
+struct Total {
+    applications: u64,
+    tried_regions: u64,
+    tried_bytes: u64,
+    passed_bytes: u64,
+    applied_regions: u64,
+    applied_bytes: u64,
+    rejected_bytes: u64,
+    refusals: Vec<Refusal>,
+    quota_exceeded: u64,
+    spent_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Refusal {
+    errno: i32,
+    regions: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Last {
+    time_ns: u64,
+    held_back_bytes: u64,
+    unobservable_bytes: u64,
+    regions: Vec<Acted>,
+}
+
+#[derive(Serialize)]
+struct Acted {
+    pid: u32,
+    start: u64,
+    end: u64,
+    applied_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    pid: u32,
+    resident_bytes: u64,
+    proportional_bytes: u64,
+    swapped_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct System {
+    total_bytes: u64,
+    free_bytes: u64,
+    available_bytes: u64,
+    swap_total_bytes: u64,
+    swap_free_bytes: u64,
+    stalled_ns: Option<u64>,
+}
+
+impl<'a> From<&'a Activity> for ActivityOut<'a> {
+    fn from(activity: &'a Activity) -> Self {
+        let memory = activity.memory.iter().map(|(target, used)| Memory {
+            pid: target.0,
+            resident_bytes: used.resident,
+            proportional_bytes: used.proportional,
+            swapped_bytes: used.swapped,
+        });
+        let system = &activity.system;
+        Self {
+            time_ns: nanoseconds(activity.time),
+            schemes: activity.schemes.iter().map(Scheme::from).collect(),
+            memory: memory.collect(),
+            system: System {
+                total_bytes: system.total,
+                free_bytes: system.free,
+                available_bytes: system.available,
+                swap_total_bytes: system.swap_total,
+                swap_free_bytes: system.swap_free,
+                stalled_ns: system.stalled.map(nanoseconds),
+            },
+        }
+    }
+}
+
+impl<'a> From<&'a Report> for Scheme<'a> {
+    fn from(report: &'a Report) -> Self {
+        let (total, last) = (&report.total, &report.last);
+        let refusals = total.refusals.iter().map(|refusal| Refusal {
+            errno: refusal.errno,
+            regions: refusal.regions,
+            bytes: refusal.bytes,
+        });
+        let regions = last.regions.iter().map(|region| Acted {
+            pid: region.target.0,
+            start: region.range.start(),
+            end: region.range.end(),
+            applied_bytes: region.applied,
+        });
+        Self {
+            name: &report.name,
+            action: report.action.name(),
+            awake: report.awake,
+            quota_bytes: report.quota,
+            goal_score: report.goal_score,
+            total: Total {
+                applications: total.applications,
+                tried_regions: total.tried_regions,
+                tried_bytes: total.tried_bytes,
+                passed_bytes: total.passed_bytes,
+                applied_regions: total.applied_regions,
+                applied_bytes: total.applied_bytes,
+                rejected_bytes: total.rejected_bytes,
+                refusals: refusals.collect(),
+                quota_exceeded: total.quota_exceeded,
+                spent_ns: nanoseconds(total.time),
+            },
+            last: Last {
+                time_ns: nanoseconds(last.time),
+                held_back_bytes: last.held_back_bytes,
+                unobservable_bytes: last.unobservable_bytes,
+                regions: regions.collect(),
+            },
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The text format of Prometheus, version 0.0.4: gauges, with their units in their names.
+//!
+//! Of cgroups, what each has itself is told, so that sums over them are right.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use super::bands::bands;
+use super::{IdleFigures, IdleReport};
+
+/// So many ages are told at most.
+const MOST_BANDS: usize = 8;
+
+/// A metric, with the lines of its samples.
+struct Metric {
+    name: &'static str,
+    help: &'static str,
+    samples: String,
+}
+
+impl Metric {
+    fn new(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, samples: String::new() }
+    }
+
+    fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        // Writing to a string does not fail.
+        let _ = write!(self.samples, "{}", self.name);
+        for (i, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.samples, "{}{label}=\"{}\"", if i == 0 { '{' } else { ',' }, escaped(text));
+        }
+        let _ = writeln!(self.samples, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    /// A sample for each state that memory can be in.
+    fn states(&mut self, labels: &[(&str, &str)], figures: &IdleFigures) {
+        for (state, bytes) in [
+            ("idle", figures.idle_bytes),
+            ("accessed", figures.accessed_bytes),
+            ("unobservable", figures.unobservable_bytes),
+            ("unevictable", figures.unevictable_bytes),
+        ] {
+            self.sample(&[labels, &[("state", state)]].concat(), bytes);
+        }
+    }
+}
+
+pub(super) fn write(out: &mut dyn Write, report: &IdleReport) -> io::Result<()> {
+    for metric in metrics(report).iter().filter(|metric| !metric.samples.is_empty()) {
+        writeln!(out, "# HELP {0} {1}\n# TYPE {0} gauge", metric.name, metric.help)?;
+        out.write_all(metric.samples.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn metrics(report: &IdleReport) -> Vec<Metric> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let single = |name, help, value: f64| {
+        let mut metric = Metric::new(name, help);
+        metric.sample(&[], value);
+        metric
+    };
+    let mut info = Metric::new(
+        "isotherm_idle_info",
+        "How idle memory was found, and the version of the cgroup hierarchy; always 1.",
+    );
+    let version = report.cgroup_version.map_or_else(String::new, |version| version.to_string());
+    info.sample(&[("way", report.way), ("cgroup_version", &version)], 1);
+
+    let mut total = Metric::new(
+        "isotherm_idle_memory_bytes",
+        "Memory that was looked at, by whether it was accessed in the interval.",
+    );
+    total.states(&[], &report.total);
+
+    let mut cgroups = Metric::new(
+        "isotherm_idle_cgroup_memory_bytes",
+        "Memory of a cgroup, without those below it, by whether it was accessed in the interval.",
+    );
+    let mut ages = Metric::new(
+        "isotherm_idle_cgroup_idle_for_bytes",
+        "Memory of a cgroup, without those below it, that has been idle for at least so many seconds.",
+    );
+    let bands = bands(report.cgroups.iter().map(|cgroup| &cgroup.own), MOST_BANDS);
+    for cgroup in report.cgroups.iter().filter(|cgroup| cgroup.own.size_bytes + cgroup.own.unevictable_bytes > 0) {
+        let name = match (&cgroup.path, cgroup.inode) {
+            (Some(path), _) => path.clone(),
+            (None, Some(inode)) => format!("inode:{inode}"),
+            (None, None) => String::new(),
+        };
+        cgroups.states(&[("cgroup", &name)], &cgroup.own);
+        let Some(by_intervals) = &cgroup.own.idle_by_intervals else { continue };
+        for &band in &bands {
+            let bytes: u64 = by_intervals.iter().filter(|age| age.intervals >= band).map(|age| age.bytes).sum();
+            let at_least = (seconds(report.interval_ns) * f64::from(band)).round().to_string();
+            ages.sample(&[("cgroup", &name), ("at_least_seconds", &at_least)], bytes);
+        }
+    }
+
+    let mut processes = Metric::new(
+        "isotherm_idle_process_memory_bytes",
+        "Memory that a process has mapped, by whether it was accessed in the interval.",
+    );
+    let mut mappings = Metric::new(
+        "isotherm_idle_mapping_memory_bytes",
+        "Memory of a mapping of a process, by whether it was accessed in the interval.",
+    );
+    for process in &report.processes {
+        let pid = process.pid.to_string();
+        let of = [("pid", &*pid), ("cgroup", process.cgroup.as_deref().unwrap_or_default())];
+        processes.states(&[&of[..], &[("command", &process.command)]].concat(), &process.figures);
+        for mapping in &process.mappings {
+            let start = format!("{:#x}", mapping.start);
+            mappings.states(&[("pid", &pid), ("start", &start), ("mapping", &mapping.name)], &mapping.figures);
+        }
+    }
+    vec![
+        info,
+        single(
+            "isotherm_idle_timestamp_seconds",
+            "When the memory was looked at, since the Unix epoch.",
+            seconds(report.time_unix_ns),
+        ),
+        single("isotherm_idle_interval_seconds", "For how long the memory was let alone.", seconds(report.interval_ns)),
+        single(
+            "isotherm_idle_scan_cpu_seconds",
+            "CPU time that looking at the memory took.",
+            seconds(report.cost.cpu_ns),
+        ),
+        single(
+            "isotherm_idle_scan_duration_seconds",
+            "How long looking at the memory took.",
+            seconds(report.cost.wall_ns),
+        ),
+        total,
+        cgroups,
+        ages,
+        processes,
+        mappings,
+    ]
+}
+
+/// A label's value.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,315 @@
+//! The report in a terminal: what is idle in all, then cgroups as a tree, then processes and their mappings.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::bands::{bands, spread};
+use super::tree::parts;
+use super::{CgroupFigures, IdleFigures, IdleReport, ProcessFigures};
+use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::escape::sanitise;
+use crate::text::bar::{Part, stacked};
+use crate::text::table::{Cell, Column, table};
+use crate::text::{Terminal, wrap};
+use crate::units;
+
+/// What has less than this share of all memory that was looked at is folded into one line.
+const LEAST: f64 = 0.002;
+
+/// So many processes are shown, and of each so many names of mappings.
+const MOST_PROCESSES: usize = 20;
+const MOST_MAPPINGS: usize = 12;
+
+pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io::Result<()> {
+    let width = terminal.width();
+    let total = &report.total;
+    let first = format!(
+        "Idle for {}: {} of {} ({})",
+        units::nanoseconds(report.interval_ns),
+        size(total.idle_bytes),
+        size(total.size_bytes),
+        units::percent(total.idle_share())
+    );
+    writeln!(out, "{}", terminal.bold(&wrap(&first, width, 2)))?;
+    writeln!(out, "{}", wrap(&facts(report), width, 2))?;
+    for note in &report.notes {
+        let note = wrap(&format!("! {}", sanitise(note)), width, 2);
+        writeln!(out, "{}", terminal.paint(&note, Some([200, 140, 20]), None))?;
+    }
+    if !report.cgroups.is_empty() {
+        writeln!(out)?;
+        cgroups(out, terminal, report)?;
+    }
+    if !report.processes.is_empty() {
+        writeln!(out)?;
+        processes(out, terminal, report)?;
+    }
+    Ok(())
+}
+
+fn facts(report: &IdleReport) -> String {
+    let way = match report.way {
+        "idle_page_tracking" => "by idle page tracking",
+        _ => "by page tables (bpf), what processes share counts in each",
+    };
+    let mut facts = way.to_owned();
+    for (bytes, what) in
+        [(report.total.unobservable_bytes, "unobservable"), (report.total.unevictable_bytes, "unevictable besides")]
+    {
+        if bytes > 0 {
+            facts += &format!("; {} {what}", size(bytes));
+        }
+    }
+    facts += &format!("; looking took {} of CPU time", units::nanoseconds(report.cost.cpu_ns));
+    if report.cut_short {
+        facts += "; stopped before the interval was over";
+    }
+    facts
+}
+
+/// One line of a tree: how deep, its name, its figures, and whether it is of several that are folded.
+struct Line<'a> {
+    depth: usize,
+    name: String,
+    own: IdleFigures,
+    total: IdleFigures,
+    of: Option<&'a CgroupFigures>,
+}
+
+fn cgroups(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io::Result<()> {
+    let least = (report.total.size_bytes as f64 * LEAST) as u64;
+    let mut lines = Vec::new();
+    let named: Vec<&CgroupFigures> = report.cgroups.iter().filter(|cgroup| cgroup.path.is_some()).collect();
+    if let Some((top, below)) = named.split_first() {
+        branch(top, below, 0, "/".into(), least, &mut lines);
+    }
+    for cgroup in report.cgroups.iter().filter(|cgroup| cgroup.path.is_none()) {
+        let name = cgroup.inode.map_or_else(|| "(no cgroup)".into(), |inode| format!("(inode {inode})"));
+        lines.push(Line { depth: 0, name, own: cgroup.own.clone(), total: cgroup.total.clone(), of: Some(cgroup) });
+    }
+    let largest = lines.iter().map(|line| line.total.size_bytes).max().unwrap_or(0);
+    let columns = [
+        Column::figure("idle", 0),
+        Column::figure("%", 2),
+        Column::figure("of", 1),
+        Column::figure("unobs.", 4),
+        Column::figure("own idle", 3),
+        Column::figure("own", 3),
+        Column::text("", 5),
+        Column::name("cgroup"),
+    ];
+    let rows: Vec<Vec<Cell>> = lines
+        .iter()
+        .map(|line| {
+            let leaf = line.own == line.total;
+            let own = |bytes| if leaf { String::new() } else { size(bytes) };
+            vec![
+                size(line.total.idle_bytes).into(),
+                share(&line.total).into(),
+                size(line.total.size_bytes).into(),
+                or_nothing(line.total.unobservable_bytes).into(),
+                own(line.own.idle_bytes).into(),
+                own(line.own.size_bytes).into(),
+                bar(&line.total, largest, terminal),
+                format!("{:1$}{2}", "", line.depth * 2, sanitise(&line.name)).into(),
+            ]
+        })
+        .collect();
+    table(out, terminal, &columns, &rows)?;
+    if report.total.idle_by_intervals.is_some() {
+        writeln!(out)?;
+        ages(out, terminal, report, &lines)?;
+    }
+    Ok(())
+}
+
+/// Adds a cgroup and those below it, the most idle first; `below` holds them in the order of the tree.
+fn branch<'a>(
+    top: &'a CgroupFigures,
+    below: &[&'a CgroupFigures],
+    depth: usize,
+    name: String,
+    least: u64,
+    lines: &mut Vec<Line<'a>>,
+) {
+    let level = |cgroup: &CgroupFigures| cgroup.path.as_deref().map_or(0, |path| parts(path).len());
+    let here = level(top);
+    let mut children: Vec<&[&CgroupFigures]> = Vec::new();
+    let mut rest = below;
+    while !rest.is_empty() {
+        let end = 1 + rest[1..].iter().take_while(|cgroup| level(cgroup) > here + 1).count();
+        let (child, others) = rest.split_at(end);
+        children.push(child);
+        rest = others;
+    }
+    // One that has nothing but a single other in it is told together with that.
+    if let ([only], true, true) = (&children[..], top.own.size_bytes == 0 && top.own.unevictable_bytes == 0, depth > 0)
+    {
+        let longer = format!("{name}/{}", last_part(only[0]));
+        return branch(only[0], &only[1..], depth, longer, least, lines);
+    }
+    lines.push(Line { depth, name, own: top.own.clone(), total: top.total.clone(), of: Some(top) });
+    children.sort_by_key(|child| std::cmp::Reverse(child[0].total.idle_bytes));
+    let (told, folded): (Vec<_>, Vec<_>) = children.into_iter().partition(|child| child[0].total.size_bytes >= least);
+    for child in told {
+        branch(child[0], &child[1..], depth + 1, last_part(child[0]), least, lines);
+    }
+    if let [only] = folded[..] {
+        branch(only[0], &only[1..], depth + 1, last_part(only[0]), least, lines);
+    } else if !folded.is_empty() {
+        let total = folded.iter().fold(IdleFigures::default(), |sum, child| plus(sum, &child[0].total));
+        let name = format!("({} others)", folded.len());
+        lines.push(Line { depth: depth + 1, name, own: total.clone(), total, of: None });
+    }
+}
+
+fn last_part(cgroup: &CgroupFigures) -> String {
+    cgroup.path.as_deref().and_then(|path| parts(path).last().map(|part| (*part).to_owned())).unwrap_or_default()
+}
+
+fn plus(sum: IdleFigures, other: &IdleFigures) -> IdleFigures {
+    IdleFigures {
+        size_bytes: sum.size_bytes + other.size_bytes,
+        idle_bytes: sum.idle_bytes + other.idle_bytes,
+        accessed_bytes: sum.accessed_bytes + other.accessed_bytes,
+        unobservable_bytes: sum.unobservable_bytes + other.unobservable_bytes,
+        unevictable_bytes: sum.unevictable_bytes + other.unevictable_bytes,
+        idle_by_intervals: None,
+    }
+}
+
+/// How long memory has been idle, cgroup by cgroup.
+fn ages(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport, lines: &[Line<'_>]) -> io::Result<()> {
+    let bands = bands(std::iter::once(&report.total), terminal.width().saturating_sub(30) / 10);
+    let time = |band: u32| {
+        let time = Duration::from_nanos(report.interval_ns).saturating_mul(band);
+        // To the second, or as it is if it is shorter than that.
+        let whole = Duration::from_secs(time.as_secs_f64().round() as u64);
+        units::duration(if whole.is_zero() { time } else { whole })
+    };
+    let titles = bands.iter().enumerate().map(|(i, &band)| {
+        let open = if i + 1 == bands.len() { "+" } else { "" };
+        Column::titled(format!("{}{open}", time(band)), 0)
+    });
+    let columns: Vec<Column> =
+        std::iter::once(Column::figure("accessed", 1)).chain(titles).chain([Column::name("cgroup")]).collect();
+    let rows: Vec<Vec<Cell>> = lines
+        .iter()
+        .filter(|line| line.of.is_some())
+        .map(|line| {
+            let mut cells = vec![or_nothing(line.total.accessed_bytes).into()];
+            cells.extend(spread(&line.total, &bands).into_iter().map(|bytes| Cell::from(or_nothing(bytes))));
+            cells.push(format!("{:1$}{2}", "", line.depth * 2, sanitise(&line.name)).into());
+            cells
+        })
+        .collect();
+    table(out, terminal, &columns, &rows)?;
+    let note = "by how long it has been idle: at least the time above, and less than the next";
+    writeln!(out, "{}", terminal.dim(&wrap(note, terminal.width(), 0)))
+}
+
+fn processes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io::Result<()> {
+    let largest = report.processes.iter().map(|process| process.figures.size_bytes).max().unwrap_or(0);
+    let told = &report.processes[..report.processes.len().min(MOST_PROCESSES)];
+    let columns = [
+        Column::figure("pid", 0),
+        Column::figure("idle", 0),
+        Column::figure("%", 2),
+        Column::figure("of", 1),
+        Column::figure("unobs.", 4),
+        Column::text("", 5),
+        Column::name("process"),
+    ];
+    let rows: Vec<Vec<Cell>> = told
+        .iter()
+        .map(|process| {
+            let mut cells = vec![process.pid.to_string().into()];
+            cells.extend(figures(&process.figures, largest, terminal));
+            cells.push(sanitise(&process.command).into_owned().into());
+            cells
+        })
+        .collect();
+    table(out, terminal, &columns, &rows)?;
+    if report.processes.len() > told.len() {
+        let rest = &report.processes[told.len()..];
+        let idle: u64 = rest.iter().map(|process| process.figures.idle_bytes).sum();
+        let note = format!("and {} others, {} idle; JSON has all", rest.len(), size(idle));
+        writeln!(out, "{}", terminal.dim(&wrap(&note, terminal.width(), 0)))?;
+    }
+    for process in told.iter().filter(|process| !process.mappings.is_empty()) {
+        writeln!(out)?;
+        mappings(out, terminal, process)?;
+    }
+    Ok(())
+}
+
+/// What of a process is idle, by the names of its mappings.
+fn mappings(out: &mut dyn Write, terminal: &Terminal, process: &ProcessFigures) -> io::Result<()> {
+    let title = format!("pid {}: {}", process.pid, sanitise(&process.command));
+    writeln!(out, "{}", terminal.bold(&crate::text::cut(&title, terminal.width(), terminal)))?;
+    let mut names: BTreeMap<&str, IdleFigures> = BTreeMap::new();
+    for mapping in &process.mappings {
+        let sum = names.entry(&mapping.name).or_default();
+        *sum = plus(std::mem::take(sum), &mapping.figures);
+    }
+    let mut names: Vec<_> = names.into_iter().map(|(name, figures)| (name.to_owned(), figures)).collect();
+    names.sort_by_key(|(_, figures)| std::cmp::Reverse((figures.idle_bytes, figures.size_bytes)));
+    if names.len() > MOST_MAPPINGS {
+        let rest = names.split_off(MOST_MAPPINGS - 1);
+        let sum = rest.iter().fold(IdleFigures::default(), |sum, (_, figures)| plus(sum, figures));
+        names.push((format!("({} others)", rest.len()), sum));
+    }
+    let largest = names.iter().map(|(_, figures)| figures.size_bytes).max().unwrap_or(0);
+    let columns = [
+        Column::figure("idle", 0),
+        Column::figure("%", 2),
+        Column::figure("of", 1),
+        Column::figure("unobs.", 4),
+        Column::text("", 5),
+        Column::name("mapping"),
+    ];
+    let rows: Vec<Vec<Cell>> = names
+        .into_iter()
+        .map(|(name, figures)| {
+            let mut cells = self::figures(&figures, largest, terminal);
+            cells.push(name.into());
+            cells
+        })
+        .collect();
+    table(out, terminal, &columns, &rows)
+}
+
+fn figures(figures: &IdleFigures, largest: u64, terminal: &Terminal) -> Vec<Cell> {
+    vec![
+        size(figures.idle_bytes).into(),
+        share(figures).into(),
+        size(figures.size_bytes).into(),
+        or_nothing(figures.unobservable_bytes).into(),
+        bar(figures, largest, terminal),
+    ]
+}
+
+fn bar(figures: &IdleFigures, largest: u64, terminal: &Terminal) -> Cell {
+    let columns = if terminal.width() >= 110 { 24 } else { 12 };
+    let parts: [Part; 3] = [
+        (figures.accessed_bytes, of_rate(0.9), "█", "#"),
+        (figures.idle_bytes, of_rate(0.15), "░", "."),
+        (figures.unobservable_bytes, UNOBSERVABLE, "?", "?"),
+    ];
+    let (text, looks) = stacked(&parts, largest, columns, terminal);
+    Cell::painted(text, looks)
+}
+
+fn size(bytes: u64) -> String {
+    if bytes == 0 { "0".into() } else { units::bytes(bytes) }
+}
+
+fn or_nothing(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { units::bytes(bytes) }
+}
+
+/// The share that is idle, without its sign.
+fn share(figures: &IdleFigures) -> String {
+    units::percent(figures.idle_share()).trim_end_matches(" %").to_owned()
+}

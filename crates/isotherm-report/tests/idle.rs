@@ -1,0 +1,184 @@
+//! The report of `isotherm idle`: as text at several widths, as JSON by its schema, and in the text format of Prometheus.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use isotherm_core::{IdleTally, PageState};
+use isotherm_report::idle::{
+    IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
+};
+use isotherm_report::{Colour, Terminal};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+/// So many MiB that are idle for so many intervals, accessed, unobservable.
+fn tally(idle: &[(u8, u64)], accessed: u64, unobservable: u64) -> IdleTally {
+    let mut tally = IdleTally::default();
+    idle.iter().for_each(|&(intervals, mib)| tally.add(PageState::Idle(intervals), mib * MIB));
+    tally.add(PageState::Accessed, accessed * MIB);
+    tally.add(PageState::Unobservable, unobservable * MIB);
+    tally
+}
+
+fn made(ages: bool) -> IdleReport {
+    let mut locked = tally(&[(1, 300), (2, 200), (9, 500)], 24, 0);
+    locked.add(PageState::Unevictable, 3 * MIB);
+    let owns = [
+        (Some("/".into()), None, tally(&[(1, 30)], 10, 2)),
+        (Some("/system.slice/database.service".into()), None, locked),
+        (Some("/system.slice/cron.service".into()), None, tally(&[(9, 2)], 0, 0)),
+        (Some("/system.slice/small.service".into()), None, tally(&[(9, 1)], 0, 0)),
+        (Some("/system.slice/smaller.service".into()), None, tally(&[], 1, 0)),
+        (Some("/user.slice/user-1000.slice/session \"7\"\\\u{1b}[31m.scope".into()), None, tally(&[(1, 80)], 600, 0)),
+        (None, Some(4711), tally(&[(40, 64)], 0, 0)),
+    ];
+    let mut total = IdleTally::default();
+    owns.iter().for_each(|(_, _, own)| total += own);
+    let mapping = |start: u64, name: &str, tally: IdleTally| MappingFigures {
+        start,
+        end: start + tally.size(),
+        permissions: "rw-p".into(),
+        name: name.into(),
+        figures: IdleFigures::new(&tally, ages),
+    };
+    IdleReport {
+        number: 3,
+        time_unix_ns: 1_700_000_000_000_000_000,
+        interval_ns: 60_000_400_000,
+        cut_short: false,
+        way: "idle_page_tracking",
+        cgroup_version: Some(2),
+        cost: IdleCost { cpu_ns: 42_000_000, wall_ns: 43_000_000 },
+        notes: vec!["process 17 has ended".into()],
+        total: IdleFigures::new(&total, ages),
+        cgroups: cgroup_tree(&owns, ages),
+        processes: vec![ProcessFigures {
+            pid: 1234,
+            command: "database --serve\n".into(),
+            cgroup: Some("/system.slice/database.service".into()),
+            figures: IdleFigures::new(&tally(&[(1, 290)], 20, 1), ages),
+            mappings: vec![
+                mapping(0x1000, "anonymous", tally(&[(1, 200)], 10, 0)),
+                mapping(0x7000_0000_0000, "/usr/lib/libc.so.6", tally(&[], 0, 1)),
+                mapping(0x7f00_0000_0000, "anonymous", tally(&[(1, 90)], 10, 0)),
+            ],
+        }],
+    }
+}
+
+fn written(report: &IdleReport, format: IdleFormat, columns: usize) -> String {
+    let terminal = Terminal { columns, rows: 24, colour: Colour::None, unicode: true };
+    let mut out = Vec::new();
+    write_idle(report, format, &terminal, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_text_at_80_columns() {
+    insta::assert_snapshot!(written(&made(true), IdleFormat::Text, 80));
+}
+
+#[test]
+fn the_text_at_120_columns() {
+    insta::assert_snapshot!(written(&made(false), IdleFormat::Text, 120));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal_and_nothing_acts_on_it() {
+    for columns in [20, 40, 60, 80, 100, 200] {
+        for line in written(&made(true), IdleFormat::Text, columns).lines() {
+            assert!(line.chars().count() <= columns, "{columns}: {line}");
+            assert!(!line.contains(char::is_control), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn the_json_is_as_its_schema_says() {
+    let path = format!("{}/schemas/idle.json", env!("CARGO_MANIFEST_DIR"));
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    for ages in [false, true] {
+        let json = written(&made(ages), IdleFormat::Json, 80);
+        assert_eq!(json.lines().count(), 1);
+        let value: Value = serde_json::from_str(&json).unwrap();
+        let errors: Vec<_> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        assert_eq!(value["total"].get("idle_by_intervals").is_some(), ages);
+        let mut wrong = value.clone();
+        wrong["cgroups"][0]["own"]["idle_bytes"] = (-1).into();
+        assert!(!validator.is_valid(&wrong));
+    }
+}
+
+/// What the format demands of a line with a sample: a name, labels in quotes with three escapes, and a number.
+fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
+    let (series, value) = line.rsplit_once(' ').unwrap();
+    let (name, rest) = series.split_once('{').unwrap_or((series, "}"));
+    assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
+    let mut labels = Vec::new();
+    let mut chars = rest.chars();
+    loop {
+        let label: String = chars.by_ref().take_while(|c| !matches!(c, '=' | '}')).collect();
+        if label.is_empty() {
+            break;
+        }
+        assert_eq!(chars.next(), Some('"'), "{line}");
+        let mut text = String::new();
+        loop {
+            match chars.next().unwrap() {
+                '"' => break,
+                '\\' => text.push(match chars.next().unwrap() {
+                    'n' => '\n',
+                    c @ ('\\' | '"') => c,
+                    c => panic!("the escape \\{c} in {line}"),
+                }),
+                c => text.push(c),
+            }
+        }
+        labels.push((label, text));
+        assert!(matches!(chars.next(), Some(',' | '}')), "{line}");
+    }
+    (name.into(), labels, value.parse().unwrap())
+}
+
+#[test]
+fn the_text_format_of_prometheus_can_be_read_and_sums_are_right() {
+    let report = made(true);
+    let text = written(&report, IdleFormat::Prometheus, 80);
+    let mut described = Vec::new();
+    let mut samples = Vec::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            described.push(help.split_once(' ').unwrap().0.to_owned());
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            assert_eq!(kind, format!("{} gauge", described.last().unwrap()));
+        } else {
+            let sample = sample(line);
+            assert_eq!(&sample.0, described.last().unwrap(), "samples follow their description");
+            samples.push(sample);
+        }
+    }
+    described.dedup();
+    let names = described.len();
+    described.sort();
+    described.dedup();
+    assert_eq!(described.len(), names, "each is described once");
+
+    let sum = |name: &str, state: &str| -> f64 {
+        let of = samples.iter().filter(|(n, labels, _)| n == name && labels.contains(&("state".into(), state.into())));
+        of.map(|(_, _, value)| value).sum()
+    };
+    for (state, bytes) in [("idle", report.total.idle_bytes), ("accessed", report.total.accessed_bytes)] {
+        assert_eq!(sum("isotherm_idle_cgroup_memory_bytes", state), bytes as f64);
+        assert_eq!(sum("isotherm_idle_memory_bytes", state), bytes as f64);
+    }
+    let name = "/user.slice/user-1000.slice/session \"7\"\\\u{1b}[31m.scope";
+    assert!(samples.iter().any(|(_, labels, _)| labels.contains(&("cgroup".into(), name.into()))));
+    // Cumulative: what has been idle for two minutes has been so for one, too.
+    let at_least = |seconds: &str| {
+        let database = ("cgroup".into(), "/system.slice/database.service".into());
+        let labels = vec![database, ("at_least_seconds".into(), seconds.into())];
+        samples.iter().find(|(_, l, _)| *l == labels).map(|(_, _, value)| *value as u64 / MIB)
+    };
+    assert_eq!((at_least("60"), at_least("120"), at_least("480")), (Some(1000), Some(700), Some(500)));
+}

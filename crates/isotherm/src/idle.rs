@@ -1,0 +1,308 @@
+//! `isotherm idle`: how much memory is idle, and whose it is.
+
+use std::fs::Permissions;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use isotherm_linux::idle_scan::{
+    self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanError, Scope, Way, WayChoice,
+};
+use isotherm_linux::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_report::Terminal;
+use isotherm_report::idle::{
+    IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
+};
+
+use tempfile::NamedTempFile;
+
+use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
+use crate::command::{ENDING, on_signals};
+use crate::progress::size;
+use crate::terminal::terminal;
+use crate::units::unix_ns;
+use crate::wrong_call;
+
+/// The interval if none is asked for.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often the progress is shown anew.
+const SHOW_EVERY: Duration = Duration::from_millis(250);
+
+/// The exit status after a second Ctrl-C: 128 and the number of the signal.
+const INTERRUPTED: i32 = 130;
+
+pub fn run(options: &Idle) -> Result<ExitCode> {
+    let interval = options.interval.unwrap_or(INTERVAL);
+    if interval.is_zero() {
+        wrong_call("idle", "the interval is zero; write a time such as 60s");
+    }
+    let repeated = options.interval.is_some() || options.count.is_some();
+    let count = if repeated { options.count.unwrap_or(u64::MAX) } else { 1 };
+    if let Some(path) = &options.output {
+        replaceable(path).with_context(|| unwritable(path))?;
+    }
+    let scope = scope(options);
+    let scan = idle_scan::open(way(options.probe), scope.clone(), detail(options))?;
+    if scan.way() == Way::PageTables && scope == Scope::All && !options.all {
+        let how = "this kernel has no idle page tracking that could be used, so that pages would be cleared with MADV_COLD, which moves \
+                   them to the inactive list";
+        bail!(
+            "{how}; say whose memory is to be looked at, with --pid or --cgroup, or that it is everyone's, with --all"
+        );
+    }
+
+    let stop = Stop::new().context("this process has no file descriptor left")?;
+    let asked = stop.clone();
+    let mut before = false;
+    on_signals(ENDING, move |_| {
+        if before {
+            std::process::exit(INTERRUPTED);
+        }
+        before = true;
+        asked.ask();
+    })?;
+    let on_terminal = !options.quiet && stderr().is_terminal();
+    let run = Run { options, interval, scan, stop, on_terminal, named: scope };
+    run.until(count)
+}
+
+fn scope(options: &Idle) -> Scope {
+    if !options.pid.is_empty() {
+        Scope::Processes(options.pid.clone())
+    } else if !options.cgroup.is_empty() {
+        Scope::Cgroups(options.cgroup.clone())
+    } else {
+        Scope::All
+    }
+}
+
+fn detail(options: &Idle) -> Detail {
+    if options.by.is_empty() {
+        let named = !options.pid.is_empty();
+        return Detail { processes: named, mappings: named };
+    }
+    let mappings = options.by.contains(&By::Mapping);
+    Detail { processes: mappings || options.by.contains(&By::Process), mappings }
+}
+
+fn way(probe: IdleProbeChoice) -> WayChoice {
+    match probe {
+        IdleProbeChoice::Auto => WayChoice::Auto,
+        IdleProbeChoice::Idle => WayChoice::Idle,
+        IdleProbeChoice::Bpf => WayChoice::Bpf,
+    }
+}
+
+/// What all reports of a run have in common.
+struct Run<'a> {
+    options: &'a Idle,
+    interval: Duration,
+    scan: Box<dyn Scan>,
+    stop: Stop,
+    on_terminal: bool,
+    named: Scope,
+}
+
+impl Run<'_> {
+    /// Makes this many reports.
+    fn until(mut self, count: u64) -> Result<ExitCode> {
+        let mut waiter = Waiter::new(Roster::default(), self.stop.clone());
+        let mut began = Instant::now();
+        let mut pacer = self.pacer("marking", self.stop.clone());
+        match self.scan.mark(&mut pacer) {
+            // Nothing has been found yet.
+            Err(ScanError::Interrupted) => return Ok(ExitCode::SUCCESS),
+            marked => marked?,
+        }
+        for number in 1..=count {
+            let due = began + self.interval;
+            let stopped = self.wait(&mut waiter, due)?;
+            // What there is of the first interval is better than nothing.
+            if stopped && number > 1 {
+                break;
+            }
+            let stop = if stopped {
+                Stop::new().context("this process has no file descriptor left")?
+            } else {
+                self.stop.clone()
+            };
+            let mut pacer = self.pacer("looking", stop);
+            let (cpu, now) = (monitor_cpu_time(), Instant::now());
+            let found = match self.scan.read(&mut pacer) {
+                Err(ScanError::Interrupted) => break,
+                found => found?,
+            };
+            self.clear_line();
+            let cost = IdleCost {
+                cpu_ns: (monitor_cpu_time() - cpu).as_nanos() as u64,
+                wall_ns: now.elapsed().as_nanos() as u64,
+            };
+            let over = matches!(self.named, Scope::Processes(_)) && found.total.is_empty();
+            let mut report = self.report(found, cost);
+            (report.number, report.interval_ns) = (number, (now - began).as_nanos() as u64);
+            report.cut_short = stopped;
+            if now - began > self.interval + self.interval / 10 {
+                report.notes.push(
+                    "looking takes so long that pages were let alone for longer than the interval; lengthen --interval or raise --rate"
+                        .into(),
+                );
+            }
+            self.write(&report)?;
+            if over || stopped {
+                break;
+            }
+            began = now;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Waits until it is time to look. Says whether it was stopped before.
+    fn wait(&self, waiter: &mut Waiter, due: Instant) -> Result<bool> {
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            if self.on_terminal {
+                let whole = Duration::from_secs(left.as_secs_f64().ceil() as u64);
+                self.show(format_args!("looking again in {}  (Ctrl-C to end)", humantime::format_duration(whole)));
+            }
+            let next = if self.on_terminal { Instant::now() + left.min(Duration::from_secs(1)) } else { due };
+            if waiter.until(next).context("waiting failed")? == Woken::Stopped {
+                self.clear_line();
+                return Ok(true);
+            }
+            if Instant::now() >= due {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn pacer(&self, doing: &'static str, stop: Stop) -> Pacer {
+        let on = self.on_terminal;
+        let mut shown = Instant::now();
+        Pacer::new(self.options.rate, stop, move |done, total| {
+            if on && shown.elapsed() >= SHOW_EVERY {
+                shown = Instant::now();
+                line(format_args!("{doing}: {} of {}", size(done), size(total)));
+            }
+        })
+    }
+
+    fn show(&self, text: std::fmt::Arguments<'_>) {
+        if self.on_terminal {
+            line(text);
+        }
+    }
+
+    fn clear_line(&self) {
+        if self.on_terminal {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn report(&self, found: IdleFindings, cost: IdleCost) -> IdleReport {
+        let ages = self.options.histogram;
+        let mut processes: Vec<ProcessFigures> =
+            found.processes.into_iter().map(|process| told(process, ages)).collect();
+        processes.sort_by_key(|process| std::cmp::Reverse((process.figures.idle_bytes, process.figures.size_bytes)));
+        let owns: Vec<_> = found.cgroups.into_iter().map(|cgroup| (cgroup.path, cgroup.inode, cgroup.own)).collect();
+        IdleReport {
+            number: 0,
+            time_unix_ns: unix_ns(),
+            interval_ns: 0,
+            cut_short: false,
+            way: match found.way {
+                Way::IdlePageTracking => "idle_page_tracking",
+                Way::PageTables => "page_tables",
+            },
+            cgroup_version: found.cgroup_version.map(|version| version.number()),
+            cost,
+            notes: found.notes,
+            total: IdleFigures::new(&found.total, ages),
+            cgroups: cgroup_tree(&owns, ages),
+            processes,
+        }
+    }
+
+    fn write(&self, report: &IdleReport) -> Result<()> {
+        let format = self.format();
+        let Some(path) = &self.options.output else {
+            let mut out = stdout().lock();
+            if format == IdleFormat::Text && report.number > 1 {
+                writeln!(out)?;
+            }
+            return Ok(write_idle(report, format, &terminal(), &mut out)?);
+        };
+        let mut text = Vec::new();
+        write_idle(report, format, &Terminal::default(), &mut text)?;
+        replace(path, &text, format).with_context(|| unwritable(path))
+    }
+
+    /// The format that was asked for, or that the output's name tells.
+    fn format(&self) -> IdleFormat {
+        let extension =
+            self.options.output.as_deref().and_then(Path::extension).and_then(|extension| extension.to_str());
+        match (self.options.format, extension) {
+            (Some(IdleFormatChoice::Text), _) => IdleFormat::Text,
+            (Some(IdleFormatChoice::Json), _) | (None, Some("json")) => IdleFormat::Json,
+            (Some(IdleFormatChoice::Prometheus), _) | (None, Some("prom")) => IdleFormat::Prometheus,
+            (None, _) => IdleFormat::Text,
+        }
+    }
+}
+
+fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {
+    let mapping = |mapping: &MappingIdle| MappingFigures {
+        start: mapping.range.start(),
+        end: mapping.range.end(),
+        permissions: String::from_utf8_lossy(&mapping.permissions).into_owned(),
+        name: if mapping.name.is_empty() { "anonymous".into() } else { mapping.name.to_string() },
+        figures: IdleFigures::new(&mapping.tally, ages),
+    };
+    ProcessFigures {
+        pid: process.pid,
+        mappings: process.mappings.iter().map(mapping).collect(),
+        figures: IdleFigures::new(&process.total, ages),
+        command: process.command,
+        cgroup: process.cgroup,
+    }
+}
+
+/// Puts a file in the place of the one before it, if there is one, at once. What is for Prometheus everyone may read, as its
+/// collector is another user; all else its owner only.
+fn replace(path: &Path, text: &[u8], format: IdleFormat) -> Result<()> {
+    let mode = if format == IdleFormat::Prometheus { 0o644 } else { 0o600 };
+    let mut file = beside(path)?;
+    file.write_all(text)?;
+    file.as_file().set_permissions(Permissions::from_mode(mode))?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Makes sure that a file can be put there, before anything has been looked at.
+fn replaceable(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        bail!("it is a directory");
+    }
+    beside(path)?;
+    Ok(())
+}
+
+/// A file without a name that lasts, in the same directory.
+fn beside(path: &Path) -> Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(tempfile::Builder::new().prefix(".isotherm-idle-").tempfile_in(directory)?)
+}
+
+fn unwritable(path: &Path) -> String {
+    format!("the report {} cannot be written; name another file", path.display())
+}
+
+fn line(text: std::fmt::Arguments<'_>) {
+    let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
+    let text: String = text.to_string().chars().take(width.saturating_sub(1)).collect();
+    // A terminal that went away is no reason to stop.
+    let _ = write!(stderr(), "\r{text}\x1b[K");
+}

@@ -1,0 +1,236 @@
+//! The table of schemes: what each has tried, done and been refused; and what one of them did last.
+
+use std::time::Duration;
+
+use isotherm_core::scheme::ActedRegion;
+use isotherm_report::space::shown_name;
+use isotherm_report::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::super::app::App;
+use super::super::doings::Doing;
+use super::pen::Pen;
+use super::schemes::{rate, reasons, size};
+
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+
+/// Columns of names, and where they begin.
+const NAME: u16 = 14;
+const START: u16 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Action,
+    State,
+    Tried,
+    Passed,
+    Applied,
+    Rate,
+    Refused,
+    Why,
+    Rejected,
+    Quota,
+    Exceeded,
+    Goal,
+    Time,
+}
+
+/// From left to right after the name: title, width, and how soon it goes as the screen grows smaller (the highest first).
+const COLUMNS: [(Column, &str, u16, u8); 13] = [
+    (Column::Action, "action", 11, 1),
+    (Column::State, "state", 8, 3),
+    (Column::Tried, "tried", 10, 7),
+    (Column::Passed, "passed", 10, 12),
+    (Column::Applied, "applied", 10, 0),
+    (Column::Rate, "of late", 11, 2),
+    (Column::Refused, "refused", 10, 4),
+    (Column::Why, "why", 12, 9),
+    (Column::Rejected, "rejected", 10, 8),
+    (Column::Quota, "quota", 10, 5),
+    (Column::Exceeded, "exceeded", 9, 11),
+    (Column::Goal, "goal", 7, 10),
+    (Column::Time, "time", 9, 6),
+];
+
+/// Draws the schemes, as many as fit, and what the chosen one did last.
+pub fn schemes(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
+    let mut rows = place.rows();
+    let Some(heading) = rows.next() else { return };
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    buffer.set_style(heading, reversed);
+    let doings = app.model().doings.all();
+    let chosen = app.view.scheme.min(doings.len().saturating_sub(1));
+    let columns = columns(&doings, place.width);
+
+    // What one did last needs some lines, too.
+    let room = usize::from(place.height - 1);
+    let shown = doings.len().min(room.saturating_sub(if room >= 4 { 2 } else { 1 }).max(1));
+    let first = (chosen + 1).saturating_sub(shown);
+    let title = if shown < doings.len() {
+        format!("{}-{} of {}", first + 1, first + shown, doings.len())
+    } else {
+        "scheme".into()
+    };
+    pen.text(buffer, heading, START, &title, reversed);
+    line(&columns, pen, heading, buffer, |_, title| (title.into(), reversed));
+    for (nth, doing) in doings.iter().enumerate().skip(first).take(shown) {
+        let Some(row) = rows.next() else { return };
+        if nth < 9 {
+            pen.text(buffer, row, 0, &format!("{}", nth + 1), DIM);
+        }
+        let name = pen.cut(&doing.report.name, NAME.into());
+        pen.text(buffer, row, START, &name, if nth == chosen { BOLD } else { Style::new() });
+        line(&columns, pen, row, buffer, |column, _| cell(column, doing, pen));
+    }
+    if let Some(doing) = doings.get(chosen) {
+        last(app, doing, pen, rows, buffer);
+    }
+}
+
+/// Which columns there are: those that say something, and as many as fit.
+fn columns(doings: &[Doing<'_>], width: u16) -> Vec<Column> {
+    let any = |holds: fn(&Doing<'_>) -> bool| doings.iter().any(holds);
+    let says = |column| match column {
+        Column::Why => any(|doing| !doing.report.total.refusals.is_empty()),
+        Column::Rejected | Column::Passed => any(|doing| {
+            let total = &doing.report.total;
+            total.rejected_bytes > 0 || total.passed_bytes != total.tried_bytes
+        }),
+        Column::Quota => any(|doing| doing.report.quota.is_some()),
+        Column::Exceeded => any(|doing| doing.report.quota.is_some() || doing.report.total.quota_exceeded > 0),
+        Column::Goal => any(|doing| doing.report.goal_score.is_some()),
+        _ => true,
+    };
+    let mut by_need: Vec<_> = COLUMNS.iter().filter(|(column, ..)| says(*column)).collect();
+    by_need.sort_by_key(|(.., need)| need);
+    let mut left = width.saturating_sub(START + NAME);
+    by_need.retain(|(_, _, width, _)| {
+        let fits = *width <= left;
+        left -= if fits { *width } else { 0 };
+        fits
+    });
+    COLUMNS.iter().filter(|column| by_need.contains(column)).map(|&(column, ..)| column).collect()
+}
+
+fn line(columns: &[Column], pen: &Pen, row: Rect, buffer: &mut Buffer, text: impl Fn(Column, &str) -> (String, Style)) {
+    let mut x = START + NAME;
+    for (column, title, width, _) in COLUMNS {
+        if !columns.contains(&column) {
+            continue;
+        }
+        let (text, style) = text(column, title);
+        if matches!(column, Column::Action | Column::Why) {
+            let place = Rect { width: (x + width).min(row.width), ..row };
+            pen.text(buffer, place, x + 1, &pen.cut(&text, usize::from(width - 1)), style);
+        }
+        x += width;
+        if !matches!(column, Column::Action | Column::Why) {
+            pen.right(buffer, Rect { width: x.min(row.width), ..row }, x, &text, style);
+        }
+    }
+}
+
+fn cell(column: Column, doing: &Doing<'_>, pen: &Pen) -> (String, Style) {
+    let Doing { report, quota, .. } = doing;
+    let total = &report.total;
+    let bytes = |bytes: u64| (size(bytes), if bytes > 0 { Style::new() } else { DIM });
+    let plain = |text: String| (text, Style::new());
+    let none = || (pen.pick("–", "-").to_owned(), DIM);
+    match column {
+        Column::Action => plain(report.action.name().into()),
+        Column::State if report.awake => plain("awake".into()),
+        Column::State => ("asleep".into(), BOLD),
+        Column::Tried => bytes(total.tried_bytes),
+        Column::Passed => bytes(total.passed_bytes),
+        Column::Applied => bytes(total.applied_bytes),
+        Column::Rate => (rate(doing.rate), if doing.rate < 1.0 { DIM } else { Style::new() }),
+        Column::Refused => {
+            let (text, style) = bytes(total.refused_bytes());
+            (text, if total.refused_bytes() > 0 { pen.warning() } else { style })
+        }
+        Column::Why => plain(reasons(&total.refusals)),
+        Column::Rejected => bytes(total.rejected_bytes),
+        Column::Quota => match (quota, report.quota) {
+            (_, Some(limit)) => plain(units::bytes(limit)),
+            _ => none(),
+        },
+        Column::Exceeded => plain(units::count(total.quota_exceeded)),
+        Column::Goal => report.goal_score.map_or_else(none, |score| plain(units::percent(score))),
+        Column::Time => plain(units::duration(total.time)),
+    }
+}
+
+/// What a scheme did last.
+fn last(app: &App, doing: &Doing<'_>, pen: &Pen, rows: impl Iterator<Item = Rect>, buffer: &mut Buffer) {
+    let mut rows = rows.collect::<Vec<Rect>>().into_iter();
+    let mut next = |style: Style, text: String| {
+        let Some(row) = rows.next() else { return 0 };
+        pen.text(buffer, row, START, &pen.cut(&text, usize::from(row.width.saturating_sub(START))), style);
+        rows.len()
+    };
+    let mut left = next(BOLD, headline(app, doing));
+    if left >= 4 && !doing.wants.is_empty() {
+        left = next(DIM, doing.wants.into());
+    }
+    let regions = doing.acted.map_or(&[][..], |application| &application.regions);
+    for (nth, region) in regions.iter().enumerate() {
+        if left == 1 && regions.len() - nth > 1 {
+            next(DIM, format!("… and {} others", regions.len() - nth));
+            return;
+        }
+        if left == 0 {
+            return;
+        }
+        left = next(Style::new(), region_line(app, region));
+    }
+}
+
+fn headline(app: &App, doing: &Doing<'_>) -> String {
+    let (report, newest) = (doing.report, &doing.report.last);
+    let mut text = match doing.acted {
+        Some(acted) => {
+            let sum = |of: fn(&ActedRegion) -> u64| acted.regions.iter().map(of).fold(0, u64::saturating_add);
+            let bytes = of_asked(sum(|region| region.applied), sum(|region| region.range.size()));
+            let regions = acted.regions.len();
+            let plural = if regions == 1 { "" } else { "s" };
+            let now = app.model().doings.newest().map_or(app.model().now, |newest| newest.time);
+            let ago = now.saturating_sub(acted.time).as_secs();
+            let ago =
+                if ago > 0 { format!(", {} ago", units::duration(Duration::from_secs(ago))) } else { String::new() };
+            let at = units::duration(Duration::from_millis(acted.time.as_millis() as u64 / 100 * 100));
+            format!("{} last at {at}{ago}: {} region{plural}, {bytes}", report.name, units::count(regions as u64))
+        }
+        None if report.total.applications > 0 => format!("{} has found nothing to act on", report.name),
+        None => format!("{} was not applied yet", report.name),
+    };
+    let left = [("held back", newest.held_back_bytes), ("unobservable", newest.unobservable_bytes)];
+    let left =
+        left.iter().filter(|(_, bytes)| *bytes > 0).map(|(what, bytes)| format!("{what} {}", units::bytes(*bytes)));
+    let left: Vec<String> = left.collect();
+    if !left.is_empty() {
+        text += &format!("; {}", left.join(", "));
+    }
+    text
+}
+
+fn of_asked(applied: u64, asked: u64) -> String {
+    match applied {
+        _ if applied == asked => units::bytes(applied),
+        0 => format!("nothing of {}", units::bytes(asked)),
+        _ => format!("{} of {}", units::bytes(applied), units::bytes(asked)),
+    }
+}
+
+fn region_line(app: &App, region: &ActedRegion) -> String {
+    let ActedRegion { target, range, applied } = *region;
+    let track = app.model().tracks.iter().find(|track| track.id == target);
+    // Of mappings with the same name in several places, the figures know the outermost ends only: the smallest that holds it is meant.
+    let mappings = track.map_or(&[][..], |track| &track.figures.mappings);
+    let holding = mappings.iter().filter(|mapping| mapping.range.intersection(range) == Some(range));
+    let name = holding.min_by_key(|mapping| mapping.range.size()).map_or("", |mapping| shown_name(&mapping.name));
+    let of_several = if app.model().tracks.len() > 1 { format!("pid {target}  ") } else { String::new() };
+    format!("{of_several}{:#x} to {:#x}  {}  {name}", range.start(), range.end(), of_asked(applied, range.size()))
+}

@@ -1,0 +1,138 @@
+//! `isotherm idle` at its user's hands, by page tables, which every machine with the probe `bpf` has.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use common::{Kept, Place, Ran, has_bpf, skipped};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const COLD: u64 = 48;
+const HOT: u64 = 16;
+
+/// Starts a workload with a cold area and a hot one, and gives where they lie.
+fn workload(place: &Place) -> (Kept, [(u64, u64); 2]) {
+    let text = format!(
+        "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{COLD} MiB\"\n[[area]]\nname = \"hot\"\nsize = \"{HOT} MiB\"\n\
+         [[phase]]\ntime = \"1000s\"\ntouch = [{{ area = \"hot\", every = \"20ms\" }}]\n"
+    );
+    std::fs::write(place.path("two.toml"), text).unwrap();
+    let mut command = place.isotherm(&["workload", "two.toml", "--announce"]);
+    let mut kept = Kept(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(kept.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let announced: Value = serde_json::from_str(&line).unwrap();
+    let area = |i: usize| {
+        let area = &announced["areas"][i];
+        (area["start"].as_u64().unwrap(), area["end"].as_u64().unwrap())
+    };
+    (kept, [area(0), area(1)])
+}
+
+fn reports(ran: &Ran) -> Vec<Value> {
+    assert_eq!(ran.status, 0, "{ran:?}");
+    ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The sum over the mappings of the only process that overlap one of these ranges.
+fn within(report: &Value, ranges: &[(u64, u64)], key: &str) -> u64 {
+    let mappings = report["processes"][0]["mappings"].as_array().unwrap();
+    let addr = |mapping: &Value, key: &str| mapping[key].as_u64().unwrap();
+    let overlaps = |mapping: &&Value| {
+        ranges.iter().any(|range| addr(mapping, "start") < range.1 && range.0 < addr(mapping, "end"))
+    };
+    mappings.iter().filter(overlaps).map(|mapping| mapping[key].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn a_process_is_told_as_it_truly_is_and_idle_memory_ages() {
+    if !has_bpf("a_process_is_told_as_it_truly_is_and_idle_memory_ages") {
+        return;
+    }
+    let place = Place::new();
+    let (kept, areas) = workload(&place);
+    let pid = kept.0.id().to_string();
+    let arguments = ["idle", "--probe", "bpf", "--pid", &pid, "-i", "1s", "-n", "2", "--histogram", "-f", "json"];
+    let reports = reports(&place.run(&arguments));
+    assert_eq!(reports.len(), 2);
+    for (report, number) in reports.iter().zip(1..) {
+        assert_eq!((&report["way"], &report["number"]), (&"page_tables".into(), &number.into()));
+        // Beside the areas there may be a little of the program's in the same mapping.
+        for (key, truth) in [("idle_bytes", COLD), ("accessed_bytes", HOT)] {
+            let found = within(report, &areas, key);
+            assert!(found.abs_diff(truth * MIB) * 100 <= (COLD + HOT) * MIB, "{key}: {found}, in truth {truth} MiB");
+        }
+    }
+    let ages = reports[1]["total"]["idle_by_intervals"].as_array().unwrap();
+    let twice = ages.iter().find(|age| age["intervals"] == 2).unwrap();
+    assert!(twice["bytes"].as_u64().unwrap() * 100 >= COLD * MIB * 99, "{ages:?}");
+}
+
+#[test]
+fn locked_memory_is_neither_idle_nor_accessed() {
+    if !has_bpf("locked_memory_is_neither_idle_nor_accessed") {
+        return;
+    }
+    let mut memory = memmap2::MmapMut::map_anon((8 * MIB) as usize).unwrap();
+    memory.fill(1);
+    if let Err(e) = memory.lock() {
+        return skipped("locked_memory_is_neither_idle_nor_accessed", &e.to_string());
+    }
+    let range = (memory.as_ptr() as u64, memory.as_ptr() as u64 + 8 * MIB);
+    let pid = std::process::id().to_string();
+    let reports =
+        reports(&Place::new().run(&["idle", "--probe", "bpf", "--pid", &pid, "-i", "500ms", "-n", "1", "-f", "json"]));
+    assert_eq!(within(&reports[0], &[range], "unevictable_bytes"), 8 * MIB);
+    assert_eq!(within(&reports[0], &[range], "size_bytes"), 0);
+}
+
+#[test]
+fn a_report_takes_the_place_of_the_one_before_it_for_its_owner_or_for_prometheus() {
+    if !has_bpf("a_report_takes_the_place_of_the_one_before_it_for_its_owner_or_for_prometheus") {
+        return;
+    }
+    let place = Place::new();
+    let pid = std::process::id().to_string();
+    for (name, mode, begin) in [("idle.json", 0o600, "{\"number\":2,"), ("idle.prom", 0o644, "# HELP isotherm_idle")] {
+        std::fs::write(place.path(name), "what was there before").unwrap();
+        let ran = place.run(&["idle", "--probe", "bpf", "--pid", &pid, "-i", "200ms", "-n", "2", "-o", name]);
+        assert_eq!((ran.status, &*ran.out), (0, ""), "{ran:?}");
+        let text = std::fs::read_to_string(place.path(name)).unwrap();
+        assert!(text.starts_with(begin), "{text}");
+        assert_eq!(std::fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777, mode);
+    }
+    let left: Vec<_> = std::fs::read_dir(place.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_at_once() {
+    let place = Place::new();
+    for (arguments, status, words) in [
+        (&["--pid", "4194304"][..], 1, &["no process 4194304", "ps -e"][..]),
+        (&["--interval", "0s"], 2, &["zero", "60s"]),
+        (&["--rate", "0"], 2, &["--rate", "nothing"]),
+        (&["--rate", "101%"], 2, &["101%", "100%"]),
+        (&["--count", "0"], 2, &["--count", "1.."]),
+        (&["--pid", "1", "--cgroup", "/"], 2, &["--pid", "--cgroup"]),
+        (&["--output", "nowhere/idle.json"], 1, &["nowhere/idle.json", "name another file"]),
+        (&["--output", "."], 1, &["a directory", "name another file"]),
+    ] {
+        let ran = place.run(&[&["idle"], arguments].concat());
+        assert_eq!((ran.status, &*ran.out), (status, ""), "{arguments:?}: {ran:?}");
+        for word in words {
+            assert!(ran.err.contains(word), "{arguments:?}: {word:?} is not in {}", ran.err);
+        }
+    }
+    if has_bpf("what_cannot_be_done_is_refused_at_once") {
+        let ran = place.run(&["idle", "--probe", "bpf", "--cgroup", "/no/such"]);
+        assert!(ran.status == 1 && ran.err.contains("no process in a cgroup /no/such"), "{ran:?}");
+        // Everyone's memory only by a word that says so.
+        let ran = place.run(&["idle", "--probe", "bpf"]);
+        assert!(ran.status == 1 && ran.err.contains("--all") && ran.err.contains("inactive list"), "{ran:?}");
+    }
+}

@@ -1,0 +1,192 @@
+//! `isotherm idle` at its user's hands, on a kernel that tracks idle pages: held against the truth, in cgroups of both versions, and
+//! what goes away meanwhile.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use isotherm_core::AddrRange;
+use isotherm_lab::idle::{Inhabited, MIB, V2, account_in_v2, bytes, idle, is_true, note, own, with_huge_pages};
+use isotherm_lab::{Running, Workload, eventually, isotherm, run, succeed};
+use serde_json::Value;
+
+const V1: &str = "/tmp/cgroup-v1";
+
+/// One test, as the machine cannot go back: once the controller of memory was in a hierarchy of version 1, it is a matter of minutes until
+/// all that it remembers is forgotten.
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn cgroups_are_told_as_they_truly_are() {
+    in_version_2();
+    in_version_1_beside_version_2();
+}
+
+fn in_version_2() {
+    account_in_v2();
+    // What is common to all, the program itself above all, is charged to whoever touches it first: not to those that are compared.
+    succeed(&["workload", "--list"]);
+    let one = Inhabited::new(&format!("{V2}/one"), 96, 32);
+    let inner = Inhabited::new(&format!("{V2}/outer/inner"), 64, 64);
+    let huge = with_huge_pages(|| Inhabited::new(&format!("{V2}/huge"), 128, 32));
+    let reports = idle(&["--interval", "4s", "--count", "3", "--histogram"]);
+    assert_eq!(reports.len(), 3);
+    for report in &reports {
+        assert_eq!((&report["way"], &report["cgroup_version"]), (&"idle_page_tracking".into(), &2.into()));
+        is_true(own(report, "/one"), 96, 32);
+        is_true(own(report, "/outer/inner"), 64, 64);
+        is_true(own(report, "/huge"), 128, 32);
+        let outer = report["cgroups"].as_array().unwrap().iter().find(|cgroup| cgroup["path"] == "/outer").unwrap();
+        is_true(&outer["total"], 64, 64);
+        assert_eq!(bytes(&outer["own"], "size_bytes"), 0);
+    }
+    // What is cold has been idle for all three intervals.
+    let ages = own(&reports[2], "/one")["idle_by_intervals"].as_array().unwrap();
+    let three = ages.iter().find(|age| age["intervals"] == 3).unwrap();
+    assert!(bytes(three, "bytes").abs_diff(96 * MIB) <= MIB, "{ages:?}");
+
+    // Narrowed, the same is true, and of a process and its mappings, too.
+    let report = &idle(&["--cgroup", "/one", "--by", "process", "--interval", "4s", "--count", "1"])[0];
+    is_true(own(report, "/one"), 96, 32);
+    assert!(
+        report["cgroups"].as_array().unwrap().iter().all(|cgroup| cgroup["path"] == "/" || cgroup["path"] == "/one")
+    );
+    let [process] = &report["processes"].as_array().unwrap()[..] else { panic!("{report}") };
+    assert_eq!(process["pid"].to_string(), one.pid());
+    let report = &idle(&["--pid", &one.pid(), "--interval", "4s", "--count", "1"])[0];
+    let areas = [one.workload.area("cold"), one.workload.area("hot")];
+    let within = |mapping: &&Value| {
+        let range = AddrRange::new(bytes(mapping, "start"), bytes(mapping, "end")).unwrap();
+        areas.iter().any(|area| area.intersection(range).is_some())
+    };
+    let mappings = report["processes"][0]["mappings"].as_array().unwrap();
+    let sum = |key| mappings.iter().filter(within).map(|mapping| bytes(mapping, key)).sum::<u64>();
+    assert!(sum("idle_bytes").abs_diff(96 * MIB) <= MIB && sum("accessed_bytes").abs_diff(32 * MIB) <= MIB, "{report}");
+    [one, inner, huge].into_iter().for_each(Inhabited::end);
+}
+
+/// Moves the accounting of memory to a hierarchy of version 1, beside the one of version 2.
+fn account_in_v1() {
+    for directory in [format!("{V2}/outer"), V2.into()] {
+        let _ = fs::write(format!("{directory}/cgroup.subtree_control"), "-memory");
+    }
+    let _ = fs::remove_dir(format!("{V2}/outer"));
+    fs::create_dir_all(V1).unwrap();
+    // What is left of cgroups that were removed holds the controller for a while.
+    eventually("memory is accounted by version 1", || {
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+        run(Command::new("mount").args(["-t", "cgroup", "-o", "memory", "none", V1])).status == 0
+    });
+}
+
+fn in_version_1_beside_version_2() {
+    account_in_v1();
+    succeed(&["workload", "--list"]);
+    let one = Inhabited::new(&format!("{V1}/one"), 80, 48);
+    let below = Inhabited::new(&format!("{V1}/one/below"), 48, 64);
+    // In the other hierarchy it is elsewhere.
+    fs::create_dir_all(format!("{V2}/other")).unwrap();
+    fs::write(format!("{V2}/other/cgroup.procs"), one.pid()).unwrap();
+    for report in &idle(&["--interval", "4s", "--count", "2"]) {
+        assert_eq!(report["cgroup_version"], 1);
+        is_true(own(report, "/one"), 80, 48);
+        is_true(own(report, "/one/below"), 48, 64);
+    }
+    let report = &idle(&["--cgroup", "/one/below", "--by", "process", "--interval", "3s", "--count", "1"])[0];
+    assert_eq!(report["processes"][0]["cgroup"], "/one/below");
+
+    // By the eBPF program, processes are told by the same hierarchy.
+    let report = &idle(&["--probe", "bpf", "--cgroup", "/one/below", "--interval", "3s", "--count", "1"])[0];
+    assert_eq!((&report["way"], &report["cgroup_version"]), (&"page_tables".into(), &1.into()));
+    let figures = own(report, "/one/below");
+    assert!(bytes(figures, "idle_bytes").abs_diff(48 * MIB) <= 4 * MIB, "{figures}");
+    assert!(bytes(figures, "accessed_bytes").abs_diff(64 * MIB) <= 4 * MIB, "{figures}");
+
+    below.end();
+    one.end();
+    fs::remove_dir(format!("{V2}/other")).unwrap();
+    assert_eq!(run(Command::new("umount").arg(V1)).status, 0);
+}
+
+/// `isotherm idle` with this interval, once it waits for its end.
+fn waiting(arguments: &[&str]) -> Running {
+    let running = Running::start(isotherm(&["idle", "--format", "json"]).args(arguments));
+    thread::sleep(Duration::from_secs(4));
+    running
+}
+
+fn last(mut running: Running) -> Value {
+    let report = serde_json::from_str(&running.wait_for_line("{")).unwrap();
+    assert_eq!(running.wait(), 0);
+    report
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn what_goes_away_meanwhile_is_noted() {
+    let workload = Workload::start("stairs");
+    let pid = workload.process.pid().to_string();
+    let other = Running::start(Command::new("sleep").arg("1000"));
+    let running = waiting(&["--pid", &pid, "--pid", &other.pid().to_string(), "--interval", "8s", "--count", "1"]);
+    drop(workload);
+    let report = last(running);
+    assert!(note(&report, &format!("process {pid} has ended")), "{report}");
+    assert_eq!(report["processes"][0]["pid"], other.pid());
+
+    let running = waiting(&["--interval", "8s", "--count", "1"]);
+    let script = r#"
+        for block in /sys/devices/system/node/node1/memory*; do
+          if echo offline > "$block/state"; then echo "$block"; exit 0; fi
+        done
+        exit 1"#;
+    let offline = run(Command::new("sh").args(["-c", script]));
+    assert_eq!(offline.status, 0, "{offline:?}");
+    let report = last(running);
+    fs::write(format!("{}/state", offline.out.trim()), "online").unwrap();
+    assert!(note(&report, "went offline"), "{report}");
+    assert!(bytes(&report["total"], "size_bytes") > MIB);
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_signal_ends_it_with_what_has_been_idle_so_far() {
+    let mut running = waiting(&["--interval", "1h"]);
+    assert_eq!(run(Command::new("kill").args(["-INT", &running.pid().to_string()])).status, 0);
+    let report: Value = serde_json::from_str(&running.wait_for_line("{")).unwrap();
+    assert_eq!((running.wait(), &report["cut_short"]), (0, &true.into()));
+    assert!(bytes(&report, "interval_ns") < 60_000_000_000 && bytes(&report["total"], "size_bytes") > MIB, "{report}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_rate_holds() {
+    let report = &idle(&["--interval", "1s", "--count", "1", "--rate", "256MiB"])[0];
+    // 2 GiB of memory at this rate.
+    assert!(bytes(&report["cost"], "wall_ns") > 5_000_000_000, "{report}");
+    let report = &idle(&["--interval", "1s", "--count", "1", "--rate", "10%"])[0];
+    let (cpu, wall) = (bytes(&report["cost"], "cpu_ns"), bytes(&report["cost"], "wall_ns"));
+    assert!(cpu * 5 < wall, "{cpu} of {wall}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn without_cgroup_file_systems_cgroups_are_numbers() {
+    let script = "umount -a -t cgroup2 2>/dev/null; umount /sys/fs/cgroup; exec isotherm idle --format json -i 1s -n 1";
+    let ran = run(Command::new("unshare").args(["-m", "sh", "-c", script]));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(note(&report, "not mounted"), "{report}");
+    assert!(bytes(&report["total"], "size_bytes") > MIB, "{report}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn an_ordinary_user_is_told_to_be_root() {
+    let ran = run(isotherm(&["idle", "-n", "1"]).uid(65534).gid(65534));
+    assert_eq!(ran.status, 1);
+    assert!(ran.err.contains("as root") && ran.err.lines().count() == 1, "{ran:?}");
+    assert!(Path::new("/sys/kernel/mm/page_idle/bitmap").exists());
+}
