@@ -13,6 +13,10 @@ use isotherm_bench::schemes::workload::{HERE, LABORATORY, Workload};
 use isotherm_bench::schemes::{Configuration, Run, summary, switches, work};
 use serde_json::json;
 
+/// What isotherm is given in the laboratory: an emulated machine takes ten times as long or more for everything, so that the default
+/// intervals would be as if a real one sampled every half millisecond.
+const SLOWLY: &str = "--sample 25ms --aggr 500ms";
+
 /// Swap space in the laboratory.
 const SWAP: u64 = 1 << 30;
 
@@ -73,9 +77,10 @@ struct Measure {
     /// Where the scheme files are
     #[arg(long, default_value = "schemes")]
     schemes: PathBuf,
-    /// More for isotherm, separated by blanks: --more="--probe bpf"
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "")]
-    more: String,
+    /// More for isotherm, separated by blanks: --more="--probe bpf" [default in the laboratory, where everything takes at least
+    /// ten times as long: --sample 25ms --aggr 500ms]
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    more: Option<String>,
 }
 
 fn main() -> Result<()> {
@@ -124,12 +129,14 @@ fn measure(options: &Measure) -> Result<()> {
             switches::begin(Duration::from_millis(options.switch))?;
         }
     }
+    let default = if machine == Machine::Laboratory { SLOWLY } else { "" };
+    let more = options.more.as_deref().unwrap_or(default);
     std::fs::create_dir_all(default_place(machine))?;
     let place = tempfile::tempdir_in(default_place(machine))?;
     let runner = Runner {
         isotherm: options.isotherm.clone(),
         schemes: options.schemes.clone(),
-        more: options.more.split_whitespace().map(String::from).collect(),
+        more: more.split_whitespace().map(String::from).collect(),
         length: options.length,
         machine,
         place: std::path::absolute(place.path())?,

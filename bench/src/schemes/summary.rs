@@ -90,14 +90,23 @@ pub struct Against {
 /// What efficient huge pages make of huge pages.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OfThp {
-    /// What huge pages waste: a share of orig's resident memory.
-    pub waste: f64,
-    /// 1 - (this - orig) / (thp - orig), of resident memory; none if huge pages waste next to nothing.
-    pub waste_removed: Option<f64>,
+    /// Of the mean resident memory.
+    pub waste: Waste,
+    /// Of that over the last quarter of each run: how fast a program fills its memory does not matter there.
+    pub late_waste: Waste,
     /// What huge pages make the program faster by: a share of orig's runtime.
     pub gain: f64,
     /// (orig - this) / (orig - thp), of the runtime; none if huge pages make it next to no faster.
     pub gain_kept: Option<f64>,
+}
+
+/// Memory that huge pages add.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Waste {
+    /// As a share of orig's resident memory.
+    pub share: f64,
+    /// 1 - (this - orig) / (thp - orig); none if huge pages waste next to nothing.
+    pub removed: Option<f64>,
 }
 
 /// A line for each program and configuration, in the order in which they first came.
@@ -160,13 +169,16 @@ fn against(this: &Line, orig: &Line) -> Against {
 }
 
 fn of_thp_(this: &Line, orig: &Line, thp: &Line) -> OfThp {
-    let waste = thp.rss.mean / orig.rss.mean - 1.0;
+    let waste = |of: fn(&Line) -> Spread| {
+        let (this, orig, thp) = (of(this).mean, of(orig).mean, of(thp).mean);
+        let share = thp / orig - 1.0;
+        Waste { share, removed: (share >= NO_WASTE).then_some(1.0 - (this - orig) / (thp - orig)) }
+    };
     let gain = 1.0 - thp.runtime.mean / orig.runtime.mean;
-    let removed = 1.0 - (this.rss.mean - orig.rss.mean) / (thp.rss.mean - orig.rss.mean);
     let kept = (orig.runtime.mean - this.runtime.mean) / (orig.runtime.mean - thp.runtime.mean);
     OfThp {
-        waste,
-        waste_removed: (waste >= NO_WASTE).then_some(removed),
+        waste: waste(|line| line.rss),
+        late_waste: waste(|line| line.rss_late),
         gain,
         gain_kept: (gain >= NO_GAIN).then_some(kept),
     }
@@ -231,13 +243,23 @@ pub fn huge_pages_table(lines: &[Line]) -> Option<Table> {
     let row = |(line, of): &(&Line, OfThp)| {
         vec![
             line.workload.clone(),
-            percent(of.waste),
-            of.waste_removed.map_or("-".into(), percent),
+            percent(of.waste.share),
+            of.waste.removed.map_or("-".into(), percent),
+            percent(of.late_waste.share),
+            of.late_waste.removed.map_or("-".into(), percent),
             format!("{:.1}", of.gain * 100.0),
             of.gain_kept.map_or("-".into(), percent),
         ]
     };
-    let header = ["program", "thp wastes %", "of it removed %", "thp is faster by %", "of it kept %"];
+    let header = [
+        "program",
+        "thp wastes %",
+        "of it removed %",
+        "late %",
+        "of it removed %",
+        "thp is faster by %",
+        "of it kept %",
+    ];
     Some(table::table(&header, 1, of.iter().map(row)))
 }
 
