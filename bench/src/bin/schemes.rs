@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use isotherm_bench::schemes::machine::Machine;
 use isotherm_bench::schemes::run::{Runner, default_place};
-use isotherm_bench::schemes::workload::{HERE, LABORATORY, Workload};
+use isotherm_bench::schemes::workload::Workload;
 use isotherm_bench::schemes::{Configuration, Run, summary, switches, work};
 use serde_json::json;
 
@@ -50,6 +50,8 @@ enum Command {
         place: PathBuf,
         #[arg(long)]
         length: f64,
+        #[arg(long)]
+        huge: bool,
     },
 }
 
@@ -87,41 +89,37 @@ fn main() -> Result<()> {
     match Options::parse().command {
         Command::Run(options) => measure(&options),
         Command::List => {
-            for (place, workloads) in [("in the laboratory", &LABORATORY[..]), ("here", &HERE)] {
+            for (place, machine) in [("in the laboratory", Machine::Laboratory), ("with --here", Machine::Here)] {
                 println!("{place}:");
-                for workload in workloads {
+                for workload in Workload::all(machine) {
                     println!("  {:<18} {}", workload.name, workload.about);
                 }
             }
             Ok(())
         }
         Command::Table { files, json } => tell(&files, json),
-        Command::Work { workload, place, length } => work::work(&named(&workload)?, &place, length),
+        Command::Work { workload, place, length, huge } => work::work(&named(&workload)?, &place, length, huge),
     }
 }
 
 fn named(name: &str) -> Result<Workload> {
-    Workload::named(name).with_context(|| format!("there is no workload {name}; see bench/schemes --list"))
+    Workload::named(Machine::this(), name)
+        .with_context(|| format!("there is no workload {name}; see bench/schemes --list"))
 }
 
 fn measure(options: &Measure) -> Result<()> {
     let machine = Machine::this();
-    let (mut workloads, mut configurations) = match machine {
-        Machine::Laboratory => {
-            let all = [Configuration::Orig, Configuration::Thp, Configuration::Ethp, Configuration::Prcl];
-            (LABORATORY.to_vec(), all.to_vec())
-        }
-        Machine::Here => (HERE.to_vec(), vec![Configuration::Orig, Configuration::Prcl]),
+    let workloads: Vec<Workload> = match &options.workloads[..] {
+        [] => Workload::all(machine).to_vec(),
+        names => names.iter().map(|name| named(name)).collect::<Result<_>>()?,
     };
-    if !options.workloads.is_empty() {
-        workloads = options.workloads.iter().map(|name| named(name)).collect::<Result<_>>()?;
-    }
-    if !options.configurations.is_empty() {
-        configurations.clone_from(&options.configurations);
-    }
-    let huge = |configuration: &Configuration| matches!(configuration, Configuration::Thp | Configuration::Ethp);
-    if machine == Machine::Here && configurations.iter().any(huge) {
-        bail!("thp and ethp change how the machine makes huge pages: they run in the laboratory only");
+    let wanted = |configuration: &Configuration| match &options.configurations[..] {
+        [] => *configuration != Configuration::Rec,
+        wanted => wanted.contains(configuration),
+    };
+    let of = |workload: &Workload| workload.configurations(machine).iter().copied().filter(wanted).collect::<Vec<_>>();
+    if workloads.iter().any(|workload| of(workload).contains(&Configuration::Thp)) {
+        machine.lets_programs_ask()?;
     }
     if machine == Machine::Laboratory {
         machine.swap_to_zram(SWAP)?;
@@ -141,20 +139,21 @@ fn measure(options: &Measure) -> Result<()> {
         machine,
         place: std::path::absolute(place.path())?,
     };
-    let (all, mut done) = (options.runs as usize * workloads.len() * configurations.len(), 0);
+    let (all, mut done) =
+        (options.runs as usize * workloads.iter().map(|workload| of(workload).len()).sum::<usize>(), 0);
     let mut failed = 0;
     for workload in &workloads {
         runner.prepare(workload)?;
         // An emulator translates a program when it first runs, which takes many times as long as running it.
         eprintln!("{}: once to warm up", workload.name);
-        if let Err(error) = runner.run(workload, configurations[0], 0) {
+        if let Err(error) = runner.run(workload, Configuration::Orig, 0) {
             eprintln!("{error:#}");
         }
     }
     let start = Instant::now();
     for nth in 1..=options.runs {
         for workload in &workloads {
-            for configuration in &configurations {
+            for configuration in &of(workload) {
                 done += 1;
                 let at = format!("{:>4.0} s  {done}/{all}", start.elapsed().as_secs_f64());
                 match runner.run(workload, *configuration, nth) {

@@ -48,6 +48,20 @@ impl Machine {
         }
     }
 
+    /// Whether programs of their own accord decide which memory may be huge pages, as `thp` has it where nothing is set.
+    ///
+    /// # Errors
+    /// If the kernel makes huge pages for all or for none, or does not tell.
+    pub fn lets_programs_ask(self) -> Result<()> {
+        let set = fs::read_to_string(HUGE_PAGES).with_context(|| format!("{HUGE_PAGES} cannot be read"))?;
+        ensure!(
+            self == Self::Laboratory || set.contains("[madvise]"),
+            "{HUGE_PAGES} is {}: only where it is madvise can thp be compared with orig; leave thp and ethp out",
+            set.trim()
+        );
+        Ok(())
+    }
+
     /// Makes compressed memory (zram) of this size the swap space.
     ///
     /// # Errors

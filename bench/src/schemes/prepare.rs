@@ -26,7 +26,9 @@ pub(crate) fn prepare(workload: &Workload, place: &Path, length: f64) -> Result<
     };
     match workload.kind {
         Kind::Pattern { .. } | Kind::Redis { .. } => Ok(()),
-        Kind::Sqlite { rows, queries } => file("work.sql", filling(rows) + &asking(rows, times(queries, length))),
+        Kind::Sqlite { rows, queries } => {
+            file(&queries_of(workload), filling(rows) + &asking(rows, times(queries, length)))
+        }
         Kind::Numpy { .. } => file("model.py", MODEL.into()),
         Kind::Compiler { functions } => file("functions.i", source(times(functions, length))),
         Kind::File { bytes, .. } => {
@@ -52,9 +54,14 @@ pub(crate) fn prepare(workload: &Workload, place: &Path, length: f64) -> Result<
             ensure!(status.success(), "sqlite3 failed");
             fs::File::open(&database)?.sync_all()?;
             let mapped = "PRAGMA mmap_size = 2000000000;\nSELECT sum(length(body)) FROM item;\n";
-            file("work.sql", format!("{mapped}{}", asking(rows, times(queries, length))))
+            file(&queries_of(workload), format!("{mapped}{}", asking(rows, times(queries, length))))
         }
     }
+}
+
+/// The file with what sqlite3 is asked.
+pub(crate) fn queries_of(workload: &Workload) -> String {
+    format!("{}.sql", workload.name)
 }
 
 /// So many, `length` times.

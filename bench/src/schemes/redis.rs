@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,14 +21,25 @@ const VALUE: usize = 1000;
 const ASKED_FOR: u64 = 25;
 
 /// Starts a server that keeps everything in memory; it listens on a socket in `place`.
-pub(crate) fn start(place: &Path) -> Result<Child> {
+/// With `huge`, its allocator asks for huge pages.
+pub(crate) fn start(place: &Path, huge: bool) -> Result<Child> {
     let socket = place.join("redis.sock");
     let _ = std::fs::remove_file(&socket);
-    let mut command = Command::new("redis-server");
+    // The server and the program that checks its files are one, and go by the name that they are called. The package that has the
+    // latter alone starts no service.
+    let mut command = Command::new("redis-check-rdb");
+    command.arg0("redis-server");
     command.args(["--port", "0", "--save", "", "--appendonly", "no", "--loglevel", "warning"]);
     // Otherwise it forbids itself huge pages, and every configuration would be the same.
     command.args(["--disable-thp", "no", "--unixsocket"]).arg(socket);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("redis-server cannot be started")
+    if huge {
+        command.env("MALLOC_CONF", "thp:always");
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("redis-server (redis-check-rdb, of Debian's redis-tools) cannot be started")
 }
 
 /// Writes `keys` values, sends `requests` requests for some of them, and ends the server.

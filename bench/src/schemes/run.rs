@@ -120,6 +120,9 @@ impl Runner {
             command.arg("--children").args(&self.more).arg("--").arg(&this);
         }
         command.arg("work").arg(workload.name).arg(&self.place).args(["--length", &self.length.to_string()]);
+        if self.machine == Machine::Here && configuration == Configuration::Thp {
+            command.arg("--huge");
+        }
         Ok((command, schemes.is_some()))
     }
 }

@@ -11,12 +11,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use isotherm_core::PAGE_SIZE;
 use isotherm_sim::{Pattern, Touch};
-use memmap2::MmapMut;
+use memmap2::{Advice, MmapMut};
 use procfs::process::Process;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use super::prepare::times;
+use super::prepare::{queries_of, times};
 use super::redis;
 use super::workload::{Kind, Workload};
 
@@ -33,34 +33,40 @@ pub(crate) struct Took {
     pub(crate) cpu_seconds: f64,
 }
 
-/// Does the work of this workload, `length` times as much as it has, with the files that are in `place`.
+/// Does the work of this workload, `length` times as much as it has, with the files that are in `place`. With `huge`, the program asks the
+/// kernel for huge pages for all memory that it allocates, so that nothing of the machine has to be set.
 ///
 /// # Errors
 /// If the program cannot be started, or fails.
-pub fn work(workload: &Workload, place: &Path, length: f64) -> Result<()> {
+pub fn work(workload: &Workload, place: &Path, length: f64, huge: bool) -> Result<()> {
     note(place, id())?;
     let start = Instant::now();
     match workload.kind {
-        Kind::Pattern { touches } => follow(&workload.pattern()?, times(touches, length), length)?,
+        Kind::Pattern { touches } => follow(&workload.pattern()?, times(touches, length), length, huge)?,
         Kind::Redis { keys, requests } => {
-            let mut server = redis::start(place)?;
+            let mut server = redis::start(place, huge)?;
             note(place, server.id())?;
             redis::drive(place, keys, times(requests, length))?;
             finish("redis-server", &mut server)?;
         }
-        Kind::Sqlite { .. } => program(place, Command::new("sqlite3").arg(":memory:"), Some("work.sql"))?,
-        Kind::SqliteFile { .. } => {
-            program(place, Command::new("sqlite3").arg(place.join("database")), Some("work.sql"))?;
+        Kind::Sqlite { .. } => {
+            program(place, huge, Command::new("sqlite3").arg(":memory:"), Some(&queries_of(workload)))?
         }
-        Kind::Numpy { steps } => program(place, python(place, "model.py").arg(times(steps, length).to_string()), None)?,
+        Kind::SqliteFile { .. } => {
+            program(place, huge, Command::new("sqlite3").arg(place.join("database")), Some(&queries_of(workload)))?;
+        }
+        Kind::Numpy { steps } => {
+            program(place, huge, python(place, "model.py").arg(times(steps, length).to_string()), None)?
+        }
         Kind::File { sums, .. } => {
             let mut command = python(place, "mapped.py");
-            program(place, command.arg(place.join("mapped")).arg(times(sums, length).to_string()), None)?;
+            program(place, huge, command.arg(place.join("mapped")).arg(times(sums, length).to_string()), None)?;
         }
         Kind::Compiler { .. } => {
             let file = place.join("functions.i");
             program(
                 place,
+                huge,
                 Command::new("cc1").args(["-fpreprocessed", "-quiet", "-O1", "-o", "/dev/null"]).arg(file),
                 None,
             )?;
@@ -84,11 +90,15 @@ fn note(place: &Path, pid: u32) -> Result<()> {
     Ok(writeln!(OpenOptions::new().create(true).append(true).open(place.join(PIDS))?, "{pid}")?)
 }
 
-fn program(place: &Path, command: &mut Command, input: Option<&str>) -> Result<()> {
+fn program(place: &Path, huge: bool, command: &mut Command, input: Option<&str>) -> Result<()> {
     let input = match input {
         Some(name) => Stdio::from(File::open(place.join(name))?),
         None => Stdio::null(),
     };
+    if huge {
+        // What glibc allocates it then advises to be huge pages.
+        command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+    }
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child =
         command.stdin(input).stdout(Stdio::null()).spawn().with_context(|| format!("{name} cannot be started"))?;
@@ -104,11 +114,14 @@ fn finish(name: &str, child: &mut Child) -> Result<()> {
 
 /// Makes the touches of a pattern as fast as it can, none is left out: each phase has as much of them as it has of the time in
 /// which something is touched. Where nothing is, the time itself passes.
-fn follow(pattern: &Pattern, touches: u64, length: f64) -> Result<()> {
+fn follow(pattern: &Pattern, touches: u64, length: f64, huge: bool) -> Result<()> {
     let mut areas = Vec::new();
     // The kernel maps from high addresses down: so that the first area lies lowest, it comes last.
     for area in pattern.areas.iter().rev() {
         let mut memory = MmapMut::map_anon(area.size.as_u64() as usize).context("there is not enough memory")?;
+        if huge {
+            memory.advise(Advice::HugePage)?;
+        }
         for byte in memory.iter_mut().step_by(PAGE_SIZE as usize) {
             *byte = 1;
         }

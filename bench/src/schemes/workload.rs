@@ -2,6 +2,9 @@
 
 use isotherm_sim::Pattern;
 
+use super::Configuration;
+use super::machine::Machine;
+
 /// A program that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
@@ -32,8 +35,8 @@ pub(crate) enum Kind {
 }
 
 /// Those of the laboratory.
-pub const LABORATORY: [Workload; 8] = [
-    pattern("hot-small-in-huge", "4 MiB hot in 256 MiB", 260_000_000),
+const LABORATORY: [Workload; 8] = [
+    pattern("hot-small-in-huge", "4 MiB hot in 256 MiB", 240_000_000),
     pattern("periodic", "64 MiB of 256 MiB hot for a while, cold for 3 s, in turn", 60_000_000),
     pattern("zipfian", "256 MiB, the n-th page touched in proportion to 1/n", 12_000_000),
     pattern("all-hot", "256 MiB hot", 80_000_000),
@@ -49,23 +52,41 @@ pub const LABORATORY: [Workload; 8] = [
     },
     Workload {
         name: "numpy",
-        about: "Python with numpy: a model trained by rows of a matrix, its weights in a sparse table",
+        about: "Python with numpy: a model trained by hashed words, its weights in a sparse table of 128 MiB",
         kind: Kind::Numpy { steps: 600 },
     },
     Workload { name: "cc1", about: "the C compiler: 90 functions at -O1", kind: Kind::Compiler { functions: 90 } },
 ];
 
-/// Those of the machine itself, whose memory is backed by files: it need not have swap.
-pub const HERE: [Workload; 2] = [
+/// Those of the machine itself, which is faster and need not have swap.
+const HERE: [Workload; 8] = [
+    pattern("hot-small-in-huge", "4 MiB hot in 256 MiB", 1_200_000_000),
+    pattern("zipfian", "256 MiB, the n-th page touched in proportion to 1/n", 50_000_000),
+    pattern("all-hot", "256 MiB hot", 350_000_000),
+    Workload {
+        name: "redis",
+        about: "redis-server: 200,000 values of 1,000 bytes written, then one in 25 of them asked for",
+        kind: Kind::Redis { keys: 200_000, requests: 2_000_000 },
+    },
+    Workload {
+        name: "sqlite3",
+        about: "a database in memory: 300,000 rows written, then one in 20 of them asked for",
+        kind: Kind::Sqlite { rows: 300_000, queries: 3_000_000 },
+    },
+    Workload {
+        name: "numpy",
+        about: "Python with numpy: a model trained by hashed words, its weights in a sparse table of 128 MiB",
+        kind: Kind::Numpy { steps: 9_000 },
+    },
     Workload {
         name: "numpy-file",
         about: "Python with numpy: a file of 512 MiB mapped and summed up, then a sixteenth of it again and again",
-        kind: Kind::File { bytes: 512 << 20, sums: 2_000 },
+        kind: Kind::File { bytes: 512 << 20, sums: 5_000 },
     },
     Workload {
         name: "sqlite3-file",
         about: "sqlite3 with a mapped database of 500,000 rows: all read once, then one in 20 asked for",
-        kind: Kind::SqliteFile { rows: 500_000, queries: 20_000_000 },
+        kind: Kind::SqliteFile { rows: 500_000, queries: 4_000_000 },
     },
 ];
 
@@ -74,14 +95,30 @@ const fn pattern(name: &'static str, about: &'static str, touches: u64) -> Workl
 }
 
 impl Workload {
-    /// The one of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        LABORATORY.into_iter().chain(HERE).find(|workload| workload.name == name)
+    /// Those of this machine.
+    pub fn all(machine: Machine) -> &'static [Self] {
+        match machine {
+            Machine::Laboratory => &LABORATORY,
+            Machine::Here => &HERE,
+        }
     }
 
-    /// Whether it is a real program, not a pattern of memory.
-    pub fn is_real(&self) -> bool {
-        !matches!(self.kind, Kind::Pattern { .. })
+    /// The one of this name.
+    pub fn named(machine: Machine, name: &str) -> Option<Self> {
+        Self::all(machine).iter().find(|workload| workload.name == name).copied()
+    }
+
+    /// The configurations that tell something of it on this machine.
+    pub fn configurations(&self, machine: Machine) -> &'static [Configuration] {
+        let of_a_file = matches!(self.kind, Kind::File { .. } | Kind::SqliteFile { .. });
+        match machine {
+            Machine::Laboratory => {
+                &[Configuration::Orig, Configuration::Thp, Configuration::Ethp, Configuration::Prcl, Configuration::Rec]
+            }
+            // Without swap, only memory of files can be reclaimed; and of files, no huge pages are made.
+            Machine::Here if of_a_file => &[Configuration::Orig, Configuration::Prcl, Configuration::Rec],
+            Machine::Here => &[Configuration::Orig, Configuration::Thp, Configuration::Ethp, Configuration::Rec],
+        }
     }
 
     /// The pattern of its name.
