@@ -4,6 +4,7 @@
 //! [`Score`] is what it is worth.
 
 pub mod real;
+pub mod schemes;
 mod score;
 pub mod simulated;
 pub mod speed;

@@ -32,7 +32,9 @@ fn does(scheme: &Scheme) -> &'static str {
         (Action::WillNeed, _) => "reads memory in ahead (MADV_WILLNEED).",
         (Action::Cold, _) => "makes memory the next that the kernel reclaims when it needs some (MADV_COLD).",
         (Action::PageOut, _) => "reclaims memory at once: to swap, or to its file (MADV_PAGEOUT).",
-        (Action::HugePage, false) => "makes huge pages of memory at once, from outside (MADV_COLLAPSE).",
+        (Action::HugePage, false) => {
+            "makes huge pages of memory at once where half of one is in use, from outside (MADV_COLLAPSE)."
+        }
         (Action::HugePage, true) => "allows huge pages, by a call inside the target (MADV_HUGEPAGE).",
         (Action::NoHugePage, _) => "forbids huge pages, by a call inside the target (MADV_NOHUGEPAGE).",
         (Action::Collapse, _) => "makes huge pages of memory at once (MADV_COLLAPSE).",

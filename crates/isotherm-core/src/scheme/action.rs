@@ -21,12 +21,13 @@ pub enum Action {
     Cold,
     /// Reclaim it now (`MADV_PAGEOUT`).
     PageOut,
-    /// Back it with huge pages: from outside by making them now (`MADV_COLLAPSE`), from inside by allowing them
+    /// Back it with huge pages: from outside by making them now where at least half of one is in use
+    /// (`MADV_COLLAPSE`), from inside by allowing them
     /// (`MADV_HUGEPAGE`).
     HugePage,
     /// Forbid huge pages (`MADV_NOHUGEPAGE`); from inside only.
     NoHugePage,
-    /// Make huge pages now (`MADV_COLLAPSE`), wherever it is called from.
+    /// Make huge pages now (`MADV_COLLAPSE`), wherever it is called from, and however little of them is in use.
     Collapse,
     /// Keep it in memory (`mlock`); from inside only.
     MLock,

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::advise::{Advice, Span, advise};
 use super::check::check;
+use super::dense::dense;
 use super::facts::facts;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::outside::{Memory, advise_ranges, cut_at_mappings};
@@ -76,6 +77,29 @@ impl ProcessActuator {
     fn hold(&self, target: TargetId) -> Option<Held> {
         let members = self.roster.members();
         Some(Held { pid: target.0, pidfd: members.get(&target)?.process.pidfd() })
+    }
+
+    /// Makes huge pages of what is in use enough; the rest is neither applied nor refused.
+    fn back_with_huge_pages(&self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+        let dense = match dense(&self.root, held.pid, ranges) {
+            // Its ID may have been another's while its pages were looked at.
+            Ok(_) | Err(Errno::NOENT) if held.has_ended() => {
+                return refuse_all(ranges, outcomes, Errno::SRCH.raw_os_error());
+            }
+            Ok(dense) => dense,
+            Err(errno) => return refuse_all(ranges, outcomes, errno.raw_os_error()),
+        };
+        let blocks: Vec<AddrRange> = dense.iter().map(|(_, block)| *block).collect();
+        let mut made = vec![Outcome::default(); blocks.len()];
+        advise_ranges(held, Advice::Collapse, &blocks, &mut made);
+        for ((of, _), made) in dense.into_iter().zip(made) {
+            let outcome = &mut outcomes[of];
+            outcome.applied += made.applied;
+            outcome.refused += made.refused;
+            if outcome.errno == 0 {
+                outcome.errno = made.errno;
+            }
+        }
     }
 
     fn apply_inside(&mut self, held: &Held, call: InsideCall, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
@@ -176,6 +200,9 @@ impl Actuator for ProcessActuator {
             (None, _) => refuse_all(work.ranges, outcomes, Errno::SRCH.raw_os_error()),
             (Some(_), Way::Nothing) => {
                 work.ranges.iter().zip(outcomes).for_each(|(range, outcome)| *outcome = Outcome::all(*range));
+            }
+            (Some(mut held), Way::Outside(Advice::Collapse)) if work.action == Action::HugePage => {
+                self.back_with_huge_pages(&mut held, work.ranges, outcomes);
             }
             (Some(mut held), Way::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
             (Some(held), Way::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),

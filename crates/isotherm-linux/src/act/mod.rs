@@ -6,6 +6,7 @@
 mod actuator;
 pub(crate) mod advise;
 mod check;
+mod dense;
 mod facts;
 mod inside;
 mod outside;

@@ -1,0 +1,268 @@
+//! What came of all runs: means and their spread, and what is gained and lost against the program alone.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Table;
+use serde::Serialize;
+
+use super::{Configuration, Run};
+use crate::table;
+
+/// Where huge pages waste less than this share of what the program holds otherwise, there is nothing to remove.
+const NO_WASTE: f64 = 0.03;
+
+/// Where huge pages make a program faster by less than this share, there is nothing to keep.
+const NO_GAIN: f64 = 0.03;
+
+/// Figures of several runs of the same.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation of the sample; zero of a single run.
+    pub deviation: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Spread {
+    fn of(figures: &[f64]) -> Self {
+        let many = figures.len() as f64;
+        let mean = figures.iter().sum::<f64>() / many;
+        let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
+        Self {
+            mean,
+            deviation: if figures.len() > 1 { (squares / (many - 1.0)).sqrt() } else { 0.0 },
+            min: figures.iter().copied().fold(f64::INFINITY, f64::min),
+            max: figures.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+}
+
+/// All runs of one program under one configuration.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// Where: the laboratory, or here.
+    pub place: String,
+    /// Which program.
+    pub workload: String,
+    /// Under which configuration.
+    pub configuration: Configuration,
+    /// How many.
+    pub runs: usize,
+    /// Seconds.
+    pub runtime: Spread,
+    /// Mean resident memory, in bytes.
+    pub rss: Spread,
+    /// The same over the last quarter of each run.
+    pub rss_late: Spread,
+    /// Mean memory of the system beyond that before the run, in bytes.
+    pub system: Spread,
+    /// Mean anonymous memory in huge pages, in bytes.
+    pub huge: f64,
+    /// Mean memory in swap, in bytes.
+    pub swap: f64,
+    /// CPU time of isotherm, in per cent of one CPU.
+    pub isotherm_cpu_percent: f64,
+    /// Against orig, as shares of it: positive is slower, or more.
+    pub against_orig: Option<Against>,
+    /// Against thp: what is removed of its waste, what is kept of its speed.
+    pub of_thp: Option<OfThp>,
+}
+
+/// Changes of the means, as shares of orig's.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Against {
+    /// Of the runtime.
+    pub runtime: f64,
+    /// Of the least runtime, on which other work on the machine tells least.
+    pub least_runtime: f64,
+    /// Of the mean resident memory.
+    pub rss: f64,
+    /// Of the same over the last quarter.
+    pub rss_late: f64,
+    /// Of the memory of the system.
+    pub system: f64,
+}
+
+/// What efficient huge pages make of huge pages.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OfThp {
+    /// Of the mean resident memory.
+    pub waste: Waste,
+    /// Of that over the last quarter of each run: how fast a program fills its memory does not matter there.
+    pub late_waste: Waste,
+    /// What huge pages make the program faster by: a share of orig's runtime.
+    pub gain: f64,
+    /// (orig - this) / (orig - thp), of the runtime; none if huge pages make it next to no faster.
+    pub gain_kept: Option<f64>,
+}
+
+/// Memory that huge pages add.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Waste {
+    /// As a share of orig's resident memory.
+    pub share: f64,
+    /// 1 - (this - orig) / (thp - orig); none if huge pages waste next to nothing.
+    pub removed: Option<f64>,
+}
+
+/// A line for each program and configuration, in the order in which they first came.
+pub fn lines(runs: &[Run]) -> Vec<Line> {
+    let mut order = Vec::new();
+    let mut groups: BTreeMap<(usize, Configuration), Vec<&Run>> = BTreeMap::new();
+    for run in runs {
+        let program = (&run.place, &run.workload);
+        let at = order.iter().position(|known| *known == program).unwrap_or_else(|| {
+            order.push(program);
+            order.len() - 1
+        });
+        groups.entry((at, run.configuration)).or_default().push(run);
+    }
+    let mut lines: Vec<Line> = groups.values().map(|runs| line(runs)).collect();
+    for at in 0..lines.len() {
+        let same = |configuration| {
+            lines.iter().find(|l| {
+                l.configuration == configuration && l.workload == lines[at].workload && l.place == lines[at].place
+            })
+        };
+        let (orig, thp, this) = (same(Configuration::Orig), same(Configuration::Thp), &lines[at]);
+        let against = orig.filter(|_| this.configuration != Configuration::Orig).map(|orig| against(this, orig));
+        let of_thp = (orig.zip(thp)).filter(|_| this.configuration == Configuration::Ethp);
+        let of_thp = of_thp.map(|(orig, thp)| of_thp_(this, orig, thp));
+        lines[at].against_orig = against;
+        lines[at].of_thp = of_thp;
+    }
+    lines
+}
+
+fn line(runs: &[&Run]) -> Line {
+    let of = |figure: fn(&Run) -> f64| runs.iter().map(|run| figure(run)).collect::<Vec<f64>>();
+    Line {
+        place: runs[0].place.clone(),
+        workload: runs[0].workload.clone(),
+        configuration: runs[0].configuration,
+        runs: runs.len(),
+        runtime: Spread::of(&of(|run| run.seconds)),
+        rss: Spread::of(&of(|run| run.rss_mean)),
+        rss_late: Spread::of(&of(|run| run.rss_late)),
+        system: Spread::of(&of(|run| run.system_mean)),
+        huge: Spread::of(&of(|run| run.huge_mean)).mean,
+        swap: Spread::of(&of(|run| run.swap_mean)).mean,
+        isotherm_cpu_percent: Spread::of(&of(|run| run.isotherm_cpu_seconds / run.seconds * 100.0)).mean,
+        against_orig: None,
+        of_thp: None,
+    }
+}
+
+fn against(this: &Line, orig: &Line) -> Against {
+    let change = |of: fn(&Line) -> Spread| of(this).mean / of(orig).mean - 1.0;
+    Against {
+        runtime: change(|line| line.runtime),
+        least_runtime: this.runtime.min / orig.runtime.min - 1.0,
+        rss: change(|line| line.rss),
+        rss_late: change(|line| line.rss_late),
+        system: change(|line| line.system),
+    }
+}
+
+fn of_thp_(this: &Line, orig: &Line, thp: &Line) -> OfThp {
+    let waste = |of: fn(&Line) -> Spread| {
+        let (this, orig, thp) = (of(this).mean, of(orig).mean, of(thp).mean);
+        let share = thp / orig - 1.0;
+        Waste { share, removed: (share >= NO_WASTE).then_some(1.0 - (this - orig) / (thp - orig)) }
+    };
+    let gain = 1.0 - thp.runtime.mean / orig.runtime.mean;
+    let kept = (orig.runtime.mean - this.runtime.mean) / (orig.runtime.mean - thp.runtime.mean);
+    OfThp {
+        waste: waste(|line| line.rss),
+        late_waste: waste(|line| line.rss_late),
+        gain,
+        gain_kept: (gain >= NO_GAIN).then_some(kept),
+    }
+}
+
+/// The table of all lines.
+pub fn table(lines: &[Line]) -> Table {
+    let header = [
+        "program",
+        "",
+        "runs",
+        "runtime, s",
+        "± s",
+        "min",
+        "max",
+        "to orig %",
+        "of min %",
+        "RSS, MiB",
+        "± MiB",
+        "to orig %",
+        "late %",
+        "system, MiB",
+        "to orig %",
+        "huge, MiB",
+        "swap, MiB",
+        "isotherm CPU %",
+    ];
+    let row = |line: &Line| {
+        let change =
+            |of: fn(Against) -> f64| line.against_orig.map_or("-".into(), |a| format!("{:+.1}", of(a) * 100.0));
+        vec![
+            line.workload.clone(),
+            line.configuration.name().into(),
+            line.runs.to_string(),
+            format!("{:.2}", line.runtime.mean),
+            format!("{:.2}", line.runtime.deviation),
+            format!("{:.2}", line.runtime.min),
+            format!("{:.2}", line.runtime.max),
+            change(|a| a.runtime),
+            change(|a| a.least_runtime),
+            mib(line.rss.mean),
+            mib(line.rss.deviation),
+            change(|a| a.rss),
+            change(|a| a.rss_late),
+            mib(line.system.mean),
+            change(|a| a.system),
+            mib(line.huge),
+            mib(line.swap),
+            if line.isotherm_cpu_percent > 0.0 { format!("{:.1}", line.isotherm_cpu_percent) } else { "-".into() },
+        ]
+    };
+    table::table(&header, 2, lines.iter().map(row))
+}
+
+/// The table of what efficient huge pages make of huge pages.
+pub fn huge_pages_table(lines: &[Line]) -> Option<Table> {
+    let of: Vec<(&Line, OfThp)> = lines.iter().filter_map(|line| Some((line, line.of_thp?))).collect();
+    if of.is_empty() {
+        return None;
+    }
+    let percent = |share: f64| format!("{:.0}", share * 100.0);
+    let row = |(line, of): &(&Line, OfThp)| {
+        vec![
+            line.workload.clone(),
+            percent(of.waste.share),
+            of.waste.removed.map_or("-".into(), percent),
+            percent(of.late_waste.share),
+            of.late_waste.removed.map_or("-".into(), percent),
+            format!("{:.1}", of.gain * 100.0),
+            of.gain_kept.map_or("-".into(), percent),
+        ]
+    };
+    let header = [
+        "program",
+        "thp wastes %",
+        "of it removed %",
+        "late %",
+        "of it removed %",
+        "thp is faster by %",
+        "of it kept %",
+    ];
+    Some(table::table(&header, 1, of.iter().map(row)))
+}
+
+fn mib(bytes: f64) -> String {
+    format!("{:.1}", bytes / f64::from(1 << 20))
+}
