@@ -21,6 +21,7 @@ mod units;
 mod watch;
 mod workload;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -63,7 +64,12 @@ fn complain(error: &anyhow::Error) {
             message = format!("{message}: {cause}");
         }
     }
-    eprintln!("isotherm: {message}");
+    tell(format_args!("isotherm: {message}"));
+}
+
+/// Writes a line to the standard error, if there is still somebody to read it: a terminal may have gone away, and to say so would be no use.
+fn tell(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {

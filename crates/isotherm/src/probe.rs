@@ -10,6 +10,7 @@ use isotherm_linux::damon::{self, Places};
 use isotherm_linux::idle::IdleProbe;
 
 use crate::cli::ProbeChoice;
+use crate::tell;
 
 /// The sampling and aggregation intervals of a probe that looks at pages, if none are asked for: DAMON's.
 pub const PAGE_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
@@ -52,7 +53,7 @@ impl Chosen {
             Ok(probe) => Self::bpf(probe),
             Err(bpf) => {
                 let coarse = "using the probe refs, which is coarse: a mapping at a time";
-                eprintln!("isotherm: {coarse}. idle: {idle}. bpf: {bpf}");
+                tell(format_args!("isotherm: {coarse}. idle: {idle}. bpf: {bpf}"));
                 Self::refs()
             }
         }

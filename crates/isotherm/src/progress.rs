@@ -8,6 +8,7 @@ use isotherm_core::scheme::Report;
 use isotherm_record::Activity;
 
 use crate::session::Finding;
+use crate::tell;
 
 /// How often the line is written anew.
 const EVERY: Duration = Duration::from_millis(250);
@@ -82,11 +83,11 @@ impl Progress {
     /// Says, whoever reads it, that the recording has gaps.
     pub fn warn_of_gaps(&self) {
         if self.lost > 0 {
-            eprintln!(
+            tell(format_args!(
                 "isotherm: {} aggregations are missing from the recording: they were not taken from the kernel in time; \
                  lengthen --aggr, lower the maximum of --regions, or mount tracefs if it is not mounted",
                 self.lost
-            );
+            ));
         }
     }
 

@@ -16,6 +16,7 @@ use crate::progress::{Progress, size};
 use crate::record::{BACKLOG, header};
 use crate::session::Control;
 use crate::steering::{self, Word};
+use crate::tell;
 use crate::watch::{Ready, Watching};
 
 /// What the schemes have to say is listened to at least this often, also while they sleep and nothing is found.
@@ -122,11 +123,11 @@ impl Log {
                 }
                 Word::Complaint(what) => {
                     self.progress.clear();
-                    eprintln!("isotherm: {what}");
+                    tell(format_args!("isotherm: {what}"));
                 }
                 Word::Note(what) if !self.quiet => {
                     self.progress.clear();
-                    eprintln!("isotherm: {what}");
+                    tell(format_args!("isotherm: {what}"));
                 }
                 Word::Note(_) | Word::InForce(_) => {}
             }
@@ -148,12 +149,12 @@ impl Log {
             return Ok(());
         }
         let plural = if self.snapshots == 1 { "" } else { "s" };
-        eprintln!("isotherm: {} snapshot{plural} in {lasted:.1?}", self.snapshots);
+        tell(format_args!("isotherm: {} snapshot{plural} in {lasted:.1?}", self.snapshots));
         for report in self.last.iter().flat_map(|activity| &activity.schemes) {
-            eprintln!("  {}", summary(report));
+            tell(format_args!("  {}", summary(report)));
         }
         if let Some(recorded) = recorded {
-            eprintln!("  {recorded}");
+            tell(format_args!("  {recorded}"));
         }
         Ok(())
     }

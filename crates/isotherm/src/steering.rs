@@ -19,7 +19,7 @@ use isotherm_record::Activity;
 
 use crate::cli::Watch;
 use crate::session::Control;
-use crate::wrong_call;
+use crate::{tell, wrong_call};
 use file::SchemeFile;
 
 /// What schemes have done is told at least this often, and their file is looked at.
@@ -65,7 +65,7 @@ impl Ready {
             Ok(schemes) => schemes,
             // As compilers do: file, line and column first, so that editors find the place.
             Err(complaints) => {
-                eprintln!("{complaints}");
+                tell(complaints);
                 return Ok(None);
             }
         };

@@ -21,7 +21,7 @@ mod sort;
 mod space;
 
 use std::fs::File;
-use std::io::{IsTerminal, Write, stderr, stdin, stdout};
+use std::io::{IsTerminal, stdin, stdout};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus, Stdio};
@@ -38,7 +38,7 @@ use crate::session::Control;
 use crate::steering;
 use crate::terminal::terminal;
 use crate::watch::Ready;
-use crate::{complain, wrong_call};
+use crate::{complain, tell, wrong_call};
 use app::{App, Look, Run};
 use live::{News, Shared};
 use screen::Screen;
@@ -81,7 +81,7 @@ pub fn run(options: &Top) -> Result<ExitCode> {
         std::thread::sleep(Duration::from_millis(10));
     }
     if command.ended().is_none() {
-        eprintln!("isotherm: the command was asked to end (SIGTERM) and takes its time; Ctrl-C interrupts it");
+        tell("isotherm: the command was asked to end (SIGTERM) and takes its time; Ctrl-C interrupts it");
     }
     let ended = command.wait()?;
     Ok(match shown {
@@ -174,10 +174,20 @@ fn show(
     let _ = monitor.join();
     // What was told on the screen may have gone unseen. If the terminal has gone, there is nobody to tell.
     for complaint in &state.lock().complaints {
-        let _ = writeln!(stderr(), "isotherm: {complaint}");
+        tell(format_args!("isotherm: {complaint}"));
     }
     // What ended the watching before someone quit is told once more: the screen is gone.
-    watched?.unwrap_or(Ok(()))
+    match watched {
+        // The terminal has hung up; whoever it was has quit.
+        Err(error) if error.chain().any(is_hang_up) => Ok(()),
+        watched => watched?.unwrap_or(Ok(())),
+    }
+}
+
+/// Whether a terminal said this because there is nobody at its other end any more.
+fn is_hang_up(error: &(dyn std::error::Error + 'static)) -> bool {
+    let hung_up = Some(rustix::io::Errno::IO.raw_os_error());
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.raw_os_error() == hung_up)
 }
 
 fn how_it_ended(status: ExitStatus) -> String {
