@@ -201,6 +201,9 @@ fn tell(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
     if let Some(table) = summary::huge_pages_table(&lines) {
         println!("\n{table}");
     }
+    for sentence in summary::in_all(&lines) {
+        println!("\n{sentence}");
+    }
     println!("{PAPERS}");
     if let Some(path) = json {
         std::fs::write(&path, serde_json::to_string_pretty(&json!({ "lines": lines, "runs": runs }))?)
@@ -210,11 +213,13 @@ fn tell(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
 }
 
 const PAPERS: &str = "
-Runtime: of the program, without isotherm's start; ±: standard deviation. RSS: of the program's processes, mean over the run; late: over its last
-quarter. Of min: change of the least runtime. System: memory not free, beyond that before the run, isotherm and what zram holds included. To orig: change of the mean.
+Runtime: of the program, without isotherm's start and end; ±: standard deviation; least: change of the least runtime, on which other work on the
+machine tells least. RSS: of the program's processes, mean over the run; late: change over its last quarter. System: memory that is not free,
+beyond that before the run, with isotherm and what zram holds. To orig: change of the mean.
 
 The papers' figures, and what differs in the setting:
-  DAMON (Middleware Industry '19, HPDC '22): prcl saves up to 93 % of RSS at 1.2 % slowdown, 20 % on the mean at 7.6 %; ethp removes 76 % of what huge
-  pages waste and keeps 51 % of the speed they bring. It runs in the kernel, on PARSEC 3 and SPLASH-2x, on bare metal, for minutes a
-  program, with zram as swap. Ours: from user space, an emulated machine (all takes ten times as long or more, and a huge page saves page faults
-  and a level of the page table, but no TLB entry), other programs, some 20 s each, of which prcl waits 5 s and ethp 7 s.";
+  DAMON (Middleware Industry '19, HPDC '22): prcl saves up to 93 % of RSS at 1.2 % slowdown, 20 % on the mean at 7.6 %; ethp removes 76 % of what
+  huge pages waste and keeps 51 % of the speed they bring. It runs in the kernel, on PARSEC 3 and SPLASH-2x, on bare metal, for minutes a
+  program, with zram as swap. Ours runs in user space, on other programs, for some 10 to 20 s each, of which prcl waits 5 and ethp 7. In the
+  laboratory the machine is emulated: to watch, to compress and to fault take ten times as long or more; a huge page saves page faults and a
+  level of the page table, but no TLB entry; and isotherm competes with the program for this machine's processors.";

@@ -189,48 +189,41 @@ pub fn table(lines: &[Line]) -> Table {
     let header = [
         "program",
         "",
-        "runs",
-        "runtime, s",
-        "± s",
-        "min",
-        "max",
+        "runtime, s (least to most)",
         "to orig %",
-        "of min %",
-        "RSS, MiB",
-        "± MiB",
+        "least %",
+        "RSS, MiB (least to most)",
         "to orig %",
         "late %",
         "system, MiB",
         "to orig %",
-        "huge, MiB",
-        "swap, MiB",
         "isotherm CPU %",
     ];
     let row = |line: &Line| {
         let change =
             |of: fn(Against) -> f64| line.against_orig.map_or("-".into(), |a| format!("{:+.1}", of(a) * 100.0));
+        let mib = f64::from(1 << 20);
         vec![
             line.workload.clone(),
             line.configuration.name().into(),
-            line.runs.to_string(),
-            format!("{:.2}", line.runtime.mean),
-            format!("{:.2}", line.runtime.deviation),
-            format!("{:.2}", line.runtime.min),
-            format!("{:.2}", line.runtime.max),
+            spread(line.runtime, 1.0, 2),
             change(|a| a.runtime),
             change(|a| a.least_runtime),
-            mib(line.rss.mean),
-            mib(line.rss.deviation),
+            spread(line.rss, mib, 1),
             change(|a| a.rss),
             change(|a| a.rss_late),
-            mib(line.system.mean),
+            format!("{:.1} ± {:.1}", line.system.mean / mib, line.system.deviation / mib),
             change(|a| a.system),
-            mib(line.huge),
-            mib(line.swap),
             if line.isotherm_cpu_percent > 0.0 { format!("{:.1}", line.isotherm_cpu_percent) } else { "-".into() },
         ]
     };
     table::table(&header, 2, lines.iter().map(row))
+}
+
+fn spread(of: Spread, unit: f64, digits: usize) -> String {
+    let Spread { mean, deviation, min, max } = of;
+    let figure = |figure: f64| format!("{:.digits$}", figure / unit);
+    format!("{} ± {} ({} to {})", figure(mean), figure(deviation), figure(min), figure(max))
 }
 
 /// The table of what efficient huge pages make of huge pages.
@@ -263,6 +256,44 @@ pub fn huge_pages_table(lines: &[Line]) -> Option<Table> {
     Some(table::table(&header, 1, of.iter().map(row)))
 }
 
-fn mib(bytes: f64) -> String {
-    format!("{:.1}", bytes / f64::from(1 << 20))
+/// What is to be said of all programs together, in sentences.
+pub fn in_all(lines: &[Line]) -> Vec<String> {
+    let mut said = Vec::new();
+    let of = |configuration| lines.iter().filter(move |line| line.configuration == configuration);
+    let prcl: Vec<(&Line, Against)> =
+        of(Configuration::Prcl).filter_map(|line| Some((line, line.against_orig?))).collect();
+    if let Some((best, saves)) = prcl.iter().min_by(|a, b| a.1.rss_late.total_cmp(&b.1.rss_late)) {
+        let mean = |of: fn(&Against) -> f64| prcl.iter().map(|(_, a)| of(a) * 100.0).sum::<f64>() / prcl.len() as f64;
+        said.push(format!(
+            "prcl: RSS {:+.1} % on the mean over the programs ({:+.1} % late), runtime {:+.1} % (least {:+.1} %); most on {}: {:+.1} % \
+             ({:+.1} % late) at {:+.1} % (least {:+.1} %).",
+            mean(|a| a.rss),
+            mean(|a| a.rss_late),
+            mean(|a| a.runtime),
+            mean(|a| a.least_runtime),
+            best.workload,
+            saves.rss * 100.0,
+            saves.rss_late * 100.0,
+            saves.runtime * 100.0,
+            saves.least_runtime * 100.0
+        ));
+    }
+    // Programs that waste or gain much count for more than those that hardly do.
+    let ethp: Vec<OfThp> = of(Configuration::Ethp).filter_map(|line| line.of_thp).collect();
+    let share = |parts: Vec<(f64, f64)>| {
+        let whole: f64 = parts.iter().map(|(whole, _)| whole).sum();
+        let part: f64 = parts.iter().map(|(whole, share)| whole * share).sum();
+        if whole > 0.0 { format!("{:.0} %", part / whole * 100.0) } else { "nothing".into() }
+    };
+    if !ethp.is_empty() {
+        let waste =
+            |of: fn(&OfThp) -> Waste| share(ethp.iter().filter_map(|e| Some((of(e).share, of(e).removed?))).collect());
+        let kept = share(ethp.iter().filter_map(|e| Some((e.gain, e.gain_kept?))).collect());
+        said.push(format!(
+            "ethp: of the memory that thp wastes {} is removed ({} late), of the time that it saves {kept} is kept; where there is either.",
+            waste(|e| e.waste),
+            waste(|e| e.late_waste)
+        ));
+    }
+    said
 }
