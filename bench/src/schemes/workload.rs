@@ -81,12 +81,12 @@ const HERE: [Workload; 8] = [
     Workload {
         name: "numpy-file",
         about: "Python with numpy: a file of 512 MiB mapped and summed up, then a sixteenth of it again and again",
-        kind: Kind::File { bytes: 512 << 20, sums: 5_000 },
+        kind: Kind::File { bytes: 512 << 20, sums: 14_000 },
     },
     Workload {
         name: "sqlite3-file",
         about: "sqlite3 with a mapped database of 500,000 rows: all read once, then one in 20 asked for",
-        kind: Kind::SqliteFile { rows: 500_000, queries: 4_000_000 },
+        kind: Kind::SqliteFile { rows: 500_000, queries: 7_000_000 },
     },
 ];
 
