@@ -11,6 +11,7 @@ pub mod speed;
 pub mod straight;
 pub mod table;
 mod truth;
+pub mod waking;
 
 use std::time::Duration;
 

@@ -8,8 +8,11 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use isotherm_core::Attributes;
 use isotherm_record::{Cost, Recording};
 use serde::Deserialize;
+
+use crate::waking;
 
 /// The pattern that is measured: one hot part of 1/64 in memory that is cold otherwise.
 pub const PATTERN: &str = "hot-small-in-huge";
@@ -27,6 +30,8 @@ pub struct Visits {
     pub slowdown_percent: [f64; 3],
     /// What each visit took, aggregation by aggregation, with the time since the visit began.
     pub costs: Vec<Vec<(Duration, Cost)>>,
+    /// CPU time of a thread that only wakes up as often as the monitor may, in per cent of one CPU: median over the times after the visits.
+    pub waking_percent: f64,
 }
 
 /// Lets a monitor with this `probe` come and go `pairs` times to a target of `scale` times [`SIZE`] that touches its hot
@@ -40,6 +45,7 @@ pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duratio
     let target = Target::start(isotherm, scale)?;
     let mut slowdowns = Vec::new();
     let mut costs = Vec::new();
+    let mut waking = Vec::new();
     for _ in 0..pairs {
         let without = target.median_ns(time)?;
         let mut monitor = Command::new(isotherm)
@@ -50,6 +56,7 @@ pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duratio
             .spawn()?;
         let with = target.median_ns(time)?;
         ensure!(monitor.wait()?.success(), "isotherm failed");
+        waking.push(waking::percent(Attributes::default().sampling()));
         slowdowns.push((with / without - 1.0) * 100.0);
         let recording = Recording::open(&file)?;
         let mut visit = Vec::new();
@@ -62,7 +69,7 @@ pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duratio
     let median = median(&mut slowdowns);
     let least = slowdowns.iter().copied().fold(f64::INFINITY, f64::min);
     let most = slowdowns.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Ok(Visits { slowdown_percent: [median, least, most], costs })
+    Ok(Visits { slowdown_percent: [median, least, most], costs, waking_percent: self::median(&mut waking) })
 }
 
 /// A workload that tells its speed.

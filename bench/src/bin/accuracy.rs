@@ -8,7 +8,7 @@ use clap::Parser;
 use comfy_table::Table;
 use isotherm_bench::speed::median;
 use isotherm_bench::table::{self, found_in, share};
-use isotherm_bench::{Score, Watching, real, simulated};
+use isotherm_bench::{Score, Watching, real, simulated, waking};
 use isotherm_core::Attributes;
 use isotherm_sim::Pattern;
 use serde::Serialize;
@@ -58,6 +58,8 @@ struct Line {
     reads_mean: f64,
     reads_max: u32,
     cpu_percent: f64,
+    /// Of a thread that only wakes up in every sampling interval, just after the run.
+    waking_percent: Option<f64>,
 }
 
 fn main() -> Result<()> {
@@ -69,12 +71,13 @@ fn main() -> Result<()> {
     for pattern in &patterns {
         for seed in 1..=options.runs {
             let scaled = Pattern::shipped(pattern)?.scaled(options.scale.into());
-            lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?));
+            lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?, None));
             if !options.simulated {
                 eprintln!("{pattern}: a real process, {} s", scaled.time().as_secs());
                 let watching =
                     real::watch(&options.isotherm, &options.probe, pattern, options.scale, attributes, seed)?;
-                lines.push(line(pattern, "real", seed, &watching));
+                let waking = waking::percent(attributes.sampling());
+                lines.push(line(pattern, "real", seed, &watching, Some(waking)));
             }
         }
     }
@@ -93,6 +96,14 @@ fn main() -> Result<()> {
             println!("CPU on the mean over all patterns, {how}: {mean:.2} %");
         }
     }
+    let mut waking: Vec<f64> = lines.iter().filter_map(|line| line.waking_percent).collect();
+    if !waking.is_empty() {
+        println!(
+            "CPU of a thread that wakes up in every sampling interval and does nothing, after each real run, median: \
+             {:.2} %",
+            median(&mut waking)
+        );
+    }
     println!("{PAPERS}");
     if let Some(parent) = options.json.parent() {
         std::fs::create_dir_all(parent)?;
@@ -101,7 +112,7 @@ fn main() -> Result<()> {
         .with_context(|| format!("{} cannot be written", options.json.display()))
 }
 
-fn line(pattern: &str, how: &'static str, seed: u64, watching: &Watching) -> Line {
+fn line(pattern: &str, how: &'static str, seed: u64, watching: &Watching, waking_percent: Option<f64>) -> Line {
     let (reads_mean, reads_max) = watching.reads();
     Line {
         pattern: pattern.into(),
@@ -112,6 +123,7 @@ fn line(pattern: &str, how: &'static str, seed: u64, watching: &Watching) -> Lin
         reads_mean,
         reads_max,
         cpu_percent: watching.cpu_percent(),
+        waking_percent,
     }
 }
 

@@ -49,6 +49,8 @@ struct Line {
     bytes: u64,
     /// After the first second.
     cpu_percent: f64,
+    /// Of a thread that only wakes up in every sampling interval, between the runs.
+    waking_percent: Option<f64>,
     /// CPU time of the first second of a run, on the mean: the target's memory is swept once.
     first_second_ms: f64,
     /// The time of the target with the monitor over that without, less 1, in per cent: median, least and most of the pairs.
@@ -85,7 +87,8 @@ fn main() -> Result<()> {
 }
 
 const PAPERS: &str = "
-CPU: of the monitor's thread, in per cent of one, after the first second; where simulated without the probe. Slowdown: median (least to most) of the pairs.
+CPU: of the monitor's thread, in per cent of one, after the first second; where simulated without the probe. Waking: of a thread
+that wakes up in every sampling interval and does nothing, after each run. Slowdown: median (least to most) of the pairs.
 Of max.: pages read in a sampling round on the mean, of the 1,000 allowed. Lighter: pages of the target for each page read.
 
 The papers' figures, and what differs in the setting:
@@ -116,6 +119,7 @@ fn real(options: &Options, scale: u32) -> Result<Line> {
         how: "real",
         bytes,
         cpu_percent: sum(|cost| cost.cpu_ns) / wall.as_nanos() as f64 * 100.0,
+        waking_percent: Some(visits.waking_percent),
         first_second_ms: first_ns as f64 / 1e6 / f64::from(options.pairs),
         slowdown_percent: Some(visits.slowdown_percent),
         reads_mean,
@@ -138,6 +142,7 @@ fn simulate(scale: u64) -> Result<Line> {
         how: "simulated",
         bytes,
         cpu_percent: watching.cpu_percent(),
+        waking_percent: None,
         first_second_ms: 0.0,
         slowdown_percent: None,
         reads_mean,
@@ -155,6 +160,7 @@ fn table(lines: &[Line]) -> Table {
         "memory",
         "",
         "CPU %",
+        "waking %",
         "first s, ms",
         "slowdown %",
         "reads, mean",
@@ -173,6 +179,7 @@ fn table(lines: &[Line]) -> Table {
             if gib >= 1024.0 { format!("{:.2} TiB", gib / 1024.0) } else { format!("{gib:.2} GiB") },
             line.how.into(),
             format!("{:.3}", line.cpu_percent),
+            line.waking_percent.map_or("-".into(), |percent| format!("{percent:.3}")),
             if real { format!("{:.0}", line.first_second_ms) } else { "-".into() },
             line.slowdown_percent
                 .map_or("-".into(), |[mid, least, most]| format!("{mid:.2} ({least:.2} to {most:.2})")),
