@@ -123,15 +123,20 @@ impl Attributes {
         rounds(self.aggregation, self.sampling)
     }
 
-    /// Of how many rounds a region of this `age` is sampled in one, so that the rounds of an older region are rounds of a
-    /// younger one, too: all while it is young; from ten aggregations on one in four, but five an aggregation at least;
-    /// from twenty on one in twelve, or two an aggregation.
-    pub(crate) fn stride(&self, age: u32) -> u32 {
-        let stable = (self.samples() / 5).clamp(1, 4);
-        match age {
+    /// Of how many rounds a region is sampled in one that has been `steady` for so many aggregations at this `nr_accesses`; so
+    /// that the rounds of a steadier region are rounds of others, too.
+    ///
+    /// All up to ten aggregations; then one in four, but five an aggregation at least; from twenty on one in twelve, or two an
+    /// aggregation. Where some samples say accessed and some do not, fewer tell less: one in two, however steady it is.
+    pub(crate) fn stride(&self, steady: u32, nr_accesses: u32) -> u32 {
+        let one_in_four = (self.samples() / 5).clamp(1, 4);
+        let threshold = self.merge_threshold();
+        let mixed = nr_accesses > threshold && nr_accesses.saturating_add(threshold) < self.samples();
+        match steady {
             0..10 => 1,
-            10..20 => stable,
-            20.. => 3 * stable,
+            10.. if mixed => (one_in_four / 2).max(1),
+            10..20 => one_in_four,
+            20.. => 3 * one_in_four,
         }
     }
 

@@ -192,7 +192,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.sink.end().map_err(MonitorError::Sink)
     }
 
-    /// In each region, one page chosen uniformly at random is made *not accessed*; a stable region is left out of most rounds.
+    /// In each region, one page chosen uniformly at random is made *not accessed*; a steady region is left out of most rounds.
     fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
         self.samples.clear();
         for target in &mut self.targets {
@@ -217,8 +217,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             return Next::End;
         }
         self.rounds_to_next = if self.samples.is_empty() {
-            // All regions are stable.
-            let strides = self.regions().map(|region| self.attributes.stride(region.age()));
+            // All regions are steady.
+            let strides = self.regions().map(|region| region.stride(&self.attributes));
             let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
             let to_aggregate = self.attributes.samples().saturating_sub(self.rounds);
             let to_update = self.attributes.rounds_per_update().saturating_sub(self.rounds_since_update);

@@ -6,7 +6,7 @@ use crate::{AddrRange, Attributes, Observation, RegionSnapshot};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     range: AddrRange,
-    /// Samples taken in this aggregation; fewer than the aggregation has if the region came later, or is stable.
+    /// Samples taken in this aggregation; fewer than the aggregation has if the region came later, or is steady.
     samples: u32,
     accessed: u32,
     unobservable: u32,
@@ -16,6 +16,8 @@ pub struct Region {
     last_nr_accesses: u32,
     last_nr_unobservable: u32,
     age: u32,
+    /// For how many aggregations its access frequency has moved by no more than chance explains: at least its age.
+    steady: u32,
     /// Whether a page of it was chosen, and has yet to be read.
     chosen: bool,
 }
@@ -32,6 +34,7 @@ impl Region {
             last_nr_accesses: 0,
             last_nr_unobservable: 0,
             age: 0,
+            steady: 0,
             chosen: false,
         }
     }
@@ -51,11 +54,16 @@ impl Region {
         Self { range, ..self }
     }
 
-    /// Whether a page of it is to be chosen in this round; a [stable](Attributes::stride) region is left out of most.
+    /// Of how many rounds it is sampled in one: a [steady](Attributes::stride) region is left out of most.
     ///
-    /// A change is not missed for that, only seen by fewer samples: it makes the region young, and so sampled in full.
+    /// A change is not missed for that, only seen by fewer samples: the region is then sampled in full again.
+    pub(crate) fn stride(&self, attributes: &Attributes) -> u32 {
+        attributes.stride(self.steady, self.last_nr_accesses)
+    }
+
+    /// Whether a page of it is to be chosen in this round.
     pub(crate) fn choose(&mut self, round: u32, attributes: &Attributes) -> bool {
-        self.chosen = round.is_multiple_of(attributes.stride(self.age));
+        self.chosen = round.is_multiple_of(self.stride(attributes));
         self.chosen
     }
 
@@ -78,7 +86,7 @@ impl Region {
     ///
     /// Samples that could not be observed, and those of the time before a region existed, say nothing: the rate is that of
     /// those that were taken and said something. A region without a single one counts as not accessed, and as unobservable
-    /// as far as it was sampled. The samples that a stable region was spared count as they did in the last aggregation.
+    /// as far as it was sampled. The samples that a steady region was spared count as they did in the last aggregation.
     pub(crate) fn settle(&mut self, attributes: &Attributes) {
         let samples = attributes.samples();
         let observed = self.samples - self.unobservable;
@@ -87,8 +95,12 @@ impl Region {
         self.weight = samples / observed.max(1);
 
         let tolerance = self.tolerance(seen, self.last_nr_accesses, samples, attributes.merge_threshold());
-        let changed = seen.abs_diff(self.last_nr_accesses) > tolerance;
-        let spared = attributes.stride(self.age) > 1 && observed > 0;
+        let moved = seen.abs_diff(self.last_nr_accesses);
+        let changed = moved > tolerance;
+        // A page that nobody uses is never found accessed by chance: the first access is always a reason to look closer.
+        let by_chance = self.last_nr_accesses > attributes.merge_threshold()
+            && f64::from(moved) <= chance(seen, observed, self.last_nr_accesses, samples);
+        let spared = self.stride(attributes) > 1 && observed > 0;
         if spared {
             self.accessed = blended(self.last_nr_accesses, seen, self.samples, samples);
             self.unobservable = blended(self.last_nr_unobservable, seen_unobservable, self.samples, samples);
@@ -98,6 +110,7 @@ impl Region {
             self.unobservable = seen_unobservable;
         }
         self.age = if changed { 0 } else { self.age.saturating_add(1) };
+        self.steady = if changed && !by_chance { 0 } else { self.steady.saturating_add(1) };
         self.samples = samples;
     }
 
@@ -138,6 +151,7 @@ impl Region {
             last_nr_accesses: mean(self.last_nr_accesses, next.last_nr_accesses),
             last_nr_unobservable: mean(self.last_nr_unobservable, next.last_nr_unobservable),
             age: mean(self.age, next.age),
+            steady: mean(self.steady, next.steady),
             chosen: false,
         };
     }
@@ -158,6 +172,7 @@ impl Region {
         self.last_nr_unobservable = scaled(self.last_nr_unobservable, new_samples, old_samples);
         // A cast from f64 saturates.
         self.age = (f64::from(self.age) * age_factor) as u32;
+        self.steady = (f64::from(self.steady) * age_factor) as u32;
     }
 
     pub(crate) const fn snapshot(&self) -> RegionSnapshot {
@@ -188,6 +203,15 @@ fn blended(last: u32, seen: u32, taken: u32, samples: u32) -> u32 {
     (if seen > last { sum.div_ceil(samples) } else { sum / samples }) as u32
 }
 
+/// By how much a count that was scaled to `samples` from `taken` samples, and one of `samples`, hardly ever differ if pages are accessed
+/// as often as before: two standard deviations of the difference of two binomial counts.
+fn chance(seen: u32, taken: u32, last: u32, samples: u32) -> f64 {
+    let samples = f64::from(samples);
+    let rate = (f64::from(seen) + f64::from(last)) / (2.0 * samples);
+    let variance = rate * (1.0 - rate) * (samples * samples / f64::from(taken.max(1)) + samples);
+    2.0 * variance.sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +221,7 @@ mod tests {
             samples: 20,
             accessed,
             age,
+            steady: age,
             ..Region::new(AddrRange::new(pages.start * 4096, pages.end * 4096).unwrap())
         }
     }
@@ -259,6 +284,21 @@ mod tests {
         assert_eq!(aggregate(&mut hot, 1, 2), (19, 31), "one miss is none");
         assert_eq!(aggregate(&mut hot, 2, 2), (20, 32));
         assert_eq!(aggregate(&mut hot, 0, 2), (18, 0));
+    }
+
+    #[test]
+    fn a_frequency_that_moves_as_chance_has_it_is_sampled_less_in_time() {
+        let attributes = Attributes::default();
+        let mut half = region(0..1, 10, 0);
+        for (nth, seen) in [8, 12, 9, 13, 10, 7, 11, 14, 9, 12].into_iter().enumerate() {
+            assert_eq!(half.stride(&attributes), 1, "after {nth} aggregations");
+            aggregate(&mut half, seen, 20);
+        }
+        assert!(half.age < 10 && half.steady == 10);
+        assert_eq!(half.stride(&attributes), 2);
+        aggregate(&mut half, 0, 10);
+        half.reset();
+        assert_eq!(half.stride(&attributes), 1, "no chance makes nothing of a half");
     }
 
     #[test]
