@@ -122,7 +122,7 @@ fn where_all_is_steady_only_rounds_with_something_to_do_are_asked_for() {
     let mut steps = [0; 31];
     run(&mut monitor, 20 * 30, |m| steps[m.sink().snapshots.len()] += 1);
     assert_eq!(steps[1], 20, "nothing is known yet: something is read in each round");
-    assert_eq!(steps[8], 10, "a page is chosen in each fourth round, and read in the next");
+    assert_eq!(steps[15], 10, "a page is chosen in each fourth round, and read in the next");
     assert_eq!(steps[29], 4, "two pages are chosen, and read in the next round");
     for (nth, snapshot) in monitor.sink().snapshots.iter().enumerate() {
         assert_eq!(snapshot.rounds, 20, "aggregation {nth}");
