@@ -111,7 +111,8 @@ fn progress_is_shown_and_control_c_ends_the_recording_whole() {
 fn control_c_reaches_a_command_once() {
     let place = Place::new();
     // The terminal sends the signal to the command as well: isotherm is not to send it again.
-    let script = "count=0; trap 'count=$((count + 1)); echo got $count' INT; echo ready; \
+    // Ready is after the first aggregation, before which there is no recording.
+    let script = "count=0; trap 'count=$((count + 1)); echo got $count' INT; sleep 0.5; echo ready; \
                   i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i + 1)); done; exit 5";
     let (came, status) = on_terminal(&place, (80, 24), &["record", "--", "sh", "-c", script], Some(("ready", "\x03")));
     assert_eq!(status, 5, "{came}");
