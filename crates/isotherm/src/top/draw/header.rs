@@ -135,7 +135,7 @@ pub fn monitor(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
         (format!("{dark} unobservable"), plain),
     ];
     let short = [
-        (app.run.probe.into(), BOLD),
+        (app.run.probe.clone(), BOLD),
         (format!("{cpu} CPU"), plain),
         (format!("{regions}/{most} regions"), plain),
         (format!("{reads} reads/s"), plain),
