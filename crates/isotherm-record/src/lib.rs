@@ -24,15 +24,17 @@ mod reader;
 mod rows;
 mod schema;
 mod shape;
+mod snapshots;
 mod time;
 mod writer;
 
 pub use activity::Activities;
 pub use convert::{ConvertError, convert};
 pub use error::RecordError;
-pub use model::{Activity, Cost, Header, Host, Row, TargetInfo};
+pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, TargetInfo, TargetInfos};
 pub use reader::{Ending, Recording};
 pub use rows::Rows;
+pub use snapshots::Snapshots;
 pub use writer::Recorder;
 
 /// The highest format of recordings that this version reads.

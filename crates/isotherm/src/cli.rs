@@ -140,11 +140,11 @@ pub struct AttributeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub aggr: Option<Duration>,
     /// Update interval: the time between two readings of the mappings
-    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "1s")]
-    pub update: Duration,
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub update: Option<Duration>,
     /// The number of regions: the minimum is aimed at, the maximum never exceeded
-    #[arg(long, value_name = "MIN:MAX", value_parser = units::bounds, default_value = "10:1000")]
-    pub regions: (usize, usize),
+    #[arg(long, value_name = "MIN:MAX", value_parser = units::bounds)]
+    pub regions: Option<(usize, usize)>,
     /// Seed of the random choices, so that a run can be repeated [default: from the clock]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

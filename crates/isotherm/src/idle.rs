@@ -24,7 +24,7 @@ use crate::command::{ENDING, on_signals};
 use crate::progress::size;
 use crate::terminal::terminal;
 use crate::units::unix_ns;
-use crate::wrong_call;
+use crate::WrongCall;
 
 /// The interval if none is asked for.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ const INTERRUPTED: i32 = 130;
 pub fn run(options: &Idle) -> Result<ExitCode> {
     let interval = options.interval.unwrap_or(INTERVAL);
     if interval.is_zero() {
-        wrong_call("idle", "the interval is zero; write a time such as 60s");
+        return Err(WrongCall::new("idle", "the interval is zero; write a time such as 60s").into());
     }
     let repeated = options.interval.is_some() || options.count.is_some();
     let count = if repeated { options.count.unwrap_or(u64::MAX) } else { 1 };
