@@ -5,8 +5,8 @@
 `with_damo.py write TRACE FORMAT FILE` lets damo make FILE, in its format FORMAT, of TRACE, the text of a kernel's trace.
 `with_damo.py report REPORT... FILE` prints what damo reports.
 
-The files in `damo-files` were made by it, each with the version of damo that it is named after:
-`PYTHONPATH=DIRECTORY-OF-DAMO python3 with_damo.py write damo-files/trace.txt json damo-files/VERSION.json`.
+The files in `files` were made by it, each with the version of damo that it is named after:
+`PYTHONPATH=DIRECTORY-OF-DAMO python3 with_damo.py write files/trace.txt json files/VERSION.json`.
 
 Nothing here needs a kernel with DAMON, or changes one. Exits with 77 where damo, or the tool `file` that it uses, is missing.
 """

@@ -13,7 +13,6 @@ use serde_json::error::Category;
 
 use super::DamoError;
 use super::file::Record;
-use crate::foreign;
 
 /// The most JSON that is read, in bytes. damo's own layout takes 380 bytes of it for a region, the import 60.
 pub(super) const MAX_JSON: u64 = 8 << 30;
@@ -56,12 +55,12 @@ pub(super) fn records(path: &Path) -> Result<Vec<Record>, DamoError> {
     }
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => parse(path, file, "is it a recording of damo, as damo wrote it?"),
-        _ => Err(DamoError::foreign(path, what(&file, start))),
+        _ => Err(DamoError::foreign(path, what(start))),
     }
 }
 
 /// What a file is that is no list in JSON, and the mend.
-fn what(file: &File, start: &[u8]) -> String {
+fn what(start: &[u8]) -> String {
     if let Some((_, what)) = KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
         return (*what).into();
     }
@@ -76,7 +75,7 @@ fn what(file: &File, start: &[u8]) -> String {
         let mend = "make JSON of it first with `damo convert_record_format --format json_compressed`";
         return format!("it is the text of perf script; {mend}");
     }
-    format!("{}; give a file that `damo record` wrote, such as damon.data", foreign::what(file))
+    "it does not begin as a list in JSON does; give a file that `damo record` wrote, such as damon.data".into()
 }
 
 /// Whether a stream of zlib begins here: deflate, with a window that there is, and a check of both bytes.

@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+#[path = "../../isotherm-record/tests/common/mod.rs"]
 mod common;
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use isotherm_record::{Recording, convert, damo};
+use isotherm_damo::{Format, export, import};
+use isotherm_record::Recording;
 use serde_json::{Value, json};
 
 /// Runs `with_damo.py`; nothing, said loudly, where damo is missing.
@@ -41,9 +43,9 @@ fn damo_reads_what_is_written_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let recording = directory.path().join("a.rec");
     let rows = common::record(&recording, 20);
-    for name in ["a.damo", "damon.data", "a.damo.json"] {
-        let path = directory.path().join(name);
-        convert(&Recording::open(&recording).unwrap(), &path).unwrap();
+    for format in [Format::JsonCompressed, Format::Json] {
+        let path = directory.path().join("damon.data");
+        export(&Recording::open(&recording).unwrap(), &path, format).unwrap();
         let Some(read) = with_damo(&["read", text(&path)]) else { return };
         let records: Vec<Value> = serde_json::from_slice(&read.stdout).unwrap();
 
@@ -59,7 +61,7 @@ fn damo_reads_what_is_written_for_it() {
             });
             json!({"target": pid, "intervals": [5_000, 100_000, 1_000_000], "snapshots": snapshots.collect::<Vec<_>>()})
         };
-        assert_eq!(records, [record(7), record(9)], "{name}");
+        assert_eq!(records, [record(7), record(9)], "{format:?}");
     }
 }
 
@@ -68,7 +70,7 @@ fn damo_reports_on_what_is_written_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let (recording, path) = (directory.path().join("a.rec"), directory.path().join("a.damo"));
     common::record(&recording, 20);
-    convert(&Recording::open(&recording).unwrap(), &path).unwrap();
+    export(&Recording::open(&recording).unwrap(), &path, Format::JsonCompressed).unwrap();
     for (report, words) in [
         (&["record_info"][..], &["target_id: 7", "target_id: 9", "[400.000000 KiB, 404.000000 KiB)"][..]),
         (&["access", "--raw_form"], &["target_id: 9", "000000028000-000000032000 (  40.000 KiB)          20    20"]),
@@ -84,13 +86,13 @@ fn damo_reports_on_what_is_written_for_it() {
 #[test]
 fn what_damo_writes_is_read_as_damo_reads_it() {
     let directory = tempfile::tempdir().unwrap();
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/damo-files/trace.txt");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/trace.txt");
     for format in ["json", "json_compressed"] {
         let (path, recording) = (directory.path().join(format), directory.path().join("a.rec"));
         if with_damo(&["write", text(&trace), format, text(&path)]).is_none() {
             return;
         }
-        damo::import(&path, &recording, &[], "0.1.0").unwrap();
+        import(&path, &recording, &[], "0.1.0").unwrap();
         let Some(read) = with_damo(&["read", text(&path)]) else { return };
         let records: Vec<Value> = serde_json::from_slice(&read.stdout).unwrap();
         let rows = common::read(&recording).unwrap();

@@ -13,7 +13,7 @@ use super::file::{self, Record};
 use super::pace::{Pace, Paces};
 use super::sidecar::Kdamond;
 use super::targets::{Key, Known, identify};
-use crate::TargetInfo;
+use isotherm_record::TargetInfo;
 
 /// What the memory of a process is called, of which damo's JSON does not say what is mapped where.
 const UNKNOWN: &str = "(mapping unknown)";

@@ -13,7 +13,6 @@ mod scalar;
 mod sidecar;
 mod targets;
 mod timeline;
-pub(crate) mod write;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use isotherm_core::TargetId;
 
 pub use error::DamoError;
 
-use crate::{Header, Host, Recorder, TargetInfo};
+use isotherm_record::{Header, Host, Recorder, TargetInfo};
 use timeline::{Found, Timeline};
 
 /// What an import brought.

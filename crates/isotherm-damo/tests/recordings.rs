@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+#[path = "../../isotherm-record/tests/common/mod.rs"]
 mod common;
 
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::{RegionSnapshot, Snapshot, TargetId};
-use isotherm_record::damo::{DamoError, Imported, import};
+use isotherm_damo::{DamoError, Format, Imported, export, import};
 use isotherm_record::{Ending, Recorder, Recording, Row, convert};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -19,7 +20,7 @@ const VERSION: &str = "0.1.0";
 
 /// A file of which version of damo made, of `trace.txt`.
 fn made(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/damo-files").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name)
 }
 
 /// Imports a file, and reads what became of it.
@@ -177,7 +178,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let (ours, damos, back) = (
             directory.path().join("a.rec"),
-            directory.path().join(if plain { "a.damo.json" } else { "a.damo" }),
+            directory.path().join("damo"),
             directory.path().join("b.rec"),
         );
         let mut recorder = Recorder::create(&ours, &common::header()).unwrap();
@@ -185,7 +186,8 @@ proptest! {
             recorder.write(snapshot, &common::cost(1), &common::info).unwrap();
         }
         recorder.finish().unwrap();
-        convert(&Recording::open(&ours).unwrap(), &damos).unwrap();
+        let format = if plain { Format::Json } else { Format::JsonCompressed };
+        export(&Recording::open(&ours).unwrap(), &damos, format).unwrap();
         let imported = import(&damos, &back, &[], VERSION).unwrap();
 
         prop_assert_eq!(imported.notes.len(), 0);
@@ -215,7 +217,7 @@ fn intervals_that_changed_on_the_way_make_records_of_their_own_and_survive() {
         recorder.write(&snapshot, &common::cost(1), &common::info).unwrap();
     }
     recorder.finish().unwrap();
-    convert(&Recording::open(&ours).unwrap(), &damos).unwrap();
+    export(&Recording::open(&ours).unwrap(), &damos, Format::Json).unwrap();
     let json: Vec<Value> = serde_json::from_slice(&std::fs::read(&damos).unwrap()).unwrap();
     assert_eq!(json.len(), 2 * 3);
     import(&damos, &back, &[], VERSION).unwrap();
@@ -230,12 +232,26 @@ fn a_recording_of_nothing_is_an_empty_list_for_damo() {
     let directory = tempfile::tempdir().unwrap();
     let (ours, damos) = (directory.path().join("a.rec"), directory.path().join("a.damo.json"));
     common::record(&ours, 0);
-    convert(&Recording::open(&ours).unwrap(), &damos).unwrap();
+    export(&Recording::open(&ours).unwrap(), &damos, Format::Json).unwrap();
     assert_eq!(std::fs::read_to_string(&damos).unwrap(), "[]\n");
     let error = import(&damos, &ours, &[], VERSION).unwrap_err().to_string();
     assert!(error.contains("no snapshot"), "{error}");
     // And what was there before is still there.
     assert!(Recording::open(&ours).is_ok());
+}
+
+#[test]
+fn what_schemes_did_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let [plain, with] = ["a.rec", "b.rec"].map(|name| directory.path().join(name));
+    common::record(&plain, 8);
+    common::record_with_activities(&with, 8);
+    let exported = |recording: &Path| {
+        let output = directory.path().join("damo");
+        export(&Recording::open(recording).unwrap(), &output, Format::Json).unwrap();
+        std::fs::read(output).unwrap()
+    };
+    assert!(exported(&plain) == exported(&with));
 }
 
 /// A record with a snapshot for each list of regions, of (start, end, accesses, age) each.
@@ -334,7 +350,7 @@ fn what_is_not_damos_json_is_called_what_it_is() {
     let recording = directory.path().join("a.rec");
     common::record(&recording, 2);
     let json = directory.path().join("a.json");
-    convert(&Recording::open(&recording).unwrap(), &json).unwrap();
+    convert(&Recording::open(&recording).unwrap(), &json, isotherm_record::Format::Json).unwrap();
     let trace = made("trace.txt");
     for (path, words) in [
         (&recording, ["recording of isotherm", "no import"]),
@@ -352,7 +368,7 @@ fn what_is_not_damos_json_is_called_what_it_is() {
         (b"damon_recfmt_ver\x02\0\0\0", "a format of old"),
         (b"\x1f\x8b\x08\0", "decompress it first"),
         (b"{\"a\": 1}", "this is an object"),
-        (b"hello", "looks like text"),
+        (b"hello", "does not begin as a list in JSON"),
         (b"[] []", "trailing characters"),
     ] {
         let error = imported_bytes(bytes).unwrap_err().to_string();

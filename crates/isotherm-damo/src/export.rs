@@ -4,6 +4,7 @@
 //! recording serves as many targets as fit into a bounded memory, or one that is larger than that, snapshot by snapshot.
 
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use flate2::Compression;
@@ -11,9 +12,7 @@ use flate2::write::ZlibEncoder;
 use isotherm_core::RegionSnapshot;
 use serde::Serialize;
 
-use crate::convert::ConvertError;
-use crate::time::nanoseconds;
-use crate::{Header, Recording, Row};
+use isotherm_record::{ConvertError, Header, Recording, Row, TransferError, convert_with};
 
 /// Regions that are kept at a time, of 32 bytes each.
 const KEPT_REGIONS: u64 = 4 << 20;
@@ -80,39 +79,43 @@ struct Moment {
     regions: Vec<RegionSnapshot>,
 }
 
-/// Writes `recording` to `output` in damo's format `json_compressed`, or `json`.
-pub(crate) fn write<W: Write>(
-    recording: &Recording,
-    output: W,
-    compressed: bool,
-    failed: &dyn Fn(io::Error) -> ConvertError,
-) -> Result<W, ConvertError> {
-    if compressed {
-        // damo takes what `file` says of the first bytes, and `file` knows zlib by those of this level.
-        let zlib = ZlibEncoder::new(output, Compression::default());
-        // JSON comes in very small pieces.
-        let buffered = write_json(recording, BufWriter::with_capacity(1 << 16, zlib), failed)?;
-        let zlib = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
-        zlib.finish().map_err(failed)
-    } else {
-        write_json(recording, output, failed)
-    }
+/// A format of damo's own, by the name that damo gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `json`
+    Json,
+    /// `json_compressed`: the same, compressed by zlib.
+    JsonCompressed,
 }
 
-fn write_json<W: Write>(
-    recording: &Recording,
-    output: W,
-    failed: &dyn Fn(io::Error) -> ConvertError,
-) -> Result<W, ConvertError> {
+/// Writes `recording` to `output` in `format`, as [`isotherm_record::convert()`] writes other formats.
+///
+/// # Errors
+/// As [`isotherm_record::convert()`].
+pub fn export(recording: &Recording, output: &Path, format: Format) -> Result<(), ConvertError> {
+    convert_with(recording, output, |writer| match format {
+        Format::Json => write_json(recording, writer),
+        Format::JsonCompressed => {
+            // damo takes what `file` says of the first bytes, and `file` knows zlib by those of this level.
+            let zlib = ZlibEncoder::new(writer, Compression::default());
+            // JSON comes in very small pieces.
+            let buffered = write_json(recording, BufWriter::with_capacity(1 << 16, zlib))?;
+            let zlib = buffered.into_inner().map_err(|error| error.into_error())?;
+            Ok(zlib.finish()?)
+        }
+    })
+}
+
+fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferError> {
     let targets = targets(recording)?;
     let mut records = Records { output, header: recording.header(), record: None, any: false };
-    records.output.write_all(b"[").map_err(failed)?;
+    records.output.write_all(b"[")?;
     for batch in batches(&targets) {
         if let [target] = batch {
             for row in recording.rows()? {
                 let row = row?;
                 if row.target.id.0 == target.pid {
-                    records.add(target.pid, &row.into()).map_err(failed)?;
+                    records.add(target.pid, &row.into())?;
                 }
             }
             continue;
@@ -125,14 +128,14 @@ fn write_json<W: Write>(
             }
         }
         for (target, moments) in batch.iter().zip(kept) {
-            moments.iter().try_for_each(|moment| records.add(target.pid, moment)).map_err(failed)?;
+            moments.iter().try_for_each(|moment| records.add(target.pid, moment))?;
         }
     }
-    records.end().map_err(failed)
+    Ok(records.end()?)
 }
 
 /// The targets, in the order of their appearance.
-fn targets(recording: &Recording) -> Result<Vec<Target>, ConvertError> {
+fn targets(recording: &Recording) -> Result<Vec<Target>, TransferError> {
     let mut targets: Vec<Target> = Vec::new();
     let mut places = std::collections::HashMap::new();
     for row in recording.rows()? {
@@ -228,18 +231,18 @@ impl<W: Write> Records<'_, W> {
 
     /// The intervals by which the counts of `moment` are rates: the recording's, if these do.
     fn intervals(&self, moment: &Moment) -> Intervals {
-        let aggregation = nanoseconds(moment.aggregation);
-        let recorded = self.header.sampling_ns;
-        let fits = recorded > 0 && (aggregation / recorded).max(1) == u64::from(moment.samples);
-        let sample = if fits { recorded } else { aggregation / u64::from(moment.samples.max(1)) };
-        let us = |ns: u64| {
+        let aggregation = moment.aggregation.as_nanos();
+        let recorded = u128::from(self.header.sampling_ns);
+        let fits = recorded > 0 && (aggregation / recorded).max(1) == u128::from(moment.samples);
+        let sample = if fits { recorded } else { aggregation / u128::from(moment.samples.max(1)) };
+        let us = |ns: u128| {
             let text = format!("{}.{:03}", ns / 1000, ns % 1000);
             text.strip_suffix(".000").map(str::to_owned).unwrap_or(text)
         };
         Intervals {
             sample_us: us(sample),
             aggr_us: us(aggregation),
-            ops_update_us: us(if self.header.update_ns > 0 { self.header.update_ns } else { 1_000_000_000 }),
+            ops_update_us: us(if self.header.update_ns > 0 { self.header.update_ns.into() } else { 1_000_000_000 }),
         }
     }
 

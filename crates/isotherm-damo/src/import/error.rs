@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::RecordError;
+use isotherm_record::RecordError;
 
 /// Why a file of damo's could not be imported. Nothing was written then, but for [`DamoError::Record`].
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,7 @@ use isotherm_core::TargetId;
 use super::DamoError;
 use super::file::Record;
 use super::sidecar::{Context, Kdamond, Place};
-use crate::TargetInfo;
+use isotherm_record::TargetInfo;
 
 /// No machine that is widely in use has physical memory from here on; processes nearly always have their stack above it.
 const HIGHEST_PHYSICAL: u64 = 1 << 46;

@@ -4,21 +4,39 @@
 //! for `damo schemes`. What isotherm has not is an error, never left out silently. A number without a unit is in the unit that
 //! the field's name tells.
 
+use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
     Bounds, Condition, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, PageKind, Quota, Scheme, Watermarks, Weights,
 };
 use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_scheme::form::{Fields, Names, Node, Value, action, at_least_one, flag, list, may_act, or, scalar, text};
+use isotherm_scheme::units::{self, A_SHARE, A_SIZE, A_TIME};
+use isotherm_scheme::{Complaints, Document};
 
-use crate::complaint::Complaints;
-use crate::fields::{Fields, flag, list, or, scalar, text};
-use crate::parts::{Names, action, at_least_one, may_act};
-use crate::tree::{Node, Value};
-use crate::units::{self, A_SHARE, A_SIZE, A_TIME};
+/// Reads the schemes in a file: in isotherm's own forms, or in damo's.
+///
+/// # Errors
+/// If it cannot be read, or if anything in it is wrong: all that is found wrong is told.
+pub fn read_schemes(path: &Path) -> Result<Vec<Scheme>, Complaints> {
+    parse_schemes(&path.display().to_string(), &isotherm_scheme::read_text(path)?)
+}
+
+/// Reads the schemes in `text`, in isotherm's own forms or in damo's; `file` is what errors call it.
+///
+/// # Errors
+/// All that is found wrong, in the order of lines.
+pub fn parse_schemes(file: &str, text: &str) -> Result<Vec<Scheme>, Complaints> {
+    let document = Document::parse(file, text)?;
+    match document.tree() {
+        Some(root) if is_damos(root) => document.read(|complaints| schemes(root, complaints)),
+        _ => document.schemes(),
+    }
+}
 
 /// Whether a document is damo's.
-pub(crate) fn is_damos(root: &Node) -> bool {
+fn is_damos(root: &Node) -> bool {
     let is_scheme = |node: &Node| node.get("access_pattern").is_some();
     let begins_with_one = |node: &Node| matches!(&node.value, Value::List(items) if items.iter().any(is_scheme));
     root.get("kdamonds").is_some()
@@ -29,7 +47,7 @@ pub(crate) fn is_damos(root: &Node) -> bool {
 }
 
 /// The schemes of all contexts.
-pub(crate) fn schemes(root: &Node, complaints: &mut Complaints) -> Vec<Scheme> {
+fn schemes(root: &Node, complaints: &mut Complaints) -> Vec<Scheme> {
     let mut nodes = Vec::new();
     gather(root, &mut nodes, complaints);
     let mut names = Names::default();
