@@ -1,7 +1,7 @@
 //! Which actions this kernel and these rights allow, found out by trying each on own memory.
 
 use std::os::fd::AsFd;
-use std::{fmt, fs, io};
+use std::{fmt, fs};
 
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, PAGE_SIZE};
@@ -9,68 +9,14 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
-use thiserror::Error;
 
-use super::inside::{Inside, InsideCall, InsideError};
+use super::error::{ActError, THP_ENABLED};
+use super::inside::{Inside, InsideCall};
 use super::way::Way;
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::{HUGE, NoScratch, Scratch};
+use isotherm_kernel::{HUGE, Scratch};
 
-const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const SWAPS: &str = "/proc/swaps";
-
-/// Why an action is not possible here.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ActError {
-    /// It needs a call made inside the target, which the scheme does not allow.
-    #[error("{0} needs a call made inside the target: allow it with `inside: true` in the scheme")]
-    NeedsInside(Action),
-    /// It is not known how to do it.
-    #[error("{0} is not an action that can be carried out on processes")]
-    Unknown(Action),
-    /// The kernel refuses the advice.
-    #[error("{action} is not possible here: process_madvise({advice}) failed: {source}; {mend}")]
-    Advice {
-        /// What was to be done.
-        action: Action,
-        /// The advice that does it.
-        advice: &'static str,
-        /// The kernel's word.
-        source: io::Error,
-        /// What would mend it.
-        mend: &'static str,
-    },
-    /// The call inside this process, as a trial, was refused by the kernel.
-    #[error("{action} is not possible here: {call} failed when tried: {source}; is this kernel built with it?")]
-    Call {
-        /// What was to be done.
-        action: Action,
-        /// The call that does it.
-        call: &'static str,
-        /// The kernel's word.
-        source: io::Error,
-    },
-    /// No call can be made inside other processes.
-    #[error(
-        "{action} is not possible here, as no call can be made inside a process; tried on isotherm itself: {source}"
-    )]
-    Inside {
-        /// What was to be done.
-        action: Action,
-        /// Why not, and what would mend it.
-        source: InsideError,
-    },
-    /// Huge pages are off, so that allowing them changes nothing.
-    #[error(
-        "{0} by madvise(MADV_HUGEPAGE) would change nothing: huge pages are off (\"never\" in {THP_ENABLED}); write \"madvise\" \
-         to it, or use hugepage without `inside: true`, which makes them at once"
-    )]
-    HugePagesOff(Action),
-    /// There is no memory to try it on.
-    #[error(transparent)]
-    Scratch(#[from] NoScratch),
-}
 
 /// One action, in one of the ways to carry it out.
 #[derive(Clone, Debug, Serialize)]

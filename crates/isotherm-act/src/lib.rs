@@ -6,6 +6,7 @@
 mod actuator;
 mod check;
 mod dense;
+mod error;
 mod facts;
 mod inside;
 mod outside;
@@ -15,6 +16,7 @@ mod tests;
 mod way;
 
 pub use actuator::ProcessActuator;
-pub use check::{ActError, Capability, capabilities};
+pub use check::{Capability, capabilities};
+pub use error::ActError;
 pub use inside::{Inside, InsideCall, InsideError};
 pub use pages::OpenProbe;

@@ -2,7 +2,7 @@
 
 use isotherm_core::scheme::Action;
 
-use super::check::ActError;
+use super::error::ActError;
 use super::inside::InsideCall;
 use isotherm_kernel::madvise::Advice;
 

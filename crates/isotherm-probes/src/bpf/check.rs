@@ -13,8 +13,18 @@ const PAGES: u64 = 64;
 /// on another processor to become reclaimable, which they have to be.
 const ATTEMPTS: u32 = 20;
 
+impl BpfProbe {
+    /// Opens a probe and watches own memory with it, some of which is accessed and some not.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if what the probe says is wrong.
+    pub fn check() -> Result<(), BpfError> {
+        check(Self::open()?)
+    }
+}
+
 /// Touches own pages, clears them, touches half of them again, and asks `probe` which.
-pub(super) fn check(probe: BpfProbe) -> Result<(), BpfError> {
+fn check(probe: BpfProbe) -> Result<(), BpfError> {
     let mut probe = probe.with_sweeps(false);
     let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
     // Without huge pages configured this fails, and then there are none to be kept away.

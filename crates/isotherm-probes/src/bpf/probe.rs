@@ -6,13 +6,13 @@ use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 use rustix::io::Errno;
 
 use super::BpfError;
-use super::check;
 use super::direct_map::{memory_end, prove};
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program};
 use super::space::{Opened, PagemapEntry, PagemapKind, Space};
-use super::sweep::{Came, Sweeper, Swept};
+use super::sweep::{Came, Sweeper};
+use super::swept::Swept;
 use super::target::{State, Target};
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, Span, advise};
 
@@ -77,14 +77,6 @@ impl BpfProbe {
             requests: Vec::new(),
             unchanged: Vec::with_capacity(RANGES_A_CALL),
         })
-    }
-
-    /// Opens a probe and watches own memory with it, some of which is accessed and some not.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and if what the probe says is wrong.
-    pub fn check() -> Result<(), BpfError> {
-        check::check(Self::open()?)
     }
 
     /// Whether private anonymous memory is cleared at once where it was never cleared before: all of it when the target is first

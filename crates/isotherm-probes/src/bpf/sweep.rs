@@ -4,7 +4,6 @@
 //! its neighbours costs a sixtieth of a page cleared alone. All memory is swept at a target's start, and what comes later a
 //! [block](BLOCK) at a time, once, when a sample is first found accessed in it. What sweeps leave out is cleared page by page.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
@@ -15,11 +14,9 @@ use super::folio::Folios;
 use super::leaf::Extent;
 use super::program::{PageTables, Place, Program};
 use super::space::Space;
+use super::swept::{BLOCK, Swept};
 use isotherm_kernel::HUGE;
 use isotherm_kernel::madvise::{Advice, Span, advise};
-
-/// What is swept at once after the start: as much as one page of page-table entries maps, in about 25 µs.
-pub(super) const BLOCK: u64 = HUGE;
 
 /// So much is cleared by one call, for which the kernel holds the target's map: about a millisecond if all of it
 /// was accessed. It is a multiple of a huge page.
@@ -51,21 +48,6 @@ pub(super) enum Came {
     Refused,
 }
 
-/// The blocks of a target that have been swept.
-#[derive(Debug, Default)]
-pub(super) struct Swept(HashSet<u64>);
-
-impl Swept {
-    fn note(&mut self, range: AddrRange) {
-        self.0.extend(range.start() / BLOCK..range.end().div_ceil(BLOCK));
-    }
-
-    /// Whether the block that `addr` lies in has been swept.
-    pub(super) fn contains(&self, addr: u64) -> bool {
-        self.0.contains(&(addr / BLOCK))
-    }
-}
-
 impl Sweeper<'_> {
     /// Sweeps the block that `addr` lies in, as far as it is of this mapping.
     pub(super) fn block(
@@ -79,7 +61,7 @@ impl Sweeper<'_> {
         let block =
             AddrRange::new(start, start.saturating_add(BLOCK)).and_then(|block| block.intersection(mapping.range));
         // Whatever comes of it, it is not tried again.
-        swept.0.insert(addr / BLOCK);
+        swept.note_block(addr);
         match block {
             Some(block) if is_worth_it(mapping) => self.piece(space, block),
             _ => Ok(Came::Cleared(0)),

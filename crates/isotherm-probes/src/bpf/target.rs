@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isotherm_core::{AddrRange, Mapping, TargetId};
 
 use super::space::Space;
-use super::sweep::Swept;
+use super::swept::Swept;
 
 /// A target and how it can be watched.
 #[derive(Debug)]

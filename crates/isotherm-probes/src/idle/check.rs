@@ -13,8 +13,18 @@ const PAGES: u64 = 64;
 /// another processor to be listed.
 const ATTEMPTS: u32 = 20;
 
+impl IdleProbe {
+    /// Opens the probe and tries it on this process's own memory.
+    ///
+    /// # Errors
+    /// Says what does not work, why, and what would mend it.
+    pub fn check() -> Result<(), IdleError> {
+        check(Self::open()?)
+    }
+}
+
 /// Touches own pages, marks them, touches half of them again, and asks `probe` which.
-pub(super) fn check(mut probe: IdleProbe) -> Result<(), IdleError> {
+fn check(mut probe: IdleProbe) -> Result<(), IdleError> {
     let failed = |doing: &str, e: &dyn std::error::Error| IdleError::Trial(format!("{doing} own pages failed: {e}"));
     let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
     // Without huge pages configured this fails, and then there are none to be kept away.

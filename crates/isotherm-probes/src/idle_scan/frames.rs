@@ -2,7 +2,7 @@
 
 use isotherm_core::PAGE_SIZE;
 
-use super::mark::Mark;
+use crate::mark::Mark;
 use isotherm_kernel::pages::Ram;
 
 /// A mark for each frame of memory that is in use: one byte for 4 KiB.
