@@ -109,7 +109,7 @@ fn an_update_that_is_asked_for_comes_with_the_next_step() {
     let surveys = vec![vec![target(1, &[(0, 100)])], vec![]];
     let mut monitor = monitor(attributes(10, 1_000, 10, 100), 1, surveys, Answers::new(idle));
     monitor.start().unwrap();
-    assert_eq!(monitor.step(SAMPLING).unwrap(), Next::Step { after: 1 });
+    assert_eq!(monitor.step(SAMPLING).unwrap(), Next::Step { after: SAMPLING });
     monitor.ask_for_update();
     assert_eq!(monitor.step(SAMPLING * 2).unwrap(), Next::End);
 }

@@ -9,6 +9,7 @@ mod activity;
 mod batches;
 mod check;
 mod columns;
+mod compat;
 mod convert;
 mod decode;
 mod encode;
@@ -29,6 +30,7 @@ mod writer;
 
 pub use activity::Activities;
 pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
+pub use compat::{identity, permission_letters, pid_column};
 pub use error::RecordError;
 pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, TargetInfo, TargetInfos};
 pub use reader::{Ending, Recording};

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetSnapshot};
 use isotherm_record::{Cost, Ending, RecordError, Recorder, Recording, TargetInfo};
 use proptest::prelude::*;
 
@@ -24,9 +24,14 @@ fn ranges(most: usize) -> impl Strategy<Value = Vec<AddrRange>> {
     })
 }
 
+fn code(range: AddrRange) -> Mapping {
+    let permissions = Permissions { read: true, execute: true, ..Permissions::NONE };
+    Mapping { permissions, ..Mapping::anonymous(range) }
+}
+
 fn mappings() -> impl Strategy<Value = Arc<[Mapping]>> {
     (ranges(6), ".{0,12}").prop_map(|(ranges, name)| {
-        ranges.into_iter().map(|range| Mapping { range, permissions: *b"r-xp", name: name.as_str().into() }).collect()
+        ranges.into_iter().map(|range| Mapping { name: name.as_str().into(), ..code(range) }).collect()
     })
 }
 
@@ -36,14 +41,14 @@ fn target(samples: u32) -> impl Strategy<Value = TargetSnapshot> {
             .into_iter()
             .map(|range| {
                 (0..=samples, 0..=samples, any::<u32>()).prop_map(move |(nr_accesses, nr_unobservable, age)| {
-                    RegionSnapshot { range, nr_accesses, nr_unobservable, age }
+                    RegionSnapshot { range, nr_accesses, nr_samples: samples, nr_unobservable, age }
                 })
             })
             .collect();
         regions
     });
     (1_u32..4, regions, mappings()).prop_map(|(id, regions, mappings)| TargetSnapshot {
-        id: TargetId(id),
+        id: common::process(id),
         regions,
         mappings,
     })
@@ -147,7 +152,7 @@ fn a_target_that_comes_back_says_again_what_it_is() {
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
     for i in 1..=9 {
         let mut snapshot = common::snapshot(i);
-        snapshot.targets.retain(|target| i % 3 != 0 || target.id == TargetId(7));
+        snapshot.targets.retain(|target| i % 3 != 0 || target.id == common::process(7));
         recorder.write(&snapshot, &common::cost(i), &common::info).unwrap();
     }
     recorder.finish().unwrap();

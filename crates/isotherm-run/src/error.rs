@@ -11,7 +11,7 @@ use isotherm_probes::bpf::BpfError;
 use isotherm_probes::damon::DamonError;
 use isotherm_probes::idle::IdleError;
 use isotherm_record::RecordError;
-use isotherm_scheme::Diagnostics;
+use isotherm_scheme::Complaints;
 use thiserror::Error;
 
 /// The description of a run contradicts itself. Nothing has been opened or started.
@@ -99,7 +99,7 @@ pub enum RunError {
     CommandEnded,
     /// A scheme file is wrong. The text has a line for each error: file, line, column, and what is wrong.
     #[error("{0}")]
-    SchemeFile(Diagnostics),
+    SchemeFile(Complaints),
     /// A scheme asks for what does not work here.
     #[error(transparent)]
     Scheme(#[from] Unsupported),

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use isotherm_core::{AddrRange, Attributes, Granularity};
 use isotherm_kernel::{PhysicalMemory, Processes, TargetError};
 use isotherm_record::{Header, Recorder, Recording};
-use isotherm_sim::Pattern;
 
 use crate::command::Command;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};

@@ -11,7 +11,7 @@ use crate::delivery::SinkThreads;
 use crate::recording::RecordingSlot;
 use crate::schemes::SchemeThread;
 use crate::source::{Outlet, Source};
-use crate::{Control, EndReason, Event, RunError};
+use crate::{Control, EndReason, RunError};
 
 /// The name of the thread that the source runs on.
 const THREAD: &str = "monitor";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isotherm_core::{AddressSpace, BoxError, TargetId, TargetSpace};
-use isotherm_kernel::{Member, PhysicalMemory, ProcessTable, Processes};
+use isotherm_kernel::{Member, PhysicalMemory, Roster, Processes};
 use isotherm_record::{TargetInfo, TargetInfos};
 
 /// What a live run watches.
@@ -17,17 +17,17 @@ pub(crate) enum LiveTargets {
 
 impl LiveTargets {
     /// The processes whose end matters to the run.
-    pub(crate) fn processes(&self) -> ProcessTable {
+    pub(crate) fn processes(&self) -> Roster {
         match self {
-            Self::Processes(processes) | Self::Physical(_, Some(processes)) => processes.table(),
-            Self::Physical(_, None) => ProcessTable::default(),
+            Self::Processes(processes) | Self::Physical(_, Some(processes)) => processes.roster(),
+            Self::Physical(_, None) => Roster::default(),
         }
     }
 
     /// A reader of what each target is.
     pub(crate) fn infos(&self) -> InfoReader {
         match self {
-            Self::Processes(processes) => InfoReader { processes: Some(processes.table()), last: Arc::default() },
+            Self::Processes(processes) => InfoReader { processes: Some(processes.roster()), last: Arc::default() },
             Self::Physical(..) => {
                 let command = "physical memory".into();
                 let info = TargetInfo { command, started_unix_ns: PhysicalMemory::started_unix_ns() };
@@ -38,13 +38,13 @@ impl LiveTargets {
 }
 
 impl AddressSpace for LiveTargets {
-    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         match self {
-            Self::Processes(processes) => processes.survey(),
-            Self::Physical(memory, None) => memory.survey(),
+            Self::Processes(processes) => processes.read_targets(),
+            Self::Physical(memory, None) => memory.read_targets(),
             Self::Physical(memory, Some(processes)) => {
-                let is_over = processes.survey()?.is_empty();
-                if is_over { Ok(Vec::new()) } else { memory.survey() }
+                let is_over = processes.read_targets()?.is_empty();
+                if is_over { Ok(Vec::new()) } else { memory.read_targets() }
             }
         }
     }
@@ -54,7 +54,7 @@ impl AddressSpace for LiveTargets {
 #[derive(Debug)]
 pub(crate) struct InfoReader {
     /// The processes that are the targets; `None` for physical memory, which never changes.
-    processes: Option<ProcessTable>,
+    processes: Option<Roster>,
     last: TargetInfos,
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::cli::Workload;
 use crate::units::unix_ns;
-use crate::wrong_call;
+use crate::WrongCall;
 
 /// How often the touches that have become due are made.
 const BEAT: Duration = Duration::from_micros(500);
@@ -105,7 +105,7 @@ fn read(name: &str) -> Result<Pattern> {
         return Pattern::parse(&text).with_context(|| format!("{name} is no pattern"));
     }
     match Pattern::shipped(name) {
-        Err(error @ PatternError::Unknown(_)) => wrong_call("workload", error),
+        Err(error @ PatternError::Unknown(_)) => Err(WrongCall::new("workload", error.to_string()).into()),
         pattern => Ok(pattern?),
     }
 }

@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use isotherm_record::Cost;
-
 use crate::{Event, Missed};
 
 /// How many events wait for a sink at most. With the default aggregation interval this is 25 s of snapshots.
@@ -128,7 +126,7 @@ mod tests {
     use std::time::Duration;
 
     use isotherm_core::Snapshot;
-    use isotherm_record::SnapshotRecord;
+    use isotherm_record::{Cost, SnapshotRecord};
 
     use super::*;
     use crate::EndReason;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use isotherm_act::{ProcessActuator, ProcessInspector};
 use isotherm_core::scheme::{Application, Report, Schemes};
-use isotherm_core::{MemoryUse, Sink, Snapshot, TargetId};
-use isotherm_kernel::{ProcessTable, SystemGauges, memory_use, system_memory};
+use isotherm_core::{AccessProbe, BoxError, MemoryUse, Sink, Snapshot, TargetId};
+use isotherm_kernel::{Roster, SystemGauges, memory_use, system_memory};
+use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
 
 use super::file::SchemeFile;
@@ -26,6 +27,11 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 const MEMORY_USE_SHARE: u32 = 20;
 
 type Engine = Schemes<ProcessActuator, ProcessInspector, SystemGauges>;
+
+/// Opens the probe that tells which pages are young.
+fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
+    Ok(Box::new(BpfProbe::open()?.with_sweeps(false)))
+}
 
 /// Schemes that can work here, before there is anything to act on.
 pub(crate) struct PreparedSchemes {
@@ -44,8 +50,8 @@ impl PreparedSchemes {
                 (schemes.map_err(RunError::SchemeFile)?, Some(file))
             }
         };
-        let processes = ProcessTable::default();
-        let inspector = ProcessInspector::new(processes.clone());
+        let processes = Roster::default();
+        let inspector = ProcessInspector::new(processes.clone(), open_probe);
         let engine = Schemes::new(schemes, ProcessActuator::new(processes), inspector, SystemGauges::new())?;
         Ok(Self { engine, file, memory_use: options.memory_use })
     }
@@ -54,7 +60,7 @@ impl PreparedSchemes {
     /// schemes sleep, and the run stops if the schemes cannot go on.
     pub(crate) fn start(
         self,
-        processes: ProcessTable,
+        processes: Roster,
         control: Control,
         delivery: Delivery,
     ) -> Result<SchemeThread, RunError> {
@@ -115,7 +121,7 @@ struct Worker {
     file: Option<SchemeFile>,
     control: Control,
     delivery: Delivery,
-    processes: ProcessTable,
+    processes: Roster,
     memory_use: bool,
     /// When the run began, by the times of its snapshots.
     start: Instant,
@@ -198,7 +204,7 @@ impl Worker {
         for (target, refusal) in refusals {
             let refusal = chain(&refusal);
             if self.refused.get(&target) != Some(&refusal) {
-                let text = format!("no call could be made inside {}: {refusal}", target.described());
+                let text = format!("no call could be made inside {target}: {refusal}");
                 self.notice(Severity::Warning, &text);
                 self.refused.insert(target, refusal);
             }

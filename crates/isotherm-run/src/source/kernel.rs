@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, AddressSpace, Attributes, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot, TargetSpace};
 use isotherm_kernel::{Rest, Waiter, Woken, monitor_cpu_time};
-use isotherm_probes::damon::{self, Aggregation, DamonError, DamonPaths, Scope, Settings};
+use isotherm_probes::damon::{self, Aggregation, DamonError, Places, Scope, Settings};
 use isotherm_record::{Cost, SnapshotRecord};
 
 use super::{Outlet, Source};
@@ -18,7 +18,7 @@ const COLLECT_EVERY: Duration = Duration::from_secs(1);
 /// Lets the kernel's DAMON watch the targets.
 pub(crate) struct KernelSource {
     pub(crate) attributes: Attributes,
-    pub(crate) paths: DamonPaths,
+    pub(crate) paths: Places,
     pub(crate) targets: LiveTargets,
     /// Only these ranges of the one process; all of it if empty.
     pub(crate) ranges: Vec<AddrRange>,
@@ -133,7 +133,7 @@ fn rest(
 
 /// The targets that live, with the mappings that are watched.
 fn read_spaces(targets: &mut LiveTargets, ranges: &[AddrRange]) -> Result<Vec<TargetSpace>, RunError> {
-    let spaces = targets.survey().map_err(RunError::Space)?;
+    let spaces = targets.read_targets().map_err(RunError::Space)?;
     if ranges.is_empty() {
         return Ok(spaces);
     }

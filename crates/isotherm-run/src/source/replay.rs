@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::scheme::{DryRunActuator, NoGauges, ProcessFacts, Scheme};
+use isotherm_core::scheme::{DryRunActuator, DryRunInspector, NoGauges, ProcessFacts, Scheme};
 use isotherm_record::Recording;
 
 use super::{Outlet, Source};
@@ -23,9 +23,9 @@ impl Source for ReplaySource {
         let Self { recording, schemes } = *self;
         let mut schemes = schemes
             .map(|schemes| {
-                let schemes = schemes.iter().map(Scheme::without_goals).collect();
-                let pages = DryRunActuator::default();
-                InlineSchemes::new(schemes, pages.clone(), pages, NoGauges, outlet)
+                let untuned = |scheme: Scheme| Scheme { quota: scheme.quota.clone().without_goals(), ..scheme };
+                let schemes = schemes.into_iter().map(untuned).collect();
+                InlineSchemes::new(schemes, DryRunActuator, DryRunInspector::default(), NoGauges, outlet)
             })
             .transpose()?;
         for record in recording.snapshots()? {
@@ -40,7 +40,7 @@ impl Source for ReplaySource {
             if let Some(schemes) = &mut schemes {
                 for (id, info) in record.infos.iter() {
                     let facts = ProcessFacts { name: process_name(&info.command).into(), cgroup: "".into() };
-                    schemes.inspector_mut().know(*id, facts);
+                    schemes.inspector_mut().insert(*id, facts);
                 }
                 schemes.apply(&record.snapshot, outlet)?;
             }

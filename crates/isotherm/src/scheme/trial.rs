@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isotherm_core::scheme::{ActedRegion, FilterKind, PageKind, Report, Scheme};
-use isotherm_core::{AddrRange, Snapshot, TargetId};
+use isotherm_core::{AddrRange, Mapping, Snapshot, TargetId};
 use isotherm_record::SnapshotRecord;
 use isotherm_run::{Event, RunConfig, Source};
 
@@ -163,7 +163,7 @@ fn joined(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
 fn mapping(snapshot: &Snapshot, region: &ActedRegion) -> Arc<str> {
     let of = snapshot.targets.iter().find(|target| target.id == region.target);
     let found = of.and_then(|target| target.mappings.iter().find(|m| m.range.contains(region.range.start())));
-    found.map_or_else(|| "".into(), |mapping| Arc::clone(&mapping.name))
+    found.map_or_else(|| "".into(), Mapping::label)
 }
 
 /// What a recording does not hold of what a scheme asks for, and what is assumed instead.

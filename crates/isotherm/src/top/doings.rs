@@ -193,7 +193,7 @@ mod tests {
         for (second, mib) in seconds {
             let total = Statistics { applied_bytes: mib * MIB, passed_bytes: mib * MIB, ..Statistics::default() };
             let report = Report { total, quota: Some(10 * MIB), ..report("cold") };
-            doings.take(activity(second, vec![report]));
+            doings.take(Arc::new(activity(second, vec![report])));
         }
         doings
     }
