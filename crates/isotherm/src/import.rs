@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm_core::units;
 use isotherm_record::damo;
 
 use crate::cli::{Import, ImportDamo, ImportFrom};
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 
 pub fn run(options: &Import) -> Result<ExitCode> {
     match &options.from {
@@ -23,7 +24,7 @@ fn damo(options: &ImportDamo) -> Result<ExitCode> {
     }
     let progress = Progress::new(options.quiet);
     let path = output.display();
-    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, size(imported.bytes)));
+    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, units::bytes(imported.bytes)));
     for (target, what) in &imported.targets {
         if target.0 == 0 {
             progress.done(format_args!("target 0: physical memory"));

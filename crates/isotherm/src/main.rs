@@ -1,6 +1,7 @@
 //! `isotherm`: the command line.
 
 mod cli;
+mod clock;
 mod command;
 mod doctor;
 mod idle;
@@ -17,7 +18,6 @@ mod steering;
 mod targets;
 mod terminal;
 mod top;
-mod units;
 mod watch;
 mod workload;
 

@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use bytesize::ByteSize;
 use isotherm_core::scheme::Report;
+use isotherm_core::units::{bytes, percent};
 use isotherm_record::Activity;
 
 use crate::session::Finding;
@@ -41,10 +41,10 @@ impl Progress {
         let regions: usize = targets.iter().map(|target| target.regions.len()).sum();
         let working_set: u64 = targets.iter().map(|target| target.working_set()).sum();
         let mut line = format!(
-            "{:7.1} s  {regions} regions  working set {}  monitor {:.1} % of a CPU",
+            "{:7.1} s  {regions} regions  working set {}  monitor {} of a CPU",
             finding.snapshot.time.as_secs_f64(),
-            size(working_set),
-            cpu_percent(finding),
+            bytes(working_set),
+            percent(cpu_share(finding)),
         );
         if self.late_rounds > 0 {
             line += &format!("  {} late rounds", self.late_rounds);
@@ -58,7 +58,7 @@ impl Progress {
 
     /// Takes note of what schemes have done; shows it with the next finding, or at once if there will be none for a while.
     pub fn acted(&mut self, activity: &Activity) {
-        let of = |scheme: &Report| format!("  {}: {}", scheme.name, size(scheme.total.applied_bytes));
+        let of = |scheme: &Report| format!("  {}: {}", scheme.name, bytes(scheme.total.applied_bytes));
         self.acted = activity.schemes.iter().map(of).collect();
         if self.on && activity.schemes.iter().all(|scheme| !scheme.awake) {
             self.shown = Some(Instant::now());
@@ -99,13 +99,7 @@ impl Progress {
     }
 }
 
-/// A size for people, such as `1.5 MiB`.
-pub fn size(bytes: u64) -> impl std::fmt::Display {
-    ByteSize(bytes).display().iec()
-}
-
-/// CPU time over the time of the rounds, in per cent of one CPU.
-fn cpu_percent(finding: &Finding) -> f64 {
-    let wall = finding.snapshot.aggregation.as_nanos() as f64;
-    finding.cost.cpu_ns as f64 / wall * 100.0
+/// The share of one CPU that the monitor took in an aggregation interval.
+fn cpu_share(finding: &Finding) -> f64 {
+    finding.cost.cpu_ns as f64 / finding.snapshot.aggregation.as_nanos() as f64
 }

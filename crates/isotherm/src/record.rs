@@ -5,14 +5,15 @@ use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use isotherm_core::units;
 use isotherm_linux::Host;
 use isotherm_record::{Header, Recorder};
 
 use crate::cli::Record;
+use crate::clock::unix_ns;
 use crate::command::{self, Command};
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 use crate::session::Control;
-use crate::units::unix_ns;
 use crate::watch::{Ready, Watching};
 
 /// How many snapshots may wait for the disk before the monitor waits for it, too.
@@ -83,13 +84,19 @@ fn record(session: Watching, mut recorder: Recorder, control: Control, quiet: bo
     watched?;
     if snapshots == 0 {
         bail!(
-            "nothing was recorded: the end came after {lasted:.0?}, before the first aggregation interval ({aggregation:?}) \
-             was over; shorten it with --aggr"
+            "nothing was recorded: the end came after {}, before the first aggregation interval ({}) was over; \
+             shorten it with --aggr",
+            units::duration(lasted),
+            units::duration(aggregation)
         );
     }
     progress.warn_of_gaps();
     let path = path.display();
-    progress.done(format_args!("{snapshots} snapshots in {lasted:.1?}, {} in {path}", size(bytes)));
+    progress.done(format_args!(
+        "{snapshots} snapshots in {}, {} in {path}",
+        units::duration(lasted),
+        units::bytes(bytes)
+    ));
     progress.done(format_args!("what next: isotherm report summary {path}; isotherm report heatmap {path}"));
     Ok(())
 }

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use isotherm_core::scheme::Report;
+use isotherm_core::units;
 use isotherm_record::{Activity, RecordError, Recorder};
 use signal_hook::consts::SIGHUP;
 use signal_hook::low_level::siginfo::Cause;
 
 use crate::cli::Run;
 use crate::command::{self, Command, ENDING, OF_THE_COMMAND};
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 use crate::record::{BACKLOG, header};
 use crate::session::Control;
 use crate::steering::{self, Word};
@@ -142,14 +143,14 @@ impl Log {
             let path = recorder.path().display().to_string();
             recorder
                 .finish()
-                .map(|bytes| format!("{} in {path}; what next: isotherm report schemes {path}", size(bytes)))
+                .map(|bytes| format!("{} in {path}; what next: isotherm report schemes {path}", units::bytes(bytes)))
         });
         let recorded = recorded.transpose()?;
         if self.quiet {
             return Ok(());
         }
         let plural = if self.snapshots == 1 { "" } else { "s" };
-        tell(format_args!("isotherm: {} snapshot{plural} in {lasted:.1?}", self.snapshots));
+        tell(format_args!("isotherm: {} snapshot{plural} in {}", self.snapshots, units::duration(lasted)));
         for report in self.last.iter().flat_map(|activity| &activity.schemes) {
             tell(format_args!("  {}", summary(report)));
         }
@@ -167,21 +168,21 @@ fn summary(report: &Report) -> String {
         "{} ({}): {} in {} ranges",
         report.name,
         report.action,
-        size(total.applied_bytes),
+        units::bytes(total.applied_bytes),
         total.applied_regions
     );
     for refusal in &total.refusals {
         let why = std::io::Error::from_raw_os_error(refusal.errno);
-        line += &format!("; {} refused: {why}", size(refusal.bytes));
+        line += &format!("; {} refused: {why}", units::bytes(refusal.bytes));
     }
     if total.rejected_bytes > 0 {
-        line += &format!("; {} rejected by filters", size(total.rejected_bytes));
+        line += &format!("; {} rejected by filters", units::bytes(total.rejected_bytes));
     }
     if total.quota_exceeded > 0 {
         line += &format!("; quota exceeded in {} periods", total.quota_exceeded);
     }
     if !total.time.is_zero() {
-        line += &format!("; {:.1?} of work", total.time);
+        line += &format!("; {} of work", units::duration(total.time));
     }
     line
 }

@@ -5,17 +5,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use isotherm_core::{Attributes, TargetId};
+use isotherm_core::{Attributes, TargetId, units};
 use isotherm_linux::damon::{self, Scope};
 use isotherm_linux::{PhysicalMemory, Processes, Roster, TargetError};
 
 use crate::cli::{ProbeChoice, Watch};
+use crate::clock::unix_ns;
 use crate::command::Command;
 use crate::kernel_session::KernelSession;
 use crate::probe::{self, Chosen, How};
 use crate::session::{Control, Finding, Session};
 use crate::targets::Targets;
-use crate::units::unix_ns;
 use crate::wrong_call;
 
 /// All of a session that there is before its command is started.
@@ -142,9 +142,9 @@ fn attributes(subcommand: &str, watch: &Watch, (sampling, aggregation): (Duratio
         Attributes::new(asked.sample.unwrap_or(sampling), asked.aggr.unwrap_or(aggregation), asked.update, min, max);
     let attributes = attributes.unwrap_or_else(|error| wrong_call(subcommand, error));
     if let Some(duration) = watch.duration.filter(|&duration| duration < attributes.aggregation()) {
-        let aggregation = attributes.aggregation();
+        let [duration, aggregation] = [duration, attributes.aggregation()].map(units::duration);
         let mend = "let it last longer, or shorten that with --aggr";
-        let what = format!("{duration:?} is shorter than the aggregation interval ({aggregation:?}); {mend}");
+        let what = format!("{duration} is shorter than the aggregation interval ({aggregation}); {mend}");
         wrong_call(subcommand, what);
     }
     attributes

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{Report, Statistics};
-use isotherm_core::{SystemMemory, TargetId};
+use isotherm_core::{SystemMemory, TargetId, units};
 use isotherm_record::Activity;
 
 use super::{Acted, Did, Last, Moment, Refusal, Scheme, Schemes, System, Total, Used, errno};
+use crate::ReportError;
 use crate::source::{Selection, Source};
-use crate::{ReportError, units};
 
 impl Schemes {
     /// What schemes did, as `source` tells it.

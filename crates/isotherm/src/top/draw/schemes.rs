@@ -1,7 +1,8 @@
 //! A line for each scheme: what it does of late, and what it has done.
 
 use isotherm_core::scheme::{Refusal, Report};
-use isotherm_report::{sanitise, units};
+use isotherm_core::units;
+use isotherm_report::sanitise;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
