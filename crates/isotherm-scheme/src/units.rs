@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-pub(crate) use isotherm_core::units::{A_SHARE, A_SIZE, A_TIME};
+pub use isotherm_core::units::{A_SHARE, A_SIZE, A_TIME};
 use isotherm_core::units::{
     QuantityError, parse_address, parse_bytes, parse_decimal, parse_duration, parse_duration_or, parse_share_of,
 };
 
 /// A size in bytes.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| error.to_string())
 }
 
 /// A time. A number without a unit counts `bare`, or is an error.
 ///
 /// A time over 2⁶⁴ − 1 ns (584 years) is read as that: damo writes such times for "no bound".
-pub(crate) fn time(text: &str, bare: Option<Duration>) -> Result<Duration, String> {
+pub fn time(text: &str, bare: Option<Duration>) -> Result<Duration, String> {
     let time = match bare {
         Some(bare) => parse_duration_or(text, bare),
         None => parse_duration(text),
@@ -27,22 +27,22 @@ pub(crate) fn time(text: &str, bare: Option<Duration>) -> Result<Duration, Strin
 }
 
 /// A share of 1, 0 to 1. A number without a percent sign is a share of `bare`, which is 1 if it is not given.
-pub(crate) fn share(text: &str, bare: Option<f64>) -> Result<f64, String> {
+pub fn share(text: &str, bare: Option<f64>) -> Result<f64, String> {
     parse_share_of(text, bare.unwrap_or(1.0)).map_err(|error| error.to_string())
 }
 
 /// A number that is not below zero.
-pub(crate) fn decimal(text: &str) -> Option<f64> {
+pub fn decimal(text: &str) -> Option<f64> {
     parse_decimal(text)
 }
 
 /// An address.
-pub(crate) fn address(text: &str) -> Result<u64, String> {
+pub fn address(text: &str) -> Result<u64, String> {
     parse_address(text).map_err(|error| error.to_string())
 }
 
 /// What was expected, and what was found in its place.
-pub(crate) fn expected(what: &'static str, found: &str) -> String {
+pub fn expected(what: &'static str, found: &str) -> String {
     QuantityError::form(what, found).to_string()
 }
 

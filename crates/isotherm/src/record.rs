@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::units;
-use isotherm_linux::Host;
+use isotherm_kernel::Host;
 use isotherm_record::{Header, Recorder};
 
 use crate::cli::Record;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use isotherm_core::units::{self, QuantityError};
-use isotherm_linux::idle_scan::Rate;
+use isotherm_probes::idle_scan::Rate;
 
 /// Show how much memory is idle, and whose it is
 ///

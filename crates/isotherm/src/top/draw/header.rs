@@ -1,7 +1,7 @@
 //! The lines above and below the pictures: what is watched, how warm it is, what watching costs, and the keys.
 
 use isotherm_core::units;
-use isotherm_linux::PhysicalMemory;
+use isotherm_kernel::PhysicalMemory;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
