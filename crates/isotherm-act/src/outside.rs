@@ -6,8 +6,8 @@ use isotherm_core::AddrRange;
 use isotherm_core::scheme::{HUGE_PAGE_SIZE, Outcome, Refusal};
 use rustix::io::Errno;
 
-use isotherm_kernel::madvise::{Advice, RANGES_A_CALL};
 use super::refusal::{NOT_MAPPED, refusal};
+use isotherm_kernel::madvise::{Advice, RANGES_A_CALL};
 
 /// So much is advised by one call at most: for as long the kernel holds the target's map, and so late is a stop noticed.
 /// It is a multiple of a huge page, so that none is cut.

@@ -29,8 +29,8 @@ mod time;
 mod writer;
 
 pub use activity::Activities;
-pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use compat::{identity, permission_letters, pid_column};
+pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use error::RecordError;
 pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, TargetInfo, TargetInfos};
 pub use reader::{Ending, Recording};

@@ -55,7 +55,8 @@ impl Iterator for Snapshots {
                 next => break next,
             }
         };
-        let same = |a: &(TargetId, Arc<TargetInfo>), b: &(TargetId, Arc<TargetInfo>)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1);
+        let same =
+            |a: &(TargetId, Arc<TargetInfo>), b: &(TargetId, Arc<TargetInfo>)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1);
         if self.infos.len() != infos.len() || !self.infos.iter().zip(&infos).all(|(a, b)| same(a, b)) {
             self.infos = infos.into();
         }

@@ -13,7 +13,9 @@ use crate::encode::Encoder;
 use crate::message::END_MARKER;
 use crate::output::Output;
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Header, PLAIN, RecordError, SnapshotRecord, TargetInfo, WITH_ACTIVITIES, check, compat, schema};
+use crate::{
+    Activity, Cost, Header, PLAIN, RecordError, SnapshotRecord, TargetInfo, WITH_ACTIVITIES, check, compat, schema,
+};
 
 /// Snapshots of at most this time are kept back before they are handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);

@@ -1,15 +1,15 @@
 use std::time::Duration;
 
-use isotherm_core::AttributeOptions;
-use isotherm_core::scheme::{Action, Bounds, Condition, Scheme};
+use isotherm_core::scheme::{Action, ClosedInterval, Condition, Scheme};
+use isotherm_core::{AttributeOptions, Granularity};
 use isotherm_run::{Event, RunConfig};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pid = std::env::args().nth(1).ok_or("usage: embed PID")?.parse()?;
 
     // A scheme: count what has not been accessed for a second. `Action::PageOut` would reclaim it.
-    let age = Bounds::new(Duration::from_secs(1), Duration::MAX).ok_or("an empty interval")?;
-    let rate = Bounds::new(0.0, 0.0).ok_or("an empty interval")?;
+    let age = ClosedInterval::new(Duration::from_secs(1), Duration::MAX).ok_or("an empty interval")?;
+    let rate = ClosedInterval::new(0.0, 0.0).ok_or("an empty interval")?;
     let cold = Scheme::new("cold", Condition { rate, age, ..Condition::ANY }, Action::Stat);
 
     let mut run = RunConfig::processes([pid]).duration(Duration::from_secs(4)).schemes(vec![cold]).prepare()?;
@@ -25,10 +25,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = run.start()?;
     for event in events {
         match event {
-            Event::Snapshot(record) => println!("{:?}: {} bytes in use", record.snapshot.time, record.snapshot.working_set()),
+            Event::Snapshot(record) => {
+                println!("{:?}: {} bytes in use", record.snapshot.time, record.snapshot.working_set())
+            }
             Event::Attributes(attributes) if attributes.sampling() == Duration::from_millis(5) => {
-                let slower = AttributeOptions { sampling: Some(Duration::from_millis(20)), ..AttributeOptions::default() };
-                session.control().set_attributes(slower.resolve(Default::default())?);
+                let slower =
+                    AttributeOptions { sampling: Some(Duration::from_millis(20)), ..AttributeOptions::default() };
+                session.control().set_attributes(slower.resolve(Granularity::Page)?);
             }
             _ => {}
         }

@@ -162,7 +162,14 @@ pub enum SchemeSource {
 impl RunConfig {
     /// A run on a source, with the default attributes.
     pub fn new(source: Source) -> Self {
-        Self { source, attributes: AttributeOptions::default(), seed: None, duration: None, schemes: None, recording: None }
+        Self {
+            source,
+            attributes: AttributeOptions::default(),
+            seed: None,
+            duration: None,
+            schemes: None,
+            recording: None,
+        }
     }
 
     /// A run that watches processes by the best probe that works here.
@@ -261,7 +268,9 @@ impl Targets {
             Self::Processes { children: true, .. } | Self::Command { children: true, .. } if damon => {
                 Err(ConfigError::DamonWithChildren)
             }
-            Self::Command { command, .. } | Self::Physical { during: Some(command), .. } if command.words.is_empty() => {
+            Self::Command { command, .. } | Self::Physical { during: Some(command), .. }
+                if command.words.is_empty() =>
+            {
                 Err(ConfigError::NoTarget)
             }
             Self::Physical { .. } if !probe.sees_physical_memory() => Err(ConfigError::ProbeSeesProcessesOnly),

@@ -86,8 +86,7 @@ impl Prepared {
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 let schemes = schemes.map(fixed_schemes).transpose()?;
                 let source = SimulationSource { pattern: *pattern, attributes, seed, schemes };
-                let properties =
-                    Properties { probe: "simulation".into(), granularity, attributes: Some(attributes) };
+                let properties = Properties { probe: "simulation".into(), granularity, attributes: Some(attributes) };
                 (Origin::Simulation(source), properties)
             }
             Source::Replay(path) => {
@@ -178,9 +177,8 @@ impl Prepared {
         };
         let (delivery, threads) = sinks.start(overflow, &control)?;
         notices.into_iter().for_each(|notice| delivery.send(Event::Notice(notice)));
-        let schemes: Option<Result<SchemeThread, RunError>> = schemes.map(|schemes| {
-            schemes.start(processes.unwrap_or_default(), control.clone(), delivery.clone())
-        });
+        let schemes: Option<Result<SchemeThread, RunError>> =
+            schemes.map(|schemes| schemes.start(processes.unwrap_or_default(), control.clone(), delivery.clone()));
         let schemes = schemes.transpose().inspect_err(|_| delivery.end())?;
         let outlet = Outlet::new(control.clone(), duration, delivery);
         Session::start(source, outlet, schemes, threads, control, command, recorded)
@@ -209,9 +207,7 @@ impl Unbound {
     fn bind(self) -> Result<(LiveTargets, Vec<AddrRange>), RunError> {
         Ok(match self {
             Self::Processes { processes, ranges } => (LiveTargets::Processes(processes), ranges),
-            Self::Command { command, children } => {
-                (LiveTargets::Processes(follow(&command, children)?), Vec::new())
-            }
+            Self::Command { command, children } => (LiveTargets::Processes(follow(&command, children)?), Vec::new()),
             Self::Physical { memory, during } => {
                 let during = during.map(|command| follow(&command, false)).transpose()?;
                 // The ranges are part of the memory that was asked for.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isotherm_core::{AddressSpace, BoxError, TargetId, TargetSpace};
-use isotherm_kernel::{Member, PhysicalMemory, Roster, Processes};
+use isotherm_kernel::{Member, PhysicalMemory, Processes, Roster};
 use isotherm_record::{TargetInfo, TargetInfos};
 
 /// What a live run watches.

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm_core::units;
 
 use crate::cli::{Import, ImportDamo, ImportFrom};
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 
 pub fn run(options: &Import) -> Result<ExitCode> {
     match &options.from {
@@ -22,7 +23,7 @@ fn damo(options: &ImportDamo) -> Result<ExitCode> {
     }
     let progress = Progress::new(options.quiet);
     let path = output.display();
-    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, size(imported.bytes)));
+    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, units::bytes(imported.bytes)));
     for (target, what) in &imported.targets {
         let target = match target.pid() {
             None => {

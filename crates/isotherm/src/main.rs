@@ -1,6 +1,7 @@
 //! `isotherm`: the command line.
 
 mod cli;
+mod clock;
 mod command;
 mod convert;
 mod doctor;
@@ -13,7 +14,6 @@ mod run;
 mod scheme;
 mod terminal;
 mod top;
-mod units;
 mod watch;
 mod workload;
 

@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use bytesize::ByteSize;
 use isotherm_core::scheme::Report;
+use isotherm_core::units::{bytes, percent};
 use isotherm_record::{Activity, SnapshotRecord};
 use isotherm_run::{Event, Missed, Severity};
 
@@ -53,11 +53,11 @@ impl Progress {
         }
         self.shown = Some(Instant::now());
         let mut line = format!(
-            "{:7.1} s  {} regions  working set {}  monitor {:.1} % of a CPU",
+            "{:7.1} s  {} regions  working set {}  monitor {} of a CPU",
             record.snapshot.time.as_secs_f64(),
             record.snapshot.regions().count(),
-            size(record.snapshot.working_set()),
-            cpu_percent(record),
+            bytes(record.snapshot.working_set()),
+            percent(cpu_share(record)),
         );
         if self.late_rounds > 0 {
             line += &format!("  {} late rounds", self.late_rounds);
@@ -71,7 +71,7 @@ impl Progress {
 
     /// Shows what schemes have done with the next snapshot, or at once if all schemes sleep and there is none for a while.
     fn activity(&mut self, activity: &Activity) {
-        let of = |scheme: &Report| format!("  {}: {}", scheme.name, size(scheme.total.applied_bytes));
+        let of = |scheme: &Report| format!("  {}: {}", scheme.name, bytes(scheme.total.applied_bytes));
         self.acted = activity.schemes.iter().map(of).collect();
         if self.on && activity.schemes.iter().all(|scheme| !scheme.awake) {
             self.shown = Some(Instant::now());
@@ -112,13 +112,7 @@ impl Progress {
     }
 }
 
-/// A size for people, such as `1.5 MiB`.
-pub fn size(bytes: u64) -> impl std::fmt::Display {
-    ByteSize(bytes).display().iec()
-}
-
-/// CPU time over the time of the aggregation, in per cent of one CPU.
-fn cpu_percent(record: &SnapshotRecord) -> f64 {
-    let wall = record.snapshot.aggregation.as_nanos() as f64;
-    record.cost.unwrap_or_default().cpu_ns as f64 / wall * 100.0
+/// The share of one CPU that the monitor took in an aggregation interval.
+fn cpu_share(record: &SnapshotRecord) -> f64 {
+    record.cost.unwrap_or_default().cpu_ns as f64 / record.snapshot.aggregation.as_nanos() as f64
 }

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use isotherm_core::units;
 use isotherm_run::{Events, Prepared};
 
 use crate::cli::Record;
 use crate::command;
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 use crate::watch::{self, Call};
 
 pub fn run(options: &Record) -> Result<ExitCode> {
@@ -37,16 +38,17 @@ fn record(run: Prepared, events: Events, quiet: bool) -> Result<()> {
     let summary = session.wait()?;
     if summary.snapshots == 0 {
         bail!(
-            "nothing was recorded: the end came after {:.0?}, before the first aggregation interval ({aggregation:?}) was over; \
+            "nothing was recorded: the end came after {}, before the first aggregation interval ({}) was over; \
              shorten it with --aggr",
-            summary.lasted
+            units::duration(summary.lasted),
+            units::duration(aggregation)
         );
     }
     progress.warn_of_gaps();
     if let Some(recording) = summary.recording {
         let path = recording.path.display();
-        let (snapshots, lasted) = (summary.snapshots, summary.lasted);
-        progress.done(format_args!("{snapshots} snapshots in {lasted:.1?}, {} in {path}", size(recording.bytes)));
+        let (lasted, size) = (units::duration(summary.lasted), units::bytes(recording.bytes));
+        progress.done(format_args!("{} snapshots in {lasted}, {size} in {path}", summary.snapshots));
         progress.done(format_args!("next: isotherm report summary {path}; isotherm report heatmap {path}"));
     }
     Ok(())

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use isotherm_record::Recording;
 use isotherm_report::{Bounds, Format, Kind, Options, SelectedTarget, Selection, Sort, Terminal};
 
+use crate::WrongCall;
 use crate::cli::{Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
-use crate::WrongCall;
 
 pub fn run(options: &Report) -> Result<ExitCode> {
     let kind = kind(options.kind);

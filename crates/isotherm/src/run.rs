@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use isotherm_core::scheme::Report;
+use isotherm_core::units;
 use isotherm_record::Activity;
 use isotherm_run::{Command, Control, Event, Events, Prepared, Summary};
 use signal_hook::consts::SIGHUP;
@@ -12,19 +13,15 @@ use signal_hook::low_level::siginfo::Cause;
 
 use crate::cli::Run;
 use crate::command::{self, ENDING, OF_THE_COMMAND};
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 use crate::tell;
 use crate::watch::{self, Call};
 
 pub fn run(options: &Run) -> Result<ExitCode> {
     let watch = &options.watch;
     let recording = options.record.clone();
-    let call = Call {
-        schemes: Some(&options.schemes),
-        memory_use: recording.is_some(),
-        recording,
-        ..Call::new("run", watch)
-    };
+    let call =
+        Call { schemes: Some(&options.schemes), memory_use: recording.is_some(), recording, ..Call::new("run", watch) };
     // Whatever can fail without the command does so before the command is started.
     let mut run = watch::prepare(call)?;
     let events = run.subscribe();
@@ -72,13 +69,14 @@ fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
 /// Says what was done, when all is over.
 fn report(summary: &Summary, last: Option<&Activity>) {
     let plural = if summary.snapshots == 1 { "" } else { "s" };
-    tell(format_args!("isotherm: {} snapshot{plural} in {:.1?}", summary.snapshots, summary.lasted));
+    let lasted = units::duration(summary.lasted);
+    tell(format_args!("isotherm: {} snapshot{plural} in {}", summary.snapshots, lasted));
     for report in last.iter().flat_map(|activity| &activity.schemes) {
         tell(format_args!("  {}", line(report)));
     }
     if let Some(recording) = &summary.recording {
         let path = recording.path.display();
-        tell(format_args!("  {} in {path}; next: isotherm report schemes {path}", size(recording.bytes)));
+        tell(format_args!("  {} in {path}; next: isotherm report schemes {path}", units::bytes(recording.bytes)));
     }
 }
 
@@ -89,21 +87,22 @@ fn line(report: &Report) -> String {
         "{} ({}): {} in {} ranges",
         report.name,
         report.action,
-        size(total.applied_bytes),
+        units::bytes(total.applied_bytes),
         total.applied_regions
     );
     for count in &total.refusals {
         let words = count.refusal.code.map(|code| format!(": {}", std::io::Error::from_raw_os_error(code)));
-        line += &format!("; {} refused: {}{}", size(count.bytes), count.refusal.reason, words.unwrap_or_default());
+        line +=
+            &format!("; {} refused: {}{}", units::bytes(count.bytes), count.refusal.reason, words.unwrap_or_default());
     }
     if total.rejected_bytes > 0 {
-        line += &format!("; {} rejected by filters", size(total.rejected_bytes));
+        line += &format!("; {} rejected by filters", units::bytes(total.rejected_bytes));
     }
     if total.quota_exceeded > 0 {
         line += &format!("; quota exceeded in {} periods", total.quota_exceeded);
     }
     if !total.time.is_zero() {
-        line += &format!("; {:.1?} of work", total.time);
+        line += &format!("; {} of work", units::duration(total.time));
     }
     line
 }

@@ -49,8 +49,7 @@ impl<'a> Call<'a> {
             update: asked.update,
             regions: asked.regions,
         };
-        let schemes =
-            schemes.map(|path| SchemeOptions { schemes: SchemeSource::File(path.into()), memory_use });
+        let schemes = schemes.map(|path| SchemeOptions { schemes: SchemeSource::File(path.into()), memory_use });
         RunConfig {
             attributes,
             seed: asked.seed,

@@ -7,8 +7,8 @@ use isotherm_core::scheme::{Report, Statistics};
 use isotherm_record::{Activity, pid_column};
 
 use super::{Acted, Did, Last, Moment, Refusal, Scheme, Schemes, System, Total, Used, errno};
+use crate::ReportError;
 use crate::source::{SelectedTarget, Selection, Source};
-use crate::{ReportError, units};
 
 impl Schemes {
     /// What schemes did, as `source` tells it.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddrRange, AddressSpace, Attributes, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot, TargetSpace};
+use isotherm_core::{
+    AddrRange, AddressSpace, Attributes, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot, TargetSpace,
+};
 use isotherm_kernel::{Rest, Waiter, Woken, monitor_cpu_time};
 use isotherm_probes::damon::{self, Aggregation, DamonError, Places, Scope, Settings};
 use isotherm_record::{Cost, SnapshotRecord};

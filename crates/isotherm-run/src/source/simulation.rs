@@ -36,7 +36,8 @@ impl Source for SimulationSource {
             .map(|schemes| InlineSchemes::new(schemes, machine.clone(), machine.clone(), machine, outlet))
             .transpose()?;
 
-        let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), memory.clone(), memory, Keep::default());
+        let mut monitor =
+            Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), memory.clone(), memory, Keep::default());
         let mut in_force = attributes;
         outlet.attributes(in_force);
         let mut next = monitor.start()?;
