@@ -231,7 +231,11 @@ fn intervals_that_changed_on_the_way_make_records_of_their_own_and_survive() {
     assert_eq!(json.len(), 2 * 3);
     import(&damos, &back, &[], VERSION).unwrap();
     let intervals = |path: &Path| -> Vec<_> {
-        common::read(path).unwrap().iter().map(|row| (row.time, row.target.id, row.aggregation, row.samples)).collect()
+        common::read(path)
+            .unwrap()
+            .iter()
+            .map(|row| (row.time, pid_column(row.target.id), row.aggregation, row.samples))
+            .collect()
     };
     assert_eq!(intervals(&back), intervals(&ours));
 }

@@ -8,8 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetSnapshot};
-use isotherm_record::{Cost, Ending, RecordError, Recorder, Recording, TargetInfo};
+use isotherm_core::{
+    AddrRange, CgroupId, Mapping, MemoryUse, NodeId, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetId,
+    TargetSnapshot,
+};
+use isotherm_record::{Activity, Cost, Ending, RecordError, Recorder, Recording, TargetInfo};
 use proptest::prelude::*;
 
 fn ranges(most: usize) -> impl Strategy<Value = Vec<AddrRange>> {
@@ -226,4 +229,60 @@ fn regions_that_overlap_are_not_written() {
     }
     recorder.finish().unwrap();
     assert_eq!(common::read(&path).unwrap().len(), 7);
+}
+
+#[test]
+fn two_processes_of_one_pid_are_two_targets() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let process = |started_unix_ns| TargetId::process(7, Duration::from_nanos(started_unix_ns));
+    let info = |id: TargetId| {
+        let started_unix_ns = if id == process(1) { 1 } else { 2 };
+        Arc::new(TargetInfo { command: "server".into(), started_unix_ns })
+    };
+    let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
+    let used = |id| Activity { schemes: vec![], memory: vec![(id, MemoryUse::default())], ..common::activity(1) };
+    for (i, started_unix_ns) in [(1, 1), (2, 2), (3, 2)] {
+        let mut snapshot = common::snapshot(i);
+        snapshot.targets.truncate(1);
+        snapshot.targets[0].id = process(started_unix_ns);
+        recorder.write(&snapshot, &common::cost(i), &info).unwrap();
+        recorder.write_activity(&used(process(started_unix_ns))).unwrap();
+    }
+    recorder.finish().unwrap();
+    let rows: Vec<_> = common::read(&path).unwrap().into_iter().map(|row| row.target.id).collect();
+    assert_eq!(rows, [process(1), process(2), process(2)]);
+    let activities = common::read_activities(&path).unwrap();
+    assert_eq!(activities.iter().map(|activity| activity.memory[0].0).collect::<Vec<_>>(), rows);
+}
+
+#[test]
+fn physical_memory_keeps_its_nodes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let ram = |pages, node| Mapping {
+        range: common::range(pages),
+        permissions: Permissions::NONE,
+        name: "System RAM".into(),
+        node,
+    };
+    let mut snapshot = common::snapshot(1);
+    snapshot.targets.truncate(1);
+    snapshot.targets[0].id = TargetId::PhysicalMemory;
+    snapshot.targets[0].mappings =
+        [ram(1..30, Some(NodeId(0))), ram(30..60, Some(NodeId(1))), ram(60..99, None)].into();
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    recorder.write(&snapshot, &common::cost(1), &common::info).unwrap();
+    recorder.finish().unwrap();
+    assert_eq!(common::read(&path).unwrap()[0].target, snapshot.targets[0]);
+}
+
+#[test]
+fn a_cgroup_has_no_place_in_these_formats() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(&directory.path().join("a.rec"), &common::header()).unwrap();
+    let mut snapshot = common::snapshot(1);
+    snapshot.targets[0].id = TargetId::Cgroup(CgroupId(77));
+    let error = recorder.write(&snapshot, &common::cost(1), &common::info).unwrap_err();
+    assert!(matches!(error, RecordError::Encode { .. }) && error.to_string().contains("cgroup 77"), "{error}");
 }

@@ -171,6 +171,16 @@ pub fn record_with_activities(path: &Path, count: u32) -> (Vec<Row>, Vec<Activit
     (rows_of(&written.0), written.1)
 }
 
+/// The activity as it is read back where no row has told of its targets: nothing is known of their starts.
+pub fn without_starts(mut activity: Activity) -> Activity {
+    let regions =
+        activity.schemes.iter_mut().flat_map(|scheme| &mut scheme.last.regions).map(|region| &mut region.target);
+    for target in regions.chain(activity.memory.iter_mut().map(|(target, _)| target)) {
+        *target = TargetId::process(target.pid().unwrap(), Duration::ZERO);
+    }
+    activity
+}
+
 /// Opens and reads all activities.
 pub fn read_activities(path: &Path) -> Result<Vec<Activity>, RecordError> {
     Recording::open(path)?.activities()?.collect()
