@@ -20,6 +20,7 @@ mod region;
 pub mod scheme;
 mod sink;
 mod snapshot;
+mod steady;
 mod target;
 mod usage;
 
@@ -32,7 +33,7 @@ pub use range::{AddrRange, PAGE_SIZE};
 pub use region::Region;
 pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
-pub use target::{AddressSpace, Layout, Mapping, TargetId, TargetSpace};
+pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
 
 /// An error of a probe, an address space or a sink, whose kinds this crate cannot know.

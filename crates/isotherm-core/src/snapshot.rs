@@ -44,6 +44,8 @@ pub struct RegionSnapshot {
     pub range: AddrRange,
     /// In how many samples it was found accessed, of [`Snapshot::samples`].
     pub nr_accesses: u32,
+    /// How many samples were really taken in this aggregation, at most [`Snapshot::samples`]. A steady region has fewer.
+    pub nr_samples: u32,
     /// In how many samples it could not be observed, of [`Snapshot::samples`].
     pub nr_unobservable: u32,
     /// For how many aggregations the access frequency has stayed as it is.

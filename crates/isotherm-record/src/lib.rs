@@ -9,6 +9,7 @@ mod activity;
 mod batches;
 mod check;
 mod columns;
+mod compat;
 mod convert;
 pub mod damo;
 mod decode;
@@ -28,6 +29,7 @@ mod time;
 mod writer;
 
 pub use activity::Activities;
+pub use compat::{permission_letters, pid_column};
 pub use convert::{ConvertError, convert};
 pub use error::RecordError;
 pub use model::{Activity, Cost, Header, Host, Row, TargetInfo};

@@ -12,6 +12,7 @@ use isotherm_linux::idle_scan::{
     self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanError, Scope, Way, WayChoice,
 };
 use isotherm_linux::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_record::permission_letters;
 use isotherm_report::Terminal;
 use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
@@ -257,7 +258,7 @@ fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {
     let mapping = |mapping: &MappingIdle| MappingFigures {
         start: mapping.range.start(),
         end: mapping.range.end(),
-        permissions: String::from_utf8_lossy(&mapping.permissions).into_owned(),
+        permissions: permission_letters(mapping.permissions),
         name: if mapping.name.is_empty() { "anonymous".into() } else { mapping.name.to_string() },
         figures: IdleFigures::new(&mapping.tally, ages),
     };

@@ -125,7 +125,7 @@ fn sleep(
 
 /// The targets that live, with what of their mappings is watched.
 fn survey(targets: &mut Targets, ranges: &[AddrRange]) -> Result<Vec<TargetSpace>> {
-    let spaces = targets.survey().map_err(|error| anyhow!("the mappings cannot be read: {error}"))?;
+    let spaces = targets.read_targets().map_err(|error| anyhow!("the mappings cannot be read: {error}"))?;
     if ranges.is_empty() {
         return Ok(spaces);
     }
@@ -147,9 +147,14 @@ fn scope(spaces: &[TargetSpace], ranges: Vec<AddrRange>) -> Result<Scope> {
         [memory] if memory.layout == Layout::Ranges => {
             Ok(Scope::Physical(whole(memory.mappings.iter().map(|mapping| mapping.range).collect())))
         }
-        [target] if !ranges.is_empty() => Ok(Scope::Ranges(target.id.0, ranges)),
-        targets => Ok(Scope::Processes(targets.iter().map(|target| target.id.0).collect())),
+        [target] if !ranges.is_empty() => Ok(Scope::Ranges(pid(target)?, ranges)),
+        targets => Ok(Scope::Processes(targets.iter().map(pid).collect::<Result<_>>()?)),
     }
+}
+
+/// The pid of a target, which the kernel's DAMON names a process by.
+fn pid(target: &TargetSpace) -> Result<u32> {
+    target.id.pid().with_context(|| format!("the kernel's DAMON cannot watch {} as one target", target.id))
 }
 
 /// The same memory as ranges of whole pages, in order, of which none touches another: as the kernel wants them.

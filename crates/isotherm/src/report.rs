@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_core::TargetId;
 use isotherm_record::Recording;
-use isotherm_report::{Bounds, Format, Kind, Options, Selection, Sort, Terminal};
+use isotherm_report::{Bounds, Format, Kind, Options, SelectedTarget, Selection, Sort, Terminal};
 
 use crate::cli::{Convert, Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
@@ -27,7 +26,7 @@ pub fn run(options: &Report) -> Result<ExitCode> {
 
     let recording = Recording::open(&options.recording)?;
     let selection =
-        Selection { time: options.time.clone(), address: options.address, target: options.target.map(TargetId) };
+        Selection { time: options.time.clone(), address: options.address, target: options.target.map(selected) };
     let chosen = &options.regions;
     let regions = isotherm_report::RegionOptions {
         at: chosen.at,
@@ -95,4 +94,12 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     let file = file.with_context(|| format!("the report {} cannot be created; name another file", path.display()))?;
 
     Ok(BufWriter::new(file))
+}
+
+/// What `--target` means: the pid of a process, or 0 for physical memory.
+fn selected(number: u32) -> SelectedTarget {
+    match number {
+        0 => SelectedTarget::PhysicalMemory,
+        pid => SelectedTarget::Process(pid),
+    }
 }

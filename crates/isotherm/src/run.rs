@@ -170,9 +170,9 @@ fn summary(report: &Report) -> String {
         size(total.applied_bytes),
         total.applied_regions
     );
-    for refusal in &total.refusals {
-        let why = std::io::Error::from_raw_os_error(refusal.errno);
-        line += &format!("; {} refused: {why}", size(refusal.bytes));
+    for count in &total.refusals {
+        let words = count.refusal.code.map(|code| format!(": {}", std::io::Error::from_raw_os_error(code)));
+        line += &format!("; {} refused: {}{}", size(count.bytes), count.refusal.reason, words.unwrap_or_default());
     }
     if total.rejected_bytes > 0 {
         line += &format!("; {} rejected by filters", size(total.rejected_bytes));

@@ -75,7 +75,6 @@ impl Session {
         let start = Instant::now();
         let end = duration.map(|duration| start + duration);
         let is_over = |now| end.is_some_and(|end| now >= end);
-        let sampling = attributes.sampling();
         let mut next = monitor.start()?;
         let mut last = Instant::now();
         while let Next::Step { after } = next {
@@ -89,7 +88,9 @@ impl Session {
                 last = Instant::now();
                 continue;
             }
-            let due = last + sampling * after;
+            let due = last + after;
+            // Those of the round that is waited for: a step may change the attributes.
+            let sampling = monitor.attributes().sampling();
             match waiter.until(due).context("waiting for the targets failed")? {
                 Woken::Due => {}
                 Woken::TargetEnded => monitor.ask_for_update(),
@@ -104,7 +105,7 @@ impl Session {
                 break;
             }
             // Rounds keep to their beat as long as that leaves half an interval between clearing and reading.
-            last = due.max(Instant::now() - sampling / 2);
+            last = due.max(Instant::now() - monitor.attributes().sampling() / 2);
         }
         Ok(monitor.end()?)
     }

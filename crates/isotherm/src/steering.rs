@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use isotherm_core::scheme::{Application, Report, Scheme, Schemes};
 use isotherm_core::{MemoryUse, Sink, Snapshot, TargetId};
-use isotherm_linux::act::ProcessActuator;
+use isotherm_linux::act::{ProcessActuator, ProcessInspector};
 use isotherm_linux::{Roster, SystemGauges, memory_use, system_memory};
 use isotherm_record::Activity;
 
@@ -30,7 +30,7 @@ const ACCOUNT_SHARE: u32 = 20;
 
 /// Schemes that can work here, before there is anything to act on.
 pub struct Ready {
-    engine: Schemes<ProcessActuator, SystemGauges>,
+    engine: Schemes<ProcessActuator, ProcessInspector, SystemGauges>,
     file: SchemeFile,
     desk: Arc<Desk>,
 }
@@ -69,8 +69,8 @@ impl Ready {
                 return Ok(None);
             }
         };
-        let actuator = ProcessActuator::new(Roster::default());
-        let engine = Schemes::new(schemes, actuator, SystemGauges::new())?;
+        let (actuator, inspector) = (ProcessActuator::new(Roster::default()), ProcessInspector::new(Roster::default()));
+        let engine = Schemes::new(schemes, actuator, inspector, SystemGauges::new())?;
         Ok(Some(Self { engine, file, desk: Arc::default() }))
     }
 
@@ -85,6 +85,7 @@ impl Ready {
     pub fn start(self, roster: Roster, control: Control, words: Sender<Word>, account: bool) -> Result<Steering> {
         let Self { mut engine, file, desk } = self;
         engine.actuator_mut().act_on(roster.clone());
+        engine.inspector_mut().inspect(roster.clone());
         let over = engine.actuator().over();
         let mut steersman = Steersman {
             engine,
@@ -177,7 +178,7 @@ impl Desk {
 
 /// The thread's own.
 struct Steersman {
-    engine: Schemes<ProcessActuator, SystemGauges>,
+    engine: Schemes<ProcessActuator, ProcessInspector, SystemGauges>,
     file: SchemeFile,
     desk: Arc<Desk>,
     control: Control,
@@ -251,7 +252,7 @@ impl Steersman {
         for (target, refusal) in refusals {
             let refusal = refusal.to_string();
             if self.refused.get(&target) != Some(&refusal) {
-                self.complain(format!("no call could be made inside process {target}: {refusal}"));
+                self.complain(format!("no call could be made inside {target}: {refusal}"));
                 self.refused.insert(target, refusal);
             }
         }
@@ -273,7 +274,7 @@ impl Steersman {
         if self.account && Instant::now() >= self.next_account {
             let began = Instant::now();
             let ids: Vec<TargetId> = self.roster.members().keys().copied().collect();
-            let of = |id: TargetId| Some((id, memory_use(Path::new("/"), id.0).ok()?));
+            let of = |id: TargetId| Some((id, memory_use(Path::new("/"), id.pid()?).ok()?));
             self.memory = ids.into_iter().filter_map(of).collect();
             self.next_account = Instant::now() + began.elapsed() * ACCOUNT_SHARE;
         }

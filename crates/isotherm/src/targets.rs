@@ -28,7 +28,7 @@ impl Targets {
         let physical = || {
             let info =
                 TargetInfo { command: "physical memory".into(), started_unix_ns: PhysicalMemory::started_unix_ns() };
-            Arc::new([(PhysicalMemory::ID, Arc::new(info))])
+            Arc::new([(TargetId::PhysicalMemory, Arc::new(info))])
         };
         match self {
             Self::Processes(processes) => Infos { roster: Some(processes.roster()), last: Arc::default() },
@@ -38,13 +38,13 @@ impl Targets {
 }
 
 impl AddressSpace for Targets {
-    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         match self {
-            Self::Processes(processes) => processes.survey(),
-            Self::Physical(memory, None) => memory.survey(),
+            Self::Processes(processes) => processes.read_targets(),
+            Self::Physical(memory, None) => memory.read_targets(),
             Self::Physical(memory, Some(processes)) => {
-                let over = processes.survey()?.is_empty();
-                if over { Ok(Vec::new()) } else { memory.survey() }
+                let over = processes.read_targets()?.is_empty();
+                if over { Ok(Vec::new()) } else { memory.read_targets() }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use isotherm_core::{Attributes, TargetId};
+use isotherm_core::Attributes;
 use isotherm_linux::damon::{self, Scope};
 use isotherm_linux::{PhysicalMemory, Processes, Roster, TargetError};
 
@@ -153,7 +153,7 @@ fn attributes(subcommand: &str, watch: &Watch, (sampling, aggregation): (Duratio
 /// The command as a target.
 fn follow(command: &Command, children: bool) -> Result<Processes> {
     match Processes::new([command.pid()], children) {
-        Ok(processes) => Ok(processes.ending_with(TargetId(command.pid()))),
+        Ok(processes) => Ok(processes.ending_with(command.pid())),
         Err(TargetError::Ended { .. } | TargetError::NoSuchProcess(_)) => {
             bail!("the command ended at once, before it could be watched")
         }

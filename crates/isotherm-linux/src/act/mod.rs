@@ -11,6 +11,7 @@ mod facts;
 mod inside;
 mod outside;
 mod pages;
+mod refusal;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 mod way;
@@ -18,3 +19,4 @@ mod way;
 pub use actuator::ProcessActuator;
 pub use check::{ActError, Capability, capabilities};
 pub use inside::{Inside, InsideCall, InsideError};
+pub use pages::ProcessInspector;

@@ -14,7 +14,6 @@ use crate::{Activity, RecordError, Recording, Row, damo};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ConvertError {
     /// The name does not say which format.
     #[error("cannot tell which format {} should have: its name must end in .parquet, .csv, .json, .damo or .damo.json", path.display())]

@@ -11,6 +11,7 @@ use flate2::write::ZlibEncoder;
 use isotherm_core::RegionSnapshot;
 use serde::Serialize;
 
+use crate::compat::pid_column;
 use crate::convert::ConvertError;
 use crate::time::nanoseconds;
 use crate::{Header, Recording, Row};
@@ -111,7 +112,7 @@ fn write_json<W: Write>(
         if let [target] = batch {
             for row in recording.rows()? {
                 let row = row?;
-                if row.target.id.0 == target.pid {
+                if pid_column(row.target.id) == target.pid {
                     records.add(target.pid, &row.into()).map_err(failed)?;
                 }
             }
@@ -120,7 +121,7 @@ fn write_json<W: Write>(
         let mut kept: Vec<Vec<Moment>> = batch.iter().map(|_| Vec::new()).collect();
         for row in recording.rows()? {
             let row = row?;
-            if let Some(i) = batch.iter().position(|target| target.pid == row.target.id.0) {
+            if let Some(i) = batch.iter().position(|target| target.pid == pid_column(row.target.id)) {
                 kept[i].push(row.into());
             }
         }
@@ -137,7 +138,7 @@ fn targets(recording: &Recording) -> Result<Vec<Target>, ConvertError> {
     let mut places = std::collections::HashMap::new();
     for row in recording.rows()? {
         let row = row?;
-        let pid = row.target.id.0;
+        let pid = pid_column(row.target.id);
         let place = *places.entry(pid).or_insert_with(|| {
             targets.push(Target { pid, regions: 0 });
             targets.len() - 1

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm_core::scheme::{
-    ActedRegion, FilterKind, NoGauges, PageKind, Pretend, ProcessFacts, Quota, Report, Scheme, Schemes,
+    ActedRegion, DryRunActuator, DryRunInspector, FilterKind, NoGauges, PageKind, ProcessFacts, Quota, Report, Scheme,
+    Schemes,
 };
-use isotherm_core::{AddrRange, Sink, Snapshot, TargetId};
+use isotherm_core::{AddrRange, Mapping, Sink, Snapshot, TargetId};
 use isotherm_record::{Recording, Row};
 
 /// What schemes would have done.
@@ -70,7 +71,7 @@ pub fn trial(schemes: Vec<Scheme>, recording: &Recording) -> Result<Trial> {
 
 /// The schemes at work, and what they did so far.
 struct Replay {
-    engine: Schemes<Pretend, NoGauges>,
+    engine: Schemes<DryRunActuator, DryRunInspector, NoGauges>,
     steps: Vec<Vec<Step>>,
     taken: Vec<BTreeMap<TargetId, Vec<AddrRange>>>,
     most_unobservable: Vec<u64>,
@@ -82,7 +83,7 @@ impl Replay {
     fn new(schemes: &[Scheme]) -> Result<Self> {
         let tried: Vec<Scheme> = schemes.iter().map(without_goals).collect::<Result<_>>()?;
         Ok(Self {
-            engine: Schemes::new(tried, Pretend::default(), NoGauges)?,
+            engine: Schemes::new(tried, DryRunActuator, DryRunInspector::default(), NoGauges)?,
             steps: schemes.iter().map(|_| Vec::new()).collect(),
             taken: schemes.iter().map(|_| BTreeMap::new()).collect(),
             most_unobservable: vec![0; schemes.len()],
@@ -102,7 +103,7 @@ impl Replay {
         };
         for row in rows.drain(..) {
             let facts = ProcessFacts { name: name(&row.info.command).into(), cgroup: "".into() };
-            self.engine.actuator_mut().know(row.target.id, facts);
+            self.engine.inspector_mut().insert(row.target.id, facts);
             snapshot.targets.push(row.target);
         }
         let before: Vec<u64> = self.engine.reports().map(|report| report.total.applications).collect();
@@ -154,7 +155,7 @@ fn joined(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
 fn mapping(snapshot: &Snapshot, region: &ActedRegion) -> Arc<str> {
     let of = snapshot.targets.iter().find(|target| target.id == region.target);
     let found = of.and_then(|target| target.mappings.iter().find(|m| m.range.contains(region.range.start())));
-    found.map_or_else(|| "".into(), |mapping| Arc::clone(&mapping.name))
+    found.map_or_else(|| "".into(), Mapping::label)
 }
 
 /// The name that a process of this command line likely has: the kernel keeps 15 bytes of it.

@@ -1,6 +1,6 @@
 //! What findings and keys do to the state.
 
-use super::super::made::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, range};
+use super::super::made::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, process, range};
 use super::super::model::Model;
 use super::super::sort::Column;
 use super::*;
@@ -118,13 +118,13 @@ fn the_table_is_sorted_as_asked() {
 fn targets_are_changed_and_those_that_ended_stay_to_be_looked_at() {
     let mut app = app(SIZE, Colour::True, 10, &[7, 8]);
     press(&mut app, &[Action::NextTarget]);
-    assert_eq!(app.track().unwrap().id, TargetId(8));
+    assert_eq!(app.track().unwrap().id, process(8));
     app.take(finding(11, &[7]));
     assert!(!app.model().lives(app.track().unwrap()));
     press(&mut app, &[Action::NextTarget]);
-    assert_eq!(app.track().unwrap().id, TargetId(7));
+    assert_eq!(app.track().unwrap().id, process(7));
     press(&mut app, &[Action::PreviousTarget]);
-    assert_eq!(app.track().unwrap().id, TargetId(8));
+    assert_eq!(app.track().unwrap().id, process(8));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn targets_that_come_and_go_do_not_pile_up() {
     let mut model = Model::default();
     (1..500).for_each(|nth| model.take(finding(nth, &[1, 1000 + nth])));
     assert!(model.tracks.len() <= 64, "{}", model.tracks.len());
-    assert!(model.tracks.iter().any(|track| track.id == TargetId(1)), "one that lives is not forgotten");
+    assert!(model.tracks.iter().any(|track| track.id == process(1)), "one that lives is not forgotten");
     let many: Vec<u32> = (1..=100).collect();
     model.take(finding(500, &many));
     assert_eq!(model.tracks.len() + model.others, 100);

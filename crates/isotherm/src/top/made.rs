@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ActedRegion, Application, Refusal, Report, Scheme, Statistics};
+use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
 use isotherm_core::{AddrRange, Mapping, MemoryUse, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot};
 use isotherm_record::{Activity, Cost, TargetInfo};
 use isotherm_report::Colour;
@@ -23,17 +23,22 @@ pub fn range(start: u64, bytes: u64) -> AddrRange {
     AddrRange::new(start, start + bytes).unwrap()
 }
 
+/// The process with this pid.
+pub fn process(pid: u32) -> TargetId {
+    TargetId::process(pid, Duration::ZERO)
+}
+
 fn target(pid: u32) -> TargetSnapshot {
-    let mapping =
-        |start, bytes, name: &str| Mapping { range: range(start, bytes), permissions: *b"rw-p", name: name.into() };
+    let mapping = |start, bytes, name: &str| Mapping { name: name.into(), ..Mapping::anonymous(range(start, bytes)) };
     let region = |start, bytes, nr_accesses, nr_unobservable| RegionSnapshot {
         range: range(start, bytes),
         nr_accesses,
+        nr_samples: 20,
         nr_unobservable,
         age: 30,
     };
     TargetSnapshot {
-        id: TargetId(pid),
+        id: process(pid),
         regions: vec![
             region(0x1000_0000, 4 * MIB, 5, 0),
             region(BASE, 16 * MIB, 0, 0),
@@ -55,7 +60,7 @@ fn target(pid: u32) -> TargetSnapshot {
 pub fn finding(nth: u32, pids: &[u32]) -> Finding {
     let info = |pid: &u32| {
         let info = TargetInfo { command: format!("./made --number {pid}"), started_unix_ns: 0 };
-        (TargetId(*pid), Arc::new(info))
+        (process(*pid), Arc::new(info))
     };
     Finding {
         snapshot: Snapshot {
@@ -122,7 +127,7 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
     Activity {
         time: Duration::from_secs(second),
         schemes,
-        memory: vec![(TargetId(7), MemoryUse { resident: 60 * MIB, proportional: 60 * MIB, swapped: 4 * MIB })],
+        memory: vec![(process(7), MemoryUse { resident: 60 * MIB, proportional: 60 * MIB, swapped: 4 * MIB })],
         system: SystemMemory { total: 1000 * MIB, free: 430 * MIB, swap_total: 1, ..SystemMemory::default() },
     }
 }
@@ -138,10 +143,11 @@ pub fn acted(second: u64, count: usize) -> Activity {
             told.quota = Some(10 * MIB);
             (told.total.tried_bytes, told.total.passed_bytes) = (3 * bytes, 3 * bytes);
             told.total.applied_bytes = 2 * bytes;
-            told.total.refusals = vec![Refusal { errno: 12, regions: second, bytes }];
+            told.total.refusals =
+                vec![RefusalCount { refusal: RefusalReason::NotMapped.with_code(12), regions: second, bytes }];
             told.total.time = Duration::from_millis(10 * second);
             let region =
-                |i: u64| ActedRegion { target: TargetId(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };
+                |i: u64| ActedRegion { target: process(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };
             told.last.regions = (0..5).map(region).collect();
             told.last.held_back_bytes = 20 * MIB;
         }

@@ -1,6 +1,5 @@
 //! The lines above and below the pictures: what is watched, how warm it is, what watching costs, and the keys.
 
-use isotherm_linux::PhysicalMemory;
 use isotherm_report::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -39,9 +38,9 @@ pub fn title(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
         let number = if tracks.len() > 1 { format!("[{here} of {}, Tab] ", tracks.len()) } else { String::new() };
         let gone = if app.ended.is_none() && !model.lives(track) { "(ended) " } else { "" };
         let others = if model.others > 0 { format!("(and {} others) ", model.others) } else { String::new() };
-        let what = match track.id {
-            PhysicalMemory::ID => track.info.command.clone(),
-            pid => format!("pid {pid}: {}", track.info.command),
+        let what = match track.id.pid() {
+            Some(pid) => format!("pid {pid}: {}", track.info.command),
+            None => track.info.command.clone(),
         };
         let text = format!("{number}{gone}{others}{what}");
         x = pen.text(buffer, left, x, &pen.cut(&text, usize::from(left.width.saturating_sub(x))), bar);
