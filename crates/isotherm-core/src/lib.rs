@@ -9,6 +9,9 @@
 //! accessed is an [`AccessProbe`]'s word, what is mapped is an [`AddressSpace`]'s, time and randomness
 //! are handed in, and what was found goes to a [`Sink`].
 
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)]
+
 mod adjust;
 mod areas;
 mod attributes;
