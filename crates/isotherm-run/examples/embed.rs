@@ -1,3 +1,5 @@
+//! Watches a process by an iterator and by a callback, changes the attributes while it runs, and applies a scheme.
+
 use std::time::Duration;
 
 use isotherm_core::scheme::{Action, ClosedInterval, Condition, Scheme};

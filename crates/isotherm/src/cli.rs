@@ -169,16 +169,6 @@ pub enum ProbeChoice {
     Damon,
 }
 
-impl ProbeChoice {
-    /// Whether there is more to it than the memory of processes.
-    pub fn sees_physical_memory(self) -> bool {
-        match self {
-            Self::Auto | Self::Idle | Self::Damon => true,
-            Self::Bpf | Self::Refs => false,
-        }
-    }
-}
-
 /// Show a recording
 ///
 /// Pictures (png, svg) and pages (html) go to a file with -o, whose name also tells the format if --format does not.

@@ -24,7 +24,6 @@ use tempfile::NamedTempFile;
 use crate::WrongCall;
 use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 use crate::clock::unix_ns;
-use crate::clock::unix_ns;
 use crate::command::{ENDING, on_signals};
 use crate::terminal::terminal;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use isotherm_core::SystemMemory;
 use isotherm_core::scheme::{Report, Statistics};
+use isotherm_core::{SystemMemory, units};
 use isotherm_record::{Activity, pid_column};
 
 use super::{Acted, Did, Last, Moment, Refusal, Scheme, Schemes, System, Total, Used, errno};
