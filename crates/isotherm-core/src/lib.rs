@@ -18,6 +18,7 @@
 
 mod adjust;
 mod areas;
+mod attribute_options;
 mod attributes;
 mod idle;
 mod monitor;
@@ -30,9 +31,11 @@ mod sink;
 mod snapshot;
 mod steady;
 mod target;
+pub mod units;
 mod usage;
 
 pub use areas::areas;
+pub use attribute_options::AttributeOptions;
 pub use attributes::{Attributes, AttributesError};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use monitor::{Monitor, MonitorError, Next};

@@ -60,6 +60,18 @@ pub struct RegionSnapshot {
     pub age: u32,
 }
 
+impl Snapshot {
+    /// The regions of all targets.
+    pub fn regions(&self) -> impl Iterator<Item = &RegionSnapshot> {
+        self.targets.iter().flat_map(|target| &target.regions)
+    }
+
+    /// The working set of all targets, in bytes.
+    pub fn working_set(&self) -> u64 {
+        self.targets.iter().map(TargetSnapshot::working_set).sum()
+    }
+}
+
 impl RegionSnapshot {
     /// The access rate, 0 to 1: `nr_accesses` divided by the `samples` of an aggregation.
     pub fn access_rate(&self, samples: u32) -> f64 {

@@ -25,7 +25,7 @@ pub(crate) fn has_pid_column(id: TargetId) -> bool {
 /// The target that a number in a `pid` column and what is known of it mean.
 ///
 /// These formats hold no boot time, so that the start is counted from the Unix epoch. It is zero if nothing is known.
-pub(crate) fn identity(pid: u32, info: Option<&TargetInfo>) -> TargetId {
+pub fn identity(pid: u32, info: Option<&TargetInfo>) -> TargetId {
     match pid {
         0 => TargetId::PhysicalMemory,
         pid => TargetId::process(pid, Duration::from_nanos(info.map_or(0, |info| info.started_unix_ns))),

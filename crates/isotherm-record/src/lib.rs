@@ -3,7 +3,7 @@
 //! A recording is an Apache Arrow IPC stream (`docs/recording.md` has its schema). [`Recorder`] writes one, so that
 //! what was handed to the kernel stays readable however the recorder ends; [`Recording`] reads one, and tells a file that
 //! is cut short from a damaged and from a foreign one, without ever trusting a byte of it; [`convert()`] turns one into
-//! Parquet, CSV or JSON, or a recording of damo; [`damo::import`] makes one of a recording of damo.
+//! Parquet, CSV or JSON.
 
 mod activity;
 mod batches;
@@ -11,7 +11,6 @@ mod check;
 mod columns;
 mod compat;
 mod convert;
-pub mod damo;
 mod decode;
 mod encode;
 mod error;
@@ -25,16 +24,18 @@ mod reader;
 mod rows;
 mod schema;
 mod shape;
+mod snapshots;
 mod time;
 mod writer;
 
 pub use activity::Activities;
-pub use compat::{permission_letters, pid_column};
-pub use convert::{ConvertError, convert};
+pub use compat::{identity, permission_letters, pid_column};
+pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use error::RecordError;
-pub use model::{Activity, Cost, Header, Host, Row, TargetInfo};
+pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, TargetInfo, TargetInfos};
 pub use reader::{Ending, Recording};
 pub use rows::Rows;
+pub use snapshots::Snapshots;
 pub use writer::Recorder;
 
 /// The highest format of recordings that this version reads.

@@ -13,7 +13,9 @@ use crate::encode::Encoder;
 use crate::message::END_MARKER;
 use crate::output::Output;
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Header, PLAIN, RecordError, TargetInfo, WITH_ACTIVITIES, check, compat, schema};
+use crate::{
+    Activity, Cost, Header, PLAIN, RecordError, SnapshotRecord, TargetInfo, WITH_ACTIVITIES, check, compat, schema,
+};
 
 /// Snapshots of at most this time are kept back before they are handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);
@@ -112,6 +114,14 @@ impl Recorder {
         info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
     ) -> Result<(), RecordError> {
         self.write_snapshot(snapshot, Some(cost), info)
+    }
+
+    /// Adds a snapshot. One without targets adds nothing.
+    ///
+    /// # Errors
+    /// As [`Recorder::write`].
+    pub fn write_record(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
+        self.write_snapshot(&record.snapshot, record.cost.as_ref(), &|id| record.info(id))
     }
 
     /// Adds a snapshot of which nobody knows what it took: of a recording that others made.

@@ -36,7 +36,7 @@ pub mod space;
 pub mod summary;
 mod svg;
 mod text;
-pub mod units;
+pub mod ticks;
 pub mod wss;
 
 pub use error::ReportError;

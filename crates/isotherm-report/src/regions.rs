@@ -4,14 +4,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, TargetId};
+use isotherm_core::{AddrRange, TargetId, units};
 use isotherm_record::{TargetInfo, pid_column};
 use serde::Serialize;
 
 use crate::ReportError;
 use crate::source::{Seen, Selection, Source, View, walk};
 use crate::space::shown_name;
-use crate::units;
 
 /// By what regions are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

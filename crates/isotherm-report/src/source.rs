@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId};
+use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, units};
 use isotherm_record::{Activity, Ending, Header, Recording, Row, pid_column};
 
 use crate::ReportError;
-use crate::units;
 
 /// The rows of one walk over a source.
 pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;

@@ -58,8 +58,8 @@ impl SimMemory {
         let mut at = BASE;
         self.pattern.areas.iter().filter_map(move |area| {
             let start = at;
-            at += area.size.as_u64() + PAGE_SIZE;
-            AddrRange::new(start, start + area.size.as_u64())
+            at += area.size + PAGE_SIZE;
+            AddrRange::new(start, start + area.size)
         })
     }
 

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm_record::damo;
+use isotherm_core::units;
 
 use crate::cli::{Import, ImportDamo, ImportFrom};
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 
 pub fn run(options: &Import) -> Result<ExitCode> {
     match &options.from {
@@ -17,13 +17,13 @@ pub fn run(options: &Import) -> Result<ExitCode> {
 
 fn damo(options: &ImportDamo) -> Result<ExitCode> {
     let output = options.output.clone().unwrap_or_else(|| recording_of(&options.file));
-    let imported = damo::import(&options.file, &output, &options.pid, env!("CARGO_PKG_VERSION"))?;
+    let imported = isotherm_damo::import(&options.file, &output, &options.pid, env!("CARGO_PKG_VERSION"))?;
     for note in &imported.notes {
         eprintln!("isotherm: {note}");
     }
     let progress = Progress::new(options.quiet);
     let path = output.display();
-    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, size(imported.bytes)));
+    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, units::bytes(imported.bytes)));
     for (target, what) in &imported.targets {
         let target = match target.pid() {
             None => {

@@ -1,4 +1,4 @@
-//! `isotherm report` and `isotherm convert`: looking at a recording.
+//! `isotherm report`: looking at a recording.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, stdout};
@@ -9,19 +9,21 @@ use anyhow::{Context, Result};
 use isotherm_record::Recording;
 use isotherm_report::{Bounds, Format, Kind, Options, SelectedTarget, Selection, Sort, Terminal};
 
-use crate::cli::{Convert, Report, ReportFormat, ReportKind, SortKey};
+use crate::WrongCall;
+use crate::cli::{Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
-use crate::wrong_call;
 
 pub fn run(options: &Report) -> Result<ExitCode> {
     let kind = kind(options.kind);
     let format = format(options, kind);
     if kind == Kind::Html && format != Format::Html {
-        wrong_call("report", "the kind html is a page; leave --format out, or take another kind");
+        let what = "the kind html is a page; leave --format out, or take another kind";
+        return Err(WrongCall::new("report", what).into());
     }
     let to_terminal = options.output.is_none() && stdout().is_terminal();
     if to_terminal && matches!(format, Format::Png | Format::Html) {
-        wrong_call("report", format!("{} is not for a terminal; name a file with -o", format.name()));
+        let what = format!("{} is not for a terminal; name a file with -o", format.name());
+        return Err(WrongCall::new("report", what).into());
     }
 
     let recording = Recording::open(&options.recording)?;
@@ -50,12 +52,6 @@ pub fn run(options: &Report) -> Result<ExitCode> {
                 .with_context(|| format!("{} is incomplete", path.display()))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-pub fn convert(options: &Convert) -> Result<ExitCode> {
-    let recording = Recording::open(&options.recording)?;
-    isotherm_record::convert(&recording, &options.output)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -83,6 +83,12 @@ impl Quota {
     pub fn goals(&self) -> &[Goal] {
         &self.goals
     }
+
+    /// The same quota, which no goal tunes.
+    #[must_use]
+    pub fn without_goals(self) -> Self {
+        Self { goals: Vec::new(), ..self }
+    }
 }
 
 /// How much the size, the access rate and the age of memory count for its priority. Only their ratios matter.

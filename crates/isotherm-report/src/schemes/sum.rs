@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use isotherm_core::SystemMemory;
 use isotherm_core::scheme::{Report, Statistics};
+use isotherm_core::{SystemMemory, units};
 use isotherm_record::{Activity, pid_column};
 
 use super::{Acted, Did, Last, Moment, Refusal, Scheme, Schemes, System, Total, Used, errno};
+use crate::ReportError;
 use crate::source::{SelectedTarget, Selection, Source};
-use crate::{ReportError, units};
 
 impl Schemes {
     /// What schemes did, as `source` tells it.

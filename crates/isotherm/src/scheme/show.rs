@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use isotherm_core::units::{bytes, count, duration};
 use isotherm_record::pid_column;
 use isotherm_report::sanitise;
-use isotherm_report::units::{bytes, count, duration};
 use serde_json::{Value, json};
 
 use super::trial::{Step, Trial, Tried};

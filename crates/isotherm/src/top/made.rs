@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
 use isotherm_core::{AddrRange, Mapping, MemoryUse, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot};
-use isotherm_record::{Activity, Cost, TargetInfo};
+use isotherm_record::{Activity, Cost, SnapshotRecord, TargetInfo};
 use isotherm_report::Colour;
 
 use super::app::{App, Look, Run};
-use crate::session::Finding;
-use crate::steering::Word;
+use isotherm_run::{Event, Notice, Severity};
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -57,12 +56,22 @@ fn target(pid: u32) -> TargetSnapshot {
 }
 
 /// What the `nth` aggregation brought, from 1 on, of these processes.
-pub fn finding(nth: u32, pids: &[u32]) -> Finding {
+pub fn finding(nth: u32, pids: &[u32]) -> Event {
+    Event::Snapshot(Arc::new(record(nth, pids)))
+}
+
+/// A notice of the schemes.
+pub fn notice(severity: Severity, text: &str) -> Event {
+    Event::Notice(Notice { severity, text: text.into() })
+}
+
+/// The same as the recording has it.
+pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
     let info = |pid: &u32| {
         let info = TargetInfo { command: format!("./made --number {pid}"), started_unix_ns: 0 };
         (process(*pid), Arc::new(info))
     };
-    Finding {
+    SnapshotRecord {
         snapshot: Snapshot {
             time: AGGREGATION * nth,
             aggregation: AGGREGATION,
@@ -73,7 +82,7 @@ pub fn finding(nth: u32, pids: &[u32]) -> Finding {
             max_reads: 6,
             clears: 40,
         },
-        cost: Cost {
+        cost: Some(Cost {
             rounds: 20,
             late_rounds: 1,
             reads: 120,
@@ -81,17 +90,17 @@ pub fn finding(nth: u32, pids: &[u32]) -> Finding {
             clears: 40,
             cpu_ns: 500_000,
             unobservable_bytes: 16 * MIB,
-        },
+        }),
         infos: pids.iter().map(info).collect(),
     }
 }
 
 /// A screen of this size that has seen so many aggregations.
 pub fn app(size: (u16, u16), colour: Colour, aggregations: u32, pids: &[u32]) -> App {
-    let run = Run { probe: "bpf", coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
+    let run = Run { probe: "bpf".into(), coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
     let mut app = App::new(run, Look { colour, unicode: colour != Colour::None });
     app.size = size;
-    (1..=aggregations).for_each(|nth| app.take(finding(nth, pids)));
+    (1..=aggregations).for_each(|nth| app.event(finding(nth, pids)));
     app
 }
 
@@ -158,8 +167,8 @@ pub fn acted(second: u64, count: usize) -> Activity {
 
 /// Schemes at work on that screen.
 pub fn acting(app: &mut App, count: usize, seconds: u64) {
-    app.hear(Word::InForce(schemes(count)));
+    app.event(Event::Schemes(schemes(count).into()));
     for activity in (1..=seconds).map(|second| acted(second, count)) {
-        app.hear(Word::Activity(Box::new(activity)));
+        app.event(Event::Activity(Arc::new(activity)));
     }
 }

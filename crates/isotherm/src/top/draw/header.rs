@@ -1,6 +1,6 @@
 //! The lines above and below the pictures: what is watched, how warm it is, what watching costs, and the keys.
 
-use isotherm_report::units;
+use isotherm_core::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -134,7 +134,7 @@ pub fn monitor(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
         (format!("{dark} unobservable"), plain),
     ];
     let short = [
-        (app.run.probe.into(), BOLD),
+        (app.run.probe.clone(), BOLD),
         (format!("{cpu} CPU"), plain),
         (format!("{regions}/{most} regions"), plain),
         (format!("{reads} reads/s"), plain),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::ActedRegion;
+use isotherm_core::units;
 use isotherm_report::space::shown_name;
-use isotherm_report::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};

@@ -1,8 +1,9 @@
 //! A line for each scheme: what it does of late, and what it has done.
 
 use isotherm_core::scheme::{RefusalCount, Report};
+use isotherm_core::units;
+use isotherm_report::sanitise;
 use isotherm_report::schemes::refusal_name;
-use isotherm_report::{sanitise, units};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};

@@ -1,0 +1,214 @@
+//! The actuator: what schemes order is done to the processes of a run.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use isotherm_core::scheme::{Action, Actuator, Outcome, Refusal, Work};
+use isotherm_core::{AddrRange, BoxError, TargetId};
+use procfs::process::MemoryMap;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::check::check;
+use super::dense::dense;
+use super::inside::{Inside, InsideCall, InsideError};
+use super::outside::{Memory, advise_ranges, cut_at_mappings};
+use super::refusal::{NOT_MAPPED, refusal};
+use super::way::Way;
+use isotherm_kernel::Roster;
+use isotherm_kernel::madvise::{Advice, Span, advise};
+
+/// Acts on the processes of a roster.
+#[derive(Debug)]
+pub struct ProcessActuator {
+    roster: Roster,
+    root: PathBuf,
+    inside: Inside,
+    spent: Duration,
+    /// Set when no more is to be done.
+    interrupt: Arc<AtomicBool>,
+    /// Why no call could be made inside a target, the last time that was so.
+    refusals: HashMap<TargetId, InsideError>,
+}
+
+impl ProcessActuator {
+    /// An actuator for these processes. Nothing is opened or started before it is needed.
+    pub fn new(roster: Roster) -> Self {
+        Self {
+            roster,
+            root: "/".into(),
+            inside: Inside::new(),
+            spent: Duration::ZERO,
+            interrupt: Arc::default(),
+            refusals: HashMap::new(),
+        }
+    }
+
+    /// Acts on the processes of this roster from here on: those that have been acted on so far are no more.
+    pub fn act_on(&mut self, roster: Roster) {
+        self.roster = roster;
+    }
+
+    /// Ends all work when it is set, from any thread: what has begun is finished, and the next [`apply`](Actuator::apply)
+    /// fails.
+    pub fn interrupt(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.interrupt)
+    }
+
+    /// Why no call could be made inside targets, in words, since this was last asked: the last reason of each.
+    pub fn take_refusals(&mut self) -> impl Iterator<Item = (TargetId, InsideError)> {
+        std::mem::take(&mut self.refusals).into_iter()
+    }
+
+    /// For how long targets have stood still for calls made inside them.
+    pub fn stopped(&self) -> Duration {
+        self.inside.stopped()
+    }
+
+    /// Makes huge pages of what is in use enough; the rest is neither applied nor refused.
+    fn back_with_huge_pages(&self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+        let dense = match dense(&self.root, held.pid, ranges) {
+            // Its ID may have been another's while its pages were looked at.
+            Ok(_) | Err(Errno::NOENT) if held.has_ended() => {
+                return refuse_all(ranges, outcomes, refusal(Errno::SRCH));
+            }
+            Ok(dense) => dense,
+            Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
+        };
+        let blocks: Vec<AddrRange> = dense.iter().map(|(_, block)| *block).collect();
+        let mut made = vec![Outcome::default(); blocks.len()];
+        advise_ranges(held, Advice::Collapse, &blocks, &mut made);
+        for ((of, _), made) in dense.into_iter().zip(made) {
+            let outcome = &mut outcomes[of];
+            outcome.applied += made.applied;
+            if let Some(why) = made.refusal {
+                outcome.refuse(made.refused, why);
+            }
+        }
+    }
+
+    fn apply_inside(&mut self, held: &Held, call: InsideCall, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+        let mapped = match held.mapped() {
+            Ok(mapped) => mapped,
+            Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
+        };
+        let mut pieces = Vec::new();
+        for ((of, range), outcome) in ranges.iter().enumerate().zip(outcomes.iter_mut()) {
+            let parts = cut_at_mappings(*range, &mapped, |hole| outcome.refuse(hole.size(), NOT_MAPPED));
+            for part in parts {
+                let mut start = part.start();
+                while let Some(piece) = AddrRange::new(start, part.end().min(start.saturating_add(call.most_bytes()))) {
+                    pieces.push((of, piece));
+                    start = piece.end();
+                }
+            }
+        }
+        let calls: Vec<AddrRange> = pieces.iter().map(|(_, piece)| *piece).collect();
+        let mut results = Vec::with_capacity(calls.len());
+        let made = self.inside.make(held.pid, call, &calls, &mut results);
+        let rest = made.as_ref().map_or_else(InsideError::refusal, |()| refusal(Errno::IO));
+        for (i, (of, piece)) in pieces.into_iter().enumerate() {
+            let outcome = &mut outcomes[of];
+            match results.get(i) {
+                Some(Ok(())) => outcome.applied += piece.size(),
+                Some(Err(errno)) => outcome.refuse(piece.size(), refusal(*errno)),
+                None => outcome.refuse(piece.size(), rest),
+            }
+        }
+        if let Err(error) = made {
+            self.refusals.insert(held.target, error);
+        }
+    }
+}
+
+/// Counts all as refused, but what has been counted already.
+fn refuse_all(ranges: &[AddrRange], outcomes: &mut [Outcome], refusal: Refusal) {
+    for (range, outcome) in ranges.iter().zip(outcomes) {
+        *outcome = Outcome::refused(*range, refusal);
+    }
+}
+
+impl Actuator for ProcessActuator {
+    fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError> {
+        let way = Way::of(action, inside)?;
+        Ok(check(action, way, &mut self.inside)?)
+    }
+
+    fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Err("the run is over".into());
+        }
+        let began = Instant::now();
+        let way = Way::of(work.action, work.inside)?;
+        match (Held::new(&self.roster, work.target).filter(|held| !held.has_ended()), way) {
+            (None, _) => refuse_all(work.ranges, outcomes, refusal(Errno::SRCH)),
+            (Some(_), Way::Nothing) => {
+                work.ranges.iter().zip(outcomes).for_each(|(range, outcome)| *outcome = Outcome::all(*range));
+            }
+            (Some(mut held), Way::Outside(Advice::Collapse)) if work.action == Action::HugePage => {
+                self.back_with_huge_pages(&mut held, work.ranges, outcomes);
+            }
+            (Some(mut held), Way::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
+            (Some(held), Way::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
+        }
+        self.spent += began.elapsed();
+        Ok(())
+    }
+
+    fn time_spent(&self) -> Duration {
+        self.spent
+    }
+}
+
+/// A process that is held, so that what is done to it is done to no other.
+#[derive(Debug)]
+pub(super) struct Held {
+    target: TargetId,
+    pub(super) pid: u32,
+    pidfd: Arc<OwnedFd>,
+}
+
+impl Held {
+    /// A hold on a process of the roster, which does not keep the roster from others meanwhile.
+    pub(super) fn new(roster: &Roster, target: TargetId) -> Option<Self> {
+        let members = roster.members();
+        Some(Self { target, pid: target.pid()?, pidfd: members.get(&target)?.process.pidfd() })
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    fn mapped(&self) -> Result<Vec<AddrRange>, Errno> {
+        let maps = procfs::process::Process::new(self.pid.cast_signed()).and_then(|process| process.maps());
+        let maps = maps.map_err(|_| Errno::SRCH)?;
+        if self.has_ended() {
+            return Err(Errno::SRCH);
+        }
+        let range = |map: &MemoryMap| AddrRange::new(map.address.0, map.address.1);
+        Ok(maps.iter().filter_map(range).collect())
+    }
+}
+
+impl Memory for Held {
+    fn advise(&mut self, ranges: &[AddrRange], advice: Advice) -> Result<usize, Errno> {
+        let mut spans = [Span::default(); isotherm_kernel::madvise::RANGES_A_CALL];
+        for (span, range) in spans.iter_mut().zip(ranges) {
+            *span = (*range).into();
+        }
+        advise(self.pidfd(), &spans[..ranges.len().min(spans.len())], advice)
+    }
+
+    fn mapped(&mut self) -> Result<Vec<AddrRange>, Errno> {
+        Held::mapped(self)
+    }
+}
