@@ -300,7 +300,7 @@ fn what_had_to_be_guessed_or_changed_is_told() {
     file[0]["snapshots"][0]["regions"][0]["age"] = json!({"usec": null, "aggr_intervals": null});
     let (imported, rows) = imported_json(&file).unwrap();
     assert_eq!((rows[1].samples, rows[1].target.regions[0].nr_accesses), (22, 22));
-    assert!(imported.notes[0].contains("aggregations last 100ms; 22 samples"), "{:?}", imported.notes);
+    assert!(imported.notes[0].contains("aggregations last 100 ms; 22 samples"), "{:?}", imported.notes);
     assert!(imported.notes[1].starts_with("1 of 2 regions have no age"), "{:?}", imported.notes);
 }
 
