@@ -12,6 +12,7 @@
 mod adjust;
 mod areas;
 mod attributes;
+mod error;
 mod idle;
 mod monitor;
 mod probe;
@@ -26,6 +27,7 @@ mod usage;
 
 pub use areas::areas;
 pub use attributes::{Attributes, AttributesError};
+pub use error::{BoxError, chain};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use monitor::{Monitor, MonitorError, Next};
 pub use probe::{AccessProbe, Granularity, Observation, Sample};
@@ -35,6 +37,3 @@ pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
 pub use target::{AddressSpace, Layout, Mapping, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
-
-/// An error of a probe, an address space or a sink, whose kinds this crate cannot know.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

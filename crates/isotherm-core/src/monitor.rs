@@ -16,14 +16,14 @@ use crate::{
 #[derive(Debug, Error)]
 pub enum MonitorError {
     /// The probe gave up.
-    #[error("the probe failed: {0}")]
+    #[error("the probe failed")]
     Probe(#[source] BoxError),
     /// What is mapped can no longer be found out.
-    #[error("the mappings cannot be read: {0}")]
+    #[error("the mappings cannot be read")]
     Space(#[source] BoxError),
     /// A sink gave up.
-    #[error("{0}")]
-    Sink(#[source] BoxError),
+    #[error(transparent)]
+    Sink(BoxError),
 }
 
 /// When a monitor is to be called again.

@@ -356,10 +356,10 @@ fn what_is_not_damos_json_is_called_what_it_is() {
         (&recording, ["recording of isotherm", "no import"]),
         (&json, ["isotherm converted", "what damo wrote"]),
         (&trace, ["text of perf script", "convert_record_format"]),
-        (&directory.path().to_owned(), ["is a directory", "give the file"]),
+        (&directory.path().to_owned(), ["is a directory", "give a file"]),
         (&directory.path().join("none"), ["cannot open", "check the name"]),
     ] {
-        let error = imported(path).unwrap_err().to_string();
+        let error = isotherm_core::chain(&imported(path).unwrap_err());
         assert!(words.iter().all(|word| error.contains(word)), "{words:?} are not in: {error}");
     }
     for (bytes, word) in [
@@ -371,7 +371,7 @@ fn what_is_not_damos_json_is_called_what_it_is() {
         (b"hello", "does not begin as a list in JSON"),
         (b"[] []", "trailing characters"),
     ] {
-        let error = imported_bytes(bytes).unwrap_err().to_string();
+        let error = isotherm_core::chain(&imported_bytes(bytes).unwrap_err());
         assert!(error.contains(word), "{word:?} is not in: {error}");
     }
 }

@@ -239,7 +239,9 @@ impl Steersman {
     fn reload(&mut self) {
         let path = self.file.path().display().to_string();
         let replaced = match self.file.read() {
-            Ok(schemes) => self.engine.replace(schemes).map_err(|error| format!("{path}: {error}")),
+            Ok(schemes) => {
+                self.engine.replace(schemes).map_err(|error| format!("{path}: {}", isotherm_core::chain(&error)))
+            }
             Err(complaints) => Err(complaints.to_string()),
         };
         match replaced {

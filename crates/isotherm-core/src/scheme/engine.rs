@@ -16,11 +16,11 @@ use super::{Actuator, Application, Gauges, ProcessFacts, Report, Scheme, Statist
 
 /// A scheme asks for something that cannot be done here.
 #[derive(Debug, Error)]
-#[error("the scheme {scheme:?} cannot work here: {source}")]
+#[error("the scheme {scheme:?} cannot work here")]
 pub struct Unsupported {
     /// The scheme's name.
     pub scheme: String,
-    /// Why, and what would mend it.
+    /// Why, and how to fix it.
     #[source]
     pub source: BoxError,
 }

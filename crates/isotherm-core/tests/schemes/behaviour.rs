@@ -303,9 +303,10 @@ fn what_cannot_be_done_here_is_an_error_at_the_start_and_leaves_those_in_force()
     let made = Made { unsupported: Some(Action::Collapse), ..Made::new(&log) };
     let mut schemes = Schemes::new(vec![pageout(SECOND)], made, NoGauges).unwrap();
     let collapse = Scheme::new("huge", Condition::ANY, Action::Collapse);
-    let error = schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err().to_string();
+    let error = isotherm_core::chain(&schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err());
     assert!(error.contains("\"huge\"") && error.contains("take another"), "{error}");
-    let error = schemes.replace(vec![Scheme::new("lock", Condition::ANY, Action::MLock)]).unwrap_err().to_string();
+    let lock = Scheme::new("lock", Condition::ANY, Action::MLock);
+    let error = isotherm_core::chain(&schemes.replace(vec![lock]).unwrap_err());
     assert!(error.contains("inside: true"), "{error}");
     assert_eq!(schemes.schemes().map(|scheme| &*scheme.name).collect::<Vec<_>>(), ["cold"]);
 }
