@@ -26,7 +26,7 @@ pub mod units;
 mod usage;
 
 pub use areas::areas;
-pub use attributes::{Attributes, AttributesError};
+pub use attributes::{Attributes, AttributesError, MIN_SAMPLING};
 pub use error::{BoxError, chain};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use monitor::{Monitor, MonitorError, Next};
