@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Bounds, Condition, Filter, FilterKind, Goal, Metric, Order, PageKind, Quota, Scheme, Watermarks,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, Order, PageKind, Quota, Scheme, Watermarks,
 };
 use isotherm_core::units::setting;
 
@@ -41,7 +41,6 @@ fn does(scheme: &Scheme) -> &'static str {
         (Action::Collapse, _) => "makes huge pages of memory at once (MADV_COLLAPSE).",
         (Action::MLock, _) => "keeps memory from being reclaimed, by a call inside the target (mlock).",
         (Action::MUnlock, _) => "lets memory be reclaimed again, by a call inside the target (munlock).",
-        _ => "acts on memory.",
     }
 }
 
@@ -71,8 +70,8 @@ fn wants(condition: &Condition) -> String {
 
 /// Two bounds in words; none if they leave out nothing.
 fn range<T: PartialEq + PartialOrd + Copy>(
-    bounds: Bounds<T>,
-    all: Bounds<T>,
+    bounds: ClosedInterval<T>,
+    all: ClosedInterval<T>,
     show: impl Fn(&T) -> String,
 ) -> Option<String> {
     let (min, max) = (bounds.min(), bounds.max());
@@ -114,7 +113,6 @@ fn memory(kind: &FilterKind) -> String {
         FilterKind::Cgroup(path) => format!("processes of the cgroup {path}"),
         FilterKind::Pages(PageKind::Young) => "pages that were accessed just before".into(),
         FilterKind::Pages(PageKind::Huge) => "huge pages".into(),
-        other => format!("{other:?}"),
     }
 }
 
@@ -132,7 +130,7 @@ fn quota(quota: &Quota, action: Action) -> Vec<String> {
             [] => "as much as its goals ask for".into(),
             limits => format!("at most {}", limits.join(" and ")),
         };
-        let first = match action.order() {
+        let first = match action.kind().order() {
             Order::ColdestFirst => "the coldest first",
             Order::HottestFirst => "the hottest first",
         };
@@ -159,7 +157,9 @@ fn goal(goal: &Goal, period: &str) -> String {
             format!("the resident share of the working set to {}", setting::percent(goal.target()))
         }
         Metric::Fed(from) => format!("the figure in {from} to {}", goal.target()),
-        other => format!("{other:?} to {}", goal.target()),
+        Metric::Pressure => {
+            format!("the share of time in which some task waits for memory to {}", setting::percent(goal.target()))
+        }
     }
 }
 

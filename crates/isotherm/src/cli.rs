@@ -139,11 +139,11 @@ pub struct AttributeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub aggr: Option<Duration>,
     /// Update interval: the time between two readings of the mappings
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1s")]
-    pub update: Duration,
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub update: Option<Duration>,
     /// The number of regions: the minimum is aimed at, the maximum never exceeded
-    #[arg(long, value_name = "MIN:MAX", value_parser = regions, default_value = "10:1000")]
-    pub regions: (usize, usize),
+    #[arg(long, value_name = "MIN:MAX", value_parser = regions)]
+    pub regions: Option<(usize, usize)>,
     /// Seed of the random choices, so that a run can be repeated [default: from the clock]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -167,16 +167,6 @@ pub enum ProbeChoice {
     Refs,
     /// The kernel's own DAMON does the work; needs root, and a kernel that has it and does not use it otherwise. Never chosen by auto
     Damon,
-}
-
-impl ProbeChoice {
-    /// Whether there is more to it than the memory of processes.
-    pub fn sees_physical_memory(self) -> bool {
-        match self {
-            Self::Auto | Self::Idle | Self::Damon => true,
-            Self::Bpf | Self::Refs => false,
-        }
-    }
 }
 
 /// Show a recording

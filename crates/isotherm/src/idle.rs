@@ -13,6 +13,7 @@ use isotherm_kernel::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_probes::idle_scan::{
     self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanError, Scope, Way, WayChoice,
 };
+use isotherm_record::permission_letters;
 use isotherm_report::Terminal;
 use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
@@ -20,11 +21,11 @@ use isotherm_report::idle::{
 
 use tempfile::NamedTempFile;
 
+use crate::WrongCall;
 use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 use crate::clock::unix_ns;
 use crate::command::{ENDING, on_signals};
 use crate::terminal::terminal;
-use crate::wrong_call;
 
 /// The interval if none is asked for.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -38,7 +39,7 @@ const INTERRUPTED: i32 = 130;
 pub fn run(options: &Idle) -> Result<ExitCode> {
     let interval = options.interval.unwrap_or(INTERVAL);
     if interval.is_zero() {
-        wrong_call("idle", "the interval is zero; write a time such as 60s");
+        return Err(WrongCall::new("idle", "the interval is zero; write a time such as 60s").into());
     }
     let repeated = options.interval.is_some() || options.count.is_some();
     let count = if repeated { options.count.unwrap_or(u64::MAX) } else { 1 };
@@ -257,7 +258,7 @@ fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {
     let mapping = |mapping: &MappingIdle| MappingFigures {
         start: mapping.range.start(),
         end: mapping.range.end(),
-        permissions: String::from_utf8_lossy(&mapping.permissions).into_owned(),
+        permissions: permission_letters(mapping.permissions),
         name: if mapping.name.is_empty() { "anonymous".into() } else { mapping.name.to_string() },
         figures: IdleFigures::new(&mapping.tally, ages),
     };

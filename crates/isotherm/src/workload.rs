@@ -11,9 +11,9 @@ use memmap2::MmapMut;
 use rand_pcg::Pcg64Mcg;
 use serde_json::json;
 
+use crate::WrongCall;
 use crate::cli::Workload;
 use crate::clock::unix_ns;
-use crate::wrong_call;
 
 /// How often the touches that have become due are made.
 const BEAT: Duration = Duration::from_micros(500);
@@ -105,7 +105,7 @@ fn read(name: &str) -> Result<Pattern> {
         return Pattern::parse(&text).with_context(|| format!("{name} is no pattern"));
     }
     match Pattern::shipped(name) {
-        Err(error @ PatternError::Unknown(_)) => wrong_call("workload", error),
+        Err(error @ PatternError::Unknown(_)) => Err(WrongCall::new("workload", error.to_string()).into()),
         pattern => Ok(pattern?),
     }
 }

@@ -68,11 +68,11 @@ impl View for RegionLines {
                     "{:x}-{:x} {}, rate {}, age {}",
                     region.start,
                     region.end,
-                    shown_name(&piece.mapping.name),
+                    shown_name(&piece.mapping.label()),
                     units::percent(region.access_rate),
                     units::nanoseconds(region.age_ns)
                 );
-                let named = Named { range: piece.range, name: piece.mapping.name.clone() };
+                let named = Named { range: piece.range, name: piece.mapping.label() };
                 Some(Bar { named, share: Share::of(piece.region, seen.row.samples), tip })
             })
             .collect();
