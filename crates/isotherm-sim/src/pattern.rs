@@ -117,7 +117,7 @@ pub enum PatternError {
     #[error("there is no pattern named {0:?}; there are: {names}", names = names())]
     Unknown(String),
     /// The text is not of the language.
-    #[error("{0}")]
+    #[error(transparent)]
     Syntax(#[from] toml::de::Error),
     /// Something in it makes no sense.
     #[error("{0}")]

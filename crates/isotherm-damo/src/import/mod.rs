@@ -112,8 +112,8 @@ fn notes_on(found: &Found) -> Vec<String> {
         && let Some(pace) = found.pace
     {
         notes.push(format!(
-            "the file does not tell the intervals: by its times, aggregations last {:.0?}; {} samples each are assumed",
-            std::time::Duration::from_nanos(pace.aggregation_ns),
+            "the file does not tell the intervals: by its times, aggregations last {}; {} samples each are assumed",
+            isotherm_core::units::nanoseconds(pace.aggregation_ns),
             pace.samples
         ));
     }

@@ -16,7 +16,7 @@ use crate::{Activity, RecordError, Recording, Row};
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The output could not be written. Nothing is left of it, and what was there before is still there.
-    #[error("cannot write {}: {source}{}", path.display(), mend(source))]
+    #[error("cannot write {}{}", path.display(), hint(source))]
     Write {
         /// The output.
         path: PathBuf,
@@ -135,11 +135,11 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
     Ok(writer.end()?)
 }
 
-/// What would mend a failure to write.
-fn mend(error: &io::Error) -> &'static str {
+/// How to fix a failure to write.
+fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; make its directory first",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room, or write elsewhere",
+        io::ErrorKind::NotFound => " (make its directory first)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (make room, or write elsewhere)",
         _ => "",
     }
 }
