@@ -6,6 +6,7 @@ mod doctor;
 mod idle;
 mod import;
 mod kernel_session;
+mod man;
 mod probe;
 mod progress;
 mod record;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
             clap_complete::generate(options.shell, &mut Cli::command(), "isotherm", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man(options) => man::run(&options, Cli::command()),
     };
     done.unwrap_or_else(|error| {
         // Whoever reads our output has had enough of it.

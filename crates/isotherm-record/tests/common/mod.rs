@@ -207,7 +207,7 @@ pub fn run_python(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>, direct
     let output = command.output().map_err(|e| format!("{python} cannot be run: {e}"))?;
     let error = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(MISSING) || error.contains("ModuleNotFoundError") {
-        return Err(format!("{python} lacks a module or a program that {command:?} needs"));
+        return Err(format!("{python} lacks a module or a program that the script needs; ./dev test installs them"));
     }
     assert!(output.status.success(), "{command:?}: {error}");
     Ok(String::from_utf8(output.stdout).unwrap())
