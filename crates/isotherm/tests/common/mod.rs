@@ -112,7 +112,7 @@ pub fn is_root() -> bool {
 
 /// Whether the probe bpf works here. An error is the reason to skip the test.
 pub fn bpf_works() -> Result<(), String> {
-    isotherm_linux::bpf::BpfProbe::check().map_err(|e| e.to_string())
+    isotherm_probes::bpf::BpfProbe::check().map_err(|e| e.to_string())
 }
 
 /// Waits until this holds; fails after 30 seconds.
