@@ -140,7 +140,7 @@ fn can_be_physical(target: &Known) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pid_column;
+    use isotherm_record::pid_column;
 
     const STACK: u64 = 0x7ffd_0000_0000;
 
