@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::{PhaseTruth, Taken, Watching};
 
-/// What the workload says when a phase begins.
+/// What the workload prints when a phase begins.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Announced {
     unix_ns: u64,
@@ -26,11 +26,10 @@ pub(crate) struct AnnouncedArea {
     pub(crate) end: u64,
 }
 
-/// Records the pattern of this name by `probe` (as `--probe` takes it), with areas `scale` times as large, while it runs
-/// through all its phases.
+/// Records all phases of the pattern `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
 ///
 /// # Errors
-/// If isotherm or the workload fails, or says what cannot be understood.
+/// If isotherm or the workload fails, or the workload prints something unexpected.
 pub fn watch(
     isotherm: &Path,
     probe: &str,

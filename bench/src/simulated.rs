@@ -1,4 +1,4 @@
-//! The monitor on simulated memory, whose clock passes as fast as the machine can.
+//! The monitor on simulated memory. The simulated clock runs as fast as the machine allows.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,11 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::{PhaseTruth, Taken, Watching};
 
-/// Runs the monitor over all phases of the pattern. What the snapshots say of CPU time is that of the monitor alone.
+/// Runs the monitor over all phases of the pattern. CPU time in the snapshots is that of the monitor without
+/// the probe.
 ///
 /// # Errors
-/// None is known: simulated memory does not fail.
+/// If the monitor fails. Simulated memory itself does not.
 pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Watching> {
     let clock = SimClock::default();
     let memory = SimMemory::new(pattern.clone(), clock.clone(), seed);
@@ -52,7 +53,7 @@ pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Wat
 #[derive(Default)]
 struct Keep {
     snapshots: Vec<Taken>,
-    /// By the monitor, since the last snapshot.
+    /// CPU time of the monitor since the last snapshot.
     took: Duration,
 }
 
@@ -78,7 +79,7 @@ impl Sink for Keep {
     }
 }
 
-/// Simulated memory that keeps the time it takes, which is not the monitor's.
+/// Simulated memory that measures its own CPU time, which is not the monitor's.
 struct Timed {
     memory: SimMemory,
     spent: Duration,
