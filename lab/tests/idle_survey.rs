@@ -1,4 +1,4 @@
-//! `isotherm idle` by page tables, on any kernel, held against the truth.
+//! `isotherm idle` by page tables: its figures are right on any kernel.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
@@ -9,9 +9,9 @@ use isotherm_lab::succeed;
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn cgroups_are_told_by_the_page_tables_of_their_processes() {
+fn figures_of_cgroups_are_right_by_page_tables() {
     account_in_v2();
-    // A kernel without idle page tracking needs no word to go this way.
+    // Without idle page tracking, page tables are the default.
     let tracks = Path::new("/sys/kernel/mm/page_idle/bitmap").exists();
     let way: &[&str] = if tracks { &["--probe", "bpf"] } else { &[] };
     let idle = |arguments: &[&str]| idle(&[way, arguments].concat());
@@ -28,12 +28,12 @@ fn cgroups_are_told_by_the_page_tables_of_their_processes() {
         temperature_is_true(own(report, "/outer/inner"), 128, 160);
         temperature_is_true(own(report, "/huge"), 256, 64);
     }
-    // What is cold has been idle for all three intervals.
+    // Cold memory has been idle for all three intervals.
     let ages = own(&reports[2], "/one")["idle_by_intervals"].as_array().unwrap();
     let three = ages.iter().find(|age| age["intervals"] == 3).unwrap();
     assert!(bytes(three, "bytes").abs_diff(320 * MIB) <= 4 * MIB, "{ages:?}");
 
-    // All processes only when they are asked for; those that end meanwhile are left out.
+    // All processes only with --all. Processes that end during the run are left out.
     let report = &idle(&["--all", "--by", "process", "--interval", "3s", "--count", "1"])[0];
     let pids: Vec<String> =
         report["processes"].as_array().unwrap().iter().map(|process| process["pid"].to_string()).collect();
