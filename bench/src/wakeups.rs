@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use isotherm_linux::monitor_cpu_time;
+use isotherm_kernel::monitor_cpu_time;
 
 /// How long to measure.
 const TIME: Duration = Duration::from_secs(1);

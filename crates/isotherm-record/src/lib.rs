@@ -3,14 +3,13 @@
 //! A recording is an Apache Arrow IPC stream (`docs/recording.md` has its schema). [`Recorder`] writes one, so that
 //! what was handed to the kernel stays readable however the recorder ends; [`Recording`] reads one, and tells a file that
 //! is cut short from a damaged and from a foreign one, without ever trusting a byte of it; [`convert()`] turns one into
-//! Parquet, CSV or JSON, or a recording of damo; [`damo::import`] makes one of a recording of damo.
+//! Parquet, CSV or JSON.
 
 mod activity;
 mod batches;
 mod check;
 mod columns;
 mod convert;
-pub mod damo;
 mod decode;
 mod encode;
 mod error;
@@ -28,7 +27,7 @@ mod time;
 mod writer;
 
 pub use activity::Activities;
-pub use convert::{ConvertError, convert};
+pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use error::RecordError;
 pub use model::{Activity, Cost, Header, Host, Row, TargetInfo};
 pub use reader::{Ending, Recording};

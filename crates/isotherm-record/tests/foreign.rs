@@ -12,7 +12,7 @@ use arrow_array::{ArrayRef, DictionaryArray, RecordBatch, UInt64Array, types::In
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::Schema;
-use isotherm_record::Recording;
+use isotherm_record::{Format, Recording, convert};
 
 /// The message with which opening `path` fails, with `path` left out.
 fn refusal(path: &Path) -> String {
@@ -86,6 +86,9 @@ fn files_of_other_programs() {
     assert_eq!(refusal_of(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), foreign("it is a PNG picture"));
     assert_eq!(refusal_of(b"Dear diary,\nit was warm.\n"), foreign("it looks like text"));
     assert_eq!(refusal_of(b"x"), foreign("it looks like text"));
+    let damo = "if damo wrote it, `isotherm import damo` makes a recording of it";
+    assert_eq!(refusal_of(b"[\n{"), foreign(&format!("it looks like JSON; {damo}")));
+    assert_eq!(refusal_of(b"\x78\x9c\xed\x9d"), foreign(&format!("it is compressed with zlib; {damo}")));
     assert_eq!(refusal_of(b"PAR1\x15\x04"), foreign("it is a Parquet file"));
     assert_eq!(refusal_of(b"PERFILE2h\0\0\0"), foreign("it is a recording of perf"));
     assert_eq!(refusal_of(&[0xfe; 100]), foreign("it is not an Arrow stream"));
@@ -99,15 +102,13 @@ fn a_recording_that_was_converted() {
     let directory = tempfile::tempdir().unwrap();
     let recording = directory.path().join("a.rec");
     common::record(&recording, 5);
-    for (name, reason) in [
-        ("a.parquet", "it is a Parquet file"),
-        ("a.csv", "it looks like a CSV that isotherm converted"),
-        ("a.json", "it looks like JSON"),
-        ("a.damo", "it is compressed with zlib; if damo wrote it, `isotherm import damo` makes a recording of it"),
-        ("a.damo.json", "it looks like JSON; if damo wrote it, `isotherm import damo` makes a recording of it"),
+    for (format, reason) in [
+        (Format::Parquet, "it is a Parquet file"),
+        (Format::Csv, "it looks like a CSV that isotherm converted"),
+        (Format::Json, "it looks like JSON"),
     ] {
-        let output = directory.path().join(name);
-        isotherm_record::convert(&Recording::open(&recording).unwrap(), &output).unwrap();
+        let output = directory.path().join("out");
+        convert(&Recording::open(&recording).unwrap(), &output, format).unwrap();
         assert_eq!(refusal(&output), foreign(reason));
     }
 }

@@ -21,7 +21,8 @@ pub struct Complaint {
 }
 
 impl Complaint {
-    pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
+    /// Of what is wrong at `place`.
+    pub fn new(place: Place, message: impl Into<String>) -> Self {
         Self { place: Some(place), message: message.into() }
     }
 }
@@ -45,12 +46,17 @@ impl Complaints {
         Self { file: file.to_owned(), all: vec![Complaint { place: None, message }] }
     }
 
-    pub(crate) fn push(&mut self, complaint: Complaint) {
+    pub(crate) fn one(file: &str, complaint: Complaint) -> Self {
+        Self { file: file.to_owned(), all: vec![complaint] }
+    }
+
+    /// Complains.
+    pub fn push(&mut self, complaint: Complaint) {
         self.all.push(complaint);
     }
 
     /// Complains, and has no value for the field.
-    pub(crate) fn at<T>(&mut self, place: Place, message: impl Into<String>) -> Option<T> {
+    pub fn at<T>(&mut self, place: Place, message: impl Into<String>) -> Option<T> {
         self.push(Complaint::new(place, message));
         None
     }

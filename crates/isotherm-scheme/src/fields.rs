@@ -9,7 +9,8 @@ use crate::{Complaint, Place};
 
 /// A map whose fields are all known.
 #[derive(Clone, Copy)]
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
+    /// Where it begins.
     pub place: Place,
     what: &'a str,
     map: &'a [(Key, Node)],
@@ -19,7 +20,7 @@ pub(crate) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Opens `node`, which is `what`, as a map with none but `known` fields.
-    pub(crate) fn open(node: &'a Node, what: &'a str, known: &[&str], complaints: &mut Complaints) -> Option<Self> {
+    pub fn open(node: &'a Node, what: &'a str, known: &[&str], complaints: &mut Complaints) -> Option<Self> {
         let Value::Map(map) = &node.value else {
             return complaints
                 .at(node.place, format!("expected {what}, with {}; found {}", either(known), node.what()));
@@ -34,13 +35,13 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a field; none if it is left out, or null.
-    pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
+    pub fn get(&self, name: &str) -> Option<&'a Node> {
         let (_, node) = self.map.iter().find(|(key, _)| key.name == name)?;
         (!matches!(node.value, Value::Null)).then_some(node)
     }
 
     /// The value of a field that must be there.
-    pub(crate) fn need(&self, name: &str, complaints: &mut Complaints) -> Option<&'a Node> {
+    pub fn need(&self, name: &str, complaints: &mut Complaints) -> Option<&'a Node> {
         let found = self.get(name);
         if found.is_none() && !self.is_strange {
             complaints.push(Complaint::new(self.place, format!("{} needs the field {name}", self.what)));
@@ -50,7 +51,7 @@ impl<'a> Fields<'a> {
 }
 
 /// `default` if there is no node, else what `read` makes of it.
-pub(crate) fn or<'a, T>(node: Option<&'a Node>, default: T, read: impl FnOnce(&'a Node) -> Option<T>) -> Option<T> {
+pub fn or<'a, T>(node: Option<&'a Node>, default: T, read: impl FnOnce(&'a Node) -> Option<T>) -> Option<T> {
     match node {
         None => Some(default),
         Some(node) => read(node),
@@ -58,7 +59,7 @@ pub(crate) fn or<'a, T>(node: Option<&'a Node>, default: T, read: impl FnOnce(&'
 }
 
 /// The text of a scalar, where `wanted` was expected.
-pub(crate) fn text<'a>(node: &'a Node, wanted: &str, complaints: &mut Complaints) -> Option<&'a str> {
+pub fn text<'a>(node: &'a Node, wanted: &str, complaints: &mut Complaints) -> Option<&'a str> {
     match &node.value {
         Value::Text(text) => Some(text),
         _ => complaints.at(node.place, format!("expected {wanted}, found {}", node.what())),
@@ -66,7 +67,7 @@ pub(crate) fn text<'a>(node: &'a Node, wanted: &str, complaints: &mut Complaints
 }
 
 /// What `read` makes of a scalar; an error of it is told at the scalar's place.
-pub(crate) fn scalar<T>(
+pub fn scalar<T>(
     node: &Node,
     wanted: &str,
     complaints: &mut Complaints,
@@ -89,7 +90,7 @@ pub(crate) fn one_of<T: Copy>(found: &str, what: &str, words: &[(&str, T)]) -> R
 }
 
 /// True or false.
-pub(crate) fn flag(node: &Node, complaints: &mut Complaints) -> Option<bool> {
+pub fn flag(node: &Node, complaints: &mut Complaints) -> Option<bool> {
     scalar(node, "true or false", complaints, |text| match text {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
@@ -98,7 +99,7 @@ pub(crate) fn flag(node: &Node, complaints: &mut Complaints) -> Option<bool> {
 }
 
 /// The items of a list.
-pub(crate) fn list<'a>(node: &'a Node, what: &str, complaints: &mut Complaints) -> Option<&'a [Node]> {
+pub fn list<'a>(node: &'a Node, what: &str, complaints: &mut Complaints) -> Option<&'a [Node]> {
     match &node.value {
         Value::List(items) => Some(items),
         _ => complaints

@@ -11,7 +11,7 @@ use crate::units::A_TIME;
 use crate::{Complaint, Place, units};
 
 /// The action of this name.
-pub(crate) fn action(name: &str) -> Result<Action, String> {
+pub fn action(name: &str) -> Result<Action, String> {
     match name {
         "lru_prio" | "lru_deprio" => {
             return Err(format!(
@@ -27,7 +27,7 @@ pub(crate) fn action(name: &str) -> Result<Action, String> {
 }
 
 /// Complains of an action that is carried out inside the target where that is not allowed; `how` allows it.
-pub(crate) fn may_act(action: Action, inside: bool, place: Place, how: &str, complaints: &mut Complaints) {
+pub fn may_act(action: Action, inside: bool, place: Place, how: &str, complaints: &mut Complaints) {
     if action.needs_inside() && !inside {
         let message = format!(
             "{action} is carried out by a system call inside the target, which is stopped for it for a moment: \
@@ -45,11 +45,11 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 
 /// Complains of names that come twice; a name of none is made of the number.
 #[derive(Default)]
-pub(crate) struct Names(BTreeMap<String, Place>);
+pub struct Names(BTreeMap<String, Place>);
 
 impl Names {
     /// The name of the `nth` scheme, from 0 on.
-    pub(crate) fn name(
+    pub fn name(
         &mut self,
         given: Option<(&str, Place)>,
         nth: usize,
@@ -69,7 +69,7 @@ impl Names {
 }
 
 /// Complains if there is no scheme at all.
-pub(crate) fn at_least_one(schemes: Vec<Option<Scheme>>, place: Place, complaints: &mut Complaints) -> Vec<Scheme> {
+pub fn at_least_one(schemes: Vec<Option<Scheme>>, place: Place, complaints: &mut Complaints) -> Vec<Scheme> {
     if schemes.is_empty() {
         complaints.push(Complaint::new(place, "there is no scheme in it; write at least one"));
     }

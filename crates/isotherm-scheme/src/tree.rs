@@ -6,17 +6,21 @@ use crate::{Complaint, Place};
 
 /// A value, and where it begins.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub struct Node {
+    /// Where it begins.
     pub place: Place,
+    /// What it is.
     pub value: Value,
 }
 
+/// What a value is.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
     /// `null`, `~`, or nothing at all.
     Null,
     /// Any other scalar, as it was written.
     Text(String),
+    /// A list.
     List(Vec<Node>),
     /// In the order of the file; no key comes twice.
     Map(Vec<(Key, Node)>),
@@ -24,14 +28,16 @@ pub(crate) enum Value {
 
 /// A key of a map.
 #[derive(Clone, Debug)]
-pub(crate) struct Key {
+pub struct Key {
+    /// Where it begins.
     pub place: Place,
+    /// How it is written.
     pub name: String,
 }
 
 impl Node {
     /// What it is, for whoever expected something else.
-    pub(crate) fn what(&self) -> String {
+    pub fn what(&self) -> String {
         match &self.value {
             Value::Null => "nothing".into(),
             Value::Text(text) => format!("\"{}\"", shortened(text)),
@@ -41,7 +47,7 @@ impl Node {
     }
 
     /// The value of this key, if it is a map that has it.
-    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+    pub fn get(&self, name: &str) -> Option<&Self> {
         match &self.value {
             Value::Map(fields) => fields.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
             _ => None,

@@ -20,14 +20,14 @@ const TIMES: [(&str, f64); 9] = [
 ];
 
 /// What a size looks like, for messages.
-pub(crate) const A_SIZE: &str = "a size such as 4K, 2M or 1.5G (or a number of bytes)";
+pub const A_SIZE: &str = "a size such as 4K, 2M or 1.5G (or a number of bytes)";
 /// What a time looks like, for messages.
-pub(crate) const A_TIME: &str = "a time such as 100ms, 5s or 2m";
+pub const A_TIME: &str = "a time such as 100ms, 5s or 2m";
 /// What a share looks like, for messages.
-pub(crate) const A_SHARE: &str = "a share such as 5% (0% to 100%)";
+pub const A_SHARE: &str = "a share such as 5% (0% to 100%)";
 
 /// A size, in bytes: a number with a unit of 1,024, or of bytes without one.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = number_and_unit(text).ok_or_else(|| expected(A_SIZE, text))?;
     let short = unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B').filter(|u| !u.is_empty())).unwrap_or(unit);
     let unit = SIZES.iter().find(|(name, _)| short.is_empty() && *name == "B" || name.eq_ignore_ascii_case(short));
@@ -45,7 +45,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// A time: numbers with units, one after the other. Without a unit it is `bare`, or an error.
-pub(crate) fn time(text: &str, bare: Option<Duration>) -> Result<Duration, String> {
+pub fn time(text: &str, bare: Option<Duration>) -> Result<Duration, String> {
     let no_time = || expected(A_TIME, text);
     let mut nanoseconds = 0.0;
     let mut rest = text.trim();
@@ -74,7 +74,7 @@ pub(crate) fn time(text: &str, bare: Option<Duration>) -> Result<Duration, Strin
 }
 
 /// A share of one: a number with a percent sign, 0 % to 100 %. Without the sign it is of `bare`, or an error.
-pub(crate) fn share(text: &str, bare: Option<f64>) -> Result<f64, String> {
+pub fn share(text: &str, bare: Option<f64>) -> Result<f64, String> {
     let trimmed = text.trim();
     let (number, unit) = match trimmed.strip_suffix('%') {
         Some(number) => (number.trim_end(), 100.0),
@@ -92,7 +92,7 @@ pub(crate) fn share(text: &str, bare: Option<f64>) -> Result<f64, String> {
 }
 
 /// A number that is not below zero and finite.
-pub(crate) fn decimal(text: &str) -> Option<f64> {
+pub fn decimal(text: &str) -> Option<f64> {
     // What else f64 understands (inf, nan, 1e9) is no quantity that people mean here.
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return None;
@@ -101,7 +101,7 @@ pub(crate) fn decimal(text: &str) -> Option<f64> {
 }
 
 /// An address: hexadecimal with `0x`, or decimal.
-pub(crate) fn address(text: &str) -> Result<u64, String> {
+pub fn address(text: &str) -> Result<u64, String> {
     let number = match text.trim().strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.trim().parse(),
@@ -110,7 +110,7 @@ pub(crate) fn address(text: &str) -> Result<u64, String> {
 }
 
 /// What was expected, and what was found in its place.
-pub(crate) fn expected(what: &str, found: &str) -> String {
+pub fn expected(what: &str, found: &str) -> String {
     if found.trim().starts_with('-') {
         return format!("expected {what}, and {found:?} is below zero");
     }

@@ -1,4 +1,4 @@
-//! What the three forms mean, and that they mean the same.
+//! What the forms mean, and that they mean the same.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::time::Duration;
@@ -13,7 +13,6 @@ const PRCL: &str = include_str!("../../../schemes/prcl.yaml");
 const GENTLE: &str = include_str!("../../../schemes/gentle.yaml");
 const ETHP: &str = include_str!("../../../schemes/ethp.yaml");
 const LINES: &str = include_str!("../../../schemes/daos.txt");
-const DAMO: &str = include_str!("damo.json");
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,9 +34,7 @@ fn the_same_scheme_in_all_forms() {
             age: Bounds::new(SECOND * 5, Duration::MAX).unwrap(),
         }
     );
-    let damo = r#"[{"action": "pageout", "access_pattern": {"sz_bytes": {"min": 4096, "max": "max"},
-        "nr_accesses": {"min": "0 %", "max": "0 %"}, "age": {"min": "5 s", "max": "max"}}}]"#;
-    for other in ["4K max 0 0 5s max pageout", "4K/null min/0% 5s/null pageout # reclaim", damo] {
+    for other in ["4K max 0 0 5s max pageout", "4K/null min/0% 5s/null pageout # reclaim"] {
         let other = one(other);
         assert_eq!(Scheme { name: prcl.name.clone(), ..other }, prcl);
     }
@@ -123,30 +120,6 @@ fn what_is_left_out_or_null_is_the_default() {
         "schemes:\n  - {action: stat, name: null, size: ~, age: {min: null}, quota: , filters: null, inside: null}\n";
     assert_eq!(one(nulls), plain);
     assert_eq!(one("min max null null min null stat"), plain);
-}
-
-#[test]
-fn damos_configuration_is_read_with_all_that_isotherm_has_of_it() {
-    let schemes = parse("f", DAMO).unwrap();
-    let [first, second] = schemes.as_slice() else { panic!("two schemes") };
-    assert_eq!(first.condition.age.min(), SECOND * 90);
-    assert_eq!(first.apply_interval, Some(SECOND));
-    assert_eq!((first.quota.bytes(), first.quota.time()), (Some(100 << 20), Some(Duration::from_millis(10))));
-    assert_eq!(first.quota.weights(), Weights::new(50, 40, 30).unwrap());
-    assert_eq!(first.quota.goals(), [Goal::new(Metric::StallTime, 0.01).unwrap()]);
-    assert_eq!(first.watermarks.as_ref().map(|marks| (marks.high(), marks.low())), Some((0.5, 0.2)));
-    let kinds: Vec<_> = first.filters.iter().map(|f| (f.kind.clone(), f.matching, f.allow)).collect();
-    assert_eq!(
-        kinds,
-        [
-            (FilterKind::Anonymous, true, true),
-            (FilterKind::Cgroup("/work".into()), false, false),
-            (FilterKind::Address(AddrRange::new(4096, 8192).unwrap()), true, false),
-        ]
-    );
-    assert_eq!(second.condition.rate.max(), 1.0);
-    assert_eq!(second.condition.size, Bounds::new(2 << 20, 3 << 29).unwrap());
-    assert_eq!((second.quota.clone(), second.watermarks.clone()), (Quota::UNLIMITED, None));
 }
 
 #[test]

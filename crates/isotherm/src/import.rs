@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm_record::damo;
 
 use crate::cli::{Import, ImportDamo, ImportFrom};
 use crate::progress::{Progress, size};
@@ -17,7 +16,7 @@ pub fn run(options: &Import) -> Result<ExitCode> {
 
 fn damo(options: &ImportDamo) -> Result<ExitCode> {
     let output = options.output.clone().unwrap_or_else(|| recording_of(&options.file));
-    let imported = damo::import(&options.file, &output, &options.pid, env!("CARGO_PKG_VERSION"))?;
+    let imported = isotherm_damo::import(&options.file, &output, &options.pid, env!("CARGO_PKG_VERSION"))?;
     for note in &imported.notes {
         eprintln!("isotherm: {note}");
     }

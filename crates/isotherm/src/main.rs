@@ -2,6 +2,7 @@
 
 mod cli;
 mod command;
+mod convert;
 mod doctor;
 mod idle;
 mod import;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         Command::Idle(options) => idle::run(&options),
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::run(&options),
-        Command::Convert(options) => report::convert(&options),
+        Command::Convert(options) => convert::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Scheme(options) => scheme::run(&options),
         Command::Doctor(options) => doctor::run(&options),

@@ -1,4 +1,4 @@
-//! `isotherm report` and `isotherm convert`: looking at a recording.
+//! `isotherm report`: looking at a recording.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, stdout};
@@ -10,7 +10,7 @@ use isotherm_core::TargetId;
 use isotherm_record::Recording;
 use isotherm_report::{Bounds, Format, Kind, Options, Selection, Sort, Terminal};
 
-use crate::cli::{Convert, Report, ReportFormat, ReportKind, SortKey};
+use crate::cli::{Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
 use crate::wrong_call;
 
@@ -51,12 +51,6 @@ pub fn run(options: &Report) -> Result<ExitCode> {
                 .with_context(|| format!("{} is incomplete", path.display()))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-pub fn convert(options: &Convert) -> Result<ExitCode> {
-    let recording = Recording::open(&options.recording)?;
-    isotherm_record::convert(&recording, &options.output)?;
     Ok(ExitCode::SUCCESS)
 }
 

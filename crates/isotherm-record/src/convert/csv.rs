@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter};
 
-use super::{Format, flat};
+use super::{FormatWriter, flat};
 use crate::{Recording, Row};
 
 /// The heading, which is there even when no line follows.
@@ -14,7 +14,7 @@ pub(super) struct Csv {
     writer: csv::Writer<BufWriter<File>>,
 }
 
-impl Format for Csv {
+impl FormatWriter for Csv {
     fn begin(_recording: &Recording, output: BufWriter<File>) -> io::Result<Self> {
         let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(output);
         writer.write_record(HEADING)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use isotherm_core::Mapping;
 use serde::Serialize;
 
-use super::Format;
+use super::FormatWriter;
 use super::activity::ActivityOut;
 use crate::time::nanoseconds;
 use crate::{Activity, Cost, Ending, Recording, Row, TargetInfo};
@@ -62,7 +62,7 @@ struct RegionOut {
     nr_unobservable: u32,
 }
 
-impl Format for Json {
+impl FormatWriter for Json {
     const ACTIVITIES: bool = true;
 
     fn begin(recording: &Recording, mut output: BufWriter<File>) -> io::Result<Self> {

@@ -1,4 +1,4 @@
-//! Recordings in other formats: one file each, behind one trait. damo's is not in the order of time, and so for itself.
+//! Recordings in other formats: one file each, behind one trait. [`convert_with`] is for a format that another crate writes.
 
 mod activity;
 mod csv;
@@ -7,21 +7,15 @@ mod json;
 mod parquet;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::{Activity, RecordError, Recording, Row, damo};
+use crate::{Activity, RecordError, Recording, Row};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// The name does not say which format.
-    #[error("cannot tell which format {} should have: its name must end in .parquet, .csv, .json, .damo or .damo.json", path.display())]
-    UnknownFormat {
-        /// The output.
-        path: PathBuf,
-    },
     /// The output could not be written. Nothing is left of it, and what was there before is still there.
     #[error("cannot write {}: {source}{}", path.display(), mend(source))]
     Write {
@@ -41,8 +35,30 @@ pub enum ConvertError {
     Record(#[from] RecordError),
 }
 
-/// A format: takes rows one after another, and keeps no more of them than it must.
-trait Format: Sized {
+/// A format that a recording can be converted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Apache Parquet: one row for each region of each snapshot.
+    Parquet,
+    /// CSV: one line for each region of each snapshot.
+    Csv,
+    /// JSON: the whole recording as one document.
+    Json,
+}
+
+/// Why the writer of a format stopped: `?` makes it of either error.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// The recording could not be read.
+    #[error(transparent)]
+    Read(#[from] RecordError),
+    /// The output could not be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+/// The writer of a format: takes rows one after another, and keeps no more of them than it must.
+trait FormatWriter: Sized {
     /// Whether it takes activities too.
     const ACTIVITIES: bool = false;
 
@@ -61,56 +77,35 @@ trait Format: Sized {
     fn end(self) -> io::Result<BufWriter<File>>;
 }
 
-/// The name that damo itself gives to its recordings, and looks for.
-const DAMOS_NAME: &str = "damon.data";
-
-/// Writes `recording` to `output` in the format that its name tells: `.parquet`, `.csv`, `.json`, `.damo.json` (damo's `json`), or
-/// `.damo` or `damon.data` (damo's `json_compressed`).
+/// Writes `recording` to `output` in `format`.
 ///
 /// A recording that is cut short is converted as far as it goes ([`Recording::ending`] tells). The output has mode
 /// 0600 and appears, or replaces what is there, only once it is whole.
 ///
 /// # Errors
-/// When the name is none of these, the output is the recording, the recording is damaged, or the output cannot be
-/// written.
-pub fn convert(recording: &Recording, output: &Path) -> Result<(), ConvertError> {
-    if output.canonicalize().is_ok_and(|output| recording.path().canonicalize().is_ok_and(|input| input == output)) {
-        return Err(ConvertError::Itself { path: output.into() });
-    }
-    let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let damos =
-        |compressed| into_file(output, |writer, failed| damo::write::write(recording, writer, compressed, failed));
-    match output.extension().and_then(|extension| extension.to_str()) {
-        _ if name == DAMOS_NAME => damos(true),
-        Some("damo") => damos(true),
-        Some("json") if name.ends_with(".damo.json") => damos(false),
-        Some("parquet") => convert_to::<parquet::Parquet>(recording, output),
-        Some("csv") => convert_to::<csv::Csv>(recording, output),
-        Some("json") => convert_to::<json::Json>(recording, output),
-        _ => Err(ConvertError::UnknownFormat { path: output.into() }),
-    }
-}
-
-fn convert_to<F: Format>(recording: &Recording, output: &Path) -> Result<(), ConvertError> {
-    into_file(output, |writer, failed| {
-        let mut format = F::begin(recording, writer).map_err(failed)?;
-        for row in recording.rows()? {
-            format.row(&row?).map_err(failed)?;
-        }
-        if F::ACTIVITIES {
-            for activity in recording.activities()? {
-                format.activity(&activity?).map_err(failed)?;
-            }
-        }
-        format.end().map_err(failed)
+/// When the output is the recording, the recording is damaged, or the output cannot be written.
+pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(), ConvertError> {
+    convert_with(recording, output, |writer| match format {
+        Format::Parquet => transfer::<parquet::Parquet>(recording, writer),
+        Format::Csv => transfer::<csv::Csv>(recording, writer),
+        Format::Json => transfer::<json::Json>(recording, writer),
     })
 }
 
-/// Lets `write` write a file that becomes `output` once it is whole; the function that it is given makes errors of failures to write.
-fn into_file(
+/// Lets `write` write `output`, a file made of `recording` in a format that this crate does not know.
+///
+/// As with [`convert()`], the output has mode 0600 and appears, or replaces what is there, only once `write` has returned.
+///
+/// # Errors
+/// When the output is the recording, or `write` fails.
+pub fn convert_with(
+    recording: &Recording,
     output: &Path,
-    write: impl FnOnce(BufWriter<File>, &dyn Fn(io::Error) -> ConvertError) -> Result<BufWriter<File>, ConvertError>,
+    write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<File>, TransferError>,
 ) -> Result<(), ConvertError> {
+    if output.canonicalize().is_ok_and(|output| recording.path().canonicalize().is_ok_and(|input| input == output)) {
+        return Err(ConvertError::Itself { path: output.into() });
+    }
     let failed = |source| ConvertError::Write { path: output.into(), source };
     let directory = match output.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -119,9 +114,26 @@ fn into_file(
     // Such a file is made with mode 0600, and goes when it is dropped.
     let file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(without_path(error)))?;
     let writer = BufWriter::new(file.as_file().try_clone().map_err(failed)?);
-    write(writer, &failed)?.flush().map_err(failed)?;
+    let mut writer = write(writer).map_err(|error| match error {
+        TransferError::Read(error) => ConvertError::Record(error),
+        TransferError::Write(error) => failed(error),
+    })?;
+    writer.flush().map_err(failed)?;
     file.persist(output).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> Result<BufWriter<File>, TransferError> {
+    let mut writer = W::begin(recording, output)?;
+    for row in recording.rows()? {
+        writer.row(&row?)?;
+    }
+    if W::ACTIVITIES {
+        for activity in recording.activities()? {
+            writer.activity(&activity?)?;
+        }
+    }
+    Ok(writer.end()?)
 }
 
 /// What would mend a failure to write.

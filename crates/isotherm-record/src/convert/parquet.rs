@@ -12,7 +12,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::{Format, flat};
+use super::{FormatWriter, flat};
 use crate::schema::{FORMAT_KEY, HEADER_KEY};
 use crate::{Recording, Row};
 
@@ -41,7 +41,7 @@ struct Columns {
     mapping: Vec<String>,
 }
 
-impl Format for Parquet {
+impl FormatWriter for Parquet {
     fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self> {
         let header = serde_json::to_string(recording.header())?;
         let metadata = vec![

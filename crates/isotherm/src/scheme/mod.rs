@@ -47,5 +47,5 @@ fn check(file: &Path) -> Result<ExitCode> {
 /// The schemes of a file; if anything is wrong with it, tells the user where and what.
 fn read(file: &Path) -> Option<Vec<Scheme>> {
     // As compilers do: file, line and column first, so that editors find the place.
-    isotherm_scheme::read(file).map_err(|complaints| eprintln!("{complaints}")).ok()
+    isotherm_damo::read_schemes(file).map_err(|complaints| eprintln!("{complaints}")).ok()
 }

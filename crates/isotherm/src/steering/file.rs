@@ -35,7 +35,7 @@ impl SchemeFile {
         // Before reading: what changes meanwhile is seen as a change later.
         self.read = self.stamp();
         self.seen = self.read;
-        isotherm_scheme::read(&self.path)
+        isotherm_damo::read_schemes(&self.path)
     }
 
     /// Whether it is there and differs from what was read; not before it has stayed as it is from one look to the next, because whoever

@@ -1,0 +1,126 @@
+//! Schemes of damo's: what they mean, and what is wrong with them.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::time::Duration;
+
+use isotherm_core::AddrRange;
+use isotherm_core::scheme::{Bounds, FilterKind, Goal, Metric, Quota, Scheme, Weights};
+use isotherm_damo::{parse_schemes, read_schemes};
+use isotherm_scheme::Complaints;
+use proptest::prelude::*;
+use serde_json::Value;
+
+const DAMO: &str = include_str!("files/schemes.json");
+const SECOND: Duration = Duration::from_secs(1);
+
+fn complaints(text: &str) -> Complaints {
+    parse_schemes("f", text).unwrap_err()
+}
+
+#[test]
+fn isotherms_own_forms_are_read_too() {
+    let damo = r#"[{"action": "pageout", "access_pattern": {"sz_bytes": {"min": 4096, "max": "max"},
+        "nr_accesses": {"min": "0 %", "max": "0 %"}, "age": {"min": "5 s", "max": "max"}}}]"#;
+    let yaml = include_str!("../../../schemes/prcl.yaml");
+    let [damo, yaml, line] = [damo, yaml, "4K max 0 0 5s max pageout"].map(|text| {
+        let [scheme] = <[Scheme; 1]>::try_from(parse_schemes("f", text).unwrap()).unwrap();
+        Scheme { name: "one".into(), ..scheme }
+    });
+    assert_eq!(damo, yaml);
+    assert_eq!(damo, line);
+}
+
+#[test]
+fn a_file_is_read_in_whichever_form_it_is() {
+    let schemes = |path: &str| read_schemes(path.as_ref()).unwrap().len();
+    assert_eq!(schemes("tests/files/schemes.json"), 2);
+    assert_eq!(schemes("../../schemes/ethp.yaml"), 2);
+    assert_eq!(schemes("../../schemes/daos.txt"), 3);
+    assert!(read_schemes("no/such/file".as_ref()).unwrap_err().to_string().starts_with("no/such/file: cannot be read"));
+}
+
+#[test]
+fn damos_configuration_is_read_with_all_that_isotherm_has_of_it() {
+    let schemes = parse_schemes("f", DAMO).unwrap();
+    let [first, second] = schemes.as_slice() else { panic!("two schemes") };
+    assert_eq!(first.condition.age.min(), SECOND * 90);
+    assert_eq!(first.apply_interval, Some(SECOND));
+    assert_eq!((first.quota.bytes(), first.quota.time()), (Some(100 << 20), Some(Duration::from_millis(10))));
+    assert_eq!(first.quota.weights(), Weights::new(50, 40, 30).unwrap());
+    assert_eq!(first.quota.goals(), [Goal::new(Metric::StallTime, 0.01).unwrap()]);
+    assert_eq!(first.watermarks.as_ref().map(|marks| (marks.high(), marks.low())), Some((0.5, 0.2)));
+    let kinds: Vec<_> = first.filters.iter().map(|f| (f.kind.clone(), f.matching, f.allow)).collect();
+    assert_eq!(
+        kinds,
+        [
+            (FilterKind::Anonymous, true, true),
+            (FilterKind::Cgroup("/work".into()), false, false),
+            (FilterKind::Address(AddrRange::new(4096, 8192).unwrap()), true, false),
+        ]
+    );
+    assert_eq!(second.condition.rate.max(), 1.0);
+    assert_eq!(second.condition.size, Bounds::new(2 << 20, 3 << 29).unwrap());
+    assert_eq!((second.quota.clone(), second.watermarks.clone()), (Quota::UNLIMITED, None));
+}
+
+#[test]
+fn damos_json() {
+    let scheme = |more: &str| {
+        format!(
+            r#"[{{"action": "pageout", "access_pattern": {{"sz_bytes": {{"min": "4 KiB", "max": "max"}}}}, {more}}}]"#
+        )
+    };
+    for (more, words) in [
+        (r#""filters": [{"filter_type": "target", "matching": true}]"#, "no filter \"target\""),
+        (r#""filters": [{"filter_type": "hugepage_size", "hugepage_size": ["64K", "1M"]}]"#, "2 MiB"),
+        (r#""max_nr_snapshots": "5""#, "--duration"),
+        (r#""quotas": {"sz_bytes": "1 MiB", "reset_interval_ms": "0 ns"}"#, "need reset_interval_ms"),
+        (r#""quotas": {"goal_tuner": "temporal"}"#, "consist"),
+        (r#""quotas": {"fail_charge_num": "1"}"#, "charges"),
+        (r#""quotas": {"goals": [{"metric": "node_mem_free_bp", "target_value": "5 %"}]}"#, "free_memory"),
+        (r#""watermarks": {"metric": "load"}"#, "free_mem_rate"),
+        (r#""colour": "red""#, "no field \"colour\""),
+    ] {
+        let complaints = complaints(&scheme(more));
+        assert!(complaints.to_string().contains(words), "{words}: {complaints}");
+        assert!(complaints.iter().all(|complaint| complaint.place.is_some()));
+    }
+    for (pattern, words) in [
+        (r#"{"nr_accesses": {"min": "3 samples", "max": "max"}}"#, "in percent"),
+        (r#"{"age": {"min": "3 aggr_intervals", "max": "max"}}"#, "write a time"),
+        (r#"{"age": {"min": "5000000000", "max": "18446744073709551615000"}}"#, "without --raw"),
+        (r#"{"sz_bytes": {"min": "max", "max": "min"}}"#, "exchange"),
+    ] {
+        let text = format!(r#"[{{"action": "pageout", "access_pattern": {pattern}}}]"#);
+        assert!(complaints(&text).to_string().contains(words), "{words}");
+    }
+}
+
+/// Every place in a document.
+fn places(value: &Value, at: String, found: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().enumerate().for_each(|(i, item)| places(item, format!("{at}/{i}"), found)),
+        Value::Object(items) => items.iter().for_each(|(key, item)| places(item, format!("{at}/{key}"), found)),
+        _ => {}
+    }
+    found.push(at);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_value_of_another_kind_is_read_or_told_where_it_is_wrong(
+        at in any::<prop::sample::Index>(),
+        value in prop::sample::select(vec!["null", "[]", "{}", "-1", "\"max\"", "1e400", "[[]]", "\"5 %\"", "true", "18446744073709551616"]),
+    ) {
+        let mut file: Value = serde_json::from_str(DAMO).unwrap();
+        let mut all = Vec::new();
+        places(&file, String::new(), &mut all);
+        *file.pointer_mut(&all[at.index(all.len())]).unwrap() = serde_json::from_str(value).unwrap_or(Value::Null);
+        if let Err(complaints) = parse_schemes("f", &file.to_string()) {
+            prop_assert!(complaints.iter().count() > 0);
+            prop_assert!(complaints.iter().all(|complaint| complaint.place.is_some()));
+        }
+    }
+}

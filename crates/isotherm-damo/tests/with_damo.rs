@@ -1,0 +1,116 @@
+//! Moving to and from damo, with damo: where it is installed (`ISOTHERM_PYTHON`, as `./dev test` sets it up).
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+#[path = "../../isotherm-record/tests/common/mod.rs"]
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use isotherm_damo::{Format, export, import};
+use isotherm_record::Recording;
+use serde_json::{Value, json};
+
+/// Runs `with_damo.py`; nothing, said loudly, where damo is missing.
+fn with_damo(arguments: &[&str]) -> Option<Output> {
+    const MISSING: i32 = 77;
+    let python = std::env::var("ISOTHERM_PYTHON").unwrap_or_else(|_| "python3".into());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/with_damo.py");
+    let output = Command::new(&python).arg(script).args(arguments).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.code() != Some(MISSING) => {
+            assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+            Some(output)
+        }
+        _ => {
+            // Past the capture of the test harness.
+            let what = arguments[0];
+            let _ =
+                writeln!(std::io::stderr(), "SKIPPED damo {what}: {python} lacks damo, or the tool `file` is missing");
+            None
+        }
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn damo_reads_what_is_written_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let recording = directory.path().join("a.rec");
+    let rows = common::record(&recording, 20);
+    for format in [Format::JsonCompressed, Format::Json] {
+        let path = directory.path().join("damon.data");
+        export(&Recording::open(&recording).unwrap(), &path, format).unwrap();
+        let Some(read) = with_damo(&["read", text(&path)]) else { return };
+        let records: Vec<Value> = serde_json::from_slice(&read.stdout).unwrap();
+
+        let started = common::header().started_unix_ns;
+        let record = |pid: u32| {
+            let snapshots = rows.iter().filter(|row| row.target.id.0 == pid).map(|row| {
+                let end = started + row.time.as_nanos() as u64;
+                let regions =
+                    row.target.regions.iter().map(|region| {
+                        json!([region.range.start(), region.range.end(), region.nr_accesses, region.age])
+                    });
+                json!({"start": end - 100_000_000, "end": end, "regions": regions.collect::<Vec<_>>()})
+            });
+            json!({"target": pid, "intervals": [5_000, 100_000, 1_000_000], "snapshots": snapshots.collect::<Vec<_>>()})
+        };
+        assert_eq!(records, [record(7), record(9)], "{format:?}");
+    }
+}
+
+#[test]
+fn damo_reports_on_what_is_written_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (recording, path) = (directory.path().join("a.rec"), directory.path().join("a.damo"));
+    common::record(&recording, 20);
+    export(&Recording::open(&recording).unwrap(), &path, Format::JsonCompressed).unwrap();
+    for (report, words) in [
+        (&["record_info"][..], &["target_id: 7", "target_id: 9", "[400.000000 KiB, 404.000000 KiB)"][..]),
+        (&["access", "--raw_form"], &["target_id: 9", "000000028000-000000032000 (  40.000 KiB)          20    20"]),
+        (&["heatmap", "--output", "stdout", "--resol", "4", "8"], &["x-axis: space", "y-axis: time"]),
+    ] {
+        let arguments = [&["report"], report, &["--input", text(&path)]].concat();
+        let Some(output) = with_damo(&arguments) else { return };
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert!(words.iter().all(|word| out.contains(word)), "{words:?} are not in what {report:?} says: {out}");
+    }
+}
+
+#[test]
+fn what_damo_writes_is_read_as_damo_reads_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/trace.txt");
+    for format in ["json", "json_compressed"] {
+        let (path, recording) = (directory.path().join(format), directory.path().join("a.rec"));
+        if with_damo(&["write", text(&trace), format, text(&path)]).is_none() {
+            return;
+        }
+        import(&path, &recording, &[], "0.1.0").unwrap();
+        let Some(read) = with_damo(&["read", text(&path)]) else { return };
+        let records: Vec<Value> = serde_json::from_slice(&read.stdout).unwrap();
+        let rows = common::read(&recording).unwrap();
+
+        // damo's first time is 82,877 s after the boot; the second target's is 12 us later, and it is that of the snapshot.
+        for (i, record) in records.iter().enumerate() {
+            let ours = rows.iter().filter(|row| row.target.id.0 as usize == i + 1).map(|row| {
+                let end = 82_877_000_000_000 + row.time.as_nanos() as u64 - if i == 0 { 12_000 } else { 0 };
+                let regions =
+                    row.target.regions.iter().map(|region| {
+                        json!([region.range.start(), region.range.end(), region.nr_accesses, region.age])
+                    });
+                (json!(end), json!(regions.collect::<Vec<_>>()))
+            });
+            let damos = record["snapshots"].as_array().unwrap().iter();
+            let damos = damos.map(|snapshot| (snapshot["end"].clone(), snapshot["regions"].clone()));
+            assert_eq!(ours.collect::<Vec<_>>(), damos.collect::<Vec<_>>(), "{format}, target {i}");
+        }
+        assert_eq!((records.len(), rows.len()), (2, 6));
+    }
+}

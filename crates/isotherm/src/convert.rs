@@ -1,0 +1,81 @@
+//! `isotherm convert`: a recording in another format.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use isotherm_record::Recording;
+
+use crate::cli::Convert;
+
+/// A format, and the crate that knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Own(isotherm_record::Format),
+    Damo(isotherm_damo::Format),
+}
+
+/// The name that damo gives to its recordings, and looks for.
+const DAMO_NAME: &str = "damon.data";
+
+pub fn run(options: &Convert) -> Result<ExitCode> {
+    let recording = Recording::open(&options.recording)?;
+    let output = &options.output;
+    match format(output) {
+        Some(Format::Own(format)) => isotherm_record::convert(&recording, output, format)?,
+        Some(Format::Damo(format)) => isotherm_damo::export(&recording, output, format)?,
+        None => bail!(
+            "cannot tell which format {} should have: its name must end in .parquet, .csv, .json, .damo or .damo.json",
+            output.display()
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The format that the name of the output asks for.
+fn format(output: &Path) -> Option<Format> {
+    use isotherm_damo::Format::{Json as DamoJson, JsonCompressed};
+    use isotherm_record::Format::{Csv, Json, Parquet};
+
+    let name = output.file_name()?.to_str()?;
+    if name == DAMO_NAME {
+        return Some(Format::Damo(JsonCompressed));
+    }
+    match output.extension()?.to_str()? {
+        "damo" => Some(Format::Damo(JsonCompressed)),
+        "json" if name.ends_with(".damo.json") => Some(Format::Damo(DamoJson)),
+        "parquet" => Some(Format::Own(Parquet)),
+        "csv" => Some(Format::Own(Csv)),
+        "json" => Some(Format::Own(Json)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_damo::Format::{Json as DamoJson, JsonCompressed};
+    use isotherm_record::Format::{Csv, Json, Parquet};
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_output_tells_the_format() {
+        for (name, expected) in [
+            ("a.parquet", Some(Format::Own(Parquet))),
+            ("/tmp/a.csv", Some(Format::Own(Csv))),
+            ("a.json", Some(Format::Own(Json))),
+            ("damo.json", Some(Format::Own(Json))),
+            ("a.damo.json", Some(Format::Damo(DamoJson))),
+            ("a.damo", Some(Format::Damo(JsonCompressed))),
+            ("run/damon.data", Some(Format::Damo(JsonCompressed))),
+            ("a.xlsx", None),
+            ("a.data", None),
+            ("a", None),
+            ("csv", None),
+            (".csv", None),
+            ("..", None),
+        ] {
+            assert_eq!(format(Path::new(name)), expected, "{name}");
+        }
+    }
+}
