@@ -7,11 +7,11 @@ use isotherm_report::Colour;
 
 use super::grid::{Grid, Window};
 use super::keys::Action;
-use super::ladder::Ladder;
+use super::address_lines::Ladder;
 use super::model::{Model, Track};
-use super::places::Places;
+use super::layout::Places;
 use super::sort::Sort;
-use super::space::Space;
+use super::mapped_space::Space;
 use crate::session::Finding;
 use crate::steering::Word;
 

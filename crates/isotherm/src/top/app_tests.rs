@@ -1,6 +1,6 @@
 //! What findings and keys do to the state.
 
-use super::super::made::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, range};
+use super::super::fixtures::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, range};
 use super::super::model::Model;
 use super::super::sort::Column;
 use super::*;

@@ -6,7 +6,7 @@ use isotherm_report::{Colour, colour};
 use ratatui::style::Color;
 
 use super::super::keys::Action;
-use super::super::made::{acted, acting, app, finding, report};
+use super::super::fixtures::{acted, acting, app, finding, report};
 use super::*;
 use crate::steering::Word;
 
@@ -281,7 +281,7 @@ fn what_schemes_have_to_say_lies_over_the_lowest_lines() {
 #[test]
 fn a_schemes_name_cannot_act_on_the_terminal() {
     let mut app = app_with(1, (120, 40));
-    app.hear(Word::Activity(Box::new(super::super::made::activity(7, vec![report("\x1b[31mred\u{202e}")]))));
+    app.hear(Word::Activity(Box::new(super::super::fixtures::activity(7, vec![report("\x1b[31mred\u{202e}")]))));
     for _ in 0..2 {
         let text = lines(&drawn(&app)).concat();
         assert!(text.contains("\\x1b[31mred") && !text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text}");

@@ -4,21 +4,21 @@
 //! makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a terminal.
 
 mod app;
-mod doings;
+mod scheme_activity;
 mod draw;
 mod figures;
 mod frame;
 mod grid;
 mod history;
 mod keys;
-mod ladder;
+mod address_lines;
 mod live;
-mod mapped;
+mod mapped_history;
 mod model;
-mod places;
+mod layout;
 mod screen;
 mod sort;
-mod space;
+mod mapped_space;
 
 use std::fs::File;
 use std::io::{IsTerminal, stdin, stdout};
@@ -199,4 +199,4 @@ fn how_it_ended(status: ExitStatus) -> String {
 }
 
 #[cfg(test)]
-mod made;
+mod fixtures;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use isotherm_core::TargetId;
 use isotherm_record::{Activity, Cost, Row, TargetInfo};
 
-use super::doings::Doings;
+use super::scheme_activity::Doings;
 use super::figures::{Figures, Sums};
 use super::frame::Frame;
 use super::history::History;
-use super::mapped::Mapped;
+use super::mapped_history::Mapped;
 use crate::session::Finding;
 
 /// How often figures change: more often, nobody could read them.

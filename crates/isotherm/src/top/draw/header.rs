@@ -8,7 +8,7 @@ use ratatui::style::{Modifier, Style};
 
 use super::super::app::{App, Table};
 use super::super::model::Track;
-use super::pen::Pen;
+use super::painter::Pen;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);

@@ -12,10 +12,10 @@ use ratatui::style::{Modifier, Style};
 
 use super::super::app::App;
 use super::super::grid::{Grid, Window};
-use super::super::ladder::{Cells, Ladder, Rung};
+use super::super::address_lines::{Cells, Ladder, Rung};
 use super::super::model::Track;
-use super::super::places::Places;
-use super::pen::Pen;
+use super::super::layout::Places;
+use super::painter::Pen;
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];

@@ -7,7 +7,7 @@ use ratatui::widgets::{Clear, Widget};
 
 use super::super::app::App;
 use super::super::keys::HELP;
-use super::pen::Pen;
+use super::painter::Pen;
 
 const WIDTH: u16 = 76;
 

@@ -4,7 +4,7 @@ mod header;
 mod heatmap;
 mod help;
 mod notice;
-mod pen;
+mod painter;
 mod scheme_table;
 mod schemes;
 mod table;
@@ -13,8 +13,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::app::{App, Table};
-use super::places::{Places, SMALLEST};
-use pen::Pen;
+use super::layout::{Places, SMALLEST};
+use painter::Pen;
 
 /// Draws the whole screen, of any size.
 pub fn draw(app: &App, buffer: &mut Buffer) {

@@ -7,7 +7,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Clear, Widget};
 
 use super::super::app::Notice;
-use super::pen::Pen;
+use super::painter::Pen;
 
 /// Draws the notice above the line of keys, on a third of the screen at most.
 pub fn overlay(notice: &Notice, pen: &Pen, buffer: &mut Buffer) {

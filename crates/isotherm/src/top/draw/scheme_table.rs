@@ -10,8 +10,8 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::super::app::App;
-use super::super::doings::Doing;
-use super::pen::Pen;
+use super::super::scheme_activity::Doing;
+use super::painter::Pen;
 use super::schemes::{rate, reasons, size};
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);

@@ -8,9 +8,9 @@ use ratatui::style::{Modifier, Style};
 use rustix::io::Errno;
 
 use super::super::app::App;
-use super::super::doings::{Doing, QuotaUse};
+use super::super::scheme_activity::{Doing, QuotaUse};
 use super::header::{in_a_row, label};
-use super::pen::Pen;
+use super::painter::Pen;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);

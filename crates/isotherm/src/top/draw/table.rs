@@ -10,7 +10,7 @@ use super::super::app::App;
 use super::super::figures::MappingFigures;
 use super::super::model::Track;
 use super::super::sort::Column;
-use super::pen::Pen;
+use super::painter::Pen;
 
 /// The bar's columns, and from which width of the screen on there is one.
 const BAR: (u16, u16) = (24, 100);

@@ -184,7 +184,7 @@ impl Doings {
 mod tests {
     use isotherm_core::scheme::Statistics;
 
-    use super::super::made::{MIB, activity, report, schemes};
+    use super::super::fixtures::{MIB, activity, report, schemes};
     use super::*;
 
     fn doings(seconds: impl Iterator<Item = (u64, u64)>) -> Doings {
