@@ -1,4 +1,4 @@
-//! Made findings for tests: one process with a heap, anonymous memory with a hot part, and a stack.
+//! Data for tests: a process with a heap, anonymous memory with a hot part, and a stack.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use isotherm_core::{AddrRange, Mapping, MemoryUse, RegionSnapshot, Snapshot, Sys
 use isotherm_record::{Activity, Cost, TargetInfo};
 use isotherm_report::Colour;
 
-use super::app::{App, Look, Run};
+use super::app::{App, Look, RunInfo};
 use crate::session::Finding;
 use crate::steering::Word;
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
 
-/// Where the anonymous memory begins: 64 MiB, of which the second quarter is hot, the third cannot be observed.
+/// Start of the anonymous memory of 64 MiB: the second quarter is hot, the third unobservable.
 pub const BASE: u64 = 0x7f00_0000_0000;
 pub const STACK: u64 = 0x7ffc_0000_0000;
 
@@ -81,16 +81,16 @@ pub fn finding(nth: u32, pids: &[u32]) -> Finding {
     }
 }
 
-/// A screen of this size that has seen so many aggregations.
+/// A screen of this size after a number of aggregations.
 pub fn app(size: (u16, u16), colour: Colour, aggregations: u32, pids: &[u32]) -> App {
-    let run = Run { probe: "bpf", coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
+    let run = RunInfo { probe: "bpf", coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
     let mut app = App::new(run, Look { colour, unicode: colour != Colour::None });
     app.size = size;
     (1..=aggregations).for_each(|nth| app.take(finding(nth, pids)));
     app
 }
 
-/// Schemes by name and action, the first of them with a quota; so many of these.
+/// The first `count` of some schemes. The first one has a quota.
 pub fn schemes(count: usize) -> Vec<Scheme> {
     let text = "
 - {name: cold, action: pageout, access_rate: 0%, age: {min: 5s}, quota: {bytes: 10M}}
@@ -104,7 +104,7 @@ pub fn schemes(count: usize) -> Vec<Scheme> {
     schemes
 }
 
-/// A scheme that has done nothing yet.
+/// The report of a scheme that has done nothing yet.
 pub fn report(name: &str) -> Report {
     Report {
         name: name.into(),
@@ -117,7 +117,7 @@ pub fn report(name: &str) -> Report {
     }
 }
 
-/// What was told at this second.
+/// The activity at this second.
 pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
     Activity {
         time: Duration::from_secs(second),
@@ -127,7 +127,7 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
     }
 }
 
-/// The schemes of a run at this second, so many of the made ones: the first pages out 3 MiB a second, of which 1 is refused.
+/// The activity of `count` schemes at this second. The first pages out 3 MiB per second, of which 1 MiB is refused.
 pub fn acted(second: u64, count: usize) -> Activity {
     let told = schemes(count).into_iter().enumerate().map(|(nth, scheme)| {
         let mut told = Report { action: scheme.action, ..report(&scheme.name) };
@@ -150,7 +150,7 @@ pub fn acted(second: u64, count: usize) -> Activity {
     activity(second, told.collect())
 }
 
-/// Schemes at work on that screen.
+/// Applies `count` schemes for some seconds.
 pub fn acting(app: &mut App, count: usize, seconds: u64) {
     app.hear(Word::InForce(schemes(count)));
     for activity in (1..=seconds).map(|second| acted(second, count)) {

@@ -1,8 +1,8 @@
 //! The loop of the live screen: findings, keys and signals in, drawings out.
 //!
-//! Findings are taken in on a thread that never touches the terminal, so that the monitor never waits for a terminal that
-//! is slow or stopped (Ctrl-S). The screen is drawn when there is news, and so seldom that it takes no more than a
-//! twentieth of a CPU.
+//! Findings are taken in on a thread that never touches the terminal, so that the monitor never waits for a
+//! terminal that is slow or stopped (Ctrl-S). The screen is drawn when there is news, and so seldom that it
+//! takes no more than a twentieth of a CPU.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -147,7 +147,7 @@ pub fn run(
     // Something has changed, and whether that is to be seen at once.
     let (mut stale, mut urgent) = (true, true);
     loop {
-        if !screen.is_ours() {
+        if !screen.is_active() {
             bail!("the screen has ended because of the bug told above");
         }
         {
@@ -194,14 +194,14 @@ pub fn run(
                     Outcome::Stay => {}
                     Outcome::Quit => return Ok(watched),
                     Outcome::Suspend => screen.suspend()?,
-                    Outcome::Redraw => screen.forget()?,
+                    Outcome::Redraw => screen.invalidate()?,
                 }
                 (stale, urgent) = (true, true);
             }
             Ok(News::Event(Event::Resize(..))) => (stale, urgent) = (true, true),
             Ok(News::Event(_)) | Err(RecvTimeoutError::Timeout) => {}
             Ok(News::Continued) => {
-                screen.forget()?;
+                screen.invalidate()?;
                 (stale, urgent) = (true, true);
             }
             Ok(News::Quit) | Err(RecvTimeoutError::Disconnected) => return Ok(watched),

@@ -1,24 +1,25 @@
 //! `isotherm top`: the memory temperature of processes on a live screen.
 //!
-//! What is known ([`model`]) and what of it is looked at ([`app`]) are plain state that findings and keys change; [`draw`]
-//! makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a terminal.
+//! What is known ([`model`]) and what of it is looked at ([`app`]) are plain state that findings and keys
+//! change; [`draw`] makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a
+//! terminal.
 
+mod address_lines;
 mod app;
-mod scheme_activity;
 mod draw;
 mod figures;
 mod frame;
 mod grid;
 mod history;
 mod keys;
-mod address_lines;
+mod layout;
 mod live;
 mod mapped_history;
+mod mapped_space;
 mod model;
-mod layout;
+mod scheme_activity;
 mod screen;
 mod sort;
-mod mapped_space;
 
 use std::fs::File;
 use std::io::{IsTerminal, stdin, stdout};
@@ -39,7 +40,7 @@ use crate::steering;
 use crate::terminal::terminal;
 use crate::watch::Ready;
 use crate::{complain, tell, wrong_call};
-use app::{App, Look, Run};
+use app::{App, Look, RunInfo};
 use live::{News, Shared};
 use screen::Screen;
 
@@ -125,7 +126,7 @@ fn show(
     let terminal = terminal();
     let output =
         options.log.as_deref().map_or("discarded; --log FILE keeps it".into(), |log| log.display().to_string());
-    let run = Run {
+    let run = RunInfo {
         probe: ready.chosen.name,
         coarse: ready.chosen.granularity() == Granularity::Mapping,
         aggregation: ready.attributes.aggregation(),
@@ -173,8 +174,8 @@ fn show(
     drop(news);
     let _ = monitor.join();
     // What was told on the screen may have gone unseen. If the terminal has gone, there is nobody to tell.
-    for complaint in &state.lock().complaints {
-        tell(format_args!("isotherm: {complaint}"));
+    for warning in &state.lock().warnings {
+        tell(format_args!("isotherm: {warning}"));
     }
     // What ended the watching before someone quit is told once more: the screen is gone.
     match watched {
