@@ -9,6 +9,7 @@ use comfy_table::Table;
 use isotherm_bench::speed::{self, PATTERN, SIZE};
 use isotherm_bench::table::{self, share};
 use isotherm_bench::{Score, simulated};
+use isotherm_core::units::setting;
 use isotherm_core::{Attributes, PAGE_SIZE};
 use isotherm_sim::Pattern;
 use serde::Serialize;
@@ -171,7 +172,7 @@ fn time_table(lines: &[Line]) -> Table {
     let header = ["memory", "kind", "CPU %", "wake-ups %", "first second, ms", "slowdown %"];
     let row = |line: &Line| {
         vec![
-            size(line.bytes),
+            setting::bytes(line.bytes),
             line.how.into(),
             format!("{:.3}", line.cpu_percent),
             line.waking_percent.map_or("-".into(), |percent| format!("{percent:.3}")),
@@ -199,7 +200,7 @@ fn sampling_table(lines: &[Line]) -> Table {
     ];
     let row = |line: &Line| {
         vec![
-            size(line.bytes),
+            setting::bytes(line.bytes),
             line.how.into(),
             format!("{:.0}", line.reads_mean),
             format!("{:.1}", line.reads_mean / 10.0),
@@ -212,9 +213,4 @@ fn sampling_table(lines: &[Line]) -> Table {
         ]
     };
     table::table(&header, 2, lines.iter().map(row))
-}
-
-fn size(bytes: u64) -> String {
-    let gib = bytes as f64 / (1_u64 << 30) as f64;
-    if gib >= 1024.0 { format!("{:.2} TiB", gib / 1024.0) } else { format!("{gib:.2} GiB") }
 }

@@ -119,7 +119,7 @@ fn follow(pattern: &Pattern, touches: u64, length: f64, huge: bool) -> Result<()
     let mut areas = Vec::new();
     // The kernel maps from high addresses down. Map the first area last so that it lies lowest.
     for area in pattern.areas.iter().rev() {
-        let mut memory = MmapMut::map_anon(area.size.as_u64() as usize).context("there is not enough memory")?;
+        let mut memory = MmapMut::map_anon(area.size as usize).context("there is not enough memory")?;
         if huge {
             memory.advise(Advice::HugePage)?;
         }

@@ -84,7 +84,7 @@ impl SchemeActivity {
     }
 
     /// Takes an activity.
-    pub fn take(&mut self, activity: Activity) {
+    pub fn take(&mut self, activity: Arc<Activity>) {
         let done = |report: &Report| Totals {
             name: Arc::clone(&report.name),
             applied: report.total.applied_bytes,
@@ -119,7 +119,7 @@ impl SchemeActivity {
             Some((Arc::clone(&report.name), last?))
         };
         self.acted = activity.schemes.iter().filter_map(last).collect();
-        self.newest = Some(Arc::new(activity));
+        self.newest = Some(activity);
     }
 
     /// Number of schemes in force.
@@ -195,7 +195,7 @@ mod tests {
         for (second, mib) in seconds {
             let total = Statistics { applied_bytes: mib * MIB, passed_bytes: mib * MIB, ..Statistics::default() };
             let report = Report { total, quota: Some(10 * MIB), ..report("cold") };
-            known.take(activity(second, vec![report]));
+            known.take(Arc::new(activity(second, vec![report])));
         }
         known
     }

@@ -36,7 +36,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) {
             }
         }
         None => {
-            let aggregation = isotherm_report::units::duration(app.run.aggregation);
+            let aggregation = isotherm_core::units::duration(app.run.aggregation);
             let text = match &app.ended {
                 Some(_) => format!("the run ended before the first aggregation interval ({aggregation})"),
                 None => format!("waiting for the first aggregation interval ({aggregation}) …"),
