@@ -511,7 +511,7 @@ fn what_schemes_do_is_on_the_screen_and_the_target_outlives_it() {
     user.types("a");
     user.reads("▾hot");
     user.types("?");
-    user.reads("the table of schemes, and back");
+    user.reads("switch to the table of schemes and back");
     user.types("?q");
     assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
     assert!(workload.0.try_wait().unwrap().is_none(), "the target runs on");
