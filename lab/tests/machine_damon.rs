@@ -46,7 +46,7 @@ fn there_are_two_nodes_and_the_second_is_the_slower() {
             .parse::<u32>()
             .unwrap()
     };
-    assert_eq!((latency(0), latency(1)), (100, 300), "nanoseconds, as the HMAT tells them");
+    assert_eq!((latency(0), latency(1)), (100, 300), "latencies of the HMAT in nanoseconds");
 }
 
 #[test]

@@ -223,10 +223,10 @@ fn the_table_of_schemes_has_what_they_did_and_what_one_did_last() {
     app.act(Action::Schemes);
     assert!(lines(&drawn(&app))[at].contains("mapping"));
 
-    // Its quota is used up when it is asked the next time.
-    let mut told = acted(8, 2);
-    told.schemes[0].last.regions.clear();
-    app.event(Event::Activity(Arc::new(told)));
+    // The newest application acted on nothing, as with a used-up quota.
+    let mut activity = acted(8, 2);
+    activity.schemes[0].last.regions.clear();
+    app.event(Event::Activity(Arc::new(activity)));
     app.act(Action::Schemes);
     app.act(Action::Line(0));
     let shown = lines(&drawn(&app));

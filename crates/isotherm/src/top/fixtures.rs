@@ -143,26 +143,26 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
 
 /// The activity of `count` schemes at this second. The first pages out 3 MiB per second, of which 1 MiB is refused.
 pub fn acted(second: u64, count: usize) -> Activity {
-    let told = schemes(count).into_iter().enumerate().map(|(nth, scheme)| {
-        let mut told = Report { action: scheme.action, ..report(&scheme.name) };
-        told.total.applications = 10 * second;
-        told.last.time = Duration::from_secs(second);
+    let reports = schemes(count).into_iter().enumerate().map(|(nth, scheme)| {
+        let mut report = Report { action: scheme.action, ..report(&scheme.name) };
+        report.total.applications = 10 * second;
+        report.last.time = Duration::from_secs(second);
         if nth == 0 {
             let bytes = second * MIB;
-            told.quota = Some(10 * MIB);
-            (told.total.tried_bytes, told.total.passed_bytes) = (3 * bytes, 3 * bytes);
-            told.total.applied_bytes = 2 * bytes;
-            told.total.refusals =
+            report.quota = Some(10 * MIB);
+            (report.total.tried_bytes, report.total.passed_bytes) = (3 * bytes, 3 * bytes);
+            report.total.applied_bytes = 2 * bytes;
+            report.total.refusals =
                 vec![RefusalCount { refusal: RefusalReason::NotMapped.with_code(12), regions: second, bytes }];
-            told.total.time = Duration::from_millis(10 * second);
+            report.total.time = Duration::from_millis(10 * second);
             let region =
                 |i: u64| ActedRegion { target: process(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };
-            told.last.regions = (0..5).map(region).collect();
-            told.last.held_back_bytes = 20 * MIB;
+            report.last.regions = (0..5).map(region).collect();
+            report.last.held_back_bytes = 20 * MIB;
         }
-        told
+        report
     });
-    activity(second, told.collect())
+    activity(second, reports.collect())
 }
 
 /// Applies `count` schemes for some seconds.
