@@ -1,6 +1,6 @@
 //! Measurements of isotherm: its accuracy, and what it costs.
 //!
-//! A [`Watching`] holds one run of the monitor on one pattern, [simulated](simulated::watch) or
+//! A [`Monitored`] holds one run of the monitor on one pattern, [simulated](simulated::watch) or
 //! [real](real::watch), and the truth. A [`Score`] compares the two.
 
 pub mod every_page;
@@ -23,16 +23,16 @@ pub use truth::{AreaTruth, PhaseTruth};
 
 /// One run of the monitor on one pattern: what it found, and what is true.
 #[derive(Debug, Default)]
-pub struct Watching {
+pub struct Monitored {
     /// The phases of the pattern, in order of time.
     pub phases: Vec<PhaseTruth>,
     /// The snapshots, in order of time.
-    pub snapshots: Vec<Taken>,
+    pub snapshots: Vec<TakenSnapshot>,
 }
 
 /// The parts of a snapshot that are used here.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenSnapshot {
     /// Since the start of the run.
     pub time: Duration,
     /// The aggregation interval in force.
@@ -45,7 +45,7 @@ pub struct Taken {
     pub cost: Cost,
 }
 
-impl Watching {
+impl Monitored {
     /// CPU time of the monitor's thread during the run, in per cent of one CPU.
     pub fn cpu_percent(&self) -> f64 {
         let cpu: u64 = self.snapshots.iter().map(|taken| taken.cost.cpu_ns).sum();

@@ -10,7 +10,7 @@ use isotherm_record::Recording;
 use isotherm_sim::Pattern;
 use serde::Deserialize;
 
-use crate::{PhaseTruth, Taken, Watching};
+use crate::{Monitored, PhaseTruth, TakenSnapshot};
 
 /// What the workload prints when a phase begins.
 #[derive(Debug, Deserialize)]
@@ -37,7 +37,7 @@ pub fn watch(
     scale: u32,
     attributes: Attributes,
     seed: u64,
-) -> Result<Watching> {
+) -> Result<Monitored> {
     let pattern = Pattern::shipped(name)?.scaled(scale.into());
     let place = tempfile::tempdir()?;
     let file = place.path().join("isotherm.rec");
@@ -69,11 +69,11 @@ pub fn watch(
     }
     ensure!(phases.len() == pattern.phases.len(), "the workload announced {} phases", phases.len());
 
-    let mut snapshots: Vec<Taken> = Vec::new();
+    let mut snapshots: Vec<TakenSnapshot> = Vec::new();
     for row in recording.rows()? {
         let row = row?;
         let cost = row.cost.unwrap_or_default();
-        snapshots.push(Taken {
+        snapshots.push(TakenSnapshot {
             time: row.time,
             aggregation: row.aggregation,
             samples: row.samples,
@@ -81,5 +81,5 @@ pub fn watch(
             cost,
         });
     }
-    Ok(Watching { phases, snapshots })
+    Ok(Monitored { phases, snapshots })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::truth::{HOT, PhaseTruth};
-use crate::{Taken, Watching};
+use crate::{Monitored, TakenSnapshot};
 
 /// A phase counts as settled after this share of it. Until then the monitor may still be finding what changed.
 const SETTLED_AFTER: f64 = 0.5;
@@ -38,18 +38,18 @@ struct Bytes {
 
 impl Score {
     /// Compares what a run found with the truth.
-    pub fn new(watching: &Watching) -> Self {
+    pub fn new(monitored: &Monitored) -> Self {
         let mut sum = Bytes::default();
         let mut found_after_s = Vec::new();
-        let phases = &watching.phases;
+        let phases = &monitored.phases;
         for (nth, phase) in phases.iter().enumerate() {
             let length = phase.end - phase.start;
             // A snapshot covers the aggregation before it. All of that must lie in the phase.
             let within = |from: Duration| {
-                let begin = move |taken: &&Taken| {
+                let begin = move |taken: &&TakenSnapshot| {
                     taken.time.saturating_sub(taken.aggregation) >= from && taken.time <= phase.end
                 };
-                watching.snapshots.iter().filter(begin)
+                monitored.snapshots.iter().filter(begin)
             };
             for taken in within(phase.start + length.mul_f64(SETTLED_AFTER)) {
                 sum.add(taken, phase);
@@ -74,7 +74,7 @@ impl Score {
 }
 
 impl Bytes {
-    fn add(&mut self, taken: &Taken, phase: &PhaseTruth) {
+    fn add(&mut self, taken: &TakenSnapshot, phase: &PhaseTruth) {
         for area in &phase.areas {
             self.hot += area.hot_bytes(area.range);
             for region in &taken.regions {

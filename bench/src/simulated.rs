@@ -11,14 +11,14 @@ use isotherm_sim::{Pattern, SimClock, SimMemory};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::{PhaseTruth, Taken, Watching};
+use crate::{Monitored, PhaseTruth, TakenSnapshot};
 
 /// Runs the monitor over all phases of the pattern. CPU time in the snapshots is that of the monitor without
 /// the probe.
 ///
 /// # Errors
 /// If the monitor fails. Simulated memory itself does not.
-pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Watching> {
+pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Monitored> {
     let clock = SimClock::default();
     let memory = SimMemory::new(pattern.clone(), clock.clone(), seed);
     let ranges: Vec<_> = memory.areas().collect();
@@ -46,13 +46,13 @@ pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Wat
         monitor.sink_mut().took += took;
     }
     let snapshots = std::mem::take(&mut monitor.sink_mut().snapshots);
-    Ok(Watching { phases, snapshots })
+    Ok(Monitored { phases, snapshots })
 }
 
 /// Keeps the snapshots.
 #[derive(Default)]
 struct Keep {
-    snapshots: Vec<Taken>,
+    snapshots: Vec<TakenSnapshot>,
     /// CPU time of the monitor since the last snapshot.
     took: Duration,
 }
@@ -68,7 +68,7 @@ impl Sink for Keep {
             ..Cost::default()
         };
         let regions = snapshot.targets.iter().flat_map(|target| target.regions.iter().copied()).collect();
-        self.snapshots.push(Taken {
+        self.snapshots.push(TakenSnapshot {
             time: snapshot.time,
             aggregation: snapshot.aggregation,
             samples: snapshot.samples,

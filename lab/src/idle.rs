@@ -23,13 +23,13 @@ fn pattern(cold: u64, hot: u64) -> String {
 }
 
 /// A cgroup with a workload that touched all of its memory inside the cgroup.
-pub struct Inhabited {
+pub struct CgroupWorkload {
     directory: PathBuf,
     /// The workload.
     pub workload: Workload,
 }
 
-impl Inhabited {
+impl CgroupWorkload {
     /// Makes the cgroup `directory` and starts a workload in it, with `cold` and `hot` MiB.
     pub fn new(directory: &str, cold: u64, hot: u64) -> Self {
         let directory = PathBuf::from(directory);
@@ -77,20 +77,20 @@ pub fn own<'a>(report: &'a Value, path: &str) -> &'a Value {
 /// Asserts that a cgroup's figures are right within 1 % of its size. `cold` and `hot` are the true sizes in MiB. The
 /// workload's own code and data are within the 1 %.
 #[track_caller]
-pub fn is_true(figures: &Value, cold: u64, hot: u64) {
-    temperature_is_true(figures, cold, hot);
-    holds(figures, "size_bytes", cold + hot, cold + hot);
+pub fn assert_figures(figures: &Value, cold: u64, hot: u64) {
+    assert_temperature(figures, cold, hot);
+    assert_near(figures, "size_bytes", cold + hot, cold + hot);
 }
 
 /// The same without the size. With page tables, the size includes memory that the workload shares with others.
 #[track_caller]
-pub fn temperature_is_true(figures: &Value, cold: u64, hot: u64) {
-    holds(figures, "idle_bytes", cold, cold + hot);
-    holds(figures, "accessed_bytes", hot, cold + hot);
+pub fn assert_temperature(figures: &Value, cold: u64, hot: u64) {
+    assert_near(figures, "idle_bytes", cold, cold + hot);
+    assert_near(figures, "accessed_bytes", hot, cold + hot);
 }
 
 #[track_caller]
-fn holds(figures: &Value, key: &str, truth: u64, size: u64) {
+fn assert_near(figures: &Value, key: &str, truth: u64, size: u64) {
     let (found, truth, size) = (bytes(figures, key), truth * MIB, size * MIB);
     let off = found.abs_diff(truth);
     println!("{key}: {found} of {truth}, off by {:.2} % of the size", off as f64 / size as f64 * 100.0);

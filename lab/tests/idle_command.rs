@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
-use isotherm_lab::idle::{Inhabited, MIB, V2, account_in_v2, bytes, idle, is_true, note, own, with_huge_pages};
+use isotherm_lab::idle::{
+    CgroupWorkload, MIB, V2, account_in_v2, assert_figures, bytes, idle, note, own, with_huge_pages,
+};
 use isotherm_lab::{Running, Workload, eventually, isotherm, run, succeed};
 use serde_json::Value;
 
@@ -30,18 +32,18 @@ fn in_version_2() {
     // Shared pages, such as the program itself, are charged to the cgroup that touches them first. Touch them
     // outside.
     succeed(&["workload", "--list"]);
-    let one = Inhabited::new(&format!("{V2}/one"), 96, 32);
-    let inner = Inhabited::new(&format!("{V2}/outer/inner"), 64, 64);
-    let huge = with_huge_pages(|| Inhabited::new(&format!("{V2}/huge"), 128, 32));
+    let one = CgroupWorkload::new(&format!("{V2}/one"), 96, 32);
+    let inner = CgroupWorkload::new(&format!("{V2}/outer/inner"), 64, 64);
+    let huge = with_huge_pages(|| CgroupWorkload::new(&format!("{V2}/huge"), 128, 32));
     let reports = idle(&["--interval", "4s", "--count", "3", "--histogram"]);
     assert_eq!(reports.len(), 3);
     for report in &reports {
         assert_eq!((&report["way"], &report["cgroup_version"]), (&"idle_page_tracking".into(), &2.into()));
-        is_true(own(report, "/one"), 96, 32);
-        is_true(own(report, "/outer/inner"), 64, 64);
-        is_true(own(report, "/huge"), 128, 32);
+        assert_figures(own(report, "/one"), 96, 32);
+        assert_figures(own(report, "/outer/inner"), 64, 64);
+        assert_figures(own(report, "/huge"), 128, 32);
         let outer = report["cgroups"].as_array().unwrap().iter().find(|cgroup| cgroup["path"] == "/outer").unwrap();
-        is_true(&outer["total"], 64, 64);
+        assert_figures(&outer["total"], 64, 64);
         assert_eq!(bytes(&outer["own"], "size_bytes"), 0);
     }
     // Cold memory has been idle for all three intervals.
@@ -51,7 +53,7 @@ fn in_version_2() {
 
     // The figures are also right for one cgroup, one process and its mappings.
     let report = &idle(&["--cgroup", "/one", "--by", "process", "--interval", "4s", "--count", "1"])[0];
-    is_true(own(report, "/one"), 96, 32);
+    assert_figures(own(report, "/one"), 96, 32);
     assert!(
         report["cgroups"].as_array().unwrap().iter().all(|cgroup| cgroup["path"] == "/" || cgroup["path"] == "/one")
     );
@@ -66,7 +68,7 @@ fn in_version_2() {
     let mappings = report["processes"][0]["mappings"].as_array().unwrap();
     let sum = |key| mappings.iter().filter(within).map(|mapping| bytes(mapping, key)).sum::<u64>();
     assert!(sum("idle_bytes").abs_diff(96 * MIB) <= MIB && sum("accessed_bytes").abs_diff(32 * MIB) <= MIB, "{report}");
-    [one, inner, huge].into_iter().for_each(Inhabited::end);
+    [one, inner, huge].into_iter().for_each(CgroupWorkload::end);
 }
 
 /// Moves the memory controller to a hierarchy of version 1, next to that of version 2.
@@ -86,15 +88,15 @@ fn account_in_v1() {
 fn in_version_1_next_to_version_2() {
     account_in_v1();
     succeed(&["workload", "--list"]);
-    let one = Inhabited::new(&format!("{V1}/one"), 80, 48);
-    let below = Inhabited::new(&format!("{V1}/one/below"), 48, 64);
+    let one = CgroupWorkload::new(&format!("{V1}/one"), 80, 48);
+    let below = CgroupWorkload::new(&format!("{V1}/one/below"), 48, 64);
     // The process is in another cgroup in the other hierarchy.
     fs::create_dir_all(format!("{V2}/other")).unwrap();
     fs::write(format!("{V2}/other/cgroup.procs"), one.pid()).unwrap();
     for report in &idle(&["--interval", "4s", "--count", "2"]) {
         assert_eq!(report["cgroup_version"], 1);
-        is_true(own(report, "/one"), 80, 48);
-        is_true(own(report, "/one/below"), 48, 64);
+        assert_figures(own(report, "/one"), 80, 48);
+        assert_figures(own(report, "/one/below"), 48, 64);
     }
     let report = &idle(&["--cgroup", "/one/below", "--by", "process", "--interval", "3s", "--count", "1"])[0];
     assert_eq!(report["processes"][0]["cgroup"], "/one/below");

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use isotherm_lab::idle::{Inhabited, MIB, V2, account_in_v2, bytes, idle, own, temperature_is_true, with_huge_pages};
+use isotherm_lab::idle::{
+    CgroupWorkload, MIB, V2, account_in_v2, assert_temperature, bytes, idle, own, with_huge_pages,
+};
 use isotherm_lab::succeed;
 
 #[test]
@@ -16,17 +18,17 @@ fn figures_of_cgroups_are_right_by_page_tables() {
     let way: &[&str] = if tracks { &["--probe", "bpf"] } else { &[] };
     let idle = |arguments: &[&str]| idle(&[way, arguments].concat());
 
-    let one = Inhabited::new(&format!("{V2}/one"), 320, 96);
-    let inner = Inhabited::new(&format!("{V2}/outer/inner"), 128, 160);
-    let huge = with_huge_pages(|| Inhabited::new(&format!("{V2}/huge"), 256, 64));
+    let one = CgroupWorkload::new(&format!("{V2}/one"), 320, 96);
+    let inner = CgroupWorkload::new(&format!("{V2}/outer/inner"), 128, 160);
+    let huge = with_huge_pages(|| CgroupWorkload::new(&format!("{V2}/huge"), 256, 64));
     let arguments = ["--cgroup", "/one", "--cgroup", &format!("{V2}/outer"), "--cgroup", "/huge"];
     let reports = idle(&[&arguments[..], &["--interval", "4s", "--count", "3", "--histogram"]].concat());
     assert_eq!(reports.len(), 3);
     for report in &reports {
         assert_eq!((&report["way"], &report["cgroup_version"]), (&"page_tables".into(), &2.into()));
-        temperature_is_true(own(report, "/one"), 320, 96);
-        temperature_is_true(own(report, "/outer/inner"), 128, 160);
-        temperature_is_true(own(report, "/huge"), 256, 64);
+        assert_temperature(own(report, "/one"), 320, 96);
+        assert_temperature(own(report, "/outer/inner"), 128, 160);
+        assert_temperature(own(report, "/huge"), 256, 64);
     }
     // Cold memory has been idle for all three intervals.
     let ages = own(&reports[2], "/one")["idle_by_intervals"].as_array().unwrap();
@@ -39,14 +41,14 @@ fn figures_of_cgroups_are_right_by_page_tables() {
         report["processes"].as_array().unwrap().iter().map(|process| process["pid"].to_string()).collect();
     assert!([&one, &inner, &huge].iter().all(|inhabited| pids.contains(&inhabited.pid())), "{pids:?}");
     assert!(bytes(&report["total"], "idle_bytes") >= (320 + 128 + 256) * MIB);
-    [one, inner, huge].into_iter().for_each(Inhabited::end);
+    [one, inner, huge].into_iter().for_each(CgroupWorkload::end);
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn no_huge_page_is_split() {
     account_in_v2();
-    let huge = with_huge_pages(|| Inhabited::new(&format!("{V2}/split"), 128, 32));
+    let huge = with_huge_pages(|| CgroupWorkload::new(&format!("{V2}/split"), 128, 32));
     let rollup = || fs::read_to_string(format!("/proc/{}/smaps_rollup", huge.pid())).unwrap();
     let kib = |of: &str, key: &str| -> u64 {
         let line = of.lines().find(|line| line.starts_with(key)).unwrap();

@@ -8,7 +8,7 @@ use clap::Parser;
 use comfy_table::Table;
 use isotherm_bench::speed::median;
 use isotherm_bench::table::{self, found_in, share};
-use isotherm_bench::{Score, Watching, real, simulated, wakeups};
+use isotherm_bench::{Monitored, Score, real, simulated, wakeups};
 use isotherm_core::Attributes;
 use isotherm_sim::Pattern;
 use serde::Serialize;
@@ -77,10 +77,10 @@ fn main() -> Result<()> {
             lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?, None));
             if !options.simulated {
                 eprintln!("{pattern}: a real process, {} s", scaled.time().as_secs());
-                let watching =
+                let monitored =
                     real::watch(&options.isotherm, &options.probe, pattern, options.scale, attributes, seed)?;
                 let waking = wakeups::percent(attributes.sampling());
-                lines.push(line(pattern, "real", seed, &watching, Some(waking)));
+                lines.push(line(pattern, "real", seed, &monitored, Some(waking)));
             }
         }
     }
@@ -115,17 +115,17 @@ fn main() -> Result<()> {
         .with_context(|| format!("{} cannot be written", options.json.display()))
 }
 
-fn line(pattern: &str, how: &'static str, seed: u64, watching: &Watching, waking_percent: Option<f64>) -> Line {
-    let (reads_mean, reads_max) = watching.reads();
+fn line(pattern: &str, how: &'static str, seed: u64, monitored: &Monitored, waking_percent: Option<f64>) -> Line {
+    let (reads_mean, reads_max) = monitored.reads();
     Line {
         pattern: pattern.into(),
         how,
         seed,
-        score: Score::new(watching),
-        regions_max: watching.snapshots.iter().map(|taken| taken.regions.len()).max().unwrap_or(0),
+        score: Score::new(monitored),
+        regions_max: monitored.snapshots.iter().map(|taken| taken.regions.len()).max().unwrap_or(0),
         reads_mean,
         reads_max,
-        cpu_percent: watching.cpu_percent(),
+        cpu_percent: monitored.cpu_percent(),
         waking_percent,
     }
 }

@@ -111,14 +111,14 @@ fn main() -> Result<()> {
         for seed in 1..=options.runs {
             for probe in &options.probes {
                 eprintln!("{pattern}: {probe}");
-                let watching = real::watch(&options.isotherm, probe, pattern, options.scale, attributes, seed)?;
+                let monitored = real::watch(&options.isotherm, probe, pattern, options.scale, attributes, seed)?;
                 figures.patterns.push(Run {
                     pattern: pattern.clone(),
                     probe: probe.clone(),
                     seed,
-                    score: Score::new(&watching),
-                    cpu_percent: watching.cpu_percent(),
-                    late_rounds: watching.snapshots.iter().map(|taken| u64::from(taken.cost.late_rounds)).sum(),
+                    score: Score::new(&monitored),
+                    cpu_percent: monitored.cpu_percent(),
+                    late_rounds: monitored.snapshots.iter().map(|taken| u64::from(taken.cost.late_rounds)).sum(),
                 });
             }
         }

@@ -146,14 +146,14 @@ fn real(options: &Options, scale: u32) -> Result<Line> {
 
 fn simulate(scale: u64) -> Result<Line> {
     let pattern = Pattern::shipped(PATTERN)?.scaled(scale);
-    let watching = simulated::watch(&pattern, Attributes::default(), 1)?;
-    let (reads_mean, reads_max) = watching.reads();
-    let score = Score::new(&watching);
+    let monitored = simulated::watch(&pattern, Attributes::default(), 1)?;
+    let (reads_mean, reads_max) = monitored.reads();
+    let score = Score::new(&monitored);
     let bytes = SIZE * scale;
     Ok(Line {
         how: "simulated",
         bytes,
-        cpu_percent: watching.cpu_percent(),
+        cpu_percent: monitored.cpu_percent(),
         waking_percent: None,
         first_second_ms: 0.0,
         slowdown_percent: None,
