@@ -30,6 +30,7 @@ pub enum AttributesError {
     /// An interval is zero.
     #[error("the {0} interval is zero; give a time such as 5ms")]
     ZeroInterval(&'static str),
+    /// The sampling interval is below [`MIN_SAMPLING`].
     #[error(
         "the sampling interval ({}) is shorter than {}, which one round of sampling takes; lengthen it",
         units::duration(*.0),
