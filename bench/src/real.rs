@@ -71,16 +71,14 @@ pub fn watch(
     ensure!(phases.len() == pattern.phases.len(), "the workload announced {} phases", phases.len());
 
     let mut snapshots: Vec<Taken> = Vec::new();
-    for row in recording.rows()? {
-        let row = row?;
-        let cost = row.cost.unwrap_or_default();
-        snapshots.push(Taken {
+    for record in recording.snapshots()? {
+        snapshots.extend(record?.into_rows().map(|row| Taken {
             time: row.time,
             aggregation: row.aggregation,
             samples: row.samples,
             regions: row.target.regions,
-            cost,
-        });
+            cost: row.cost.unwrap_or_default(),
+        }));
     }
     Ok(Watching { phases, snapshots })
 }
