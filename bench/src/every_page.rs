@@ -103,9 +103,9 @@ impl Target {
             .output()?;
         ensure!(output.status.success(), "isotherm failed: {}", String::from_utf8_lossy(&output.stderr));
         let mut costs: Vec<Cost> = Vec::new();
-        for row in Recording::open(&file)?.rows()? {
-            let row = row?;
-            costs.extend(row.cost.filter(|_| row.time > STEADY));
+        for record in Recording::open(&file)?.snapshots()? {
+            let record = record?;
+            costs.extend(record.cost.filter(|_| record.snapshot.time > STEADY));
         }
         let sum = |of: fn(&Cost) -> u64| costs.iter().map(of).sum::<u64>() as f64;
         let rounds = sum(|cost| cost.rounds.into());

@@ -70,16 +70,14 @@ pub fn watch(
     ensure!(phases.len() == pattern.phases.len(), "the workload announced {} phases", phases.len());
 
     let mut snapshots: Vec<TakenSnapshot> = Vec::new();
-    for row in recording.rows()? {
-        let row = row?;
-        let cost = row.cost.unwrap_or_default();
-        snapshots.push(TakenSnapshot {
+    for record in recording.snapshots()? {
+        snapshots.extend(record?.into_rows().map(|row| TakenSnapshot {
             time: row.time,
             aggregation: row.aggregation,
             samples: row.samples,
             regions: row.target.regions,
-            cost,
-        });
+            cost: row.cost.unwrap_or_default(),
+        }));
     }
     Ok(Monitored { phases, snapshots })
 }

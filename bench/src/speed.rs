@@ -61,9 +61,9 @@ pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duratio
         slowdowns.push((with / without - 1.0) * 100.0);
         let recording = Recording::open(&file)?;
         let mut visit = Vec::new();
-        for row in recording.rows()? {
-            let row = row?;
-            visit.extend(row.cost.map(|cost| (row.time, cost)));
+        for record in recording.snapshots()? {
+            let record = record?;
+            visit.extend(record.cost.map(|cost| (record.snapshot.time, cost)));
         }
         costs.push(visit);
     }
