@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::message::{Checksum, Fault, Found, Message, find};
-use crate::schema::{FORMAT_KEY, HEADER_KEY, has_our_columns, metadata};
 use crate::rows::Rows;
+use crate::schema::{FORMAT_KEY, HEADER_KEY, has_our_columns, metadata};
 use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Snapshots, WITH_ACTIVITIES, foreign};
 
 /// How a recording ends.

@@ -267,7 +267,7 @@ for size in itertools.cycle((4 << 20, 8 << 20, 16 << 20)):
 
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
-    let targets: Vec<_> = recording.rows().unwrap().map(|row| row.unwrap().target).collect();
+    let targets: Vec<_> = recording.snapshots().unwrap().flat_map(|record| record.unwrap().snapshot.targets).collect();
     let mapped: HashSet<u64> = targets.iter().map(|t| t.mappings.iter().map(|m| m.range.size()).sum()).collect();
     assert!(mapped.len() >= 2, "updates see other mappings: {mapped:?} in {} snapshots", targets.len());
     for target in &targets {

@@ -14,7 +14,9 @@ use isotherm_core::scheme::{
 use isotherm_core::{
     AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord, TargetInfo, pid_column};
+use isotherm_record::{
+    Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord, TargetInfo, pid_column,
+};
 
 pub fn header() -> Header {
     Header {
