@@ -49,3 +49,8 @@ pub use usage::{MemoryUse, SystemMemory};
 
 /// An error of an implementation of one of the traits. Its type is not known here.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
