@@ -20,10 +20,9 @@ pub struct AttributeOptions {
 impl AttributeOptions {
     /// The attributes for a probe of this granularity.
     ///
-    /// The default intervals are those of DAMON (5 ms and 100 ms). A probe that speaks for whole mappings walks all
-    /// page tables of its targets in each round, and so samples every 100 ms and aggregates every second. If one of
-    /// the two intervals is given and does not fit to the default of the other, the other follows in the default
-    /// ratio.
+    /// The default intervals are those of DAMON (5 ms and 100 ms). A probe that speaks for whole mappings walks all page
+    /// tables of its targets in each round, and so samples every 100 ms and aggregates every second. If one of the two
+    /// intervals is given and does not fit to the default of the other, the other follows in the default ratio.
     ///
     /// # Errors
     /// Those of [`Attributes::new`].
