@@ -1,4 +1,4 @@
-//! The monitoring attributes: three intervals and two bounds on the number of regions.
+//! Monitoring attributes: three intervals and two bounds on the number of regions.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::units;
 
-/// How a monitor watches. Valid by construction.
+/// How a monitor samples, aggregates and updates. Every value of this type is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     sampling: Duration,
@@ -24,10 +24,10 @@ pub struct Attributes {
 /// monitor took a whole CPU. DAMON itself has no such bound.
 pub const MIN_SAMPLING: Duration = Duration::from_micros(100);
 
-/// Why a set of attributes is invalid.
+/// Why attributes are invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum AttributesError {
-    /// One of the intervals is zero.
+    /// An interval is zero.
     #[error("the {0} interval is zero; give a time such as 5ms")]
     ZeroInterval(&'static str),
     /// The sampling interval is below [`MIN_SAMPLING`].
@@ -37,7 +37,7 @@ pub enum AttributesError {
         units::duration(MIN_SAMPLING)
     )]
     SamplingTooShort(Duration),
-    /// There would be less than one sample in an aggregation interval.
+    /// An aggregation interval would have less than one sample.
     #[error(
         "the sampling interval ({}) is longer than the aggregation interval ({}); \
          shorten the first or lengthen the second",
@@ -45,29 +45,29 @@ pub enum AttributesError {
         units::duration(*aggregation)
     )]
     SamplingOverAggregation {
-        /// The sampling interval asked for.
+        /// The sampling interval that was asked for.
         sampling: Duration,
-        /// The aggregation interval asked for.
+        /// The aggregation interval that was asked for.
         aggregation: Duration,
     },
-    /// Counts of samples are 32 bits wide.
+    /// An interval has more samples than fit into a count of 32 bits.
     #[error("more than 2^32 sampling intervals in an {0} interval; lengthen the sampling interval")]
     TooManySamples(&'static str),
-    /// A process has three areas, and each needs a region.
+    /// There are fewer regions than areas: a process has three areas, and each needs a region.
     #[error("a minimum of {0} regions is too few; a process has three areas, so give at least 3")]
     TooFewRegions(usize),
-    /// The bounds are reversed.
+    /// The minimum is larger than the maximum.
     #[error("the minimum of {min} regions is over the maximum of {max}; exchange them")]
     MinOverMax {
-        /// The minimum asked for.
+        /// The minimum that was asked for.
         min: usize,
-        /// The maximum asked for.
+        /// The maximum that was asked for.
         max: usize,
     },
 }
 
 impl Default for Attributes {
-    /// DAMON's: sampling 5 ms, aggregation 100 ms, update 1 s, 10 to 1,000 regions.
+    /// The defaults of DAMON: sampling 5 ms, aggregation 100 ms, update 1 s, 10 to 1,000 regions.
     fn default() -> Self {
         Self {
             sampling: Duration::from_millis(5),
@@ -80,7 +80,7 @@ impl Default for Attributes {
 }
 
 impl Attributes {
-    /// Checks and makes a set of attributes.
+    /// Checks attributes and makes them.
     ///
     /// # Errors
     /// If an interval is zero, the sampling interval is under [`MIN_SAMPLING`] or over the aggregation interval, the
@@ -116,43 +116,43 @@ impl Attributes {
         Ok(Self { sampling, aggregation, update, min_regions, max_regions })
     }
 
-    /// The time between clearing a page and reading it.
+    /// The sampling interval: the time from clearing a page to reading it.
     pub const fn sampling(&self) -> Duration {
         self.sampling
     }
 
-    /// The time over which accesses are counted.
+    /// The aggregation interval: the time over which accesses are counted.
     pub const fn aggregation(&self) -> Duration {
         self.aggregation
     }
 
-    /// The time between two readings of the mappings.
+    /// The update interval: the time from one reading of the mappings to the next.
     pub const fn update(&self) -> Duration {
         self.update
     }
 
-    /// The number of regions that adjustment aims to keep at least: no region grows past its share.
+    /// The minimum number of regions. Merging makes no region larger than the total size divided by this number.
     pub const fn min_regions(&self) -> usize {
         self.min_regions
     }
 
-    /// The number of regions, and so of reads a round, that is never exceeded.
+    /// The maximum number of regions, and so of pages read in a round. It is never exceeded.
     pub const fn max_regions(&self) -> usize {
         self.max_regions
     }
 
-    /// Sampling rounds an aggregation, at least one: the highest possible `nr_accesses`.
+    /// The number of sampling rounds in an aggregation, at least one: the highest possible `nr_accesses`.
     pub fn samples(&self) -> u32 {
         rounds(self.aggregation, self.sampling)
     }
 
-    /// Sampling rounds between two updates, at least one.
+    /// The number of sampling rounds from one update to the next, at least one.
     pub fn rounds_per_update(&self) -> u32 {
         rounds(self.update, self.sampling)
     }
 
-    /// By how much the counts of two neighbours may differ and still be of the same temperature: a tenth of
-    /// the highest possible count, at least one.
+    /// The merge threshold: two counts that differ by no more are the same frequency. It is a tenth of the highest
+    /// possible count, as in DAMON, and at least 1.
     pub fn merge_threshold(&self) -> u32 {
         (self.samples() / 10).max(1)
     }

@@ -7,6 +7,7 @@ mod convert;
 mod doctor;
 mod idle;
 mod import;
+mod man;
 mod progress;
 mod record;
 mod report;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
             clap_complete::generate(options.shell, &mut Cli::command(), "isotherm", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man(options) => man::run(&options, Cli::command()),
     };
     done.unwrap_or_else(|error| {
         // The reader of the output has closed it: that is no failure.

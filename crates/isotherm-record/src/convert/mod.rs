@@ -124,8 +124,8 @@ pub fn convert_with(
 
 fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> Result<BufWriter<File>, TransferError> {
     let mut writer = W::begin(recording, output)?;
-    for row in recording.rows()? {
-        writer.row(&row?)?;
+    for record in recording.snapshots()? {
+        record?.into_rows().try_for_each(|row| writer.row(&row))?;
     }
     if W::ACTIVITIES {
         for activity in recording.activities()? {

@@ -112,7 +112,7 @@ pub fn run(
     // Something has changed, and whether that is to be seen at once.
     let (mut stale, mut urgent) = (true, true);
     loop {
-        if !screen.is_ours() {
+        if !screen.is_active() {
             bail!("the screen ended because of a bug; the message is above");
         }
         {
@@ -158,14 +158,14 @@ pub fn run(
                     Outcome::Stay => {}
                     Outcome::Quit => return Ok(()),
                     Outcome::Suspend => screen.suspend()?,
-                    Outcome::Redraw => screen.forget()?,
+                    Outcome::Redraw => screen.invalidate()?,
                 }
                 (stale, urgent) = (true, true);
             }
             Ok(Input::Terminal(Event::Resize(..))) => (stale, urgent) = (true, true),
             Ok(Input::Terminal(_)) | Err(RecvTimeoutError::Timeout) => {}
             Ok(Input::Continued) => {
-                screen.forget()?;
+                screen.invalidate()?;
                 (stale, urgent) = (true, true);
             }
             Ok(Input::Quit) | Err(RecvTimeoutError::Disconnected) => return Ok(()),

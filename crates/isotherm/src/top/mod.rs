@@ -1,24 +1,25 @@
 //! `isotherm top`: the memory temperature of processes on a live screen.
 //!
-//! What is known ([`model`]) and what of it is looked at ([`app`]) are plain state that events and keys change; [`draw`]
-//! makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a terminal.
+//! What is known ([`model`]) and what of it is looked at ([`app`]) are plain state that events and keys
+//! change; [`draw`] makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a
+//! terminal.
 
+mod address_lines;
 mod app;
-mod doings;
 mod draw;
 mod figures;
 mod frame;
 mod grid;
 mod history;
 mod keys;
-mod ladder;
+mod layout;
 mod live;
-mod mapped;
+mod mapped_history;
+mod mapped_space;
 mod model;
-mod places;
+mod scheme_activity;
 mod screen;
 mod sort;
-mod space;
 
 use std::fs::File;
 use std::io::{IsTerminal, stdin, stdout};
@@ -37,7 +38,7 @@ use crate::command::{self, ENDING, OF_THE_COMMAND};
 use crate::terminal::terminal;
 use crate::watch::{self, Call};
 use crate::{WrongCall, complain, tell};
-use app::{App, Look, Run};
+use app::{App, Look, RunInfo};
 use live::{Input, Shared};
 use screen::Screen;
 
@@ -95,7 +96,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
         options.log.as_deref().map_or("discarded; --log FILE keeps it".into(), |log| log.display().to_string());
     let properties = prepared.properties();
     let attributes = properties.attributes.unwrap_or_default();
-    let run = Run {
+    let run = RunInfo {
         probe: properties.probe.clone(),
         coarse: properties.granularity == Granularity::Mapping,
         aggregation: attributes.aggregation(),
@@ -147,8 +148,8 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
     drop(inputs);
     let summary = session.stop();
     // Warnings on the screen may have gone unseen. If the terminal has gone, nobody reads these either.
-    for complaint in &state.lock().complaints {
-        tell(format_args!("isotherm: {complaint}"));
+    for warning in &state.lock().warnings {
+        tell(format_args!("isotherm: {warning}"));
     }
     match shown {
         // The terminal has hung up: its user has quit.
@@ -174,4 +175,4 @@ fn how_it_ended(status: ExitStatus) -> String {
 }
 
 #[cfg(test)]
-mod made;
+mod fixtures;
