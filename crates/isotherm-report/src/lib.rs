@@ -22,6 +22,7 @@ pub mod axis;
 pub mod colour;
 mod error;
 mod escape;
+mod extension;
 mod facts;
 pub mod heatmap;
 mod html;
@@ -41,6 +42,7 @@ pub mod wss;
 
 pub use error::ReportError;
 pub use escape::sanitise;
+pub use extension::UnknownExtension;
 pub use regions::{Bounds, RegionOptions, Sort};
 pub use report::{Format, Kind, Options, Picture, write};
 pub use source::{Activities, Piece, Rows, Seen, SelectedTarget, Selection, Share, Source, View, pieces, walk};

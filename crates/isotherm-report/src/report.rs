@@ -1,8 +1,10 @@
 //! Which report in which format: the one function that the command line calls.
 
 use std::io::Write;
+use std::path::Path;
 
 use crate::axis::Fineness;
+use crate::extension::{UnknownExtension, format_of};
 use crate::heatmap::{Heatmap, Resolution};
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
@@ -85,6 +87,16 @@ impl Format {
             Self::Svg => "svg",
             Self::Html => "html",
         }
+    }
+
+    /// The format that the extension of a file's name stands for. None if the name has no extension.
+    ///
+    /// # Errors
+    /// If the extension stands for no format.
+    pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
+        let extensions: [&[&str]; 5] = [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["html", "htm"]];
+        let formats: Vec<_> = Self::ALL.into_iter().zip(extensions).collect();
+        format_of(path, &formats)
     }
 
     /// Whether it is bytes that would spoil a terminal.

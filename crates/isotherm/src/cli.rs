@@ -222,9 +222,9 @@ pub struct RegionOptions {
     /// Only the snapshot at this time since the recording's start
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub at: Option<Duration>,
-    /// In which order
-    #[arg(long, value_name = "KEY", default_value = "address")]
-    pub sort: SortKey,
+    /// Sort the regions by this key [default: address]
+    #[arg(long, value_name = "KEY")]
+    pub sort: Option<SortKey>,
     /// Only regions of at least this access rate, 0 to 1
     #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
     pub min_rate: Option<f64>,
