@@ -34,7 +34,7 @@ fn a_recording_without_schemes_has_no_activities_and_costs_nothing_for_them() {
 
     // Room for them that is not used changes nothing of what is read.
     let mut recorder = Recorder::create_with_activities(&with, &common::header()).unwrap();
-    (1..=12).for_each(|i| recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap());
+    (1..=12).for_each(|i| recorder.write(&common::snapshot_record(i)).unwrap());
     recorder.finish().unwrap();
     assert_eq!(common::read_activities(&with).unwrap(), []);
     assert_eq!(common::read(&with).unwrap(), rows);
@@ -47,12 +47,12 @@ fn an_activity_that_is_known_late_or_early_leaves_the_order_of_rows_alone() {
     let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     let at = |ms| Activity { time: Duration::from_millis(ms), ..common::activity(1) };
     recorder.write_activity(&at(5)).unwrap();
-    recorder.write(&common::snapshot(1), &common::cost(1), &common::info).unwrap();
-    recorder.write(&common::snapshot(5), &common::cost(5), &common::info).unwrap();
+    recorder.write(&common::snapshot_record(1)).unwrap();
+    recorder.write(&common::snapshot_record(5)).unwrap();
     recorder.write_activity(&at(90)).unwrap();
     recorder.write_activity(&at(90)).unwrap();
     recorder.write_activity(&at(9000)).unwrap();
-    recorder.write(&common::snapshot(6), &common::cost(6), &common::info).unwrap();
+    recorder.write(&common::snapshot_record(6)).unwrap();
     recorder.finish().unwrap();
 
     let snapshots = [1, 5, 6].map(|i| (common::snapshot(i), common::cost(i)));
@@ -86,7 +86,7 @@ fn a_recording_that_has_no_room_for_activities_refuses_them_and_goes_on() {
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
     let error = recorder.write_activity(&common::activity(1)).unwrap_err();
     assert!(matches!(error, RecordError::Encode { .. }), "{error}");
-    recorder.write(&common::snapshot(1), &common::cost(1), &common::info).unwrap();
+    recorder.write(&common::snapshot_record(1)).unwrap();
     recorder.finish().unwrap();
     assert_eq!(common::read(&path).unwrap().len(), 2);
 }

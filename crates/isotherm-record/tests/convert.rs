@@ -145,8 +145,8 @@ fn an_output_that_cannot_be_written_is_told() {
     let output = directory.path().join("missing/a.csv");
     let error = convert(&Recording::open(&path).unwrap(), &output, Format::Csv).unwrap_err();
     assert_eq!(
-        error.to_string(),
-        format!("cannot write {}: entity not found; make its directory first", output.display())
+        isotherm_core::chain(&error),
+        format!("cannot write {} (make its directory first): entity not found", output.display())
     );
 }
 

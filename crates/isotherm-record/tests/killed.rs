@@ -40,7 +40,7 @@ fn records_for_ever() {
     let path = or_skip!(told_path());
     let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     for i in 1.. {
-        recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+        recorder.write(&common::snapshot_record(i)).unwrap();
         recorder.write_activity(&common::activity(i)).unwrap();
     }
 }
@@ -107,7 +107,7 @@ fn pyarrow_reads_a_torn_recording_up_to_its_last_batch() {
 fn record_until_full(path: &Path) -> (Recorder, u32, usize) {
     let mut recorder = Recorder::create(path, &common::header()).unwrap();
     for i in 1.. {
-        let Err(error) = recorder.write(&common::snapshot(i), &common::cost(i), &common::info) else { continue };
+        let Err(error) = recorder.write(&common::snapshot_record(i)) else { continue };
         let RecordError::Write { offset, .. } = error else { panic!("{error}") };
         assert_eq!(std::fs::metadata(path).unwrap().len(), offset);
         assert_eq!(Recording::open(path).unwrap().ending(), Ending::Unfinished);
@@ -131,7 +131,7 @@ fn records_past_the_limit() {
     // There is room again: what comes from here on is readable, although mappings were lost with the last batch.
     setrlimit(Resource::Fsize, before).unwrap();
     for i in full_at + 1..full_at + 20 {
-        recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+        recorder.write(&common::snapshot_record(i)).unwrap();
     }
     recorder.finish().unwrap();
     assert_eq!(Recording::open(&path).unwrap().ending(), Ending::Whole);

@@ -57,18 +57,12 @@ fn main() -> ExitCode {
     })
 }
 
-/// Tells the user of an error and its causes, as far as its own words do not tell them.
+/// Prints an error and its causes.
 fn complain(error: &anyhow::Error) {
-    let mut message = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !message.contains(&cause) {
-            message = format!("{message}: {cause}");
-        }
-    }
-    tell(format_args!("isotherm: {message}"));
+    tell(format_args!("isotherm: {}", isotherm_core::chain(&**error)));
 }
 
-/// Writes a line to the standard error, if there is still somebody to read it: a terminal may have gone away, and to say so would be no use.
+/// Writes a line to the standard error. A failure is ignored: the terminal may be gone, and nobody could be told.
 fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

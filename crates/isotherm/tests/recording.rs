@@ -77,7 +77,7 @@ fn the_hot_part_of_a_running_process_is_found() {
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
     assert_eq!((recording.header().probe.as_str(), recording.header().seed), ("bpf", 1));
-    let last = recording.rows().unwrap().last().unwrap().unwrap();
+    let last = recording.snapshots().unwrap().last().unwrap().unwrap().into_rows().last().unwrap();
     assert!(last.info.command.ends_with("workload hot.toml --announce"), "{:?}", last.info);
     assert!(last.target.mappings.iter().any(|m| &*m.name == "[stack]"));
 }
@@ -175,7 +175,8 @@ fn what_was_recorded_survives_the_death_of_isotherm_and_so_does_the_target() {
 }
 
 fn has_snapshots(place: &Place) -> bool {
-    Recording::open(&place.path("isotherm.rec")).is_ok_and(|r| r.rows().is_ok_and(|mut rows| rows.next().is_some()))
+    Recording::open(&place.path("isotherm.rec"))
+        .is_ok_and(|recording| recording.snapshots().is_ok_and(|mut snapshots| snapshots.next().is_some()))
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn children_join_and_leave() {
     let ran = place.run(&arguments);
     assert_eq!(ran.status, 0, "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
-    let rows: Vec<_> = recording.rows().unwrap().map(Result::unwrap).collect();
+    let rows: Vec<_> = recording.snapshots().unwrap().flat_map(|record| record.unwrap().into_rows()).collect();
     let at = |time| rows.iter().filter(move |row| row.time == time).map(|row| row.info.command.as_str());
     let first: Vec<&str> = at(rows[0].time).collect();
     let last: Vec<&str> = at(rows.last().unwrap().time).collect();
@@ -266,7 +267,7 @@ for size in itertools.cycle((4 << 20, 8 << 20, 16 << 20)):
 
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
-    let targets: Vec<_> = recording.rows().unwrap().map(|row| row.unwrap().target).collect();
+    let targets: Vec<_> = recording.snapshots().unwrap().flat_map(|record| record.unwrap().snapshot.targets).collect();
     let mapped: HashSet<u64> = targets.iter().map(|t| t.mappings.iter().map(|m| m.range.size()).sum()).collect();
     assert!(mapped.len() >= 2, "updates see other mappings: {mapped:?} in {} snapshots", targets.len());
     for target in &targets {
@@ -281,7 +282,7 @@ fn a_program_that_becomes_another_is_followed() {
     let ran = place.run(&["record", "--update", "200ms", "--", "sh", "-c", "sleep 1; exec sleep 2"]);
     assert_eq!(ran.status, 0, "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
-    let last = recording.rows().unwrap().last().unwrap().unwrap();
+    let last = recording.snapshots().unwrap().last().unwrap().unwrap().into_rows().last().unwrap();
     assert_eq!(last.info.command, "sleep 2");
     assert!(last.target.mappings.iter().any(|m| m.name.ends_with("/sleep")));
 }

@@ -14,7 +14,9 @@ use isotherm_core::scheme::{
 use isotherm_core::{
     AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, TargetInfo, pid_column};
+use isotherm_record::{
+    Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord, TargetInfo, pid_column,
+};
 
 pub fn header() -> Header {
     Header {
@@ -163,7 +165,7 @@ pub fn record_with_activities(path: &Path, count: u32) -> (Vec<Row>, Vec<Activit
     let mut written = (Vec::new(), Vec::new());
     for i in 1..=count {
         written.0.push((snapshot(i), cost(i)));
-        recorder.write(&snapshot(i), &cost(i), &info).unwrap();
+        recorder.write(&snapshot_record(i)).unwrap();
         if i.is_multiple_of(2) {
             written.1.push(activity(i));
             recorder.write_activity(&activity(i)).unwrap();
@@ -186,6 +188,26 @@ pub fn without_starts(mut activity: Activity) -> Activity {
 /// Opens and reads all activities.
 pub fn read_activities(path: &Path) -> Result<Vec<Activity>, RecordError> {
     Recording::open(path)?.activities()?.collect()
+}
+
+/// A snapshot with all that belongs to it.
+pub fn record_of(snapshot: &Snapshot, cost: Cost) -> SnapshotRecord {
+    let infos = snapshot.targets.iter().map(|target| (target.id, info(target.id))).collect();
+    SnapshotRecord { snapshot: snapshot.clone(), cost: Some(cost), infos }
+}
+
+/// The snapshot as it is read back: what its rounds took stands in its cost.
+pub fn as_read(mut record: SnapshotRecord) -> SnapshotRecord {
+    let cost = record.cost.unwrap_or_default();
+    let snapshot = &mut record.snapshot;
+    (snapshot.rounds, snapshot.reads) = (cost.rounds, cost.reads);
+    (snapshot.max_reads, snapshot.clears) = (cost.max_reads, cost.clears);
+    record
+}
+
+/// Snapshot number `i` with its cost.
+pub fn snapshot_record(i: u32) -> SnapshotRecord {
+    record_of(&snapshot(i), cost(i))
 }
 
 /// The rows that reading `snapshots` has to give.
@@ -211,7 +233,7 @@ pub fn record(path: &Path, count: u32) -> Vec<Row> {
     let snapshots: Vec<_> = (1..=count).map(|i| (snapshot(i), cost(i))).collect();
     let mut recorder = Recorder::create(path, &header()).unwrap();
     for (snapshot, cost) in &snapshots {
-        recorder.write(snapshot, cost, &info).unwrap();
+        recorder.write(&record_of(snapshot, *cost)).unwrap();
     }
     recorder.finish().unwrap();
     rows_of(&snapshots)
@@ -219,7 +241,8 @@ pub fn record(path: &Path, count: u32) -> Vec<Row> {
 
 /// Opens and reads all rows.
 pub fn read(path: &Path) -> Result<Vec<Row>, RecordError> {
-    Recording::open(path)?.rows()?.collect()
+    let records: Vec<_> = Recording::open(path)?.snapshots()?.collect::<Result<_, _>>()?;
+    Ok(records.into_iter().flat_map(SnapshotRecord::into_rows).collect())
 }
 
 /// The configuration of property tests: the same cases each time.
