@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::units;
+
 /// How a monitor samples, aggregates and updates. Every value of this type is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
@@ -14,16 +16,33 @@ pub struct Attributes {
     max_regions: usize,
 }
 
+/// The shortest sampling interval, 100 µs: about what one round takes.
+///
+/// By the clock, a round of the probe `bpf` on 1 GiB reads its pages in 10 to 25 µs, looks up the next pages in 6 to 13,
+/// asks what they are part of in 9 to 20, and clears each accessed page in 4 to 12; a wake-up takes 11 to 70 µs of CPU
+/// time (`bench/README.md`). A shorter interval would be over before its round, so that every round began late and the
+/// monitor took a whole CPU. DAMON itself has no such bound.
+pub const MIN_SAMPLING: Duration = Duration::from_micros(100);
+
 /// Why attributes are invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum AttributesError {
     /// An interval is zero.
     #[error("the {0} interval is zero; give a time such as 5ms")]
     ZeroInterval(&'static str),
-    /// An aggregation would have less than one sample.
+    /// The sampling interval is below [`MIN_SAMPLING`].
     #[error(
-        "the sampling interval ({sampling:?}) is longer than the aggregation interval ({aggregation:?}); \
-         shorten the first or lengthen the second"
+        "the sampling interval ({}) is shorter than {}, which one round of sampling takes; lengthen it",
+        units::duration(*.0),
+        units::duration(MIN_SAMPLING)
+    )]
+    SamplingTooShort(Duration),
+    /// An aggregation interval would have less than one sample.
+    #[error(
+        "the sampling interval ({}) is longer than the aggregation interval ({}); \
+         shorten the first or lengthen the second",
+        units::duration(*sampling),
+        units::duration(*aggregation)
     )]
     SamplingOverAggregation {
         /// The sampling interval that was asked for.
@@ -64,8 +83,8 @@ impl Attributes {
     /// Checks attributes and makes them.
     ///
     /// # Errors
-    /// If an interval is zero or longer than 2³² sampling intervals, if the sampling interval is longer than the
-    /// aggregation interval, or if the minimum number of regions is under 3 or over the maximum.
+    /// If an interval is zero, the sampling interval is under [`MIN_SAMPLING`] or over the aggregation interval, the
+    /// minimum number of regions is under 3 or over the maximum, or an interval is more than 2³² sampling intervals long.
     pub fn new(
         sampling: Duration,
         aggregation: Duration,
@@ -73,10 +92,14 @@ impl Attributes {
         min_regions: usize,
         max_regions: usize,
     ) -> Result<Self, AttributesError> {
-        for (interval, name) in [(sampling, "sampling"), (aggregation, "aggregation"), (update, "update")] {
-            if interval.is_zero() {
-                return Err(AttributesError::ZeroInterval(name));
-            }
+        let intervals = [(sampling, "sampling"), (aggregation, "aggregation"), (update, "update")];
+        if let Some((_, name)) = intervals.iter().find(|(interval, _)| interval.is_zero()) {
+            return Err(AttributesError::ZeroInterval(name));
+        }
+        if sampling < MIN_SAMPLING {
+            return Err(AttributesError::SamplingTooShort(sampling));
+        }
+        for (interval, name) in intervals {
             if interval.as_nanos() / sampling.as_nanos() > u128::from(u32::MAX) {
                 return Err(AttributesError::TooManySamples(name));
             }

@@ -20,6 +20,7 @@ mod adjust;
 mod areas;
 mod attribute_options;
 mod attributes;
+mod error;
 mod idle;
 mod monitor;
 mod probe;
@@ -36,7 +37,8 @@ mod usage;
 
 pub use areas::areas;
 pub use attribute_options::AttributeOptions;
-pub use attributes::{Attributes, AttributesError};
+pub use attributes::{Attributes, AttributesError, MIN_SAMPLING};
+pub use error::{BoxError, chain};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use monitor::{Monitor, MonitorError, Next};
 pub use probe::{AccessProbe, Granularity, Observation, Sample};
@@ -46,9 +48,6 @@ pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
 pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
-
-/// An error of an implementation of one of the traits. Its type is not known here.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Compiles and runs the example in the README.
 #[cfg(doctest)]

@@ -16,14 +16,14 @@ use crate::{
 #[derive(Debug, Error)]
 pub enum MonitorError {
     /// The probe failed.
-    #[error("the probe failed: {0}")]
+    #[error("the probe failed")]
     Probe(#[source] BoxError),
     /// The address space failed.
-    #[error("the mappings cannot be read: {0}")]
+    #[error("the mappings cannot be read")]
     Space(#[source] BoxError),
     /// The sink failed. Its message says what failed.
-    #[error("{0}")]
-    Sink(#[source] BoxError),
+    #[error(transparent)]
+    Sink(BoxError),
 }
 
 /// What the driver of a monitor does next.

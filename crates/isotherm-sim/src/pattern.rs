@@ -117,7 +117,7 @@ pub enum PatternError {
     #[error("there is no pattern named {0:?}; choose one of: {names}", names = names())]
     Unknown(String),
     /// The text is not in the pattern language.
-    #[error("{0}")]
+    #[error(transparent)]
     Syntax(#[from] toml::de::Error),
     /// A value in the pattern is invalid.
     #[error("{0}")]

@@ -16,7 +16,7 @@ use super::{Actuator, Application, Gauges, PageInspector, ProcessFacts, Report, 
 
 /// A scheme needs something that is not possible here.
 #[derive(Debug, Error)]
-#[error("the scheme {scheme:?} cannot work here: {source}")]
+#[error("the scheme {scheme:?} cannot work here")]
 pub struct Unsupported {
     /// The name of the scheme.
     pub scheme: String,

@@ -318,9 +318,10 @@ fn a_scheme_that_is_not_possible_is_an_error_and_leaves_the_present_ones_in_forc
     let made = TestActuator { unsupported: Some(ActionKind::Collapse), ..TestActuator::new(&log) };
     let mut schemes = Schemes::new(vec![pageout(SECOND)], made, TestInspector::NONE, NoGauges).unwrap();
     let collapse = Scheme::new("huge", Condition::ANY, Action::Collapse);
-    let error = schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err().to_string();
+    let error = isotherm_core::chain(&schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err());
     assert!(error.contains("\"huge\"") && error.contains("take another"), "{error}");
-    let error = schemes.replace(vec![Scheme::new("lock", Condition::ANY, Action::MLock)]).unwrap_err().to_string();
+    let lock = Scheme::new("lock", Condition::ANY, Action::MLock);
+    let error = isotherm_core::chain(&schemes.replace(vec![lock]).unwrap_err());
     assert!(error.contains("inside: true"), "{error}");
     assert_eq!(schemes.schemes().map(|scheme| &*scheme.name).collect::<Vec<_>>(), ["cold"]);
 }
