@@ -119,7 +119,7 @@ fn what_cannot_work_is_told_before_the_command_is_started() {
     let place = place(HOT);
     for (arguments, why) in [
         (&["--physical"][..], "unexpected argument '--physical'"),
-        (&[], "say what to watch: a process with --pid PID, a command after --"),
+        (&[], "there is nothing to watch; name a process with --pid PID or a command after --"),
     ] {
         let ran = place.run(&[&["run", "-s", "mine.yaml"], arguments].concat());
         assert_eq!(ran.status, 2, "{}", ran.err);
@@ -159,7 +159,7 @@ fn schemes_change_while_they_run_and_an_error_leaves_those_in_force() {
     let ran = running.end();
     assert_eq!(ran.status, 128 + 15, "the command's end: {}", ran.err);
     assert!(
-        ran.err.contains("there is no action \"melt\"") && ran.err.contains("in force before stay so"),
+        ran.err.contains("there is no action \"melt\"") && ran.err.contains("in force before stay"),
         "{}",
         ran.err
     );

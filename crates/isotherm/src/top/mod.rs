@@ -39,7 +39,7 @@ use crate::terminal::terminal;
 use crate::watch::{self, Call};
 use crate::{WrongCall, complain, tell};
 use app::{App, Look, RunInfo};
-use live::{Input, Shared};
+use live::{ScreenEvent, Shared};
 use screen::Screen;
 
 /// How long a command may take to end before the user is told what is waited for.
@@ -113,7 +113,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
     let signalled = sender.clone();
     command::on_signals(ENDING.into_iter().chain(OF_THE_COMMAND).chain([SIGCONT]), move |origin| {
         let _ = match (origin.signal, pid) {
-            (SIGCONT, _) => signalled.try_send(Input::Continued),
+            (SIGCONT, _) => signalled.try_send(ScreenEvent::Continued),
             // A hang-up that a process sends reloads the schemes. The terminal's own is the end.
             (SIGHUP, _) if reload && origin.cause != Cause::Kernel => {
                 control.reload_schemes();
@@ -123,7 +123,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
                 command::pass_on(pid, origin);
                 Ok(())
             }
-            _ => signalled.send(Input::Quit).map_err(Into::into),
+            _ => signalled.send(ScreenEvent::Quit).map_err(Into::into),
         };
     })?;
 
