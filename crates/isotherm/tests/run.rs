@@ -118,7 +118,7 @@ fn what_cannot_work_is_told_before_the_command_is_started() {
     }
     let place = place(HOT);
     for (arguments, why) in [
-        (&["--physical"][..], "schemes act on processes"),
+        (&["--physical"][..], "unexpected argument '--physical'"),
         (&[], "there is nothing to watch; name a process with --pid PID or a command after --"),
     ] {
         let ran = place.run(&[&["run", "-s", "mine.yaml"], arguments].concat());
