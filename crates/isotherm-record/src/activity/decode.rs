@@ -9,7 +9,7 @@ use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, S
 use isotherm_core::{MemoryUse, SystemMemory, TargetId};
 
 use crate::Activity;
-use crate::decode::{range_from, u32_at, u64_at};
+use crate::arrays::{range_from, u32_at, u64_at};
 
 /// The activity in row `index` of the column, in which it is not null.
 ///

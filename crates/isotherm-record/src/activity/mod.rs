@@ -7,9 +7,7 @@
 mod decode;
 mod encode;
 mod fields;
-mod read;
 
 pub(crate) use decode::at;
 pub(crate) use encode::{array, bytes};
 pub(crate) use fields::fields;
-pub use read::Activities;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::plot::{Curve, LEFT, Plot, time_of};
 use super::{Anchor, Drawing};
+use crate::options::Picture;
 use crate::overhead::{Moment, Overhead};
-use crate::report::Picture;
 use crate::units;
 use crate::wss::Wss;
 

@@ -17,7 +17,7 @@ use base64::Engine as _;
 
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::escape::markup;
-use crate::report::Picture;
+use crate::options::Picture;
 use crate::{ReportError, units};
 
 pub(crate) use regions::RegionLines;

@@ -3,7 +3,7 @@
 use super::{Anchor, Drawing, fit};
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::facts::facts;
-use crate::report::Picture;
+use crate::options::Picture;
 use crate::summary::{Summary, Temperature, folded};
 use crate::units;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::batches::Batches;
-use crate::reader::Source;
+use crate::source::Source;
 use crate::{Activity, RecordError, decode};
 
 /// The activities of a recording, in order of time. After an error there is no further one.
