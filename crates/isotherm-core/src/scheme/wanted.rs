@@ -94,16 +94,7 @@ pub(crate) fn collect(
 
 /// Each part of a region that lies within one mapping, with that mapping's index.
 fn mapped(target: &TargetSnapshot, mut tell: impl FnMut(&RegionSnapshot, usize, AddrRange)) {
-    let mut first = 0;
-    for region in &target.regions {
-        first += target.mappings[first..].iter().take_while(|m| m.range.end() <= region.range.start()).count();
-        for (nth, mapping) in target.mappings.iter().enumerate().skip(first) {
-            match mapping.range.intersection(region.range) {
-                Some(range) => tell(region, nth, range),
-                None => break,
-            }
-        }
-    }
+    target.mapped_parts().for_each(|part| tell(part.region, part.mapping_index, part.range));
 }
 
 /// What of `range` an action can be carried out on: whole huge pages for those that make them.
