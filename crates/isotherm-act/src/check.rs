@@ -2,7 +2,7 @@
 
 use std::{fmt, fs};
 
-use isotherm_core::scheme::Action;
+use isotherm_core::scheme::{Action, ActionKind};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -36,7 +36,7 @@ pub struct Capability {
 /// Tries every action that does something.
 pub fn capabilities() -> Vec<Capability> {
     let mut inside = Inside::new();
-    let ways = Action::ALL.into_iter().flat_map(|action| [(action, false), (action, true)]);
+    let ways = ActionKind::ALL.into_iter().map(Action::from).flat_map(|action| [(action, false), (action, true)]);
     let mut found: Vec<Capability> = Vec::new();
     for (action, may_be_inside) in ways {
         let Ok(way) = Way::of(action, may_be_inside) else {
@@ -51,7 +51,7 @@ pub fn capabilities() -> Vec<Capability> {
         let why_not = tried.err().map(|error| error.to_string());
         let works = why_not.is_none();
         found.push(Capability {
-            action: action.name(),
+            action: action.kind().name(),
             inside: is_inside,
             by: way.by(),
             works,
@@ -150,8 +150,8 @@ mod tests {
     #[test]
     fn every_action_is_told_of_with_a_reason_if_it_does_not_work() {
         let found = capabilities();
-        for action in Action::ALL.into_iter().filter(|action| *action != Action::Stat) {
-            assert!(found.iter().any(|capability| capability.action == action.name()), "{action}");
+        for action in ActionKind::ALL.into_iter().map(Action::from).filter(|action| *action != Action::Stat) {
+            assert!(found.iter().any(|capability| capability.action == action.kind().name()), "{action}");
         }
         assert_eq!(found.iter().filter(|capability| capability.action == "hugepage").count(), 2, "from both sides");
         for capability in found {

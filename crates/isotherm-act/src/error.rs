@@ -12,14 +12,10 @@ pub(super) const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enable
 
 /// Why an action is not possible here.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum ActError {
     /// It needs a call made inside the target, which the scheme does not allow.
     #[error("{0} needs a call made inside the target: allow it with `inside: true` in the scheme")]
     NeedsInside(Action),
-    /// It is not known how to do it.
-    #[error("{0} is not an action that can be carried out on processes")]
-    Unknown(Action),
     /// The kernel refuses the advice.
     #[error("{action} is not possible here: process_madvise({advice}) failed: {source}; {mend}")]
     Advice {

@@ -11,6 +11,7 @@ mod facts;
 mod inside;
 mod outside;
 mod pages;
+mod refusal;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 mod way;
@@ -19,4 +20,5 @@ pub use actuator::ProcessActuator;
 pub use check::{Capability, capabilities};
 pub use error::ActError;
 pub use inside::{Inside, InsideCall, InsideError};
-pub use pages::OpenProbe;
+
+pub use pages::{OpenProbe, ProcessInspector};

@@ -31,7 +31,6 @@ impl Way {
             Action::NoHugePage => Self::Inside(InsideCall::NoHugePage),
             Action::MLock => Self::Inside(InsideCall::MLock),
             Action::MUnlock => Self::Inside(InsideCall::MUnlock),
-            action => return Err(ActError::Unknown(action)),
         };
         match way {
             Self::Inside(_) if !may_be_inside => Err(ActError::NeedsInside(action)),

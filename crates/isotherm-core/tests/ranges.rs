@@ -23,16 +23,12 @@ fn ranges() -> impl Strategy<Value = Vec<AddrRange>> {
     })
 }
 
-fn mapping(range: AddrRange) -> Mapping {
-    Mapping { range, permissions: *b"rw-p", name: "".into() }
-}
-
 fn target(regions: &[AddrRange], mappings: &[AddrRange]) -> TargetSnapshot {
-    let region = |&range| RegionSnapshot { range, nr_accesses: 0, nr_unobservable: 0, age: 0 };
+    let region = |&range| RegionSnapshot { range, nr_accesses: 0, nr_samples: 0, nr_unobservable: 0, age: 0 };
     TargetSnapshot {
-        id: TargetId(1),
+        id: TargetId::PhysicalMemory,
         regions: regions.iter().map(region).collect(),
-        mappings: mappings.iter().map(|&range| mapping(range)).collect(),
+        mappings: mappings.iter().copied().map(Mapping::anonymous).collect(),
     }
 }
 
@@ -114,7 +110,7 @@ proptest! {
 
     #[test]
     fn an_address_is_in_the_mapping_that_contains_it(mappings in ranges(), page in 0_u64..60) {
-        let mappings: Vec<_> = mappings.into_iter().map(mapping).collect();
+        let mappings: Vec<_> = mappings.into_iter().map(Mapping::anonymous).collect();
         let addr = page * PAGE_SIZE + 5;
         prop_assert_eq!(mapping_at(&mappings, addr), mappings.iter().position(|mapping| mapping.range.contains(addr)));
     }

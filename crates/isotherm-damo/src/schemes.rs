@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Bounds, Condition, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, PageKind, Quota, Scheme, Watermarks, Weights,
+    ClosedInterval, Condition, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, PageKind, Quota, Scheme, Watermarks,
+    Weights,
 };
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_scheme::form::{Fields, Names, Node, Value, action, at_least_one, flag, list, may_act, or, scalar, text};
@@ -179,7 +180,7 @@ fn pair<T: PartialOrd + Copy>(
     wanted: &str,
     complaints: &mut Complaints,
     read: impl Fn(&str) -> Result<T, String>,
-) -> Option<Bounds<T>> {
+) -> Option<ClosedInterval<T>> {
     let fields = Fields::open(node, "bounds", &["min", "max"], complaints)?;
     let mut end = |name| {
         let node = fields.need(name, complaints)?;
@@ -190,7 +191,7 @@ fn pair<T: PartialOrd + Copy>(
         })
     };
     let (min, max) = (end("min"), end("max"));
-    Bounds::new(min?, max?).or_else(|| complaints.at(node.place, "min is over max; exchange them"))
+    ClosedInterval::new(min?, max?).or_else(|| complaints.at(node.place, "min is over max; exchange them"))
 }
 
 /// A time, of `bare` without a unit; none if it is zero or `max`.

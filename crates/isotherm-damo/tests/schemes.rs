@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
-use isotherm_core::scheme::{Bounds, FilterKind, Goal, Metric, Quota, Scheme, Weights};
+use isotherm_core::scheme::{ClosedInterval, FilterKind, Goal, Metric, Quota, Scheme, Weights};
 use isotherm_damo::{parse_schemes, read_schemes};
 use isotherm_scheme::Complaints;
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn damos_configuration_is_read_with_all_that_isotherm_has_of_it() {
         ]
     );
     assert_eq!(second.condition.rate.max(), 1.0);
-    assert_eq!(second.condition.size, Bounds::new(2 << 20, 3 << 29).unwrap());
+    assert_eq!(second.condition.size, ClosedInterval::new(2 << 20, 3 << 29).unwrap());
     assert_eq!((second.quota.clone(), second.watermarks.clone()), (Quota::UNLIMITED, None));
 }
 

@@ -9,7 +9,7 @@ use isotherm_core::{Mapping, RegionSnapshot};
 
 use crate::arrays::{list, strings, u32s, u64s};
 use crate::schema::{cost_fields, mapping_fields, region_fields, target_fields};
-use crate::{Activity, Cost, TargetInfo, activity};
+use crate::{Activity, Cost, TargetInfo, activity, compat};
 
 /// One row as it is written.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +94,8 @@ impl Columns {
         self.mappings.lengths.push(mappings.len());
         self.mappings.start.extend(mappings.iter().map(|m| m.range.start()));
         self.mappings.end.extend(mappings.iter().map(|m| m.range.end()));
-        self.mappings.permissions.extend(mappings.iter().map(|m| m.permissions.map(char::from).iter().collect()));
-        self.mappings.name.extend(mappings.iter().map(|m| Arc::clone(&m.name)));
+        self.mappings.permissions.extend(mappings.iter().map(|m| compat::permissions_column(row.pid, m.permissions)));
+        self.mappings.name.extend(mappings.iter().map(|m| m.label()));
 
         self.regions.lengths.push(row.regions.len());
         self.regions.start.extend(row.regions.iter().map(|r| r.range.start()));

@@ -38,7 +38,7 @@ pub mod space;
 pub mod summary;
 mod svg;
 mod text;
-pub mod units;
+pub mod ticks;
 pub mod wss;
 
 pub use error::ReportError;
@@ -47,5 +47,5 @@ pub use kind::{Format, Kind};
 pub use options::{Options, Picture};
 pub use regions::{Bounds, RegionOptions, Sort};
 pub use report::write;
-pub use source::{Activities, Piece, Rows, Seen, Selection, Share, Source, View, pieces, walk};
+pub use source::{Activities, Piece, Rows, Seen, SelectedTarget, Selection, Share, Source, View, pieces, walk};
 pub use text::{Colour, Terminal};

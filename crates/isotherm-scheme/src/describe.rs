@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Bounds, Condition, Filter, FilterKind, Goal, Metric, Order, PageKind, Quota, Scheme, Watermarks,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, Order, PageKind, Quota, Scheme, Watermarks,
 };
+use isotherm_core::units::setting;
 
 /// What a scheme will do, in plain words: a line for each thing that there is to know.
 pub fn describe(scheme: &Scheme) -> String {
@@ -40,16 +41,15 @@ fn does(scheme: &Scheme) -> &'static str {
         (Action::Collapse, _) => "makes huge pages of memory at once (MADV_COLLAPSE).",
         (Action::MLock, _) => "keeps memory from being reclaimed, by a call inside the target (mlock).",
         (Action::MUnlock, _) => "lets memory be reclaimed again, by a call inside the target (munlock).",
-        _ => "acts on memory.",
     }
 }
 
 fn wants(condition: &Condition) -> String {
-    let sizes = range(condition.size, Condition::ANY.size, |bytes| size(*bytes));
+    let sizes = range(condition.size, Condition::ANY.size, |bytes| setting::bytes(*bytes));
     let ages = range(condition.age, Condition::ANY.age, |age| time(*age));
     let rates = match (condition.rate.min(), condition.rate.max()) {
         (0.0, 0.0) => Some("that are not accessed".to_owned()),
-        _ => range(condition.rate, Condition::ANY.rate, |rate| share(*rate))
+        _ => range(condition.rate, Condition::ANY.rate, |rate| setting::percent(*rate))
             .map(|r| format!("with an access rate of {r}")),
     };
     let mut text = "It wants regions".to_owned();
@@ -70,8 +70,8 @@ fn wants(condition: &Condition) -> String {
 
 /// Two bounds in words; none if they leave out nothing.
 fn range<T: PartialEq + PartialOrd + Copy>(
-    bounds: Bounds<T>,
-    all: Bounds<T>,
+    bounds: ClosedInterval<T>,
+    all: ClosedInterval<T>,
     show: impl Fn(&T) -> String,
 ) -> Option<String> {
     let (min, max) = (bounds.min(), bounds.max());
@@ -113,12 +113,11 @@ fn memory(kind: &FilterKind) -> String {
         FilterKind::Cgroup(path) => format!("processes of the cgroup {path}"),
         FilterKind::Pages(PageKind::Young) => "pages that were accessed just before".into(),
         FilterKind::Pages(PageKind::Huge) => "huge pages".into(),
-        other => format!("{other:?}"),
     }
 }
 
 fn quota(quota: &Quota, action: Action) -> Vec<String> {
-    let limits = [quota.bytes().map(size), quota.time().map(|limit| format!("{} of time", time(limit)))];
+    let limits = [quota.bytes().map(setting::bytes), quota.time().map(|limit| format!("{} of time", time(limit)))];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     let period = match quota.period() {
         Duration::ZERO => String::new(),
@@ -131,7 +130,7 @@ fn quota(quota: &Quota, action: Action) -> Vec<String> {
             [] => "as much as its goals ask for".into(),
             limits => format!("at most {}", limits.join(" and ")),
         };
-        let first = match action.order() {
+        let first = match action.kind().order() {
             Order::ColdestFirst => "the coldest first",
             Order::HottestFirst => "the hottest first",
         };
@@ -153,10 +152,14 @@ fn goal(goal: &Goal, period: &str) -> String {
             let stalled = time(Duration::from_secs_f64(goal.target()));
             format!("the time that some task waits for memory to {stalled} in each {period}")
         }
-        Metric::FreeMemory => format!("free memory to {} of all", share(goal.target())),
-        Metric::WorkingSetResident => format!("the resident share of the working set to {}", share(goal.target())),
+        Metric::FreeMemory => format!("free memory to {} of all", setting::percent(goal.target())),
+        Metric::WorkingSetResident => {
+            format!("the resident share of the working set to {}", setting::percent(goal.target()))
+        }
         Metric::Fed(from) => format!("the figure in {from} to {}", goal.target()),
-        other => format!("{other:?} to {}", goal.target()),
+        Metric::Pressure => {
+            format!("the share of time in which some task waits for memory to {}", setting::percent(goal.target()))
+        }
     }
 }
 
@@ -167,42 +170,13 @@ fn watermarks(marks: &Watermarks) -> String {
     };
     format!(
         "It sleeps while {metric} is above {} or below {}, and wakes when it is at most {}; looked at every {}.",
-        share(marks.high()),
-        share(marks.low()),
-        share(marks.mid()),
+        setting::percent(marks.high()),
+        setting::percent(marks.low()),
+        setting::percent(marks.mid()),
         time(marks.interval()),
     )
 }
 
-/// A size in the largest unit that needs no more than one decimal.
-pub(crate) fn size(bytes: u64) -> String {
-    let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) => format!("{} {name}", decimal(bytes as f64 / *unit as f64)),
-        None => format!("{bytes} B"),
-    }
-}
-
 fn time(time: Duration) -> String {
-    if time == Duration::MAX {
-        return "ever".into();
-    }
-    let seconds = time.as_secs_f64();
-    match seconds {
-        s if s >= 7200.0 => format!("{} h", decimal(s / 3600.0)),
-        s if s >= 120.0 => format!("{} min", decimal(s / 60.0)),
-        s if s >= 1.0 => format!("{} s", decimal(s)),
-        s if s >= 1e-3 => format!("{} ms", decimal(s * 1e3)),
-        s => format!("{} µs", decimal(s * 1e6)),
-    }
-}
-
-fn share(share: f64) -> String {
-    format!("{} %", decimal(share * 100.0))
-}
-
-/// At most two decimals, and none that says nothing.
-fn decimal(number: f64) -> String {
-    let text = format!("{number:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    if time == Duration::MAX { "ever".into() } else { setting::duration(time) }
 }

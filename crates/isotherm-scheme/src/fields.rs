@@ -1,6 +1,6 @@
 //! Fields of maps: those that are known, those that are missing, and those that were meant.
 
-use isotherm_core::scheme::Bounds;
+use isotherm_core::scheme::ClosedInterval;
 
 use crate::complaint::Complaints;
 use crate::tree::{Key, Node, Value};
@@ -115,7 +115,7 @@ pub(crate) fn bounds<T: PartialOrd + Copy>(
     ends: (T, T),
     complaints: &mut Complaints,
     read: impl Fn(&str) -> Result<T, String>,
-) -> Option<Bounds<T>> {
+) -> Option<ClosedInterval<T>> {
     let mut end = |node: &Node, left_out: T| match &node.value {
         Value::Null => Some(left_out),
         Value::Text(text) if text == "min" => Some(ends.0),
@@ -147,7 +147,7 @@ pub(crate) fn bounds<T: PartialOrd + Copy>(
         }
     };
     let (min, max) = (min?, max?);
-    Bounds::new(min, max).or_else(|| complaints.at(node.place, reversed(node)))
+    ClosedInterval::new(min, max).or_else(|| complaints.at(node.place, reversed(node)))
 }
 
 /// What is wrong with bounds of which the least is over the most.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::scheme::{Bounds, Condition, Scheme};
+use isotherm_core::scheme::{ClosedInterval, Condition, Scheme};
 
 use crate::complaint::Complaints;
 use crate::parts::{Names, action, at_least_one, may_act};
@@ -96,7 +96,7 @@ fn pair<T: PartialOrd + Copy>(
     wanted: &str,
     complaints: &mut Complaints,
     read: impl Fn(&str) -> Result<T, String>,
-) -> Option<Bounds<T>> {
+) -> Option<ClosedInterval<T>> {
     let mut end = |word: &Word<'_>, none: T| match word.text {
         "min" => Some(ends.0),
         "max" => Some(ends.1),
@@ -108,7 +108,7 @@ fn pair<T: PartialOrd + Copy>(
         }
     };
     let (least, most) = (end(min, ends.0), end(max, ends.1));
-    Bounds::new(least?, most?).or_else(|| {
+    ClosedInterval::new(least?, most?).or_else(|| {
         let message =
             format!("{} is over {}; exchange them, expected the least and the most: {wanted}", min.text, max.text);
         complaints.at(min.place, message)

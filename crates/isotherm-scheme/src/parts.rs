@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Action, Scheme};
+use isotherm_core::scheme::{Action, ActionKind, Scheme};
 
 use crate::complaint::Complaints;
 use crate::fields::one_of;
@@ -23,12 +23,12 @@ pub fn action(name: &str) -> Result<Action, String> {
         }
         _ => {}
     }
-    one_of(name, "action", &Action::ALL.map(|action| (action.name(), action)))
+    one_of(name, "action", &ActionKind::ALL.map(|kind| (kind.name(), kind.into())))
 }
 
 /// Complains of an action that is carried out inside the target where that is not allowed; `how` allows it.
 pub fn may_act(action: Action, inside: bool, place: Place, how: &str, complaints: &mut Complaints) {
-    if action.needs_inside() && !inside {
+    if action.kind().needs_inside() && !inside {
         let message = format!(
             "{action} is carried out by a system call inside the target, which is stopped for it for a moment: \
              {how} to allow that"

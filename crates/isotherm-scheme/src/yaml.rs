@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
     Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, QuotaError, Scheme, Watermarks, Weights,
 };
-use isotherm_core::{AddrRange, TargetId};
 
 use crate::complaint::Complaints;
 use crate::fields::{Fields, bounds, flag, list, meant, or, scalar, text, word};
@@ -241,7 +241,7 @@ fn kind(node: &Node, complaints: &mut Complaints) -> Option<FilterKind> {
             let wanted = "the ID of a process, a whole number above zero";
             let read =
                 |text: &str| text.parse().ok().filter(|&pid| pid > 0).ok_or_else(|| units::expected(wanted, text));
-            Some(FilterKind::Process(TargetId(scalar(value, wanted, complaints, read)?)))
+            Some(FilterKind::Process(scalar(value, wanted, complaints, read)?))
         }
         _ => {
             let wanted = "two addresses, such as [0x7f0000000000, 0x7f0000100000]";

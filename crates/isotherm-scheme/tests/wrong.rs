@@ -65,9 +65,9 @@ fn conditions() {
     field("size: [max, min]", 11, "exchange");
     field("size: 4X", 11, "a size such as 4K");
     field("size: [1, 2, 3]", 11, "two bounds");
-    field("size: 99999P", 11, "larger than any memory");
+    field("size: 99999P", 11, "too large");
     field("size: {min: -4K}", 17, "below zero");
-    field("access_rate: 0.05", 18, "write it in percent");
+    field("access_rate: 5", 18, "a share of at most 100%, or of at most 1");
     field("access_rate: {min: 105%}", 24, "at most 100%");
     field("access_rate: often", 18, "a share such as 5%");
     field("age: 5", 10, "has no unit");
@@ -102,7 +102,7 @@ fn watermarks() {
     field("watermarks: {metric: free_memory, high: 50%, mid: 40%, low: 45%}", 65, "low mark is above the middle");
     field("watermarks: {metric: free, high: 50%, mid: 40%, low: 20%}", 26, "did you mean free_memory?");
     field("watermarks: {metric: pressure, high: 50%, mid: 40%}", 17, "needs the field low");
-    field("watermarks: {metric: pressure, high: 5, mid: 4%, low: 0%}", 42, "in percent");
+    field("watermarks: {metric: pressure, high: 5, mid: 4%, low: 0%}", 42, "of at most 1");
     field("watermarks: {metric: pressure, interval: 0, high: 5%, mid: 4%, low: 0%}", 46, "above zero");
 }
 

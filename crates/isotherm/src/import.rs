@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm_core::units;
 
 use crate::cli::{Import, ImportDamo, ImportFrom};
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 
 pub fn run(options: &Import) -> Result<ExitCode> {
     match &options.from {
@@ -22,11 +23,16 @@ fn damo(options: &ImportDamo) -> Result<ExitCode> {
     }
     let progress = Progress::new(options.quiet);
     let path = output.display();
-    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, size(imported.bytes)));
+    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, units::bytes(imported.bytes)));
     for (target, what) in &imported.targets {
-        if target.0 == 0 {
-            progress.done(format_args!("target 0: physical memory"));
-        } else if what.is_empty() {
+        let target = match target.pid() {
+            None => {
+                progress.done(format_args!("target 0: {target}"));
+                continue;
+            }
+            Some(pid) => pid,
+        };
+        if what.is_empty() {
             progress.done(format_args!("target {target}: the process of this ID"));
         } else {
             progress.done(format_args!("target {target}: {what}, of which the process is not known; --pid tells it"));

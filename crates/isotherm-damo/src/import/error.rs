@@ -7,7 +7,6 @@ use isotherm_record::RecordError;
 
 /// Why a file of damo's could not be imported. Nothing was written then, but for [`DamoError::Record`].
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum DamoError {
     /// The file does not exist, may not be read, or is a directory.
     #[error("cannot open {}: {source}{}", path.display(), mend(source))]

@@ -12,7 +12,7 @@ use isotherm_core::TargetId;
 use super::DamoError;
 use super::file::Record;
 use super::sidecar::{Context, Kdamond, Place};
-use isotherm_record::TargetInfo;
+use isotherm_record::{TargetInfo, identity};
 
 /// No machine that is widely in use has physical memory from here on; processes nearly always have their stack above it.
 const HIGHEST_PHYSICAL: u64 = 1 << 46;
@@ -105,7 +105,8 @@ pub(super) fn identify(
         };
         let known = sure || id == PHYSICAL;
         let command = if known { String::new() } else { target.key.name(numbers[&target.key.target] > 1) };
-        identities.push((TargetId(id), Arc::new(TargetInfo { command, started_unix_ns: 0 })));
+        let info = TargetInfo { command, started_unix_ns: 0 };
+        identities.push((identity(id, Some(&info)), Arc::new(info)));
     }
     Ok(identities)
 }
@@ -139,6 +140,7 @@ fn can_be_physical(target: &Known) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_record::pid_column;
 
     const STACK: u64 = 0x7ffd_0000_0000;
 
@@ -152,7 +154,7 @@ mod tests {
 
     fn identified(targets: &[Known], kdamonds: &[Kdamond], pids: &[u32]) -> Vec<(u32, String)> {
         let identities = identify(Path::new("a"), targets, kdamonds, pids).unwrap();
-        identities.iter().map(|(id, info)| (id.0, info.command.clone())).collect()
+        identities.iter().map(|(id, info)| (pid_column(*id), info.command.clone())).collect()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{AddrRange, Mapping, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::DamoError;
 use super::file::{self, Record};
@@ -173,7 +173,7 @@ impl Track {
     fn new(key: Key) -> Self {
         Self {
             known: Known { key, highest: 0 },
-            id: TargetId(0),
+            id: TargetId::PhysicalMemory,
             info: Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 }),
             moments: Vec::new(),
             mappings: Arc::from([]),
@@ -235,7 +235,7 @@ impl Track {
     /// One of its moments, which gives its regions away.
     fn take(&mut self, moment: usize) -> TargetSnapshot {
         let regions = mem::take(&mut self.moments[moment].regions);
-        let name = if self.id.0 == 0 { PHYSICAL } else { UNKNOWN };
+        let name = if self.id == TargetId::PhysicalMemory { PHYSICAL } else { UNKNOWN };
         let mappings = watched(&regions, name);
         if *self.mappings != *mappings {
             self.mappings = mappings.into();
@@ -252,7 +252,13 @@ fn regions(regions: &[file::Region], pace: Pace, found: &mut Found) -> Result<Ve
         let (nr_accesses, clamped) = pace.nr_accesses(region);
         found.clamped += u64::from(clamped);
         found.ageless += u64::from(region.age == file::Age::Unknown);
-        ours.push(RegionSnapshot { range, nr_accesses, nr_unobservable: 0, age: pace.age(region) });
+        ours.push(RegionSnapshot {
+            range,
+            nr_accesses,
+            nr_samples: pace.samples,
+            nr_unobservable: 0,
+            age: pace.age(region),
+        });
     }
     found.regions += ours.len() as u64;
     ours.sort_by_key(|region| region.range);
@@ -277,5 +283,6 @@ fn watched(regions: &[RegionSnapshot], name: &str) -> Vec<Mapping> {
             _ => runs.push(region.range),
         }
     }
-    runs.into_iter().map(|range| Mapping { range, permissions: *b"----", name: name.into() }).collect()
+    let mapping = |range| Mapping { range, permissions: Permissions::NONE, name: name.into(), node: None };
+    runs.into_iter().map(mapping).collect()
 }

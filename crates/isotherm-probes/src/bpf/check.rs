@@ -1,6 +1,7 @@
 //! A trial of the whole probe on own memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
 
@@ -29,9 +30,9 @@ fn check(probe: BpfProbe) -> Result<(), BpfError> {
     let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
     // Without huge pages configured this fails, and then there are none to be kept away.
     let _ = scratch.huge(false);
-    let id = TargetId(std::process::id());
+    let id = TargetId::process(std::process::id(), Duration::ZERO);
     let range = AddrRange::new(scratch.start(), scratch.start() + PAGES * PAGE_SIZE);
-    let mapping = range.map(|range| Mapping { range, permissions: *b"rw-p", name: "".into() });
+    let mapping = range.map(Mapping::anonymous);
     let mappings: Arc<[Mapping]> = mapping.into_iter().collect();
     let samples: Vec<_> =
         (0..PAGES).map(|page| Sample { target: id, addr: scratch.start() + page * PAGE_SIZE }).collect();

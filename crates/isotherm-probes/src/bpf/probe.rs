@@ -110,7 +110,10 @@ impl BpfProbe {
     /// The target as it is now; `before` is what was known of it. Also says why, if it is refused.
     fn renew(&mut self, space: &TargetSpace, before: Option<Target>) -> Result<(Target, Option<io::Error>), BpfError> {
         let target = |state| Target::new(space.id, state, &space.mappings, Swept::default());
-        let new = match Space::open(space.id.0, &mut self.program, self.pagemap_kind)? {
+        let Some(pid) = space.id.pid() else {
+            return Ok((target(State::Refused), Some(io::ErrorKind::Unsupported.into())));
+        };
+        let new = match Space::open(pid, &mut self.program, self.pagemap_kind)? {
             Opened::Held(new) => new,
             Opened::Gone => return Ok((target(State::Gone), None)),
             Opened::Refused(e) => return Ok((target(State::Refused), Some(e))),
@@ -308,7 +311,7 @@ impl AccessProbe for BpfProbe {
             let (target, refused) = self.renew(space, known)?;
             any_held |= target.space().is_some();
             if let Some(source) = refused {
-                refusal = Some(BpfError::Refused { pid: space.id.0, source });
+                refusal = Some(BpfError::Refused { target: space.id, source });
             }
             self.targets.push(target);
         }

@@ -137,7 +137,7 @@ fn ends_and_middle(range: AddrRange) -> [u64; PLACES] {
 
 fn is_worth_it(mapping: &Mapping) -> bool {
     let anonymous = matches!(&*mapping.name, "" | "[heap]" | "[stack]") || mapping.name.starts_with("[anon:");
-    mapping.permissions[3] == b'p' && anonymous && mapping.range.size() <= LARGEST
+    !mapping.permissions.shared && anonymous && mapping.range.size() <= LARGEST
 }
 
 #[cfg(test)]
@@ -156,18 +156,18 @@ mod tests {
 
     #[test]
     fn only_private_anonymous_memory_is_swept() {
-        let mapping = |permissions: &[u8; 4], name: &str, size| Mapping {
-            range: range(0, size),
-            permissions: *permissions,
-            name: name.into(),
+        let mapping = |shared, name: &str, size| {
+            let mut mapping = Mapping { name: name.into(), ..Mapping::anonymous(range(0, size)) };
+            mapping.permissions.shared = shared;
+            mapping
         };
         for name in ["", "[heap]", "[stack]", "[anon:arena]"] {
-            assert!(is_worth_it(&mapping(b"rw-p", name, 1 << 30)), "{name}");
-            assert!(!is_worth_it(&mapping(b"rw-s", name, 1 << 30)), "{name}");
-            assert!(!is_worth_it(&mapping(b"rw-p", name, 16 << 40)), "a reservation");
+            assert!(is_worth_it(&mapping(false, name, 1 << 30)), "{name}");
+            assert!(!is_worth_it(&mapping(true, name, 1 << 30)), "{name}");
+            assert!(!is_worth_it(&mapping(false, name, 16 << 40)), "a reservation");
         }
         for name in ["/usr/lib/libc.so.6", "[vdso]", "[anon_shmem:x]"] {
-            assert!(!is_worth_it(&mapping(b"rw-p", name, 1 << 30)), "{name}");
+            assert!(!is_worth_it(&mapping(false, name, 1 << 30)), "{name}");
         }
     }
 }

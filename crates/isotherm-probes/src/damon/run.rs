@@ -141,6 +141,7 @@ impl Run {
                 let region = |(range, nr_accesses, age): (_, u32, _)| RegionSnapshot {
                     range,
                     nr_accesses: nr_accesses.min(samples),
+                    nr_samples: samples,
                     nr_unobservable: 0,
                     age,
                 };

@@ -268,7 +268,7 @@ impl AccessProbe for IdleProbe {
         for space in targets {
             let (target, refusal) = Target::open(&self.root, space)?;
             any_open |= refusal.is_none();
-            refused = refusal.map(|source| IdleError::Refused { pid: space.id.0, source }).or(refused);
+            refused = refusal.map(|source| IdleError::Refused { target: space.id, source }).or(refused);
             self.targets.push(target);
         }
         match refused {

@@ -135,7 +135,7 @@ mod tests {
 
     fn ram(stretches: &[(u64, u64)]) -> Vec<Ram> {
         let range = |&(first, end)| AddrRange::new(first * PAGE_SIZE, end * PAGE_SIZE).unwrap();
-        stretches.iter().map(|stretch| Ram { range: range(stretch), name: "".into() }).collect()
+        stretches.iter().map(|stretch| Ram { range: range(stretch), name: "".into(), node: None }).collect()
     }
 
     #[test]

@@ -7,7 +7,9 @@
 mod decode;
 mod encode;
 mod fields;
+mod identities;
 
 pub(crate) use decode::at;
 pub(crate) use encode::{array, bytes};
 pub(crate) use fields::fields;
+pub(crate) use identities::Identities;

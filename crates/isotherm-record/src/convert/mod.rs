@@ -14,7 +14,6 @@ use crate::{Activity, RecordError, Recording, Row};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ConvertError {
     /// The output could not be written. Nothing is left of it, and what was there before is still there.
     #[error("cannot write {}: {source}{}", path.display(), mend(source))]
