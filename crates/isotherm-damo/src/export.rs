@@ -12,7 +12,9 @@ use flate2::write::ZlibEncoder;
 use isotherm_core::RegionSnapshot;
 use serde::Serialize;
 
-use isotherm_record::{ConvertError, Header, Recording, Row, TransferError, convert_with, pid_column};
+use isotherm_record::{
+    ConvertError, Header, RecordError, Recording, Row, SnapshotRecord, TransferError, convert_with, pid_column,
+};
 
 /// Regions that are kept at a time, of 32 bytes each.
 const KEPT_REGIONS: u64 = 4 << 20;
@@ -112,7 +114,7 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
     records.output.write_all(b"[")?;
     for batch in batches(&targets) {
         if let [target] = batch {
-            for row in recording.rows()? {
+            for row in rows(recording)? {
                 let row = row?;
                 if pid_column(row.target.id) == target.pid {
                     records.add(target.pid, &row.into())?;
@@ -121,7 +123,7 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
             continue;
         }
         let mut kept: Vec<Vec<Moment>> = batch.iter().map(|_| Vec::new()).collect();
-        for row in recording.rows()? {
+        for row in rows(recording)? {
             let row = row?;
             if let Some(i) = batch.iter().position(|target| target.pid == pid_column(row.target.id)) {
                 kept[i].push(row.into());
@@ -134,11 +136,19 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
     Ok(records.end()?)
 }
 
+/// The snapshots of `recording`, target by target.
+fn rows(recording: &Recording) -> Result<impl Iterator<Item = Result<Row, RecordError>>, RecordError> {
+    Ok(recording.snapshots()?.flat_map(|record| {
+        let (record, error) = record.map_or_else(|error| (None, Some(Err(error))), |record| (Some(record), None));
+        record.into_iter().flat_map(SnapshotRecord::into_rows).map(Ok).chain(error)
+    }))
+}
+
 /// The targets, in the order of their appearance.
 fn targets(recording: &Recording) -> Result<Vec<Target>, TransferError> {
     let mut targets: Vec<Target> = Vec::new();
     let mut places = std::collections::HashMap::new();
-    for row in recording.rows()? {
+    for row in rows(recording)? {
         let row = row?;
         let pid = pid_column(row.target.id);
         let place = *places.entry(pid).or_insert_with(|| {

@@ -23,6 +23,11 @@ fn made(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name)
 }
 
+/// The snapshots of a recording, target by target.
+fn rows(recording: &Recording) -> Vec<Row> {
+    recording.snapshots().unwrap().flat_map(|record| record.unwrap().into_rows()).collect()
+}
+
 /// Imports a file, and reads what became of it.
 fn imported_with(path: &Path, pids: &[u32]) -> Result<(Imported, Vec<Row>), DamoError> {
     let directory = tempfile::tempdir().unwrap();
@@ -30,7 +35,7 @@ fn imported_with(path: &Path, pids: &[u32]) -> Result<(Imported, Vec<Row>), Damo
     let imported = import(path, &output, pids, VERSION)?;
     let recording = Recording::open(&output).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
-    Ok((imported, recording.rows().unwrap().map(Result::unwrap).collect()))
+    Ok((imported, rows(&recording)))
 }
 
 fn imported(path: &Path) -> Result<(Imported, Vec<Row>), DamoError> {
@@ -109,7 +114,7 @@ fn what_damo_does_not_tell_is_not_made_up() {
     assert_eq!((header.probe.as_str(), header.isotherm_version.as_str()), ("damo", VERSION));
     assert_eq!((header.sampling_ns, header.aggregation_ns, header.update_ns), (5_000_000, 100_000_000, 1_000_000_000));
     assert_eq!((header.min_regions, header.max_regions, header.host.cpus, header.started_unix_ns), (0, 0, 0, 0));
-    for row in recording.rows().unwrap().map(Result::unwrap) {
+    for row in rows(&recording) {
         assert_eq!((row.cost, row.info.started_unix_ns), (None, 0));
         // What was watched counts as mapped: there are three areas of regions that touch.
         let watched: u64 = row.target.regions.iter().map(|region| region.range.size()).sum();
@@ -192,7 +197,7 @@ proptest! {
         );
         let mut recorder = Recorder::create(&ours, &common::header()).unwrap();
         for snapshot in &snapshots {
-            recorder.write(snapshot, &common::cost(1), &common::info).unwrap();
+            recorder.write(&common::record_of(snapshot, common::cost(1))).unwrap();
         }
         recorder.finish().unwrap();
         let format = if plain { Format::Json } else { Format::JsonCompressed };
@@ -223,7 +228,7 @@ fn intervals_that_changed_on_the_way_make_records_of_their_own_and_survive() {
         for region in snapshot.targets.iter_mut().flat_map(|target| &mut target.regions) {
             region.nr_accesses = region.nr_accesses.min(samples);
         }
-        recorder.write(&snapshot, &common::cost(1), &common::info).unwrap();
+        recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap();
     }
     recorder.finish().unwrap();
     export(&Recording::open(&ours).unwrap(), &damos, Format::Json).unwrap();
@@ -313,7 +318,7 @@ fn what_had_to_be_guessed_or_changed_is_told() {
     file[0]["snapshots"][0]["regions"][0]["age"] = json!({"usec": null, "aggr_intervals": null});
     let (imported, rows) = imported_json(&file).unwrap();
     assert_eq!((rows[1].samples, rows[1].target.regions[0].nr_accesses), (22, 22));
-    assert!(imported.notes[0].contains("aggregations last 100ms; 22 samples"), "{:?}", imported.notes);
+    assert!(imported.notes[0].contains("aggregations last 100 ms; 22 samples"), "{:?}", imported.notes);
     assert!(imported.notes[1].starts_with("1 of 2 regions have no age"), "{:?}", imported.notes);
 }
 
@@ -369,10 +374,10 @@ fn what_is_not_damos_json_is_called_what_it_is() {
         (&recording, ["recording of isotherm", "no import"]),
         (&json, ["isotherm converted", "what damo wrote"]),
         (&trace, ["text of perf script", "convert_record_format"]),
-        (&directory.path().to_owned(), ["is a directory", "give the file"]),
+        (&directory.path().to_owned(), ["is a directory", "give a file"]),
         (&directory.path().join("none"), ["cannot open", "check the name"]),
     ] {
-        let error = imported(path).unwrap_err().to_string();
+        let error = isotherm_core::chain(&imported(path).unwrap_err());
         assert!(words.iter().all(|word| error.contains(word)), "{words:?} are not in: {error}");
     }
     for (bytes, word) in [
@@ -384,7 +389,7 @@ fn what_is_not_damos_json_is_called_what_it_is() {
         (b"hello", "does not begin as a list in JSON"),
         (b"[] []", "trailing characters"),
     ] {
-        let error = imported_bytes(bytes).unwrap_err().to_string();
+        let error = isotherm_core::chain(&imported_bytes(bytes).unwrap_err());
         assert!(error.contains(word), "{word:?} is not in: {error}");
     }
 }

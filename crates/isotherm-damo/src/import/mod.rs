@@ -21,7 +21,7 @@ use isotherm_core::TargetId;
 
 pub use error::DamoError;
 
-use isotherm_record::{Header, Host, Recorder, TargetInfo};
+use isotherm_record::{Header, Host, Recorder, SnapshotRecord};
 use timeline::{Found, Timeline};
 
 /// The most JSON that is read, in bytes. damo's own layout takes 380 bytes of it for a region, the import 60.
@@ -67,14 +67,12 @@ pub fn import(path: &Path, output: &Path, pids: &[u32], version: &str) -> Result
     let bounds = timeline.first().and_then(|key| key.context(&kdamonds)?.nr_regions);
     let header = header(&timeline, bounds.map_or((0, 0), |bounds| (bounds.min.0, bounds.max.0)), version);
     let infos = timeline.infos();
-    let unknown = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
-    let info = |id: TargetId| infos.get(&id).map_or_else(|| Arc::clone(&unknown), Arc::clone);
     let targets = timeline.targets().collect();
 
     let mut recorder = Recorder::create(output, &header)?;
     let mut snapshots = 0;
     for snapshot in timeline.into_snapshots() {
-        recorder.write_without_cost(&snapshot, &info)?;
+        recorder.write(&SnapshotRecord { snapshot, cost: None, infos: Arc::clone(&infos) })?;
         snapshots += 1;
     }
     Ok(Imported { snapshots, targets, bytes: recorder.finish()?, notes })
@@ -115,8 +113,8 @@ fn notes_on(found: &Found) -> Vec<String> {
         && let Some(pace) = found.pace
     {
         notes.push(format!(
-            "the file does not tell the intervals: by its times, aggregations last {:.0?}; {} samples each are assumed",
-            std::time::Duration::from_nanos(pace.aggregation_ns),
+            "the file does not tell the intervals: by its times, aggregations last {}; {} samples each are assumed",
+            isotherm_core::units::nanoseconds(pace.aggregation_ns),
             pace.samples
         ));
     }

@@ -13,7 +13,7 @@ use super::file::{self, Record};
 use super::pace::{Pace, Paces};
 use super::sidecar::Kdamond;
 use super::targets::{Key, Known, identify};
-use isotherm_record::TargetInfo;
+use isotherm_record::{TargetInfo, TargetInfos};
 
 /// What the memory of a process is called, of which damo's JSON does not say what is mapped where.
 const UNKNOWN: &str = "(mapping unknown)";
@@ -131,7 +131,7 @@ impl Timeline {
     }
 
     /// What the targets are.
-    pub(super) fn infos(&self) -> HashMap<TargetId, Arc<TargetInfo>> {
+    pub(super) fn infos(&self) -> TargetInfos {
         self.tracks.iter().map(|track| (track.id, Arc::clone(&track.info))).collect()
     }
 

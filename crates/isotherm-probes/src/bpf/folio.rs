@@ -51,7 +51,7 @@ impl Folios {
             source: error.source,
             mend: "run isotherm as root, on a kernel with CONFIG_PROC_PAGE_MONITOR",
         })?;
-        let mut folios = Self { table, stay_whole: false, pagemap: Box::new([0; _]) };
+        let mut folios = Self { table, stay_whole: false, pagemap: Box::new([0; PagemapEntry::BYTES << MOST_ORDER]) };
         folios.stay_whole = folios.try_large(program, tables, own)?;
         Ok(folios)
     }

@@ -16,7 +16,7 @@ use crate::{Activity, RecordError, Recording, Row};
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The output could not be written. Nothing is left of it, and what was there before is still there.
-    #[error("cannot write {}: {source}{}", path.display(), mend(source))]
+    #[error("cannot write {}{}", path.display(), hint(source))]
     Write {
         /// The output.
         path: PathBuf,
@@ -124,8 +124,8 @@ pub fn convert_with(
 
 fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> Result<BufWriter<File>, TransferError> {
     let mut writer = W::begin(recording, output)?;
-    for row in recording.rows()? {
-        writer.row(&row?)?;
+    for record in recording.snapshots()? {
+        record?.into_rows().try_for_each(|row| writer.row(&row))?;
     }
     if W::ACTIVITIES {
         for activity in recording.activities()? {
@@ -135,11 +135,11 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
     Ok(writer.end()?)
 }
 
-/// What would mend a failure to write.
-fn mend(error: &io::Error) -> &'static str {
+/// How to fix a failure to write.
+fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; make its directory first",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room, or write elsewhere",
+        io::ErrorKind::NotFound => " (make its directory first)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (make room, or write elsewhere)",
         _ => "",
     }
 }

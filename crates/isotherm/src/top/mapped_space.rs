@@ -1,27 +1,27 @@
-//! Zooming and panning through addresses: which stretch of all mapped memory is shown.
+//! Zooming and panning through the mapped memory.
 
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, PAGE_SIZE, PackedRanges};
 use isotherm_report::space::Named;
 
-/// No window is smaller, in mapped bytes.
+/// The smallest window, in mapped bytes.
 const SMALLEST: u64 = 64 << 10;
 
-/// All mapped memory in a row, one byte after the other, without the gaps.
-pub struct Space {
+/// All mapped memory without gaps. An offset counts mapped bytes from the lowest address.
+pub struct MappedSpace {
     pieces: Vec<Named>,
     /// The ranges of the pieces.
     packed: PackedRanges,
 }
 
-impl Space {
-    /// Of pieces that are sorted and disjoint.
+impl MappedSpace {
+    /// Makes it of sorted and disjoint pieces.
     pub fn new(pieces: Vec<Named>) -> Self {
         Self { packed: pieces.iter().map(|piece| piece.range).collect(), pieces }
     }
 
-    /// All pieces, or what of them lies in a window.
+    /// The pieces inside a window; all if there is none.
     pub fn inside(&self, window: Option<AddrRange>) -> Vec<Named> {
         let clip = |piece: &Named| {
             let range = window.map_or(Some(piece.range), |window| window.intersection(piece.range))?;
@@ -30,9 +30,9 @@ impl Space {
         self.pieces.iter().filter_map(clip).collect()
     }
 
-    /// The window that holds half as much, in which `at` stays where it is.
+    /// A window of half the size, in which `at` keeps its relative position.
     pub fn zoomed_in(&self, window: Option<AddrRange>, at: u64) -> Option<AddrRange> {
-        let (from, to) = self.place(window);
+        let (from, to) = self.offsets(window);
         if to - from <= SMALLEST {
             return window;
         }
@@ -42,9 +42,9 @@ impl Space {
         self.window(from, from + size)
     }
 
-    /// The window that holds twice as much, in which `at` stays where it is; `None` if that is all.
+    /// A window of twice the size, in which `at` keeps its relative position; `None` if that is everything.
     pub fn zoomed_out(&self, window: Option<AddrRange>, at: u64) -> Option<AddrRange> {
-        let (from, to) = self.place(window);
+        let (from, to) = self.offsets(window);
         let at = self.packed.offset_of(at).clamp(from, to);
         let size = (to - from).saturating_mul(2);
         if size >= self.packed.bytes() {
@@ -54,10 +54,10 @@ impl Space {
         self.window(from, from + size)
     }
 
-    /// The window moved by `bytes` of mapped memory, up or down, as far as there is any.
+    /// The window moved up or down by `bytes` of mapped memory, at most to the end.
     pub fn panned(&self, window: Option<AddrRange>, bytes: u64, up: bool) -> Option<AddrRange> {
         window?;
-        let (from, to) = self.place(window);
+        let (from, to) = self.offsets(window);
         let size = to - from;
         let moved = if up { from.saturating_add(bytes) } else { from.saturating_sub(bytes) };
         let from = moved.min(self.packed.bytes() - size);
@@ -66,15 +66,14 @@ impl Space {
 
     /// The mapped bytes in a window.
     pub fn bytes_in(&self, window: Option<AddrRange>) -> u64 {
-        let (from, to) = self.place(window);
+        let (from, to) = self.offsets(window);
         to - from
     }
 
-    /// The window as offsets.
-    fn place(&self, window: Option<AddrRange>) -> (u64, u64) {
-        window.map_or((0, self.packed.bytes()), |window| {
-            (self.packed.offset_of(window.start()), self.packed.offset_of(window.end()))
-        })
+    /// The window in offsets.
+    fn offsets(&self, window: Option<AddrRange>) -> (u64, u64) {
+        let packed = &self.packed;
+        window.map_or((0, packed.bytes()), |window| (packed.offset_of(window.start()), packed.offset_of(window.end())))
     }
 
     /// The window between two offsets, in whole pages.
@@ -94,14 +93,14 @@ mod tests {
         AddrRange::new(start, end)
     }
 
-    /// Four MiB, a gap, four MiB.
-    fn space() -> Space {
+    /// 4 MiB, a gap, 4 MiB.
+    fn space() -> MappedSpace {
         let named = |start: u64| Named { range: range(start, start + 4 * MIB).unwrap(), name: "".into() };
-        Space::new(vec![named(MIB), named(100 * MIB)])
+        MappedSpace::new(vec![named(MIB), named(100 * MIB)])
     }
 
     #[test]
-    fn zooming_keeps_the_cursor_where_it_is() {
+    fn zooming_keeps_the_relative_position_of_the_cursor() {
         let space = space();
         // A quarter from the bottom, before and after.
         let window = space.zoomed_in(None, 3 * MIB);
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn panning_ends_at_the_ends() {
+    fn panning_stops_at_the_ends() {
         let space = space();
         let window = range(2 * MIB, 3 * MIB);
         assert_eq!(space.panned(window, MIB, true), range(3 * MIB, 4 * MIB));
