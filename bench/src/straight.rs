@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::{AccessProbe, AddressSpace, Observation, PAGE_SIZE, Sample};
-use isotherm_linux::{Processes, monitor_cpu_time};
+use isotherm_kernel::{Processes, monitor_cpu_time};
 use isotherm_record::{Cost, Recording};
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use isotherm_linux::monitor_cpu_time;
+use isotherm_kernel::monitor_cpu_time;
 
 /// For so long the thread wakes up again and again.
 const LONG: Duration = Duration::from_secs(1);

@@ -235,7 +235,7 @@ fn a_goal_on_a_real_process_settles_and_does_not_swing() {
     let workload = Workload::start(lukewarm);
     let pid = workload.process.pid();
     eventually("it is all there", || resident(pid, workload.area("all")) > 0.9);
-    let memory = isotherm_linux::system_memory(Path::new("/")).unwrap();
+    let memory = isotherm_kernel::system_memory(Path::new("/")).unwrap();
     let goal = memory.free_share() + 96.0 * MIB as f64 / memory.total as f64;
     let schemes = format!(
         "- name: free\n  access_rate: [0%, 10%]\n  action: pageout\n  quota:\n    period: 1s\n    goals:\n      - free_memory: {:.2}%\n",

@@ -11,8 +11,8 @@ use isotherm_bench::straight::{self, Target};
 use isotherm_bench::table::{self, found_in, share};
 use isotherm_bench::{Score, real};
 use isotherm_core::{AccessProbe, Attributes};
-use isotherm_linux::bpf::BpfProbe;
-use isotherm_linux::idle::IdleProbe;
+use isotherm_probes::bpf::BpfProbe;
+use isotherm_probes::idle::IdleProbe;
 use isotherm_sim::Pattern;
 use serde::Serialize;
 

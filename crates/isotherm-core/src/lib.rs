@@ -21,6 +21,7 @@ pub mod scheme;
 mod sink;
 mod snapshot;
 mod target;
+pub mod units;
 mod usage;
 
 pub use areas::areas;

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use isotherm_linux::Stop;
+use isotherm_kernel::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::SignalsInfo;

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm_linux::act::{self, Capability};
-use isotherm_linux::{Host, doctor};
+use isotherm_act::{self as act, Capability};
+use isotherm_kernel::Host;
+use isotherm_probes::doctor;
 use serde_json::json;
 
 use crate::cli::{Doctor, DoctorFormat};

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use isotherm_linux::idle_scan::{
+use isotherm_kernel::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_probes::idle_scan::{
     self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanError, Scope, Way, WayChoice,
 };
-use isotherm_linux::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_report::Terminal;
 use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use isotherm_core::{
     AddrRange, AddressSpace, Attributes, Layout, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot, TargetSpace,
 };
-use isotherm_linux::damon::{self, Aggregation, DamonError, Places, Run, Scope, Settings};
-use isotherm_linux::{Rest, Waiter, Woken, monitor_cpu_time};
+use isotherm_kernel::{Rest, Waiter, Woken, monitor_cpu_time};
+use isotherm_probes::damon::{self, Aggregation, DamonError, Places, Run, Scope, Settings};
 use isotherm_record::Cost;
 
 use crate::session::{Control, Finding};

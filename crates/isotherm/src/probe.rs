@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm_core::{AccessProbe, Granularity};
-use isotherm_linux::RefsProbe;
-use isotherm_linux::bpf::BpfProbe;
-use isotherm_linux::damon::{self, Places};
-use isotherm_linux::idle::IdleProbe;
+use isotherm_probes::RefsProbe;
+use isotherm_probes::bpf::BpfProbe;
+use isotherm_probes::damon::{self, Places};
+use isotherm_probes::idle::IdleProbe;
 
 use crate::cli::ProbeChoice;
 use crate::tell;

@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use isotherm_linux::Host;
+use isotherm_kernel::Host;
 use isotherm_record::{Header, Recorder};
 
 use crate::cli::Record;

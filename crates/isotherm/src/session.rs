@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot, TargetId};
-use isotherm_linux::{Rest, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_kernel::{Rest, Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_record::{Cost, TargetInfo};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;

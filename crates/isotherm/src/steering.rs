@@ -11,10 +11,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use isotherm_act::ProcessActuator;
 use isotherm_core::scheme::{Application, Report, Scheme, Schemes};
-use isotherm_core::{MemoryUse, Sink, Snapshot, TargetId};
-use isotherm_linux::act::ProcessActuator;
-use isotherm_linux::{Roster, SystemGauges, memory_use, system_memory};
+use isotherm_core::{AccessProbe, BoxError, MemoryUse, Sink, Snapshot, TargetId};
+use isotherm_kernel::{Roster, SystemGauges, memory_use, system_memory};
+use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
 
 use crate::cli::Watch;
@@ -57,6 +58,11 @@ pub fn check(subcommand: &str, watch: &Watch) {
     }
 }
 
+/// Opens the probe that tells which pages are young.
+fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
+    Ok(Box::new(BpfProbe::open()?.with_sweeps(false)))
+}
+
 impl Ready {
     /// Reads schemes and tries what they ask for. Nothing if there is anything wrong with the file: then the user has been told.
     pub fn new(file: &Path) -> Result<Option<Self>> {
@@ -69,7 +75,7 @@ impl Ready {
                 return Ok(None);
             }
         };
-        let actuator = ProcessActuator::new(Roster::default());
+        let actuator = ProcessActuator::new(Roster::default(), open_probe);
         let engine = Schemes::new(schemes, actuator, SystemGauges::new())?;
         Ok(Some(Self { engine, file, desk: Arc::default() }))
     }

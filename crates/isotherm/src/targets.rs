@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isotherm_core::{AddressSpace, BoxError, TargetId, TargetSpace};
-use isotherm_linux::{Member, PhysicalMemory, Processes, Roster};
+use isotherm_kernel::{Member, PhysicalMemory, Processes, Roster};
 use isotherm_record::TargetInfo;
 
 /// What a session watches.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::{Attributes, TargetId};
-use isotherm_linux::damon::{self, Scope};
-use isotherm_linux::{PhysicalMemory, Processes, Roster, TargetError};
+use isotherm_kernel::{PhysicalMemory, Processes, Roster, TargetError};
+use isotherm_probes::damon::{self, Scope};
 
 use crate::cli::{ProbeChoice, Watch};
 use crate::command::Command;

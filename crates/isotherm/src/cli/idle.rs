@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use isotherm_linux::idle_scan::Rate;
+use isotherm_probes::idle_scan::Rate;
 
 use crate::units;
 

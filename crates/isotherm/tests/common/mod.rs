@@ -110,7 +110,7 @@ pub fn is_root() -> bool {
 
 /// Whether the probe bpf works here; says loudly that `test` is skipped if not.
 pub fn has_bpf(test: &str) -> bool {
-    match isotherm_linux::bpf::BpfProbe::check() {
+    match isotherm_probes::bpf::BpfProbe::check() {
         Ok(()) => true,
         Err(why) => {
             skipped(test, &why.to_string());

@@ -1,6 +1,6 @@
 //! The lines above and below the pictures: what is watched, how warm it is, what watching costs, and the keys.
 
-use isotherm_linux::PhysicalMemory;
+use isotherm_kernel::PhysicalMemory;
 use isotherm_report::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

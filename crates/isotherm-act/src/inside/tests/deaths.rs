@@ -1,0 +1,174 @@
+//! Whoever dies, whenever: the target lives on, unharmed.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg32;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::calls::assert_unharmed;
+use super::target::Target;
+use crate::inside::step::Step;
+use crate::{Inside, InsideCall, InsideError};
+
+const STEPS: [Step; 7] =
+    [Step::Seized, Step::Interrupted, Step::FrameLaid, Step::Changed, Step::Entered, Step::Left, Step::GivenBack];
+
+fn is_free(target: &Target) -> bool {
+    target.status("TracerPid:") == "0" && !target.status("State:").starts_with('t')
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it never came to hold that {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn the_helpers_death_at_any_step_harms_nothing() {
+    let mut target = Target::start("compute");
+    let mut inside = Inside::new();
+    for round in 0..210 {
+        for step in STEPS {
+            inside.die_at = step as u64;
+            let result = inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new());
+            assert!(matches!(result, Err(InsideError::HelperGone(_))), "{step:?} {result:?}");
+            if round == 0 {
+                eventually("it is let go", || is_free(&target));
+            }
+        }
+    }
+    inside.die_at = 0;
+    inside.make(target.pid(), InsideCall::HugePage, &[target.memory], &mut Vec::new()).unwrap();
+    assert!(target.has_flag("hg"));
+    assert_unharmed(&target.end());
+}
+
+#[test]
+fn a_target_that_waits_when_the_helper_dies_goes_on_to_wait() {
+    for how in ["read", "poll-input", "epoll"] {
+        // A wait with no end that the kernel resumes from a note of its own returns EINTR, as after a signal.
+        let eintr_at = |step| how == "poll-input" && matches!(step, Step::Changed | Step::Entered | Step::Left);
+        for step in STEPS.into_iter().filter(|step| !eintr_at(*step)) {
+            let mut target = Target::start(&format!("block {how}"));
+            let mut inside = Inside::new();
+            inside.die_at = step as u64;
+            let result = inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new());
+            assert!(matches!(result, Err(InsideError::HelperGone(_))), "{step:?} {result:?}");
+            eventually("it is let go", || is_free(&target));
+            std::thread::sleep(Duration::from_millis(20));
+            target.tell("x");
+            let counts = target.end();
+            let early = how == "epoll" && (step as u64) < Step::Changed as u64;
+            if early {
+                // Let go before it was known that the call begins again.
+                assert!([0, libc::EINTR as u64].contains(&counts.of("errno")), "{how} {step:?} {counts:?}");
+            } else {
+                assert_eq!((counts.of("result"), counts.of("errno")), (2, 0), "{how} {step:?} {counts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_helpers_death_at_any_moment_harms_nothing() {
+    let mut target = Target::start("compute");
+    let mut random = Pcg32::seed_from_u64(7);
+    let mut inside = Inside::new();
+    let mut deaths = 0;
+    while deaths < 1000 {
+        inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new()).unwrap();
+        let helper = Pid::from_raw(inside.helper().unwrap().cast_signed()).unwrap();
+        let delay = Duration::from_micros(random.random_range(0..300));
+        let killer = std::thread::spawn(move || {
+            let began = Instant::now();
+            while began.elapsed() < delay {
+                std::hint::spin_loop();
+            }
+            // It is a child that nobody waits for before the next call.
+            kill_process(helper, Signal::KILL).unwrap();
+        });
+        while inside.make(target.pid(), InsideCall::HugePage, &[target.memory], &mut Vec::new()).is_ok()
+            && !killer.is_finished()
+        {}
+        killer.join().unwrap();
+        // The next helper, if this one was between two calls.
+        let _ = inside.make(target.pid(), InsideCall::HugePage, &[target.memory], &mut Vec::new());
+        deaths += 1;
+    }
+    eventually("it is let go", || is_free(&target));
+    assert_unharmed(&target.end());
+}
+
+/// What is killed in the test below.
+const VICTIM: &str = "ISOTHERM_TEST_INSIDE_VICTIM";
+
+#[test]
+#[ignore = "what the next test starts and kills; does nothing on its own"]
+fn act_without_end() {
+    let Ok(what) = std::env::var(VICTIM) else {
+        return;
+    };
+    let numbers: Vec<u64> = what.split(' ').map(|number| number.parse().unwrap()).collect();
+    let memory = isotherm_core::AddrRange::new(numbers[1], numbers[2]).unwrap();
+    let mut inside = Inside::new();
+    println!("begins");
+    for turn in 0.. {
+        let call = if turn % 2 == 0 { InsideCall::NoHugePage } else { InsideCall::HugePage };
+        // The helper of the one before may just be finishing.
+        let _ = inside.make(numbers[0] as u32, call, &[memory], &mut Vec::new());
+    }
+}
+
+#[test]
+fn isotherms_death_at_any_moment_interrupts_nothing() {
+    let mut target = Target::start("compute");
+    let mut random = Pcg32::seed_from_u64(11);
+    for _ in 0..300 {
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "inside::tests::deaths::act_without_end", "--ignored", "--nocapture"])
+            .env(VICTIM, format!("{} {} {}", target.pid(), target.memory.start(), target.memory.end()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(victim.stdout.take().unwrap()));
+        assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("begins")));
+        std::thread::sleep(Duration::from_micros(random.random_range(0..8000)));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+    }
+    eventually("it is let go", || is_free(&target));
+    let counts = target.end();
+    assert_unharmed(&counts);
+    assert_eq!(counts.of("interrupted"), 0, "the helpers have finished what they were at: {counts:?}");
+}
+
+#[test]
+fn a_target_that_ends_in_the_middle_is_gone() {
+    let mut random = Pcg32::seed_from_u64(13);
+    let mut inside = Inside::new();
+    for _ in 0..40 {
+        let target = Target::start("threads");
+        let pid = target.pid();
+        let memory = target.memory;
+        let delay = Duration::from_micros(random.random_range(0..3000));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            target.signal(Signal::KILL);
+            // It is waited for, which needs that its tracer does not hold it back.
+            drop(target);
+        });
+        let error = loop {
+            if let Err(error) = inside.make(pid, InsideCall::NoHugePage, &[memory], &mut Vec::new()) {
+                break error;
+            }
+        };
+        killer.join().unwrap();
+        let gone = matches!(error, InsideError::Gone(_) | InsideError::MainThreadEnded(_) | InsideError::NotX64(_));
+        assert!(gone, "{error:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Which pages are young or huge, just before they are acted on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, io};
+
+use isotherm_core::{
+    AccessProbe, AddrRange, BoxError, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
+};
+use rustix::io::Errno;
+
+use isotherm_kernel::pages::{FlagTable, Flags, Pagemap, Room};
+
+/// Frames of a huge page.
+const HUGE: u64 = 512;
+
+/// So many pages are asked for at once.
+const PAGES_AT_ONCE: u64 = 512;
+
+/// Opens a probe that reads the accessed bit of single pages, and clears none when it learns of a target.
+///
+/// It is opened when a scheme first asks which pages are young. An error says why it cannot be opened and how to fix that.
+pub type OpenProbe = fn() -> Result<Box<dyn AccessProbe + Send>, BoxError>;
+
+/// Tells which pages of a process have been accessed since their accessed bit was last cleared, by whomever.
+pub(super) struct Young {
+    probe: Box<dyn AccessProbe + Send>,
+    samples: Vec<Sample>,
+    answers: Vec<Observation>,
+}
+
+impl Young {
+    /// Opens the probe; says why not, and how to fix that.
+    pub(super) fn open(open_probe: OpenProbe) -> Result<Self, BoxError> {
+        Ok(Self { probe: open_probe()?, samples: Vec::new(), answers: Vec::new() })
+    }
+
+    pub(super) fn find(&mut self, target: TargetId, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
+        let mappings: Arc<[Mapping]> = Arc::new([Mapping { range, permissions: *b"rw-p", name: "".into() }]);
+        let space = TargetSpace { id: target, layout: Layout::Process, mappings };
+        self.probe.update(&[space]).map_err(|_| Errno::PERM)?;
+        for part in parts(range) {
+            self.samples.clear();
+            self.samples.extend(addresses(part).map(|addr| Sample { target, addr }));
+            self.answers.clear();
+            self.answers.resize(self.samples.len(), Observation::Idle);
+            self.probe.read(&self.samples, &mut self.answers).map_err(|_| Errno::IO)?;
+            if self.answers.contains(&Observation::Unobservable) {
+                return Err(Errno::PERM);
+            }
+            let young = self.samples.iter().zip(&self.answers).filter(|(_, answer)| **answer == Observation::Accessed);
+            young.for_each(|(sample, _)| add_page(found, sample.addr));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Young {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Young").finish_non_exhaustive()
+    }
+}
+
+/// Tells which pages of a process are part of a huge page.
+#[derive(Debug)]
+pub(super) struct Huge {
+    root: PathBuf,
+    flags: FlagTable,
+    frames_room: Room,
+    flags_room: Room,
+    frames: Vec<u64>,
+}
+
+impl Huge {
+    /// Opens what it needs, below the directory that stands for `/`; says why not, and what would mend it.
+    pub(super) fn open(root: &Path) -> Result<Self, BoxError> {
+        let cannot = |(path, source): (PathBuf, io::Error)| {
+            format!("huge pages cannot be told: {} cannot be read: {source}; run isotherm as root", path.display())
+        };
+        let flags = FlagTable::open(root).map_err(cannot)?;
+        let own = Pagemap::open(root, "self").map_err(cannot)?;
+        let here = &raw const flags as u64;
+        let mut told = None;
+        own.frames(std::iter::once(here), &mut Room::default(), |frame| told = frame)?;
+        if told.is_none_or(|frame| frame == 0) {
+            let why = "huge pages cannot be told: the kernel does not tell page frames in /proc/self/pagemap";
+            return Err(format!("{why}; run isotherm with CAP_SYS_ADMIN").into());
+        }
+        let room = Room::default;
+        Ok(Self { root: root.into(), flags, frames_room: room(), flags_room: room(), frames: Vec::new() })
+    }
+
+    pub(super) fn find(&mut self, target: TargetId, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
+        let errno = |source: &io::Error| Errno::from_io_error(source).unwrap_or(Errno::IO);
+        let pagemap = Pagemap::open(&self.root, &target.to_string()).map_err(|(_, source)| errno(&source))?;
+        for part in parts(range) {
+            self.frames.clear();
+            pagemap
+                .frames(addresses(part), &mut self.frames_room, |frame| self.frames.push(frame.unwrap_or(0)))
+                .map_err(|error| errno(&error.source))?;
+            // Pages of the same huge page mostly follow one another.
+            let mut last = (u64::MAX, false);
+            for (addr, &frame) in addresses(part).zip(&self.frames) {
+                // In a huge page, a page lies where it lies in memory.
+                if frame == 0 || frame % HUGE != addr / PAGE_SIZE % HUGE {
+                    continue;
+                }
+                let first = frame - frame % HUGE;
+                if last.0 != first {
+                    last = (first, is_huge(&self.flags, first, &mut self.flags_room).map_err(|e| errno(&e.source))?);
+                }
+                if last.1 {
+                    add_page(found, addr);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the huge page's worth of frames from `first` on is one: it begins a compound page, and its middle is a later part of
+/// one, which no smaller one that lies at a multiple of its size could make it.
+fn is_huge(flags: &FlagTable, first: u64, room: &mut Room) -> Result<bool, isotherm_kernel::TableError> {
+    let mut told = [Flags::default(); 2];
+    let mut next = told.iter_mut();
+    flags.each([first, first + HUGE / 2].into_iter(), room, |flags| {
+        if let Some(told) = next.next() {
+            *told = flags;
+        }
+    })?;
+    Ok(told[0].is_head() && told[1].is_tail())
+}
+
+fn parts(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let mut start = range.start();
+    std::iter::from_fn(move || {
+        let part = AddrRange::new(start, range.end().min(start.saturating_add(PAGES_AT_ONCE * PAGE_SIZE)))?;
+        start = part.end();
+        Some(part)
+    })
+}
+
+fn addresses(range: AddrRange) -> impl Iterator<Item = u64> {
+    (range.start()..range.end()).step_by(PAGE_SIZE as usize)
+}
+
+/// Adds a page behind all that are there.
+fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
+    let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) else {
+        return;
+    };
+    match found.pop_if(|last| last.touches(page)) {
+        Some(last) => found.extend(AddrRange::new(last.start(), page.end())),
+        None => found.push(page),
+    }
+}

@@ -1,0 +1,76 @@
+//! Writing measured figures.
+
+use std::time::Duration;
+
+const SIZES: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// A size such as `512 B`, `1.5 MiB`, `132 KiB`: at most four digits, with a power of 1,024 as unit.
+pub fn bytes(n: u64) -> String {
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut value = n as f64;
+    let mut unit = "B";
+    for next in SIZES {
+        // A value that rounds to 1024 is shown in the next unit.
+        if value < 1023.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    with_unit(value, unit)
+}
+
+/// A time such as `250 µs`, `5 ms`, `12.3 s`, `2 min 5 s`, `1 h 3 min`.
+pub fn duration(d: Duration) -> String {
+    let ns = d.as_nanos();
+    let seconds = d.as_secs_f64();
+    match ns {
+        0 => "0 s".into(),
+        1..1_000 => format!("{ns} ns"),
+        1_000..999_500 => with_unit(ns as f64 / 1e3, "µs"),
+        999_500..999_500_000 => with_unit(ns as f64 / 1e6, "ms"),
+        _ if seconds < 119.95 => with_unit(seconds, "s"),
+        _ => {
+            let whole = seconds.round() as u64;
+            let (h, min, s) = (whole / 3600, whole / 60 % 60, whole % 60);
+            match (h, min, s) {
+                (0, min, 0) => format!("{min} min"),
+                (0, min, s) => format!("{min} min {s} s"),
+                (h, 0, _) => format!("{h} h"),
+                (h, min, _) => format!("{h} h {min} min"),
+            }
+        }
+    }
+}
+
+/// A time in nanoseconds, in the form of [`duration`].
+pub fn nanoseconds(ns: u64) -> String {
+    duration(Duration::from_nanos(ns))
+}
+
+/// A share of 1 in per cent: `0 %`, `0.3 %`, `42 %`.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value == 0.0 || value >= 9.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+}
+
+/// A count with separated thousands: `12,345`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The value with one decimal, unless that is zero or there are three digits before it.
+fn with_unit(value: f64, unit: &str) -> String {
+    let text = if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") };
+    format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
+}

@@ -1,0 +1,71 @@
+//! A trial of the whole probe on own memory.
+
+use std::sync::Arc;
+
+use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
+
+use super::{BpfError, BpfProbe};
+use isotherm_kernel::Scratch;
+
+const PAGES: u64 = 64;
+
+/// How often a trial in which nothing could be observed is made again: just after pages have been touched first, they may wait
+/// on another processor to become reclaimable, which they have to be.
+const ATTEMPTS: u32 = 20;
+
+/// Touches own pages, clears them, touches half of them again, and asks `probe` which.
+pub(super) fn check(probe: BpfProbe) -> Result<(), BpfError> {
+    let mut probe = probe.with_sweeps(false);
+    let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
+    // Without huge pages configured this fails, and then there are none to be kept away.
+    let _ = scratch.huge(false);
+    let id = TargetId(std::process::id());
+    let range = AddrRange::new(scratch.start(), scratch.start() + PAGES * PAGE_SIZE);
+    let mapping = range.map(|range| Mapping { range, permissions: *b"rw-p", name: "".into() });
+    let mappings: Arc<[Mapping]> = mapping.into_iter().collect();
+    let samples: Vec<_> =
+        (0..PAGES).map(|page| Sample { target: id, addr: scratch.start() + page * PAGE_SIZE }).collect();
+    let mut answers = vec![Observation::Idle; samples.len()];
+
+    probe.update(&[TargetSpace { id, layout: Layout::Process, mappings }]).map_err(|e| failed("finding", &*e))?;
+    let mut observed = 0;
+    for _ in 0..ATTEMPTS {
+        (0..PAGES).for_each(|page| scratch.touch(page * PAGE_SIZE));
+        probe.read(&samples, &mut answers).map_err(|e| failed("reading", &*e))?;
+        expect(&answers, |_| Observation::Accessed, "touched pages")?;
+
+        probe.clear(&samples).map_err(|e| failed("clearing", &*e))?;
+        probe.read(&samples, &mut answers).map_err(|e| failed("reading", &*e))?;
+        expect(&answers, |_| Observation::Idle, "cleared pages")?;
+
+        (0..PAGES).step_by(2).for_each(|page| scratch.touch(page * PAGE_SIZE));
+        probe.read(&samples, &mut answers).map_err(|e| failed("reading", &*e))?;
+        let every_second = |page| if page % 2 == 0 { Observation::Accessed } else { Observation::Idle };
+        observed = expect(&answers, every_second, "pages of which every second was touched")?;
+        if observed == answers.len() {
+            break;
+        }
+    }
+    if observed == 0 {
+        return Err(BpfError::Trial("none of its own pages could be observed".into()));
+    }
+    Ok(())
+}
+
+/// Counts the pages that could be observed, all of which must have been as `truth` says.
+fn expect(
+    answers: &[Observation],
+    truth: impl Fn(usize) -> Observation,
+    what: &'static str,
+) -> Result<usize, BpfError> {
+    let observed = || answers.iter().enumerate().filter(|&(_, &answer)| answer != Observation::Unobservable);
+    let wrong = observed().filter(|&(page, &answer)| answer != truth(page)).count();
+    if wrong > 0 {
+        return Err(BpfError::Trial(format!("of {} {what}, {wrong} were said to be otherwise", answers.len())));
+    }
+    Ok(observed().count())
+}
+
+fn failed(doing: &str, e: &dyn std::error::Error) -> BpfError {
+    BpfError::Trial(format!("{doing} own pages failed: {e}"))
+}

@@ -1,0 +1,141 @@
+//! Where the kernel maps physical memory, found and proven.
+//!
+//! A page-table entry holds a physical address; to read on there, the address at which the kernel maps physical address 0
+//! (`page_offset_base`) must be known. It is not exported, but a multiple of 1 GiB, and every page table lies in
+//! that map: so it is the top page table's address rounded down to 1 GiB, less a number of GiB no larger than
+//! memory. Each such number is tried. The one is right for which the walk of addresses of this process ends in the very page
+//! frames that `/proc/self/pagemap` tells; nothing else is ever read without that proof.
+//!
+//! The tries themselves read at wrong addresses, which is harmless: the kernel reads them with faults allowed, they
+//! lie no further than the size of memory from the direct map, and the kernel keeps 10 TiB clear of it there.
+
+use std::fs;
+
+use isotherm_core::PAGE_SIZE;
+
+use super::BpfError;
+use super::leaf::{Extent, Leaf};
+use super::program::{PageTables, Place, Program};
+use super::space::Space;
+use isotherm_kernel::{HUGE, Scratch};
+
+const GIB: u64 = 1 << 30;
+const CPUINFO: &str = "/proc/cpuinfo";
+const IOMEM: &str = "/proc/iomem";
+const PRIVILEGE: &str = "run isotherm as root, or with CAP_SYS_ADMIN, which physical addresses are shown to";
+
+/// Pages of this process whose frames must be met. Each lies in another page table.
+const WITNESSES: u64 = 16;
+
+/// The kernel moves pages now and then, which spoils a proof.
+const ATTEMPTS: u32 = 3;
+
+/// Finds out how this machine's page tables are read; `own` is this process.
+pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, BpfError> {
+    let address_mask = address_mask()?;
+    let memory_end = memory_end()?;
+    let scratch = Scratch::new(WITNESSES * HUGE)?;
+    // Without huge pages configured this fails, and then there are none to be kept away.
+    let _ = scratch.huge(false);
+    // One page in each 2 MiB, each at another place in its table.
+    let places: Vec<Place> = (0..WITNESSES)
+        .map(|i| i * HUGE + i * 31 % 512 * PAGE_SIZE)
+        .inspect(|&offset| scratch.touch(offset))
+        .map(|offset| Place { pgd: own.pgd(), addr: scratch.start() + offset })
+        .collect();
+
+    let mut tried = 0;
+    let mut leaves = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let frames = frames(own, &places)?;
+        for gib in 0..=memory_end / GIB {
+            let Some(direct_map) = (own.pgd() & !(GIB - 1)).checked_sub(gib * GIB) else {
+                break;
+            };
+            for levels in [4, 5] {
+                let tables = PageTables { direct_map, address_mask, memory_end, levels };
+                program.walk(&tables, places.iter().copied(), &mut leaves)?;
+                tried += 1;
+                if all_met(&places, &leaves, &frames) {
+                    return Ok(tables);
+                }
+            }
+        }
+    }
+    Err(BpfError::NoDirectMap { tried })
+}
+
+/// The frames of this process's pages, as pagemap tells them.
+fn frames(own: &Space, places: &[Place]) -> Result<Vec<u64>, BpfError> {
+    let frame = |place: &Place| own.pagemap_entry(place.addr)?.frame().filter(|&frame| frame != 0);
+    let frames: Option<Vec<u64>> = places.iter().map(frame).collect();
+    frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", mend: PRIVILEGE })
+}
+
+fn all_met(places: &[Place], leaves: &[Leaf], frames: &[u64]) -> bool {
+    places.len() == leaves.len()
+        && places
+            .iter()
+            .zip(leaves)
+            .zip(frames)
+            .all(|((place, leaf), &frame)| leaf.extent() == Some(Extent::Page) && leaf.frame(place.addr) == Some(frame))
+}
+
+/// The bits of a page-table entry that are a physical address: those that the processor says it has, less the offset
+/// in the page. A bit that marks encrypted memory is not among them.
+fn address_mask() -> Result<u64, BpfError> {
+    let bits = parse_address_bits(&read(CPUINFO, "is /proc mounted?")?);
+    let bits = bits.ok_or(BpfError::Silent { path: CPUINFO, what: "address sizes", mend: "use another probe" })?;
+    Ok(((1 << bits) - 1) & !(PAGE_SIZE - 1))
+}
+
+fn parse_address_bits(cpuinfo: &str) -> Option<u32> {
+    let sizes = cpuinfo.lines().find_map(|line| line.strip_prefix("address sizes"))?;
+    let bits = sizes.split_once(':')?.1.trim().split_once(" bits physical")?.0.parse().ok()?;
+    // The architecture's limits.
+    (32..=52).contains(&bits).then_some(bits)
+}
+
+/// The end of the machine's memory, memory plugged in later included.
+pub(super) fn memory_end() -> Result<u64, BpfError> {
+    let end = parse_memory_end(&read(IOMEM, "is /proc mounted, and is this root?")?);
+    end.ok_or(BpfError::Silent { path: IOMEM, what: "where memory ends", mend: PRIVILEGE })
+}
+
+fn parse_memory_end(iomem: &str) -> Option<u64> {
+    let ram = iomem.lines().filter(|line| line.contains("System RAM"));
+    let ends = ram.filter_map(|line| {
+        let (_, last) = line.split_once(" : ")?.0.split_once('-')?;
+        u64::from_str_radix(last, 16).ok()
+    });
+    // All are shown as 0 to those who may not know.
+    ends.max().filter(|&last| last > 0).map(|last| last + 1)
+}
+
+fn read(path: &'static str, mend: &'static str) -> Result<String, BpfError> {
+    fs::read_to_string(path).map_err(|source| BpfError::File { path: path.into(), source, mend })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_width_of_addresses_is_the_processors_word() {
+        assert_eq!(
+            parse_address_bits("processor\t: 0\naddress sizes\t: 46 bits physical, 48 bits virtual\n"),
+            Some(46)
+        );
+        assert_eq!(parse_address_bits("address sizes\t: 99 bits physical, 48 bits virtual\n"), None);
+        assert_eq!(parse_address_bits("processor\t: 0\n"), None);
+    }
+
+    #[test]
+    fn memory_ends_with_its_highest_range_wherever_that_is_listed() {
+        let iomem = "00001000-0009fbff : System RAM\n100000000-63fffffff : System RAM\n  5f0000000-5f1ffffff : Kernel code\n\
+                     700000000-7ffffffff : dax0.0\n  700000000-7ffffffff : System RAM (kmem)\n";
+        assert_eq!(parse_memory_end(iomem), Some(0x8_0000_0000));
+        assert_eq!(parse_memory_end("00000000-00000000 : System RAM\n"), None);
+        assert_eq!(parse_memory_end("00000000-00000000 : PCI Bus\n"), None);
+    }
+}

@@ -1,0 +1,370 @@
+//! The probe itself: what it does in a round.
+
+use std::io;
+
+use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
+use rustix::io::Errno;
+
+use super::BpfError;
+use super::check;
+use super::direct_map::{memory_end, prove};
+use super::folio::{Folios, Whole};
+use super::leaf::{Extent, Leaf};
+use super::program::{PageTables, Place, Program};
+use super::space::{Opened, PagemapEntry, PagemapKind, Space};
+use super::sweep::{Came, Sweeper, Swept};
+use super::target::{State, Target};
+use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, Span, advise};
+
+/// Reads accessed bits inside the kernel with eBPF, and clears them with `process_madvise(MADV_COLD)`.
+#[derive(Debug)]
+pub struct BpfProbe {
+    program: Program,
+    tables: PageTables,
+    folios: Folios,
+    pagemap_kind: PagemapKind,
+    sweeps: bool,
+    /// Sorted by ID.
+    targets: Vec<Target>,
+    clears: u64,
+    /// Of the samples of the last clear, which cannot be observed.
+    unobservable: Vec<bool>,
+    // Everything below is lent out again and again, so that a round allocates nothing.
+    slots: Vec<Option<usize>>,
+    leaves: Vec<Leaf>,
+    requests: Vec<Request>,
+    unchanged: Vec<Request>,
+}
+
+/// So many blocks are swept in a round at most, about 200 µs of work.
+const SWEEPS_A_ROUND: usize = 8;
+
+/// One sample that is to be cleared.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    /// Its index among the samples.
+    sample: usize,
+    /// Its target's index among the targets.
+    slot: usize,
+    addr: u64,
+    /// What it was found in.
+    leaf: Leaf,
+    /// What is cleared, in order that it is.
+    whole: Whole,
+}
+
+impl BpfProbe {
+    /// Loads the program, proves where page tables are, and tries on own memory what clearing does.
+    ///
+    /// # Errors
+    /// If any of it does not work here: the error says which, why, and what would mend it.
+    pub fn open() -> Result<Self, BpfError> {
+        let mut program = Program::load()?;
+        let (own, pagemap_kind) = Space::open_own(&mut program)?;
+        let tables = prove(&mut program, &own)?;
+        let folios = Folios::open(&mut program, &tables, &own)?;
+        Ok(Self {
+            program,
+            tables,
+            folios,
+            pagemap_kind,
+            sweeps: true,
+            targets: Vec::new(),
+            clears: 0,
+            unobservable: Vec::new(),
+            slots: Vec::new(),
+            leaves: Vec::new(),
+            requests: Vec::new(),
+            unchanged: Vec::with_capacity(RANGES_A_CALL),
+        })
+    }
+
+    /// Opens a probe and watches own memory with it, some of which is accessed and some not.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if what the probe says is wrong.
+    pub fn check() -> Result<(), BpfError> {
+        check::check(Self::open()?)
+    }
+
+    /// Whether private anonymous memory is cleared at once where it was never cleared before: all of it when the target is first
+    /// seen and after each exec, for a tenth of a second at most (about 8 GiB), and then 2 MiB around a sample. It is unless
+    /// this says otherwise.
+    ///
+    /// It takes about a millisecond for 64 MiB of accessed memory, and then only what is really in use has to be cleared page
+    /// by page. Without it, about every page that is sampled has to be.
+    #[must_use]
+    pub fn with_sweeps(mut self, sweeps: bool) -> Self {
+        self.sweeps = sweeps;
+        self
+    }
+
+    /// How many levels the page tables of this machine have: 4 or 5.
+    pub fn page_table_levels(&self) -> u32 {
+        self.tables.levels
+    }
+
+    /// The address at which the kernel maps physical address 0, as it was proven.
+    pub fn direct_map(&self) -> u64 {
+        self.tables.direct_map
+    }
+
+    /// Whether this kernel clears the accessed bits of a large folio (of pages that are mapped one by one) without splitting it.
+    /// If not, or if that could not be found out for want of a huge page, such pages are unobservable once accessed.
+    pub fn clears_large_folios(&self) -> bool {
+        self.folios.stay_whole()
+    }
+
+    /// The target as it is now; `before` is what was known of it. Also says why, if it is refused.
+    fn renew(&mut self, space: &TargetSpace, before: Option<Target>) -> Result<(Target, Option<io::Error>), BpfError> {
+        let target = |state| Target::new(space.id, state, &space.mappings, Swept::default());
+        let new = match Space::open(space.id.0, &mut self.program, self.pagemap_kind)? {
+            Opened::Held(new) => new,
+            Opened::Gone => return Ok((target(State::Gone), None)),
+            Opened::Refused(e) => return Ok((target(State::Refused), Some(e))),
+        };
+        if let Some(Target { state: State::Held(known), swept, .. }) = before
+            && known.same_as(&new)
+        {
+            return Ok((Target::new(space.id, State::Held(known), &space.mappings, swept), None));
+        }
+        let mut swept = Swept::default();
+        if self.sweeps {
+            let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
+            match sweeper.all(&new, &space.mappings, &mut swept)? {
+                Came::Cleared(cleared) => self.clears += cleared,
+                Came::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
+            }
+        }
+        Ok((Target::new(space.id, State::Held(new), &space.mappings, swept), None))
+    }
+
+    /// Sweeps some of the blocks in which samples were found accessed for the first time. Says whether there were any.
+    fn sweep(&mut self, samples: &[Sample]) -> Result<bool, BpfError> {
+        let mut left = SWEEPS_A_ROUND;
+        for ((sample, slot), leaf) in samples.iter().zip(&self.slots).zip(&self.leaves) {
+            let Some(target) = slot.map(|slot| &mut self.targets[slot]) else {
+                continue;
+            };
+            if left == 0 || !leaf.young() || leaf.extent() != Some(Extent::Page) || target.swept.contains(sample.addr) {
+                continue;
+            }
+            let mut swept = std::mem::take(&mut target.swept);
+            if let (Some(space), Some(mapping)) = (target.space(), target.mapping(sample.addr)) {
+                let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
+                // A refusal comes again when the page is cleared, and is dealt with there.
+                if let Came::Cleared(cleared) = sweeper.block(space, mapping, sample.addr, &mut swept)? {
+                    self.clears += cleared;
+                    left -= usize::from(cleared > 0);
+                }
+            }
+            target.swept = swept;
+        }
+        Ok(left < SWEEPS_A_ROUND)
+    }
+
+    /// Looks up all samples: their targets into `slots`, their entries into `leaves`.
+    fn look_up(&mut self, samples: &[Sample]) -> Result<(), BpfError> {
+        let targets = &self.targets;
+        self.slots.clear();
+        let mut last = None;
+        for sample in samples {
+            // Samples come target by target.
+            let same = last.filter(|&slot: &usize| targets[slot].id == sample.target);
+            last = same.or_else(|| targets.binary_search_by_key(&sample.target, |target| target.id).ok());
+            self.slots.push(last);
+        }
+        let places = samples.iter().zip(&self.slots).map(|(sample, slot)| {
+            let space = slot.and_then(|slot| targets[slot].space());
+            Place { pgd: space.map_or(0, Space::pgd), addr: sample.addr }
+        });
+        self.program.walk(&self.tables, places, &mut self.leaves)
+    }
+
+    /// Finds out what has to be cleared, for those samples that have been accessed.
+    fn plan(&mut self, samples: &[Sample]) {
+        self.requests.clear();
+        self.unobservable.clear();
+        for (index, ((sample, slot), leaf)) in samples.iter().zip(&self.slots).zip(&self.leaves).enumerate() {
+            self.unobservable.push(false);
+            let (true, Some(slot)) = (leaf.young(), *slot) else {
+                continue;
+            };
+            let target = &self.targets[slot];
+            // Samples come by address: the last one may have been in the same folio.
+            let last = self.requests.last().filter(|last| last.slot == slot && last.whole.range.contains(sample.addr));
+            let whole = match (last, leaf.extent()) {
+                (Some(last), _) => Some(last.whole),
+                _ if target.is_uncleared(sample.addr) => None,
+                // Told by one look, where what follows takes several: most of these are pages of shared libraries.
+                (None, Some(Extent::Page)) if target.is_shared(sample.addr) => None,
+                (None, Some(Extent::Page)) => {
+                    leaf.frame(sample.addr).and_then(|frame| self.folios.whole_around(target, sample.addr, frame))
+                }
+                (None, Some(extent @ Extent::Huge)) => {
+                    let range = extent.around(sample.addr).filter(|&range| target.maps_as_one(range));
+                    range.map(|range| Whole { range, listed: true })
+                }
+                // Of hugetlbfs or a device: MADV_COLD does not clear it.
+                (None, Some(Extent::Gigantic) | None) => None,
+            };
+            match whole {
+                Some(whole) => {
+                    self.requests.push(Request { sample: index, slot, addr: sample.addr, leaf: *leaf, whole })
+                }
+                None => self.unobservable[index] = true,
+            }
+        }
+    }
+
+    /// Clears what was planned, a few at a time.
+    ///
+    /// Right before, each is looked up once more: where a page has become part of a huge page since, clearing the page
+    /// would split that.
+    fn carry_out(&mut self) -> Result<(), BpfError> {
+        for requests in self.requests.chunk_by(|a, b| a.slot == b.slot).flat_map(|of_one| of_one.chunks(RANGES_A_CALL))
+        {
+            let target = &mut self.targets[requests[0].slot];
+            let Some(pgd) = target.space().map(Space::pgd) else {
+                continue;
+            };
+            let places = requests.iter().map(|request| Place { pgd, addr: request.addr });
+            self.program.walk(&self.tables, places, &mut self.leaves)?;
+            self.unchanged.clear();
+            for (request, leaf) in requests.iter().zip(&self.leaves) {
+                if leaf.maps_as(request.leaf) {
+                    self.unchanged.push(*request);
+                } else {
+                    self.unobservable[request.sample] = true;
+                }
+            }
+            self.clears += clear_in(target, &self.unchanged, &mut self.unobservable);
+        }
+        Ok(())
+    }
+
+    /// Looks again at what was cleared. A page that is accessed all the same was either accessed again at once, or left
+    /// out by the kernel: then it would look accessed for ever.
+    fn verify(&mut self) -> Result<(), BpfError> {
+        let targets = &self.targets;
+        let places = self.requests.iter().map(|request| {
+            let space = targets[request.slot].space();
+            Place { pgd: space.map_or(0, Space::pgd), addr: request.addr }
+        });
+        self.program.walk(&self.tables, places, &mut self.leaves)?;
+        for (request, leaf) in self.requests.iter().zip(&self.leaves).filter(|(_, leaf)| leaf.young()) {
+            let space = targets[request.slot].space();
+            let entry = space.and_then(|space| space.pagemap_entry(request.addr));
+            let alone = entry.is_some_and(PagemapEntry::exclusive);
+            let listed =
+                request.whole.listed && leaf.frame(request.addr).is_some_and(|frame| self.folios.on_a_list(frame));
+            if !alone || !listed {
+                self.unobservable[request.sample] = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Clears up to [`RANGES_A_CALL`] `requests`, all in one target, and gives how many were. What the kernel refuses to clear is unobservable.
+fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]) -> u64 {
+    let mut cleared = 0;
+    let mut rest = requests;
+    let mut spans = [Span::default(); RANGES_A_CALL];
+    while let Some((first, others)) = rest.split_first() {
+        if target.is_uncleared(first.addr) {
+            unobservable[first.sample] = true;
+            rest = others;
+            continue;
+        }
+        let Some(space) = target.space() else {
+            break;
+        };
+        for (span, request) in spans.iter_mut().zip(rest) {
+            *span = request.whole.range.into();
+        }
+        match advise(space.pidfd(), &spans[..rest.len()], Advice::Cold) {
+            Ok(done) if done > 0 => {
+                cleared += done as u64;
+                rest = &rest[done..];
+            }
+            // Unmapped in the meantime: nothing is accessed there.
+            Err(Errno::NOMEM) => rest = others,
+            Err(Errno::SRCH) => {
+                target.state = State::Gone;
+                break;
+            }
+            Err(Errno::PERM) => {
+                target.state = State::Refused;
+                break;
+            }
+            // EINVAL: locked, or not ordinary memory, and so is all of the mapping. Else whatever holds for this range.
+            result => {
+                if result != Err(Errno::INVAL) || !target.set_uncleared(first.addr) {
+                    unobservable[first.sample] = true;
+                    rest = others;
+                }
+            }
+        }
+    }
+    cleared
+}
+
+impl AccessProbe for BpfProbe {
+    fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
+        self.tables.memory_end = memory_end()?;
+        let mut before = std::mem::take(&mut self.targets);
+        let mut refusal = None;
+        let mut any_held = false;
+        for space in targets {
+            let known = before.iter().position(|target| target.id == space.id).map(|index| before.swap_remove(index));
+            let (target, refused) = self.renew(space, known)?;
+            any_held |= target.space().is_some();
+            if let Some(source) = refused {
+                refusal = Some(BpfError::Refused { pid: space.id.0, source });
+            }
+            self.targets.push(target);
+        }
+        self.targets.sort_by_key(|target| target.id);
+        match refusal {
+            Some(refusal) if !any_held => Err(refusal.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        self.look_up(samples)?;
+        if self.sweeps && self.sweep(samples)? {
+            self.look_up(samples)?;
+        }
+        self.plan(samples);
+        if !self.requests.is_empty() {
+            self.carry_out()?;
+            self.verify()?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        self.look_up(samples)?;
+        let unobservable = self.unobservable.iter().copied().chain(std::iter::repeat(false));
+        let found = self.leaves.iter().zip(&self.slots).zip(unobservable);
+        for (answer, ((leaf, slot), unobservable)) in answers.iter_mut().zip(found) {
+            let refused = slot.is_some_and(|slot| self.targets[slot].is_refused());
+            *answer = match leaf.extent() {
+                _ if refused => Observation::Unobservable,
+                Some(_) if unobservable => Observation::Unobservable,
+                Some(_) if leaf.young() => Observation::Accessed,
+                // Also what could not be observed before, and has gone since.
+                Some(_) | None => Observation::Idle,
+            };
+        }
+        Ok(())
+    }
+
+    /// A page, a huge page and a large folio count as one each; and so does what is swept at once: a mapping at a target's
+    /// start, a block later.
+    fn clears(&self) -> u64 {
+        self.clears
+    }
+}

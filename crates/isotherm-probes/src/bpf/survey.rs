@@ -1,0 +1,280 @@
+//! The full survey: every page of a mapping is looked at, and cleared if it was accessed.
+//!
+//! Whole page tables are copied, 512 entries at once, which costs little more than looking at one. What was accessed is cleared by
+//! `MADV_COLD`, and looked at once more: what is accessed still, though it is this process's alone and on a list for reclaim, is in
+//! use; all else that is, the kernel does not clear, so that nothing can be told of it.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use isotherm_core::{AddrRange, IdleTally, Mapping};
+use rustix::io::Errno;
+
+use super::BpfError;
+use super::direct_map::{memory_end, prove};
+use super::entries::{Entries, HUGE_SIZE, PAGES};
+use super::folio::Folios;
+use super::leaf::Extent;
+use super::plan::plan;
+use super::program::{Found, MAX_TABLES, PageTables, Program};
+use super::space::{Opened, PagemapEntry, PagemapKind, Space};
+use crate::idle_scan::Mark;
+use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, Span, advise};
+use isotherm_kernel::pages::{FlagTable, Room};
+
+/// What one table of the second level maps.
+const GIB: u64 = 1 << 30;
+
+/// So many blocks of 2 MiB are read, cleared and read again at once: the kernel holds the target's map for about a
+/// millisecond while it clears them.
+const WINDOW: usize = 32;
+
+/// Looks at all pages of processes.
+#[derive(Debug)]
+pub(crate) struct PageSurvey {
+    program: Program,
+    tables: PageTables,
+    folios: Folios,
+    pagemap_kind: PagemapKind,
+    flags: FlagTable,
+    // Lent out again and again.
+    room: Room,
+    blocks: Vec<Entries>,
+    again: Vec<Entries>,
+    spans: Vec<AddrRange>,
+    pagemap: Box<[u8; PAGES * 8]>,
+}
+
+/// A process, and what is known of each of its pages.
+#[derive(Debug)]
+pub(crate) struct Surveyed {
+    space: Space,
+    /// By address over 2 MiB.
+    marks: HashMap<u64, Box<[Mark; PAGES]>>,
+    /// Those of the survey before, from which the ones that are still mapped are taken.
+    before: HashMap<u64, Box<[Mark; PAGES]>>,
+    gone: bool,
+}
+
+/// How a mapping is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// For the first time: its pages are only cleared.
+    First,
+    /// After an interval.
+    Again,
+    /// It is locked in memory: its pages are only counted.
+    Locked,
+}
+
+/// What came of taking hold of a process.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It is held.
+    Held(Surveyed),
+    /// There is no such process, or it has no memory any more.
+    Gone,
+    /// Its memory may not be looked at.
+    Refused(io::Error),
+}
+
+impl PageSurvey {
+    /// Loads the program, proves where page tables are, and tries on own memory what clearing does.
+    pub(crate) fn open() -> Result<Self, BpfError> {
+        let mut program = Program::load()?;
+        let (own, pagemap_kind) = Space::open_own(&mut program)?;
+        let tables = prove(&mut program, &own)?;
+        let folios = Folios::open(&mut program, &tables, &own)?;
+        let flags = FlagTable::open(Path::new("/")).map_err(|(path, source)| BpfError::File {
+            path: path.display().to_string(),
+            source,
+            mend: "run isotherm as root, on a kernel with CONFIG_PROC_PAGE_MONITOR",
+        })?;
+        Ok(Self {
+            program,
+            tables,
+            folios,
+            pagemap_kind,
+            flags,
+            room: Room::default(),
+            blocks: Vec::new(),
+            again: Vec::new(),
+            spans: Vec::new(),
+            pagemap: Box::new([0; _]),
+        })
+    }
+
+    /// Begins a survey: memory may have been plugged in since the last.
+    pub(crate) fn begin(&mut self) -> Result<(), BpfError> {
+        self.tables.memory_end = memory_end()?;
+        Ok(())
+    }
+
+    /// Takes hold of a process for a survey; `before` is what the last one left of it.
+    pub(crate) fn take(&mut self, pid: u32, before: Option<Surveyed>) -> Result<Taken, BpfError> {
+        let space = match Space::open(pid, &mut self.program, self.pagemap_kind)? {
+            Opened::Held(space) => space,
+            Opened::Gone => return Ok(Taken::Gone),
+            Opened::Refused(e) => return Ok(Taken::Refused(e)),
+        };
+        // After an exec, nothing of what was known holds.
+        let known = before.filter(|before| before.space.same_as(&space));
+        let before = known.map(|known| known.marks).unwrap_or_default();
+        Ok(Taken::Held(Surveyed { space, marks: HashMap::new(), before, gone: false }))
+    }
+
+    /// Looks at all pages of a mapping and clears those that were accessed. Adds what they were like to `tally`, unless this is the
+    /// first look at them. `pace` is told how many bytes were looked at, and may end the survey.
+    pub(crate) fn visit<E: From<BpfError>>(
+        &mut self,
+        of: &mut Surveyed,
+        mapping: &Mapping,
+        look: Look,
+        tally: &mut IdleTally,
+        pace: &mut dyn FnMut(u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut from = mapping.range.start() / GIB * GIB;
+        let mut mapped = Vec::new();
+        let mut left = Vec::new();
+        while from < mapping.range.end() && !of.gone {
+            let tops: Vec<u64> =
+                (0..MAX_TABLES as u64).map(|i| from + i * GIB).take_while(|&addr| addr < mapping.range.end()).collect();
+            from = tops.last().map_or(u64::MAX, |last| last.saturating_add(GIB));
+            mapped.clear();
+            self.program.copy_tables(&self.tables, of.space.pgd(), 2, &tops, |i, found| match found {
+                Found::Table(table) => mapped.extend(
+                    (tops[i]..)
+                        .step_by(HUGE_SIZE as usize)
+                        .zip(table)
+                        .filter(|(_, entry)| **entry != 0)
+                        .map(|(addr, _)| addr),
+                ),
+                // Of hugetlbfs or a device: MADV_COLD does not clear it.
+                Found::Leaf(leaf) if leaf.extent() == Some(Extent::Gigantic) => left.push(tops[i]),
+                Found::Leaf(_) => {}
+            })?;
+            mapped.retain(|&start| within(start, HUGE_SIZE, mapping.range).is_some());
+            for window in mapped.chunks(WINDOW) {
+                self.window(of, mapping, window, look, tally)?;
+                pace(window.len() as u64 * HUGE_SIZE)?;
+            }
+        }
+        if look != Look::First {
+            let bytes = left.iter().filter_map(|&start| within(start, GIB, mapping.range)).map(AddrRange::size).sum();
+            tally.add(isotherm_core::PageState::Unobservable, bytes);
+        }
+        Ok(())
+    }
+
+    /// Looks at the blocks of 2 MiB that begin at these addresses, as far as they are of the mapping.
+    fn window(
+        &mut self,
+        of: &mut Surveyed,
+        mapping: &Mapping,
+        starts: &[u64],
+        look: Look,
+        tally: &mut IdleTally,
+    ) -> Result<(), BpfError> {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        let mut again = std::mem::take(&mut self.again);
+        self.read(of, starts, &mut blocks)?;
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.clear();
+        for block in &mut blocks {
+            block.narrow(mapping.range);
+            let marks = of.marks_at(block.start());
+            block.take_note(marks, look, tally);
+            if look != Look::Locked && block.any_young() {
+                plan(block, &self.flags, &self.folios, &mut self.room, &mut spans)?;
+            }
+        }
+        let refused = !clear(of, &spans);
+        self.spans = spans;
+
+        blocks.retain(|block| look != Look::Locked && block.any_young());
+        let starts: Vec<u64> = blocks.iter().map(Entries::start).collect();
+        self.read(of, &starts, &mut again)?;
+        for (block, now) in blocks.iter().zip(&mut again) {
+            now.narrow(mapping.range);
+            self.judge(of, block, now, refused);
+        }
+        (self.blocks, self.again) = (blocks, again);
+        Ok(())
+    }
+
+    /// Reads the page-table entries of blocks.
+    fn read(&mut self, of: &Surveyed, starts: &[u64], into: &mut Vec<Entries>) -> Result<(), BpfError> {
+        let mask = self.tables.address_mask;
+        into.clear();
+        for starts in starts.chunks(MAX_TABLES) {
+            self.program.copy_tables(&self.tables, of.space.pgd(), 1, starts, |i, found| {
+                into.push(Entries::new(starts[i], found, mask));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Of the pages of a block that are accessed right after they were to be cleared, finds those that the kernel does not clear.
+    fn judge(&mut self, of: &mut Surveyed, block: &Entries, now: &Entries, refused: bool) {
+        let mut alone = [false; PAGES];
+        if now.any_young() {
+            let told = of.space.pagemap(block.start(), &mut self.pagemap[..]);
+            told.zip(&mut alone).for_each(|(entry, alone)| *alone = PagemapEntry::exclusive(entry));
+        }
+        let marks = of.marks_at(block.start());
+        // What could not be cleared before, and has been now, can be told of the next time.
+        for page in block.young() {
+            if marks[page] == Mark::UNMARKED {
+                marks[page] = Mark::UNKNOWN;
+            }
+        }
+        for page in now.young() {
+            if refused || block.is_left(page) || !alone[page] {
+                marks[page] = Mark::UNMARKED;
+            }
+        }
+    }
+}
+
+impl Surveyed {
+    fn marks_at(&mut self, start: u64) -> &mut [Mark; PAGES] {
+        let block = start / HUGE_SIZE;
+        let before = &mut self.before;
+        self.marks
+            .entry(block)
+            .or_insert_with(|| before.remove(&block).unwrap_or_else(|| Box::new([Mark::NOTHING; PAGES])))
+    }
+
+    /// Whether it ended, or called exec, while it was looked at.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+}
+
+/// The part of `size` bytes from `start` on that is in `range`.
+fn within(start: u64, size: u64, range: AddrRange) -> Option<AddrRange> {
+    AddrRange::new(start, start.saturating_add(size))?.intersection(range)
+}
+
+/// Clears these ranges, all of one mapping. False if the kernel does not clear such a mapping.
+fn clear(of: &mut Surveyed, spans: &[AddrRange]) -> bool {
+    let mut rest = spans;
+    let mut room = [Span::default(); RANGES_A_CALL];
+    while let [_, others @ ..] = rest {
+        let some = &rest[..rest.len().min(RANGES_A_CALL)];
+        room.iter_mut().zip(some).for_each(|(span, &range)| *span = range.into());
+        match advise(of.space.pidfd(), &room[..some.len()], Advice::Cold) {
+            Ok(done) if done > 0 => rest = &rest[done..],
+            Err(Errno::SRCH) => {
+                of.gone = true;
+                return true;
+            }
+            // Locked, or not ordinary memory; or another's.
+            Err(Errno::INVAL | Errno::PERM) => return false,
+            // Unmapped in the meantime.
+            _ => rest = others,
+        }
+    }
+    true
+}

@@ -1,0 +1,310 @@
+//! The probe itself: what it does in a round.
+
+use std::path::{Path, PathBuf};
+
+use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, TargetSpace};
+
+use super::target::Target;
+use super::{IdleError, check};
+use isotherm_kernel::Scratch;
+use isotherm_kernel::pages::{FlagTable, Flags, Pagemap, Room, Table, TableError};
+
+pub(crate) const BITMAP: &str = "sys/kernel/mm/page_idle/bitmap";
+
+/// The frames of one entry of the idle bitmap.
+const WORD: u64 = 64;
+
+/// Words no more than this far apart are written with one call: a zero changes nothing, and costs less than a call.
+const WRITE_REACH: u64 = 4;
+
+/// Words are read together only if they are neighbours: each word read may cost looks at 64 pages' mappings.
+const READ_REACH: u64 = 1;
+
+/// Learns which pages were accessed from the kernel's idle page tracking.
+#[derive(Debug)]
+pub struct IdleProbe {
+    root: PathBuf,
+    bitmap: Table,
+    flags: FlagTable,
+    /// Sorted by ID.
+    targets: Vec<Target>,
+    clears: u64,
+    /// What the last clear found of each sample.
+    looks: Vec<Look>,
+    /// The pages that were marked as idle by the last clear, sorted by head.
+    marked: Vec<Page>,
+    /// The words of the bitmap that these are in, and what to write to each.
+    words: Vec<(u64, u64)>,
+    // Everything below is lent out again and again, so that a round allocates nothing.
+    order: Vec<u32>,
+    frames: Vec<Option<u64>>,
+    told: Vec<Option<u64>>,
+    suspects: Vec<Page>,
+    room: Room,
+}
+
+/// What the clear found of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Nothing is mapped there.
+    Nothing,
+    /// No page is there, but one may come.
+    Absent,
+    /// Whether it is accessed cannot be told.
+    Unobservable,
+    /// Its page is among those that were marked.
+    Marked,
+}
+
+/// The page of a sample.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// The sample's index.
+    sample: u32,
+    frame: u64,
+    /// The frame whose bit stands for it: the first of a compound page, or itself.
+    head: u64,
+    flags: Flags,
+}
+
+impl Page {
+    fn word(&self) -> u64 {
+        self.head / WORD
+    }
+
+    fn bit(&self) -> u64 {
+        1 << (self.head % WORD)
+    }
+}
+
+impl IdleProbe {
+    /// Opens the kernel's files, and makes sure that it tells in which frame a page is.
+    ///
+    /// # Errors
+    /// If any of it does not work here: the error says which, why, and what would mend it.
+    pub fn open() -> Result<Self, IdleError> {
+        let page_size = rustix::param::page_size();
+        if page_size as u64 != PAGE_SIZE {
+            return Err(IdleError::PageSize(page_size));
+        }
+        let root = Path::new("/");
+        let probe = Self::at(root)?;
+        let own = Scratch::new(PAGE_SIZE)?;
+        own.touch(0);
+        let pagemap = Pagemap::open(root, "self").map_err(IdleError::pagemap)?;
+        let mut frame = None;
+        pagemap.frames(std::iter::once(own.start()), &mut Room::default(), |found| frame = found)?;
+        match frame {
+            Some(0) | None => Err(IdleError::HiddenFrames),
+            Some(_) => Ok(probe),
+        }
+    }
+
+    /// Opens the files of the machine that lies below `root`, and takes them at their word.
+    ///
+    /// # Errors
+    /// If one of them cannot be opened.
+    pub fn at(root: &Path) -> Result<Self, IdleError> {
+        Ok(Self {
+            root: root.into(),
+            bitmap: Table::open(root, BITMAP, true).map_err(IdleError::bitmap)?,
+            flags: FlagTable::open(root).map_err(IdleError::flags)?,
+            targets: Vec::new(),
+            clears: 0,
+            looks: Vec::new(),
+            marked: Vec::new(),
+            words: Vec::new(),
+            order: Vec::new(),
+            frames: Vec::new(),
+            told: Vec::new(),
+            suspects: Vec::new(),
+            room: Room::default(),
+        })
+    }
+
+    /// Opens the probe and tries it on this process's own memory.
+    ///
+    /// # Errors
+    /// Says what does not work, why, and what would mend it.
+    pub fn check() -> Result<(), IdleError> {
+        check::check(Self::open()?)
+    }
+
+    /// Finds the frames of the samples in `order`, which becomes sorted by address; they come to `frames` in that order.
+    fn locate(&mut self, samples: &[Sample]) {
+        let at = |&index: &u32| samples[index as usize];
+        self.order.sort_unstable_by_key(|index| (at(index).target, at(index).addr));
+        self.frames.clear();
+        for of_one in self.order.chunk_by(|a, b| at(a).target == at(b).target) {
+            let id = at(&of_one[0]).target;
+            let addresses = of_one.iter().map(|index| at(index).addr);
+            if let Some(target) = self.targets.iter().find(|target| target.id == id) {
+                target.frames(addresses, &mut self.room, |frame| self.frames.push(frame));
+            } else {
+                self.frames.extend(addresses.map(|_| None));
+            }
+        }
+    }
+
+    /// Finds the pages of `samples`, those that can be observed, and what is said of them.
+    fn find(&mut self, samples: &[Sample]) -> Result<(), TableError> {
+        self.looks.clear();
+        self.order.clear();
+        let mut target = None;
+        for (index, sample) in (0..).zip(samples) {
+            if target.is_none_or(|target: &Target| target.id != sample.target) {
+                target = self.targets.iter().find(|target| target.id == sample.target);
+            }
+            let mapped = target.is_some_and(|target| target.maps(sample.addr));
+            self.looks.push(if mapped { Look::Absent } else { Look::Nothing });
+            if mapped {
+                self.order.push(index);
+            }
+        }
+        self.locate(samples);
+        self.marked.clear();
+        let found = self.order.iter().zip(&self.frames);
+        let page = |(&sample, &frame): (_, &Option<u64>)| {
+            frame.map(|frame| Page { sample, frame, head: frame, flags: Flags::default() })
+        };
+        self.marked.extend(found.filter_map(page));
+        self.marked.sort_unstable_by_key(|page| page.frame);
+
+        self.told.clear();
+        let told = &mut self.told;
+        self.flags.each(self.marked.iter().map(|page| page.frame), &mut self.room, |flags| told.push(Some(flags.0)))?;
+        for (page, flags) in self.marked.iter_mut().zip(&self.told) {
+            page.flags = Flags(flags.unwrap_or(0));
+            if page.flags.is_tail() && !page.flags.is_hugetlb() {
+                (page.head, page.flags) = self.flags.head(page.frame)?.unwrap_or((page.frame, Flags::default()));
+            }
+        }
+        let looks = &mut self.looks;
+        self.marked.retain(|page| {
+            let observable = page.flags.is_listed();
+            looks[page.sample as usize] = if observable { Look::Marked } else { Look::Unobservable };
+            observable
+        });
+        self.marked.sort_unstable_by_key(|page| page.head);
+        Ok(())
+    }
+
+    /// Marks the pages that were found as idle.
+    fn mark(&mut self) -> Result<(), TableError> {
+        self.words.clear();
+        for page in &self.marked {
+            match self.words.last_mut() {
+                Some((word, bits)) if *word == page.word() => *bits |= page.bit(),
+                _ => self.words.push((page.word(), page.bit())),
+            }
+        }
+        self.clears += self.words.iter().map(|(_, bits)| u64::from(bits.count_ones())).sum::<u64>();
+        self.bitmap.write(self.words.iter().copied(), WRITE_REACH, &mut self.room)
+    }
+
+    /// Answers for the pages that are still idle; the others are suspected of having been accessed.
+    fn read_marks(&mut self, answers: &mut [Observation]) -> Result<(), TableError> {
+        self.told.clear();
+        let told = &mut self.told;
+        let words = self.words.iter().map(|&(word, _)| word);
+        self.bitmap.entries(words, READ_REACH, &mut self.room, |bits| told.push(bits))?;
+        self.suspects.clear();
+        let mut words = self.words.iter().zip(&self.told).peekable();
+        for page in &self.marked {
+            while words.next_if(|((word, _), _)| *word < page.word()).is_some() {}
+            let bits = words.peek().and_then(|(_, bits)| **bits);
+            answers[page.sample as usize] = match bits {
+                // Memory ends before it now.
+                None => Observation::Unobservable,
+                Some(bits) if bits & page.bit() != 0 => Observation::Idle,
+                Some(_) => {
+                    self.suspects.push(*page);
+                    Observation::Accessed
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Looks at the suspects once more: the kernel says "not idle" of every page that it does not keep the bit for, too.
+    fn confirm(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), TableError> {
+        let mut suspects = self.suspects.iter();
+        let heads = self.suspects.iter().map(|page| page.head);
+        self.flags.each(heads, &mut self.room, |flags| {
+            if let Some(page) = suspects.next()
+                && (!flags.is_listed() || flags.is_marked_idle())
+            {
+                answers[page.sample as usize] = Observation::Unobservable;
+            }
+        })?;
+
+        // A process's page may have gone, moved, or come in the meantime.
+        let physical = |index: usize| {
+            let target = self.targets.iter().find(|target| target.id == samples[index].target);
+            target.is_some_and(Target::is_physical)
+        };
+        self.order.clear();
+        for (index, look) in self.looks.iter().enumerate() {
+            let suspected = *look == Look::Marked && answers[index] == Observation::Accessed;
+            if (suspected || *look == Look::Absent) && !physical(index) {
+                self.order.push(index as u32);
+            }
+        }
+        self.locate(samples);
+        // By sample, as the other list of them is for a moment.
+        self.suspects.sort_unstable_by_key(|page| page.sample);
+        for (&index, frame) in self.order.iter().zip(&self.frames) {
+            let before = self.suspects.binary_search_by_key(&index, |page| page.sample);
+            let before = before.ok().map(|at| self.suspects[at].frame);
+            answers[index as usize] = match (before, frame) {
+                (_, None) => Observation::Idle,
+                // It was not there when it was to be cleared.
+                (None, Some(_)) => Observation::Accessed,
+                (Some(before), Some(now)) if before == *now => Observation::Accessed,
+                (Some(_), Some(_)) => Observation::Unobservable,
+            };
+        }
+        Ok(())
+    }
+}
+
+impl AccessProbe for IdleProbe {
+    fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
+        self.targets.clear();
+        let mut refused = None;
+        let mut any_open = false;
+        for space in targets {
+            let (target, refusal) = Target::open(&self.root, space)?;
+            any_open |= refusal.is_none();
+            refused = refusal.map(|source| IdleError::Refused { pid: space.id.0, source }).or(refused);
+            self.targets.push(target);
+        }
+        match refused {
+            Some(refused) if !any_open => Err(refused.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        self.find(samples).map_err(IdleError::from)?;
+        Ok(self.mark().map_err(IdleError::from)?)
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        if self.looks.len() != samples.len() {
+            // Nothing was marked.
+            answers.fill(Observation::Unobservable);
+            return Ok(());
+        }
+        for (answer, look) in answers.iter_mut().zip(&self.looks) {
+            *answer = if *look == Look::Unobservable { Observation::Unobservable } else { Observation::Idle };
+        }
+        self.read_marks(answers).map_err(IdleError::from)?;
+        Ok(self.confirm(samples, answers).map_err(IdleError::from)?)
+    }
+
+    /// A compound page counts as one.
+    fn clears(&self) -> u64 {
+        self.clears
+    }
+}

@@ -1,0 +1,181 @@
+//! A byte for each page frame of memory, and sets of frames.
+
+use isotherm_core::PAGE_SIZE;
+
+use super::mark::Mark;
+use isotherm_kernel::pages::Ram;
+
+/// A mark for each frame of memory that is in use: one byte for 4 KiB.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    stretches: Vec<Stretch>,
+    marks: Vec<Mark>,
+}
+
+/// Frames that follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    first: u64,
+    end: u64,
+    /// The index of the first one's mark.
+    index: usize,
+}
+
+impl Frames {
+    /// Takes memory as it is now; what was known of frames that are still there stays known. Gives how many pages went.
+    pub(super) fn relay(&mut self, ram: &[Ram]) -> u64 {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let mut index = 0;
+        for ram in ram {
+            let (first, end) = (ram.range.start() / PAGE_SIZE, ram.range.end() / PAGE_SIZE);
+            match stretches.last_mut() {
+                Some(last) if last.end == first => last.end = end,
+                _ => stretches.push(Stretch { first, end, index }),
+            }
+            index += (end - first) as usize;
+        }
+        if stretches == self.stretches {
+            return 0;
+        }
+        let mut marks = vec![Mark::NOTHING; index];
+        let mut kept = 0;
+        for new in &stretches {
+            for old in &self.stretches {
+                let (first, end) = (new.first.max(old.first), new.end.min(old.end));
+                if first < end {
+                    let from = old.index + (first - old.first) as usize;
+                    let to = new.index + (first - new.first) as usize;
+                    let count = (end - first) as usize;
+                    marks[to..to + count].copy_from_slice(&self.marks[from..from + count]);
+                    kept += count;
+                }
+            }
+        }
+        let went = (self.marks.len() - kept) as u64;
+        *self = Self { stretches, marks };
+        went
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// The frames in pieces of at most `most`, cut at multiples of it: first, and one after the last.
+    pub(super) fn pieces(&self, most: u64) -> Vec<(u64, u64)> {
+        let mut pieces = Vec::new();
+        for stretch in &self.stretches {
+            let mut first = stretch.first;
+            while first < stretch.end {
+                let end = ((first / most + 1) * most).min(stretch.end);
+                pieces.push((first, end));
+                first = end;
+            }
+        }
+        pieces
+    }
+
+    /// The marks of frames that follow one another, all in one [piece](Self::pieces).
+    pub(super) fn marks_mut(&mut self, first: u64, end: u64) -> &mut [Mark] {
+        match self.index(first) {
+            Some(index) => &mut self.marks[index..index + (end - first) as usize],
+            None => &mut [],
+        }
+    }
+
+    /// The mark of a frame; nothing if it is no memory.
+    pub(super) fn mark(&self, frame: u64) -> Option<Mark> {
+        self.index(frame).map(|index| self.marks[index])
+    }
+
+    /// The place of a frame among all.
+    pub(super) fn index(&self, frame: u64) -> Option<usize> {
+        let after = self.stretches.partition_point(|stretch| stretch.first <= frame);
+        let stretch = self.stretches[..after].last().filter(|stretch| frame < stretch.end)?;
+        Some(stretch.index + (frame - stretch.first) as usize)
+    }
+}
+
+/// A set of frames, a bit for each that there is.
+#[derive(Debug, Default)]
+pub(super) struct FrameSet(Vec<u64>);
+
+impl FrameSet {
+    /// The empty set of some of these frames.
+    pub(super) fn of(frames: &Frames) -> Self {
+        Self(vec![0; frames.len().div_ceil(64)])
+    }
+
+    pub(super) fn insert(&mut self, index: usize) {
+        self.0[index / 64] |= 1 << (index % 64);
+    }
+
+    /// Whether any of `count` frames from `index` on is in it.
+    pub(super) fn has_any(&self, index: usize, count: usize) -> bool {
+        let (mut at, end) = (index, index + count);
+        while at < end {
+            let word = self.0.get(at / 64).copied().unwrap_or(0) >> (at % 64);
+            let within = (64 - at % 64).min(end - at);
+            let mask = if within == 64 { u64::MAX } else { (1 << within) - 1 };
+            if word & mask != 0 {
+                return true;
+            }
+            at += within;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::AddrRange;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ram(stretches: &[(u64, u64)]) -> Vec<Ram> {
+        let range = |&(first, end)| AddrRange::new(first * PAGE_SIZE, end * PAGE_SIZE).unwrap();
+        stretches.iter().map(|stretch| Ram { range: range(stretch), name: "".into() }).collect()
+    }
+
+    #[test]
+    fn what_was_known_of_memory_that_stays_is_kept_and_what_went_is_counted() {
+        let mut frames = Frames::default();
+        assert_eq!(frames.relay(&ram(&[(10, 20), (20, 30), (100, 200)])), 0);
+        frames.marks_mut(15, 30).fill(Mark::ACCESSED);
+        frames.marks_mut(150, 160).fill(Mark::UNMARKED);
+        assert_eq!(frames.relay(&ram(&[(12, 25), (110, 300)])), 17);
+        for (frame, mark) in [
+            (12, Some(Mark::NOTHING)),
+            (15, Some(Mark::ACCESSED)),
+            (24, Some(Mark::ACCESSED)),
+            (25, None),
+            (11, None),
+            (155, Some(Mark::UNMARKED)),
+            (160, Some(Mark::NOTHING)),
+            (299, Some(Mark::NOTHING)),
+            (300, None),
+        ] {
+            assert_eq!(frames.mark(frame), mark, "{frame}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_cut_at_multiples_and_cover_all() {
+        let mut frames = Frames::default();
+        frames.relay(&ram(&[(10, 40), (64, 70)]));
+        assert_eq!(frames.pieces(16), [(10, 16), (16, 32), (32, 40), (64, 70)]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_has_what_was_put_into_it(put in prop::collection::btree_set(0_usize..300, 0..20), at in 0_usize..300, count in 0_usize..140) {
+            let mut frames = Frames::default();
+            frames.relay(&ram(&[(0, 300)]));
+            let mut set = FrameSet::of(&frames);
+            put.iter().for_each(|&index| set.insert(index));
+            let expected = put.range(at..at + count).next().is_some();
+            prop_assert_eq!(set.has_any(at, count), expected);
+        }
+    }
+}

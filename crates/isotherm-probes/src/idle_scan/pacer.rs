@@ -1,0 +1,73 @@
+//! How fast a scan goes, how far it has come, and whether it is to stop.
+
+use std::time::{Duration, Instant};
+
+use isotherm_kernel::{Stop, Waiter, Woken, monitor_cpu_time};
+
+use super::ScanError;
+
+/// Shorter waits than this are put off and made up for by the next.
+const SHORTEST: Duration = Duration::from_millis(2);
+
+/// A bound on how fast a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// Bytes of memory that are looked at a second.
+    Bytes(u64),
+    /// The share of one CPU that the scan takes while it goes on, above 0 and up to 1.
+    Cpu(f64),
+}
+
+/// Paces scans.
+pub struct Pacer {
+    rate: Option<Rate>,
+    waiter: Waiter,
+    progress: Box<dyn FnMut(u64, u64)>,
+    began: Instant,
+    began_cpu: Duration,
+    done: u64,
+    total: u64,
+}
+
+impl std::fmt::Debug for Pacer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pacer").field("rate", &self.rate).field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
+impl Pacer {
+    /// A pacer that keeps to `rate`, if there is one, until `stop` is asked for. `progress` is told how much has been looked at, and of how much, in bytes.
+    pub fn new(rate: Option<Rate>, stop: Stop, progress: impl FnMut(u64, u64) + 'static) -> Self {
+        let waiter = Waiter::new(isotherm_kernel::Roster::default(), stop);
+        let began_cpu = monitor_cpu_time();
+        Self { rate, waiter, progress: Box::new(progress), began: Instant::now(), began_cpu, done: 0, total: 0 }
+    }
+
+    /// Begins a scan of so many bytes.
+    pub(super) fn begin(&mut self, total: u64) {
+        (self.began, self.began_cpu, self.done, self.total) = (Instant::now(), monitor_cpu_time(), 0, total);
+    }
+
+    /// Takes note of so many bytes that were looked at, and waits if that was too fast.
+    pub(super) fn step(&mut self, bytes: u64) -> Result<(), ScanError> {
+        self.done += bytes;
+        (self.progress)(self.done, self.total.max(self.done));
+        let needed = match self.rate {
+            None => Duration::ZERO,
+            Some(Rate::Bytes(a_second)) => seconds(self.done as f64 / a_second.max(1) as f64),
+            Some(Rate::Cpu(share)) => {
+                seconds((monitor_cpu_time() - self.began_cpu).as_secs_f64() / share.clamp(1e-6, 1.0))
+            }
+        };
+        let due = if needed > self.began.elapsed() + SHORTEST { self.began + needed } else { Instant::now() };
+        match self.waiter.until(due).map_err(ScanError::Wait)? {
+            Woken::Stopped => Err(ScanError::Interrupted),
+            Woken::Due | Woken::TargetEnded => Ok(()),
+        }
+    }
+}
+
+/// So many seconds, a year at most.
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.0, 365.0 * 86400.0))
+}

@@ -1,0 +1,397 @@
+//! The scan of all page frames by idle page tracking.
+//!
+//! A pass goes over memory once, piece by piece; of each piece it reads which pages are still idle, and marks those that are not
+//! anew. So every page's interval is the time from one pass to the next, however long a pass takes.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use isotherm_core::{IdleTally, PAGE_SIZE};
+
+use super::findings::{CgroupIdle, IdleFindings, Way};
+use super::frames::{FrameSet, Frames};
+use super::mark::Mark;
+use super::population::{Member, Population};
+use super::processes::Pagemaps;
+use super::wanted::Wanted;
+use super::{Detail, Pacer, Scan, ScanError, Scope};
+use crate::idle::{BITMAP, IdleError, IdleProbe};
+use isotherm_kernel::cgroup::{CgroupPaths, Hierarchy};
+use isotherm_kernel::pages::{FlagTable, Flags, Room, SystemRam, Table};
+
+const KPAGECGROUP: &str = "proc/kpagecgroup";
+
+/// The frames of one entry of the idle bitmap.
+const WORD: u64 = 64;
+
+/// Frames that are dealt with at once: 128 MiB. No compound page of a user lies across a multiple of it.
+const PIECE: u64 = 32768;
+
+/// Frames whose cgroups are looked up with one call are no further apart.
+const REACH: u64 = 64;
+
+/// A scan of all page frames.
+#[derive(Debug)]
+pub struct PhysicalScan {
+    bitmap: Table,
+    flags: FlagTable,
+    /// Nothing where the kernel does not tell.
+    charged: Option<Table>,
+    hierarchy: Option<Hierarchy>,
+    paths: CgroupPaths,
+    ram: SystemRam,
+    population: Population,
+    scope: Scope,
+    detail: Detail,
+    frames: Frames,
+    pagemaps: Pagemaps,
+    notes: Vec<String>,
+    room: Room,
+    // Lent out again and again.
+    words: Vec<u64>,
+    told: Vec<Flags>,
+    pages: Vec<Page>,
+    cgroups: Vec<u64>,
+    marks: BTreeMap<u64, u64>,
+}
+
+/// A page of a user: a frame, or several that are one compound page.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// Its first frame.
+    head: u64,
+    count: u64,
+    flags: Flags,
+}
+
+impl PhysicalScan {
+    /// Opens the kernel's files, and makes sure that they tell what they should.
+    ///
+    /// # Errors
+    /// If one of them is not there or tells nothing, or nothing of what is to be scanned is there.
+    pub fn open(scope: Scope, detail: Detail) -> Result<Self, ScanError> {
+        // The probe's own checks are those that are needed here.
+        IdleProbe::open()?;
+        Self::at(Path::new("/"), scope, detail)
+    }
+
+    /// Opens the files of the machine that lies below `root`, and takes them at their word.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn at(root: &Path, scope: Scope, detail: Detail) -> Result<Self, ScanError> {
+        let mut notes = Vec::new();
+        let bitmap = Table::open(root, BITMAP, true).map_err(IdleError::bitmap)?;
+        let flags = FlagTable::open(root).map_err(IdleError::flags)?;
+        let charged = match Table::open(root, KPAGECGROUP, false) {
+            Ok(table) => Some(table),
+            Err((path, e)) => {
+                let mend = if e.kind() == ErrorKind::PermissionDenied {
+                    "run isotherm as root"
+                } else {
+                    "use a kernel with CONFIG_MEMCG and CONFIG_PROC_PAGE_MONITOR"
+                };
+                notes.push(format!(
+                    "memory is not told apart by cgroup: {} cannot be opened ({e}); {mend}",
+                    path.display()
+                ));
+                None
+            }
+        };
+        let hierarchy = match Hierarchy::find(root) {
+            Ok(hierarchy) => Some(hierarchy),
+            Err(e) if charged.is_some() => {
+                notes.push(e.to_string());
+                None
+            }
+            Err(_) => None,
+        };
+        let mut scan = Self {
+            bitmap,
+            flags,
+            charged,
+            population: Population::new(root, hierarchy.clone()),
+            hierarchy,
+            paths: CgroupPaths::default(),
+            ram: SystemRam::new(root),
+            scope,
+            detail,
+            frames: Frames::default(),
+            pagemaps: Pagemaps::new(root),
+            notes,
+            room: Room::default(),
+            words: Vec::new(),
+            told: Vec::new(),
+            pages: Vec::new(),
+            cgroups: Vec::new(),
+            marks: BTreeMap::new(),
+        };
+        scan.population.check(&scan.scope)?;
+        scan.read_paths()?;
+        scan.check_cgroups()?;
+        Ok(scan)
+    }
+
+    /// Reads which cgroups there are. That they cannot be looked up is an error only if some were named.
+    fn read_paths(&mut self) -> Result<(), ScanError> {
+        let Some(hierarchy) = &self.hierarchy else {
+            return match &self.scope {
+                Scope::Cgroups(_) => Err(ScanError::NoCgroups(self.notes.join("; "))),
+                _ => Ok(()),
+            };
+        };
+        let readable = self.paths.read(hierarchy);
+        if !readable {
+            let what = if hierarchy.version().number() == 2 { "cgroup2" } else { "cgroup -o memory" };
+            let why = format!(
+                "the hierarchy that accounts memory (version {}) is not mounted, or may not be read; `mount -t {what} none DIRECTORY` \
+                 mounts it",
+                hierarchy.version().number()
+            );
+            if let Scope::Cgroups(_) = self.scope {
+                return Err(ScanError::NoCgroups(why));
+            }
+            let note = format!("cgroups are told by inode number: {why}");
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        Ok(())
+    }
+
+    /// The paths of the cgroups that were named.
+    fn tops(&self, named: &[String]) -> Result<Vec<String>, ScanError> {
+        let hierarchy = self.hierarchy.as_ref().ok_or_else(|| ScanError::NoCgroups(self.notes.join("; ")))?;
+        Ok(named.iter().map(|named| hierarchy.path_of(named)).collect())
+    }
+
+    /// Makes sure that the cgroups that were named are there.
+    fn check_cgroups(&self) -> Result<(), ScanError> {
+        let Scope::Cgroups(named) = &self.scope else { return Ok(()) };
+        if self.charged.is_none() {
+            return Err(ScanError::NoCgroups(self.notes.join("; ")));
+        }
+        for (named, top) in named.iter().zip(self.tops(named)?) {
+            if self.paths.below(&[top]).next().is_none() {
+                let directory =
+                    self.hierarchy.as_ref().and_then(Hierarchy::directory).unwrap_or(Path::new("/sys/fs/cgroup"));
+                let mend = format!("`find {} -type d` lists those that account memory", directory.display());
+                return Err(ScanError::NoCgroup { named: named.clone(), mend });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be looked at now, and the processes whose memory is told apart.
+    fn wanted(&mut self) -> Result<(Wanted, Vec<Member>), ScanError> {
+        self.read_paths()?;
+        let listed = self.detail.any() || matches!(self.scope, Scope::Processes(_));
+        let members = if listed { self.population.members(&self.scope, &mut self.notes)? } else { Vec::new() };
+        let mut wanted = Wanted::default();
+        if let Scope::Cgroups(named) = &self.scope {
+            let tops = self.tops(named)?;
+            for top in &tops {
+                if !self.paths.below(std::slice::from_ref(top)).any(|inode| self.paths.is_there(inode)) {
+                    self.notes
+                        .push(format!("the cgroup {top} has been removed; what it had is with the cgroup above it"));
+                }
+            }
+            wanted.cgroups = Some(self.paths.below(&tops).collect());
+        }
+        if self.scope != Scope::All && listed {
+            let mut set = FrameSet::of(&self.frames);
+            for member in &members {
+                self.pagemaps.each_frame(member, |frame| {
+                    if let Some(index) = self.frames.index(frame) {
+                        set.insert(index);
+                    }
+                });
+            }
+            wanted.frames = Some(set);
+        }
+        Ok((wanted, members))
+    }
+
+    /// Takes memory as it is now.
+    fn relay(&mut self) -> Result<(), ScanError> {
+        let ram = self.ram.read()?;
+        let went = self.frames.relay(&ram);
+        if went > 0 {
+            self.notes.push(format!("{} MiB of memory went offline and are left out", (went * PAGE_SIZE) >> 20));
+        }
+        Ok(())
+    }
+
+    /// Goes over all frames; tells what each page of a user was like to `tell` by inode number of its cgroup, unless this is the
+    /// `first` pass, which only marks.
+    fn pass(
+        &mut self,
+        first: bool,
+        wanted: &Wanted,
+        pacer: &mut Pacer,
+        sums: &mut BTreeMap<u64, IdleTally>,
+    ) -> Result<(), ScanError> {
+        let pieces = self.frames.pieces(PIECE);
+        let wanted_in = |frames: &Frames, &(from, to): &(u64, u64)| match wanted {
+            Wanted { cgroups: None, frames: Some(set) } => {
+                frames.index(from).is_some_and(|index| set.has_any(index, (to - from) as usize))
+            }
+            _ => true,
+        };
+        let pieces: Vec<_> = pieces.into_iter().filter(|piece| wanted_in(&self.frames, piece)).collect();
+        pacer.begin(pieces.iter().map(|(from, to)| (to - from) * PAGE_SIZE).sum());
+        for (from, to) in pieces {
+            self.piece(first, wanted, from, to, sums)?;
+            pacer.step((to - from) * PAGE_SIZE)?;
+        }
+        Ok(())
+    }
+
+    fn piece(
+        &mut self,
+        first: bool,
+        wanted: &Wanted,
+        from: u64,
+        to: u64,
+        sums: &mut BTreeMap<u64, IdleTally>,
+    ) -> Result<(), ScanError> {
+        // The bitmap before all else: what is found to be a page of a user after that was one then, or came since and was accessed.
+        let first_word = from / WORD;
+        let words = &mut self.words;
+        words.clear();
+        if !first {
+            self.bitmap
+                .entries(first_word..to.div_ceil(WORD), 1, &mut self.room, |bits| words.push(bits.unwrap_or(0)))?;
+        }
+        let told = &mut self.told;
+        told.clear();
+        self.flags.each(from..to, &mut self.room, |flags| told.push(flags))?;
+        self.find_pages(from);
+        self.look_up_cgroups()?;
+
+        self.marks.clear();
+        let base = self.frames.index(from).unwrap_or(0);
+        let marks = self.frames.marks_mut(from, to);
+        let mut next = 0;
+        for (page, &cgroup) in self.pages.iter().zip(&self.cgroups) {
+            let start = (page.head - from) as usize;
+            let end = start + page.count as usize;
+            marks[next..start].fill(Mark::NOTHING);
+            next = end;
+            let count = page.count as usize;
+            if !wanted.has(cgroup, base + start, count) {
+                marks[start..end].fill(Mark::NOTHING);
+                continue;
+            }
+            let bit = 1 << (page.head % WORD);
+            let still_idle =
+                self.words.get((page.head / WORD - first_word) as usize).is_some_and(|word| word & bit != 0);
+            let mark = if first { Mark::at_first(page.flags) } else { marks[start].after(page.flags, still_idle) };
+            marks[start..end].fill(mark);
+            if let (false, Some(state)) = (first, mark.state())
+                && wanted.counts(cgroup, base + start, count)
+            {
+                sums.entry(cgroup).or_default().add(state, page.count * PAGE_SIZE);
+            }
+            // What is idle is marked still.
+            if page.flags.is_listed() && !page.flags.is_unevictable() && !still_idle {
+                *self.marks.entry(page.head / WORD).or_default() |= bit;
+            }
+        }
+        marks[next..].fill(Mark::NOTHING);
+        let words = self.marks.iter().map(|(&word, &bits)| (word, bits));
+        Ok(self.bitmap.write(words, 4, &mut self.room)?)
+    }
+
+    /// Finds the pages of users among the flags of frames from `from` on.
+    fn find_pages(&mut self, from: u64) {
+        self.pages.clear();
+        let mut at = 0;
+        while let Some(&flags) = self.told.get(at) {
+            let mut count = 1;
+            if flags.is_head() {
+                count += self.told[at + 1..].iter().take_while(|flags| flags.is_tail()).count();
+            }
+            // Tails without a head are of a page that came or went just now.
+            if !flags.is_tail() && flags.is_of_a_user() {
+                self.pages.push(Page { head: from + at as u64, count: count as u64, flags });
+            }
+            at += count;
+        }
+    }
+
+    /// Looks up the inode number of the cgroup of each page; 0 is none.
+    fn look_up_cgroups(&mut self) -> Result<(), ScanError> {
+        let cgroups = &mut self.cgroups;
+        cgroups.clear();
+        match &self.charged {
+            Some(charged) => {
+                let heads = self.pages.iter().map(|page| page.head);
+                charged.entries(heads, REACH, &mut self.room, |inode| cgroups.push(inode.unwrap_or(0)))?;
+            }
+            None => cgroups.resize(self.pages.len(), 0),
+        }
+        Ok(())
+    }
+
+    /// What was found, by cgroups that have names.
+    fn findings(&mut self, sums: BTreeMap<u64, IdleTally>) -> Result<IdleFindings, ScanError> {
+        // Those that came while the pages were looked at.
+        self.read_paths()?;
+        let mut total = IdleTally::default();
+        let mut unnamed = 0;
+        let mut cgroups = Vec::new();
+        for (inode, own) in sums {
+            total += &own;
+            let path = self.paths.path(inode).map(str::to_owned);
+            unnamed += u32::from(path.is_none() && inode != 0);
+            cgroups.push(CgroupIdle { inode: (inode != 0 && path.is_none()).then_some(inode), path, own });
+        }
+        cgroups.sort_by(|a, b| a.path.cmp(&b.path));
+        if unnamed > 0 && self.hierarchy.as_ref().is_some_and(|hierarchy| hierarchy.directory().is_some()) {
+            self.notes.push(format!(
+                "{unnamed} cgroups went before their paths could be read, or lie outside what is mounted; they are told by inode number"
+            ));
+        }
+        Ok(IdleFindings {
+            way: Way::IdlePageTracking,
+            cgroup_version: self.hierarchy.as_ref().map(Hierarchy::version),
+            total,
+            cgroups: if self.charged.is_some() { cgroups } else { Vec::new() },
+            processes: Vec::new(),
+            notes: Vec::new(),
+        })
+    }
+}
+
+impl Scan for PhysicalScan {
+    fn way(&self) -> Way {
+        Way::IdlePageTracking
+    }
+
+    fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {
+        self.relay()?;
+        let (wanted, _) = self.wanted()?;
+        self.pass(true, &wanted, pacer, &mut BTreeMap::new())
+    }
+
+    fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError> {
+        self.relay()?;
+        let (wanted, members) = self.wanted()?;
+        let mut sums = BTreeMap::new();
+        self.pass(false, &wanted, pacer, &mut sums)?;
+        let mut findings = self.findings(sums)?;
+        if self.detail.any() {
+            for member in members {
+                if let Some(process) = self.pagemaps.process(&member, &self.frames, self.detail.mappings) {
+                    findings.processes.push(process);
+                } else {
+                    self.population.went(&member, &self.scope, &mut self.notes);
+                }
+            }
+        }
+        findings.notes = std::mem::take(&mut self.notes);
+        Ok(findings)
+    }
+}

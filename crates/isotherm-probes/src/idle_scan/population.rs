@@ -1,0 +1,182 @@
+//! The processes whose memory is looked at, and the cgroup of each.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
+use procfs::ProcError;
+use procfs::process::{Process, VmFlags, all_processes_with_root};
+
+use super::{ScanError, Scope};
+use isotherm_kernel::cgroup::{Hierarchy, is_below};
+use isotherm_kernel::mapping;
+
+/// A process, as it was when it was listed.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) pid: u32,
+    pub(super) command: String,
+    pub(super) cgroup: Option<String>,
+    /// Bytes that it has in memory.
+    pub(super) resident: u64,
+    /// What it has mapped: not empty.
+    pub(super) mappings: Arc<[Mapping]>,
+}
+
+/// Lists processes.
+#[derive(Debug)]
+pub(super) struct Population {
+    proc: PathBuf,
+    hierarchy: Option<Hierarchy>,
+}
+
+/// What came of looking at a process.
+enum Looked {
+    Member(Member),
+    /// It has ended, or is the kernel's.
+    WithoutMemory,
+    /// Its mappings may not be read.
+    Refused,
+}
+
+impl Population {
+    pub(super) fn new(root: &Path, hierarchy: Option<Hierarchy>) -> Self {
+        Self { proc: root.join("proc"), hierarchy }
+    }
+
+    pub(super) fn hierarchy(&self) -> Option<&Hierarchy> {
+        self.hierarchy.as_ref()
+    }
+
+    /// Makes sure that the processes that were named can be looked at.
+    pub(super) fn check(&self, scope: &Scope) -> Result<(), ScanError> {
+        let Scope::Processes(pids) = scope else { return Ok(()) };
+        for &pid in pids {
+            let refused = |why: &str| Err(ScanError::NoProcess(format!("process {pid} {why}")));
+            let Some(process) = self.open(pid) else {
+                return Err(ScanError::NoProcess(format!(
+                    "there is no process {pid}; `ps -e` lists those that there are"
+                )));
+            };
+            match self.look(&process) {
+                Looked::Member(_) => {}
+                Looked::WithoutMemory => {
+                    return refused("has no memory of its own: it has ended, or is the kernel's; choose another");
+                }
+                Looked::Refused => {
+                    return refused(
+                        "may not be looked at; run isotherm as root (with CAP_SYS_PTRACE), or choose a process of your own",
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The processes in `scope`, by ID. Those that were named and are not there any more, and how many may not be looked at, go to `notes`.
+    pub(super) fn members(&self, scope: &Scope, notes: &mut Vec<String>) -> Result<Vec<Member>, ScanError> {
+        let mut members = Vec::new();
+        let mut refused = 0;
+        let mut take = |looked| match looked {
+            Looked::Member(member) => members.push(member),
+            Looked::WithoutMemory => {}
+            Looked::Refused => refused += 1,
+        };
+        match scope {
+            Scope::Processes(pids) => {
+                let mut pids = pids.clone();
+                pids.sort_unstable();
+                pids.dedup();
+                for pid in pids {
+                    match self.open(pid).map(|process| self.look(&process)) {
+                        None | Some(Looked::WithoutMemory) => note(notes, format!("process {pid} has ended")),
+                        Some(looked) => take(looked),
+                    }
+                }
+            }
+            Scope::All | Scope::Cgroups(_) => {
+                let failed = |e: ProcError| ScanError::Processes { path: self.proc.clone(), why: e.to_string() };
+                let tops: Option<Vec<String>> = match (scope, &self.hierarchy) {
+                    (Scope::Cgroups(named), Some(hierarchy)) => {
+                        Some(named.iter().map(|named| hierarchy.path_of(named)).collect())
+                    }
+                    _ => None,
+                };
+                for process in all_processes_with_root(&self.proc).map_err(failed)?.flatten() {
+                    if let Some(tops) = &tops {
+                        let cgroup = self.hierarchy.as_ref().and_then(|all| all.of_process(process.pid.unsigned_abs()));
+                        if !cgroup.is_some_and(|cgroup| tops.iter().any(|top| is_below(&cgroup, top))) {
+                            continue;
+                        }
+                    }
+                    take(self.look(&process));
+                }
+            }
+        }
+        members.sort_by_key(|member| member.pid);
+        if refused > 0 {
+            let (processes, their) = if refused == 1 {
+                ("1 process is".into(), "its")
+            } else {
+                (format!("{refused} processes are"), "their")
+            };
+            let why = format!("to look at {their} memory takes CAP_SYS_PTRACE in {their} user namespace");
+            note(notes, format!("{processes} left out: {why}"));
+        }
+        Ok(members)
+    }
+
+    /// Notes that a process has ended since it was listed, if it was named.
+    pub(super) fn went(&self, member: &Member, scope: &Scope, notes: &mut Vec<String>) {
+        if let Scope::Processes(_) = scope {
+            note(notes, format!("process {} ended while it was looked at", member.pid));
+        }
+    }
+
+    /// Where a process has locked memory (mlock); nothing if it has none, or has ended.
+    pub(super) fn locked(&self, member: &Member) -> Vec<AddrRange> {
+        let Some(process) = self.open(member.pid) else { return Vec::new() };
+        // The kernel goes over all pages to tell of mappings one by one: only where there is something to be found.
+        if !process.status().is_ok_and(|status| status.vmlck.is_some_and(|kib| kib > 0)) {
+            return Vec::new();
+        }
+        let maps = process.smaps();
+        let locked =
+            maps.iter().flat_map(|maps| maps.iter()).filter(|map| map.extension.vm_flags.contains(VmFlags::LO));
+        locked.filter_map(|map| AddrRange::new(map.address.0, map.address.1)).collect()
+    }
+
+    fn open(&self, pid: u32) -> Option<Process> {
+        Process::new_with_root(self.proc.join(pid.to_string())).ok()
+    }
+
+    fn look(&self, process: &Process) -> Looked {
+        let maps = match process.maps() {
+            Ok(maps) => maps,
+            Err(ProcError::PermissionDenied(_)) => return Looked::Refused,
+            Err(_) => return Looked::WithoutMemory,
+        };
+        let mappings: Arc<[Mapping]> = maps.iter().filter_map(mapping).collect();
+        if mappings.is_empty() {
+            return Looked::WithoutMemory;
+        }
+        let pid = process.pid.unsigned_abs();
+        let command = match process.cmdline() {
+            Ok(arguments) if !arguments.is_empty() => arguments.join(" "),
+            _ => process.stat().map(|stat| stat.comm).unwrap_or_default(),
+        };
+        let cgroup = self.hierarchy.as_ref().and_then(|hierarchy| hierarchy.of_process(pid));
+        Looked::Member(Member { pid, command, cgroup, resident: resident(process), mappings })
+    }
+}
+
+fn note(notes: &mut Vec<String>, note: String) {
+    if !notes.contains(&note) {
+        notes.push(note);
+    }
+}
+
+/// What a process has in memory, by its word.
+fn resident(process: &Process) -> u64 {
+    process.statm().map_or(0, |statm| statm.resident * PAGE_SIZE)
+}

@@ -1,0 +1,178 @@
+//! Huge pages and large folios: observed, and never split.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use isotherm_core::AccessProbe;
+
+use crate::target::Target;
+use crate::watch::*;
+
+const SIZE: u64 = 16 * MIB;
+
+/// A target with memory in huge pages.
+fn huge() -> Option<(isotherm_probes::bpf::BpfProbe, Target, u64)> {
+    let probe = open()?;
+    let mut target = Target::start();
+    let start = target.map("huge", SIZE);
+    target.write(start, SIZE);
+    if smaps_kib(target.pid(), start, "AnonHugePages") * 1024 != SIZE {
+        skipped("there are no huge pages to be had (see /sys/kernel/mm/transparent_hugepage/enabled)");
+        return None;
+    }
+    Some((probe, target, start))
+}
+
+#[test]
+fn a_huge_page_is_observed_as_one_and_never_split() {
+    let Some((mut probe, mut target, start)) = huge() else { return };
+    update(&mut probe, &[&target]);
+    let samples = pages(&target, start, SIZE);
+    let (mut told, mut right) = (0, 0);
+    for round in 0..30 {
+        // Some rounds sample all pages, others a few at odd places.
+        let step = 1 + round * 37 % 512;
+        let samples: Vec<_> = samples.iter().copied().skip(round % step).step_by(step).collect();
+        let lower = samples.iter().filter(|sample| sample.addr < start + SIZE / 2).count();
+        probe.clear(&samples).unwrap();
+        // Any part of a huge page speaks for all of it.
+        (0..SIZE / 2).step_by(2 << 20).for_each(|page| target.write(start + page + 5 * PAGE, PAGE));
+        let answers = read(&mut probe, &samples);
+        told += answers.len();
+        right += count(&answers[..lower], Accessed) + count(&answers[lower..], Idle);
+        assert_eq!(smaps_kib(target.pid(), start, "AnonHugePages") * 1024, SIZE, "round {round}");
+    }
+    assert!(nearly_all(right, told), "{right} of {told} are right");
+}
+
+#[test]
+fn a_huge_page_counts_as_one_clear_at_most() {
+    let Some((probe, target, start)) = huge() else { return };
+    let mut probe = probe.with_sweeps(false);
+    update(&mut probe, &[&target]);
+    let samples: Vec<_> = pages(&target, start, SIZE).into_iter().step_by(512).collect();
+    probe.clear(&samples).unwrap();
+    let clears = probe.clears();
+    assert!((1..=SIZE / (2 * MIB)).contains(&clears), "{clears}");
+}
+
+#[test]
+fn a_huge_page_mapped_by_small_entries_is_not_split() {
+    let Some((mut probe, mut target, start)) = huge() else { return };
+    // After this, each huge page is still one folio, but mapped page by page.
+    (0..SIZE).step_by(2 << 20).for_each(|page| {
+        target.tell(&format!("protect {} {PAGE}", start + page + PAGE));
+        target.tell(&format!("unprotect {} {PAGE}", start + page + PAGE));
+    });
+    let folios =
+        |target: &Target| kernel_flags(target.pid(), start, SIZE).iter().filter(|&flags| flags & COMPOUND != 0).count();
+    assert_eq!(smaps_kib(target.pid(), start, "AnonHugePages"), 0);
+    assert_eq!(folios(&target) as u64, SIZE / PAGE);
+    update(&mut probe, &[&target]);
+
+    let samples: Vec<_> = pages(&target, start, SIZE).into_iter().skip(7).step_by(101).collect();
+    let mut right = 0;
+    for _ in 0..10 {
+        target.write(start, SIZE);
+        probe.clear(&samples).unwrap();
+        let answers = read(&mut probe, &samples);
+        right += count(&answers, if probe.clears_large_folios() { Idle } else { Unobservable });
+        assert_eq!(folios(&target) as u64, SIZE / PAGE);
+    }
+    assert!(nearly_all(right, 10 * samples.len()), "{right} of 10 times {} are right", samples.len());
+}
+
+#[test]
+fn a_part_of_a_large_folio_is_left_alone() {
+    let Some((mut probe, mut target, start)) = huge() else { return };
+    // A page in the middle of each can no longer be written: each folio lies in three mappings now.
+    (0..SIZE).step_by(2 << 20).for_each(|page| {
+        target.tell(&format!("protect {} {PAGE}", start + page + 100 * PAGE));
+    });
+    update(&mut probe, &[&target]);
+    let clears = probe.clears();
+    let samples: Vec<_> = pages(&target, start, SIZE).into_iter().skip(7).step_by(512).collect();
+    let mut unobservable = 0;
+    for _ in 0..20 {
+        target.read(start, SIZE);
+        probe.clear(&samples).unwrap();
+        unobservable += count(&read(&mut probe, &samples), Unobservable);
+    }
+    assert!(nearly_all(unobservable, 20 * samples.len()), "{unobservable} of 20 times {}", samples.len());
+    assert_eq!(probe.clears(), clears);
+    let flags = kernel_flags(target.pid(), start, SIZE);
+    assert!(flags.iter().all(|flags| flags & COMPOUND != 0));
+}
+
+/// A file that is deleted in the end.
+struct TestFile(PathBuf);
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn large_folios_of_a_file_are_not_split() {
+    let Some(mut probe) = open() else { return };
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("large-folios-{}", std::process::id()));
+    let file = TestFile(path);
+    let mut writer = fs::File::create(&file.0).unwrap();
+    (0..SIZE / MIB).for_each(|i| writer.write_all(&vec![i as u8; MIB as usize]).unwrap());
+    writer.sync_all().unwrap();
+    rustix::fs::fadvise(&writer, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+
+    let mut target = Target::start();
+    let start = target.map(&format!("file:{}", file.0.display()), SIZE);
+    target.read(start, SIZE);
+    let heads = |target: &Target| -> Vec<bool> {
+        kernel_flags(target.pid(), start, SIZE).iter().map(|flags| flags & HEAD != 0).collect()
+    };
+    let before = heads(&target);
+    let folios = before.iter().filter(|&&head| head).count();
+    if folios == 0 {
+        skipped("this file system makes no large folios");
+        return;
+    }
+    update(&mut probe, &[&target]);
+    let all = pages(&target, start, SIZE);
+    let mut seen = [0; 3];
+    for round in 0..10 {
+        let samples: Vec<_> = all.iter().copied().skip(round).step_by(31).collect();
+        probe.clear(&samples).unwrap();
+        target.read(start, SIZE / 2);
+        let answers = read(&mut probe, &samples);
+        [Accessed, Idle, Unobservable].iter().enumerate().for_each(|(i, &a)| seen[i] += count(&answers, a));
+        assert_eq!(heads(&target), before, "round {round}");
+    }
+    let [accessed, idle, unobservable] = seen;
+    eprintln!(
+        "{folios} large folios in {} pages: {accessed} accessed, {idle} idle, {unobservable} unobservable",
+        all.len()
+    );
+    if probe.clears_large_folios() {
+        assert!(accessed > 0 && idle > 0);
+    }
+}
+
+#[test]
+fn pages_of_hugetlbfs_are_unobservable() {
+    let Some(mut probe) = open() else { return };
+    let free: u64 = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+        .ok()
+        .and_then(|n| n.trim().parse().ok())
+        .unwrap_or(0);
+    if free < 2 {
+        skipped("no free pages of hugetlbfs (see /proc/sys/vm/nr_hugepages)");
+        return;
+    }
+    let mut target = Target::start();
+    let start = target.map("hugetlb", 4 * MIB);
+    target.write(start, 4 * MIB);
+    update(&mut probe, &[&target]);
+    let samples = pages(&target, start, 4 * MIB);
+    probe.clear(&samples).unwrap();
+    assert_eq!(count(&read(&mut probe, &samples), Unobservable), samples.len());
+}

@@ -1,0 +1,137 @@
+//! Targets that change under the probe's eyes: exec, end, mappings that come and go.
+
+use isotherm_core::{AccessProbe, Sample, TargetId};
+
+use crate::target::Target;
+use crate::watch::*;
+
+#[test]
+fn after_exec_the_new_address_space_is_found_by_an_update() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let old = target.map("small", MIB);
+    target.write(old, MIB);
+    update(&mut probe, &[&target]);
+    let old_samples = pages(&target, old, MIB);
+    probe.clear(&old_samples).unwrap();
+
+    target.tell("exec");
+    assert_eq!(count(&read(&mut probe, &old_samples), Idle), 256);
+    probe.clear(&old_samples).unwrap();
+
+    let new = target.map("small", MIB);
+    update(&mut probe, &[&target]);
+    let samples = pages(&target, new, MIB);
+    probe.clear(&samples).unwrap();
+    target.write(new, MIB);
+    assert!(nearly_all(count(&read(&mut probe, &samples), Accessed), 256));
+}
+
+#[test]
+fn a_target_that_ends_in_the_middle_of_a_round_is_idle_and_no_error() {
+    let Some(mut probe) = open() else { return };
+    let (mut target, mut other) = (Target::start(), Target::start());
+    let (start, other_start) = (target.map("small", MIB), other.map("small", MIB));
+    target.write(start, MIB);
+    other.write(other_start, MIB);
+    update(&mut probe, &[&target, &other]);
+    let mut samples = pages(&target, start, MIB);
+    samples.extend(pages(&other, other_start, MIB));
+    probe.clear(&samples).unwrap();
+
+    other.write(other_start, MIB);
+    target.kill();
+    let answers = read(&mut probe, &samples);
+    assert_eq!(count(&answers[..256], Idle), 256);
+    assert!(count(&answers[256..], Accessed) + STRAGGLERS >= 256);
+
+    // The next round begins before anyone has noticed, and so does the next update.
+    probe.clear(&samples).unwrap();
+    assert_eq!(count(&read(&mut probe, &samples)[..256], Idle), 256);
+    probe.update(&[empty_space(target.pid()), space(&other)]).unwrap();
+    probe.clear(&samples).unwrap();
+    other.write(other_start, MIB);
+    let answers = read(&mut probe, &samples);
+    assert_eq!(count(&answers[..256], Idle), 256);
+    assert!(count(&answers[256..], Accessed) + STRAGGLERS >= 256);
+}
+
+#[test]
+fn a_process_that_is_none_is_idle() {
+    let Some(mut probe) = open() else { return };
+    // Never a process; a kernel thread; a number that is no process ID.
+    for pid in [(1 << 22) - 1, 2, u32::MAX, 0] {
+        probe.update(&[empty_space(pid)]).unwrap();
+        let samples = [Sample { target: TargetId(pid), addr: 0x40_0000 }];
+        probe.clear(&samples).unwrap();
+        assert_eq!(read(&mut probe, &samples), [Idle], "{pid}");
+    }
+    // And one that the probe was never told of.
+    let samples = [Sample { target: TargetId(1), addr: 0x40_0000 }];
+    probe.clear(&samples).unwrap();
+    assert_eq!(read(&mut probe, &samples), [Idle]);
+}
+
+#[test]
+fn a_target_that_maps_and_unmaps_all_the_time_is_watched_without_an_error() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let start = target.tell("churn");
+    let samples = pages(&target, start, 8 * MIB);
+    let mut accessed = 0;
+    for round in 0..400 {
+        if round % 20 == 0 {
+            update(&mut probe, &[&target]);
+        }
+        probe.clear(&samples).unwrap();
+        accessed += count(&read(&mut probe, &samples), Accessed);
+    }
+    assert!(accessed > 0);
+}
+
+#[test]
+fn many_targets_that_end_at_any_moment_do_no_harm() {
+    let Some(mut probe) = open() else { return };
+    for _ in 0..5 {
+        let mut targets: Vec<_> = (0..4).map(|_| Target::start()).collect();
+        let starts: Vec<_> = targets.iter_mut().map(|target| target.tell("churn")).collect();
+        update(&mut probe, &targets.iter().collect::<Vec<_>>());
+        let samples: Vec<_> = (targets.iter().zip(&starts)).flat_map(|(t, &start)| pages(t, start, MIB)).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| targets.iter_mut().for_each(Target::kill));
+            for _ in 0..30 {
+                probe.clear(&samples).unwrap();
+                read(&mut probe, &samples);
+            }
+        });
+    }
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_is_missing() {
+    use std::os::unix::process::CommandExt;
+    if open().is_none() {
+        return;
+    }
+    let tell = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lives::tell_why", "--ignored", "--nocapture"])
+        .env("ISOTHERM_TEST_TELL_WHY", "1")
+        .uid(65534)
+        .gid(65534)
+        .output();
+    let Ok(output) = tell else {
+        skipped(&format!("an ordinary user cannot run {:?}", std::env::current_exe()));
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("run isotherm as root"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!said.contains("libbpf:") && output.stderr.is_empty(), "libbpf's own words are to be kept out: {output:?}");
+}
+
+#[test]
+#[ignore = "run by another test as another user"]
+fn tell_why() {
+    if std::env::var_os("ISOTHERM_TEST_TELL_WHY").is_some() {
+        println!("{}", isotherm_probes::bpf::BpfProbe::open().expect_err("an ordinary user may not"));
+    }
+}

@@ -1,0 +1,113 @@
+//! A probe on targets, with what the tests ask of it.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use isotherm_core::{AccessProbe, Layout, Observation, Sample, TargetId, TargetSpace};
+use isotherm_kernel::Process;
+use isotherm_probes::bpf::BpfProbe;
+
+use crate::target::Target;
+
+pub use Observation::{Accessed, Idle, Unobservable};
+
+pub const PAGE: u64 = 4096;
+pub const MIB: u64 = 1 << 20;
+
+/// Opens the probe, or says why the test is skipped.
+pub fn open() -> Option<BpfProbe> {
+    if !rustix::process::geteuid().is_root() {
+        skipped("the bpf probe needs root");
+        return None;
+    }
+    if !std::fs::exists("/sys/kernel/btf/vmlinux").unwrap() {
+        skipped("this kernel has no BTF, which the bpf probe needs");
+        return None;
+    }
+    Some(BpfProbe::open().expect("root with BTF can open the bpf probe"))
+}
+
+/// Says that the test that runs now is skipped, past the harness, which keeps back what a test prints.
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
+}
+
+/// Tells the probe of the targets, with the mappings that they have now.
+pub fn update(probe: &mut BpfProbe, targets: &[&Target]) {
+    let spaces: Vec<_> = targets.iter().map(|target| space(target)).collect();
+    probe.update(&spaces).unwrap();
+}
+
+pub fn space(target: &Target) -> TargetSpace {
+    let mappings = Process::open(target.pid()).unwrap().mappings().unwrap();
+    TargetSpace { id: TargetId(target.pid()), layout: Layout::Process, mappings }
+}
+
+/// A space that says nothing of its mappings.
+pub fn empty_space(pid: u32) -> TargetSpace {
+    TargetSpace { id: TargetId(pid), layout: Layout::Process, mappings: Arc::from([]) }
+}
+
+/// One sample for every page of the range.
+pub fn pages(target: &Target, start: u64, size: u64) -> Vec<Sample> {
+    let target = TargetId(target.pid());
+    (0..size / PAGE).map(|page| Sample { target, addr: start + page * PAGE }).collect()
+}
+
+pub fn read(probe: &mut BpfProbe, samples: &[Sample]) -> Vec<Observation> {
+    let mut answers = vec![Idle; samples.len()];
+    probe.read(samples, &mut answers).unwrap();
+    answers
+}
+
+/// How many of the answers are this one.
+pub fn count(answers: &[Observation], answer: Observation) -> usize {
+    answers.iter().filter(|&&a| a == answer).count()
+}
+
+/// Whether all but one in fifty are right. Others may clear accessed bits between the probe's clear and read: the kernel's
+/// own DAMON does, where it runs, and finds a huge page far more often than a small one.
+pub fn nearly_all(right: usize, told: usize) -> bool {
+    right * 50 >= told * 49
+}
+
+/// A page that was touched first a moment ago may wait on another processor to become reclaimable and so be
+/// unobservable for now. At most so many of a few hundred pages do.
+pub const STRAGGLERS: usize = 64;
+
+/// A line of `/proc/PID/smaps` of the mapping that `addr` is in, in KiB.
+pub fn smaps_kib(pid: u32, addr: u64, field: &str) -> u64 {
+    let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let mut inside = false;
+    for line in smaps.lines() {
+        let first = line.split(' ').next().unwrap();
+        if let Some((start, end)) = first.split_once('-') {
+            let hex = |s| u64::from_str_radix(s, 16).unwrap();
+            inside = (hex(start)..hex(end)).contains(&addr);
+        } else if inside && first.strip_suffix(':') == Some(field) {
+            return line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        }
+    }
+    panic!("{addr:#x} of process {pid} has no {field} in smaps");
+}
+
+/// The flags of the page frames of a range, from `/proc/PID/pagemap` and `/proc/kpageflags`; 0 where nothing is present.
+pub fn kernel_flags(pid: u32, start: u64, size: u64) -> Vec<u64> {
+    use std::os::unix::fs::FileExt;
+    let pagemap = std::fs::File::open(format!("/proc/{pid}/pagemap")).unwrap();
+    let flags = std::fs::File::open("/proc/kpageflags").unwrap();
+    let word = |file: &std::fs::File, index: u64| {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, index * 8).unwrap();
+        u64::from_ne_bytes(bytes)
+    };
+    let pages = (start..start + size).step_by(PAGE as usize);
+    pages
+        .map(|page| word(&pagemap, page / PAGE))
+        .map(|entry| if entry >> 63 == 1 { word(&flags, entry & ((1 << 55) - 1)) } else { 0 })
+        .collect()
+}
+
+pub const COMPOUND: u64 = 1 << 15 | 1 << 16;
+pub const HEAD: u64 = 1 << 15;

@@ -1,0 +1,116 @@
+//! A made tree of the kernel's files about pages, and what a kernel would do with them.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
+use isotherm_probes::idle::IdleProbe;
+
+pub const LRU: u64 = 1 << 5;
+pub const BUDDY: u64 = 1 << 10;
+pub const HEAD: u64 = 1 << 15;
+pub const TAIL: u64 = 1 << 16;
+pub const HUGETLB: u64 = 1 << 17;
+pub const IDLE: u64 = 1 << 25;
+
+pub const PRESENT: u64 = 1 << 63;
+pub const SWAPPED: u64 = 1 << 62;
+
+pub const PHYSICAL: TargetId = TargetId(0);
+pub const PROCESS: TargetId = TargetId(7);
+
+const BITMAP: &str = "sys/kernel/mm/page_idle/bitmap";
+
+pub struct Made {
+    pub root: tempfile::TempDir,
+}
+
+impl Made {
+    /// A machine of so many frames, which is a multiple of 64; all are on a list for reclaim, and none is idle. Process 7 has
+    /// nothing mapped.
+    pub fn new(frames: usize) -> Self {
+        let made = Self { root: tempfile::tempdir().unwrap() };
+        made.write("proc/kpageflags", &vec![LRU; frames]);
+        made.write(BITMAP, &vec![0; frames / 64]);
+        made.write("proc/7/pagemap", &[]);
+        made
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    fn write(&self, path: &str, entries: &[u64]) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, entries.iter().flat_map(|entry| entry.to_ne_bytes()).collect::<Vec<_>>()).unwrap();
+    }
+
+    fn set(&self, path: &str, place: u64, entry: u64) {
+        let file = File::options().write(true).open(self.path(path)).unwrap();
+        file.write_all_at(&entry.to_ne_bytes(), place * 8).unwrap();
+    }
+
+    pub fn set_flags(&self, frame: u64, flags: u64) {
+        self.set("proc/kpageflags", frame, flags);
+    }
+
+    /// Where page number `page` of process 7 is: an entry of pagemap.
+    pub fn set_page(&self, page: u64, entry: u64) {
+        self.set("proc/7/pagemap", page, entry);
+    }
+
+    pub fn words(&self) -> Vec<u64> {
+        let bytes = fs::read(self.path(BITMAP)).unwrap();
+        bytes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect()
+    }
+
+    /// The frames that are marked as idle.
+    pub fn idle(&self) -> Vec<u64> {
+        let words = self.words();
+        (0..words.len() as u64 * 64).filter(|frame| words[*frame as usize / 64] >> (frame % 64) & 1 == 1).collect()
+    }
+
+    /// What the kernel does when the pages in these frames are accessed.
+    pub fn access(&self, frames: impl IntoIterator<Item = u64>) {
+        let mut words = self.words();
+        frames.into_iter().for_each(|frame| words[frame as usize / 64] &= !(1 << (frame % 64)));
+        // In place: the probe has the file open.
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        File::options().write(true).open(self.path(BITMAP)).unwrap().write_all_at(&bytes, 0).unwrap();
+    }
+
+    /// Takes the end of memory away from the bitmap.
+    pub fn cut_bitmap(&self, frames: u64) {
+        File::options().write(true).open(self.path(BITMAP)).unwrap().set_len(frames / 8).unwrap();
+    }
+
+    /// The probe, which knows both targets: pages 0 to `pages` of each are mapped.
+    pub fn probe(&self, pages: u64) -> IdleProbe {
+        let mut probe = IdleProbe::at(self.root.path()).unwrap();
+        probe.update(&[space(PHYSICAL, pages), space(PROCESS, pages)]).unwrap();
+        probe
+    }
+}
+
+pub fn space(id: TargetId, pages: u64) -> TargetSpace {
+    let range = AddrRange::new(0, pages * PAGE_SIZE).unwrap();
+    let mappings: Arc<[Mapping]> = Arc::new([Mapping { range, permissions: *b"rw-p", name: "".into() }]);
+    TargetSpace { id, layout: Layout::Ranges, mappings }
+}
+
+pub fn samples(target: TargetId, pages: impl IntoIterator<Item = u64>) -> Vec<Sample> {
+    pages.into_iter().map(|page| Sample { target, addr: page * PAGE_SIZE }).collect()
+}
+
+/// A round in which `between` happens between marking and reading.
+pub fn round(probe: &mut IdleProbe, samples: &[Sample], between: impl FnOnce()) -> Vec<Observation> {
+    // Whatever was there before is no answer.
+    let mut answers = vec![Observation::Accessed; samples.len()];
+    probe.clear(samples).unwrap();
+    between();
+    probe.read(samples, &mut answers).unwrap();
+    answers
+}

@@ -1,0 +1,243 @@
+//! What the probe says of real pages, on a kernel that tracks idle pages: in the laboratory, or wherever this runs.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use isotherm_core::Observation::{self, Accessed, Idle, Unobservable};
+use isotherm_core::{AccessProbe, Layout, Sample, TargetId, TargetSpace};
+use isotherm_kernel::{PhysicalMemory, Process};
+use isotherm_probes::idle::IdleProbe;
+
+use crate::made::{HEAD, PHYSICAL};
+use crate::target::Target;
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const HUGE: u64 = 2 * MIB;
+
+/// Pages that were touched first a moment ago may wait on another processor to be listed. At most so many of a few hundred do.
+const STRAGGLERS: usize = 64;
+
+/// Opens the probe, or says past the harness why the test is skipped.
+fn open() -> Option<IdleProbe> {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("the idle probe needs root");
+    }
+    if !fs::exists("/sys/kernel/mm/page_idle/bitmap").unwrap() {
+        return skipped("this kernel has no idle page tracking");
+    }
+    Some(IdleProbe::open().expect("root can open the probe where the kernel has it"))
+}
+
+fn skipped<T>(why: &str) -> Option<T> {
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
+    None
+}
+
+fn update(probe: &mut IdleProbe, target: &Target) {
+    let mappings = Process::open(target.pid()).unwrap().mappings().unwrap();
+    let process = TargetSpace { id: TargetId(target.pid()), layout: Layout::Process, mappings };
+    let physical = PhysicalMemory::new([]).unwrap();
+    let spaces = isotherm_core::AddressSpace::survey(&mut { physical }).unwrap();
+    probe.update(&[spaces, vec![process]].concat()).unwrap();
+}
+
+/// A sample for every page of the range.
+fn pages(target: &Target, start: u64, size: u64) -> Vec<Sample> {
+    let target = TargetId(target.pid());
+    (0..size / PAGE).map(|page| Sample { target, addr: start + page * PAGE }).collect()
+}
+
+fn round(probe: &mut IdleProbe, samples: &[Sample], between: impl FnOnce()) -> Vec<Observation> {
+    let mut answers = vec![Unobservable; samples.len()];
+    probe.clear(samples).unwrap();
+    between();
+    probe.read(samples, &mut answers).unwrap();
+    answers
+}
+
+/// Writes to every page of the range, with translations that are new: the kernel leaves old ones in the TLB when it marks pages.
+fn write_anew(target: &mut Target, start: u64, size: u64, write: u64) {
+    target.tell(&format!("protect {start} {size}"));
+    target.tell(&format!("unprotect {start} {size}"));
+    target.write(start, write);
+}
+
+fn count(answers: &[Observation], answer: Observation) -> usize {
+    answers.iter().filter(|&&a| a == answer).count()
+}
+
+/// The frames of the pages of a range.
+fn frames(target: &Target, start: u64, size: u64) -> Vec<u64> {
+    let pagemap = File::open(format!("/proc/{}/pagemap", target.pid())).unwrap();
+    let entry = |page: u64| word(&pagemap, page);
+    (start / PAGE..(start + size) / PAGE).map(entry).filter(|e| e >> 63 == 1).map(|e| e & ((1 << 55) - 1)).collect()
+}
+
+fn word(file: &File, index: u64) -> u64 {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, index * 8).unwrap();
+    u64::from_ne_bytes(bytes)
+}
+
+fn heads(frames: &[u64]) -> usize {
+    let flags = File::open("/proc/kpageflags").unwrap();
+    frames.iter().filter(|&&frame| word(&flags, frame) & HEAD != 0).count()
+}
+
+#[test]
+fn the_probe_passes_its_own_trial() {
+    if open().is_some() {
+        IdleProbe::check().unwrap();
+    }
+}
+
+#[test]
+fn pages_that_are_written_are_told_from_those_that_are_not() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let start = target.map("small", 2 * MIB);
+    target.write(start, 2 * MIB);
+    update(&mut probe, &target);
+    let samples = pages(&target, start, 2 * MIB);
+    for _ in 0..3 {
+        let answers = round(&mut probe, &samples, || write_anew(&mut target, start, MIB, MIB));
+        let (hot, cold) = answers.split_at(256);
+        assert_eq!((count(hot, Idle), count(cold, Accessed)), (0, 0));
+        assert!(count(hot, Accessed) + STRAGGLERS >= 256 && count(cold, Idle) + STRAGGLERS >= 256);
+    }
+}
+
+#[test]
+fn a_page_that_comes_during_the_round_was_accessed_and_one_that_is_not_there_was_not() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let start = target.map("small", MIB);
+    update(&mut probe, &target);
+    let samples = pages(&target, start, MIB);
+    let answers = round(&mut probe, &samples, || target.write(start, MIB / 2));
+    assert_eq!((count(&answers[..128], Accessed), count(&answers[128..], Idle)), (128, 128));
+}
+
+#[test]
+fn a_huge_page_is_one_page_and_stays_whole() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let start = target.map("huge", 2 * HUGE);
+    target.write(start, 2 * HUGE);
+    let before = heads(&frames(&target, start, 2 * HUGE));
+    if before != 2 {
+        return skipped("no huge pages are to be had").unwrap_or_default();
+    }
+    update(&mut probe, &target);
+    let samples = pages(&target, start, 2 * HUGE);
+    let answers = round(&mut probe, &samples, || write_anew(&mut target, start, HUGE, PAGE));
+    assert_eq!((count(&answers[..512], Accessed), count(&answers[512..], Idle)), (512, 512));
+    assert_eq!(probe.clears(), 2);
+    assert_eq!(heads(&frames(&target, start, 2 * HUGE)), 2);
+}
+
+#[test]
+fn hugetlb_pages_are_unobservable() {
+    let Some(mut probe) = open() else { return };
+    let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap_or_default();
+    if free.trim().parse::<u32>().is_ok_and(|free| free < 2) || free.is_empty() {
+        return skipped("there are no hugetlb pages").unwrap_or_default();
+    }
+    let mut target = Target::start();
+    let start = target.map("hugetlb", 2 * HUGE);
+    target.write(start, 2 * HUGE);
+    update(&mut probe, &target);
+    let answers = round(&mut probe, &pages(&target, start, 2 * HUGE), || target.write(start, 2 * HUGE));
+    assert_eq!(count(&answers, Unobservable), 1024);
+}
+
+#[test]
+fn pages_of_several_processes_are_seen_and_any_access_counts() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let start = target.map("shared", MIB);
+    target.write(start, MIB);
+    target.tell(&format!("fork-and-read {start} {MIB}"));
+    update(&mut probe, &target);
+    let samples = pages(&target, start, MIB);
+    let answers = round(&mut probe, &samples, || write_anew(&mut target, start, MIB / 2, MIB / 2));
+    assert_eq!((count(&answers[..128], Idle), count(&answers[128..], Accessed)), (0, 0));
+    assert!(count(&answers, Unobservable) <= STRAGGLERS);
+    // Another process, another mapping of the same pages.
+    let answers = round(&mut probe, &samples, || _ = target.tell(&format!("fork-and-read {start} {MIB}")));
+    assert!(count(&answers, Accessed) + STRAGGLERS >= 256);
+}
+
+#[test]
+fn locked_pages_are_seen_and_the_page_of_zeroes_is_not() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let locked = target.map("locked", MIB);
+    let zeroes = target.map("small", MIB);
+    target.write(locked, MIB);
+    target.read(zeroes, MIB);
+    update(&mut probe, &target);
+    let answers = round(&mut probe, &pages(&target, locked, MIB), || ());
+    assert!(count(&answers, Idle) + STRAGGLERS >= 256);
+    let answers = round(&mut probe, &pages(&target, zeroes, MIB), || ());
+    assert_eq!(count(&answers, Unobservable), 256);
+}
+
+#[test]
+fn a_file_that_no_process_maps_is_seen_in_physical_memory() {
+    let Some(mut probe) = open() else { return };
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("file");
+    fs::write(&path, vec![7; MIB as usize]).unwrap();
+    let mut target = Target::start();
+    let start = target.map(&format!("file:{}", path.display()), MIB);
+    target.read(start, MIB);
+    let frames = frames(&target, start, MIB);
+    assert_eq!(frames.len(), 256);
+    target.tell(&format!("unmap {start} {MIB}"));
+    update(&mut probe, &target);
+    let samples: Vec<_> = frames.iter().map(|frame| Sample { target: PHYSICAL, addr: frame * PAGE }).collect();
+    let answers = round(&mut probe, &samples, || ());
+    assert_eq!(count(&answers, Accessed), 0);
+    assert!(count(&answers, Idle) + STRAGGLERS >= 256);
+    let answers = round(&mut probe, &samples, || assert_eq!(fs::read(&path).unwrap().len(), MIB as usize));
+    assert!(count(&answers, Accessed) + STRAGGLERS >= 256, "{} of 256", count(&answers, Accessed));
+}
+
+#[test]
+fn what_the_kernel_knew_of_accesses_it_still_knows() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let start = target.map("small", MIB);
+    target.write(start, MIB);
+    update(&mut probe, &target);
+    round(&mut probe, &pages(&target, start, MIB), || ());
+    let smaps = fs::read_to_string(format!("/proc/{}/smaps", target.pid())).unwrap();
+    let mapping = smaps.split(&format!("{start:x}-")).nth(1).unwrap();
+    let referenced = mapping.lines().find_map(|line| line.strip_prefix("Referenced:")).unwrap();
+    assert_eq!(referenced.trim(), "1024 kB");
+}
+
+#[test]
+fn a_target_that_calls_exec_or_ends_is_no_error() {
+    let Some(mut probe) = open() else { return };
+    let mut target = Target::start();
+    let start = target.map("small", MIB);
+    target.write(start, MIB);
+    update(&mut probe, &target);
+    let samples = pages(&target, start, MIB);
+    target.tell("exec");
+    assert_eq!(count(&round(&mut probe, &samples, || ()), Idle), 256);
+    // The new program is found at the next update.
+    let start = target.map("small", MIB);
+    target.write(start, MIB);
+    update(&mut probe, &target);
+    let samples = pages(&target, start, MIB);
+    let answers = round(&mut probe, &samples, || write_anew(&mut target, start, MIB, MIB));
+    assert!(count(&answers, Accessed) + STRAGGLERS >= 256);
+    target.kill();
+    assert_eq!(count(&round(&mut probe, &samples, || ()), Idle), 256);
+}

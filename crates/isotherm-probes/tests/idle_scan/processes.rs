@@ -1,0 +1,81 @@
+//! Processes: what of their mappings is idle, by the frames that their pages are in.
+
+use std::fs;
+
+use isotherm_core::PAGE_SIZE;
+use isotherm_probes::idle_scan::{Detail, Scan, Scope};
+
+use crate::made::{ANON, HUGETLB, LRU, Made, of, pacer};
+
+const BY_MAPPING: Detail = Detail { processes: true, mappings: true };
+
+#[test]
+fn a_mapping_is_told_by_its_pages_wherever_they_are() {
+    let made = Made::new(2048);
+    let a = made.cgroup("sys/fs/cgroup/a");
+    made.page([5, 70, 90], LRU | ANON, a);
+    made.compound(512, 512, LRU | ANON, a);
+    made.page([100], HUGETLB, a);
+    // A page, nothing, parts of a huge page, one that is no page of a user.
+    made.process(7, "/a", &[5, 0, 70, 600, 601, 100]);
+    let mut scan = made.scan(Scope::Processes(vec![7]), BY_MAPPING).unwrap();
+    scan.mark(&mut pacer()).unwrap();
+    assert_eq!(made.idle(), [5, 70, 512], "only what the process has mapped is touched");
+    made.access([70]);
+    let findings = made.read(&mut scan);
+    let [process] = &findings.processes[..] else { panic!("{findings:?}") };
+    assert_eq!((process.pid, &*process.command, process.cgroup.as_deref()), (7, "worker 7", Some("/a")));
+    let [mapping] = &process.mappings[..] else { panic!("{process:?}") };
+    assert_eq!(mapping.range.start(), 0x10000);
+    let tally = &mapping.tally;
+    assert_eq!([tally.idle, tally.accessed, tally.unobservable], [3 * PAGE_SIZE, PAGE_SIZE, PAGE_SIZE]);
+    // The huge page counts whole in the cgroup.
+    assert_eq!(of(&findings, "/a"), Some([513, 1, 0, 0]));
+}
+
+#[test]
+fn the_processes_of_a_cgroup_are_told_with_what_they_map_of_others() {
+    let made = Made::new(256);
+    let (a, b) = (made.cgroup("sys/fs/cgroup/a"), made.cgroup("sys/fs/cgroup/b"));
+    made.page([1], LRU, a);
+    made.page([2], LRU, b);
+    made.process(7, "/a/x", &[1, 2]);
+    made.process(8, "/b", &[2]);
+    let detail = Detail { processes: true, mappings: false };
+    let mut scan = made.scan(Scope::Cgroups(vec!["/a".into()]), detail).unwrap();
+    scan.mark(&mut pacer()).unwrap();
+    let findings = made.read(&mut scan);
+    assert_eq!(findings.processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [7]);
+    assert_eq!(findings.processes[0].total.idle, 2 * PAGE_SIZE);
+    assert_eq!((findings.total.idle, findings.cgroups.len()), (PAGE_SIZE, 1));
+}
+
+#[test]
+fn a_process_that_ends_meanwhile_is_noted_and_the_others_are_told() {
+    let made = Made::new(256);
+    let a = made.cgroup("sys/fs/cgroup/a");
+    made.page([1, 2], LRU, a);
+    made.process(7, "/a", &[1]);
+    made.process(8, "/a", &[2]);
+    let mut scan = made.scan(Scope::Processes(vec![7, 8]), BY_MAPPING).unwrap();
+    scan.mark(&mut pacer()).unwrap();
+    fs::remove_dir_all(made.path("proc/7")).unwrap();
+    let findings = made.read(&mut scan);
+    assert_eq!(findings.processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [8]);
+    assert!(findings.notes.iter().any(|note| note.contains("process 7 has ended")), "{:?}", findings.notes);
+
+    // Its mappings go as well.
+    made.table("proc/8/pagemap", &[]);
+    let findings = made.read(&mut scan);
+    assert!(findings.processes.is_empty() && findings.notes.iter().any(|note| note.contains("process 8 ended")));
+}
+
+#[test]
+fn a_process_that_is_not_there_or_has_no_memory_is_refused() {
+    let made = Made::new(256);
+    made.process(7, "/a", &[1]);
+    made.write("proc/7/maps", "");
+    let error = |pid| made.scan(Scope::Processes(vec![pid]), BY_MAPPING).unwrap_err().to_string();
+    assert!(error(7).contains("process 7 has no memory"), "{}", error(7));
+    assert!(error(12).contains("no process 12"), "{}", error(12));
+}

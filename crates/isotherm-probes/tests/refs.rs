@@ -1,0 +1,62 @@
+//! The probe refs, on a real process of one's own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use isotherm_core::{AccessProbe, AddressSpace, Granularity, Observation, Sample, TargetId};
+use isotherm_kernel::Processes;
+use isotherm_probes::RefsProbe;
+
+/// Maps two areas with a gap between, tells where, and touches the one that each line of its input names. They are
+/// larger than any TLB, because clearing does not flush it.
+const TOUCHER: &str = "
+import ctypes, mmap, sys
+areas = [mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+         for _ in range(3)]
+del areas[1]
+print(*[ctypes.addressof(ctypes.c_char.from_buffer(area)) for area in areas], flush=True)
+for line in sys.stdin:
+    area = areas[int(line)]
+    for at in range(0, 64 << 20, 4096): area[at] = 1
+    print('done', flush=True)
+";
+
+#[test]
+fn a_mapping_that_was_touched_is_told_from_one_that_was_not() {
+    let mut python = Command::new("python3");
+    let Ok(mut child) = python.args(["-c", TOUCHER]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        let _ =
+            writeln!(std::io::stderr(), "SKIPPED a_mapping_that_was_touched_is_told_from_one_that_was_not: no python3");
+        return;
+    };
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let areas: Vec<u64> = lines.next().unwrap().unwrap().split(' ').map(|addr| addr.parse().unwrap()).collect();
+    let samples: Vec<Sample> =
+        areas.iter().map(|addr| Sample { target: TargetId(child.id()), addr: addr + 4096 }).collect();
+
+    let mut processes = Processes::new([child.id()], false).unwrap();
+    let mut probe = RefsProbe::new();
+    assert_eq!(probe.granularity(), Granularity::Mapping);
+    probe.update(&processes.survey().unwrap()).unwrap();
+    for (touched, untouched) in [(0, 1), (1, 0), (0, 1)] {
+        probe.clear(&samples).unwrap();
+        writeln!(child.stdin.as_mut().unwrap(), "{touched}").unwrap();
+        lines.next().unwrap().unwrap();
+        let mut answers = [Observation::Unobservable; 2];
+        probe.read(&samples, &mut answers).unwrap();
+        assert_eq!(answers[touched], Observation::Accessed);
+        assert_eq!(answers[untouched], Observation::Idle);
+    }
+
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let mut answers = [Observation::Unobservable; 2];
+    probe.clear(&samples).unwrap();
+    probe.read(&samples, &mut answers).unwrap();
+    assert_eq!(answers, [Observation::Idle; 2], "a target that has ended accesses nothing");
+}
+
+#[test]
+fn the_probe_works_on_this_very_process() {
+    RefsProbe::check().unwrap();
+}
