@@ -78,7 +78,7 @@ impl Doings {
         let known = |scheme: &Scheme| InForce {
             name: Arc::clone(&scheme.name),
             period: scheme.quota.period(),
-            wants: isotherm_scheme::describe(scheme).lines().nth(1).unwrap_or_default().trim().to_owned(),
+            wants: isotherm_scheme::describe_condition(&scheme.condition),
         };
         self.in_force = schemes.iter().map(known).collect();
     }
