@@ -145,7 +145,7 @@ fn an_output_that_cannot_be_written_is_told() {
     let error = convert(&Recording::open(&path).unwrap(), &output, Format::Csv).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("cannot write {}: entity not found; make its directory first", output.display())
+        format!("cannot write {}: entity not found; create its directory first", output.display())
     );
 }
 

@@ -1,4 +1,4 @@
-//! `isotherm import`: recordings that other tools made.
+//! `isotherm import`: recordings of other tools.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,16 +27,16 @@ fn damo(options: &ImportDamo) -> Result<ExitCode> {
         if target.0 == 0 {
             progress.done(format_args!("target 0: physical memory"));
         } else if what.is_empty() {
-            progress.done(format_args!("target {target}: the process of this ID"));
+            progress.done(format_args!("target {target}: the process with this ID"));
         } else {
-            progress.done(format_args!("target {target}: {what}, of which the process is not known; --pid tells it"));
+            progress.done(format_args!("target {target}: {what}; its process is not known (name it with --pid)"));
         }
     }
-    progress.done(format_args!("what next: isotherm report summary {path}; isotherm report heatmap {path}"));
+    progress.done(format_args!("next: isotherm report summary {path}; isotherm report heatmap {path}"));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Beside the file, with its name up to what says whose it is.
+/// The recording for an imported file: next to it, with its name up to the extensions that damo and isotherm give.
 fn recording_of(file: &Path) -> PathBuf {
     let plain = file.with_extension("");
     let plain =
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recording_is_named_after_what_it_is_made_of() {
+    fn a_recording_is_named_after_the_imported_file() {
         for (file, recording) in [
             ("damon.data", "damon.rec"),
             ("/tmp/x.damo.json", "/tmp/x.rec"),
