@@ -39,7 +39,7 @@ pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Wat
     {
         let began = Instant::now();
         let before = monitor.probe().spent;
-        next = monitor.step(clock.pass(attributes.sampling() * after))?;
+        next = monitor.step(clock.pass(after))?;
         let spent = monitor.probe().spent - before;
         let took = began.elapsed().saturating_sub(spent);
         monitor.sink_mut().took += took;

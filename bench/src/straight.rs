@@ -65,7 +65,7 @@ impl Target {
     /// If the probe or the target fails.
     pub fn check_every_page(&self, probe: &mut dyn AccessProbe, sampling: Duration) -> Result<Round> {
         let mut processes = Processes::new([self.child.id()], false)?;
-        let spaces = processes.survey().map_err(anyhow::Error::from_boxed)?;
+        let spaces = processes.read_targets().map_err(anyhow::Error::from_boxed)?;
         let id = spaces.first().context("the workload has ended")?.id;
         let pages = self.announced.areas.iter().flat_map(|area| (area.start..area.end).step_by(PAGE_SIZE as usize));
         let samples: Vec<Sample> = pages.map(|addr| Sample { target: id, addr }).collect();

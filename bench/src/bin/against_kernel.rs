@@ -10,6 +10,7 @@ use isotherm_bench::speed::{self, PATTERN, SIZE};
 use isotherm_bench::straight::{self, Target};
 use isotherm_bench::table::{self, found_in, share};
 use isotherm_bench::{Score, real};
+use isotherm_core::units::setting;
 use isotherm_core::{AccessProbe, Attributes};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_probes::idle::IdleProbe;
@@ -209,7 +210,7 @@ fn every_page_table(lines: &[EveryPage]) -> Table {
     let row = |line: &EveryPage| {
         let (ours, all) = (&line.isotherm, &line.every_page);
         vec![
-            format!("{:.2} GiB", line.bytes as f64 / (1_u64 << 30) as f64),
+            setting::bytes(line.bytes),
             line.probe.clone(),
             format!("{:.1}", ours.checks),
             format!("{:.0}", all.checks),

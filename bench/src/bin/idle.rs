@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use isotherm_bench::speed::median;
 use isotherm_bench::table::table;
+use isotherm_core::units::setting;
 use serde::{Deserialize, Serialize};
 
 const GIB: u64 = 1 << 30;
@@ -112,8 +113,8 @@ fn main() -> Result<()> {
             line.place.clone(),
             line.kernel.clone(),
             format!("{:?}", line.way).to_lowercase(),
-            format!("{} GiB", line.bytes / GIB),
-            format!("{:.2} GiB", line.looked_at_bytes as f64 / GIB as f64),
+            setting::bytes(line.bytes),
+            setting::bytes(line.looked_at_bytes),
             format!("{median:.1} ({least:.1} to {most:.1})"),
             format!("{:.1}", line.wall_ms),
             format!("{:.3}", line.cpu_percent_of_a_minute),

@@ -9,6 +9,7 @@ use comfy_table::Table;
 use isotherm_bench::speed::{self, PATTERN, SIZE};
 use isotherm_bench::table::{self, share};
 use isotherm_bench::{Score, simulated};
+use isotherm_core::units::setting;
 use isotherm_core::{Attributes, PAGE_SIZE};
 use isotherm_sim::Pattern;
 use serde::Serialize;
@@ -173,10 +174,9 @@ fn table(lines: &[Line]) -> Table {
         "recall",
     ];
     let row = |line: &Line| {
-        let gib = line.bytes as f64 / (1_u64 << 30) as f64;
         let real = line.how == "real";
         vec![
-            if gib >= 1024.0 { format!("{:.2} TiB", gib / 1024.0) } else { format!("{gib:.2} GiB") },
+            setting::bytes(line.bytes),
             line.how.into(),
             format!("{:.3}", line.cpu_percent),
             line.waking_percent.map_or("-".into(), |percent| format!("{percent:.3}")),

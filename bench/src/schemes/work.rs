@@ -118,7 +118,7 @@ fn follow(pattern: &Pattern, touches: u64, length: f64, huge: bool) -> Result<()
     let mut areas = Vec::new();
     // The kernel maps from high addresses down: so that the first area lies lowest, it comes last.
     for area in pattern.areas.iter().rev() {
-        let mut memory = MmapMut::map_anon(area.size.as_u64() as usize).context("there is not enough memory")?;
+        let mut memory = MmapMut::map_anon(area.size as usize).context("there is not enough memory")?;
         if huge {
             memory.advise(Advice::HugePage)?;
         }

@@ -1,76 +1,22 @@
 //! Which actions this kernel and these rights allow, found out by trying each on own memory.
 
 use std::os::fd::AsFd;
-use std::{fmt, fs, io};
+use std::{fmt, fs};
 
-use isotherm_core::scheme::Action;
+use isotherm_core::scheme::{Action, ActionKind};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
-use thiserror::Error;
 
-use super::inside::{Inside, InsideCall, InsideError};
+use super::error::{ActError, THP_ENABLED};
+use super::inside::{Inside, InsideCall};
 use super::way::Way;
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::{HUGE, NoScratch, Scratch};
+use isotherm_kernel::{HUGE, Scratch};
 
-const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const SWAPS: &str = "/proc/swaps";
-
-/// Why an action is not possible here.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ActError {
-    /// It needs a call made inside the target, which the scheme does not allow.
-    #[error("{0} needs a call made inside the target: allow it with `inside: true` in the scheme")]
-    NeedsInside(Action),
-    /// It is not known how to do it.
-    #[error("{0} is not an action that can be carried out on processes")]
-    Unknown(Action),
-    /// The kernel refuses the advice.
-    #[error("{action} is not possible here: process_madvise({advice}) failed: {source}; {mend}")]
-    Advice {
-        /// What was to be done.
-        action: Action,
-        /// The advice that does it.
-        advice: &'static str,
-        /// The kernel's word.
-        source: io::Error,
-        /// What would mend it.
-        mend: &'static str,
-    },
-    /// The call inside this process, as a trial, was refused by the kernel.
-    #[error("{action} is not possible here: {call} failed when tried: {source}; is this kernel built with it?")]
-    Call {
-        /// What was to be done.
-        action: Action,
-        /// The call that does it.
-        call: &'static str,
-        /// The kernel's word.
-        source: io::Error,
-    },
-    /// No call can be made inside other processes.
-    #[error(
-        "{action} is not possible here, as no call can be made inside a process; tried on isotherm itself: {source}"
-    )]
-    Inside {
-        /// What was to be done.
-        action: Action,
-        /// Why not, and what would mend it.
-        source: InsideError,
-    },
-    /// Huge pages are off, so that allowing them changes nothing.
-    #[error(
-        "{0} by madvise(MADV_HUGEPAGE) would change nothing: huge pages are off (\"never\" in {THP_ENABLED}); write \"madvise\" \
-         to it, or use hugepage without `inside: true`, which makes them at once"
-    )]
-    HugePagesOff(Action),
-    /// There is no memory to try it on.
-    #[error(transparent)]
-    Scratch(#[from] NoScratch),
-}
 
 /// One action, in one of the ways to carry it out.
 #[derive(Clone, Debug, Serialize)]
@@ -92,7 +38,7 @@ pub struct Capability {
 /// Tries every action that does something.
 pub fn capabilities() -> Vec<Capability> {
     let mut inside = Inside::new();
-    let ways = Action::ALL.into_iter().flat_map(|action| [(action, false), (action, true)]);
+    let ways = ActionKind::ALL.into_iter().map(Action::from).flat_map(|action| [(action, false), (action, true)]);
     let mut found: Vec<Capability> = Vec::new();
     for (action, may_be_inside) in ways {
         let Ok(way) = Way::of(action, may_be_inside) else {
@@ -107,7 +53,7 @@ pub fn capabilities() -> Vec<Capability> {
         let why_not = tried.err().map(|error| error.to_string());
         let works = why_not.is_none();
         found.push(Capability {
-            action: action.name(),
+            action: action.kind().name(),
             inside: is_inside,
             by: way.by(),
             works,
@@ -207,8 +153,8 @@ mod tests {
     #[test]
     fn every_action_is_told_of_with_a_reason_if_it_does_not_work() {
         let found = capabilities();
-        for action in Action::ALL.into_iter().filter(|action| *action != Action::Stat) {
-            assert!(found.iter().any(|capability| capability.action == action.name()), "{action}");
+        for action in ActionKind::ALL.into_iter().map(Action::from).filter(|action| *action != Action::Stat) {
+            assert!(found.iter().any(|capability| capability.action == action.kind().name()), "{action}");
         }
         assert_eq!(found.iter().filter(|capability| capability.action == "hugepage").count(), 2, "from both sides");
         for capability in found {

@@ -6,15 +6,19 @@
 mod actuator;
 mod check;
 mod dense;
+mod error;
 mod facts;
 mod inside;
 mod outside;
 mod pages;
+mod refusal;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 mod way;
 
 pub use actuator::ProcessActuator;
-pub use check::{ActError, Capability, capabilities};
+pub use check::{Capability, capabilities};
+pub use error::ActError;
 pub use inside::{Inside, InsideCall, InsideError};
-pub use pages::OpenProbe;
+
+pub use pages::{OpenProbe, ProcessInspector};

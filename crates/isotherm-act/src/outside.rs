@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use isotherm_core::AddrRange;
-use isotherm_core::scheme::{HUGE_PAGE_SIZE, Outcome};
+use isotherm_core::scheme::{HUGE_PAGE_SIZE, Outcome, Refusal};
 use rustix::io::Errno;
 
+use super::refusal::{NOT_MAPPED, refusal};
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL};
 
 /// So much is advised by one call at most: for as long the kernel holds the target's map, and so late is a stop noticed.
@@ -65,18 +66,21 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
         };
         match errno {
             Errno::SRCH | Errno::PERM | Errno::NOSYS | Errno::BADF => {
-                waiting.drain(..).chain(rest).for_each(|piece| refuse(outcomes, piece, errno));
+                waiting
+                    .drain(..)
+                    .chain(rest)
+                    .for_each(|piece| outcomes[piece.of].refuse(piece.range.size(), refusal(errno)));
                 return;
             }
             errno if first.whole => {
                 waiting.pop_front();
-                refuse(outcomes, first, errno);
+                outcomes[first.of].refuse(first.range.size(), refusal_of_mapping(advice, errno));
             }
             // Some of it may have been done and some not: it is done again, a mapping at a time.
             _ => {
                 waiting.pop_front();
                 let mapped = mapped.get_or_insert_with(|| memory.mapped().unwrap_or_default());
-                let hole = |range| refuse(outcomes, Piece { range, ..first }, Errno::NOMEM);
+                let hole = |range: AddrRange| outcomes[first.of].refuse(range.size(), NOT_MAPPED);
                 let parts = cut_at_mappings(first.range, mapped, hole);
                 parts.into_iter().rev().for_each(|range| waiting.push_front(Piece { range, whole: true, ..first }));
             }
@@ -84,11 +88,12 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
     }
 }
 
-fn refuse(outcomes: &mut [Outcome], piece: Piece, errno: Errno) {
-    let outcome = &mut outcomes[piece.of];
-    outcome.refused += piece.range.size();
-    if outcome.errno == 0 {
-        outcome.errno = errno.raw_os_error();
+/// Why advice on a part of one mapping was refused. Only the making of huge pages needs memory; to other advice `ENOMEM` says that
+/// the mapping has gone in the meantime.
+fn refusal_of_mapping(advice: Advice, errno: Errno) -> Refusal {
+    match errno {
+        Errno::NOMEM if advice != Advice::Collapse => NOT_MAPPED,
+        errno => refusal(errno),
     }
 }
 
@@ -228,7 +233,7 @@ mod tests {
                 let expected = pages.clone().filter(willing).count() as u64 * PAGE_SIZE;
                 prop_assert_eq!(outcome.applied, expected);
                 prop_assert_eq!(outcome.applied + outcome.refused, range.size());
-                prop_assert_eq!(outcome.refused > 0, outcome.errno != 0);
+                prop_assert_eq!(outcome.refused > 0, outcome.refusal.is_some());
                 prop_assert!(pages.filter(willing).all(|page| made.advised.contains(&page)));
             }
         }
@@ -247,7 +252,7 @@ mod tests {
             prop_assert_eq!(outcomes.iter().map(|outcome| outcome.applied).sum::<u64>(), advised);
             for (range, outcome) in ranges.iter().zip(outcomes) {
                 prop_assert_eq!(outcome.applied + outcome.refused, range.size());
-                prop_assert!(outcome.refused == 0 || outcome.errno == Errno::SRCH.raw_os_error());
+                prop_assert!(outcome.refusal.is_none_or(|why| why == refusal(Errno::SRCH)));
             }
         }
     }
@@ -259,7 +264,7 @@ mod tests {
         let ranges = [AddrRange::new(256 * PAGE_SIZE, 1280 * PAGE_SIZE).unwrap()];
         let mut outcomes = [Outcome::default()];
         advise_ranges(&mut made, Advice::Collapse, &ranges, &mut outcomes);
-        assert_eq!(outcomes[0], Outcome { applied: HUGE_PAGE_SIZE, refused: 0, errno: 0 });
+        assert_eq!(outcomes[0], Outcome { applied: HUGE_PAGE_SIZE, refused: 0, refusal: None });
         assert_eq!(made.advised, (512..1024).collect());
     }
 
@@ -270,8 +275,8 @@ mod tests {
         let ranges = [AddrRange::new(0, 1536 * PAGE_SIZE).unwrap()];
         let mut outcomes = [Outcome::default()];
         advise_ranges(&mut made, Advice::Collapse, &ranges, &mut outcomes);
-        let expected =
-            Outcome { applied: 2 * HUGE_PAGE_SIZE, refused: HUGE_PAGE_SIZE, errno: Errno::AGAIN.raw_os_error() };
+        let busy = Some(refusal(Errno::AGAIN));
+        let expected = Outcome { applied: 2 * HUGE_PAGE_SIZE, refused: HUGE_PAGE_SIZE, refusal: busy };
         assert_eq!(outcomes[0], expected);
     }
 }

@@ -2,20 +2,92 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use isotherm_core::scheme::{PageInspector, PageKind, ProcessFacts, Refusal};
 use isotherm_core::{
     AccessProbe, AddrRange, BoxError, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
 };
 use rustix::io::Errno;
 
+use isotherm_kernel::Roster;
 use isotherm_kernel::pages::{FlagTable, Flags, Pagemap, Room};
+
+use super::actuator::Held;
+use super::facts::facts;
+use super::refusal::refusal;
 
 /// Frames of a huge page.
 const HUGE: u64 = 512;
 
 /// So many pages are asked for at once.
 const PAGES_AT_ONCE: u64 = 512;
+
+/// Looks at the pages of the processes of a roster, and at what the processes are.
+#[derive(Debug)]
+pub struct ProcessInspector {
+    roster: Roster,
+    open_probe: OpenProbe,
+    root: PathBuf,
+    young: Option<Young>,
+    huge: Option<Huge>,
+    spent: Duration,
+}
+
+impl ProcessInspector {
+    /// An inspector of these processes. It asks the probe that `open_probe` opens which pages are young. Nothing is opened
+    /// before it is needed.
+    pub fn new(roster: Roster, open_probe: OpenProbe) -> Self {
+        Self { roster, open_probe, root: "/".into(), young: None, huge: None, spent: Duration::ZERO }
+    }
+
+    /// Inspects the processes of this roster from here on.
+    pub fn inspect(&mut self, roster: Roster) {
+        self.roster = roster;
+    }
+}
+
+impl PageInspector for ProcessInspector {
+    fn tells(&mut self, kind: PageKind) -> Result<(), BoxError> {
+        match kind {
+            PageKind::Young if self.young.is_none() => self.young = Some(Young::open(self.open_probe)?),
+            PageKind::Huge if self.huge.is_none() => self.huge = Some(Huge::open(&self.root)?),
+            PageKind::Young | PageKind::Huge => {}
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, target: TargetId) -> Option<ProcessFacts> {
+        let held = Held::new(&self.roster, target)?;
+        facts(&self.root, held.pid).filter(|_| !held.has_ended())
+    }
+
+    fn pages(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        kind: PageKind,
+        found: &mut Vec<AddrRange>,
+    ) -> Result<(), Refusal> {
+        let began = Instant::now();
+        let held = Held::new(&self.roster, target).ok_or_else(|| refusal(Errno::SRCH))?;
+        self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
+        let told = match (kind, &mut self.young, &mut self.huge) {
+            (PageKind::Young, Some(young), _) => young.find(target, range, found),
+            (PageKind::Huge, _, Some(huge)) => huge.find(held.pid, range, found),
+            _ => Err(Errno::OPNOTSUPP),
+        };
+        self.spent += began.elapsed();
+        // Its ID may have been another's while the pages were looked at.
+        let told = if held.has_ended() { Err(Errno::SRCH) } else { told };
+        told.map_err(refusal)
+    }
+
+    fn time_inspecting(&self) -> Duration {
+        self.spent
+    }
+}
 
 /// Opens a probe that reads the accessed bit of single pages, and clears none when it learns of a target.
 ///
@@ -36,7 +108,7 @@ impl Young {
     }
 
     pub(super) fn find(&mut self, target: TargetId, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
-        let mappings: Arc<[Mapping]> = Arc::new([Mapping { range, permissions: *b"rw-p", name: "".into() }]);
+        let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(range)]);
         let space = TargetSpace { id: target, layout: Layout::Process, mappings };
         self.probe.update(&[space]).map_err(|_| Errno::PERM)?;
         for part in parts(range) {
@@ -90,9 +162,9 @@ impl Huge {
         Ok(Self { root: root.into(), flags, frames_room: room(), flags_room: room(), frames: Vec::new() })
     }
 
-    pub(super) fn find(&mut self, target: TargetId, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
+    pub(super) fn find(&mut self, pid: u32, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
         let errno = |source: &io::Error| Errno::from_io_error(source).unwrap_or(Errno::IO);
-        let pagemap = Pagemap::open(&self.root, &target.to_string()).map_err(|(_, source)| errno(&source))?;
+        let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|(_, source)| errno(&source))?;
         for part in parts(range) {
             self.frames.clear();
             pagemap

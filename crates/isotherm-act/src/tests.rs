@@ -3,21 +3,25 @@
 //! What needs rights that these tests may not have is left out with a word on that.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-use isotherm_core::scheme::{Action, Actuator, Outcome, PageKind, Work};
-use isotherm_core::{AccessProbe, AddrRange, BoxError, PAGE_SIZE, TargetId};
+use isotherm_core::scheme::{Action, Actuator, Outcome, PageInspector, PageKind, RefusalReason, Work};
+use isotherm_core::{AccessProbe, AddrRange, BoxError, PAGE_SIZE};
 
 use isotherm_kernel::{Processes, Roster};
 use isotherm_probes::bpf::BpfProbe;
 
 use super::inside::tests::target::{SIZE, Target};
-use super::{InsideError, ProcessActuator};
+use super::{InsideError, ProcessActuator, ProcessInspector};
 
 fn actuator(target: &Target) -> ProcessActuator {
-    ProcessActuator::new(Processes::new([target.pid()], false).unwrap().roster(), open_probe)
+    ProcessActuator::new(Processes::new([target.pid()], false).unwrap().roster())
 }
 
 fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
     Ok(Box::new(BpfProbe::open()?.with_sweeps(false)))
+}
+
+fn inspector(target: &Target) -> ProcessInspector {
+    ProcessInspector::new(Processes::new([target.pid()], false).unwrap().roster(), open_probe)
 }
 
 /// Whether this action works here, with a word if not.
@@ -28,14 +32,14 @@ fn works(actuator: &mut ProcessActuator, action: Action) -> bool {
 
 fn apply(actuator: &mut ProcessActuator, target: &Target, action: Action, ranges: &[AddrRange]) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::default(); ranges.len()];
-    let work = Work { action, inside: true, target: TargetId(target.pid()), ranges };
+    let work = Work { action, inside: true, target: target.id, ranges };
     actuator.apply(&work, &mut outcomes).unwrap();
     outcomes
 }
 
-fn pages(actuator: &mut ProcessActuator, target: &Target, kind: PageKind) -> Vec<AddrRange> {
+fn pages(inspector: &mut ProcessInspector, target: &Target, kind: PageKind) -> Vec<AddrRange> {
     let mut found = Vec::new();
-    actuator.pages(TargetId(target.pid()), target.memory, kind, &mut found).unwrap();
+    inspector.pages(target.id, target.memory, kind, &mut found).unwrap();
     found
 }
 
@@ -67,18 +71,19 @@ fn huge_pages_are_made_told_and_forbidden() {
     if !works(&mut actuator, Action::Collapse) || !works(&mut actuator, Action::NoHugePage) {
         return;
     }
-    if let Err(why) = actuator.tells(PageKind::Huge) {
+    let mut inspector = inspector(&target);
+    if let Err(why) = inspector.tells(PageKind::Huge) {
         return eprintln!("SKIPPED: {why}");
     }
     assert_eq!(apply(&mut actuator, &target, Action::NoHugePage, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(target.has_flag("nh"));
-    assert_eq!(pages(&mut actuator, &target, PageKind::Huge), []);
+    assert_eq!(pages(&mut inspector, &target, PageKind::Huge), []);
     assert_eq!(apply(&mut actuator, &target, Action::HugePage, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(target.has_flag("hg"));
     let outcome = apply(&mut actuator, &target, Action::Collapse, &[target.memory])[0];
     assert_eq!(outcome.applied + outcome.refused, SIZE as u64);
     assert_eq!(target.kib("AnonHugePages:") * 1024, outcome.applied, "{outcome:?}");
-    let huge: u64 = pages(&mut actuator, &target, PageKind::Huge).iter().map(|range| range.size()).sum();
+    let huge: u64 = pages(&mut inspector, &target, PageKind::Huge).iter().map(|range| range.size()).sum();
     assert_eq!(huge, outcome.applied);
 }
 
@@ -89,22 +94,23 @@ fn pages_are_young_if_they_were_accessed_since_they_were_made_cold() {
     if !works(&mut actuator, Action::Cold) {
         return;
     }
-    if let Err(why) = actuator.tells(PageKind::Young) {
+    let mut inspector = inspector(&target);
+    if let Err(why) = inspector.tells(PageKind::Young) {
         return eprintln!("SKIPPED: {why}");
     }
-    let young = |actuator: &mut _, target: &_| pages(actuator, target, PageKind::Young);
+    let young = |inspector: &mut _, target: &_| pages(inspector, target, PageKind::Young);
     target.tell("touch");
     target.answer();
-    assert_eq!(young(&mut actuator, &target), [target.memory]);
+    assert_eq!(young(&mut inspector, &target), [target.memory]);
     let half = target.memory.split_at(target.memory.start() + SIZE as u64 / 2).unwrap().0;
     assert_eq!(apply(&mut actuator, &target, Action::Cold, &[half]), [Outcome::all(half)]);
     let left: u64 =
-        young(&mut actuator, &target).iter().filter_map(|range| range.intersection(half)).map(|r| r.size()).sum();
+        young(&mut inspector, &target).iter().filter_map(|range| range.intersection(half)).map(|r| r.size()).sum();
     // Pages that wait on another processor to be listed are left out.
     assert!(left < half.size() / 4, "{left}");
     target.tell("touch");
     target.answer();
-    assert_eq!(young(&mut actuator, &target), [target.memory]);
+    assert_eq!(young(&mut inspector, &target), [target.memory]);
 }
 
 #[test]
@@ -117,7 +123,11 @@ fn what_is_not_mapped_is_refused_and_the_rest_is_done() {
     for action in [Action::Cold, Action::NoHugePage, Action::MLock, Action::MUnlock] {
         if works(&mut actuator, action) {
             let outcomes = apply(&mut actuator, &target, action, &[nothing, across]);
-            assert_eq!(outcomes, [Outcome::refused(nothing, libc::ENOMEM), Outcome::all(across)], "{action}");
+            assert_eq!(
+                outcomes,
+                [Outcome::refused(nothing, RefusalReason::NotMapped.with_code(libc::ENOMEM)), Outcome::all(across)],
+                "{action}"
+            );
         }
     }
 }
@@ -131,7 +141,7 @@ fn locked_memory_is_refused_until_it_is_let_go() {
     }
     assert_eq!(apply(&mut actuator, &target, Action::MLock, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(target.has_flag("lo"));
-    let refused = [Outcome::refused(target.memory, libc::EINVAL)];
+    let refused = [Outcome::refused(target.memory, RefusalReason::Unsuitable.with_code(libc::EINVAL))];
     assert_eq!(apply(&mut actuator, &target, Action::Cold, &[target.memory]), refused);
     assert_eq!(apply(&mut actuator, &target, Action::MUnlock, &[target.memory]), [Outcome::all(target.memory)]);
     assert_eq!(apply(&mut actuator, &target, Action::Cold, &[target.memory]), [Outcome::all(target.memory)]);
@@ -144,9 +154,10 @@ fn a_target_that_has_gone_or_is_not_there_refuses_all() {
     let mut actuator = actuator(&target);
     target.end_at_once();
     for action in [Action::PageOut, Action::NoHugePage] {
-        assert_eq!(apply(&mut actuator, &target, action, &[memory]), [Outcome::refused(memory, libc::ESRCH)]);
-        let none = &mut ProcessActuator::new(Roster::default(), open_probe);
-        assert_eq!(apply(none, &target, action, &[memory]), [Outcome::refused(memory, libc::ESRCH)]);
+        let gone = Outcome::refused(memory, RefusalReason::TargetGone.with_code(libc::ESRCH));
+        assert_eq!(apply(&mut actuator, &target, action, &[memory]), [gone]);
+        let none = &mut ProcessActuator::new(Roster::default());
+        assert_eq!(apply(none, &target, action, &[memory]), [gone]);
     }
 }
 
@@ -158,15 +169,15 @@ fn why_no_call_can_be_made_inside_a_target_is_told_in_words() {
         return;
     }
     let refused = apply(&mut actuator, &target, Action::MLock, &[target.memory]);
-    assert_eq!(refused, [Outcome::refused(target.memory, libc::EACCES)]);
+    assert_eq!(refused, [Outcome::refused(target.memory, RefusalReason::NotPermitted.with_code(libc::EACCES))]);
     let told: Vec<_> = actuator.take_refusals().collect();
-    assert!(matches!(told[..], [(TargetId(pid), InsideError::Seccomp(_))] if pid == target.pid()), "{told:?}");
+    assert!(matches!(told[..], [(of, InsideError::Seccomp(_))] if of == target.id), "{told:?}");
     assert_eq!(actuator.take_refusals().count(), 0);
 }
 
 #[test]
 fn an_action_that_is_inside_only_has_to_be_allowed() {
-    let mut actuator = ProcessActuator::new(Roster::default(), open_probe);
+    let mut actuator = ProcessActuator::new(Roster::default());
     for action in [Action::NoHugePage, Action::MLock, Action::MUnlock] {
         let why = actuator.supports(action, false).unwrap_err().to_string();
         assert!(why.contains("inside: true"), "{why}");
@@ -179,7 +190,7 @@ fn nothing_more_is_done_once_the_run_is_over_and_nothing_to_those_of_another_ros
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
     let all = [target.memory];
-    let work = Work { action: Action::Stat, inside: false, target: TargetId(target.pid()), ranges: &all };
+    let work = Work { action: Action::Stat, inside: false, target: target.id, ranges: &all };
     let mut outcomes = [Outcome::default()];
     actuator.apply(&work, &mut outcomes).unwrap();
     assert_eq!(outcomes, [Outcome::all(target.memory)]);
@@ -187,6 +198,6 @@ fn nothing_more_is_done_once_the_run_is_over_and_nothing_to_those_of_another_ros
     actuator.act_on(Processes::new([], false).unwrap().roster());
     actuator.apply(&work, &mut outcomes).unwrap();
     assert_eq!(outcomes[0].refused, target.memory.size());
-    actuator.over().store(true, std::sync::atomic::Ordering::Relaxed);
+    actuator.interrupt().store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(actuator.apply(&work, &mut outcomes).unwrap_err().to_string().contains("over"));
 }

@@ -2,7 +2,7 @@
 
 use isotherm_core::scheme::Action;
 
-use super::check::ActError;
+use super::error::ActError;
 use super::inside::InsideCall;
 use isotherm_kernel::madvise::Advice;
 
@@ -31,7 +31,6 @@ impl Way {
             Action::NoHugePage => Self::Inside(InsideCall::NoHugePage),
             Action::MLock => Self::Inside(InsideCall::MLock),
             Action::MUnlock => Self::Inside(InsideCall::MUnlock),
-            action => return Err(ActError::Unknown(action)),
         };
         match way {
             Self::Inside(_) if !may_be_inside => Err(ActError::NeedsInside(action)),

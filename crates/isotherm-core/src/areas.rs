@@ -46,10 +46,8 @@ mod tests {
     fn in_pages(pages: &[(u64, u64)], layout: Layout, most: usize) -> Vec<(u64, u64)> {
         let mappings: Vec<Mapping> = pages
             .iter()
-            .map(|&(start, end)| Mapping {
-                range: AddrRange::new(start * crate::PAGE_SIZE, end * crate::PAGE_SIZE).unwrap(),
-                permissions: *b"rw-p",
-                name: "".into(),
+            .map(|&(start, end)| {
+                Mapping::anonymous(AddrRange::new(start * crate::PAGE_SIZE, end * crate::PAGE_SIZE).unwrap())
             })
             .collect();
         areas(&mappings, layout, most)

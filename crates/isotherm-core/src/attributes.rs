@@ -123,24 +123,6 @@ impl Attributes {
         rounds(self.aggregation, self.sampling)
     }
 
-    /// Of how many rounds a region is sampled in one that has been `steady` for so many aggregations at this `nr_accesses`; so
-    /// that the rounds of a steadier region are rounds of others, too.
-    ///
-    /// All up to ten aggregations, in which the borders of what is hot are found; then one in four, but five an aggregation at
-    /// least; from twenty on one in twelve, or two an aggregation. Where some samples say accessed and some do not, fewer tell
-    /// less: one in two, however steady it is.
-    pub(crate) fn stride(&self, steady: u32, nr_accesses: u32) -> u32 {
-        let one_in_four = (self.samples() / 5).clamp(1, 4);
-        let threshold = self.merge_threshold();
-        let mixed = nr_accesses > threshold && nr_accesses.saturating_add(threshold) < self.samples();
-        match steady {
-            0..10 => 1,
-            10.. if mixed => (one_in_four / 2).max(1),
-            10..20 => one_in_four,
-            20.. => 3 * one_in_four,
-        }
-    }
-
     /// Sampling rounds between two updates, at least one.
     pub fn rounds_per_update(&self) -> u32 {
         rounds(self.update, self.sampling)

@@ -9,8 +9,12 @@
 //! accessed is an [`AccessProbe`]'s word, what is mapped is an [`AddressSpace`]'s, time and randomness
 //! are handed in, and what was found goes to a [`Sink`].
 
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)]
+
 mod adjust;
 mod areas;
+mod attribute_options;
 mod attributes;
 mod idle;
 mod monitor;
@@ -20,11 +24,13 @@ mod region;
 pub mod scheme;
 mod sink;
 mod snapshot;
+mod steady;
 mod target;
 pub mod units;
 mod usage;
 
 pub use areas::areas;
+pub use attribute_options::AttributeOptions;
 pub use attributes::{Attributes, AttributesError};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use monitor::{Monitor, MonitorError, Next};
@@ -33,7 +39,7 @@ pub use range::{AddrRange, PAGE_SIZE};
 pub use region::Region;
 pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
-pub use target::{AddressSpace, Layout, Mapping, TargetId, TargetSpace};
+pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
 
 /// An error of a probe, an address space or a sink, whose kinds this crate cannot know.

@@ -29,10 +29,10 @@ pub enum MonitorError {
 /// When a monitor is to be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// After so many sampling intervals, at least one: between them there is nothing to clear and nothing to read.
+    /// After this time, a whole number of sampling intervals: between them there is nothing to clear and nothing to read.
     Step {
-        /// Sampling intervals from now on.
-        after: u32,
+        /// The time to wait.
+        after: Duration,
     },
     /// Not at all: the last target has ended.
     End,
@@ -226,7 +226,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         } else {
             1
         };
-        Next::Step { after: self.rounds_to_next }
+        Next::Step { after: self.attributes.sampling().saturating_mul(self.rounds_to_next) }
     }
 
     /// The page of each region is read; if it was accessed, the region's count goes up by one.
@@ -366,7 +366,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// The mappings are read again: regions that still lie in an area keep their statistics, new space gets new
     /// regions, vanished space goes. Targets join and leave.
     fn update(&mut self) -> Result<(), MonitorError> {
-        let mut spaces = self.space.survey().map_err(MonitorError::Space)?;
+        let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
         spaces.retain(|space| !space.mappings.is_empty());
         self.probe.update(&spaces).map_err(MonitorError::Probe)?;
 

@@ -1,5 +1,6 @@
 //! A region: neighbouring pages of about the same access frequency, and what its samples said.
 
+use crate::steady::{Steadiness, blend, by_chance};
 use crate::{AddrRange, Attributes, Observation, RegionSnapshot};
 
 /// Neighbouring pages that are taken to be accessed equally often, so that one of them speaks for all.
@@ -16,8 +17,9 @@ pub struct Region {
     last_nr_accesses: u32,
     last_nr_unobservable: u32,
     age: u32,
-    /// For how many aggregations its access frequency has moved by no more than chance explains: at least its age.
-    steady: u32,
+    /// How many samples were really taken in the last whole aggregation.
+    nr_samples: u32,
+    steadiness: Steadiness,
     /// Whether a page of it was chosen, and has yet to be read.
     chosen: bool,
 }
@@ -34,7 +36,8 @@ impl Region {
             last_nr_accesses: 0,
             last_nr_unobservable: 0,
             age: 0,
-            steady: 0,
+            nr_samples: 0,
+            steadiness: Steadiness::NEW,
             chosen: false,
         }
     }
@@ -54,11 +57,9 @@ impl Region {
         Self { range, ..self }
     }
 
-    /// Of how many rounds it is sampled in one: a [steady](Attributes::stride) region is left out of most.
-    ///
-    /// A change is not missed for that, only seen by fewer samples: the region is then sampled in full again.
+    /// How many rounds there are from one sample of it to the next.
     pub(crate) fn stride(&self, attributes: &Attributes) -> u32 {
-        attributes.stride(self.steady, self.last_nr_accesses)
+        self.steadiness.stride(self.last_nr_accesses, attributes)
     }
 
     /// Whether a page of it is to be chosen in this round.
@@ -94,23 +95,22 @@ impl Region {
         let seen_unobservable = scaled(self.unobservable, samples, self.samples);
         self.weight = samples / observed.max(1);
 
-        let tolerance = self.tolerance(seen, self.last_nr_accesses, samples, attributes.merge_threshold());
-        let moved = seen.abs_diff(self.last_nr_accesses);
-        let changed = moved > tolerance;
-        // A page that nobody uses is never found accessed by chance: the first access is always a reason to look closer.
-        let by_chance = self.last_nr_accesses > attributes.merge_threshold()
-            && f64::from(moved) <= chance(seen, observed, self.last_nr_accesses, samples);
+        let threshold = attributes.merge_threshold();
+        let tolerance = self.tolerance(seen, self.last_nr_accesses, samples, threshold);
+        let changed = seen.abs_diff(self.last_nr_accesses) > tolerance;
+        let by_chance = by_chance(seen, observed, self.last_nr_accesses, samples, threshold);
         let spared = self.stride(attributes) > 1 && observed > 0;
         if spared {
-            self.accessed = blended(self.last_nr_accesses, seen, self.samples, samples);
-            self.unobservable = blended(self.last_nr_unobservable, seen_unobservable, self.samples, samples);
+            self.accessed = blend(self.last_nr_accesses, seen, self.samples, samples);
+            self.unobservable = blend(self.last_nr_unobservable, seen_unobservable, self.samples, samples);
             self.weight = 1;
         } else {
             self.accessed = seen;
             self.unobservable = seen_unobservable;
         }
         self.age = if changed { 0 } else { self.age.saturating_add(1) };
-        self.steady = if changed && !by_chance { 0 } else { self.steady.saturating_add(1) };
+        self.steadiness.aggregated(changed && !by_chance);
+        self.nr_samples = self.samples;
         self.samples = samples;
     }
 
@@ -151,7 +151,8 @@ impl Region {
             last_nr_accesses: mean(self.last_nr_accesses, next.last_nr_accesses),
             last_nr_unobservable: mean(self.last_nr_unobservable, next.last_nr_unobservable),
             age: mean(self.age, next.age),
-            steady: mean(self.steady, next.steady),
+            nr_samples: mean(self.nr_samples, next.nr_samples),
+            steadiness: self.steadiness.merged(next.steadiness, mean),
             chosen: false,
         };
     }
@@ -172,13 +173,14 @@ impl Region {
         self.last_nr_unobservable = scaled(self.last_nr_unobservable, new_samples, old_samples);
         // A cast from f64 saturates.
         self.age = (f64::from(self.age) * age_factor) as u32;
-        self.steady = (f64::from(self.steady) * age_factor) as u32;
+        self.steadiness = self.steadiness.rescaled(age_factor);
     }
 
     pub(crate) const fn snapshot(&self) -> RegionSnapshot {
         RegionSnapshot {
             range: self.range,
             nr_accesses: self.accessed,
+            nr_samples: self.nr_samples,
             nr_unobservable: self.unobservable,
             age: self.age,
         }
@@ -194,24 +196,6 @@ fn scaled(count: u32, to: u32, from: u32) -> u32 {
     ((count * to + from / 2) / from).min(to) as u32
 }
 
-/// The mean of `last` and `seen`, both of `samples`, of which `taken` were taken to see; rounded towards what was seen, so
-/// that the mean comes to it in the end.
-fn blended(last: u32, seen: u32, taken: u32, samples: u32) -> u32 {
-    let (last, seen, taken, samples) = (u64::from(last), u64::from(seen), u64::from(taken), u64::from(samples));
-    let sum = last * samples.saturating_sub(taken) + seen * taken.min(samples);
-    // A mean of counts of `samples`: within 32 bits.
-    (if seen > last { sum.div_ceil(samples) } else { sum / samples }) as u32
-}
-
-/// By how much a count that was scaled to `samples` from `taken` samples, and one of `samples`, hardly ever differ if pages are accessed
-/// as often as before: two standard deviations of the difference of two binomial counts.
-fn chance(seen: u32, taken: u32, last: u32, samples: u32) -> f64 {
-    let samples = f64::from(samples);
-    let rate = (f64::from(seen) + f64::from(last)) / (2.0 * samples);
-    let variance = rate * (1.0 - rate) * (samples * samples / f64::from(taken.max(1)) + samples);
-    2.0 * variance.sqrt()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +205,10 @@ mod tests {
             samples: 20,
             accessed,
             age,
-            steady: age,
+            steadiness: (0..age).fold(Steadiness::NEW, |mut steadiness, _| {
+                steadiness.aggregated(false);
+                steadiness
+            }),
             ..Region::new(AddrRange::new(pages.start * 4096, pages.end * 4096).unwrap())
         }
     }
@@ -294,7 +281,7 @@ mod tests {
             assert_eq!(half.stride(&attributes), 1, "after {nth} aggregations");
             aggregate(&mut half, seen, 20);
         }
-        assert!(half.age < 10 && half.steady == 10);
+        assert!(half.age < 10);
         assert_eq!(half.stride(&attributes), 2);
         aggregate(&mut half, 0, 10);
         half.reset();

@@ -44,10 +44,24 @@ pub struct RegionSnapshot {
     pub range: AddrRange,
     /// In how many samples it was found accessed, of [`Snapshot::samples`].
     pub nr_accesses: u32,
+    /// How many samples were really taken in this aggregation, at most [`Snapshot::samples`]. A steady region has fewer.
+    pub nr_samples: u32,
     /// In how many samples it could not be observed, of [`Snapshot::samples`].
     pub nr_unobservable: u32,
     /// For how many aggregations the access frequency has stayed as it is.
     pub age: u32,
+}
+
+impl Snapshot {
+    /// The regions of all targets.
+    pub fn regions(&self) -> impl Iterator<Item = &RegionSnapshot> {
+        self.targets.iter().flat_map(|target| &target.regions)
+    }
+
+    /// The working set of all targets, in bytes.
+    pub fn working_set(&self) -> u64 {
+        self.targets.iter().map(TargetSnapshot::working_set).sum()
+    }
 }
 
 impl RegionSnapshot {

@@ -1,41 +1,136 @@
-//! What is watched: targets, their mappings, and where those come from.
+//! Targets: what is monitored, by which identity, and where its mappings come from.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{AddrRange, BoxError};
 
-/// Names a target within a run: the process ID, or 0 for physical memory.
+/// The identity of a target.
+///
+/// It is unique on one machine from one boot to the next. A boot id beside it makes it unique for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TargetId(pub u32);
+pub enum TargetId {
+    /// A process.
+    Process(ProcessId),
+    /// The physical memory of the machine.
+    PhysicalMemory,
+    /// The memory that is charged to a cgroup and those below it.
+    Cgroup(CgroupId),
+}
+
+/// The identity of a process. The pid alone is none, because the system gives it to another process later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId {
+    /// The number by which the system names the process while it lives; never 0.
+    pub pid: u32,
+    /// When the process started, since the machine booted, as exactly as the system tells it.
+    pub start: Duration,
+}
+
+/// The system's number for a cgroup, which it does not give to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CgroupId(pub u64);
+
+/// The number of a NUMA node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl TargetId {
+    /// The process with this pid that started at `start`, counted from the boot of the machine.
+    pub const fn process(pid: u32, start: Duration) -> Self {
+        Self::Process(ProcessId { pid, start })
+    }
+
+    /// The pid, if the target is a process.
+    pub const fn pid(self) -> Option<u32> {
+        match self {
+            Self::Process(process) => Some(process.pid),
+            Self::PhysicalMemory | Self::Cgroup(_) => None,
+        }
+    }
+}
 
 impl fmt::Display for TargetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(process) => write!(f, "process {}", process.pid),
+            Self::PhysicalMemory => f.write_str("physical memory"),
+            Self::Cgroup(CgroupId(id)) => write!(f, "cgroup {id}"),
+        }
+    }
+}
+
+impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// A piece of a target's address space that is mapped as one.
+/// A part of a target's address space that was mapped as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Where it lies; page-aligned.
+    /// Its addresses; page-aligned.
     pub range: AddrRange,
-    /// Permissions in the four letters of `/proc/PID/maps`, as in `rw-p`.
-    pub permissions: [u8; 4],
-    /// The file's path, a name in brackets such as `[heap]`, or nothing for anonymous memory.
+    /// What may be done with its memory.
+    pub permissions: Permissions,
+    /// The path of the mapped file, a name in brackets such as `[heap]`, or an empty string for anonymous memory.
     pub name: Arc<str>,
+    /// The NUMA node that all of it lies on. `None` where a mapping is not bound to one node, as in a process.
+    pub node: Option<NodeId>,
 }
 
-/// How a target's mappings become the areas that its regions live in.
+impl Mapping {
+    /// Private anonymous memory that may be read and written.
+    pub fn anonymous(range: AddrRange) -> Self {
+        Self { range, permissions: Permissions::READ_WRITE, name: Arc::from(""), node: None }
+    }
+
+    /// The name, followed by the node if the mapping has one, as reports show it: `System RAM, node 0`.
+    pub fn label(&self) -> Arc<str> {
+        match self.node {
+            Some(node) => format!("{}, node {node}", self.name).into(),
+            None => Arc::clone(&self.name),
+        }
+    }
+}
+
+/// What may be done with the memory of a mapping, and whether writes to it are shared with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Permissions {
+    /// The memory may be read.
+    pub read: bool,
+    /// The memory may be written.
+    pub write: bool,
+    /// The memory may be executed.
+    pub execute: bool,
+    /// Writes are seen by all that map the same memory. If false, the first write to a page makes a private copy.
+    pub shared: bool,
+}
+
+impl Permissions {
+    /// No access at all.
+    pub const NONE: Self = Self { read: false, write: false, execute: false, shared: false };
+
+    /// Read and write, private.
+    pub const READ_WRITE: Self = Self { read: true, write: true, execute: false, shared: false };
+
+    /// Whether the memory may be accessed in any way.
+    pub const fn any(self) -> bool {
+        self.read || self.write || self.execute
+    }
+}
+
+/// How the mappings of a target become the areas that its regions lie in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// A process: the space from the first to the last mapping, cut at its two largest gaps.
+    /// A process: from the first to the last mapping, cut at the two largest gaps.
     Process,
-    /// Each run of touching mappings is an area: physical memory.
+    /// Physical memory: each run of touching mappings is an area.
     Ranges,
 }
 
-/// What of one target there is to watch at one moment.
+/// A target and its mappings at one moment.
 #[derive(Clone, Debug)]
 pub struct TargetSpace {
     /// Which target.
@@ -46,13 +141,34 @@ pub struct TargetSpace {
     pub mappings: Arc<[Mapping]>,
 }
 
-/// Tells what there is to watch: at the start, at every update interval, and when a target ends.
+/// Reads which targets there are and what they have mapped.
 pub trait AddressSpace {
-    /// All targets that live now, in an order that stays; those that have ended are left out.
-    ///
-    /// An empty list ends the run.
+    /// All targets that live now, in an order that does not change. A target that has ended is left out; an empty list ends
+    /// the run. The monitor calls this at the start, at every update interval, and when a target ends.
     ///
     /// # Errors
-    /// Only what makes going on senseless. A target that cannot be read any more is left out.
-    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError>;
+    /// Fails only if the run cannot go on. A target that can no longer be read is left out instead.
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_processes_of_one_pid_are_two_targets() {
+        let first = TargetId::process(7, Duration::from_secs(1));
+        let second = TargetId::process(7, Duration::from_secs(2));
+        assert_ne!(first, second);
+        assert_eq!((first.pid(), second.pid()), (Some(7), Some(7)));
+        assert_eq!(TargetId::PhysicalMemory.pid(), None);
+    }
+
+    #[test]
+    fn a_label_names_the_node_of_a_mapping_that_has_one() {
+        let mut mapping = Mapping { name: "System RAM".into(), ..Mapping::anonymous(AddrRange::new(0, 4096).unwrap()) };
+        assert_eq!(&*mapping.label(), "System RAM");
+        mapping.node = Some(NodeId(1));
+        assert_eq!(&*mapping.label(), "System RAM, node 1");
+    }
 }

@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Answers, SAMPLING, attributes, monitor, run, target};
-use isotherm_core::{Granularity, Next, Observation, PAGE_SIZE, Sample};
+use isotherm_core::{Attributes, Granularity, Next, Observation, PAGE_SIZE, Sample};
 
 fn idle(_: u32, _: Sample) -> Observation {
     Observation::Idle
@@ -109,7 +111,7 @@ fn an_update_that_is_asked_for_comes_with_the_next_step() {
     let surveys = vec![vec![target(1, &[(0, 100)])], vec![]];
     let mut monitor = monitor(attributes(10, 1_000, 10, 100), 1, surveys, Answers::new(idle));
     monitor.start().unwrap();
-    assert_eq!(monitor.step(SAMPLING).unwrap(), Next::Step { after: 1 });
+    assert_eq!(monitor.step(SAMPLING).unwrap(), Next::Step { after: SAMPLING });
     monitor.ask_for_update();
     assert_eq!(monitor.step(SAMPLING * 2).unwrap(), Next::End);
 }
@@ -124,6 +126,8 @@ fn where_all_is_steady_only_rounds_with_something_to_do_are_asked_for() {
     assert_eq!(steps[1], 20, "nothing is known yet: something is read in each round");
     assert_eq!(steps[15], 10, "a page is chosen in each fourth round, and read in the next");
     assert_eq!(steps[29], 4, "two pages are chosen, and read in the next round");
+    let samples = [0, 14, 28].map(|nth: usize| monitor.sink().snapshots[nth].targets[0].regions[0].nr_samples);
+    assert_eq!(samples, [20, 5, 2], "only what was really taken");
     for (nth, snapshot) in monitor.sink().snapshots.iter().enumerate() {
         assert_eq!(snapshot.rounds, 20, "aggregation {nth}");
         assert_eq!(snapshot.time, SAMPLING * 20 * (nth as u32 + 1));
@@ -157,6 +161,37 @@ fn changed_attributes_hold_from_the_next_aggregation_on_and_keep_ages_in_time() 
     // Four aggregations of 10 samples are two of 20, and one more has passed.
     assert!(snapshots[4].targets[0].regions.iter().all(|r| r.age == 3));
     assert!(snapshots[4].targets[0].regions.len() <= 8);
+}
+
+#[test]
+fn a_new_sampling_interval_is_waited_for_from_the_next_aggregation_on() {
+    let hot = |_: u32, _: Sample| Observation::Accessed;
+    let space = vec![vec![target(1, &[(0, 100)])]];
+    let mut monitor = monitor(attributes(10, 50, 10, 10), 1, space, Answers::new(hot));
+    let ms = Duration::from_millis;
+    let slower = Attributes::new(ms(20), ms(400), ms(4000), 10, 10).unwrap();
+    let mut next = monitor.start().unwrap();
+    let (mut now, mut waits) = (Duration::ZERO, Vec::new());
+    while now < ms(200 + 400) {
+        let Next::Step { after } = next else { panic!("the target lives") };
+        waits.push(after);
+        now += after;
+        next = monitor.step(now).unwrap();
+        if now == ms(175) {
+            monitor.set_attributes(slower);
+        }
+    }
+    // Four aggregations of ten rounds, the last of which was under way when the attributes were changed, and one of twenty.
+    assert_eq!((waits.len(), monitor.attributes()), (60, slower));
+    assert!(waits[..40].iter().all(|&wait| wait == SAMPLING) && waits[40..].iter().all(|&wait| wait == ms(20)));
+    let snapshots = &monitor.sink().snapshots;
+    assert_eq!(snapshots.iter().map(|s| s.time).collect::<Vec<_>>(), [50, 100, 150, 200, 600].map(ms));
+    let last = &snapshots[4];
+    for region in &last.targets[0].regions {
+        assert_eq!((region.access_rate(last.samples), region.nr_samples), (1.0, 20));
+        // Found hot in the first of four aggregations of 50 ms: 150 ms are no whole aggregation of 400 ms.
+        assert_eq!(region.age, 1);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use flate2::write::ZlibEncoder;
 use isotherm_core::RegionSnapshot;
 use serde::Serialize;
 
-use isotherm_record::{ConvertError, Header, Recording, Row, TransferError, convert_with};
+use isotherm_record::{ConvertError, Header, Recording, Row, TransferError, convert_with, pid_column};
 
 /// The number of regions that are kept in memory, of 32 bytes each.
 const KEPT_REGIONS: u64 = 4 << 20;
@@ -117,7 +117,7 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
         if let [target] = batch {
             for row in recording.rows()? {
                 let row = row?;
-                if row.target.id.0 == target.pid {
+                if pid_column(row.target.id) == target.pid {
                     records.add(target.pid, &row.into())?;
                 }
             }
@@ -126,7 +126,7 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
         let mut kept: Vec<Vec<Moment>> = batch.iter().map(|_| Vec::new()).collect();
         for row in recording.rows()? {
             let row = row?;
-            if let Some(i) = batch.iter().position(|target| target.pid == row.target.id.0) {
+            if let Some(i) = batch.iter().position(|target| target.pid == pid_column(row.target.id)) {
                 kept[i].push(row.into());
             }
         }
@@ -143,7 +143,7 @@ fn targets(recording: &Recording) -> Result<Vec<Target>, TransferError> {
     let mut indices = HashMap::new();
     for row in recording.rows()? {
         let row = row?;
-        let pid = row.target.id.0;
+        let pid = pid_column(row.target.id);
         let index = *indices.entry(pid).or_insert_with(|| {
             targets.push(Target { pid, regions: 0 });
             targets.len() - 1

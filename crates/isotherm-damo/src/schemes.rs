@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Bounds, Condition, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, PageKind, Quota, Scheme, Watermarks, Weights,
+    ClosedInterval, Condition, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, PageKind, Quota, Scheme, Watermarks,
+    Weights,
 };
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 use isotherm_core::{AddrRange, PAGE_SIZE};
@@ -199,7 +200,7 @@ fn bounds<T: PartialOrd + Copy>(
     limits: (T, T),
     diagnostics: &mut Diagnostics,
     read: impl Fn(&str) -> Result<T, String>,
-) -> Option<Bounds<T>> {
+) -> Option<ClosedInterval<T>> {
     let fields = Fields::open(node, "a pair of bounds", &["min", "max"], diagnostics)?;
     let (min, max) = (fields.require("min", diagnostics), fields.require("max", diagnostics));
     min.and(max)?;

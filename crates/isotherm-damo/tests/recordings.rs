@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use isotherm_core::{RegionSnapshot, Snapshot, TargetId};
 use isotherm_damo::{Format, ImportError, Imported, export, import};
-use isotherm_record::{Ending, Recorder, Recording, Row, convert};
+use isotherm_record::{Ending, Recorder, Recording, Row, convert, pid_column};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
@@ -53,6 +53,11 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The target with this process ID. Files of damo do not have the start of the process.
+fn process(pid: u32) -> TargetId {
+    if pid == 0 { TargetId::PhysicalMemory } else { TargetId::process(pid, Duration::ZERO) }
+}
+
 /// The time, the target, and start, accesses and age of each region.
 type Told = (u64, u32, Vec<(u64, u32, u32)>);
 
@@ -60,7 +65,11 @@ fn told(rows: &[Row]) -> Vec<Told> {
     let region = |region: &RegionSnapshot| (region.range.start(), region.nr_accesses, region.age);
     rows.iter()
         .map(|row| {
-            (row.time.as_nanos() as u64, row.target.id.0, row.target.regions.iter().map(region).collect::<Vec<_>>())
+            (
+                row.time.as_nanos() as u64,
+                pid_column(row.target.id),
+                row.target.regions.iter().map(region).collect::<Vec<_>>(),
+            )
         })
         .collect()
 }
@@ -122,13 +131,13 @@ fn the_parameters_next_to_the_file_have_the_processes_and_the_bounds() {
 
     let output = directory.path().join("damon.rec");
     let imported = import(&path, &output, &[], VERSION).unwrap();
-    assert_eq!(imported.targets, [(TargetId(4711), String::new()), (TargetId(815), String::new())]);
+    assert_eq!(imported.targets, [(process(4711), String::new()), (process(815), String::new())]);
     let header = Recording::open(&output).unwrap().header().clone();
     assert_eq!((header.min_regions, header.max_regions), (10, 1000));
 
     std::fs::write(&beside, "[{\"contexts\": 7").unwrap();
     let imported = import(&path, &output, &[42], VERSION).unwrap();
-    assert_eq!(imported.targets, [(TargetId(42), String::new()), (TargetId(2), "damo's target 1".into())]);
+    assert_eq!(imported.targets, [(process(42), String::new()), (process(2), "damo's target 1".into())]);
     assert!(imported.notes[0].contains("damon.data.kdamonds is ignored"), "{:?}", imported.notes);
 }
 
@@ -146,10 +155,10 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
                 let place = |(gap, pages, nr_accesses, age): (u64, u64, u32, u32)| {
                     let range = common::range(page + gap - 1..page + gap - 1 + pages);
                     page += gap - 1 + pages;
-                    RegionSnapshot { range, nr_accesses, nr_unobservable: 0, age }
+                    RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age }
                 };
                 let regions = regions.into_iter().map(place).collect();
-                isotherm_core::TargetSnapshot { id: TargetId(id), regions, mappings: [].into() }
+                isotherm_core::TargetSnapshot { id: process(id), regions, mappings: [].into() }
             };
             let mut targets = vec![target(0, first)];
             if both {
@@ -222,7 +231,11 @@ fn new_intervals_begin_a_new_record_and_are_imported_again() {
     assert_eq!(json.len(), 2 * 3);
     import(&damos, &back, &[], VERSION).unwrap();
     let intervals = |path: &Path| -> Vec<_> {
-        common::read(path).unwrap().iter().map(|row| (row.time, row.target.id, row.aggregation, row.samples)).collect()
+        common::read(path)
+            .unwrap()
+            .iter()
+            .map(|row| (row.time, pid_column(row.target.id), row.aggregation, row.samples))
+            .collect()
     };
     assert_eq!(intervals(&back), intervals(&ours));
 }
@@ -273,7 +286,7 @@ fn physical_memory_is_target_0() {
     let gib = 1 << 30;
     let file = json!([record(json!(0), &[&[(4 * gib, 8 * gib, 3, 1), (gib, 4 * gib, 0, 9)]])]);
     let (imported, rows) = imported_json(&file).unwrap();
-    assert_eq!(imported.targets, [(TargetId(0), String::new())]);
+    assert_eq!(imported.targets, [(TargetId::PhysicalMemory, String::new())]);
     // The regions are sorted.
     assert_eq!(told(&rows), [(100_000_000, 0, vec![(gib, 0, 9), (4 * gib, 3, 1)])]);
     assert_eq!(&*rows[0].target.mappings[0].name, "(physical memory)");

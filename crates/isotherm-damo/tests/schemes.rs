@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
-use isotherm_core::scheme::{Bounds, FilterKind, Goal, Metric, Quota, Scheme, Weights};
+use isotherm_core::scheme::{ClosedInterval, FilterKind, Goal, Metric, Quota, Scheme, Weights};
 use isotherm_damo::{parse_schemes, read_schemes};
 use isotherm_scheme::Diagnostics;
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn a_configuration_of_damo_is_read() {
         ]
     );
     assert_eq!(second.condition.rate.max(), 1.0);
-    assert_eq!(second.condition.size, Bounds::new(2 << 20, 3 << 29).unwrap());
+    assert_eq!(second.condition.size, ClosedInterval::new(2 << 20, 3 << 29).unwrap());
     assert_eq!((second.quota.clone(), second.watermarks.clone()), (Quota::UNLIMITED, None));
 }
 

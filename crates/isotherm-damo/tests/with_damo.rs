@@ -51,7 +51,7 @@ fn damo_reads_an_exported_file() {
 
         let started = common::header().started_unix_ns;
         let record = |pid: u32| {
-            let snapshots = rows.iter().filter(|row| row.target.id.0 == pid).map(|row| {
+            let snapshots = rows.iter().filter(|row| row.target.id.pid() == Some(pid)).map(|row| {
                 let end = started + row.time.as_nanos() as u64;
                 let regions =
                     row.target.regions.iter().map(|region| {
@@ -99,7 +99,7 @@ fn a_file_of_damo_is_imported_as_damo_reads_it() {
 
         // The first time is 82,877 s after the boot. The second target's is 12 us later, and is that of the snapshot.
         for (i, record) in records.iter().enumerate() {
-            let ours = rows.iter().filter(|row| row.target.id.0 as usize == i + 1).map(|row| {
+            let ours = rows.iter().filter(|row| row.target.id.pid().unwrap() as usize == i + 1).map(|row| {
                 let end = 82_877_000_000_000 + row.time.as_nanos() as u64 - if i == 0 { 12_000 } else { 0 };
                 let regions =
                     row.target.regions.iter().map(|region| {

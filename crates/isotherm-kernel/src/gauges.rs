@@ -17,7 +17,6 @@ const PAGES: u64 = 4096;
 
 /// Why a figure cannot be known here.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum GaugeError {
     /// The kernel keeps no account of pressure.
     #[error(
@@ -36,9 +35,6 @@ pub enum GaugeError {
         /// What is wrong with it.
         why: String,
     },
-    /// It is not known how to read it.
-    #[error("it is not known how to read {0:?}")]
-    Unknown(Metric),
 }
 
 /// Reads metrics from `/proc`, and those that are fed from files of the user's.
@@ -67,7 +63,7 @@ impl SystemGauges {
         let (mut looked_at, mut resident) = (0_u64, 0_u64);
         for (id, ranges) in &accessed {
             // One that has ended has no memory.
-            let Ok(pagemap) = Pagemap::open(&self.root, &id.to_string()) else { continue };
+            let Some(Ok(pagemap)) = id.pid().map(|pid| Pagemap::open(&self.root, &pid.to_string())) else { continue };
             let tell = |frame: Option<u64>| {
                 looked_at += 1;
                 resident += u64::from(frame.is_some());
@@ -92,7 +88,6 @@ impl Gauges for SystemGauges {
             // Of the targets, which are known only once they run.
             Metric::WorkingSetResident => Ok(()),
             Metric::Fed(path) => fed(path).map(|_| ()),
-            metric => Err(GaugeError::Unknown(metric.clone())),
         }
         .map_err(BoxError::from)
     }
@@ -104,7 +99,6 @@ impl Gauges for SystemGauges {
             Metric::StallTime => pressure(&self.root).ok().map(|pressure| stall_time(&pressure).as_secs_f64()),
             Metric::WorkingSetResident => self.resident_share(snapshot),
             Metric::Fed(path) => fed(path).ok(),
-            _ => None,
         }
     }
 }
@@ -174,11 +168,12 @@ mod tests {
         // A quarter of what is accessed was ever touched; a part that is not accessed does not count.
         (0..8 * MIB / PAGE_SIZE).for_each(|page| scratch.touch(page * PAGE_SIZE));
         let all = range(scratch.start(), 64 * MIB);
-        let region = |range, nr_accesses| RegionSnapshot { range, nr_accesses, nr_unobservable: 0, age: 0 };
+        let region =
+            |range, nr_accesses| RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 0 };
         let target = TargetSnapshot {
-            id: TargetId(std::process::id()),
+            id: TargetId::process(std::process::id(), Duration::ZERO),
             regions: vec![region(range(all.start(), 32 * MIB), 7), region(range(all.start() + 32 * MIB, 32 * MIB), 0)],
-            mappings: Arc::new([Mapping { range: all, permissions: *b"rw-p", name: "".into() }]),
+            mappings: Arc::new([Mapping::anonymous(all)]),
         };
         let snapshot = Snapshot { samples: 20, targets: vec![target], ..Snapshot::default() };
         let share = SystemGauges::new().read(&Metric::WorkingSetResident, &snapshot).unwrap();

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, AddressSpace, BoxError, Layout, Mapping, PAGE_SIZE, TargetId, TargetSpace};
+use isotherm_core::{
+    AddrRange, AddressSpace, BoxError, Layout, Mapping, PAGE_SIZE, Permissions, TargetId, TargetSpace,
+};
 
 use crate::pages::{Ram, RamError, SystemRam};
 
@@ -16,9 +18,6 @@ pub struct PhysicalMemory {
 }
 
 impl PhysicalMemory {
-    /// The target that physical memory is.
-    pub const ID: TargetId = TargetId(0);
-
     /// The memory in these ranges of physical addresses, widened to whole pages; all of it if there are none.
     ///
     /// # Errors
@@ -51,7 +50,7 @@ impl PhysicalMemory {
 }
 
 impl AddressSpace for PhysicalMemory {
-    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         // Memory that was there and of which nothing new can be read is still there.
         if let Ok(all) = self.ram.read() {
             let now = mappings(&all, &self.asked);
@@ -59,7 +58,8 @@ impl AddressSpace for PhysicalMemory {
                 self.mappings = now;
             }
         }
-        let space = TargetSpace { id: Self::ID, layout: Layout::Ranges, mappings: Arc::clone(&self.mappings) };
+        let space =
+            TargetSpace { id: TargetId::PhysicalMemory, layout: Layout::Ranges, mappings: Arc::clone(&self.mappings) };
         Ok(if self.mappings.is_empty() { vec![] } else { vec![space] })
     }
 }
@@ -81,7 +81,12 @@ fn mappings(all: &[Ram], asked: &[AddrRange]) -> Arc<[Mapping]> {
     });
     let parts = all.iter().flat_map(|ram| {
         let parts = asked.iter().filter_map(|asked| ram.range.intersection(*asked));
-        parts.map(|range| Mapping { range, permissions: *b"----", name: Arc::clone(&ram.name) })
+        parts.map(|range| Mapping {
+            range,
+            permissions: Permissions::NONE,
+            name: Arc::clone(&ram.name),
+            node: ram.node,
+        })
     });
     parts.collect()
 }
@@ -115,7 +120,7 @@ mod tests {
     }
 
     fn ranges(memory: &mut PhysicalMemory) -> Vec<AddrRange> {
-        memory.survey().unwrap().iter().flat_map(|space| space.mappings.iter().map(|m| m.range)).collect()
+        memory.read_targets().unwrap().iter().flat_map(|space| space.mappings.iter().map(|m| m.range)).collect()
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, TargetId};
+use isotherm_core::{AddrRange, Mapping, Permissions, ProcessId, TargetId};
 use procfs::ProcError;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -69,7 +70,7 @@ pub enum TargetError {
 /// A process that runs, held so that its ID cannot come to mean another one.
 #[derive(Debug)]
 pub struct Process {
-    pid: u32,
+    id: ProcessId,
     proc: procfs::process::Process,
     pidfd: Arc<OwnedFd>,
     started_unix_ns: u64,
@@ -95,8 +96,9 @@ impl Process {
         if stat.flags & KERNEL_THREAD != 0 {
             return Err(TargetError::KernelThread { pid, name });
         }
-        let started_unix_ns = started_unix_ns(stat.starttime);
-        let process = Self { pid, proc, pidfd: Arc::new(pidfd), started_unix_ns };
+        let id = ProcessId { pid, start: since_boot(stat.starttime) };
+        let started_unix_ns = started_unix_ns(id.start);
+        let process = Self { id, proc, pidfd: Arc::new(pidfd), started_unix_ns };
         match process.mappings() {
             Ok(mappings) if mappings.is_empty() => Err(TargetError::Ended { pid, name }),
             Ok(_) => Ok(process),
@@ -109,9 +111,9 @@ impl Process {
         }
     }
 
-    /// The process ID, which names it as a target.
+    /// Its identity as a target.
     pub fn id(&self) -> TargetId {
-        TargetId(self.pid)
+        TargetId::Process(self.id)
     }
 
     /// Names the process to the kernel, and becomes readable when it has ended.
@@ -169,13 +171,12 @@ impl Process {
 pub fn mapping(map: &MemoryMap) -> Option<Mapping> {
     let (start, end) = map.address;
     let range = AddrRange::new(start, end).filter(|range| range.end() < KERNEL_SPACE)?;
-    let letter = |flag, letter| if map.perms.contains(flag) { letter } else { b'-' };
-    let permissions = [
-        letter(MMPermissions::READ, b'r'),
-        letter(MMPermissions::WRITE, b'w'),
-        letter(MMPermissions::EXECUTE, b'x'),
-        if map.perms.contains(MMPermissions::SHARED) { b's' } else { b'p' },
-    ];
+    let permissions = Permissions {
+        read: map.perms.contains(MMPermissions::READ),
+        write: map.perms.contains(MMPermissions::WRITE),
+        execute: map.perms.contains(MMPermissions::EXECUTE),
+        shared: map.perms.contains(MMPermissions::SHARED),
+    };
     let name = match &map.pathname {
         MMapPath::Anonymous => "".into(),
         MMapPath::Path(path) => path.to_string_lossy().into(),
@@ -189,12 +190,17 @@ pub fn mapping(map: &MemoryMap) -> Option<Mapping> {
         MMapPath::Vsys(key) => format!("/SYSV{key:08x}").into(),
         MMapPath::Other(name) => format!("[{name}]").into(),
     };
-    Some(Mapping { range, permissions, name })
+    Some(Mapping { range, permissions, name, node: None })
 }
 
-/// A start time in clock ticks since boot as a time since the Unix epoch.
-fn started_unix_ns(ticks_since_boot: u64) -> u64 {
-    let boot_s = procfs::boot_time_secs().unwrap_or_default();
+/// A time in clock ticks since boot, as in field 22 of `/proc/PID/stat`.
+fn since_boot(ticks: u64) -> Duration {
     let ticks_per_s = procfs::ticks_per_second().max(1);
-    boot_s * 1_000_000_000 + ticks_since_boot * (1_000_000_000 / ticks_per_s)
+    Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / ticks_per_s))
+}
+
+/// A time since boot as one since the Unix epoch.
+fn started_unix_ns(since_boot: Duration) -> u64 {
+    let boot_s = procfs::boot_time_secs().unwrap_or_default();
+    boot_s * 1_000_000_000 + since_boot.as_nanos() as u64
 }

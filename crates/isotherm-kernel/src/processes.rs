@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use isotherm_core::{AddressSpace, BoxError, Layout, TargetId, TargetSpace};
 
@@ -57,9 +58,11 @@ impl Processes {
         Ok(Self { roster, leader: None, children })
     }
 
-    /// Ends the run when this process ends, even if descendants of it live on.
+    /// Ends the run when the process with this pid ends, even if descendants of it live on. A process that is not watched has ended
+    /// already.
     #[must_use]
-    pub fn ending_with(self, leader: TargetId) -> Self {
+    pub fn ending_with(self, pid: u32) -> Self {
+        let leader = with_pid(&self.roster.members(), pid).unwrap_or(TargetId::process(pid, Duration::ZERO));
         Self { leader: Some(leader), ..self }
     }
 
@@ -70,7 +73,7 @@ impl Processes {
 }
 
 impl AddressSpace for Processes {
-    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         let mut members = self.roster.members();
         if self.children {
             // Every child that joins may have children of its own.
@@ -78,7 +81,7 @@ impl AddressSpace for Processes {
             while let Some(parent) = parents.pop() {
                 let children = members.get(&parent).and_then(|member| member.process.children().ok());
                 for pid in children.unwrap_or_default() {
-                    if members.contains_key(&TargetId(pid)) {
+                    if with_pid(&members, pid).is_some() {
                         continue;
                     }
                     // One that has ended since, or that may not be watched, does not join.
@@ -104,4 +107,10 @@ impl AddressSpace for Processes {
         }
         Ok(spaces)
     }
+}
+
+/// The member with this pid.
+fn with_pid(members: &BTreeMap<TargetId, Member>, pid: u32) -> Option<TargetId> {
+    let all = TargetId::process(pid, Duration::ZERO)..=TargetId::process(pid, Duration::MAX);
+    members.range(all).next().map(|(&id, _)| id)
 }

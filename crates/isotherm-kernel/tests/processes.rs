@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddressSpace, TargetId};
+use isotherm_core::AddressSpace;
 use isotherm_kernel::{Process, Processes, Rest, Stop, TargetError, Waiter, Woken};
 
 /// A child that ends with the test, and most of its descendants with it: they read from the test.
@@ -41,7 +41,7 @@ fn eventually(mut holds: impl FnMut() -> bool) {
 }
 
 fn ids(processes: &mut Processes) -> Vec<u32> {
-    processes.survey().unwrap().iter().map(|space| space.id.0).collect()
+    processes.read_targets().unwrap().iter().map(|space| space.id.pid().unwrap()).collect()
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn the_run_ends_with_its_leader_whoever_lives_on() {
     let mut leader = Kept::start("sleep", &["1000"]);
     let other = Kept::start("sleep", &["1000"]);
     let processes = Processes::new([leader.id(), other.id()], false).unwrap();
-    let mut processes = processes.ending_with(TargetId(leader.id()));
+    let mut processes = processes.ending_with(leader.id());
     assert_eq!(ids(&mut processes).len(), 2);
     leader.end();
     assert_eq!(ids(&mut processes), []);
@@ -168,7 +168,7 @@ fn the_roster_is_free_for_others_during_a_wait() {
     let waiting = std::thread::spawn(move || waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap());
     // Were it locked, the stop would never be asked for.
     std::thread::sleep(Duration::from_millis(50));
-    assert!(roster.members().contains_key(&TargetId(sleep.id())));
+    assert!(roster.members().contains_key(&Process::open(sleep.id()).unwrap().id()));
     stop.ask();
     assert_eq!(waiting.join().unwrap(), Woken::Stopped);
 }

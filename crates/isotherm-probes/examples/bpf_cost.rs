@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AccessProbe, BoxError, Layout, Observation, Sample, TargetId, TargetSpace};
+use isotherm_core::{AccessProbe, BoxError, Layout, Observation, Sample, TargetSpace};
 use isotherm_kernel::Process;
 use isotherm_probes::bpf::BpfProbe;
 use rand::{RngExt, SeedableRng};
@@ -63,8 +63,8 @@ fn measure(child: &mut Child) -> Result<(), BoxError> {
     };
     write("once", SIZE)?;
 
-    let target = TargetId(child.id());
-    let mappings = Process::open(child.id())?.mappings()?;
+    let process = Process::open(child.id())?;
+    let (target, mappings) = (process.id(), process.mappings()?);
     let space = [TargetSpace { id: target, layout: Layout::Process, mappings }];
     let mut rng = rand_pcg::Pcg32::seed_from_u64(1);
     let mut random = |count: usize, of: u64| -> Vec<Sample> {

@@ -19,8 +19,8 @@ fn main() {
     let mut memory = vec![1_u8; size as usize + PAGE as usize];
     let start = (memory.as_ptr() as u64).next_multiple_of(PAGE);
     let range = AddrRange::new(start, start + size).unwrap();
-    let id = TargetId(std::process::id());
-    let mapping = Mapping { range, permissions: *b"rw-p", name: "".into() };
+    let id = TargetId::process(std::process::id(), Duration::ZERO);
+    let mapping = Mapping::anonymous(range);
     let space = TargetSpace { id, layout: Layout::Process, mappings: [mapping].into() };
 
     let begun = Instant::now();

@@ -8,6 +8,7 @@ pub mod damon;
 pub mod doctor;
 pub mod idle;
 pub mod idle_scan;
+mod mark;
 mod refs;
 
 pub use refs::{RefsError, RefsProbe};

@@ -36,6 +36,9 @@ pub enum RefsError {
         /// What went wrong.
         source: io::Error,
     },
+    /// The target is not a process.
+    #[error("{0} is not a process, and `refs` reads the files of a process; choose another probe")]
+    NotAProcess(TargetId),
     /// The bits do not tell what they should.
     #[error("a page was {0}; this kernel does not keep referenced bits as proc(5) says")]
     Untrue(&'static str),
@@ -59,6 +62,7 @@ pub struct RefsProbe {
 #[derive(Debug)]
 struct Target {
     id: TargetId,
+    pid: u32,
     clear_refs: Option<File>,
     /// What the last read said of each mapping.
     mappings: Vec<(AddrRange, Observation)>,
@@ -104,13 +108,14 @@ impl AccessProbe for RefsProbe {
                 self.targets.push(known.swap_remove(i));
                 continue;
             }
-            let clear_refs = match open(space.id.0, "clear_refs") {
+            let pid = space.id.pid().ok_or(RefsError::NotAProcess(space.id))?;
+            let clear_refs = match open(pid, "clear_refs") {
                 Ok(file) => Some(file),
                 // It has ended since it was surveyed.
                 Err(RefsError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(error.into()),
             };
-            self.targets.push(Target { id: space.id, clear_refs, mappings: Vec::new() });
+            self.targets.push(Target { id: space.id, pid, clear_refs, mappings: Vec::new() });
         }
         Ok(())
     }
@@ -130,7 +135,7 @@ impl AccessProbe for RefsProbe {
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         for target in &mut self.targets {
             target.mappings = match target.clear_refs {
-                Some(_) => observe(target.id.0).unwrap_or_default(),
+                Some(_) => observe(target.pid).unwrap_or_default(),
                 None => Vec::new(),
             };
             self.clears += target.mappings.iter().filter(|m| m.1 == Observation::Accessed).count() as u64;

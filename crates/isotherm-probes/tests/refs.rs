@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use isotherm_core::{AccessProbe, AddressSpace, Granularity, Observation, Sample, TargetId};
+use isotherm_core::{AccessProbe, AddressSpace, Granularity, Observation, Sample};
 use isotherm_kernel::Processes;
 use isotherm_probes::RefsProbe;
 
@@ -31,13 +31,14 @@ fn a_mapping_that_was_touched_is_told_from_one_that_was_not() {
     };
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let areas: Vec<u64> = lines.next().unwrap().unwrap().split(' ').map(|addr| addr.parse().unwrap()).collect();
-    let samples: Vec<Sample> =
-        areas.iter().map(|addr| Sample { target: TargetId(child.id()), addr: addr + 4096 }).collect();
-
     let mut processes = Processes::new([child.id()], false).unwrap();
+    let spaces = processes.read_targets().unwrap();
+    let target = spaces[0].id;
+    let samples: Vec<Sample> = areas.iter().map(|addr| Sample { target, addr: addr + 4096 }).collect();
+
     let mut probe = RefsProbe::new();
     assert_eq!(probe.granularity(), Granularity::Mapping);
-    probe.update(&processes.survey().unwrap()).unwrap();
+    probe.update(&spaces).unwrap();
     for (touched, untouched) in [(0, 1), (1, 0), (0, 1)] {
         probe.clear(&samples).unwrap();
         writeln!(child.stdin.as_mut().unwrap(), "{touched}").unwrap();

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 use isotherm_record::{Cost, Header, Host, Recorder, Recording, TargetInfo};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -92,7 +92,8 @@ impl Memory {
         let mapping = |i: u64| Mapping {
             range: AddrRange::new(BASE + i * BLOCK_PAGES * PAGE_SIZE, BASE + (i + 1) * BLOCK_PAGES * PAGE_SIZE)
                 .expect("a block is not empty"),
-            permissions: *b"rw-p",
+            permissions: Permissions::READ_WRITE,
+            node: None,
             name: if i.is_multiple_of(3) { "".into() } else { format!("/usr/lib/x86_64-linux-gnu/lib{i}.so.6").into() },
         };
         Self { blocks, mappings: (0..blocks).map(mapping).collect(), ages: vec![0; blocks as usize] }
@@ -113,6 +114,7 @@ impl Memory {
             RegionSnapshot {
                 range: AddrRange::new(pair[0], pair[1]).expect("borders are in order"),
                 nr_accesses,
+                nr_samples: 20,
                 nr_unobservable: 0,
                 age: self.ages[b],
             }
@@ -122,7 +124,11 @@ impl Memory {
             time: Duration::from_millis(100 * i),
             aggregation: Duration::from_millis(100),
             samples: 20,
-            targets: vec![TargetSnapshot { id: TargetId(4711), regions, mappings: Arc::clone(&self.mappings) }],
+            targets: vec![TargetSnapshot {
+                id: TargetId::process(4711, Duration::ZERO),
+                regions,
+                mappings: Arc::clone(&self.mappings),
+            }],
             ..Snapshot::default()
         }
     }

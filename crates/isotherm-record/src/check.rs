@@ -16,13 +16,10 @@ pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'
     Ok(())
 }
 
-/// Checks the mappings of a row: sorted and disjoint, permissions readable as text.
+/// Checks the mappings of a row: sorted and disjoint.
 pub(crate) fn mappings(mappings: &[Mapping]) -> Result<(), &'static str> {
     if !sorted_and_disjoint(mappings.iter().map(|mapping| mapping.range)) {
         return Err("mappings are out of order or overlap");
-    }
-    if mappings.iter().any(|mapping| !mapping.permissions.is_ascii()) {
-        return Err("the permissions of a mapping are not text");
     }
     Ok(())
 }

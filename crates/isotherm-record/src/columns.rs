@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, Fields, SchemaRef};
 use isotherm_core::{Mapping, RegionSnapshot};
 
 use crate::schema::{cost_fields, item, mapping_fields, region_fields, target_fields};
-use crate::{Activity, Cost, TargetInfo, activity};
+use crate::{Activity, Cost, TargetInfo, activity, compat};
 
 /// One row as it is written.
 #[derive(Clone, Copy, Debug)]
@@ -93,8 +93,8 @@ impl Columns {
         self.mappings.lengths.push(mappings.len());
         self.mappings.start.extend(mappings.iter().map(|m| m.range.start()));
         self.mappings.end.extend(mappings.iter().map(|m| m.range.end()));
-        self.mappings.permissions.extend(mappings.iter().map(|m| m.permissions.map(char::from).iter().collect()));
-        self.mappings.name.extend(mappings.iter().map(|m| Arc::clone(&m.name)));
+        self.mappings.permissions.extend(mappings.iter().map(|m| compat::permissions_column(row.pid, m.permissions)));
+        self.mappings.name.extend(mappings.iter().map(|m| m.label()));
 
         self.regions.lengths.push(row.regions.len());
         self.regions.start.extend(row.regions.iter().map(|r| r.range.start()));

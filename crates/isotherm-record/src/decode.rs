@@ -15,7 +15,8 @@ use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
 use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
 
-use crate::{Activity, Cost, TargetInfo, activity, check, shape};
+use crate::activity::Identities;
+use crate::{Activity, Cost, TargetInfo, activity, check, compat, shape};
 
 /// A row as it is in a batch.
 #[derive(Debug)]
@@ -56,9 +57,19 @@ pub(crate) fn is_activity(batch: &RecordBatch, index: usize) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn activity(batch: &RecordBatch, index: usize) -> Result<Option<Activity>, &'static str> {
+pub(crate) fn activity(
+    batch: &RecordBatch,
+    index: usize,
+    identities: &Identities,
+) -> Result<Option<Activity>, &'static str> {
     let column = batch.columns().get(ACTIVITY).filter(|column| column.is_valid(index));
-    column.map(|column| activity::at(column.as_struct(), index)).transpose()
+    column.map(|column| activity::at(column.as_struct(), index, identities)).transpose()
+}
+
+/// The number of the target that row `index` is of, and what the row says that the target is.
+pub(crate) fn target(batch: &RecordBatch, index: usize) -> (u32, Option<TargetInfo>) {
+    let target = batch.column(4).as_struct();
+    (u32_at(batch.column(3), index), target.is_valid(index).then(|| info_at(target, index)))
 }
 
 /// Row `index` of a batch, which has [`crate::schema::columns`] and that many rows; it is of a target.
@@ -67,16 +78,16 @@ pub(crate) fn activity(batch: &RecordBatch, index: usize) -> Result<Option<Activ
 /// What is wrong with it.
 pub(crate) fn row(batch: &RecordBatch, index: usize) -> Result<RawRow, &'static str> {
     let samples = u32_at(batch.column(2), index);
-    let target = batch.column(4).as_struct();
+    let (pid, info) = target(batch, index);
     let mappings: &ListArray = batch.column(5).as_list();
     let cost = batch.column(7).as_struct();
     Ok(RawRow {
         time_ns: u64_at(batch.column(0), index),
         aggregation_ns: u64_at(batch.column(1), index),
         samples,
-        pid: u32_at(batch.column(3), index),
-        info: target.is_valid(index).then(|| info_at(target, index)),
-        mappings: mappings.is_valid(index).then(|| mappings_of(&mappings.value(index))).transpose()?,
+        pid,
+        info,
+        mappings: mappings.is_valid(index).then(|| mappings_of(&mappings.value(index), pid)).transpose()?,
         regions: regions_of(&batch.column(6).as_list::<i32>().value(index), samples)?,
         cost: cost.is_valid(index).then(|| cost_at(cost, index)),
     })
@@ -87,18 +98,23 @@ fn info_at(target: &StructArray, index: usize) -> TargetInfo {
     TargetInfo { command: command.value(index).to_owned(), started_unix_ns: u64_at(target.column(1), index) }
 }
 
-fn mappings_of(entries: &dyn Array) -> Result<Vec<Mapping>, &'static str> {
+fn mappings_of(entries: &dyn Array, pid: u32) -> Result<Vec<Mapping>, &'static str> {
     let entries = entries.as_struct();
     let permissions: &StringArray = entries.column(2).as_string();
     let names: &StringArray = entries.column(3).as_string();
     let mappings: Vec<Mapping> = (0..entries.len())
         .map(|i| {
-            Ok(Mapping {
+            let mut mapping = Mapping {
                 range: range_from(entries, 0, i)?,
-                permissions: (permissions.value(i).as_bytes().try_into())
-                    .map_err(|_| "the permissions of a mapping are not four letters")?,
+                permissions: compat::permissions(permissions.value(i))
+                    .ok_or("the permissions of a mapping are not four letters such as rw-p")?,
                 name: names.value(i).into(),
-            })
+                node: None,
+            };
+            if pid == 0 {
+                compat::split_node(&mut mapping);
+            }
+            Ok(mapping)
         })
         .collect::<Result<_, &'static str>>()?;
     check::mappings(&mappings)?;
@@ -112,6 +128,7 @@ fn regions_of(entries: &dyn Array, samples: u32) -> Result<Vec<RegionSnapshot>, 
             Ok(RegionSnapshot {
                 range: range_from(entries, 0, i)?,
                 nr_accesses: u32_at(entries.column(2), i),
+                nr_samples: samples,
                 age: u32_at(entries.column(3), i),
                 nr_unobservable: u32_at(entries.column(4), i),
             })

@@ -7,7 +7,6 @@ use crate::FORMAT;
 
 /// Why a recording could not be written or read.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RecordError {
     /// The file to record to could not be created.
     #[error("cannot create the recording {}: {source}; choose another file with -o", path.display())]

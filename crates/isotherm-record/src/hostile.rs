@@ -7,12 +7,13 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{CompressionType, MetadataVersion};
-use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, Statistics};
+use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, Report, Statistics};
 use isotherm_core::{AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, SystemMemory, TargetId};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
 use crate::columns::{Columns, NewRow};
+use crate::compat;
 use crate::message::frame;
 use crate::{Activity, Cost, Header, Host, RecordError, Recording, Row, TargetInfo, WITH_ACTIVITIES, schema};
 
@@ -40,7 +41,7 @@ fn header() -> Header {
 
 fn region(pages: std::ops::Range<u64>, nr_accesses: u32) -> RegionSnapshot {
     let range = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE).unwrap();
-    RegionSnapshot { range, nr_accesses, nr_unobservable: 0, age: 3 }
+    RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 3 }
 }
 
 /// A message's flatbuffer and body, not framed yet.
@@ -73,10 +74,14 @@ fn batch(rows: &[NewRow<'_>]) -> RecordBatch {
     columns.take(&Arc::new(schema::schema(WITH_ACTIVITIES, &header()).unwrap())).unwrap()
 }
 
+/// The target whose number is this; it started a nanosecond after the epoch.
+fn target(pid: u32) -> TargetId {
+    TargetId::process(pid, Duration::from_nanos(u64::from(pid == 1)))
+}
+
 fn some_batch() -> RecordBatch {
     let info = TargetInfo { command: "a command".into(), started_unix_ns: 1 };
-    let mapping =
-        |at: u64| Mapping { range: region(at..at + 3, 0).range, permissions: *b"rw-p", name: "[heap]".into() };
+    let mapping = |at: u64| Mapping { name: "[heap]".into(), ..Mapping::anonymous(region(at..at + 3, 0).range) };
     let (mappings, cost) = ([mapping(1), mapping(9)], Cost { rounds: 20, ..Cost::default() });
     let regions: Vec<_> = (0..40).map(|i| region(i * 2..i * 2 + 1, 5)).collect();
     let first = NewRow {
@@ -105,14 +110,14 @@ fn some_activity() -> Activity {
         goal_score,
         total: Statistics {
             refusals: vec![
-                Refusal { errno: 11, regions: 1, bytes: 4096 },
-                Refusal { errno: 22, regions: 2, bytes: 8192 },
+                RefusalCount { refusal: compat::refusal(11), regions: 1, bytes: 4096 },
+                RefusalCount { refusal: compat::refusal(22), regions: 2, bytes: 8192 },
             ],
             ..Statistics::default()
         },
         last: Application {
             regions: (1..9)
-                .map(|i| ActedRegion { target: TargetId(1), range: region(i..i + 1, 0).range, applied: 4096 })
+                .map(|i| ActedRegion { target: target(1), range: region(i..i + 1, 0).range, applied: 4096 })
                 .collect(),
             ..Application::default()
         },
@@ -120,7 +125,7 @@ fn some_activity() -> Activity {
     Activity {
         time: Duration::from_nanos(2),
         schemes: vec![report("cold", Some(1 << 20), Some(0.5)), report("hot", None, None)],
-        memory: vec![(TargetId(1), MemoryUse::default()), (TargetId(2), MemoryUse::default())],
+        memory: vec![(target(1), MemoryUse::default()), (target(2), MemoryUse::default())],
         system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
     }
 }
@@ -161,7 +166,7 @@ fn rows_that_break_the_rules_are_refused() {
     let overlap = [region(1..3, 0), region(2..4, 0)];
     let too_many = [region(1..3, 21)];
     let unobservable = [RegionSnapshot { nr_unobservable: 21, ..region(1..3, 0) }];
-    let mapping = Mapping { range: region(1..3, 0).range, permissions: *b"r--p", name: "".into() };
+    let mapping = Mapping::anonymous(region(1..3, 0).range);
     let twice = [mapping.clone(), mapping];
 
     assert_eq!(refusal(&[NewRow { regions: &overlap, ..good }]), "regions are out of order or overlap");

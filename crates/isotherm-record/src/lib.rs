@@ -9,6 +9,7 @@ mod activity;
 mod batches;
 mod check;
 mod columns;
+mod compat;
 mod convert;
 mod decode;
 mod encode;
@@ -23,15 +24,18 @@ mod reader;
 mod rows;
 mod schema;
 mod shape;
+mod snapshots;
 mod time;
 mod writer;
 
 pub use activity::Activities;
+pub use compat::{identity, permission_letters, pid_column};
 pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use error::RecordError;
-pub use model::{Activity, Cost, Header, Host, Row, TargetInfo};
+pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, TargetInfo, TargetInfos};
 pub use reader::{Ending, Recording};
 pub use rows::Rows;
+pub use snapshots::Snapshots;
 pub use writer::Recorder;
 
 /// The highest format of recordings that this version reads.

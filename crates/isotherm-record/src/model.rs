@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::Report;
-use isotherm_core::{MemoryUse, SystemMemory, TargetId, TargetSnapshot};
+use isotherm_core::{MemoryUse, Snapshot, SystemMemory, TargetId, TargetSnapshot};
 use serde::{Deserialize, Serialize};
 
 /// What holds for a whole recording.
@@ -78,10 +78,57 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// Adds the cost of another snapshot: counts and times are summed, and of pages read in a round and of bytes that could
+    /// not be observed the larger count stays.
+    pub fn add(&mut self, other: &Self) {
+        self.rounds = self.rounds.saturating_add(other.rounds);
+        self.late_rounds = self.late_rounds.saturating_add(other.late_rounds);
+        self.reads += other.reads;
+        self.max_reads = self.max_reads.max(other.max_reads);
+        self.clears += other.clears;
+        self.cpu_ns += other.cpu_ns;
+        self.unobservable_bytes = self.unobservable_bytes.max(other.unobservable_bytes);
+    }
+
     /// How many aggregations of `samples` lie between this snapshot and the one before it, and are missing: all their rounds
     /// are in [`rounds`](Self::rounds). Only the kernel's DAMON loses some.
     pub fn lost_aggregations(&self, samples: u32) -> u64 {
         (self.rounds / samples.max(1)).saturating_sub(1).into()
+    }
+}
+
+/// What each target is.
+pub type TargetInfos = Arc<[(TargetId, Arc<TargetInfo>)]>;
+
+/// One snapshot with all that belongs to it: the unit that is recorded and read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SnapshotRecord {
+    /// The regions of all targets at the end of one aggregation interval.
+    pub snapshot: Snapshot,
+    /// What the snapshot cost, all targets together; `None` where nobody knows, as in an imported recording.
+    pub cost: Option<Cost>,
+    /// What the targets are. It may list more targets than the snapshot has.
+    pub infos: TargetInfos,
+}
+
+impl SnapshotRecord {
+    /// What a target is; an empty command and no start time if that is not known.
+    pub fn info(&self, id: TargetId) -> Arc<TargetInfo> {
+        let unknown = || Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
+        self.infos.iter().find(|(known, _)| *known == id).map_or_else(unknown, |(_, info)| Arc::clone(info))
+    }
+
+    /// The snapshot, target by target. The cost is with the first.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        let Snapshot { time, aggregation, samples, ref targets, .. } = self.snapshot;
+        targets.iter().enumerate().map(move |(nth, target)| Row {
+            time,
+            aggregation,
+            samples,
+            target: target.clone(),
+            info: self.info(target.id),
+            cost: self.cost.filter(|_| nth == 0),
+        })
     }
 }
 

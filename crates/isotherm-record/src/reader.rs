@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::message::{Checksum, Fault, Found, Message, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, has_our_columns, metadata};
-use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Rows, WITH_ACTIVITIES, foreign};
+use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Rows, Snapshots, WITH_ACTIVITIES, foreign};
 
 /// How a recording ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,14 @@ impl Recording {
     /// None at present; those of reading come with the rows.
     pub fn rows(&self) -> Result<Rows, RecordError> {
         Ok(Rows::new(self.source.clone()))
+    }
+
+    /// All snapshots from the start, with one batch in memory at a time.
+    ///
+    /// # Errors
+    /// None at present; those of reading come with the snapshots.
+    pub fn snapshots(&self) -> Result<Snapshots, RecordError> {
+        Ok(Snapshots::new(self.rows()?))
     }
 
     /// All activities from the start, with one batch in memory at a time; none in a recording without schemes.

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Mapping, TargetId, TargetSnapshot};
+use isotherm_core::{Mapping, TargetSnapshot};
 
 use crate::batches::Batches;
 use crate::decode::{self, RawRow};
 use crate::reader::Source;
-use crate::{RecordError, Row, TargetInfo};
+use crate::{RecordError, Row, TargetInfo, compat};
 
 /// The rows of a recording that are of targets, in the order of their recording. After an error there is no further row.
 ///
@@ -23,7 +23,7 @@ pub struct Rows {
 /// What earlier rows have said.
 #[derive(Debug, Default)]
 struct Targets {
-    /// What is known of the targets.
+    /// What is known of the targets, by their numbers.
     known: HashMap<u32, Known>,
     /// Of the last row, in nanoseconds.
     time_ns: u64,
@@ -71,7 +71,7 @@ impl Targets {
             time: Duration::from_nanos(raw.time_ns),
             aggregation: Duration::from_nanos(raw.aggregation_ns),
             samples: raw.samples,
-            target: TargetSnapshot { id: TargetId(raw.pid), regions: raw.regions, mappings },
+            target: TargetSnapshot { id: compat::identity(raw.pid, Some(&info)), regions: raw.regions, mappings },
             info,
             cost: raw.cost,
         })

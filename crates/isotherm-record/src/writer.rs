@@ -13,7 +13,9 @@ use crate::encode::Encoder;
 use crate::message::END_MARKER;
 use crate::output::Output;
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Header, PLAIN, RecordError, TargetInfo, WITH_ACTIVITIES, check, schema};
+use crate::{
+    Activity, Cost, Header, PLAIN, RecordError, SnapshotRecord, TargetInfo, WITH_ACTIVITIES, check, compat, schema,
+};
 
 /// Snapshots of at most this time are kept back before they are handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);
@@ -41,8 +43,8 @@ pub struct Recorder {
     last: Duration,
     /// The time of the last activity.
     last_activity: Duration,
-    /// What the recording says of the targets of the last snapshot.
-    known: HashMap<TargetId, Known>,
+    /// What the recording says of the targets of the last snapshot, by their numbers.
+    known: HashMap<u32, Known>,
     finished: bool,
 }
 
@@ -104,7 +106,7 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Write`] when a batch was due and the kernel did not take it. The batch is lost; the recorder can
     /// go on, and does so with all that a reader needs to know. [`RecordError::Encode`] when a target breaks the rules of
-    /// [`TargetSnapshot`]: nothing of it is written.
+    /// [`TargetSnapshot`], or is a cgroup: nothing of it is written.
     pub fn write(
         &mut self,
         snapshot: &Snapshot,
@@ -112,6 +114,14 @@ impl Recorder {
         info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
     ) -> Result<(), RecordError> {
         self.write_snapshot(snapshot, Some(cost), info)
+    }
+
+    /// Adds a snapshot. One without targets adds nothing.
+    ///
+    /// # Errors
+    /// As [`Recorder::write`].
+    pub fn write_record(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
+        self.write_snapshot(&record.snapshot, record.cost.as_ref(), &|id| record.info(id))
     }
 
     /// Adds a snapshot of which nobody knows what it took: of a recording that others made.
@@ -133,13 +143,17 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`], and nothing of it is written, when it is older than the
-    /// last activity, or the recording has no room for activities ([`Recorder::create_with_activities`]).
+    /// last activity, is of a cgroup, or the recording has no room for activities ([`Recorder::create_with_activities`]).
     pub fn write_activity(&mut self, activity: &Activity) -> Result<(), RecordError> {
         if self.format < WITH_ACTIVITIES {
             return Err(self.not_encoded("it was created without room for activities"));
         }
         if activity.time < self.last_activity {
             return Err(self.not_encoded("an activity is older than the one before it"));
+        }
+        let acted_on = activity.schemes.iter().flat_map(|scheme| &scheme.last.regions).map(|region| region.target);
+        for target in activity.memory.iter().map(|(target, _)| *target).chain(acted_on) {
+            self.number(target)?;
         }
         self.last_activity = activity.time;
         self.columns.push(&NewRow {
@@ -234,7 +248,8 @@ impl Recorder {
         cost: Option<&Cost>,
         info: Arc<TargetInfo>,
     ) -> Result<(), RecordError> {
-        let known = self.known.get(&target.id);
+        let pid = self.number(target.id)?;
+        let known = self.known.get(&pid);
         let same_info = known.is_some_and(|known| Arc::ptr_eq(&known.info, &info) || known.info == info);
         let same_mappings = known
             .is_some_and(|known| Arc::ptr_eq(&known.mappings, &target.mappings) || known.mappings == target.mappings);
@@ -247,7 +262,7 @@ impl Recorder {
             time_ns: nanoseconds(snapshot.time),
             aggregation_ns: nanoseconds(snapshot.aggregation),
             samples: snapshot.samples,
-            pid: target.id.0,
+            pid,
             info: (!same_info).then_some(&*info),
             mappings: (!same_mappings).then_some(&*target.mappings),
             regions: &target.regions,
@@ -256,8 +271,16 @@ impl Recorder {
         });
         self.last = snapshot.time;
         let now = Known { info, mappings: Arc::clone(&target.mappings), seen: snapshot.time };
-        self.known.insert(target.id, now);
+        self.known.insert(pid, now);
         Ok(())
+    }
+
+    /// The number of a target in this format.
+    fn number(&self, target: TargetId) -> Result<u32, RecordError> {
+        if compat::has_pid_column(target) {
+            return Ok(compat::pid_column(target));
+        }
+        Err(self.not_encoded(format!("{target} is neither a process nor physical memory")))
     }
 
     fn hand_over(&mut self) -> Result<(), RecordError> {

@@ -8,8 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Cost, Ending, RecordError, Recorder, Recording, TargetInfo};
+use isotherm_core::{
+    AddrRange, CgroupId, Mapping, MemoryUse, NodeId, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetId,
+    TargetSnapshot,
+};
+use isotherm_record::{Activity, Cost, Ending, RecordError, Recorder, Recording, TargetInfo};
 use proptest::prelude::*;
 
 fn ranges(most: usize) -> impl Strategy<Value = Vec<AddrRange>> {
@@ -24,9 +27,14 @@ fn ranges(most: usize) -> impl Strategy<Value = Vec<AddrRange>> {
     })
 }
 
+fn code(range: AddrRange) -> Mapping {
+    let permissions = Permissions { read: true, execute: true, ..Permissions::NONE };
+    Mapping { permissions, ..Mapping::anonymous(range) }
+}
+
 fn mappings() -> impl Strategy<Value = Arc<[Mapping]>> {
     (ranges(6), ".{0,12}").prop_map(|(ranges, name)| {
-        ranges.into_iter().map(|range| Mapping { range, permissions: *b"r-xp", name: name.as_str().into() }).collect()
+        ranges.into_iter().map(|range| Mapping { name: name.as_str().into(), ..code(range) }).collect()
     })
 }
 
@@ -36,14 +44,14 @@ fn target(samples: u32) -> impl Strategy<Value = TargetSnapshot> {
             .into_iter()
             .map(|range| {
                 (0..=samples, 0..=samples, any::<u32>()).prop_map(move |(nr_accesses, nr_unobservable, age)| {
-                    RegionSnapshot { range, nr_accesses, nr_unobservable, age }
+                    RegionSnapshot { range, nr_accesses, nr_samples: samples, nr_unobservable, age }
                 })
             })
             .collect();
         regions
     });
     (1_u32..4, regions, mappings()).prop_map(|(id, regions, mappings)| TargetSnapshot {
-        id: TargetId(id),
+        id: common::process(id),
         regions,
         mappings,
     })
@@ -147,7 +155,7 @@ fn a_target_that_comes_back_says_again_what_it_is() {
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
     for i in 1..=9 {
         let mut snapshot = common::snapshot(i);
-        snapshot.targets.retain(|target| i % 3 != 0 || target.id == TargetId(7));
+        snapshot.targets.retain(|target| i % 3 != 0 || target.id == common::process(7));
         recorder.write(&snapshot, &common::cost(i), &common::info).unwrap();
     }
     recorder.finish().unwrap();
@@ -221,4 +229,60 @@ fn regions_that_overlap_are_not_written() {
     }
     recorder.finish().unwrap();
     assert_eq!(common::read(&path).unwrap().len(), 7);
+}
+
+#[test]
+fn two_processes_of_one_pid_are_two_targets() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let process = |started_unix_ns| TargetId::process(7, Duration::from_nanos(started_unix_ns));
+    let info = |id: TargetId| {
+        let started_unix_ns = if id == process(1) { 1 } else { 2 };
+        Arc::new(TargetInfo { command: "server".into(), started_unix_ns })
+    };
+    let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
+    let used = |id| Activity { schemes: vec![], memory: vec![(id, MemoryUse::default())], ..common::activity(1) };
+    for (i, started_unix_ns) in [(1, 1), (2, 2), (3, 2)] {
+        let mut snapshot = common::snapshot(i);
+        snapshot.targets.truncate(1);
+        snapshot.targets[0].id = process(started_unix_ns);
+        recorder.write(&snapshot, &common::cost(i), &info).unwrap();
+        recorder.write_activity(&used(process(started_unix_ns))).unwrap();
+    }
+    recorder.finish().unwrap();
+    let rows: Vec<_> = common::read(&path).unwrap().into_iter().map(|row| row.target.id).collect();
+    assert_eq!(rows, [process(1), process(2), process(2)]);
+    let activities = common::read_activities(&path).unwrap();
+    assert_eq!(activities.iter().map(|activity| activity.memory[0].0).collect::<Vec<_>>(), rows);
+}
+
+#[test]
+fn physical_memory_keeps_its_nodes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let ram = |pages, node| Mapping {
+        range: common::range(pages),
+        permissions: Permissions::NONE,
+        name: "System RAM".into(),
+        node,
+    };
+    let mut snapshot = common::snapshot(1);
+    snapshot.targets.truncate(1);
+    snapshot.targets[0].id = TargetId::PhysicalMemory;
+    snapshot.targets[0].mappings =
+        [ram(1..30, Some(NodeId(0))), ram(30..60, Some(NodeId(1))), ram(60..99, None)].into();
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    recorder.write(&snapshot, &common::cost(1), &common::info).unwrap();
+    recorder.finish().unwrap();
+    assert_eq!(common::read(&path).unwrap()[0].target, snapshot.targets[0]);
+}
+
+#[test]
+fn a_cgroup_has_no_place_in_these_formats() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(&directory.path().join("a.rec"), &common::header()).unwrap();
+    let mut snapshot = common::snapshot(1);
+    snapshot.targets[0].id = TargetId::Cgroup(CgroupId(77));
+    let error = recorder.write(&snapshot, &common::cost(1), &common::info).unwrap_err();
+    assert!(matches!(error, RecordError::Encode { .. }) && error.to_string().contains("cgroup 77"), "{error}");
 }

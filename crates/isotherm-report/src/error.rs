@@ -3,9 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use isotherm_core::BoxError;
+use isotherm_core::{BoxError, units};
 
-use crate::units;
 use crate::{Format, Kind};
 
 /// Why a report could not be made.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use isotherm_core::units;
+
 use crate::escape::sanitise;
 use crate::summary::{MANY_LATE, Summary};
-use crate::units;
 
 /// A few lines about the recording, the most important first.
 pub(crate) fn facts(summary: &Summary) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::TargetId;
-use isotherm_record::TargetInfo;
+use isotherm_record::{TargetInfo, pid_column};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -212,7 +212,7 @@ impl TargetMap {
                 .collect()
         };
         json!({
-            "pid": self.id.0,
+            "pid": pid_column(self.id),
             "command": self.info.command,
             "areas": areas,
             "rows": rows,

@@ -36,12 +36,12 @@ pub mod space;
 pub mod summary;
 mod svg;
 mod text;
-pub mod units;
+pub mod ticks;
 pub mod wss;
 
 pub use error::ReportError;
 pub use escape::sanitise;
 pub use regions::{Bounds, RegionOptions, Sort};
 pub use report::{Format, Kind, Options, Picture, write};
-pub use source::{Activities, Piece, Rows, Seen, Selection, Share, Source, View, pieces, walk};
+pub use source::{Activities, Piece, Rows, Seen, SelectedTarget, Selection, Share, Source, View, pieces, walk};
 pub use text::{Colour, Terminal};

@@ -4,14 +4,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, TargetId};
-use isotherm_record::TargetInfo;
+use isotherm_core::{AddrRange, TargetId, units};
+use isotherm_record::{TargetInfo, pid_column};
 use serde::Serialize;
 
 use crate::ReportError;
 use crate::source::{Seen, Selection, Source, View, walk};
 use crate::space::shown_name;
-use crate::units;
 
 /// By what regions are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,8 +99,10 @@ pub struct TargetRegions {
     pub aggregation_ns: u64,
     /// Samples an aggregation: the highest possible `nr_accesses`.
     pub samples: u32,
-    /// Which target.
+    /// Which target: its pid, or 0 for physical memory.
     pub pid: u32,
+    #[serde(skip)]
+    id: TargetId,
     /// Its regions.
     pub regions: Vec<Region>,
     /// What the target is.
@@ -131,14 +132,14 @@ impl TargetRegions {
                     age_ns: age,
                     unobservable_share: piece.region.unobservable_share(row.samples).min(1.0),
                     mapped_bytes: 0,
-                    name: piece.mapping.name.clone(),
+                    name: piece.mapping.label(),
                 });
             }
             if let Some(region) = regions.last_mut() {
                 region.mapped_bytes += piece.range.size();
                 if piece.range.size() > named {
                     named = piece.range.size();
-                    region.name = shown_name(&piece.mapping.name).into();
+                    region.name = shown_name(&piece.mapping.label()).into();
                 }
             }
         }
@@ -157,7 +158,8 @@ impl TargetRegions {
             time_ns: row.time.as_nanos() as u64,
             aggregation_ns: row.aggregation.as_nanos() as u64,
             samples: row.samples,
-            pid: row.target.id.0,
+            pid: pid_column(row.target.id),
+            id: row.target.id,
             regions,
             info: row.info.clone(),
         }
@@ -165,7 +167,7 @@ impl TargetRegions {
 
     /// Which target.
     pub fn id(&self) -> TargetId {
-        TargetId(self.pid)
+        self.id
     }
 }
 

@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId};
-use isotherm_record::{Activity, Ending, Header, Recording, Row};
+use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, units};
+use isotherm_record::{Activity, Ending, Header, Recording, Row, pid_column};
 
 use crate::ReportError;
-use crate::units;
 
 /// The rows of one walk over a source.
 pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;
@@ -76,11 +75,40 @@ pub struct Selection {
     pub time: Option<Range<Duration>>,
     /// Addresses: of regions, only what lies inside.
     pub address: Option<AddrRange>,
-    /// One target.
-    pub target: Option<TargetId>,
+    /// One target; of a pid that several processes had one after another, all of these.
+    pub target: Option<SelectedTarget>,
+}
+
+/// A target as a user asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectedTarget {
+    /// The processes with this pid.
+    Process(u32),
+    /// Physical memory.
+    PhysicalMemory,
+}
+
+impl SelectedTarget {
+    pub(crate) fn holds(self, id: TargetId) -> bool {
+        match self {
+            Self::Process(pid) => id.pid() == Some(pid),
+            Self::PhysicalMemory => id == TargetId::PhysicalMemory,
+        }
+    }
+
+    const fn number(self) -> u32 {
+        match self {
+            Self::Process(pid) => pid,
+            Self::PhysicalMemory => 0,
+        }
+    }
 }
 
 impl Selection {
+    pub(crate) fn holds_target(&self, id: TargetId) -> bool {
+        self.target.is_none_or(|wanted| wanted.holds(id))
+    }
+
     pub(crate) fn holds_time(&self, t: Duration) -> bool {
         self.time.as_ref().is_none_or(|range| (t > range.start || t.is_zero()) && t <= range.end)
     }
@@ -94,7 +122,7 @@ impl Selection {
             parts.push(format!("addresses {:#x} to {:#x}", range.start(), range.end()));
         }
         if let Some(target) = self.target {
-            parts.push(format!("target {target}"));
+            parts.push(format!("target {}", target.number()));
         }
         parts.join(", ")
     }
@@ -132,8 +160,8 @@ impl Seen<'_> {
     }
 
     /// What is mapped and asked for, in the order of addresses.
-    pub fn mapped(&self) -> impl Iterator<Item = (AddrRange, &Arc<str>)> {
-        self.row.target.mappings.iter().filter_map(|mapping| Some((self.clip(mapping.range)?, &mapping.name)))
+    pub fn mapped(&self) -> impl Iterator<Item = (AddrRange, Arc<str>)> {
+        self.row.target.mappings.iter().filter_map(|mapping| Some((self.clip(mapping.range)?, mapping.label())))
     }
 }
 
@@ -222,7 +250,7 @@ impl Holds {
 
     fn describe(&self) -> String {
         const SHOWN: usize = 8;
-        let mut targets: Vec<_> = self.targets.iter().take(SHOWN).map(ToString::to_string).collect();
+        let mut targets: Vec<_> = self.targets.iter().take(SHOWN).map(|&id| pid_column(id).to_string()).collect();
         if self.targets.len() > SHOWN {
             targets.push(format!("{} others", self.targets.len() - SHOWN));
         }
@@ -267,7 +295,7 @@ pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn Vi
             since: selection.time.as_ref().map_or(since, |range| since.max(range.start).min(row.time)),
             first_of_snapshot,
             elapsed: row.time.saturating_sub(previous),
-            chosen: selection.target.is_none_or(|wanted| wanted == row.target.id),
+            chosen: selection.holds_target(row.target.id),
             address: selection.address,
             row: &row,
         };

@@ -101,7 +101,7 @@ impl View for Survey {
         let space = self.spaces.entry(row.target.id).or_default();
         if space.changes(&row.target.mappings) {
             for (range, name) in seen.mapped() {
-                space.map(range, name);
+                space.map(range, &name);
             }
         }
         Ok(())

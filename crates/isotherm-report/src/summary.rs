@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::TargetId;
-use isotherm_record::{Header, TargetInfo};
+use isotherm_record::{Header, TargetInfo, pid_column};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -188,7 +188,7 @@ impl SummaryBuilder {
             .targets
             .into_iter()
             .map(|target| TargetTemperature {
-                pid: target.id.0,
+                pid: pid_column(target.id),
                 command: target.info.command.clone(),
                 first_ns: target.first.as_nanos() as u64,
                 last_ns: target.last.as_nanos() as u64,
@@ -237,7 +237,8 @@ impl View for SummaryBuilder {
         target.info = row.info.clone();
         for piece in seen.pieces() {
             let bytes = piece.range.size();
-            let name = shown_name(&piece.mapping.name);
+            let label = piece.mapping.label();
+            let name = shown_name(&label);
             if !self.names.contains_key(name) {
                 self.names.insert(name.into(), Sums::default());
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::TargetId;
+use isotherm_record::pid_column;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -69,7 +70,7 @@ fn as_ns<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 fn as_pid<S: Serializer>(target: &TargetId, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u32(target.0)
+    serializer.serialize_u32(pid_column(*target))
 }
 
 /// The working set over time.

@@ -6,7 +6,7 @@ mod made;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{PAGE_SIZE, RegionSnapshot, TargetId};
+use isotherm_core::{PAGE_SIZE, RegionSnapshot};
 use isotherm_record::Row;
 use isotherm_report::axis::{Axis, Fineness};
 use isotherm_report::heatmap::{Heatmap, Resolution};
@@ -15,8 +15,8 @@ use isotherm_report::schemes::Schemes;
 use isotherm_report::space::{Named, Survey};
 use isotherm_report::summary::{Summary, SummaryBuilder};
 use isotherm_report::wss::Wss;
-use isotherm_report::{ReportError, Selection, Source, walk};
-use made::{AGGREGATION, ANON, HEAP, MIB, Made, made, mapping, range, region, row};
+use isotherm_report::{ReportError, SelectedTarget, Selection, Source, walk};
+use made::{AGGREGATION, ANON, HEAP, MIB, Made, made, mapping, process, range, region, row};
 use proptest::prelude::*;
 
 fn resolution(columns: usize, rows: usize) -> Resolution {
@@ -125,7 +125,7 @@ fn targets_are_summed_by_snapshot() {
     let source = made(vec![part(1, 1, MIB), part(1, 2, 2 * MIB), part(2, 1, MIB), part(2, 2, 3 * MIB)]);
     let all = wss(&source, &Selection::default());
     assert_eq!(all.percentiles().0, [3 * MIB, 3 * MIB, 3 * MIB, 4 * MIB, 4 * MIB, 4 * MIB, 4 * MIB]);
-    let one = wss(&source, &Selection { target: Some(TargetId(2)), ..Selection::default() });
+    let one = wss(&source, &Selection { target: Some(SelectedTarget::Process(2)), ..Selection::default() });
     assert_eq!(one.percentiles().0[0], 2 * MIB);
     assert_eq!(one.points.len(), 2);
     let map = heatmap(&source, &Selection::default(), 2, 4);
@@ -184,7 +184,7 @@ fn a_selection_narrows_time_and_addresses() {
     let source = made::phases(50);
     let time = AGGREGATION * 10..AGGREGATION * 20;
     let address = Some(range(HEAP + MIB, HEAP + 3 * MIB));
-    let selection = Selection { time: Some(time), address, target: Some(TargetId(1234)) };
+    let selection = Selection { time: Some(time), address, target: Some(SelectedTarget::Process(1234)) };
     let points = wss(&source, &selection).points;
     assert_eq!(points.len(), 10);
     assert!(points.iter().all(|point| point.bytes == 2 * MIB && point.mapped == 2 * MIB));
@@ -201,7 +201,7 @@ fn an_empty_recording_and_an_empty_selection_say_what_is_there() {
     let source = made::phases(50);
     for (name, selection) in [
         ("time", Selection { time: Some(Duration::from_secs(60)..Duration::from_secs(70)), ..Selection::default() }),
-        ("target", Selection { target: Some(TargetId(4)), ..Selection::default() }),
+        ("target", Selection { target: Some(SelectedTarget::Process(4)), ..Selection::default() }),
         ("address", Selection { address: Some(range(0x1000, 0x2000)), ..Selection::default() }),
     ] {
         insta::assert_snapshot!(name, walk(&source, &selection, &mut []).unwrap_err().to_string());
@@ -296,13 +296,13 @@ fn memory_and_regions_are_of_the_selected_target_and_addresses() {
     let mut source = made::schemed(6);
     for activity in &mut source.activities {
         let used = activity.memory[0].1;
-        activity.memory.push((TargetId(5), used));
-        activity.schemes[0].last.regions[2].target = TargetId(5);
+        activity.memory.push((process(5), used));
+        activity.schemes[0].last.regions[2].target = process(5);
     }
     let resident = source.activities[0].memory[0].1.resident;
     let all = schemes(&source, &Selection::default());
     assert_eq!(all.over_time[0].used().unwrap()[0], 2 * resident);
-    let one = schemes(&source, &Selection { target: Some(TargetId(5)), ..Selection::default() });
+    let one = schemes(&source, &Selection { target: Some(SelectedTarget::Process(5)), ..Selection::default() });
     assert_eq!(one.over_time[0].used().unwrap()[0], resident);
     let regions = |view: &Schemes| view.schemes[0].last.as_ref().unwrap().regions.len();
     assert_eq!((regions(&all), regions(&one)), (14, 1));
@@ -317,7 +317,7 @@ fn memory_and_regions_are_of_the_selected_target_and_addresses() {
             "schemes-time",
             Selection { time: Some(Duration::from_secs(60)..Duration::from_secs(70)), ..Selection::default() },
         ),
-        ("schemes-target", Selection { target: Some(TargetId(4)), ..Selection::default() }),
+        ("schemes-target", Selection { target: Some(SelectedTarget::Process(4)), ..Selection::default() }),
     ] {
         insta::assert_snapshot!(name, Schemes::new(&source, &selection).unwrap_err().to_string());
     }

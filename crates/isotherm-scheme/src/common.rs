@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Action, Scheme};
+use isotherm_core::scheme::{Action, ActionKind, Scheme};
 use isotherm_core::units::{self, A_TIME};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Position};
@@ -24,14 +24,14 @@ pub fn action(name: &str) -> Result<Action, String> {
         "migrate_hot" | "migrate_cold" => {
             Err(format!("isotherm has no action {name}: it does not move memory between nodes yet; remove the scheme"))
         }
-        _ => lookup(name, "action", &Action::ALL.map(|action| (action.name(), action))),
+        _ => lookup(name, "action", &ActionKind::ALL.map(|kind| (kind.name(), kind.into()))),
     }
 }
 
 /// Reports an action that needs a system call inside the target if `inside` does not allow one. `how` says how the form
 /// of the file allows it.
 pub fn check_inside(action: Action, inside: bool, position: Position, how: &str, diagnostics: &mut Diagnostics) {
-    if action.needs_inside() && !inside {
+    if action.kind().needs_inside() && !inside {
         let message = format!(
             "the action {action} needs a system call inside the target, which stops the target for a moment; \
              to allow it, {how}"

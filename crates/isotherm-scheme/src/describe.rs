@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Bounds, Condition, Filter, FilterKind, Goal, Metric, Order, PageKind, Quota, Scheme, Watermarks,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, Order, PageKind, Quota, Scheme, Watermarks,
 };
 use isotherm_core::units::setting::{bytes, duration, percent};
 
@@ -44,7 +44,6 @@ fn action(scheme: &Scheme) -> &'static str {
         (Action::Collapse, _) => "makes huge pages at once (MADV_COLLAPSE).",
         (Action::MLock, _) => "locks memory, so that it is not reclaimed, by a call inside the target (mlock).",
         (Action::MUnlock, _) => "unlocks memory, so that it can be reclaimed, by a call inside the target (munlock).",
-        _ => "acts on memory.",
     }
 }
 
@@ -67,7 +66,11 @@ pub fn describe_condition(condition: &Condition) -> String {
 }
 
 /// Two bounds in words. None if they are the limits.
-fn bounds<T: PartialOrd + Copy>(bounds: Bounds<T>, limits: Bounds<T>, show: impl Fn(T) -> String) -> Option<String> {
+fn bounds<T: PartialOrd + Copy>(
+    bounds: ClosedInterval<T>,
+    limits: ClosedInterval<T>,
+    show: impl Fn(T) -> String,
+) -> Option<String> {
     let (min, max) = (bounds.min(), bounds.max());
     match (min == limits.min(), max == limits.max()) {
         (true, true) => None,
@@ -101,7 +104,6 @@ fn memory(kind: &FilterKind) -> String {
         FilterKind::Cgroup(path) => format!("processes of the cgroup {path}"),
         FilterKind::Pages(PageKind::Young) => "young pages".into(),
         FilterKind::Pages(PageKind::Huge) => "huge pages".into(),
-        other => format!("{other:?}"),
     }
 }
 
@@ -116,7 +118,7 @@ fn limits(quota: &Quota, action: Action) -> Option<String> {
         [] => "on as much memory as its goals need".into(),
         limits => limits.join(" and "),
     };
-    let order = match action.order() {
+    let order = match action.kind().order() {
         Order::ColdestFirst => "coldest",
         Order::HottestFirst => "hottest",
     };
@@ -155,7 +157,7 @@ fn goal(goal: &Goal, quota: &Quota) -> String {
         Metric::FreeMemory => format!("{} of all memory is free", percent(goal.target())),
         Metric::WorkingSetResident => format!("{} of the working set is resident", percent(goal.target())),
         Metric::Fed(file) => format!("the number in {file} is {}", goal.target()),
-        other => format!("{other:?} is {}", goal.target()),
+        Metric::Pressure => format!("some task waits for memory in {} of the time", percent(goal.target())),
     }
 }
 

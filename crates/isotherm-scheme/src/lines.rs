@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Bounds, Condition, Scheme};
+use isotherm_core::scheme::{ClosedInterval, Condition, Scheme};
 use isotherm_core::units::{self, QuantityError};
 
 use crate::common::{Names, action, at_least_one, check_inside};
@@ -103,7 +103,7 @@ fn bounds<T: PartialOrd + Copy, E: Display>(
     limits: (T, T),
     diagnostics: &mut Diagnostics,
     read: impl Fn(&str) -> Result<T, E>,
-) -> Option<Bounds<T>> {
+) -> Option<ClosedInterval<T>> {
     let mut bound = |word: &Word<'_>, none: T| match word.text {
         "min" => Some(limits.0),
         "max" => Some(limits.1),
@@ -114,7 +114,7 @@ fn bounds<T: PartialOrd + Copy, E: Display>(
         },
     };
     let (least, most) = (bound(min, limits.0), bound(max, limits.1));
-    Bounds::new(least?, most?).or_else(|| {
+    ClosedInterval::new(least?, most?).or_else(|| {
         let (min_text, max_text) = (shortened(min.text), shortened(max.text));
         let message = format!("the minimum {min_text} is larger than the maximum {max_text}; swap them");
         diagnostics.fail(min.position, message)

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use isotherm_core::scheme::Bounds;
+use isotherm_core::scheme::ClosedInterval;
 use isotherm_core::units::QuantityError;
 
 use crate::diagnostic::Diagnostics;
@@ -87,7 +87,7 @@ impl Node {
         limits: (T, T),
         diagnostics: &mut Diagnostics,
         read: impl Fn(&str) -> Result<T, E>,
-    ) -> Option<Bounds<T>> {
+    ) -> Option<ClosedInterval<T>> {
         let bound = |node: &Self, none: T, diagnostics: &mut Diagnostics| match &node.value {
             Value::Null => Some(none),
             Value::Text(text) if text == "min" => Some(limits.0),
@@ -114,7 +114,7 @@ impl Node {
             }
         };
         let (min, max) = (min?, max?);
-        Bounds::new(min, max).or_else(|| diagnostics.fail(self.position, self.reversed()))
+        ClosedInterval::new(min, max).or_else(|| diagnostics.fail(self.position, self.reversed()))
     }
 
     /// Why these bounds are not bounds.

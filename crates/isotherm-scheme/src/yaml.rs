@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
     Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, QuotaError, Scheme, Watermarks, Weights,
 };
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
-use isotherm_core::{AddrRange, TargetId};
 
 use crate::common::{AN_ACTION, Names, action, at_least_one, check_inside, positive_duration};
 use crate::diagnostic::Diagnostics;
@@ -253,7 +253,7 @@ fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
             const A_PID: &str = "a process ID, a whole number above zero";
             let read =
                 |text: &str| text.parse().ok().filter(|&pid| pid > 0).ok_or_else(|| QuantityError::form(A_PID, text));
-            Some(FilterKind::Process(TargetId(value.scalar(A_PID, diagnostics, read)?)))
+            Some(FilterKind::Process(value.scalar(A_PID, diagnostics, read)?))
         }
         _ => {
             const A_RANGE: &str = "two addresses, such as [0x7f0000000000, 0x7f0000100000]";

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Action, Bounds, Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, Scheme, Watermarks, Weights,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, Scheme, Watermarks,
+    Weights,
 };
-use isotherm_core::{AddrRange, TargetId};
 use isotherm_scheme::{describe, parse};
 
 const PRCL: &str = include_str!("../../../schemes/prcl.yaml");
@@ -29,9 +30,9 @@ fn the_same_scheme_in_all_forms() {
     assert_eq!(
         prcl.condition,
         Condition {
-            size: Bounds::new(4096, u64::MAX).unwrap(),
-            rate: Bounds::new(0.0, 0.0).unwrap(),
-            age: Bounds::new(SECOND * 5, Duration::MAX).unwrap(),
+            size: ClosedInterval::new(4096, u64::MAX).unwrap(),
+            rate: ClosedInterval::new(0.0, 0.0).unwrap(),
+            age: ClosedInterval::new(SECOND * 5, Duration::MAX).unwrap(),
         }
     );
     for other in ["4K max 0 0 5s max pageout", "4K/null min/0% 5s/null pageout # reclaim"] {
@@ -90,9 +91,9 @@ fn every_field_means_what_it_says() {
     let expected = Scheme {
         name: "every field".into(),
         condition: Condition {
-            size: Bounds::new(4096, 1 << 30).unwrap(),
-            rate: Bounds::new(0.05, 1.0).unwrap(),
-            age: Bounds::new(Duration::ZERO, SECOND * 3600).unwrap(),
+            size: ClosedInterval::new(4096, 1 << 30).unwrap(),
+            rate: ClosedInterval::new(0.05, 1.0).unwrap(),
+            age: ClosedInterval::new(Duration::ZERO, SECOND * 3600).unwrap(),
         },
         action: Action::WillNeed,
         inside: true,
@@ -104,7 +105,7 @@ fn every_field_means_what_it_says() {
             filter(false, true, FilterKind::File),
             filter(false, false, FilterKind::Mapping(Pattern::new("[heap]"))),
             filter(false, true, FilterKind::Address(AddrRange::new(4096, 8192).unwrap())),
-            filter(true, true, FilterKind::Process(TargetId(12))),
+            filter(true, true, FilterKind::Process(12)),
             filter(true, true, FilterKind::Command(Pattern::new("redis-*"))),
             filter(true, true, FilterKind::Cgroup("/system.slice".into())),
             filter(false, true, FilterKind::Pages(PageKind::Huge)),
@@ -148,7 +149,7 @@ fn units_of_sizes_are_powers_of_1024() {
     for (text, bytes) in
         [("4K", 4096), ("4kB", 4096), ("4 KiB", 4096), ("2M", 2 << 20), ("1.5G", 3 << 29), ("1TiB", 1 << 40)]
     {
-        let expected = Bounds::new(bytes, bytes).unwrap();
+        let expected = ClosedInterval::new(bytes, bytes).unwrap();
         assert_eq!(one(&format!("- {{action: stat, size: {text}}}")).condition.size, expected, "{text}");
         let text = text.replace(' ', "");
         assert_eq!(one(&format!("{text} {text} 0 0 min max stat")).condition.size, expected, "{text}");

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Action, Actuator, Gauges, HUGE_PAGE_SIZE, Metric, Outcome, PageKind, ProcessFacts, Work};
+use isotherm_core::scheme::{
+    Action, Actuator, Gauges, HUGE_PAGE_SIZE, Metric, Outcome, PageInspector, PageKind, ProcessFacts, Refusal,
+    RefusalReason, Work,
+};
 use isotherm_core::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
 
 use crate::{SimClock, SimMemory};
@@ -34,10 +37,6 @@ impl Default for Costs {
         }
     }
 }
-
-/// The error numbers of Linux for a range that is not mapped, and for a page that is locked.
-const ENOMEM: i32 = 12;
-const EINVAL: i32 = 22;
 
 /// Pages in a huge page.
 const PER_HUGE: usize = (HUGE_PAGE_SIZE / PAGE_SIZE) as usize;
@@ -163,23 +162,23 @@ impl SimActuator {
     /// Does one action to one range.
     fn act(&self, action: Action, range: AddrRange) -> Outcome {
         let Some((area, first, end)) = self.place(range) else {
-            return Outcome::refused(range, ENOMEM);
+            return Outcome::refused(range, RefusalReason::NotMapped.into());
         };
         let machine = &mut *self.machine.borrow_mut();
         machine.spent += self.costs.page * (end - first) as u32;
         match action {
             Action::PageOut => {
-                let mut refused = 0;
+                let mut outcome = Outcome::default();
                 for page in first..end {
                     if machine.locked[area][page] {
-                        refused += PAGE_SIZE;
+                        outcome.refuse(PAGE_SIZE, RefusalReason::Unsuitable.into());
                     } else {
+                        outcome.applied += PAGE_SIZE;
                         machine.away[area][page] = true;
                         machine.huge[area][self.huge(area, page)] = false;
                     }
                 }
-                let errno = if refused > 0 { EINVAL } else { 0 };
-                return Outcome { applied: range.size() - refused, refused, errno };
+                return outcome;
             }
             Action::WillNeed => machine.away[area][first..end].fill(false),
             Action::MLock => {
@@ -197,7 +196,7 @@ impl SimActuator {
                 let split = self.huge(area, first)..=self.huge(area, end - 1);
                 machine.huge[area][split].fill(false);
             }
-            _ => {}
+            Action::Stat | Action::Cold => {}
         }
         Outcome::all(range)
     }
@@ -205,35 +204,6 @@ impl SimActuator {
 
 impl Actuator for SimActuator {
     fn supports(&mut self, _action: Action, _inside: bool) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn tells(&mut self, _kind: PageKind) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn process(&mut self, _target: TargetId) -> Option<ProcessFacts> {
-        Some(ProcessFacts { name: "simulated".into(), cgroup: "/simulated".into() })
-    }
-
-    fn pages(
-        &mut self,
-        _target: TargetId,
-        range: AddrRange,
-        kind: PageKind,
-        found: &mut Vec<AddrRange>,
-    ) -> Result<(), i32> {
-        let (area, first, end) = self.place(range).ok_or(ENOMEM)?;
-        let since = self.clock.now().saturating_sub(self.costs.young);
-        let machine = self.machine.borrow();
-        let pages = machine.away[area].len() as u64;
-        let is = |page: usize| match kind {
-            PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
-            PageKind::Huge => machine.huge[area][self.huge(area, page)],
-            _ => false,
-        };
-        let at = |page: usize| range.start() + (page - first) as u64 * PAGE_SIZE;
-        found.extend((first..end).filter(|&page| is(page)).filter_map(|page| AddrRange::new(at(page), at(page + 1))));
         Ok(())
     }
 
@@ -248,6 +218,40 @@ impl Actuator for SimActuator {
 
     fn time_spent(&self) -> Duration {
         self.machine.borrow().spent
+    }
+}
+
+impl PageInspector for SimActuator {
+    fn tells(&mut self, _kind: PageKind) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn process(&mut self, _target: TargetId) -> Option<ProcessFacts> {
+        Some(ProcessFacts { name: "simulated".into(), cgroup: "/simulated".into() })
+    }
+
+    fn pages(
+        &mut self,
+        _target: TargetId,
+        range: AddrRange,
+        kind: PageKind,
+        found: &mut Vec<AddrRange>,
+    ) -> Result<(), Refusal> {
+        let (area, first, end) = self.place(range).ok_or(RefusalReason::NotMapped)?;
+        let since = self.clock.now().saturating_sub(self.costs.young);
+        let machine = self.machine.borrow();
+        let pages = machine.away[area].len() as u64;
+        let is = |page: usize| match kind {
+            PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
+            PageKind::Huge => machine.huge[area][self.huge(area, page)],
+        };
+        let at = |page: usize| range.start() + (page - first) as u64 * PAGE_SIZE;
+        found.extend((first..end).filter(|&page| is(page)).filter_map(|page| AddrRange::new(at(page), at(page + 1))));
+        Ok(())
+    }
+
+    fn time_inspecting(&self) -> Duration {
+        Duration::ZERO
     }
 }
 
@@ -275,7 +279,7 @@ impl Gauges for SimActuator {
                 }
                 (all > 0).then(|| here as f64 / all as f64)
             }
-            _ => None,
+            Metric::Fed(_) => None,
         }
     }
 }

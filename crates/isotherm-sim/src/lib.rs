@@ -4,6 +4,9 @@
 //! simulate it, and either way [`Pattern::access_rate`] is the truth that a monitor's findings are held against. [`SimActuator`] lets schemes
 //! act on simulated memory, so that all of them can be tried where nothing can be harmed.
 
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)]
+
 mod acting;
 mod memory;
 mod pattern;

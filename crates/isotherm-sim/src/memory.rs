@@ -45,6 +45,9 @@ pub struct SimMemory {
 }
 
 impl SimMemory {
+    /// The identity of the simulated process.
+    pub const ID: TargetId = TargetId::process(1, Duration::ZERO);
+
     /// Simulated memory; what is random in the pattern follows from `seed`.
     pub fn new(pattern: Pattern, clock: SimClock, seed: u64) -> Self {
         Self { pattern: Arc::new(pattern), clock, seed, cleared_at: Duration::ZERO, clears: 0 }
@@ -55,8 +58,8 @@ impl SimMemory {
         let mut at = BASE;
         self.pattern.areas.iter().filter_map(move |area| {
             let start = at;
-            at += area.size.as_u64() + PAGE_SIZE;
-            AddrRange::new(start, start + area.size.as_u64())
+            at += area.size + PAGE_SIZE;
+            AddrRange::new(start, start + area.size)
         })
     }
 
@@ -108,13 +111,13 @@ impl SimMemory {
 }
 
 impl AddressSpace for SimMemory {
-    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         let phase = self.pattern.phase_at(self.clock.now());
         let mapped =
             self.pattern.areas.iter().zip(self.areas()).filter(|(area, _)| !phase.unmapped.contains(&area.name));
         let mappings =
-            mapped.map(|(area, range)| Mapping { range, permissions: *b"rw-p", name: area.name.as_str().into() });
-        Ok(vec![TargetSpace { id: TargetId(1), layout: Layout::Process, mappings: mappings.collect() }])
+            mapped.map(|(area, range)| Mapping { name: area.name.as_str().into(), ..Mapping::anonymous(range) });
+        Ok(vec![TargetSpace { id: Self::ID, layout: Layout::Process, mappings: mappings.collect() }])
     }
 }
 

@@ -20,11 +20,11 @@
 
 use std::time::Duration;
 
-use bytesize::ByteSize;
-use isotherm_core::PAGE_SIZE;
+use isotherm_core::{PAGE_SIZE, units};
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, Zipf};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 /// The patterns that ship with isotherm, by name.
@@ -60,8 +60,9 @@ pub struct Pattern {
 pub struct Area {
     /// Its name within the pattern.
     pub name: String,
-    /// Its size; a whole number of pages.
-    pub size: ByteSize,
+    /// Its size in bytes; a whole number of pages.
+    #[serde(deserialize_with = "size")]
+    pub size: u64,
 }
 
 /// A time in which the same memory is touched in the same way.
@@ -69,7 +70,7 @@ pub struct Area {
 #[serde(deny_unknown_fields)]
 pub struct Phase {
     /// How long it lasts.
-    #[serde(with = "humantime_serde")]
+    #[serde(deserialize_with = "time")]
     pub time: Duration,
     /// What is touched.
     #[serde(default)]
@@ -86,7 +87,7 @@ pub struct Touch {
     /// The area's name.
     pub area: String,
     /// The time in which as many touches are made as the area has pages.
-    #[serde(with = "humantime_serde")]
+    #[serde(deserialize_with = "time")]
     pub every: Duration,
     /// In which order.
     #[serde(default)]
@@ -160,10 +161,11 @@ impl Pattern {
             return senseless("a pattern needs an [[area]] and a [[phase]] at least".into());
         }
         for area in &self.areas {
-            if area.size.as_u64() == 0 || area.size.as_u64() % PAGE_SIZE != 0 {
+            if area.size == 0 || !area.size.is_multiple_of(PAGE_SIZE) {
                 return senseless(format!(
                     "area {:?} has {}, not a whole number of pages of {PAGE_SIZE} bytes",
-                    area.name, area.size
+                    area.name,
+                    units::setting::bytes(area.size)
                 ));
             }
         }
@@ -199,7 +201,7 @@ impl Pattern {
     #[must_use]
     pub fn scaled(mut self, factor: u64) -> Self {
         for area in &mut self.areas {
-            area.size.0 *= factor;
+            area.size *= factor;
         }
         self
     }
@@ -234,10 +236,29 @@ impl Pattern {
     }
 }
 
+/// A size with a unit, or a number of bytes.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a size such as \"4 KiB\", or a number of bytes")]
+    enum Size {
+        Bytes(u64),
+        Text(String),
+    }
+    match Size::deserialize(deserializer)? {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Text(text) => units::parse_bytes(&text).map_err(D::Error::custom),
+    }
+}
+
+/// A time with a unit.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    units::parse_duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
 impl Area {
     /// How many pages it has.
     pub fn pages(&self) -> u64 {
-        self.size.as_u64() / PAGE_SIZE
+        self.size / PAGE_SIZE
     }
 }
 
@@ -375,6 +396,8 @@ mod tests {
             (r#"area = "b""#, r#"area = "c""#, "names an area \"c\""),
             (r#"unmapped = ["b"]"#, r#"unmapped = ["a"]"#, "which it does not map"),
             ("4 KiB", "5 KB", "not a whole number of pages"),
+            ("4 KiB", "5 parsec", "expected a size such as"),
+            ("2s", "2", "has no unit"),
             ("1ms", "0s", "zero `every`"),
             ("3s", "0s", "takes no time"),
             ("order = \"random\"", "odor = 1", "odor"),

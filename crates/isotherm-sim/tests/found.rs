@@ -29,7 +29,7 @@ fn a_hot_spot_that_climbs_is_followed() {
         while let Next::Step { after } = next
             && clock.now() < Duration::from_secs(3 * (step + 1))
         {
-            next = monitor.step(clock.pass(attributes.sampling() * after)).unwrap();
+            next = monitor.step(clock.pass(after)).unwrap();
         }
         let snapshot = &monitor.sink().0;
         let hot = || snapshot.targets[0].regions.iter().filter(|r| r.access_rate(snapshot.samples) >= 0.5);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Bounds, Condition, Filter, FilterKind, Goal, Metric, PageKind, Quota, Scheme, Schemes, Statistics,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, PageKind, Quota, Scheme, Schemes, Statistics,
     Watermarks, Weights,
 };
 use isotherm_core::{Attributes, Monitor, Next, PAGE_SIZE, Snapshot};
@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A simulated machine on which schemes run.
 struct World {
     clock: SimClock,
-    monitor: Monitor<SimMemory, SimMemory, Schemes<SimActuator, SimActuator>, Pcg64Mcg>,
+    monitor: Monitor<SimMemory, SimMemory, Schemes<SimActuator, SimActuator, SimActuator>, Pcg64Mcg>,
     machine: SimActuator,
     next: Next,
     /// For how long nothing was monitored, because all schemes were asleep.
@@ -29,7 +29,7 @@ impl World {
         let clock = SimClock::default();
         let memory = SimMemory::new(pattern, clock.clone(), 1);
         let machine = SimActuator::new(memory.clone(), clock.clone(), costs);
-        let schemes = Schemes::new(schemes, machine.clone(), machine.clone()).unwrap();
+        let schemes = Schemes::new(schemes, machine.clone(), machine.clone(), machine.clone()).unwrap();
         let mut monitor = Monitor::new(Attributes::default(), Pcg64Mcg::new(1), memory.clone(), memory, schemes);
         let next = monitor.start().unwrap();
         Self { clock, monitor, machine, next, slept: Duration::ZERO }
@@ -50,7 +50,7 @@ impl World {
                 continue;
             }
             let Next::Step { after } = self.next else { panic!("the target never ends") };
-            self.next = self.monitor.step(self.clock.pass(Attributes::default().sampling() * after)).unwrap();
+            self.next = self.monitor.step(self.clock.pass(after)).unwrap();
         }
     }
 
@@ -73,7 +73,11 @@ fn lukewarm(every: &str, order: &str) -> Pattern {
 }
 
 fn idle(age: Duration) -> Condition {
-    Condition { rate: Bounds::new(0.0, 0.0).unwrap(), age: Bounds::new(age, Duration::MAX).unwrap(), ..Condition::ANY }
+    Condition {
+        rate: ClosedInterval::new(0.0, 0.0).unwrap(),
+        age: ClosedInterval::new(age, Duration::MAX).unwrap(),
+        ..Condition::ANY
+    }
 }
 
 fn prcl() -> Scheme {
@@ -120,7 +124,7 @@ fn a_quota_bounds_what_is_reclaimed() {
 
 #[test]
 fn huge_pages_are_made_where_it_is_hot() {
-    let condition = Condition { rate: Bounds::new(0.5, 1.0).unwrap(), ..Condition::ANY };
+    let condition = Condition { rate: ClosedInterval::new(0.5, 1.0).unwrap(), ..Condition::ANY };
     let mut world = World::new(hot_in_cold(), Costs::default(), vec![Scheme::new("ethp", condition, Action::Collapse)]);
     world.run(SECOND * 5);
     assert!((1..=3).contains(&world.machine.huge_pages()), "{} huge pages in 4 MiB", world.machine.huge_pages());

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use isotherm_core::AddrRange;
-
-use crate::units;
+use isotherm_core::units::{self, QuantityError};
 
 pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 pub use run::Run;
@@ -112,13 +111,13 @@ pub struct Watch {
     pub physical: bool,
     /// With --physical: only these addresses, such as 0x100000000:0x140000000 or 4GiB:5GiB; may be given several times. With --probe
     /// damon and one --pid: only these of that process
-    #[arg(long, value_name = "FROM:TO", value_parser = units::address_range)]
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
     pub range: Vec<AddrRange>,
     /// Watch the descendants of the targets, too: they join as they appear and leave as they end
     #[arg(long)]
     pub children: bool,
     /// End after this time; a command that isotherm started is then asked to end (SIGTERM)
-    #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
     pub duration: Option<Duration>,
     /// How to learn whether a page was accessed
     #[arg(long, value_name = "PROBE", default_value = "auto")]
@@ -134,20 +133,25 @@ pub struct Watch {
 #[derive(Args)]
 pub struct AttributeOptions {
     /// Sampling interval: the time between clearing a page and reading it [default: 5ms; 100ms with refs]
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub sample: Option<Duration>,
     /// Aggregation interval: the time over which accesses are counted [default: 100ms; 1s with refs]
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub aggr: Option<Duration>,
     /// Update interval: the time between two readings of the mappings
-    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "1s")]
-    pub update: Duration,
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub update: Option<Duration>,
     /// The number of regions: the minimum is aimed at, the maximum never exceeded
-    #[arg(long, value_name = "MIN:MAX", value_parser = units::bounds, default_value = "10:1000")]
-    pub regions: (usize, usize),
+    #[arg(long, value_name = "MIN:MAX", value_parser = regions)]
+    pub regions: Option<(usize, usize)>,
     /// Seed of the random choices, so that a run can be repeated [default: from the clock]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+}
+
+/// Two numbers of regions.
+fn regions(text: &str) -> Result<(usize, usize), QuantityError> {
+    units::parse_count_range(text).map(|(min, max)| (min as usize, max as usize))
 }
 
 /// A way to learn whether a page was accessed.
@@ -163,16 +167,6 @@ pub enum ProbeChoice {
     Refs,
     /// The kernel's own DAMON does the work; needs root, and a kernel that has it and does not use it otherwise. Never chosen by auto
     Damon,
-}
-
-impl ProbeChoice {
-    /// Whether there is more to it than the memory of processes.
-    pub fn sees_physical_memory(self) -> bool {
-        match self {
-            Self::Auto | Self::Idle | Self::Damon => true,
-            Self::Bpf | Self::Refs => false,
-        }
-    }
 }
 
 /// Show a recording
@@ -194,10 +188,10 @@ pub struct Report {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Only this time since the recording's start, such as 2s:10s, :10s or 2s:
-    #[arg(long, value_name = "FROM:TO", value_parser = units::time_range)]
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_time_range)]
     pub time: Option<Range<Duration>>,
     /// Only these addresses, such as 0x7f0000000000:0x7f0000100000 or 4GiB:5GiB
-    #[arg(long, value_name = "FROM:TO", value_parser = units::address_range)]
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
     pub address: Option<AddrRange>,
     /// Only the target of this process ID
     #[arg(long, value_name = "PID")]
@@ -223,28 +217,28 @@ The JSON of each kind is described in docs/reports.md.";
 #[command(next_help_heading = "Options of `report regions`")]
 pub struct RegionOptions {
     /// Only the snapshot at this time since the recording's start
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub at: Option<Duration>,
     /// In which order
     #[arg(long, value_name = "KEY", default_value = "address")]
     pub sort: SortKey,
     /// Only regions of at least this access rate, 0 to 1
-    #[arg(long, value_name = "RATE", value_parser = units::share)]
+    #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
     pub min_rate: Option<f64>,
     /// Only regions of at most this access rate, 0 to 1
-    #[arg(long, value_name = "RATE", value_parser = units::share)]
+    #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
     pub max_rate: Option<f64>,
     /// Only regions whose access rate has stayed as it is for at least this long
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub min_age: Option<Duration>,
     /// Only regions whose access rate has stayed as it is for at most this long
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub max_age: Option<Duration>,
     /// Only regions of at least this size
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub min_size: Option<u64>,
     /// Only regions of at most this size
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub max_size: Option<u64>,
 }
 
@@ -385,7 +379,7 @@ pub struct Workload {
     #[arg(value_name = "PATTERN", default_value = "stairs")]
     pub pattern: String,
     /// Run for this long, from the first phase on again when all are over [default: all phases once]
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub time: Option<Duration>,
     /// Make each area this many times as large
     #[arg(long, value_name = "FACTOR", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]

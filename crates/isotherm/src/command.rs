@@ -1,16 +1,13 @@
 //! The command that isotherm starts and watches: its signals, its end, its exit status.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitCode, ExitStatus, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow};
-use isotherm_kernel::Stop;
+use anyhow::{Context, Result};
+use isotherm_run::{Command, Control};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::SignalsInfo;
@@ -19,87 +16,27 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use crate::complain;
 
-/// A command that isotherm started and ends with.
-pub struct Command {
-    child: Child,
-    terminated: bool,
-}
-
-/// How a command ended.
-pub struct Ended {
-    /// The exit status that passes its own on: the same, or 128 and the number of the signal that ended it.
-    pub code: u8,
-    /// Whether it ended because it was asked to by [`Command::terminate`].
-    pub by_us: bool,
-}
-
-impl Command {
-    /// Starts the command: same terminal, same standard streams.
-    pub fn start(words: &[OsString]) -> Result<Self> {
-        Self::spawn(words, |_| {})
-    }
-
-    /// Starts the command away from the terminal: with this input, and with its output and errors in `log`, or nowhere.
-    pub fn start_apart(words: &[OsString], input: Stdio, log: Option<(File, File)>) -> Result<Self> {
-        let (out, err) = log.map_or_else(|| (Stdio::null(), Stdio::null()), |(out, err)| (out.into(), err.into()));
-        Self::spawn(words, |command| _ = command.stdin(input).stdout(out).stderr(err))
-    }
-
-    fn spawn(words: &[OsString], streams: impl FnOnce(&mut std::process::Command)) -> Result<Self> {
-        let (program, arguments) = words.split_first().context("the command is empty")?;
-        let mut command = std::process::Command::new(program);
-        streams(command.args(arguments));
-        let child = command.spawn().map_err(|error| {
-            let name = program.to_string_lossy();
-            let mend = match error.kind() {
-                io::ErrorKind::NotFound => "check its name and $PATH",
-                io::ErrorKind::PermissionDenied => "is it an executable file?",
-                _ => "try to start it without isotherm",
-            };
-            anyhow!("the command {name:?} cannot be started: {error}; {mend}")
-        })?;
-        Ok(Self { child, terminated: false })
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Asks the command to end; it may take its time.
-    pub fn terminate(&mut self) {
-        // Nothing to do if it has ended already.
-        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid(self.child.id())) {
-            self.terminated = kill_process(pid, Signal::TERM).is_ok();
-        }
-    }
-
-    /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
-    }
-
-    /// Waits for its end.
-    pub fn wait(&mut self) -> Result<Ended> {
-        let status = self.child.wait().context("waiting for the command failed")?;
-        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-        let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX);
-        Ok(Ended { code, by_us: self.terminated })
-    }
-}
-
-/// The exit status of what `watched` a command: the command's own. It is not to suffer from what befell its watching: if that failed, it
-/// lives on, and if its time was `limited`, it is asked to end.
+/// Waits for a command that was watched, and returns the exit status to end with: the command's own, or 1 if watching
+/// it failed. The command does not suffer from a failure: it lives on. If its time was `limited`, it is asked to end.
 pub fn attend(mut command: Command, watched: Result<()>, limited: bool) -> Result<ExitCode> {
     if let Err(error) = &watched {
         complain(error);
     } else if limited {
         command.terminate();
     }
-    let ended = command.wait()?;
+    exit_code(&mut command, watched.is_ok())
+}
+
+/// Waits for the command, and returns the exit status to end with: its own, or 128 and the number of the signal that
+/// ended it; 0 if isotherm ended it, and 1 if watching it failed.
+pub fn exit_code(command: &mut Command, watched: bool) -> Result<ExitCode> {
+    let status = command.wait().context("waiting for the command failed")?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX);
     Ok(match watched {
-        Ok(()) if ended.by_us => ExitCode::SUCCESS,
-        Ok(()) => ExitCode::from(ended.code),
-        Err(_) => ExitCode::FAILURE,
+        true if command.was_terminated() => ExitCode::SUCCESS,
+        true => ExitCode::from(code),
+        false => ExitCode::FAILURE,
     })
 }
 
@@ -108,10 +45,10 @@ pub const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 pub const OF_THE_COMMAND: [i32; 2] = [SIGUSR1, SIGUSR2];
 
 /// Handles signals from here on: with a command, each is passed to it; without, those that end a program stop the run.
-pub fn handle_signals(command: Option<&Command>, stop: Stop) -> Result<()> {
+pub fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
     match command.map(Command::pid) {
         Some(command) => on_signals(ENDING.into_iter().chain(OF_THE_COMMAND), move |origin| pass_on(command, origin)),
-        None => on_signals(ENDING, move |_| stop.ask()),
+        None => on_signals(ENDING, move |_| control.stop()),
     }
 }
 

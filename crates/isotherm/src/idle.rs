@@ -8,10 +8,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use isotherm_core::units;
 use isotherm_kernel::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_probes::idle_scan::{
     self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanError, Scope, Way, WayChoice,
 };
+use isotherm_record::permission_letters;
 use isotherm_report::Terminal;
 use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
@@ -19,12 +21,11 @@ use isotherm_report::idle::{
 
 use tempfile::NamedTempFile;
 
+use crate::WrongCall;
 use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
+use crate::clock::unix_ns;
 use crate::command::{ENDING, on_signals};
-use crate::progress::size;
 use crate::terminal::terminal;
-use crate::units::unix_ns;
-use crate::wrong_call;
 
 /// The interval if none is asked for.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -38,7 +39,7 @@ const INTERRUPTED: i32 = 130;
 pub fn run(options: &Idle) -> Result<ExitCode> {
     let interval = options.interval.unwrap_or(INTERVAL);
     if interval.is_zero() {
-        wrong_call("idle", "the interval is zero; write a time such as 60s");
+        return Err(WrongCall::new("idle", "the interval is zero; write a time such as 60s").into());
     }
     let repeated = options.interval.is_some() || options.count.is_some();
     let count = if repeated { options.count.unwrap_or(u64::MAX) } else { 1 };
@@ -166,7 +167,7 @@ impl Run<'_> {
             let left = due.saturating_duration_since(Instant::now());
             if self.on_terminal {
                 let whole = Duration::from_secs(left.as_secs_f64().ceil() as u64);
-                self.show(format_args!("looking again in {}  (Ctrl-C to end)", humantime::format_duration(whole)));
+                self.show(format_args!("looking again in {}  (Ctrl-C to end)", units::duration(whole)));
             }
             let next = if self.on_terminal { Instant::now() + left.min(Duration::from_secs(1)) } else { due };
             if waiter.until(next).context("waiting failed")? == Woken::Stopped {
@@ -185,7 +186,7 @@ impl Run<'_> {
         Pacer::new(self.options.rate, stop, move |done, total| {
             if on && shown.elapsed() >= SHOW_EVERY {
                 shown = Instant::now();
-                line(format_args!("{doing}: {} of {}", size(done), size(total)));
+                line(format_args!("{doing}: {} of {}", units::bytes(done), units::bytes(total)));
             }
         })
     }
@@ -257,7 +258,7 @@ fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {
     let mapping = |mapping: &MappingIdle| MappingFigures {
         start: mapping.range.start(),
         end: mapping.range.end(),
-        permissions: String::from_utf8_lossy(&mapping.permissions).into_owned(),
+        permissions: permission_letters(mapping.permissions),
         name: if mapping.name.is_empty() { "anonymous".into() } else { mapping.name.to_string() },
         figures: IdleFigures::new(&mapping.tally, ages),
     };

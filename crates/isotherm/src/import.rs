@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm_core::units;
 
 use crate::cli::{Import, ImportDamo, ImportFrom};
-use crate::progress::{Progress, size};
+use crate::progress::Progress;
 
 pub fn run(options: &Import) -> Result<ExitCode> {
     match &options.from {
@@ -22,14 +23,14 @@ fn damo(options: &ImportDamo) -> Result<ExitCode> {
     }
     let progress = Progress::new(options.quiet);
     let path = output.display();
-    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, size(imported.bytes)));
+    progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, units::bytes(imported.bytes)));
     for (target, what) in &imported.targets {
-        if target.0 == 0 {
-            progress.done(format_args!("target 0: physical memory"));
-        } else if what.is_empty() {
-            progress.done(format_args!("target {target}: the process with this ID"));
-        } else {
-            progress.done(format_args!("target {target}: {what}; its process is not known (name it with --pid)"));
+        match target.pid() {
+            None => progress.done(format_args!("target 0: {target}")),
+            Some(pid) if what.is_empty() => progress.done(format_args!("target {pid}: the process with this ID")),
+            Some(pid) => {
+                progress.done(format_args!("target {pid}: {what}; its process is not known (name it with --pid)"));
+            }
         }
     }
     progress.done(format_args!("next: isotherm report summary {path}; isotherm report heatmap {path}"));

@@ -1,24 +1,19 @@
 //! `isotherm`: the command line.
 
 mod cli;
+mod clock;
 mod command;
 mod convert;
 mod doctor;
 mod idle;
 mod import;
-mod kernel_session;
-mod probe;
 mod progress;
 mod record;
 mod report;
 mod run;
 mod scheme;
-mod session;
-mod steering;
-mod targets;
 mod terminal;
 mod top;
-mod units;
 mod watch;
 mod workload;
 
@@ -48,9 +43,12 @@ fn main() -> ExitCode {
         }
     };
     done.unwrap_or_else(|error| {
-        // Whoever reads our output has had enough of it.
+        // The reader of the output has closed it: that is no failure.
         if error.chain().any(is_broken_pipe) {
             return ExitCode::SUCCESS;
+        }
+        if let Some(wrong) = error.downcast_ref::<WrongCall>() {
+            return wrong.explain();
         }
         complain(&error);
         ExitCode::FAILURE
@@ -77,14 +75,35 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Ends the program as any wrong call of `subcommand` does: with what is wrong, how it is called, and status 2.
-fn wrong_call(subcommand: &str, what: impl std::fmt::Display) -> ! {
-    let mut cli = Cli::command();
-    cli.build();
-    let command = cli.find_subcommand_mut(subcommand);
-    let error = match command {
-        Some(command) => command.error(ErrorKind::ValueValidation, what),
-        None => cli.error(ErrorKind::ValueValidation, what),
-    };
-    error.exit()
+/// A call whose arguments are each right, but not together.
+#[derive(Debug)]
+struct WrongCall {
+    subcommand: &'static str,
+    what: String,
 }
+
+impl WrongCall {
+    fn new(subcommand: &'static str, what: impl Into<String>) -> Self {
+        Self { subcommand, what: what.into() }
+    }
+
+    /// Says what is wrong and how the command is called, as for any other wrong call, and returns status 2.
+    fn explain(&self) -> ExitCode {
+        let mut cli = Cli::command();
+        cli.build();
+        let error = match cli.find_subcommand_mut(self.subcommand) {
+            Some(command) => command.error(ErrorKind::ValueValidation, &self.what),
+            None => cli.error(ErrorKind::ValueValidation, &self.what),
+        };
+        let _ = error.print();
+        ExitCode::from(2)
+    }
+}
+
+impl std::fmt::Display for WrongCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for WrongCall {}

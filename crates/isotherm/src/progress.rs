@@ -3,11 +3,11 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use bytesize::ByteSize;
 use isotherm_core::scheme::Report;
-use isotherm_record::Activity;
+use isotherm_core::units::{bytes, percent};
+use isotherm_record::{Activity, SnapshotRecord};
+use isotherm_run::{Event, Missed, Severity};
 
-use crate::session::Finding;
 use crate::tell;
 
 /// How often the line is written anew.
@@ -16,6 +16,7 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Shows how a recording goes.
 pub struct Progress {
     on: bool,
+    quiet: bool,
     shown: Option<Instant>,
     late_rounds: u64,
     /// Aggregations that the kernel's DAMON made and that did not reach us.
@@ -26,25 +27,37 @@ pub struct Progress {
 
 impl Progress {
     pub fn new(quiet: bool) -> Self {
-        Self { on: !quiet && stderr().is_terminal(), shown: None, late_rounds: 0, lost: 0, acted: String::new() }
+        Self { on: !quiet && stderr().is_terminal(), quiet, shown: None, late_rounds: 0, lost: 0, acted: String::new() }
     }
 
-    /// Takes note of a finding, and shows it if it is time.
-    pub fn update(&mut self, finding: &Finding) {
-        self.late_rounds += u64::from(finding.cost.late_rounds);
-        self.lost += finding.cost.lost_aggregations(finding.snapshot.samples);
+    /// Takes an event of the run, and shows it if it is time.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Snapshot(record) => self.snapshot(record),
+            Event::Activity(activity) => self.activity(activity),
+            Event::Missed(Missed { cost, .. }) => self.late_rounds += u64::from(cost.late_rounds),
+            Event::Notice(notice) if !self.quiet || notice.severity == Severity::Warning => {
+                self.clear();
+                tell(format_args!("isotherm: {}", notice.text));
+            }
+            Event::Notice(_) | Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::End(_) => {}
+        }
+    }
+
+    fn snapshot(&mut self, record: &SnapshotRecord) {
+        let cost = record.cost.unwrap_or_default();
+        self.late_rounds += u64::from(cost.late_rounds);
+        self.lost += cost.lost_aggregations(record.snapshot.samples);
         if !self.on || self.shown.is_some_and(|shown| shown.elapsed() < EVERY) {
             return;
         }
         self.shown = Some(Instant::now());
-        let targets = &finding.snapshot.targets;
-        let regions: usize = targets.iter().map(|target| target.regions.len()).sum();
-        let working_set: u64 = targets.iter().map(|target| target.working_set()).sum();
         let mut line = format!(
-            "{:7.1} s  {regions} regions  working set {}  monitor {:.1} % of a CPU",
-            finding.snapshot.time.as_secs_f64(),
-            size(working_set),
-            cpu_percent(finding),
+            "{:7.1} s  {} regions  working set {}  monitor {} of a CPU",
+            record.snapshot.time.as_secs_f64(),
+            record.snapshot.regions().count(),
+            bytes(record.snapshot.working_set()),
+            percent(cpu_share(record)),
         );
         if self.late_rounds > 0 {
             line += &format!("  {} late rounds", self.late_rounds);
@@ -56,9 +69,9 @@ impl Progress {
         self.write(&line);
     }
 
-    /// Takes note of what schemes have done; shows it with the next finding, or at once if there will be none for a while.
-    pub fn acted(&mut self, activity: &Activity) {
-        let of = |scheme: &Report| format!("  {}: {}", scheme.name, size(scheme.total.applied_bytes));
+    /// Shows what schemes have done with the next snapshot, or at once if all schemes sleep and there is none for a while.
+    fn activity(&mut self, activity: &Activity) {
+        let of = |scheme: &Report| format!("  {}: {}", scheme.name, bytes(scheme.total.applied_bytes));
         self.acted = activity.schemes.iter().map(of).collect();
         if self.on && activity.schemes.iter().all(|scheme| !scheme.awake) {
             self.shown = Some(Instant::now());
@@ -99,13 +112,7 @@ impl Progress {
     }
 }
 
-/// A size for people, such as `1.5 MiB`.
-pub fn size(bytes: u64) -> impl std::fmt::Display {
-    ByteSize(bytes).display().iec()
-}
-
-/// CPU time over the time of the rounds, in per cent of one CPU.
-fn cpu_percent(finding: &Finding) -> f64 {
-    let wall = finding.snapshot.aggregation.as_nanos() as f64;
-    finding.cost.cpu_ns as f64 / wall * 100.0
+/// The share of one CPU that the monitor took in an aggregation interval.
+fn cpu_share(record: &SnapshotRecord) -> f64 {
+    record.cost.unwrap_or_default().cpu_ns as f64 / record.snapshot.aggregation.as_nanos() as f64
 }

@@ -6,28 +6,29 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_core::TargetId;
 use isotherm_record::Recording;
-use isotherm_report::{Bounds, Format, Kind, Options, Selection, Sort, Terminal};
+use isotherm_report::{Bounds, Format, Kind, Options, SelectedTarget, Selection, Sort, Terminal};
 
+use crate::WrongCall;
 use crate::cli::{Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
-use crate::wrong_call;
 
 pub fn run(options: &Report) -> Result<ExitCode> {
     let kind = kind(options.kind);
     let format = format(options, kind);
     if kind == Kind::Html && format != Format::Html {
-        wrong_call("report", "the kind html is a page; leave --format out, or take another kind");
+        let what = "the kind html is a page; leave --format out, or take another kind";
+        return Err(WrongCall::new("report", what).into());
     }
     let to_terminal = options.output.is_none() && stdout().is_terminal();
     if to_terminal && matches!(format, Format::Png | Format::Html) {
-        wrong_call("report", format!("{} is not for a terminal; name a file with -o", format.name()));
+        let what = format!("{} is not for a terminal; name a file with -o", format.name());
+        return Err(WrongCall::new("report", what).into());
     }
 
     let recording = Recording::open(&options.recording)?;
     let selection =
-        Selection { time: options.time.clone(), address: options.address, target: options.target.map(TargetId) };
+        Selection { time: options.time.clone(), address: options.address, target: options.target.map(selected) };
     let chosen = &options.regions;
     let regions = isotherm_report::RegionOptions {
         at: chosen.at,
@@ -89,4 +90,12 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     let file = file.with_context(|| format!("the report {} cannot be created; name another file", path.display()))?;
 
     Ok(BufWriter::new(file))
+}
+
+/// What `--target` means: the pid of a process, or 0 for physical memory.
+fn selected(number: u32) -> SelectedTarget {
+    match number {
+        0 => SelectedTarget::PhysicalMemory,
+        pid => SelectedTarget::Process(pid),
+    }
 }

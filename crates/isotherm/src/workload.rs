@@ -11,9 +11,9 @@ use memmap2::MmapMut;
 use rand_pcg::Pcg64Mcg;
 use serde_json::json;
 
+use crate::WrongCall;
 use crate::cli::Workload;
-use crate::units::unix_ns;
-use crate::wrong_call;
+use crate::clock::unix_ns;
 
 /// How often the touches that have become due are made.
 const BEAT: Duration = Duration::from_micros(500);
@@ -93,7 +93,7 @@ fn enter(pattern: &Pattern, phase: &Phase, areas: &mut Areas) -> Result<()> {
         if phase.unmapped.contains(&area.name) {
             *memory = None;
         } else if memory.is_none() {
-            *memory = Some(map(area.size.as_u64())?);
+            *memory = Some(map(area.size)?);
         }
     }
     Ok(())
@@ -105,7 +105,7 @@ fn read(name: &str) -> Result<Pattern> {
         return Pattern::parse(&text).with_context(|| format!("{name} is no pattern"));
     }
     match Pattern::shipped(name) {
-        Err(error @ PatternError::Unknown(_)) => wrong_call("workload", error),
+        Err(error @ PatternError::Unknown(_)) => Err(WrongCall::new("workload", error.to_string()).into()),
         pattern => Ok(pattern?),
     }
 }
@@ -126,7 +126,7 @@ fn map(size: u64) -> Result<MmapMut> {
 fn say_where(pattern: &Pattern, areas: &Areas) -> Result<()> {
     let mapped = pattern.areas.iter().zip(areas).filter_map(|(area, memory)| {
         let start = memory.as_ref()?.as_ptr() as u64;
-        Some(json!({ "name": area.name, "start": start, "end": start + area.size.as_u64() }))
+        Some(json!({ "name": area.name, "start": start, "end": start + area.size }))
     });
     let areas = mapped.collect::<Vec<_>>();
     Ok(writeln!(stdout(), "{}", json!({ "unix_ns": unix_ns(), "areas": areas }))?)

@@ -115,7 +115,8 @@ fn what_cannot_be_done_is_refused_at_once() {
     for (arguments, status, words) in [
         (&["--pid", "4194304"][..], 1, &["no process 4194304", "ps -e"][..]),
         (&["--interval", "0s"], 2, &["zero", "60s"]),
-        (&["--rate", "0"], 2, &["--rate", "nothing"]),
+        (&["--rate", "0"], 2, &["--rate", "no memory"]),
+        (&["--rate", "fast"], 2, &["a size such as 4K", "a share of a CPU such as 5% or 0.05"]),
         (&["--rate", "101%"], 2, &["101%", "100%"]),
         (&["--count", "0"], 2, &["--count", "1.."]),
         (&["--pid", "1", "--cgroup", "/"], 2, &["--pid", "--cgroup"]),

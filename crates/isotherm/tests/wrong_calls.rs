@@ -119,7 +119,7 @@ fn bounds_that_are_none() {
         ("100:10", "exchange"),
         ("2:10", "at least 3"),
         ("10", "MIN:MAX"),
-        ("a:b", "not a number"),
+        ("a:b", "a whole number such as 1000"),
         ("0:0", "at least 3"),
     ] {
         refused(&Place::new().run(&["record", "--regions", bounds, "--", "true"]), 2, &[word]);
@@ -134,8 +134,10 @@ fn ranges_that_are_none() {
         ("--time", "2s", "FROM:TO"),
         ("--address", "0x2000:0x1000", "reversed"),
         ("--address", "0x1000:0x1000", "empty"),
-        ("--address", "zero:one", "not an address"),
-        ("--min-rate", "2", "between 0 and 1"),
+        ("--address", "zero:one", "an address such as 0x7f0000000000 or 4GiB"),
+        ("--min-rate", "2", "at most 100%, or of at most 1"),
+        ("--min-rate", "half", "a share such as 5% or 0.05"),
+        ("--min-size", "4X", "a size such as 4K, 2M or 1.5G"),
     ] {
         refused(&Place::new().run(&["report", "heatmap", option, range]), 2, &[option, word]);
     }

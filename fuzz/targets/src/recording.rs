@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, Statistics};
-use isotherm_core::{AddrRange, Mapping, MemoryUse, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot};
+use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
+use isotherm_core::{
+    AddrRange, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
+};
 use isotherm_record::{Activity, Cost, Header, Host, Recorder, Recording, TargetInfo};
 
 use crate::scratch::Scratch;
@@ -130,6 +132,10 @@ fn header() -> Header {
     }
 }
 
+fn process(pid: u32) -> TargetId {
+    TargetId::process(pid, Duration::from_secs(1))
+}
+
 fn range(start: u64, end: u64) -> AddrRange {
     AddrRange::new(start << 12, end << 12).expect("the range is not empty")
 }
@@ -138,13 +144,18 @@ fn snapshot(i: u32) -> Snapshot {
     let region = |start, end, nr_accesses| RegionSnapshot {
         range: range(start, end),
         nr_accesses,
+        nr_samples: 20,
         nr_unobservable: i % 2,
         age: i,
     };
-    let mapping =
-        |start, end, name: &str| Mapping { range: range(start, end), permissions: *b"rw-p", name: name.into() };
+    let mapping = |start, end, name: &str| Mapping {
+        range: range(start, end),
+        permissions: Permissions::READ_WRITE,
+        name: name.into(),
+        node: None,
+    };
     let target = |id| TargetSnapshot {
-        id: TargetId(id),
+        id: process(id),
         regions: vec![region(16, 20, i), region(20, 32, 0), region(40, 50, 20)],
         mappings: [mapping(16, 32, "[heap]"), mapping(40, 50 + u64::from(i), "/usr/lib/libc.so.6")].into(),
     };
@@ -164,16 +175,19 @@ fn activity(i: u32) -> Activity {
         awake: true,
         quota: Some(1 << 20),
         goal_score: Some(0.5),
-        total: Statistics { refusals: vec![Refusal { errno: 11, regions: 1, bytes: 4096 }], ..Statistics::default() },
+        total: Statistics {
+            refusals: vec![RefusalCount { refusal: RefusalReason::NoMemory.into(), regions: 1, bytes: 4096 }],
+            ..Statistics::default()
+        },
         last: Application {
-            regions: vec![ActedRegion { target: TargetId(7), range: range(16, 20), applied: 4096 }],
+            regions: vec![ActedRegion { target: process(7), range: range(16, 20), applied: 4096 }],
             ..Application::default()
         },
     };
     Activity {
         time: Duration::from_millis(100) * i,
         schemes: vec![report],
-        memory: vec![(TargetId(7), MemoryUse::default())],
+        memory: vec![(process(7), MemoryUse::default())],
         system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
     }
 }

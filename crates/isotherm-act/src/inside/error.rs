@@ -2,12 +2,14 @@
 
 use std::io;
 
+use isotherm_core::scheme::Refusal;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::refusal::refusal;
+
 /// Why a call was not made inside a process. The process is unharmed by it.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum InsideError {
     /// Registers are those of x86-64.
     #[error("acting inside a process is built for x86-64 only, and this is {0}; use actions that work from outside")]
@@ -121,6 +123,11 @@ impl InsideError {
             | Self::SharesMemory(_) => Errno::AGAIN,
         };
         errno.raw_os_error()
+    }
+
+    /// As a refusal, for the account of what was refused.
+    pub fn refusal(&self) -> Refusal {
+        refusal(Errno::from_raw_os_error(self.errno()))
     }
 
     /// Whether it may go better in a moment, in the same process.

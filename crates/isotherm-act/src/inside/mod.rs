@@ -41,7 +41,6 @@ pub use session::Inside;
 
 /// A system call on a range of memory, that a process can make for itself only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum InsideCall {
     /// `madvise(MADV_HUGEPAGE)`: huge pages are allowed.
     HugePage,

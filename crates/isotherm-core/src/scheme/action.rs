@@ -4,48 +4,104 @@ use std::fmt;
 
 use crate::PAGE_SIZE;
 
-/// The size of a huge page of x86-64, in bytes: what the huge page actions work in.
+/// The size of a huge page of x86-64, in bytes: the unit of the actions on huge pages.
 pub const HUGE_PAGE_SIZE: u64 = 512 * PAGE_SIZE;
 
-/// What to do to memory. The names are those of DAMON, where it has the action.
+/// An action with its parameters.
 ///
-/// More will come (migration between memory nodes): whoever acts refuses what it does not know in [`Actuator::supports`](super::Actuator::supports).
+/// None of the present actions has a parameter. What does not depend on parameters (the name, the order, the granule) is a
+/// property of the [`kind`](Self::kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Action {
-    /// Only count.
+    /// See [`ActionKind::Stat`].
     Stat,
-    /// Read in ahead what will be needed (`MADV_WILLNEED`).
+    /// See [`ActionKind::WillNeed`].
     WillNeed,
-    /// Make it the next that reclaim looks at (`MADV_COLD`).
+    /// See [`ActionKind::Cold`].
     Cold,
-    /// Reclaim it now (`MADV_PAGEOUT`).
+    /// See [`ActionKind::PageOut`].
     PageOut,
-    /// Back it with huge pages: from outside by making them now where at least half of one is in use
-    /// (`MADV_COLLAPSE`), from inside by allowing them
-    /// (`MADV_HUGEPAGE`).
+    /// See [`ActionKind::HugePage`].
+    HugePage,
+    /// See [`ActionKind::NoHugePage`].
+    NoHugePage,
+    /// See [`ActionKind::Collapse`].
+    Collapse,
+    /// See [`ActionKind::MLock`].
+    MLock,
+    /// See [`ActionKind::MUnlock`].
+    MUnlock,
+}
+
+/// The kinds of actions. The names are DAMON's where it has the action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ActionKind {
+    /// Count the memory and change nothing.
+    Stat,
+    /// Read memory in before it is needed (`MADV_WILLNEED`).
+    WillNeed,
+    /// Make the memory the next that the kernel reclaims (`MADV_COLD`).
+    Cold,
+    /// Reclaim the memory now (`MADV_PAGEOUT`).
+    PageOut,
+    /// Back the memory with huge pages. From outside, make a huge page now where at least half of one is in use
+    /// (`MADV_COLLAPSE`). From inside, allow huge pages (`MADV_HUGEPAGE`).
     HugePage,
     /// Forbid huge pages (`MADV_NOHUGEPAGE`); from inside only.
     NoHugePage,
-    /// Make huge pages now (`MADV_COLLAPSE`), wherever it is called from, and however little of them is in use.
+    /// Make huge pages now (`MADV_COLLAPSE`), however little of them is in use.
     Collapse,
-    /// Keep it in memory (`mlock`); from inside only.
+    /// Keep the memory resident (`mlock`); from inside only.
     MLock,
-    /// Let it go again (`munlock`); from inside only.
+    /// Allow the memory to be reclaimed again (`munlock`); from inside only.
     MUnlock,
 }
 
 /// Which of the memory that matches comes first when a quota does not suffice for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// What is accessed least, and for longest.
+    /// Memory with the lowest access rate for the longest time.
     ColdestFirst,
-    /// What is accessed most, and for longest.
+    /// Memory with the highest access rate for the longest time.
     HottestFirst,
 }
 
 impl Action {
-    /// All actions, in the order in which they are documented.
+    /// The kind of the action.
+    pub const fn kind(&self) -> ActionKind {
+        match self {
+            Self::Stat => ActionKind::Stat,
+            Self::WillNeed => ActionKind::WillNeed,
+            Self::Cold => ActionKind::Cold,
+            Self::PageOut => ActionKind::PageOut,
+            Self::HugePage => ActionKind::HugePage,
+            Self::NoHugePage => ActionKind::NoHugePage,
+            Self::Collapse => ActionKind::Collapse,
+            Self::MLock => ActionKind::MLock,
+            Self::MUnlock => ActionKind::MUnlock,
+        }
+    }
+}
+
+impl From<ActionKind> for Action {
+    /// The action of this kind, with the defaults of its parameters.
+    fn from(kind: ActionKind) -> Self {
+        match kind {
+            ActionKind::Stat => Self::Stat,
+            ActionKind::WillNeed => Self::WillNeed,
+            ActionKind::Cold => Self::Cold,
+            ActionKind::PageOut => Self::PageOut,
+            ActionKind::HugePage => Self::HugePage,
+            ActionKind::NoHugePage => Self::NoHugePage,
+            ActionKind::Collapse => Self::Collapse,
+            ActionKind::MLock => Self::MLock,
+            ActionKind::MUnlock => Self::MUnlock,
+        }
+    }
+}
+
+impl ActionKind {
+    /// All kinds, in the order in which they are documented.
     pub const ALL: [Self; 9] = [
         Self::Stat,
         Self::WillNeed,
@@ -73,12 +129,12 @@ impl Action {
         }
     }
 
-    /// The action of this name.
+    /// The kind of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|action| action.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Which memory comes first under a quota: the coldest for what takes memory away from it, else the hottest.
+    /// Which memory comes first under a quota: the coldest for actions that take memory away, else the hottest.
     pub const fn order(self) -> Order {
         match self {
             Self::Cold | Self::PageOut | Self::NoHugePage | Self::MUnlock => Order::ColdestFirst,
@@ -86,32 +142,51 @@ impl Action {
         }
     }
 
-    /// Where a range may be cut: at multiples of this many bytes.
+    /// A range may be cut at multiples of this many bytes.
     pub const fn granule(self) -> u64 {
         match self {
             Self::HugePage | Self::NoHugePage | Self::Collapse => HUGE_PAGE_SIZE,
-            _ => PAGE_SIZE,
+            Self::Stat | Self::WillNeed | Self::Cold | Self::PageOut | Self::MLock | Self::MUnlock => PAGE_SIZE,
         }
     }
 
-    /// Whether it does nothing to less than a whole granule.
+    /// Whether the action does nothing to less than a whole granule.
     pub(crate) const fn whole_granules_only(self) -> bool {
         matches!(self, Self::HugePage | Self::Collapse)
     }
 
-    /// Whether it does something to the memory, so that its age starts again.
+    /// Whether the action changes the memory, so that its age starts again.
     pub const fn changes_memory(self) -> bool {
         !matches!(self, Self::Stat)
     }
 
-    /// Whether no process can do it to another: it needs a call made inside the target.
+    /// Whether no other process can carry out the action: it needs a call made inside the target.
     pub const fn needs_inside(self) -> bool {
         matches!(self, Self::NoHugePage | Self::MLock | Self::MUnlock)
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for ActionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_found_by_its_name_and_makes_an_action_of_its_kind() {
+        for kind in ActionKind::ALL {
+            assert_eq!(ActionKind::named(kind.name()), Some(kind));
+            assert_eq!(Action::from(kind).kind(), kind);
+        }
     }
 }

@@ -1,23 +1,22 @@
 //! Actuators: a way to act on ranges of a target's memory.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{AddrRange, BoxError, TargetId};
 
-use super::Action;
+use super::{Action, Refusal};
 
-/// What is to be done in one call: one action on ranges of one target.
+/// One call: one action on ranges of one target.
 #[derive(Clone, Copy, Debug)]
 pub struct Work<'a> {
     /// What to do.
     pub action: Action,
     /// Whether the call may be made inside the target.
     pub inside: bool,
-    /// Whose memory.
+    /// The target whose memory is acted on.
     pub target: TargetId,
-    /// Which: sorted, disjoint, page-aligned, within the mappings of the snapshot, and as many as a call may take, so that one
-    /// system call with several ranges can do it. They may have been unmapped since.
+    /// Ranges of its memory: sorted, disjoint, page-aligned, and within the mappings of the snapshot. There are no more of
+    /// them than one system call takes. They may have been unmapped since the snapshot.
     pub ranges: &'a [AddrRange],
 }
 
@@ -26,115 +25,52 @@ pub struct Work<'a> {
 pub struct Outcome {
     /// Bytes that the action was carried out on.
     pub applied: u64,
-    /// Bytes that were refused. What is neither was in no need of the action.
+    /// Bytes that were refused. Bytes that are neither applied nor refused did not need the action.
     pub refused: u64,
-    /// Why, as the system's error number; 0 if nothing was refused.
-    pub errno: i32,
+    /// Why bytes were refused; `None` if and only if none were. Of several reasons it is the first.
+    pub refusal: Option<Refusal>,
 }
 
 impl Outcome {
-    /// All of `range` was done.
+    /// The action was carried out on all of `range`.
     pub const fn all(range: AddrRange) -> Self {
-        Self { applied: range.size(), refused: 0, errno: 0 }
+        Self { applied: range.size(), refused: 0, refusal: None }
     }
 
     /// All of `range` was refused.
-    pub const fn refused(range: AddrRange, errno: i32) -> Self {
-        Self { applied: 0, refused: range.size(), errno }
+    pub const fn refused(range: AddrRange, refusal: Refusal) -> Self {
+        Self { applied: 0, refused: range.size(), refusal: Some(refusal) }
+    }
+
+    /// Counts `bytes`, at least one, as refused for this reason.
+    pub fn refuse(&mut self, bytes: u64, refusal: Refusal) {
+        self.refused += bytes;
+        self.refusal.get_or_insert(refusal);
     }
 }
 
-/// A property of single pages, that only whoever can look at them knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PageKind {
-    /// Accessed since it was last looked at.
-    Young,
-    /// Part of a huge page.
-    Huge,
-}
-
-impl PageKind {
-    /// Its name in scheme files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Young => "young",
-            Self::Huge => "huge_page",
-        }
-    }
-}
-
-/// What there is to know of a process, for filters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProcessFacts {
-    /// Its name, as in `/proc/PID/comm`.
-    pub name: Arc<str>,
-    /// Its cgroup, as a path from the root of the hierarchy such as `/system.slice/redis.service`.
-    pub cgroup: Arc<str>,
-}
-
-/// A way to act on memory. It knows no scheme, no quota and no region, and does what it is told.
+/// A way to act on memory. It knows no scheme, no quota and no region.
 pub trait Actuator {
-    /// Whether it can do this here, asked before the first call of a scheme.
+    /// Checks that the action can be carried out here. It is called before the first call of a scheme.
     ///
     /// # Errors
-    /// Says why not, and what would mend it.
+    /// Says why the action cannot be carried out and how to fix that.
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError>;
 
-    /// Whether it can tell pages of this kind, asked before the first call of a scheme whose filters need it.
+    /// Makes one call, and stores in `outcomes` what became of each of its ranges. `outcomes` has the length of `work.ranges`
+    /// and holds default values.
     ///
     /// # Errors
-    /// Says why not, and what would mend it.
-    fn tells(&mut self, kind: PageKind) -> Result<(), BoxError>;
-
-    /// What a target is; nothing if it has gone. Asked only where filters need it.
-    fn process(&mut self, target: TargetId) -> Option<ProcessFacts>;
-
-    /// Finds the pages of this kind in `range`, just before the action: appends to `found` disjoint, page-aligned ranges within
-    /// `range`, in the order of addresses.
-    ///
-    /// # Errors
-    /// The system's error number, if they cannot be told now. Nothing of `range` is acted on then.
-    fn pages(
-        &mut self,
-        target: TargetId,
-        range: AddrRange,
-        kind: PageKind,
-        found: &mut Vec<AddrRange>,
-    ) -> Result<(), i32>;
-
-    /// Does the work, and says for each of its ranges what became of it. `outcomes` has the length of `work.ranges`, and is
-    /// all zero.
-    ///
-    /// # Errors
-    /// Only what makes going on senseless. What the kernel refuses, a target that has gone included, is an outcome.
+    /// Fails only if no further call can be made. What the system refuses is an outcome, and so is a target that has ended.
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError>;
 
-    /// How much time it has spent so far on [`apply`](Self::apply) and [`pages`](Self::pages): what a quota of time is held against.
+    /// The time spent in [`apply`](Self::apply) since the start. A quota of time is charged with it.
     fn time_spent(&self) -> Duration;
 }
 
 impl<A: Actuator + ?Sized> Actuator for Box<A> {
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError> {
         (**self).supports(action, inside)
-    }
-
-    fn tells(&mut self, kind: PageKind) -> Result<(), BoxError> {
-        (**self).tells(kind)
-    }
-
-    fn process(&mut self, target: TargetId) -> Option<ProcessFacts> {
-        (**self).process(target)
-    }
-
-    fn pages(
-        &mut self,
-        target: TargetId,
-        range: AddrRange,
-        kind: PageKind,
-        found: &mut Vec<AddrRange>,
-    ) -> Result<(), i32> {
-        (**self).pages(target, range, kind, found)
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 /// A lower and an upper bound, both part of what is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds<T> {
+pub struct ClosedInterval<T> {
     min: T,
     max: T,
 }
 
-impl<T: PartialOrd + Copy> Bounds<T> {
+impl<T: PartialOrd + Copy> ClosedInterval<T> {
     /// From `min` to `max`, both included, or `None` if they are reversed or cannot be compared.
     pub fn new(min: T, max: T) -> Option<Self> {
         (min <= max).then_some(Self { min, max })
@@ -35,11 +35,11 @@ impl<T: PartialOrd + Copy> Bounds<T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condition {
     /// The region's size in bytes, as it was monitored; what of it is not mapped counts here, but is never acted on.
-    pub size: Bounds<u64>,
+    pub size: ClosedInterval<u64>,
     /// The access rate, 0 to 1.
-    pub rate: Bounds<f64>,
+    pub rate: ClosedInterval<f64>,
     /// For how long the access rate has stayed as it is and no scheme has acted on the region.
-    pub age: Bounds<Duration>,
+    pub age: ClosedInterval<Duration>,
 }
 
 /// Rates are counts of samples; bounds are written in decimals. What is closer than this is the same.
@@ -48,9 +48,9 @@ const SAME_RATE: f64 = 1e-9;
 impl Condition {
     /// Every region.
     pub const ANY: Self = Self {
-        size: Bounds { min: 0, max: u64::MAX },
-        rate: Bounds { min: 0.0, max: 1.0 },
-        age: Bounds { min: Duration::ZERO, max: Duration::MAX },
+        size: ClosedInterval { min: 0, max: u64::MAX },
+        rate: ClosedInterval { min: 0.0, max: 1.0 },
+        age: ClosedInterval { min: Duration::ZERO, max: Duration::MAX },
     };
 
     /// Whether a region of this size, access rate and age is wanted.
@@ -75,9 +75,9 @@ mod tests {
     fn bounds_are_part_of_what_is_wanted() {
         let second = Duration::from_secs(1);
         let condition = Condition {
-            size: Bounds::new(4096, 8192).unwrap(),
-            rate: Bounds::new(0.05, 0.7).unwrap(),
-            age: Bounds::new(second, second * 2).unwrap(),
+            size: ClosedInterval::new(4096, 8192).unwrap(),
+            rate: ClosedInterval::new(0.05, 0.7).unwrap(),
+            age: ClosedInterval::new(second, second * 2).unwrap(),
         };
         assert!(condition.holds(4096, 1.0 / 20.0, second));
         assert!(condition.holds(8192, 14.0 / 20.0, second * 2));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn reversed_bounds_are_none() {
-        assert_eq!(Bounds::new(2, 1), None);
-        assert_eq!(Bounds::new(f64::NAN, 1.0), None);
+        assert_eq!(ClosedInterval::new(2, 1), None);
+        assert_eq!(ClosedInterval::new(f64::NAN, 1.0), None);
     }
 }

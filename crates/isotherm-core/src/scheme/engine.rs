@@ -6,13 +6,13 @@ use thiserror::Error;
 
 use crate::{BoxError, Sink, Snapshot};
 
-use super::acted::Acted;
+use super::application::{Batch, SchemeApplication};
 use super::budget::Budget;
+use super::candidates::{Candidate, Cursor, collect, sort_by_priority};
+use super::history::ActionHistory;
 use super::priority::OLDEST;
-use super::run::{Batch, Run};
-use super::wanted::{Cursor, Wanted, collect, put_best_first};
-use super::watermarks::Wakefulness;
-use super::{Actuator, Application, Gauges, ProcessFacts, Report, Scheme, Statistics};
+use super::watermarks::WatermarkState;
+use super::{Actuator, Application, Gauges, PageInspector, ProcessFacts, Report, Scheme, Statistics};
 
 /// A scheme asks for something that cannot be done here.
 #[derive(Debug, Error)]
@@ -32,28 +32,29 @@ pub struct Unsupported {
 ///
 /// When watermarks have put all schemes to sleep, [`sleeps_until`](Self::sleeps_until) says so: whoever drives the monitor then need
 /// not monitor until that time, and calls [`look`](Self::look) then.
-pub struct Schemes<A, G> {
+pub struct Schemes<A, I, G> {
     actuator: A,
+    inspector: I,
     gauges: G,
-    states: Vec<State>,
-    acted: Acted,
+    schemes: Vec<ActiveScheme>,
+    history: ActionHistory,
     // Lent out again and again, so that the steady state allocates little.
-    wanted: Vec<Wanted>,
+    candidates: Vec<Candidate>,
     facts: Vec<Option<ProcessFacts>>,
     batch: Batch,
 }
 
 /// One scheme, and what it did.
-struct State {
+struct ActiveScheme {
     scheme: Scheme,
-    wakefulness: Wakefulness,
+    watermarks: WatermarkState,
     budget: Budget,
     cursor: Cursor,
     applied_at: Option<Duration>,
     report: Report,
 }
 
-impl State {
+impl ActiveScheme {
     fn new(scheme: Scheme) -> Self {
         let report = Report {
             name: scheme.name.clone(),
@@ -65,7 +66,7 @@ impl State {
             last: Application::default(),
         };
         let budget = Budget::new(&scheme.quota);
-        Self { scheme, wakefulness: Wakefulness::NEW, budget, cursor: None, applied_at: None, report }
+        Self { scheme, watermarks: WatermarkState::NEW, budget, cursor: None, applied_at: None, report }
     }
 
     /// Another scheme of the same name takes its place: what it did stays counted, and what it used stays used.
@@ -74,7 +75,7 @@ impl State {
             self.budget.replace(&scheme.quota);
         }
         if scheme.watermarks != self.scheme.watermarks {
-            self.wakefulness = Wakefulness::NEW;
+            self.watermarks = WatermarkState::NEW;
         }
         self.report.action = scheme.action;
         self.scheme = scheme;
@@ -89,18 +90,19 @@ impl State {
     }
 }
 
-impl<A: Actuator, G: Gauges> Schemes<A, G> {
+impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
     /// Schemes that have done nothing yet.
     ///
     /// # Errors
     /// If one of them asks for what `actuator` cannot do here.
-    pub fn new(schemes: Vec<Scheme>, actuator: A, gauges: G) -> Result<Self, Unsupported> {
+    pub fn new(schemes: Vec<Scheme>, actuator: A, inspector: I, gauges: G) -> Result<Self, Unsupported> {
         let mut made = Self {
             actuator,
+            inspector,
             gauges,
-            states: Vec::new(),
-            acted: Acted::default(),
-            wanted: Vec::new(),
+            schemes: Vec::new(),
+            history: ActionHistory::default(),
+            candidates: Vec::new(),
             facts: Vec::new(),
             batch: Batch::default(),
         };
@@ -117,40 +119,40 @@ impl<A: Actuator, G: Gauges> Schemes<A, G> {
         for scheme in &schemes {
             self.check(scheme).map_err(|source| Unsupported { scheme: scheme.name.to_string(), source })?;
         }
-        let mut old = std::mem::take(&mut self.states);
+        let mut old = std::mem::take(&mut self.schemes);
         for scheme in schemes {
-            let known = old.iter().position(|state| state.scheme.name == scheme.name);
-            let state = match known {
+            let known = old.iter().position(|active| active.scheme.name == scheme.name);
+            let active = match known {
                 Some(i) => {
-                    let mut state = old.swap_remove(i);
-                    state.replace(scheme);
-                    state
+                    let mut active = old.swap_remove(i);
+                    active.replace(scheme);
+                    active
                 }
-                None => State::new(scheme),
+                None => ActiveScheme::new(scheme),
             };
-            self.states.push(state);
+            self.schemes.push(active);
         }
         Ok(())
     }
 
     fn check(&mut self, scheme: &Scheme) -> Result<(), BoxError> {
-        if scheme.action.needs_inside() && !scheme.inside {
+        if scheme.action.kind().needs_inside() && !scheme.inside {
             let why = "is done by a call made inside the target: say `inside: true` in the scheme to allow that";
             return Err(format!("the action {} {why}", scheme.action).into());
         }
         self.actuator.supports(scheme.action, scheme.inside)?;
-        scheme.page_kinds().try_for_each(|kind| self.actuator.tells(kind))?;
+        scheme.page_kinds().try_for_each(|kind| self.inspector.tells(kind))?;
         scheme.metrics().try_for_each(|metric| self.gauges.supports(metric))
     }
 
     /// The schemes in force.
     pub fn schemes(&self) -> impl Iterator<Item = &Scheme> {
-        self.states.iter().map(|state| &state.scheme)
+        self.schemes.iter().map(|active| &active.scheme)
     }
 
     /// What each scheme did, in the order of the schemes.
     pub fn reports(&self) -> impl Iterator<Item = &Report> {
-        self.states.iter().map(|state| &state.report)
+        self.schemes.iter().map(|active| &active.report)
     }
 
     /// What acts.
@@ -163,6 +165,11 @@ impl<A: Actuator, G: Gauges> Schemes<A, G> {
         &mut self.actuator
     }
 
+    /// The inspector, to change its state between two snapshots.
+    pub fn inspector_mut(&mut self) -> &mut I {
+        &mut self.inspector
+    }
+
     /// What metrics are read from, for whoever feeds it.
     pub fn gauges_mut(&mut self) -> &mut G {
         &mut self.gauges
@@ -170,81 +177,81 @@ impl<A: Actuator, G: Gauges> Schemes<A, G> {
 
     /// If all schemes sleep: when to look at their watermarks again. Until then nothing need be monitored.
     pub fn sleeps_until(&self) -> Option<Duration> {
-        if self.states.iter().any(|state| state.wakefulness.is_awake()) {
+        if self.schemes.iter().any(|active| active.watermarks.is_awake()) {
             return None;
         }
-        self.states.iter().map(|state| state.wakefulness.next()).min()
+        self.schemes.iter().map(|active| active.watermarks.next()).min()
     }
 
     /// Looks at the watermarks whose time has come. While snapshots come it is done with them; while all schemes sleep and none
     /// comes, whoever drives the monitor calls this.
     pub fn look(&mut self, now: Duration, snapshot: &Snapshot) {
-        for state in &mut self.states {
-            if let Some(marks) = &state.scheme.watermarks {
-                state.wakefulness.look(marks, now, |metric| self.gauges.read(metric, snapshot));
+        for active in &mut self.schemes {
+            if let Some(marks) = &active.scheme.watermarks {
+                active.watermarks.look(marks, now, |metric| self.gauges.read(metric, snapshot));
             }
-            state.report.awake = state.wakefulness.is_awake();
+            active.report.awake = active.watermarks.is_awake();
         }
     }
 
     /// Applies the scheme of this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
-        let State { scheme, budget, cursor, applied_at, report, .. } = &mut self.states[index];
+        let ActiveScheme { scheme, budget, cursor, applied_at, report, .. } = &mut self.schemes[index];
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
 
         self.facts.clear();
         if scheme.filters.iter().any(|filter| filter.kind.needs_process()) {
-            self.facts.extend(snapshot.targets.iter().map(|target| self.actuator.process(target.id)));
+            self.facts.extend(snapshot.targets.iter().map(|target| self.inspector.process(target.id)));
         }
         report.total.applications += 1;
         report.last.time = snapshot.time;
         report.last.regions.clear();
         report.last.held_back_bytes = 0;
-        let left_out = collect(scheme, snapshot, &self.acted, &self.facts, &mut self.wanted);
-        report.total.rejected_bytes += left_out.rejected;
-        report.last.unobservable_bytes = left_out.unobservable;
+        let excluded = collect(scheme, snapshot, &self.history, &self.facts, &mut self.candidates);
+        report.total.rejected_bytes += excluded.rejected;
+        report.last.unobservable_bytes = excluded.unobservable;
 
-        let bytes = self.wanted.iter().map(|w| w.range.size()).fold(0, u64::saturating_add);
-        let left = budget.left(&scheme.quota, scheme.action.granule());
+        let bytes = self.candidates.iter().map(|candidate| candidate.range.size()).fold(0, u64::saturating_add);
+        let left = budget.left(&scheme.quota, scheme.action.kind().granule());
         if bytes > left {
-            put_best_first(&mut self.wanted, *cursor);
+            sort_by_priority(&mut self.candidates, *cursor);
         }
-        let charged = self.actuator.time_spent();
-        let run = Run {
+        let charged = self.actuator.time_spent() + self.inspector.time_inspecting();
+        let application = SchemeApplication {
             scheme,
             snapshot,
             facts: &self.facts,
             actuator: &mut self.actuator,
+            inspector: &mut self.inspector,
             budget,
-            acted: &mut self.acted,
+            history: &mut self.history,
             total: &mut report.total,
             last: &mut report.last,
             batch: &mut self.batch,
             charged,
         };
-        let ended = run.run(&self.wanted)?;
-        *cursor = ended;
+        *cursor = application.run(&self.candidates)?;
         report.quota = budget.limit(&scheme.quota);
         report.goal_score = budget.score();
         Ok(())
     }
 }
 
-impl<A: Actuator, G: Gauges> Sink for Schemes<A, G> {
+impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
     fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
         self.look(snapshot.time, snapshot);
         // An action that is further back than any age that matters changes nothing any more.
-        let bounds = self.states.iter().flat_map(|state| {
-            let age = state.scheme.condition.age;
+        let bounds = self.schemes.iter().flat_map(|active| {
+            let age = active.scheme.condition.age;
             [age.min(), age.max()]
         });
         let farthest = bounds.filter(|&age| age < Duration::MAX).fold(OLDEST, Duration::max);
         let horizon = snapshot.time.saturating_sub(farthest);
-        self.acted.tidy(snapshot.time, horizon, |target| snapshot.targets.iter().any(|t| t.id == target));
+        self.history.tidy(snapshot.time, horizon, |target| snapshot.targets.iter().any(|t| t.id == target));
 
-        for index in 0..self.states.len() {
-            if self.states[index].wakefulness.is_awake() && self.states[index].is_due(snapshot) {
+        for index in 0..self.schemes.len() {
+            if self.schemes[index].watermarks.is_awake() && self.schemes[index].is_due(snapshot) {
                 self.apply(index, snapshot)?;
             }
         }

@@ -23,19 +23,18 @@ pub struct Filter {
 
 /// What memory a filter speaks of.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum FilterKind {
     /// Mappings without a file: without a name, or with one in brackets such as `[heap]`.
     Anonymous,
     /// Mappings of a file.
     File,
-    /// Mappings whose name, the file's path for one, is like this.
+    /// Mappings context name, the file's path for one, is like this.
     Mapping(Pattern),
     /// Addresses.
     Address(AddrRange),
-    /// The process of this ID.
-    Process(TargetId),
-    /// Processes whose name is like this.
+    /// The process with this pid.
+    Process(u32),
+    /// Processes context name is like this.
     Command(Pattern),
     /// Processes in this cgroup or below it.
     Cgroup(Arc<str>),
@@ -110,7 +109,7 @@ impl FilterKind {
 
 /// What there is to know of a range of one mapping without looking at its pages.
 #[derive(Clone, Copy)]
-pub(crate) struct Whose<'a> {
+pub(crate) struct FilterContext<'a> {
     pub target: TargetId,
     pub mapping: &'a Mapping,
     pub process: Option<&'a ProcessFacts>,
@@ -127,10 +126,10 @@ pub(crate) enum Verdict {
 
 /// Takes a range through `filters` from the one of index `from` on, as far as it goes without looking at pages, and says of each
 /// part of it what they say.
-pub(crate) fn sieve(
+pub(crate) fn filter_range(
     filters: &[Filter],
     from: usize,
-    whose: Whose<'_>,
+    context: FilterContext<'_>,
     range: AddrRange,
     say: &mut impl FnMut(AddrRange, Verdict),
 ) {
@@ -145,14 +144,14 @@ pub(crate) fn sieve(
                 for (part, is_inside) in [(below, false), (inside, true), (above, false)] {
                     match part {
                         Some(part) if is_inside == filter.matching => say(part, verdict),
-                        Some(part) => sieve(filters, nth + 1, whose, part, say),
+                        Some(part) => filter_range(filters, nth + 1, context, part, say),
                         None => {}
                     }
                 }
                 return;
             }
             kind => {
-                if holds(kind, whose) == filter.matching {
+                if holds(kind, context) == filter.matching {
                     return say(range, verdict);
                 }
             }
@@ -166,15 +165,15 @@ fn allowed_by_default(filters: &[Filter]) -> bool {
     filters.last().is_none_or(|last| !last.allow)
 }
 
-fn holds(kind: &FilterKind, whose: Whose<'_>) -> bool {
+fn holds(kind: &FilterKind, context: FilterContext<'_>) -> bool {
     let is_file = |name: &str| !name.is_empty() && !name.starts_with('[');
     match kind {
-        FilterKind::Anonymous => !is_file(&whose.mapping.name),
-        FilterKind::File => is_file(&whose.mapping.name),
-        FilterKind::Mapping(pattern) => pattern.matches(&whose.mapping.name),
-        FilterKind::Process(target) => *target == whose.target,
-        FilterKind::Command(pattern) => whose.process.is_some_and(|process| pattern.matches(&process.name)),
-        FilterKind::Cgroup(path) => whose.process.is_some_and(|process| lies_in(&process.cgroup, path)),
+        FilterKind::Anonymous => !is_file(&context.mapping.name),
+        FilterKind::File => is_file(&context.mapping.name),
+        FilterKind::Mapping(pattern) => pattern.matches(&context.mapping.name),
+        FilterKind::Process(pid) => context.target.pid() == Some(*pid),
+        FilterKind::Command(pattern) => context.process.is_some_and(|process| pattern.matches(&process.name)),
+        FilterKind::Cgroup(path) => context.process.is_some_and(|process| lies_in(&process.cgroup, path)),
         FilterKind::Address(_) | FilterKind::Pages(_) => false,
     }
 }
@@ -187,10 +186,12 @@ fn lies_in(path: &str, above: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn mapping(name: &str) -> Mapping {
-        Mapping { range: AddrRange::new(0, 0x10_0000).unwrap(), permissions: *b"rw-p", name: name.into() }
+        Mapping { name: name.into(), ..Mapping::anonymous(AddrRange::new(0, 0x10_0000).unwrap()) }
     }
 
     fn filter(allow: bool, kind: FilterKind) -> Filter {
@@ -200,10 +201,14 @@ mod tests {
     fn said(filters: &[Filter], name: &str, range: (u64, u64)) -> Vec<(u64, u64, Verdict)> {
         let mapping = mapping(name);
         let process = ProcessFacts { name: "redis-server".into(), cgroup: "/system.slice/redis".into() };
-        let whose = Whose { target: TargetId(7), mapping: &mapping, process: Some(&process) };
+        let context = FilterContext {
+            target: TargetId::process(7, Duration::from_secs(1)),
+            mapping: &mapping,
+            process: Some(&process),
+        };
         let mut parts = Vec::new();
         let range = AddrRange::new(range.0, range.1).unwrap();
-        sieve(filters, 0, whose, range, &mut |part, verdict| parts.push((part.start(), part.end(), verdict)));
+        filter_range(filters, 0, context, range, &mut |part, verdict| parts.push((part.start(), part.end(), verdict)));
         parts
     }
 
@@ -241,8 +246,8 @@ mod tests {
     #[test]
     fn processes_are_told_by_id_name_and_cgroup() {
         let allowed = |kind| said(&[filter(true, kind)], "", (0, 1))[0].2 == Verdict::Allowed;
-        assert!(allowed(FilterKind::Process(TargetId(7))));
-        assert!(!allowed(FilterKind::Process(TargetId(8))));
+        assert!(allowed(FilterKind::Process(7)));
+        assert!(!allowed(FilterKind::Process(8)));
         assert!(allowed(FilterKind::Command(Pattern::new("redis-*"))));
         assert!(allowed(FilterKind::Cgroup("/system.slice".into())));
         assert!(allowed(FilterKind::Cgroup("/".into())));

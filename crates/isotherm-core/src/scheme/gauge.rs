@@ -6,7 +6,6 @@ use crate::{BoxError, Snapshot};
 
 /// A figure that schemes go by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Metric {
     /// Free memory as a share of all memory, 0 to 1.
     FreeMemory,

@@ -7,35 +7,39 @@
 //! What always holds: no period sees more bytes than the quota; nothing outside the mappings of the snapshot is acted on, and
 //! no page that a filter rejects; the same snapshots and answers make the same actions.
 
-mod acted;
 mod action;
 mod actuator;
+mod application;
 mod budget;
+mod candidates;
 mod condition;
+mod dry_run;
 mod engine;
 mod filter;
 mod gauge;
-mod pretend;
+mod history;
+mod inspector;
 mod priority;
 mod quota;
+mod refusal;
 mod report;
-mod run;
 mod tuner;
-mod wanted;
 mod watermarks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use action::{Action, HUGE_PAGE_SIZE, Order};
-pub use actuator::{Actuator, Outcome, PageKind, ProcessFacts, Work};
-pub use condition::{Bounds, Condition};
+pub use action::{Action, ActionKind, HUGE_PAGE_SIZE, Order};
+pub use actuator::{Actuator, Outcome, Work};
+pub use condition::{ClosedInterval, Condition};
+pub use dry_run::{DryRunActuator, DryRunInspector};
 pub use engine::{Schemes, Unsupported};
 pub use filter::{Filter, FilterKind, Pattern};
 pub use gauge::{Gauges, Metric, NoGauges};
-pub use pretend::Pretend;
+pub use inspector::{PageInspector, PageKind, ProcessFacts};
 pub use quota::{Goal, GoalError, Quota, QuotaError, Weights};
-pub use report::{ActedRegion, Application, Refusal, Report, Statistics};
+pub use refusal::{Refusal, RefusalReason};
+pub use report::{ActedRegion, Application, RefusalCount, Report, Statistics};
 pub use watermarks::{Watermarks, WatermarksError};
 
 /// What memory is wanted, what is to be done to it, and within which bounds.

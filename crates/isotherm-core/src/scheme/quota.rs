@@ -81,6 +81,12 @@ impl Quota {
     pub fn goals(&self) -> &[Goal] {
         &self.goals
     }
+
+    /// The same quota, which no goal tunes.
+    #[must_use]
+    pub fn without_goals(self) -> Self {
+        Self { goals: Vec::new(), ..self }
+    }
 }
 
 /// How much size, access rate and age matter for what comes first. Only their ratios count.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{AddrRange, TargetId};
 
-use super::Action;
+use super::{Action, Refusal};
 
 /// What one scheme has done since the start of the run, and what its last application was.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,8 +43,8 @@ pub struct Statistics {
     pub applied_bytes: u64,
     /// Bytes that it wanted and a filter rejected.
     pub rejected_bytes: u64,
-    /// What was refused, by error number.
-    pub refusals: Vec<Refusal>,
+    /// What was refused, by reason.
+    pub refusals: Vec<RefusalCount>,
     /// In how many periods the quota did not suffice.
     pub quota_exceeded: u64,
     /// Time that its actions took, and looking at pages for its filters.
@@ -53,9 +53,9 @@ pub struct Statistics {
 
 /// What was refused for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The system's error number.
-    pub errno: i32,
+pub struct RefusalCount {
+    /// Why.
+    pub refusal: Refusal,
     /// Ranges that were refused, at least in part.
     pub regions: u64,
     /// Bytes of them.
@@ -63,19 +63,19 @@ pub struct Refusal {
 }
 
 impl Statistics {
-    pub(crate) fn refuse(&mut self, errno: i32, bytes: u64) {
-        match self.refusals.iter_mut().find(|refusal| refusal.errno == errno) {
-            Some(refusal) => {
-                refusal.regions += 1;
-                refusal.bytes += bytes;
+    pub(crate) fn refuse(&mut self, refusal: Refusal, bytes: u64) {
+        match self.refusals.iter_mut().find(|known| known.refusal == refusal) {
+            Some(known) => {
+                known.regions += 1;
+                known.bytes += bytes;
             }
-            None => self.refusals.push(Refusal { errno, regions: 1, bytes }),
+            None => self.refusals.push(RefusalCount { refusal, regions: 1, bytes }),
         }
     }
 
     /// Bytes that were refused, for whatever reason.
     pub fn refused_bytes(&self) -> u64 {
-        self.refusals.iter().map(|refusal| refusal.bytes).sum()
+        self.refusals.iter().map(|count| count.bytes).sum()
     }
 }
 

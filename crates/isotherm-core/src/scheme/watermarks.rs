@@ -101,14 +101,14 @@ impl Watermarks {
 
 /// Whether one scheme is awake, and when to look again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wakefulness {
+pub(crate) struct WatermarkState {
     awake: bool,
     /// The time of the next look.
     next: Duration,
     looked: bool,
 }
 
-impl Wakefulness {
+impl WatermarkState {
     /// Of a scheme that was not looked at yet.
     pub(crate) const NEW: Self = Self { awake: true, next: Duration::ZERO, looked: false };
 
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_scheme_wakes_below_the_middle_and_sleeps_above_the_high_and_below_the_low_mark() {
-        let mut state = Wakefulness::NEW;
+        let mut state = WatermarkState::NEW;
         let mut seen = Vec::new();
         for (nth, value) in [0.45, 0.39, 0.45, 0.51, 0.45, 0.3, 0.19, 0.2].into_iter().enumerate() {
             state.look(&marks(), Duration::from_secs(5 * nth as u64), |_| Some(value));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_metric_is_looked_at_once_an_interval() {
-        let mut state = Wakefulness::NEW;
+        let mut state = WatermarkState::NEW;
         let mut looks = 0;
         for second in 0..20 {
             state.look(&marks(), Duration::from_secs(second), |_| {

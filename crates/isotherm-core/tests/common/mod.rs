@@ -26,20 +26,16 @@ pub fn attributes(samples: u32, aggregations: u32, min: usize, max: usize) -> At
 pub fn target(id: u32, pages: &[(u64, u64)]) -> TargetSpace {
     let mappings: Arc<[Mapping]> = pages
         .iter()
-        .map(|&(start, end)| Mapping {
-            range: AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE).unwrap(),
-            permissions: *b"rw-p",
-            name: "".into(),
-        })
+        .map(|&(start, end)| Mapping::anonymous(AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE).unwrap()))
         .collect();
-    TargetSpace { id: TargetId(id), layout: Layout::Process, mappings }
+    TargetSpace { id: TargetId::process(id, Duration::ZERO), layout: Layout::Process, mappings }
 }
 
 /// Gives one survey after the other, and the last one for ever.
 pub struct Script(pub Vec<Vec<TargetSpace>>);
 
 impl AddressSpace for Script {
-    fn survey(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         Ok(if self.0.len() > 1 { self.0.remove(0) } else { self.0[0].clone() })
     }
 }
@@ -142,11 +138,12 @@ pub fn run<F: FnMut(u32, Sample) -> Observation>(
     let mut next = monitor.start().unwrap();
     assert_ne!(next, Next::End, "there is a target");
     look(monitor);
+    let sampling = monitor.attributes().sampling();
     let mut passed = 0;
     while let Next::Step { after } = next
-        && passed + after <= rounds
+        && passed + rounds_in(after, sampling) <= rounds
     {
-        passed += after;
+        passed += rounds_in(after, sampling);
         monitor.probe().round.set(passed - 1);
         next = monitor.step(SAMPLING * passed).unwrap();
         if next != Next::End {
@@ -154,4 +151,11 @@ pub fn run<F: FnMut(u32, Sample) -> Observation>(
         }
     }
     monitor.end().unwrap();
+}
+
+/// How many sampling intervals a time is.
+pub fn rounds_in(time: Duration, sampling: Duration) -> u32 {
+    let rounds = (time.as_nanos() / sampling.as_nanos()) as u32;
+    assert_eq!(sampling * rounds, time, "a whole number of sampling intervals");
+    rounds
 }

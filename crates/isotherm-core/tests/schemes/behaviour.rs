@@ -5,18 +5,22 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Bounds, Condition, Filter, FilterKind, Gauges, Metric, NoGauges, PageKind, Pattern, ProcessFacts, Quota,
-    Scheme, Schemes, Watermarks, Weights,
+    Action, ActionKind, ClosedInterval, Condition, Filter, FilterKind, Gauges, Metric, NoGauges, PageKind, Pattern,
+    ProcessFacts, Quota, RefusalReason, Scheme, Schemes, Watermarks, Weights,
 };
-use isotherm_core::{PAGE_SIZE, Sink, Snapshot, TargetId};
+use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
 
-use crate::made::{AGGREGATION, Log, Made, Region, SAMPLES, pages, snapshot, target};
+use crate::made::{AGGREGATION, Log, Made, Region, Rules, SAMPLES, pages, process, snapshot, target};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Idle for at least `age`.
 fn idle(age: Duration) -> Condition {
-    Condition { rate: Bounds::new(0.0, 0.0).unwrap(), age: Bounds::new(age, Duration::MAX).unwrap(), ..Condition::ANY }
+    Condition {
+        rate: ClosedInterval::new(0.0, 0.0).unwrap(),
+        age: ClosedInterval::new(age, Duration::MAX).unwrap(),
+        ..Condition::ANY
+    }
 }
 
 fn pageout(age: Duration) -> Scheme {
@@ -34,7 +38,7 @@ fn one(nth: u32, regions: &[Region]) -> Snapshot {
 #[test]
 fn what_matches_is_acted_on_and_what_does_not_is_not() {
     let log = Log::default();
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(50, &[(0, 10, 0, 10), (10, 20, 0, 9), (20, 30, 1, 50), (30, 40, 0, 50)])).unwrap();
     assert_eq!(log.take_pages(), [(0, 10), (30, 40)]);
     let report = schemes.reports().next().unwrap();
@@ -44,7 +48,7 @@ fn what_matches_is_acted_on_and_what_does_not_is_not() {
 #[test]
 fn between_mappings_nothing_is_acted_on() {
     let log = Log::default();
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     let regions = [(0, 100, 0, 50)];
     schemes
         .aggregated(&snapshot(50, vec![target(1, &regions, &[(10, 20, ""), (20, 25, "a"), (90, 200, "")])]))
@@ -56,7 +60,7 @@ fn between_mappings_nothing_is_acted_on() {
 fn what_cannot_be_observed_is_not_taken_for_cold() {
     let log = Log::default();
     let all = Scheme::new("all", Condition::ANY, Action::Cold);
-    let mut schemes = Schemes::new(vec![pageout(SECOND), all], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![pageout(SECOND), all], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     let mut found = one(50, &[(0, 10, 0, 50), (10, 20, 0, 50), (20, 30, 0, 50)]);
     found.targets[0].regions[0].nr_unobservable = SAMPLES;
     found.targets[0].regions[1].nr_unobservable = SAMPLES / 2;
@@ -70,7 +74,7 @@ fn what_cannot_be_observed_is_not_taken_for_cold() {
 #[test]
 fn after_an_action_the_age_starts_again() {
     let log = Log::default();
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     let acted: Vec<u32> = (10..40)
         .filter(|&nth| {
             schemes.aggregated(&one(nth, &[(0, 10, 0, nth)])).unwrap();
@@ -83,7 +87,7 @@ fn after_an_action_the_age_starts_again() {
 #[test]
 fn the_age_starts_again_only_where_was_acted_whatever_the_monitor_merges() {
     let log = Log::default();
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(20, &[(0, 10, 0, 20), (10, 20, 0, 8)])).unwrap();
     assert_eq!(log.take_pages(), [(0, 10)]);
     schemes.aggregated(&one(23, &[(0, 20, 0, 16)])).unwrap();
@@ -94,7 +98,7 @@ fn the_age_starts_again_only_where_was_acted_whatever_the_monitor_merges() {
 fn a_later_scheme_sees_what_an_earlier_one_acted_on_as_young() {
     let log = Log::default();
     let cold = Scheme::new("later", idle(SECOND), Action::Cold);
-    let mut schemes = Schemes::new(vec![pageout(SECOND * 2), cold], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![pageout(SECOND * 2), cold], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(50, &[(0, 10, 0, 30), (10, 20, 0, 15)])).unwrap();
     let calls = log.0.take();
     assert_eq!(calls.iter().map(|call| call.action).collect::<Vec<_>>(), [Action::PageOut, Action::Cold]);
@@ -105,7 +109,7 @@ fn a_later_scheme_sees_what_an_earlier_one_acted_on_as_young() {
 fn counting_changes_no_age() {
     let log = Log::default();
     let stat = Scheme::new("stat", idle(SECOND), Action::Stat);
-    let mut schemes = Schemes::new(vec![stat], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![stat], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     for nth in 20..25 {
         schemes.aggregated(&one(nth, &[(0, 10, 0, 20)])).unwrap();
     }
@@ -117,7 +121,7 @@ fn counting_changes_no_age() {
 fn a_quota_cuts_a_region_and_the_next_period_goes_on_from_there() {
     let log = Log::default();
     let scheme = Scheme { quota: bytes(25, SECOND), ..pageout(SECOND) };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     let mut taken = Vec::new();
     for nth in 10..50 {
         schemes.aggregated(&one(nth * 2, &[(0, 40, 0, 500), (40, 100, 0, 500)])).unwrap();
@@ -135,7 +139,7 @@ fn the_coldest_is_reclaimed_first_and_the_hottest_gets_huge_pages_first() {
     for (action, first) in [(Action::PageOut, 2048), (Action::Collapse, 1024)] {
         let log = Log::default();
         let scheme = Scheme { quota: bytes(1024, SECOND), ..Scheme::new("first", Condition::ANY, action) };
-        let mut schemes = Schemes::new(vec![scheme], Made::new(&log), NoGauges).unwrap();
+        let mut schemes = Schemes::new(vec![scheme], Made::new(&log), Rules::NONE, NoGauges).unwrap();
         schemes.aggregated(&one(1, &regions)).unwrap();
         assert_eq!(log.take_pages(), [(first, first + 1024)]);
         assert_eq!(schemes.reports().next().unwrap().last.held_back_bytes, 2048 * PAGE_SIZE);
@@ -146,7 +150,7 @@ fn the_coldest_is_reclaimed_first_and_the_hottest_gets_huge_pages_first() {
 fn huge_pages_are_made_of_whole_ones_and_cut_between_them() {
     let log = Log::default();
     let scheme = Scheme { quota: bytes(1500, SECOND), ..Scheme::new("huge", Condition::ANY, Action::HugePage) };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(1, &[(100, 5000, 20, 1), (5000, 5100, 20, 1)])).unwrap();
     assert_eq!(log.take_pages(), [(512, 1536)]);
 }
@@ -157,7 +161,7 @@ fn time_that_an_action_takes_is_kept_within_the_quota() {
     let quota = Quota::new(None, Some(Duration::from_millis(10)), SECOND, Weights::DEFAULT, Vec::new()).unwrap();
     let scheme = Scheme { quota, ..Scheme::new("slow", Condition::ANY, Action::PageOut) };
     let made = Made { time_per_page: Duration::from_micros(100), ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![scheme], made, NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], made, Rules::NONE, NoGauges).unwrap();
     for nth in 0..200 {
         schemes.aggregated(&one(nth, &[(0, 90_000, 0, nth)])).unwrap();
     }
@@ -174,7 +178,7 @@ fn an_action_slower_than_its_quota_is_done_one_page_at_a_time_and_paid_for() {
     let quota = Quota::new(None, Some(Duration::from_millis(1)), SECOND, Weights::DEFAULT, Vec::new()).unwrap();
     let scheme = Scheme { quota, ..Scheme::new("slow", Condition::ANY, Action::PageOut) };
     let made = Made { time_per_page: Duration::from_millis(5), ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![scheme], made, NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], made, Rules::NONE, NoGauges).unwrap();
     let mut late = 0;
     for nth in 0..20_000 {
         schemes.aggregated(&one(nth, &[(0, 90_000, 0, nth)])).unwrap();
@@ -188,7 +192,7 @@ fn an_action_slower_than_its_quota_is_done_one_page_at_a_time_and_paid_for() {
 fn a_scheme_is_applied_once_an_interval() {
     let log = Log::default();
     let scheme = Scheme { apply_interval: Some(SECOND), ..Scheme::new("now and then", Condition::ANY, Action::Cold) };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), Rules::NONE, NoGauges).unwrap();
     let applied: Vec<u32> = (1..30)
         .filter(|&nth| {
             schemes.aggregated(&one(nth, &[(0, 10, 0, 20)])).unwrap();
@@ -201,15 +205,17 @@ fn a_scheme_is_applied_once_an_interval() {
 #[test]
 fn what_is_refused_is_counted_by_its_reason_and_not_tried_again_at_once() {
     let log = Log::default();
-    let refuses = |range: isotherm_core::AddrRange| (range.start() < 20 * PAGE_SIZE).then_some(11);
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made { refuses, ..Made::new(&log) }, NoGauges).unwrap();
+    let refuses =
+        |range: isotherm_core::AddrRange| (range.start() < 20 * PAGE_SIZE).then_some(RefusalReason::Busy.with_code(11));
+    let made = Made { refuses, ..Made::new(&log) };
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], made, Rules::NONE, NoGauges).unwrap();
     for nth in 20..25 {
         schemes.aggregated(&one(nth, &[(0, 10, 0, nth), (50, 60, 0, nth)])).unwrap();
     }
     let total = &schemes.reports().next().unwrap().total;
     assert_eq!((total.tried_bytes, total.applied_bytes), (20 * PAGE_SIZE, 10 * PAGE_SIZE));
-    let refusals: Vec<_> = total.refusals.iter().map(|r| (r.errno, r.regions, r.bytes)).collect();
-    assert_eq!(refusals, [(11, 1, 10 * PAGE_SIZE)]);
+    let refusals: Vec<_> = total.refusals.iter().map(|r| (r.refusal, r.regions, r.bytes)).collect();
+    assert_eq!(refusals, [(RefusalReason::Busy.with_code(11), 1, 10 * PAGE_SIZE)]);
 }
 
 #[test]
@@ -217,8 +223,8 @@ fn young_pages_are_left_out_page_by_page() {
     let log = Log::default();
     let young = Filter { kind: FilterKind::Pages(PageKind::Young), matching: true, allow: false };
     let scheme = Scheme { filters: vec![young], quota: bytes(5, SECOND), ..pageout(SECOND) };
-    let made = Made { is_of: |_, page| page % 4 == 0, ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![scheme], made, NoGauges).unwrap();
+    let rules = Rules { is_of: |_, page| page % 4 == 0, ..Rules::NONE };
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), rules, NoGauges).unwrap();
     schemes.aggregated(&one(50, &[(0, 100, 0, 50)])).unwrap();
     assert_eq!(log.take_pages(), [(1, 4), (5, 7)], "the quota holds for what is acted on");
     let total = &schemes.reports().next().unwrap().total;
@@ -236,8 +242,8 @@ fn filters_of_pages_and_of_mappings_are_looked_at_in_one_order() {
         filter(false, FilterKind::Mapping(Pattern::new("/lib/*"))),
     ];
     let scheme = Scheme { filters, ..pageout(SECOND) };
-    let made = Made { is_of: |_, page| page % 2 == 0, ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![scheme], made, NoGauges).unwrap();
+    let rules = Rules { is_of: |_, page| page % 2 == 0, ..Rules::NONE };
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), rules, NoGauges).unwrap();
     let mappings = [(0, 4, "[heap]"), (4, 8, "/lib/c.so"), (8, 12, "")];
     schemes.aggregated(&snapshot(50, vec![target(1, &[(0, 12, 0, 50)], &mappings)])).unwrap();
     assert_eq!(log.take_pages(), [(0, 4), (9, 10), (11, 12)]);
@@ -248,16 +254,16 @@ fn a_process_of_which_nothing_is_known_is_left_alone() {
     let log = Log::default();
     let kind = FilterKind::Command(Pattern::new("postgres"));
     let filters = vec![Filter { kind, matching: true, allow: false }];
-    let process = |target| {
-        let facts =
-            ProcessFacts { name: if target == TargetId(1) { "postgres" } else { "cat" }.into(), ..Default::default() };
-        (target != TargetId(2)).then_some(facts)
+    let facts = |target| {
+        let name = if target == process(1) { "postgres" } else { "cat" };
+        (target != process(2)).then(|| ProcessFacts { name: name.into(), ..Default::default() })
     };
-    let made = Made { process, ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![Scheme { filters, ..pageout(SECOND) }], made, NoGauges).unwrap();
+    let rules = Rules { process: facts, ..Rules::NONE };
+    let scheme = Scheme { filters, ..pageout(SECOND) };
+    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), rules, NoGauges).unwrap();
     let targets = (1..=3).map(|id| target(id, &[(0, 9, 0, 50)], &[(0, 9, "")])).collect();
     schemes.aggregated(&snapshot(50, targets)).unwrap();
-    assert_eq!(log.take().into_iter().map(|(target, _)| target.0).collect::<Vec<_>>(), [3]);
+    assert_eq!(log.take().into_iter().map(|(target, _)| target).collect::<Vec<_>>(), [process(3)]);
 }
 
 /// Free memory that the test sets.
@@ -277,7 +283,7 @@ fn when_all_sleep_the_driver_is_told_until_when() {
     let marks = |high| Some(Watermarks::new(Metric::FreeMemory, SECOND, high, 0.3, 0.1).unwrap());
     let one_mark = Scheme { watermarks: marks(0.5), ..pageout(SECOND) };
     let other = Scheme { watermarks: marks(0.8), name: "other".into(), ..pageout(SECOND) };
-    let mut schemes = Schemes::new(vec![one_mark, other], Made::new(&log), free.clone()).unwrap();
+    let mut schemes = Schemes::new(vec![one_mark, other], Made::new(&log), Rules::NONE, free.clone()).unwrap();
     let regions = [(0, 10, 0, 50)];
 
     free.0.set(0.2);
@@ -300,8 +306,8 @@ fn when_all_sleep_the_driver_is_told_until_when() {
 #[test]
 fn what_cannot_be_done_here_is_an_error_at_the_start_and_leaves_those_in_force() {
     let log = Log::default();
-    let made = Made { unsupported: Some(Action::Collapse), ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], made, NoGauges).unwrap();
+    let made = Made { unsupported: Some(ActionKind::Collapse), ..Made::new(&log) };
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], made, Rules::NONE, NoGauges).unwrap();
     let collapse = Scheme::new("huge", Condition::ANY, Action::Collapse);
     let error = schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err().to_string();
     assert!(error.contains("\"huge\"") && error.contains("take another"), "{error}");
@@ -314,7 +320,7 @@ fn what_cannot_be_done_here_is_an_error_at_the_start_and_leaves_those_in_force()
 fn a_scheme_that_is_replaced_has_used_what_it_used() {
     let log = Log::default();
     let with = |pages| vec![Scheme { quota: bytes(pages, SECOND * 10), ..pageout(SECOND) }];
-    let mut schemes = Schemes::new(with(20), Made::new(&log), NoGauges).unwrap();
+    let mut schemes = Schemes::new(with(20), Made::new(&log), Rules::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(50, &[(0, 100, 0, 50)])).unwrap();
     schemes.replace(with(30)).unwrap();
     schemes.aggregated(&one(51, &[(0, 100, 0, 51)])).unwrap();

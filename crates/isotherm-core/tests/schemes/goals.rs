@@ -6,10 +6,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Actuator, Condition, Gauges, Goal, Metric, Outcome, PageKind, ProcessFacts, Quota, Scheme, Schemes,
-    Weights, Work,
+    Action, Actuator, Condition, DryRunInspector, Gauges, Goal, Metric, Outcome, Quota, Scheme, Schemes, Weights, Work,
 };
-use isotherm_core::{AddrRange, BoxError, Sink, Snapshot, TargetId};
+use isotherm_core::{BoxError, Sink, Snapshot};
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64Mcg;
 
@@ -68,18 +67,6 @@ impl Actuator for Shared {
         Ok(())
     }
 
-    fn tells(&mut self, _: PageKind) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn process(&mut self, _: TargetId) -> Option<ProcessFacts> {
-        None
-    }
-
-    fn pages(&mut self, _: TargetId, _: AddrRange, _: PageKind, _: &mut Vec<AddrRange>) -> Result<(), i32> {
-        Ok(())
-    }
-
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
         for (range, outcome) in work.ranges.iter().zip(outcomes) {
             self.0.borrow_mut().acted += range.size() as f64;
@@ -99,7 +86,9 @@ fn run(world: &Rc<RefCell<World>>, target_value: f64, ceiling: Option<u64>, peri
     let goal = Goal::new(metric, target_value).unwrap();
     let quota = Quota::new(ceiling, None, Duration::from_secs(1), Weights::DEFAULT, vec![goal]).unwrap();
     let scheme = Scheme { quota, ..Scheme::new("tuned", Condition::ANY, Action::PageOut) };
-    let mut schemes = Schemes::new(vec![scheme], Shared(Rc::clone(world)), Shared(Rc::clone(world))).unwrap();
+    let mut schemes =
+        Schemes::new(vec![scheme], Shared(Rc::clone(world)), DryRunInspector::default(), Shared(Rc::clone(world)))
+            .unwrap();
     let step = |nth: u32| {
         // There is always more than the quota allows.
         schemes.aggregated(&snapshot(nth * 10, vec![target(1, &[(0, 1 << 34, 0, nth)], &[(0, 1 << 34, "")])])).unwrap();

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Action, Actuator, Outcome, PageKind, ProcessFacts, Work};
+use isotherm_core::scheme::{
+    Action, ActionKind, Actuator, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, Work,
+};
 use isotherm_core::{AddrRange, BoxError, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -17,21 +19,24 @@ pub fn pages(start: u64, end: u64) -> AddrRange {
 /// Pages from `.0` to `.1`, of this count and this age in aggregations.
 pub type Region = (u64, u64, u32, u32);
 
+/// The identity of a process.
+pub fn process(pid: u32) -> TargetId {
+    TargetId::process(pid, Duration::from_secs(pid.into()))
+}
+
 /// One target with regions, and mappings by pages and name.
 pub fn target(id: u32, regions: &[Region], mappings: &[(u64, u64, &str)]) -> TargetSnapshot {
     let region = |&(start, end, nr_accesses, age): &Region| RegionSnapshot {
         range: pages(start, end),
         nr_accesses,
+        nr_samples: SAMPLES,
         nr_unobservable: 0,
         age,
     };
-    let mapping = |&(start, end, name): &(u64, u64, &str)| Mapping {
-        range: pages(start, end),
-        permissions: *b"rw-p",
-        name: name.into(),
-    };
+    let mapping =
+        |&(start, end, name): &(u64, u64, &str)| Mapping { name: name.into(), ..Mapping::anonymous(pages(start, end)) };
     TargetSnapshot {
-        id: TargetId(id),
+        id: process(id),
         regions: regions.iter().map(region).collect(),
         mappings: mappings.iter().map(mapping).collect(),
     }
@@ -66,15 +71,13 @@ impl Log {
     }
 }
 
-/// Keeps what it is told; takes a time a page, refuses and tells pages by rules.
+/// Keeps what it is told; takes a time a page and refuses by rules.
 pub struct Made {
     pub log: Log,
     pub time_per_page: Duration,
     pub spent: Duration,
-    pub refuses: fn(AddrRange) -> Option<i32>,
-    pub is_of: fn(PageKind, u64) -> bool,
-    pub process: fn(TargetId) -> Option<ProcessFacts>,
-    pub unsupported: Option<Action>,
+    pub refuses: fn(AddrRange) -> Option<Refusal>,
+    pub unsupported: Option<ActionKind>,
 }
 
 impl Made {
@@ -84,8 +87,6 @@ impl Made {
             time_per_page: Duration::ZERO,
             spent: Duration::ZERO,
             refuses: |_| None,
-            is_of: |_, _| false,
-            process: |_| None,
             unsupported: None,
         }
     }
@@ -93,9 +94,40 @@ impl Made {
 
 impl Actuator for Made {
     fn supports(&mut self, action: Action, _inside: bool) -> Result<(), BoxError> {
-        if self.unsupported == Some(action) { Err("not on this kernel; take another".into()) } else { Ok(()) }
+        if self.unsupported == Some(action.kind()) { Err("not on this kernel; take another".into()) } else { Ok(()) }
     }
 
+    fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
+        assert_eq!(work.ranges.len(), outcomes.len());
+        for (&range, outcome) in work.ranges.iter().zip(outcomes) {
+            *outcome = match (self.refuses)(range) {
+                Some(refusal) => Outcome::refused(range, refusal),
+                None => Outcome::all(range),
+            };
+            self.spent += self.time_per_page * range.pages() as u32;
+        }
+        let (action, target) = (work.action, work.target);
+        self.log.0.borrow_mut().push(Call { action, target, ranges: work.ranges.to_vec() });
+        Ok(())
+    }
+
+    fn time_spent(&self) -> Duration {
+        self.spent
+    }
+}
+
+/// Tells pages and processes by rules, at no cost.
+pub struct Rules {
+    pub is_of: fn(PageKind, u64) -> bool,
+    pub process: fn(TargetId) -> Option<ProcessFacts>,
+}
+
+impl Rules {
+    /// No page is of any kind, and nothing is known of any process.
+    pub const NONE: Self = Self { is_of: |_, _| false, process: |_| None };
+}
+
+impl PageInspector for Rules {
     fn tells(&mut self, _kind: PageKind) -> Result<(), BoxError> {
         Ok(())
     }
@@ -110,7 +142,7 @@ impl Actuator for Made {
         range: AddrRange,
         kind: PageKind,
         found: &mut Vec<AddrRange>,
-    ) -> Result<(), i32> {
+    ) -> Result<(), Refusal> {
         for page in range.start() / PAGE_SIZE..range.end() / PAGE_SIZE {
             if (self.is_of)(kind, page) {
                 found.push(pages(page, page + 1));
@@ -119,21 +151,7 @@ impl Actuator for Made {
         Ok(())
     }
 
-    fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
-        assert_eq!(work.ranges.len(), outcomes.len());
-        for (&range, outcome) in work.ranges.iter().zip(outcomes) {
-            *outcome = match (self.refuses)(range) {
-                Some(errno) => Outcome::refused(range, errno),
-                None => Outcome::all(range),
-            };
-            self.spent += self.time_per_page * range.pages() as u32;
-        }
-        let (action, target) = (work.action, work.target);
-        self.log.0.borrow_mut().push(Call { action, target, ranges: work.ranges.to_vec() });
-        Ok(())
-    }
-
-    fn time_spent(&self) -> Duration {
-        self.spent
+    fn time_inspecting(&self) -> Duration {
+        Duration::ZERO
     }
 }

@@ -4,22 +4,23 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Bounds, Condition, Filter, FilterKind, NoGauges, PageKind, Pattern, Quota, Scheme, Schemes, Weights,
+    Action, ActionKind, ClosedInterval, Condition, Filter, FilterKind, NoGauges, PageKind, Pattern, Quota, Scheme,
+    Schemes, Weights,
 };
 use isotherm_core::{AddrRange, PAGE_SIZE, Sink, Snapshot, TargetId};
 use proptest::prelude::*;
 
-use crate::made::{AGGREGATION, Call, Log, Made, Region, pages, snapshot, target};
+use crate::made::{AGGREGATION, Call, Log, Made, Region, Rules, pages, snapshot, target};
 
 fn action() -> impl Strategy<Value = Action> {
-    prop::sample::select(Action::ALL.as_slice())
+    prop::sample::select(ActionKind::ALL.as_slice()).prop_map(Action::from)
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
     (0..300_u64, 0..20_u32, 0..20_u32, 0..30_u32).prop_map(|(size, low, high, age)| Condition {
-        size: Bounds::new(size * PAGE_SIZE, u64::MAX).unwrap(),
-        rate: Bounds::new(f64::from(low.min(high)) / 20.0, f64::from(low.max(high)) / 20.0).unwrap(),
-        age: Bounds::new(AGGREGATION * age, Duration::MAX).unwrap(),
+        size: ClosedInterval::new(size * PAGE_SIZE, u64::MAX).unwrap(),
+        rate: ClosedInterval::new(f64::from(low.min(high)) / 20.0, f64::from(low.max(high)) / 20.0).unwrap(),
+        age: ClosedInterval::new(AGGREGATION * age, Duration::MAX).unwrap(),
     })
 }
 
@@ -37,7 +38,7 @@ fn filters() -> impl Strategy<Value = Vec<Filter>> {
         Just(FilterKind::Anonymous),
         Just(FilterKind::File),
         Just(FilterKind::Mapping(Pattern::new("/lib*"))),
-        Just(FilterKind::Process(TargetId(1))),
+        Just(FilterKind::Process(1)),
         Just(FilterKind::Pages(PageKind::Young)),
         Just(FilterKind::Pages(PageKind::Huge)),
         (0..4000_u64, 1..3000_u64).prop_map(|(start, size)| FilterKind::Address(pages(start, start + size))),
@@ -97,13 +98,13 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
 fn is_of(kind: PageKind, page: u64) -> bool {
     match kind {
         PageKind::Young => page.is_multiple_of(7),
-        _ => (page / 64).is_multiple_of(3),
+        PageKind::Huge => (page / 64).is_multiple_of(3),
     }
 }
 
-fn schemes(scheme: &Scheme, log: &Log) -> Schemes<Made, NoGauges> {
-    let made = Made { is_of, time_per_page: Duration::from_micros(20), ..Made::new(log) };
-    Schemes::new(vec![scheme.clone()], made, NoGauges).unwrap()
+fn schemes(scheme: &Scheme, log: &Log) -> Schemes<Made, Rules, NoGauges> {
+    let made = Made { time_per_page: Duration::from_micros(20), ..Made::new(log) };
+    Schemes::new(vec![scheme.clone()], made, Rules { is_of, ..Rules::NONE }, NoGauges).unwrap()
 }
 
 /// What the filters say of one page, by the words of their documentation.
@@ -118,10 +119,10 @@ fn allowed(filters: &[Filter], snapshot: &Snapshot, target: TargetId, addr: u64)
             FilterKind::Anonymous => !is_file,
             FilterKind::File => is_file,
             FilterKind::Mapping(_) => mapping.name.starts_with("/lib"),
-            FilterKind::Process(id) => *id == target,
+            FilterKind::Process(pid) => target.pid() == Some(*pid),
             FilterKind::Address(range) => range.contains(addr),
             FilterKind::Pages(kind) => is_of(*kind, addr / PAGE_SIZE),
-            other => panic!("{other:?} is not made here"),
+            FilterKind::Command(_) | FilterKind::Cgroup(_) => panic!("{:?} is not made here", filter.kind),
         };
         if is == filter.matching {
             return filter.allow;
@@ -190,7 +191,7 @@ proptest! {
                     prop_assert!(scheme.condition.holds(region.range.size(), rate, age.max(scheme.condition.age.min())));
                     prop_assert!(age >= scheme.condition.age.min());
                 }
-                if scheme.action.changes_memory() {
+                if scheme.action.kind().changes_memory() {
                     let again = last.iter().any(|(then, t, r)| {
                         *t == target && r.intersection(range).is_some()
                             && snapshot.time - *then < scheme.condition.age.min()

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use isotherm_core::TargetId;
-use isotherm_record::TargetInfo;
+use isotherm_record::{TargetInfo, identity};
 
 use super::ImportError;
 use super::file::Record;
@@ -110,7 +110,8 @@ pub(super) fn identify(
         };
         let command =
             if is_known || id == PHYSICAL { String::new() } else { target.key.name(numbers[&target.key.target] > 1) };
-        identities.push((TargetId(id), Arc::new(TargetInfo { command, started_unix_ns: 0 })));
+        let info = TargetInfo { command, started_unix_ns: 0 };
+        identities.push((identity(id, Some(&info)), Arc::new(info)));
     }
     Ok(identities)
 }
@@ -143,6 +144,8 @@ fn can_be_physical(target: &Unidentified) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_record::pid_column;
+
     use super::*;
 
     const STACK: u64 = 0x7ffd_0000_0000;
@@ -157,7 +160,7 @@ mod tests {
 
     fn identified(targets: &[Unidentified], kdamonds: &[Kdamond], pids: &[u32]) -> Vec<(u32, String)> {
         let identities = identify(Path::new("a"), targets, kdamonds, pids).unwrap();
-        identities.iter().map(|(id, info)| (id.0, info.command.clone())).collect()
+        identities.iter().map(|(id, info)| (pid_column(*id), info.command.clone())).collect()
     }
 
     #[test]

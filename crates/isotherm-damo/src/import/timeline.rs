@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{AddrRange, Mapping, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 use isotherm_record::TargetInfo;
 
 use super::ImportError;
@@ -175,7 +175,7 @@ impl Track {
     fn new(key: TargetKey) -> Self {
         Self {
             target: Unidentified { key, end: 0 },
-            id: TargetId(0),
+            id: TargetId::PhysicalMemory,
             info: Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 }),
             moments: Vec::new(),
             mappings: Arc::from([]),
@@ -238,7 +238,7 @@ impl Track {
     /// The snapshot of a moment, whose regions are moved out.
     fn take(&mut self, moment: usize) -> TargetSnapshot {
         let regions = mem::take(&mut self.moments[moment].regions);
-        let name = if self.id.0 == 0 { PHYSICAL } else { UNKNOWN };
+        let name = if self.id == TargetId::PhysicalMemory { PHYSICAL } else { UNKNOWN };
         let mappings = mappings(&regions, name);
         if *self.mappings != *mappings {
             self.mappings = mappings.into();
@@ -255,7 +255,13 @@ fn regions(regions: &[file::Region], timing: Timing, findings: &mut Findings) ->
         let (nr_accesses, is_over_full) = timing.nr_accesses(region);
         findings.over_full += u64::from(is_over_full);
         findings.without_age += u64::from(region.age == file::Age::Unknown);
-        converted.push(RegionSnapshot { range, nr_accesses, nr_unobservable: 0, age: timing.age(region) });
+        converted.push(RegionSnapshot {
+            range,
+            nr_accesses,
+            nr_samples: timing.samples,
+            nr_unobservable: 0,
+            age: timing.age(region),
+        });
     }
     findings.regions += converted.len() as u64;
     converted.sort_by_key(|region| region.range);
@@ -280,5 +286,7 @@ fn mappings(regions: &[RegionSnapshot], name: &str) -> Vec<Mapping> {
             _ => runs.push(region.range),
         }
     }
-    runs.into_iter().map(|range| Mapping { range, permissions: *b"----", name: name.into() }).collect()
+    runs.into_iter()
+        .map(|range| Mapping { range, permissions: Permissions::NONE, name: name.into(), node: None })
+        .collect()
 }

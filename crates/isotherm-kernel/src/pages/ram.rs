@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, NodeId, PAGE_SIZE};
 use thiserror::Error;
 
 const IOMEM: &str = "proc/iomem";
@@ -54,8 +54,10 @@ pub enum RamError {
 pub struct Ram {
     /// Where it lies: whole pages.
     pub range: AddrRange,
-    /// What it is called, such as `System RAM, node 0`.
+    /// What it is called, such as `System RAM`.
     pub name: Arc<str>,
+    /// The node that it belongs to, if it is one only.
+    pub node: Option<NodeId>,
 }
 
 /// Reads where memory is, again and again.
@@ -156,7 +158,7 @@ struct Blocks {
 struct Block {
     online: bool,
     /// The node that it belongs to, if it is one only.
-    node: Option<u32>,
+    node: Option<NodeId>,
 }
 
 impl Blocks {
@@ -186,12 +188,11 @@ impl Blocks {
                 && let Some(part) = AddrRange::new(start, end)
             {
                 let node = block.and_then(|block| block.node);
-                let name = node.map_or_else(|| name.into(), |node| format!("{name}, node {node}").into());
                 match parts.last_mut() {
-                    Some(last) if last.range.touches(part) && last.name == name => {
+                    Some(last) if last.range.touches(part) && last.node == node => {
                         last.range = AddrRange::new(last.range.start(), end).unwrap_or(part);
                     }
-                    _ => parts.push(Ram { range: part, name }),
+                    _ => parts.push(Ram { range: part, name: name.into(), node }),
                 }
             }
             start = end;
@@ -209,7 +210,8 @@ impl Block {
             Err(e) => e.kind() != ErrorKind::NotFound,
         };
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        let mut nodes = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok());
+        let mut nodes =
+            entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok().map(NodeId));
         let node = nodes.next().filter(|_| nodes.next().is_none());
         Self { online, node }
     }
@@ -253,28 +255,29 @@ mod tests {
         (root, ram)
     }
 
-    fn told(ram: &mut SystemRam) -> Vec<(u64, u64, String)> {
+    fn told(ram: &mut SystemRam) -> Vec<(u64, u64, String, Option<u32>)> {
         let all = ram.read().unwrap();
-        all.iter().map(|ram| (ram.range.start(), ram.range.end(), ram.name.to_string())).collect()
+        let tell = |ram: &Ram| (ram.range.start(), ram.range.end(), ram.name.to_string(), ram.node.map(|node| node.0));
+        all.iter().map(tell).collect()
     }
 
     #[test]
     fn memory_is_whole_pages_of_system_ram_wherever_that_is_listed() {
         let (_root, mut ram) = made(IOMEM_TEXT, &[]);
-        let plain = |start, end| (start, end, "System RAM".to_owned());
+        let plain = |start, end| (start, end, "System RAM".to_owned(), None);
         assert_eq!(
             told(&mut ram),
             [
                 plain(0x1000, 0x9f000),
                 plain(0x10_0000, 0x800_0000),
                 plain(0x1_0000_0000, 0x1_2000_0000),
-                (0x1_4000_0000, 0x1_4800_0000, "System RAM (kmem)".into()),
+                (0x1_4000_0000, 0x1_4800_0000, "System RAM (kmem)".into(), None),
             ]
         );
     }
 
     #[test]
-    fn blocks_that_are_offline_are_left_out_and_nodes_are_named() {
+    fn blocks_that_are_offline_are_left_out_and_the_rest_has_its_node() {
         let blocks: [(u64, &str, &[u32]); 6] = [
             (0, "online", &[0]),
             (32, "online", &[0]),
@@ -284,13 +287,13 @@ mod tests {
             (40, "going-offline", &[1]),
         ];
         let (root, mut ram) = made(IOMEM_TEXT, &blocks);
-        let named = |start, end, name: &str| (start, end, name.to_owned());
+        let on = |start, end, node| (start, end, "System RAM".to_owned(), node);
         let before = [
-            named(0x1000, 0x9f000, "System RAM, node 0"),
-            named(0x10_0000, 0x800_0000, "System RAM, node 0"),
-            named(0x1_0000_0000, 0x1_0800_0000, "System RAM, node 0"),
-            named(0x1_1000_0000, 0x1_1800_0000, "System RAM"),
-            named(0x1_1800_0000, 0x1_2000_0000, "System RAM, node 1"),
+            on(0x1000, 0x9f000, Some(0)),
+            on(0x10_0000, 0x800_0000, Some(0)),
+            on(0x1_0000_0000, 0x1_0800_0000, Some(0)),
+            on(0x1_1000_0000, 0x1_1800_0000, None),
+            on(0x1_1800_0000, 0x1_2000_0000, Some(1)),
         ];
         assert_eq!(told(&mut ram), before);
 

@@ -1,6 +1,7 @@
 //! A trial of the whole probe on own memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
 
@@ -13,15 +14,25 @@ const PAGES: u64 = 64;
 /// on another processor to become reclaimable, which they have to be.
 const ATTEMPTS: u32 = 20;
 
+impl BpfProbe {
+    /// Opens a probe and watches own memory with it, some of which is accessed and some not.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if what the probe says is wrong.
+    pub fn check() -> Result<(), BpfError> {
+        check(Self::open()?)
+    }
+}
+
 /// Touches own pages, clears them, touches half of them again, and asks `probe` which.
-pub(super) fn check(probe: BpfProbe) -> Result<(), BpfError> {
+fn check(probe: BpfProbe) -> Result<(), BpfError> {
     let mut probe = probe.with_sweeps(false);
     let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
     // Without huge pages configured this fails, and then there are none to be kept away.
     let _ = scratch.huge(false);
-    let id = TargetId(std::process::id());
+    let id = TargetId::process(std::process::id(), Duration::ZERO);
     let range = AddrRange::new(scratch.start(), scratch.start() + PAGES * PAGE_SIZE);
-    let mapping = range.map(|range| Mapping { range, permissions: *b"rw-p", name: "".into() });
+    let mapping = range.map(Mapping::anonymous);
     let mappings: Arc<[Mapping]> = mapping.into_iter().collect();
     let samples: Vec<_> =
         (0..PAGES).map(|page| Sample { target: id, addr: scratch.start() + page * PAGE_SIZE }).collect();

@@ -3,9 +3,9 @@
 use isotherm_core::{AddrRange, IdleTally, PAGE_SIZE};
 
 use super::leaf::{Extent, Leaf};
+use super::look::Look;
 use super::program::{Found, PageTable, TABLE_ENTRIES};
-use super::survey::Look;
-use crate::idle_scan::Mark;
+use crate::mark::Mark;
 
 // Bits of an entry; the last two mean this only where it is not present.
 const PRESENT: u64 = 1 << 0;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use isotherm_core::TargetId;
 use thiserror::Error;
 
 /// Why the `bpf` probe does not work here, and what would mend it.
@@ -101,12 +102,12 @@ pub enum BpfError {
     },
     /// None of the targets may be watched.
     #[error(
-        "the memory of process {pid} may not be looked at: {source}; run isotherm as root, or with CAP_SYS_PTRACE and \
+        "the memory of {target} may not be looked at: {source}; run isotherm as root, or with CAP_SYS_PTRACE and \
          CAP_SYS_NICE in the target's user namespace"
     )]
     Refused {
-        /// Its ID.
-        pid: u32,
+        /// One of them.
+        target: TargetId,
         /// The kernel's word.
         source: io::Error,
     },

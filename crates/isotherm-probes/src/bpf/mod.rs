@@ -29,6 +29,7 @@ mod error;
 mod folio;
 #[cfg(target_arch = "x86_64")]
 mod leaf;
+mod look;
 #[cfg(target_arch = "x86_64")]
 mod plan;
 #[cfg(target_arch = "x86_64")]
@@ -45,11 +46,14 @@ mod survey;
 #[cfg(target_arch = "x86_64")]
 mod sweep;
 #[cfg(target_arch = "x86_64")]
+mod swept;
+#[cfg(target_arch = "x86_64")]
 mod target;
 
 pub use error::BpfError;
+pub(crate) use look::Look;
 pub use probe::BpfProbe;
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use probe::{Look, PageSurvey, Surveyed, Taken};
+pub(crate) use probe::{PageSurvey, Surveyed, Taken};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use survey::{Look, PageSurvey, Surveyed, Taken};
+pub(crate) use survey::{PageSurvey, Surveyed, Taken};

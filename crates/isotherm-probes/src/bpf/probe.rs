@@ -6,13 +6,13 @@ use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 use rustix::io::Errno;
 
 use super::BpfError;
-use super::check;
 use super::direct_map::{memory_end, prove};
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program};
 use super::space::{Opened, PagemapEntry, PagemapKind, Space};
-use super::sweep::{Came, Sweeper, Swept};
+use super::sweep::{Came, Sweeper};
+use super::swept::Swept;
 use super::target::{State, Target};
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, Span, advise};
 
@@ -79,14 +79,6 @@ impl BpfProbe {
         })
     }
 
-    /// Opens a probe and watches own memory with it, some of which is accessed and some not.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and if what the probe says is wrong.
-    pub fn check() -> Result<(), BpfError> {
-        check::check(Self::open()?)
-    }
-
     /// Whether private anonymous memory is cleared at once where it was never cleared before: all of it when the target is first
     /// seen and after each exec, for a tenth of a second at most (about 8 GiB), and then 2 MiB around a sample. It is unless
     /// this says otherwise.
@@ -118,7 +110,10 @@ impl BpfProbe {
     /// The target as it is now; `before` is what was known of it. Also says why, if it is refused.
     fn renew(&mut self, space: &TargetSpace, before: Option<Target>) -> Result<(Target, Option<io::Error>), BpfError> {
         let target = |state| Target::new(space.id, state, &space.mappings, Swept::default());
-        let new = match Space::open(space.id.0, &mut self.program, self.pagemap_kind)? {
+        let Some(pid) = space.id.pid() else {
+            return Ok((target(State::Refused), Some(io::ErrorKind::Unsupported.into())));
+        };
+        let new = match Space::open(pid, &mut self.program, self.pagemap_kind)? {
             Opened::Held(new) => new,
             Opened::Gone => return Ok((target(State::Gone), None)),
             Opened::Refused(e) => return Ok((target(State::Refused), Some(e))),
@@ -321,7 +316,7 @@ impl AccessProbe for BpfProbe {
             let (target, refused) = self.renew(space, known)?;
             any_held |= target.space().is_some();
             if let Some(source) = refused {
-                refusal = Some(BpfError::Refused { pid: space.id.0, source });
+                refusal = Some(BpfError::Refused { target: space.id, source });
             }
             self.targets.push(target);
         }

@@ -16,10 +16,11 @@ use super::direct_map::{memory_end, prove};
 use super::entries::{Entries, HUGE_SIZE, PAGES};
 use super::folio::Folios;
 use super::leaf::Extent;
+use super::look::Look;
 use super::plan::plan;
 use super::program::{Found, MAX_TABLES, PageTables, Program};
 use super::space::{Opened, PagemapEntry, PagemapKind, Space};
-use crate::idle_scan::Mark;
+use crate::mark::Mark;
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, Span, advise};
 use isotherm_kernel::pages::{FlagTable, Room};
 
@@ -55,17 +56,6 @@ pub(crate) struct Surveyed {
     /// Those of the survey before, from which the ones that are still mapped are taken.
     before: HashMap<u64, Box<[Mark; PAGES]>>,
     gone: bool,
-}
-
-/// How a mapping is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// For the first time: its pages are only cleared.
-    First,
-    /// After an interval.
-    Again,
-    /// It is locked in memory: its pages are only counted.
-    Locked,
 }
 
 /// What came of taking hold of a process.

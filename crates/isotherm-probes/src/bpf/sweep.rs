@@ -4,7 +4,6 @@
 //! its neighbours costs a sixtieth of a page cleared alone. All memory is swept at a target's start, and what comes later a
 //! [block](BLOCK) at a time, once, when a sample is first found accessed in it. What sweeps leave out is cleared page by page.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
@@ -15,11 +14,9 @@ use super::folio::Folios;
 use super::leaf::Extent;
 use super::program::{PageTables, Place, Program};
 use super::space::Space;
+use super::swept::{BLOCK, Swept};
 use isotherm_kernel::HUGE;
 use isotherm_kernel::madvise::{Advice, Span, advise};
-
-/// What is swept at once after the start: as much as one page of page-table entries maps, in about 25 µs.
-pub(super) const BLOCK: u64 = HUGE;
 
 /// So much is cleared by one call, for which the kernel holds the target's map: about a millisecond if all of it
 /// was accessed. It is a multiple of a huge page.
@@ -51,21 +48,6 @@ pub(super) enum Came {
     Refused,
 }
 
-/// The blocks of a target that have been swept.
-#[derive(Debug, Default)]
-pub(super) struct Swept(HashSet<u64>);
-
-impl Swept {
-    fn note(&mut self, range: AddrRange) {
-        self.0.extend(range.start() / BLOCK..range.end().div_ceil(BLOCK));
-    }
-
-    /// Whether the block that `addr` lies in has been swept.
-    pub(super) fn contains(&self, addr: u64) -> bool {
-        self.0.contains(&(addr / BLOCK))
-    }
-}
-
 impl Sweeper<'_> {
     /// Sweeps the block that `addr` lies in, as far as it is of this mapping.
     pub(super) fn block(
@@ -79,7 +61,7 @@ impl Sweeper<'_> {
         let block =
             AddrRange::new(start, start.saturating_add(BLOCK)).and_then(|block| block.intersection(mapping.range));
         // Whatever comes of it, it is not tried again.
-        swept.0.insert(addr / BLOCK);
+        swept.note_block(addr);
         match block {
             Some(block) if is_worth_it(mapping) => self.piece(space, block),
             _ => Ok(Came::Cleared(0)),
@@ -155,7 +137,7 @@ fn ends_and_middle(range: AddrRange) -> [u64; PLACES] {
 
 fn is_worth_it(mapping: &Mapping) -> bool {
     let anonymous = matches!(&*mapping.name, "" | "[heap]" | "[stack]") || mapping.name.starts_with("[anon:");
-    mapping.permissions[3] == b'p' && anonymous && mapping.range.size() <= LARGEST
+    !mapping.permissions.shared && anonymous && mapping.range.size() <= LARGEST
 }
 
 /// `range` in pieces that end at multiples of `size`, which is a multiple of a huge page's: so that none is cut.
@@ -195,18 +177,18 @@ mod tests {
 
     #[test]
     fn only_private_anonymous_memory_is_swept() {
-        let mapping = |permissions: &[u8; 4], name: &str, size| Mapping {
-            range: range(0, size),
-            permissions: *permissions,
-            name: name.into(),
+        let mapping = |shared, name: &str, size| {
+            let mut mapping = Mapping { name: name.into(), ..Mapping::anonymous(range(0, size)) };
+            mapping.permissions.shared = shared;
+            mapping
         };
         for name in ["", "[heap]", "[stack]", "[anon:arena]"] {
-            assert!(is_worth_it(&mapping(b"rw-p", name, 1 << 30)), "{name}");
-            assert!(!is_worth_it(&mapping(b"rw-s", name, 1 << 30)), "{name}");
-            assert!(!is_worth_it(&mapping(b"rw-p", name, 16 << 40)), "a reservation");
+            assert!(is_worth_it(&mapping(false, name, 1 << 30)), "{name}");
+            assert!(!is_worth_it(&mapping(true, name, 1 << 30)), "{name}");
+            assert!(!is_worth_it(&mapping(false, name, 16 << 40)), "a reservation");
         }
         for name in ["/usr/lib/libc.so.6", "[vdso]", "[anon_shmem:x]"] {
-            assert!(!is_worth_it(&mapping(b"rw-p", name, 1 << 30)), "{name}");
+            assert!(!is_worth_it(&mapping(false, name, 1 << 30)), "{name}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isotherm_core::{AddrRange, Mapping, TargetId};
 
 use super::space::Space;
-use super::sweep::Swept;
+use super::swept::Swept;
 
 /// A target and how it can be watched.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Target {
 
     /// Whether the page at `addr` is of a file or of shared memory, and mapped elsewhere, too.
     pub(super) fn is_shared(&self, addr: u64) -> bool {
-        let of_a_file = |mapping: &Mapping| mapping.permissions[3] == b's' || mapping.name.starts_with('/');
+        let of_a_file = |mapping: &Mapping| mapping.permissions.shared || mapping.name.starts_with('/');
         self.mapping(addr).is_some_and(of_a_file)
             && self.space().and_then(|space| space.pagemap_entry(addr)).is_some_and(|entry| !entry.exclusive())
     }
@@ -99,8 +99,8 @@ mod tests {
     }
 
     fn target(ranges: &[(u64, u64)]) -> Target {
-        let mapping = |&(start, end): &_| Mapping { range: range(start, end), permissions: *b"rw-p", name: "".into() };
-        Target::new(TargetId(1), State::Gone, &ranges.iter().map(mapping).collect(), Swept::default())
+        let mapping = |&(start, end): &_| Mapping::anonymous(range(start, end));
+        Target::new(TargetId::PhysicalMemory, State::Gone, &ranges.iter().map(mapping).collect(), Swept::default())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 
-use super::BpfError;
+use super::{BpfError, Look};
 
 /// Reads accessed bits inside the kernel with eBPF, on x86-64; here there is none.
 #[derive(Debug)]
@@ -74,17 +74,6 @@ pub(crate) enum PageSurvey {}
 /// A process of a survey.
 #[derive(Debug)]
 pub(crate) enum Surveyed {}
-
-/// How a mapping is looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Look {
-    /// For the first time.
-    First,
-    /// After an interval.
-    Again,
-    /// It is locked.
-    Locked,
-}
 
 /// What came of taking hold of a process.
 #[derive(Debug)]

@@ -103,6 +103,7 @@ impl Assembler {
             regions.push(RegionSnapshot {
                 range,
                 nr_accesses: told.nr_accesses.min(self.samples),
+                nr_samples: self.samples,
                 nr_unobservable: 0,
                 age: told.age,
             });

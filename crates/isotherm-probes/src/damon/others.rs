@@ -1,13 +1,6 @@
-//! Who else uses the kernel's DAMON, as far as can be seen without changing anything.
+//! Who else uses the kernel's DAMON, and how that is told to the user.
 
 use std::fmt;
-use std::fs;
-use std::path::Path;
-
-use super::{DamonError, Places, files};
-
-/// Kernel modules that run a kdamond of their own, which sysfs does not list: Linux `Documentation/admin-guide/mm/damon/`.
-const MODULES: [&str; 3] = ["damon_reclaim", "damon_lru_sort", "damon_stat"];
 
 /// What of DAMON there is that isotherm did not start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,61 +33,9 @@ pub struct Seen {
 }
 
 impl Others {
-    /// Looks around. Nothing is written.
-    ///
-    /// # Errors
-    /// If the kernel has no DAMON to administrate, or its state may not be read.
-    pub fn look(places: &Places) -> Result<Self, DamonError> {
-        let nr_kdamonds = places.nr_kdamonds();
-        if !fs::exists(&nr_kdamonds).is_ok_and(|exists| exists) {
-            return Err(DamonError::NoSysfs(nr_kdamonds));
-        }
-        let count: u32 = files::read_number(&nr_kdamonds)?;
-        let kdamonds: Vec<Seen> = (0..count).map(|index| Seen::read(places, index)).collect();
-        let mut threads = Vec::new();
-        let mut tools = Vec::new();
-        for (pid, name) in processes(&places.proc) {
-            if name.starts_with("kdamond") && !kdamonds.iter().any(|seen| seen.pid == Some(pid)) {
-                threads.push((pid, name));
-            } else if name == "damo" || runs_damo(&places.proc, pid, &name) {
-                tools.push((pid, "damo".into()));
-            }
-        }
-        let enabled = |module: &&str| {
-            let parameter = places.modules.join(module).join("parameters/enabled");
-            files::read(&parameter).is_ok_and(|value| value == "Y" || value == "1")
-        };
-        Ok(Self { kdamonds, threads, modules: MODULES.into_iter().filter(enabled).collect(), tools })
-    }
-
     /// Whether anything of DAMON is there. A tool alone is nothing yet.
     pub fn any(&self) -> bool {
         !self.kdamonds.is_empty() || !self.threads.is_empty() || !self.modules.is_empty()
-    }
-}
-
-impl Seen {
-    /// What can be read of it; it may go at any time.
-    pub(super) fn read(places: &Places, index: u32) -> Self {
-        let seen = Self::read_once(places, index);
-        // It went off between the reading of its state and of its thread.
-        if seen.state == "on" && seen.pid.is_none() { Self::read_once(places, index) } else { seen }
-    }
-
-    fn read_once(places: &Places, index: u32) -> Self {
-        let kdamond = places.kdamond(index);
-        let context = kdamond.join("contexts/0");
-        let nr_targets = files::read_number(&context.join("targets/nr_targets")).unwrap_or(0_u32);
-        let pid_target = |target: u32| files::read_number(&context.join(format!("targets/{target}/pid_target"))).ok();
-        Self {
-            index,
-            state: files::read(&kdamond.join("state")).unwrap_or_else(|_| "unknown".into()),
-            // Off, the kernel says -1.
-            pid: files::read_number(&kdamond.join("pid")).ok(),
-            operations: files::read(&context.join("operations")).ok(),
-            targets: (0..nr_targets).filter_map(pid_target).collect(),
-            schemes: files::read_number(&context.join("schemes/nr_schemes")).unwrap_or(0),
-        }
     }
 }
 
@@ -149,22 +90,4 @@ impl fmt::Display for Seen {
             n => write!(f, ", with {n} schemes"),
         }
     }
-}
-
-/// All processes, kernel threads included, and their names.
-fn processes(proc: &Path) -> impl Iterator<Item = (u32, String)> {
-    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        // One that has ended in between has no name any more.
-        Some((pid, fs::read_to_string(entry.path().join("comm")).ok()?.trim_end().to_owned()))
-    })
-}
-
-/// Whether it is a Python that runs `damo`.
-fn runs_damo(proc: &Path, pid: u32, name: &str) -> bool {
-    let damo = |argument: &[u8]| argument == b"damo" || argument.ends_with(b"/damo") || argument.ends_with(b"/damo.py");
-    name.starts_with("python")
-        && fs::read(proc.join(pid.to_string()).join("cmdline"))
-            .is_ok_and(|line| line.split(|&byte| byte == 0).take(3).any(damo))
 }

@@ -11,7 +11,7 @@ use super::format::Format;
 use super::kdamond::Kdamond;
 use super::ring::Ring;
 use super::settings::Settings;
-use super::traced::Traced;
+use super::traced::{Lost, Traced};
 use super::{DamonError, Places, TraceError};
 
 /// Bytes that an event takes in the ring, at most: its record's header, time and length, and the fields.
@@ -47,15 +47,6 @@ enum Way {
 enum Collection {
     Trace(Box<Traced>),
     Tried { samples: u32 },
-}
-
-/// What of the kernel's findings did not reach us.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// Events, one a region.
-    pub events: u64,
-    /// Aggregations of which only a part came.
-    pub torn: u64,
 }
 
 impl Run {
@@ -150,6 +141,7 @@ impl Run {
                 let region = |(range, nr_accesses, age): (_, u32, _)| RegionSnapshot {
                     range,
                     nr_accesses: nr_accesses.min(samples),
+                    nr_samples: samples,
                     nr_unobservable: 0,
                     age,
                 };

@@ -5,8 +5,16 @@ use super::assemble::{Aggregation, Assembler};
 use super::format::Format;
 use super::records::{Record, records};
 use super::ring::Ring;
-use super::run::Lost;
 use super::thread::Thread;
+
+/// What of the kernel's findings did not reach us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Events, one a region.
+    pub events: u64,
+    /// Aggregations of which only a part came.
+    pub torn: u64,
+}
 
 /// The events of one kdamond, and the aggregations that they make.
 #[derive(Debug)]

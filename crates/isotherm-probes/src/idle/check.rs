@@ -1,6 +1,7 @@
 //! A trial of the whole probe on own memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
 
@@ -13,15 +14,25 @@ const PAGES: u64 = 64;
 /// another processor to be listed.
 const ATTEMPTS: u32 = 20;
 
+impl IdleProbe {
+    /// Opens the probe and tries it on this process's own memory.
+    ///
+    /// # Errors
+    /// Says what does not work, why, and what would mend it.
+    pub fn check() -> Result<(), IdleError> {
+        check(Self::open()?)
+    }
+}
+
 /// Touches own pages, marks them, touches half of them again, and asks `probe` which.
-pub(super) fn check(mut probe: IdleProbe) -> Result<(), IdleError> {
+fn check(mut probe: IdleProbe) -> Result<(), IdleError> {
     let failed = |doing: &str, e: &dyn std::error::Error| IdleError::Trial(format!("{doing} own pages failed: {e}"));
     let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
     // Without huge pages configured this fails, and then there are none to be kept away.
     let _ = scratch.huge(false);
-    let id = TargetId(std::process::id());
+    let id = TargetId::process(std::process::id(), Duration::ZERO);
     let range = AddrRange::new(scratch.start(), scratch.start() + PAGES * PAGE_SIZE);
-    let mapping = range.map(|range| Mapping { range, permissions: *b"rw-p", name: "".into() });
+    let mapping = range.map(Mapping::anonymous);
     let mappings: Arc<[Mapping]> = mapping.into_iter().collect();
     let samples: Vec<_> =
         (0..PAGES).map(|page| Sample { target: id, addr: scratch.start() + page * PAGE_SIZE }).collect();

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
+use isotherm_core::TargetId;
 use thiserror::Error;
 
 use isotherm_kernel::NoScratch;
@@ -34,10 +35,10 @@ pub enum IdleError {
     #[error(transparent)]
     Scratch(#[from] NoScratch),
     /// None of the targets may be watched.
-    #[error("the memory of process {pid} may not be looked at: {source}; run isotherm as root, or with CAP_SYS_PTRACE")]
+    #[error("the memory of {target} may not be looked at: {source}; run isotherm as root, or with CAP_SYS_PTRACE")]
     Refused {
-        /// Its ID.
-        pid: u32,
+        /// One of them.
+        target: TargetId,
         /// The kernel's word.
         source: io::Error,
     },

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, TargetSpace};
 
+use super::IdleError;
 use super::target::Target;
-use super::{IdleError, check};
 use isotherm_kernel::Scratch;
 use isotherm_kernel::pages::{FlagTable, Flags, Pagemap, Room, Table, TableError};
 
@@ -120,14 +120,6 @@ impl IdleProbe {
             suspects: Vec::new(),
             room: Room::default(),
         })
-    }
-
-    /// Opens the probe and tries it on this process's own memory.
-    ///
-    /// # Errors
-    /// Says what does not work, why, and what would mend it.
-    pub fn check() -> Result<(), IdleError> {
-        check::check(Self::open()?)
     }
 
     /// Finds the frames of the samples in `order`, which becomes sorted by address; they come to `frames` in that order.
@@ -276,7 +268,7 @@ impl AccessProbe for IdleProbe {
         for space in targets {
             let (target, refusal) = Target::open(&self.root, space)?;
             any_open |= refusal.is_none();
-            refused = refusal.map(|source| IdleError::Refused { pid: space.id.0, source }).or(refused);
+            refused = refusal.map(|source| IdleError::Refused { target: space.id, source }).or(refused);
             self.targets.push(target);
         }
         match refused {

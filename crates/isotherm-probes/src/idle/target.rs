@@ -8,7 +8,6 @@ use isotherm_core::{Mapping, PAGE_SIZE, TargetId, TargetSpace};
 use rustix::io::Errno;
 
 use super::IdleError;
-use isotherm_kernel::PhysicalMemory;
 use isotherm_kernel::pages::{Pagemap, Room};
 
 /// A target and how its pages are found.
@@ -36,9 +35,10 @@ impl Target {
     /// Learns how the pages of a target are found, and why they may not be if so.
     pub(super) fn open(root: &Path, space: &TargetSpace) -> Result<(Self, Option<io::Error>), IdleError> {
         let (way, refusal) = match space.id {
-            PhysicalMemory::ID => (Way::Physical, None),
+            TargetId::PhysicalMemory => (Way::Physical, None),
+            TargetId::Cgroup(_) => (Way::Refused, Some(ErrorKind::Unsupported.into())),
             // Opened anew each time: after an exec, the process has another address space.
-            TargetId(pid) => match Pagemap::open(root, &pid.to_string()) {
+            TargetId::Process(process) => match Pagemap::open(root, &process.pid.to_string()) {
                 Ok(pagemap) => (Way::Process(pagemap), None),
                 Err((_, e))
                     if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, IdleTally};
+use isotherm_core::{AddrRange, IdleTally, Permissions};
 
 use isotherm_kernel::cgroup::CgroupVersion;
 
@@ -63,8 +63,8 @@ pub struct ProcessIdle {
 pub struct MappingIdle {
     /// Where it lies.
     pub range: AddrRange,
-    /// As in `/proc/PID/maps`: `rw-p`.
-    pub permissions: [u8; 4],
+    /// What may be done with it.
+    pub permissions: Permissions,
     /// What is mapped; empty if it is anonymous.
     pub name: Arc<str>,
     /// How much is idle.

@@ -2,7 +2,7 @@
 
 use isotherm_core::PAGE_SIZE;
 
-use super::mark::Mark;
+use crate::mark::Mark;
 use isotherm_kernel::pages::Ram;
 
 /// A mark for each frame of memory that is in use: one byte for 4 KiB.
@@ -135,7 +135,7 @@ mod tests {
 
     fn ram(stretches: &[(u64, u64)]) -> Vec<Ram> {
         let range = |&(first, end)| AddrRange::new(first * PAGE_SIZE, end * PAGE_SIZE).unwrap();
-        stretches.iter().map(|stretch| Ram { range: range(stretch), name: "".into() }).collect()
+        stretches.iter().map(|stretch| Ram { range: range(stretch), name: "".into(), node: None }).collect()
     }
 
     #[test]

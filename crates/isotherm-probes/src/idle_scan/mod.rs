@@ -6,7 +6,6 @@
 
 mod findings;
 mod frames;
-mod mark;
 mod open;
 mod pacer;
 mod page_tables;
@@ -20,7 +19,6 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, Way};
-pub(crate) use mark::Mark;
 pub use open::{WayChoice, open};
 pub use pacer::{Pacer, Rate};
 pub use page_tables::PageTableScan;

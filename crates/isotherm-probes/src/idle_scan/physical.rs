@@ -11,12 +11,12 @@ use isotherm_core::{IdleTally, PAGE_SIZE};
 
 use super::findings::{CgroupIdle, IdleFindings, Way};
 use super::frames::{FrameSet, Frames};
-use super::mark::Mark;
 use super::population::{Member, Population};
 use super::processes::Pagemaps;
 use super::wanted::Wanted;
 use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::idle::{BITMAP, IdleError, IdleProbe};
+use crate::mark::Mark;
 use isotherm_kernel::cgroup::{CgroupPaths, Hierarchy};
 use isotherm_kernel::pages::{FlagTable, Flags, Room, SystemRam, Table};
 

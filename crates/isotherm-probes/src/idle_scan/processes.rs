@@ -81,5 +81,5 @@ impl Pagemaps {
 }
 
 fn is_worth_it(mapping: &Mapping) -> bool {
-    !(mapping.permissions.starts_with(b"---") && mapping.range.size() > RESERVATION)
+    mapping.permissions.any() || mapping.range.size() <= RESERVATION
 }

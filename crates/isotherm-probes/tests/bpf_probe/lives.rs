@@ -1,5 +1,7 @@
 //! Targets that change under the probe's eyes: exec, end, mappings that come and go.
 
+use std::time::Duration;
+
 use isotherm_core::{AccessProbe, Sample, TargetId};
 
 use crate::target::Target;
@@ -62,12 +64,12 @@ fn a_process_that_is_none_is_idle() {
     // Never a process; a kernel thread; a number that is no process ID.
     for pid in [(1 << 22) - 1, 2, u32::MAX, 0] {
         probe.update(&[empty_space(pid)]).unwrap();
-        let samples = [Sample { target: TargetId(pid), addr: 0x40_0000 }];
+        let samples = [Sample { target: TargetId::process(pid, Duration::ZERO), addr: 0x40_0000 }];
         probe.clear(&samples).unwrap();
         assert_eq!(read(&mut probe, &samples), [Idle], "{pid}");
     }
     // And one that the probe was never told of.
-    let samples = [Sample { target: TargetId(1), addr: 0x40_0000 }];
+    let samples = [Sample { target: TargetId::process(1, Duration::ZERO), addr: 0x40_0000 }];
     probe.clear(&samples).unwrap();
     assert_eq!(read(&mut probe, &samples), [Idle]);
 }

@@ -1,5 +1,7 @@
 //! Ordinary pages: accessed or not.
 
+use std::time::Duration;
+
 use isotherm_core::{AccessProbe, Sample, TargetId};
 use isotherm_probes::bpf::BpfProbe;
 use rand::{RngExt, SeedableRng};
@@ -35,7 +37,7 @@ fn a_thousand_random_samples_a_round_are_told_right() {
     let (mut right, mut unobservable) = (0, 0);
     for _ in 0..ROUNDS {
         let offsets: Vec<u64> = (0..1000).map(|_| rng.random_range(0..SIZE / PAGE) * PAGE).collect();
-        let id = TargetId(target.pid());
+        let id = TargetId::process(target.pid(), Duration::ZERO);
         let samples: Vec<_> = offsets.iter().map(|offset| Sample { target: id, addr: start + offset }).collect();
         probe.clear(&samples).unwrap();
         target.write(start + HOT.start, HOT.end - HOT.start);
@@ -62,7 +64,7 @@ fn pages_that_are_not_present_are_idle() {
     let mut samples = pages(&target, start, 4 * MIB);
     samples.extend(pages(&target, gone, 4 * MIB));
     // Where nothing was ever mapped, and where no process can have anything.
-    let id = TargetId(target.pid());
+    let id = TargetId::process(target.pid(), Duration::ZERO);
     samples.extend([0x1000, 0x7fff_ffff_f000, 0xffff_ffff_ffff_f000].map(|addr| Sample { target: id, addr }));
     probe.clear(&samples).unwrap();
     let answers = read(&mut probe, &samples);

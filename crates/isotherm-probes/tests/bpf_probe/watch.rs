@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::{AccessProbe, Layout, Observation, Sample, TargetId, TargetSpace};
 use isotherm_kernel::Process;
@@ -41,17 +42,17 @@ pub fn update(probe: &mut BpfProbe, targets: &[&Target]) {
 
 pub fn space(target: &Target) -> TargetSpace {
     let mappings = Process::open(target.pid()).unwrap().mappings().unwrap();
-    TargetSpace { id: TargetId(target.pid()), layout: Layout::Process, mappings }
+    TargetSpace { id: TargetId::process(target.pid(), Duration::ZERO), layout: Layout::Process, mappings }
 }
 
 /// A space that says nothing of its mappings.
 pub fn empty_space(pid: u32) -> TargetSpace {
-    TargetSpace { id: TargetId(pid), layout: Layout::Process, mappings: Arc::from([]) }
+    TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings: Arc::from([]) }
 }
 
 /// One sample for every page of the range.
 pub fn pages(target: &Target, start: u64, size: u64) -> Vec<Sample> {
-    let target = TargetId(target.pid());
+    let target = TargetId::process(target.pid(), Duration::ZERO);
     (0..size / PAGE).map(|page| Sample { target, addr: start + page * PAGE }).collect()
 }
 

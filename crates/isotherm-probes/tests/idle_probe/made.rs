@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
 use isotherm_probes::idle::IdleProbe;
@@ -18,8 +19,8 @@ pub const IDLE: u64 = 1 << 25;
 pub const PRESENT: u64 = 1 << 63;
 pub const SWAPPED: u64 = 1 << 62;
 
-pub const PHYSICAL: TargetId = TargetId(0);
-pub const PROCESS: TargetId = TargetId(7);
+pub const PHYSICAL: TargetId = TargetId::PhysicalMemory;
+pub const PROCESS: TargetId = TargetId::process(7, Duration::ZERO);
 
 const BITMAP: &str = "sys/kernel/mm/page_idle/bitmap";
 
@@ -97,7 +98,7 @@ impl Made {
 
 pub fn space(id: TargetId, pages: u64) -> TargetSpace {
     let range = AddrRange::new(0, pages * PAGE_SIZE).unwrap();
-    let mappings: Arc<[Mapping]> = Arc::new([Mapping { range, permissions: *b"rw-p", name: "".into() }]);
+    let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(range)]);
     TargetSpace { id, layout: Layout::Ranges, mappings }
 }
 

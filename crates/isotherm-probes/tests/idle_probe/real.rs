@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use isotherm_core::Observation::{self, Accessed, Idle, Unobservable};
 use isotherm_core::{AccessProbe, Layout, Sample, TargetId, TargetSpace};
@@ -38,15 +39,16 @@ fn skipped<T>(why: &str) -> Option<T> {
 
 fn update(probe: &mut IdleProbe, target: &Target) {
     let mappings = Process::open(target.pid()).unwrap().mappings().unwrap();
-    let process = TargetSpace { id: TargetId(target.pid()), layout: Layout::Process, mappings };
+    let process =
+        TargetSpace { id: TargetId::process(target.pid(), Duration::ZERO), layout: Layout::Process, mappings };
     let physical = PhysicalMemory::new([]).unwrap();
-    let spaces = isotherm_core::AddressSpace::survey(&mut { physical }).unwrap();
+    let spaces = isotherm_core::AddressSpace::read_targets(&mut { physical }).unwrap();
     probe.update(&[spaces, vec![process]].concat()).unwrap();
 }
 
 /// A sample for every page of the range.
 fn pages(target: &Target, start: u64, size: u64) -> Vec<Sample> {
-    let target = TargetId(target.pid());
+    let target = TargetId::process(target.pid(), Duration::ZERO);
     (0..size / PAGE).map(|page| Sample { target, addr: start + page * PAGE }).collect()
 }
 

@@ -5,26 +5,28 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, StructArray};
-use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, Statistics};
+use isotherm_core::scheme::{ActedRegion, ActionKind, Application, RefusalCount, Report, Statistics};
 use isotherm_core::{MemoryUse, SystemMemory, TargetId};
 
+use super::Identities;
 use crate::Activity;
+use crate::compat;
 use crate::decode::{range_from, u32_at, u64_at};
 
 /// The activity in row `index` of the column, in which it is not null.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn at(column: &StructArray, index: usize) -> Result<Activity, &'static str> {
+pub(crate) fn at(column: &StructArray, index: usize, identities: &Identities) -> Result<Activity, &'static str> {
     Ok(Activity {
         time: time_at(column.column(0), index),
-        schemes: entries(column.column(1), index, scheme)?,
-        memory: entries(column.column(2), index, memory)?,
+        schemes: entries(column.column(1), index, |schemes, i| scheme(schemes, i, identities))?,
+        memory: entries(column.column(2), index, |targets, i| Ok(memory(targets, i, identities)))?,
         system: system(column.column(3).as_struct(), index),
     })
 }
 
-fn scheme(schemes: &StructArray, index: usize) -> Result<Report, &'static str> {
+fn scheme(schemes: &StructArray, index: usize, identities: &Identities) -> Result<Report, &'static str> {
     let action = schemes.column(1).as_string::<i32>().value(index);
     let (quota, score) = (schemes.column(3), schemes.column(4));
     let goal_score = score.is_valid(index).then(|| score.as_primitive::<Float64Type>().value(index));
@@ -33,12 +35,12 @@ fn scheme(schemes: &StructArray, index: usize) -> Result<Report, &'static str> {
     }
     Ok(Report {
         name: schemes.column(0).as_string::<i32>().value(index).into(),
-        action: Action::named(action).ok_or("a scheme has an action that the format does not know")?,
+        action: ActionKind::named(action).ok_or("a scheme has an action that the format does not know")?.into(),
         awake: schemes.column(2).as_boolean().value(index),
         quota: quota.is_valid(index).then(|| u64_at(quota, index)),
         goal_score,
         total: statistics(schemes.column(5).as_struct(), index)?,
-        last: application(schemes.column(6).as_struct(), index)?,
+        last: application(schemes.column(6).as_struct(), index, identities)?,
     })
 }
 
@@ -57,38 +59,38 @@ fn statistics(totals: &StructArray, index: usize) -> Result<Statistics, &'static
     })
 }
 
-fn refusal(refusals: &StructArray, index: usize) -> Result<Refusal, &'static str> {
-    Ok(Refusal {
-        errno: refusals.column(0).as_primitive::<Int32Type>().value(index),
+fn refusal(refusals: &StructArray, index: usize) -> Result<RefusalCount, &'static str> {
+    Ok(RefusalCount {
+        refusal: compat::refusal(refusals.column(0).as_primitive::<Int32Type>().value(index)),
         regions: u64_at(refusals.column(1), index),
         bytes: u64_at(refusals.column(2), index),
     })
 }
 
-fn application(applications: &StructArray, index: usize) -> Result<Application, &'static str> {
+fn application(applications: &StructArray, index: usize, identities: &Identities) -> Result<Application, &'static str> {
     Ok(Application {
         time: time_at(applications.column(0), index),
         held_back_bytes: u64_at(applications.column(1), index),
         unobservable_bytes: u64_at(applications.column(2), index),
-        regions: entries(applications.column(3), index, acted)?,
+        regions: entries(applications.column(3), index, |regions, i| acted(regions, i, identities))?,
     })
 }
 
-fn acted(regions: &StructArray, index: usize) -> Result<ActedRegion, &'static str> {
+fn acted(regions: &StructArray, index: usize, identities: &Identities) -> Result<ActedRegion, &'static str> {
     Ok(ActedRegion {
-        target: TargetId(u32_at(regions.column(0), index)),
+        target: identities.of(u32_at(regions.column(0), index)),
         range: range_from(regions, 1, index)?,
         applied: u64_at(regions.column(3), index),
     })
 }
 
-fn memory(targets: &StructArray, index: usize) -> Result<(TargetId, MemoryUse), &'static str> {
+fn memory(targets: &StructArray, index: usize, identities: &Identities) -> (TargetId, MemoryUse) {
     let used = MemoryUse {
         resident: u64_at(targets.column(1), index),
         proportional: u64_at(targets.column(2), index),
         swapped: u64_at(targets.column(3), index),
     };
-    Ok((TargetId(u32_at(targets.column(0), index)), used))
+    (identities.of(u32_at(targets.column(0), index)), used)
 }
 
 fn system(systems: &StructArray, index: usize) -> SystemMemory {
@@ -107,7 +109,7 @@ fn system(systems: &StructArray, index: usize) -> SystemMemory {
 fn entries<T>(
     lists: &dyn Array,
     index: usize,
-    read: fn(&StructArray, usize) -> Result<T, &'static str>,
+    read: impl Fn(&StructArray, usize) -> Result<T, &'static str>,
 ) -> Result<Vec<T>, &'static str> {
     let entries = lists.as_list::<i32>().value(index);
     let entries = entries.as_struct();

@@ -6,12 +6,13 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int32Array, StructArray, UInt64Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, Fields};
-use isotherm_core::scheme::{ActedRegion, Application, Refusal, Report, Statistics};
+use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, Report, Statistics};
 use isotherm_core::{MemoryUse, SystemMemory, TargetId};
 
 use super::fields;
 use crate::Activity;
 use crate::columns::{list, strings, u32s, u64s};
+use crate::compat::pid_column;
 use crate::time::nanoseconds;
 
 /// About how many bytes an activity takes, uncompressed.
@@ -44,7 +45,7 @@ pub(crate) fn array(rows: &[Option<Activity>]) -> Result<ArrayRef, ArrowError> {
 fn schemes(reports: &[&Report], lengths: Vec<usize>) -> Result<ArrayRef, ArrowError> {
     let columns: Vec<ArrayRef> = vec![
         strings(&reports.iter().map(|report| &report.name).collect::<Vec<_>>()),
-        strings(&reports.iter().map(|report| report.action.name()).collect::<Vec<_>>()),
+        strings(&reports.iter().map(|report| report.action.kind().name()).collect::<Vec<_>>()),
         Arc::new(BooleanArray::from(reports.iter().map(|report| report.awake).collect::<Vec<_>>())),
         Arc::new(UInt64Array::from(reports.iter().map(|report| report.quota).collect::<Vec<_>>())),
         // A score that is no number says nothing.
@@ -59,7 +60,7 @@ fn schemes(reports: &[&Report], lengths: Vec<usize>) -> Result<ArrayRef, ArrowEr
 
 fn totals(totals: &[&Statistics]) -> Result<ArrayRef, ArrowError> {
     let wide = |part: fn(&Statistics) -> u64| u64s(totals.iter().map(|total| part(total)).collect());
-    let refusals: Vec<&Refusal> = totals.iter().flat_map(|total| &total.refusals).collect();
+    let refusals: Vec<&RefusalCount> = totals.iter().flat_map(|total| &total.refusals).collect();
     structs(
         fields::total(),
         vec![
@@ -73,7 +74,9 @@ fn totals(totals: &[&Statistics]) -> Result<ArrayRef, ArrowError> {
             list(
                 fields::refusal(),
                 vec![
-                    Arc::new(Int32Array::from_iter_values(refusals.iter().map(|refusal| refusal.errno))),
+                    Arc::new(Int32Array::from_iter_values(
+                        refusals.iter().map(|count| count.refusal.code.unwrap_or(0)),
+                    )),
                     u64s(refusals.iter().map(|refusal| refusal.regions).collect()),
                     u64s(refusals.iter().map(|refusal| refusal.bytes).collect()),
                 ],
@@ -98,7 +101,7 @@ fn applications(applications: &[&Application]) -> Result<ArrayRef, ArrowError> {
             list(
                 fields::acted(),
                 vec![
-                    u32s(regions.iter().map(|region| region.target.0).collect()),
+                    u32s(regions.iter().map(|region| pid_column(region.target)).collect()),
                     u64s(regions.iter().map(|region| region.range.start()).collect()),
                     u64s(regions.iter().map(|region| region.range.end()).collect()),
                     u64s(regions.iter().map(|region| region.applied).collect()),
@@ -113,7 +116,7 @@ fn applications(applications: &[&Application]) -> Result<ArrayRef, ArrowError> {
 fn memory(targets: &[&(TargetId, MemoryUse)], lengths: Vec<usize>) -> Result<ArrayRef, ArrowError> {
     let wide = |part: fn(&MemoryUse) -> u64| u64s(targets.iter().map(|(_, used)| part(used)).collect());
     let columns = vec![
-        u32s(targets.iter().map(|(target, _)| target.0).collect()),
+        u32s(targets.iter().map(|(target, _)| pid_column(*target)).collect()),
         wide(|used| used.resident),
         wide(|used| used.proportional),
         wide(|used| used.swapped),

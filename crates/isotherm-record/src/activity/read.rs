@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Identities;
 use crate::batches::Batches;
 use crate::reader::Source;
 use crate::{Activity, RecordError, decode};
@@ -13,11 +14,16 @@ pub struct Activities {
     batches: Option<Batches>,
     /// Of the last one.
     time: Duration,
+    identities: Identities,
 }
 
 impl Activities {
     pub(crate) fn new(source: Source) -> Self {
-        Self { batches: source.has_activities().then(|| Batches::new(source)), time: Duration::ZERO }
+        Self {
+            batches: source.has_activities().then(|| Batches::new(source)),
+            time: Duration::ZERO,
+            identities: Identities::default(),
+        }
     }
 }
 
@@ -28,8 +34,15 @@ impl Iterator for Activities {
         let batches = self.batches.as_mut()?;
         loop {
             let last = self.time;
-            let activity = batches.next(|batch, index| match decode::activity(batch, index)? {
+            let identities = &mut self.identities;
+            let activity = batches.next(|batch, index| match decode::activity(batch, index, identities)? {
                 Some(activity) if activity.time < last => Err("the time of activities goes backwards"),
+                None => {
+                    if let (pid, Some(info)) = decode::target(batch, index) {
+                        identities.insert(pid, &info);
+                    }
+                    Ok(None)
+                }
                 activity => Ok(activity),
             });
             match activity.transpose()? {

@@ -4,6 +4,7 @@ use isotherm_core::scheme::Report;
 use serde::Serialize;
 
 use crate::Activity;
+use crate::compat::pid_column;
 use crate::time::nanoseconds;
 
 #[derive(Serialize)]
@@ -83,7 +84,7 @@ struct System {
 impl<'a> From<&'a Activity> for ActivityOut<'a> {
     fn from(activity: &'a Activity) -> Self {
         let memory = activity.memory.iter().map(|(target, used)| Memory {
-            pid: target.0,
+            pid: pid_column(*target),
             resident_bytes: used.resident,
             proportional_bytes: used.proportional,
             swapped_bytes: used.swapped,
@@ -109,19 +110,19 @@ impl<'a> From<&'a Report> for Scheme<'a> {
     fn from(report: &'a Report) -> Self {
         let (total, last) = (&report.total, &report.last);
         let refusals = total.refusals.iter().map(|refusal| Refusal {
-            errno: refusal.errno,
+            errno: refusal.refusal.code.unwrap_or(0),
             regions: refusal.regions,
             bytes: refusal.bytes,
         });
         let regions = last.regions.iter().map(|region| Acted {
-            pid: region.target.0,
+            pid: pid_column(region.target),
             start: region.range.start(),
             end: region.range.end(),
             applied_bytes: region.applied,
         });
         Self {
             name: &report.name,
-            action: report.action.name(),
+            action: report.action.kind().name(),
             awake: report.awake,
             quota_bytes: report.quota,
             goal_score: report.goal_score,

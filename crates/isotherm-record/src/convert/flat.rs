@@ -1,13 +1,16 @@
 //! The flat form: one line per region, for tools that know no lists.
 
+use std::sync::Arc;
+
 use isotherm_core::{AddrRange, Mapping};
 
 use crate::Row;
+use crate::compat::pid_column;
 use crate::time::nanoseconds;
 
 /// One region of one target in one snapshot.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub(crate) struct Line<'a> {
+pub(crate) struct Line {
     pub(crate) time_ns: u64,
     pub(crate) pid: u32,
     pub(crate) start: u64,
@@ -17,11 +20,11 @@ pub(crate) struct Line<'a> {
     pub(crate) access_rate: f64,
     pub(crate) age_ns: u64,
     pub(crate) nr_unobservable: u32,
-    pub(crate) mapping: &'a str,
+    pub(crate) mapping: Arc<str>,
 }
 
 /// The lines of a row.
-pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line<'_>> {
+pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line> {
     let aggregation_ns = nanoseconds(row.aggregation);
     let mut rest = &row.target.mappings[..];
     row.target.regions.iter().map(move |region| {
@@ -29,7 +32,7 @@ pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line<'_>> {
         rest = &rest[passed..];
         Line {
             time_ns: nanoseconds(row.time),
-            pid: row.target.id.0,
+            pid: pid_column(row.target.id),
             start: region.range.start(),
             end: region.range.end(),
             nr_accesses: region.nr_accesses,
@@ -44,19 +47,19 @@ pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line<'_>> {
 
 /// The name that covers most of `range`, all mappings of that name together; of equals the one that comes first.
 /// Empty when most of what is mapped there is anonymous, or nothing is.
-fn main_name(mappings: &[Mapping], range: AddrRange) -> &str {
-    let mut names: Vec<(&str, u64)> = Vec::new();
+fn main_name(mappings: &[Mapping], range: AddrRange) -> Arc<str> {
+    let mut names: Vec<(&Mapping, u64)> = Vec::new();
     for mapping in mappings {
         let Some(part) = mapping.range.intersection(range) else {
             break;
         };
-        match names.iter_mut().find(|(name, _)| *name == &*mapping.name) {
+        match names.iter_mut().find(|(known, _)| known.name == mapping.name && known.node == mapping.node) {
             Some((_, bytes)) => *bytes += part.size(),
-            None => names.push((&mapping.name, part.size())),
+            None => names.push((mapping, part.size())),
         }
     }
     // Of equals `max_by_key` would take the last.
-    names.into_iter().rev().max_by_key(|&(_, bytes)| bytes).map_or("", |(name, _)| name)
+    names.into_iter().rev().max_by_key(|&(_, bytes)| bytes).map_or("".into(), |(mapping, _)| mapping.label())
 }
 
 #[cfg(test)]
@@ -64,7 +67,7 @@ mod tests {
     use super::*;
 
     fn mapping(pages: std::ops::Range<u64>, name: &str) -> Mapping {
-        Mapping { range: range(pages), permissions: *b"rw-p", name: name.into() }
+        Mapping { name: name.into(), ..Mapping::anonymous(range(pages)) }
     }
 
     fn range(pages: std::ops::Range<u64>) -> AddrRange {
@@ -74,15 +77,15 @@ mod tests {
     #[test]
     fn a_region_is_named_after_what_covers_most_of_it() {
         let mappings = [mapping(1..3, "a"), mapping(3..6, "b"), mapping(8..10, "a")];
-        assert_eq!(main_name(&mappings, range(0..10)), "a");
-        assert_eq!(main_name(&mappings, range(2..6)), "b");
-        assert_eq!(main_name(&mappings[1..], range(5..9)), "b");
+        assert_eq!(&*main_name(&mappings, range(0..10)), "a");
+        assert_eq!(&*main_name(&mappings, range(2..6)), "b");
+        assert_eq!(&*main_name(&mappings[1..], range(5..9)), "b");
     }
 
     #[test]
     fn anonymous_memory_and_a_gap_have_no_name() {
         let mappings = [mapping(1..2, "a"), mapping(2..9, "")];
-        assert_eq!(main_name(&mappings, range(1..9)), "");
-        assert_eq!(main_name(&mappings, range(20..30)), "");
+        assert_eq!(&*main_name(&mappings, range(1..9)), "");
+        assert_eq!(&*main_name(&mappings, range(20..30)), "");
     }
 }

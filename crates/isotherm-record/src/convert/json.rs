@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::FormatWriter;
 use super::activity::ActivityOut;
+use crate::compat::{permissions_column, pid_column};
 use crate::time::nanoseconds;
 use crate::{Activity, Cost, Ending, Recording, Row, TargetInfo};
 
@@ -136,7 +137,7 @@ impl Json {
     }
 
     fn target(&mut self, row: &Row) -> Target {
-        let pid = row.target.id.0;
+        let pid = pid_column(row.target.id);
         let now = (Arc::clone(&row.info), Arc::clone(&row.target.mappings));
         let before = self.known.insert(pid, now);
         let (same_info, same_mappings) = before.map_or((false, false), |(info, mappings)| {
@@ -154,19 +155,20 @@ impl Json {
         Target {
             pid,
             target: (!same_info).then(|| TargetInfo::clone(&row.info)),
-            mappings: (!same_mappings).then(|| row.target.mappings.iter().map(MappingOut::from).collect()),
+            mappings: (!same_mappings)
+                .then(|| row.target.mappings.iter().map(|mapping| MappingOut::new(pid, mapping)).collect()),
             regions: regions.collect(),
         }
     }
 }
 
-impl From<&Mapping> for MappingOut {
-    fn from(mapping: &Mapping) -> Self {
+impl MappingOut {
+    fn new(pid: u32, mapping: &Mapping) -> Self {
         Self {
             start: mapping.range.start(),
             end: mapping.range.end(),
-            permissions: mapping.permissions.map(char::from).iter().collect(),
-            name: mapping.name.to_string(),
+            permissions: permissions_column(pid, mapping.permissions),
+            name: mapping.label().to_string(),
         }
     }
 }

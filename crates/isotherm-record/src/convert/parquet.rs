@@ -85,7 +85,7 @@ impl Parquet {
 }
 
 impl Columns {
-    fn push(&mut self, line: &flat::Line<'_>) {
+    fn push(&mut self, line: &flat::Line) {
         self.time_ns.push(line.time_ns);
         self.pid.push(line.pid);
         self.start.push(line.start);
@@ -95,7 +95,7 @@ impl Columns {
         self.access_rate.push(line.access_rate);
         self.age_ns.push(line.age_ns);
         self.nr_unobservable.push(line.nr_unobservable);
-        self.mapping.push(line.mapping.to_owned());
+        self.mapping.push(line.mapping.to_string());
     }
 
     /// In the order of [`schema`].

@@ -7,11 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, Statistics};
+use isotherm_core::scheme::{
+    ActedRegion, Action, Application, Refusal, RefusalCount, RefusalReason, Report, Statistics,
+};
 use isotherm_core::{
     AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, TargetInfo};
+use isotherm_record::{Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, TargetInfo, pid_column};
 
 pub fn header() -> Header {
     Header {
@@ -35,8 +37,22 @@ pub fn header() -> Header {
     }
 }
 
+/// When all processes started, since the Unix epoch.
+const STARTED_UNIX_NS: u64 = 1_600_000_000_000_000_000;
+
+/// The process with this pid, as it is read back.
+pub fn process(pid: u32) -> TargetId {
+    TargetId::process(pid, Duration::from_nanos(STARTED_UNIX_NS))
+}
+
+/// Refusals of two reasons, as they are read back.
+pub const REFUSALS: [Refusal; 2] = [RefusalReason::Busy.with_code(11), RefusalReason::Other.with_code(12)];
+
 pub fn info(id: TargetId) -> Arc<TargetInfo> {
-    Arc::new(TargetInfo { command: format!("server, \"{id}\" --port 80"), started_unix_ns: 1_600_000_000_000_000_000 })
+    Arc::new(TargetInfo {
+        command: format!("server, \"{}\" --port 80", pid_column(id)),
+        started_unix_ns: STARTED_UNIX_NS,
+    })
 }
 
 pub fn range(pages: std::ops::Range<u64>) -> AddrRange {
@@ -44,7 +60,7 @@ pub fn range(pages: std::ops::Range<u64>) -> AddrRange {
 }
 
 pub fn mapping(pages: std::ops::Range<u64>, name: &str) -> Mapping {
-    Mapping { range: range(pages), permissions: *b"rw-p", name: name.into() }
+    Mapping { name: name.into(), ..Mapping::anonymous(range(pages)) }
 }
 
 /// Snapshot number `i`, 100 ms apart, of two targets; their mappings change with every seventh.
@@ -55,12 +71,13 @@ pub fn snapshot(i: u32) -> Snapshot {
             [mapping(16..32, "[heap]"), mapping(40..50 + grown, ""), mapping(100..101, "/usr/lib/libc.so.6")];
         let regions = [(16..20, i % 21), (20..32, 0), (40..50, 20), (100..101, id % 21)];
         TargetSnapshot {
-            id: TargetId(id),
+            id: process(id),
             mappings: Arc::from(mappings),
             regions: regions
                 .map(|(pages, nr_accesses)| RegionSnapshot {
                     range: range(pages),
                     nr_accesses,
+                    nr_samples: 20,
                     nr_unobservable: i % 3,
                     age: i,
                 })
@@ -105,14 +122,18 @@ pub fn activity(i: u32) -> Activity {
             applied_regions: n + 1,
             applied_bytes: 10 * PAGE_SIZE * n,
             rejected_bytes: 5 * PAGE_SIZE * n,
-            refusals: (0..i % 3).map(|e| Refusal { errno: 11 + e as i32, regions: n, bytes: n * PAGE_SIZE }).collect(),
+            refusals: REFUSALS
+                .into_iter()
+                .take(i as usize % 3)
+                .map(|refusal| RefusalCount { refusal, regions: n, bytes: n * PAGE_SIZE })
+                .collect(),
             quota_exceeded: n / 2,
             time: Duration::from_micros(7) * i,
         },
         last: Application {
             time: Duration::from_millis(100) * i - Duration::from_millis(40),
             regions: (0..u64::from(i % 4))
-                .map(|at| ActedRegion { target: TargetId(7), range: range(16 + at..17 + at), applied: at * PAGE_SIZE })
+                .map(|at| ActedRegion { target: process(7), range: range(16 + at..17 + at), applied: at * PAGE_SIZE })
                 .collect(),
             held_back_bytes: 3 * n,
             unobservable_bytes: 4 * n,
@@ -122,7 +143,7 @@ pub fn activity(i: u32) -> Activity {
     Activity {
         time: Duration::from_millis(100) * i - Duration::from_millis(30),
         schemes: vec![report("prcl", Action::PageOut), report("hot \"ones\"", Action::HugePage)],
-        memory: [7, 9].into_iter().take(i as usize % 3).map(|id| (TargetId(id), used(n + (1 << 20)))).collect(),
+        memory: [7, 9].into_iter().take(i as usize % 3).map(|id| (process(id), used(n + (1 << 20)))).collect(),
         system: SystemMemory {
             total: 8 << 30,
             free: n << 20,
@@ -148,6 +169,16 @@ pub fn record_with_activities(path: &Path, count: u32) -> (Vec<Row>, Vec<Activit
     }
     recorder.finish().unwrap();
     (rows_of(&written.0), written.1)
+}
+
+/// The activity as it is read back where no row has told of its targets: nothing is known of their starts.
+pub fn without_starts(mut activity: Activity) -> Activity {
+    let regions =
+        activity.schemes.iter_mut().flat_map(|scheme| &mut scheme.last.regions).map(|region| &mut region.target);
+    for target in regions.chain(activity.memory.iter_mut().map(|(target, _)| target)) {
+        *target = TargetId::process(target.pid().unwrap(), Duration::ZERO);
+    }
+    activity
 }
 
 /// Opens and reads all activities.

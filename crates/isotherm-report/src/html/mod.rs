@@ -4,6 +4,7 @@ mod data;
 mod tables;
 
 use base64::Engine as _;
+use isotherm_core::units;
 use sha2::{Digest, Sha256};
 
 use crate::escape::{json_in_html, markup};
@@ -15,7 +16,7 @@ use crate::source::{Selection, Source, walk};
 use crate::space::{Place, Survey};
 use crate::summary::SummaryBuilder;
 use crate::wss::Wss;
-use crate::{Options, Picture, ReportError, svg, units};
+use crate::{Options, Picture, ReportError, svg};
 
 const TEMPLATE: &str = include_str!("../../assets/page.html");
 const STYLE: &str = concat!(include_str!("../../assets/page.css"), include_str!("../../assets/picture-dark.css"));

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use isotherm_core::units;
+
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::escape::markup;
 use crate::overhead::{Load, Overhead};
 use crate::schemes::{Scheme, Schemes};
 use crate::summary::{Summary, Temperature, folded};
 use crate::text::scheme_facts;
-use crate::units;
 use crate::wss::Wss;
 
 /// Names with less than this share of the size and the hot are folded into one line.

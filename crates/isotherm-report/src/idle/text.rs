@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use isotherm_core::units;
+
 use super::bands::{bands, spread};
 use super::tree::parts;
 use super::{CgroupFigures, IdleFigures, IdleReport, ProcessFigures};
@@ -12,7 +14,6 @@ use crate::escape::sanitise;
 use crate::text::bar::{Part, stacked};
 use crate::text::table::{Cell, Column, table};
 use crate::text::{Terminal, wrap};
-use crate::units;
 
 /// What has less than this share of all memory that was looked at is folded into one line.
 const LEAST: f64 = 0.002;

@@ -1,5 +1,15 @@
 //! The names of the kernel's errors, of those that acting on memory can end in.
 
+use isotherm_core::scheme::Refusal;
+
+/// The name of the system's error behind a refusal, such as `EAGAIN`; else its number, else the reason in words.
+pub fn refusal_name(refusal: &Refusal) -> String {
+    match refusal.code {
+        Some(code) => name(code).map_or_else(|| format!("error {code}"), str::to_owned),
+        None => refusal.reason.to_string(),
+    }
+}
+
 /// The name of an error number of Linux, as on x86-64 and most others; none if it is not among these.
 pub(super) fn name(errno: i32) -> Option<&'static str> {
     Some(match errno {

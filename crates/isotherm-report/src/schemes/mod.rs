@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use errno::refusal_name;
+
 /// What schemes did in the selected time.
 ///
 /// Their figures are of all targets; of a selection of targets and addresses are the memory in use and the regions of the last
@@ -84,9 +86,12 @@ pub struct Total {
 /// What the kernel refused for one reason.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Refusal {
-    /// The error's number.
-    pub errno: i32,
-    /// The error's name, such as `EAGAIN`; none if it is not known.
+    /// The reason.
+    #[serde(skip)]
+    pub why: isotherm_core::scheme::Refusal,
+    /// The number of the system's error, if there was one.
+    pub errno: Option<i32>,
+    /// The name of that error, such as `EAGAIN`; none if it is not known.
     pub name: Option<&'static str>,
     /// Regions that were refused, at least in part.
     pub regions: u64,
@@ -261,8 +266,8 @@ impl Total {
 }
 
 impl Refusal {
-    /// What it is called: its name, or else its number.
+    /// The name of the system's error, else its number, else the reason.
     pub fn called(&self) -> String {
-        self.name.map_or_else(|| format!("error {}", self.errno), str::to_owned)
+        refusal_name(&self.why)
     }
 }

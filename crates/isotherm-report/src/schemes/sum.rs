@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{Report, Statistics};
-use isotherm_core::{SystemMemory, TargetId};
-use isotherm_record::Activity;
+use isotherm_core::{SystemMemory, units};
+use isotherm_record::{Activity, pid_column};
 
 use super::{Acted, Did, Last, Moment, Refusal, Scheme, Schemes, System, Total, Used, errno};
-use crate::source::{Selection, Source};
-use crate::{ReportError, units};
+use crate::ReportError;
+use crate::source::{SelectedTarget, Selection, Source};
 
 impl Schemes {
     /// What schemes did, as `source` tells it.
@@ -31,9 +31,9 @@ impl Schemes {
             before = Some(activity);
         }
         let (Some(first), Some(last)) = (first, before) else { return Err(ReportError::NoSchemes) };
-        let known = |target: TargetId| ids.is_empty() || ids.contains(&target);
+        let known = |target: SelectedTarget| ids.is_empty() || ids.iter().any(|&id| target.holds(id));
         if made.over_time.is_empty() || !selection.target.is_none_or(known) {
-            let ids: Vec<String> = ids.iter().take(20).map(ToString::to_string).collect();
+            let ids: Vec<String> = ids.iter().take(20).map(|&id| pid_column(id).to_string()).collect();
             let mut holds =
                 format!("what schemes did from {} to {}", units::duration(first), units::duration(last.time));
             if !ids.is_empty() {
@@ -82,9 +82,9 @@ impl Schemes {
         self.over_time.push(Moment {
             time_ns: nanoseconds(activity.time),
             schemes: did,
-            memory: (activity.memory.iter().filter(|(id, _)| selection.target.is_none_or(|wanted| wanted == *id)))
+            memory: (activity.memory.iter().filter(|(id, _)| selection.holds_target(*id)))
                 .map(|&(id, used)| Used {
-                    pid: id.0,
+                    pid: pid_column(id),
                     resident_bytes: used.resident,
                     proportional_bytes: used.proportional,
                     swapped_bytes: used.swapped,
@@ -118,7 +118,7 @@ impl Scheme {
     fn new(report: &Report) -> Self {
         Self {
             name: report.name.clone(),
-            action: report.action.name(),
+            action: report.action.kind().name(),
             in_force: true,
             awake: report.awake,
             awake_share: 0.0,
@@ -133,7 +133,7 @@ impl Scheme {
     }
 
     fn add(&mut self, report: &Report, total: &Total, elapsed: Duration, selection: &Selection) {
-        self.action = report.action.name();
+        self.action = report.action.kind().name();
         (self.in_force, self.awake) = (true, report.awake);
         (self.quota_bytes, self.goal_score) = (report.quota, report.goal_score);
         self.time += elapsed;
@@ -144,9 +144,14 @@ impl Scheme {
         }
         let regions = report.last.regions.iter().filter_map(|acted| {
             let range = selection.address.map_or(Some(acted.range), |wanted| wanted.intersection(acted.range))?;
-            let chosen = selection.target.is_none_or(|wanted| wanted == acted.target);
+            let chosen = selection.holds_target(acted.target);
             let applied_bytes = acted.applied.min(range.size());
-            chosen.then_some(Acted { pid: acted.target.0, start: range.start(), end: range.end(), applied_bytes })
+            chosen.then_some(Acted {
+                pid: pid_column(acted.target),
+                start: range.start(),
+                end: range.end(),
+                applied_bytes,
+            })
         });
         let last = Last {
             time_ns: nanoseconds(report.last.time),
@@ -167,14 +172,15 @@ impl Total {
         let nothing = Statistics::default();
         let before = before.filter(|before| before.applications <= now.applications).unwrap_or(&nothing);
         let more = |part: fn(&Statistics) -> u64| part(now).saturating_sub(part(before));
-        let refusals = now.refusals.iter().map(|refusal| {
-            let earlier = before.refusals.iter().find(|earlier| earlier.errno == refusal.errno);
+        let refusals = now.refusals.iter().map(|count| {
+            let earlier = before.refusals.iter().find(|earlier| earlier.refusal == count.refusal);
             let (regions, bytes) = earlier.map_or((0, 0), |earlier| (earlier.regions, earlier.bytes));
             Refusal {
-                errno: refusal.errno,
-                name: errno::name(refusal.errno),
-                regions: refusal.regions.saturating_sub(regions),
-                bytes: refusal.bytes.saturating_sub(bytes),
+                why: count.refusal,
+                errno: count.refusal.code,
+                name: count.refusal.code.and_then(errno::name),
+                regions: count.regions.saturating_sub(regions),
+                bytes: count.bytes.saturating_sub(bytes),
             }
         });
         Self {
@@ -203,7 +209,7 @@ impl Total {
         add(&mut self.quota_exceeded, more.quota_exceeded);
         add(&mut self.spent_ns, more.spent_ns);
         for refusal in &more.refusals {
-            match self.refusals.iter_mut().find(|known| known.errno == refusal.errno) {
+            match self.refusals.iter_mut().find(|known| known.why == refusal.why) {
                 Some(known) => {
                     add(&mut known.regions, refusal.regions);
                     add(&mut known.bytes, refusal.bytes);

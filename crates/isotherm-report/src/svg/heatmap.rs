@@ -1,5 +1,7 @@
 //! The heatmap as a picture: areas from low addresses at the bottom to high ones, with names at their right.
 
+use isotherm_core::units;
+
 use super::{Anchor, Drawing, code, fit, text_width};
 use crate::ReportError;
 use crate::axis::Area;
@@ -8,7 +10,7 @@ use crate::heatmap::{Heatmap, TargetMap};
 use crate::report::Picture;
 use crate::space::shown_name;
 use crate::text::target_title;
-use crate::units;
+use crate::ticks;
 
 const LEFT: f64 = 112.0;
 const RIGHT: f64 = 190.0;
@@ -68,7 +70,7 @@ fn draw_target(
 fn address_axis(drawing: &mut Drawing, area: &Area, y: f64, tall: f64) {
     drawing.line((LEFT, y), (LEFT, y + tall), "axis");
     let most = (tall / 44.0) as usize;
-    let ticks = if most == 0 { vec![(0, String::new())] } else { units::byte_ticks(area.bytes, most) };
+    let ticks = if most == 0 { vec![(0, String::new())] } else { ticks::bytes(area.bytes, most) };
     for (offset, label) in ticks {
         let at = y + tall * (1.0 - offset as f64 / area.bytes.max(1) as f64);
         let label = if offset == 0 { format!("{:#x}", area.start()) } else { format!("+{label}") };

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use isotherm_core::units;
+
 use super::plot::{Curve, LEFT, Plot, time_of};
 use super::{Anchor, Drawing};
 use crate::overhead::{Moment, Overhead};
 use crate::report::Picture;
-use crate::units;
+use crate::ticks;
 use crate::wss::Wss;
 
 /// The working set over time, with its percentiles at the right.
@@ -30,7 +32,7 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
     let side = (width * 0.26).min(300.0);
     let points: Vec<_> = sums.iter().map(|&(time, bytes, _)| (time, bytes as f64)).collect();
     let top = largest as f64 * 1.06;
-    let ticks = units::byte_ticks(top as u64, 6).into_iter().map(|(v, label)| (v as f64, label)).collect();
+    let ticks = ticks::bytes(top as u64, 6).into_iter().map(|(v, label)| (v as f64, label)).collect();
     let size = (width - LEFT - side - 24.0, height);
     Plot { at: (LEFT, 46.0), size, time: time_of(&points), curves: &[Curve::main(&points)], ticks, top, limit: None }
         .draw(&mut drawing);
@@ -90,7 +92,7 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         let most = highest(value);
         // Against the limit, unless the values would be a flat line at the bottom.
         let top = if limited && most > limit / 5.0 { limit.max(most) * 1.04 } else { (most * 1.15).max(1e-3) };
-        let ticks = units::count_ticks(top, 4);
+        let ticks = ticks::count(top, 4);
         let limit = limited.then(|| (limit, format!("limit {}", units::count(overhead.max_regions))));
         let size = (width - LEFT - 16.0, height);
         Plot { at: (LEFT, y), size, time: time_of(&points), curves: &[Curve::main(&points)], ticks, top, limit }

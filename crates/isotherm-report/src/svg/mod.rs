@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 
+use crate::ReportError;
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::escape::markup;
 use crate::report::Picture;
-use crate::{ReportError, units};
+use crate::ticks;
 
 pub(crate) use regions::RegionLines;
 
@@ -133,7 +134,7 @@ impl Drawing {
     pub(crate) fn time_axis(&mut self, x: f64, width: f64, y: f64, (start, end): (Duration, Duration)) {
         let span = (end.saturating_sub(start)).as_secs_f64().max(1e-9);
         self.line((x, y), (x + width, y), "axis");
-        for (t, label) in units::time_ticks(start, end, (width / 90.0).max(1.0) as usize) {
+        for (t, label) in ticks::time(start, end, (width / 90.0).max(1.0) as usize) {
             let at = x + (t.saturating_sub(start)).as_secs_f64() / span * width;
             self.line((at, y), (at, y + 4.0), "axis");
             self.text(at, y + 17.0, Anchor::Middle, "label", &label);

@@ -1,5 +1,7 @@
 //! The regions of one snapshot as a picture: the access rate over the line of mapped memory.
 
+use isotherm_core::units;
+
 use super::{Anchor, Drawing, fit};
 use crate::ReportError;
 use crate::axis::{Axis, Fineness};
@@ -10,7 +12,6 @@ use crate::report::Picture;
 use crate::source::{Seen, Share, View};
 use crate::space::{Named, shown_name};
 use crate::text::target_title;
-use crate::units;
 
 /// One mapped piece of a region.
 struct Bar {
@@ -67,11 +68,11 @@ impl View for RegionLines {
                     "{:x}-{:x} {}, rate {}, age {}",
                     region.start,
                     region.end,
-                    shown_name(&piece.mapping.name),
+                    shown_name(&piece.mapping.label()),
                     units::percent(region.access_rate),
                     units::nanoseconds(region.age_ns)
                 );
-                let named = Named { range: piece.range, name: piece.mapping.name.clone() };
+                let named = Named { range: piece.range, name: piece.mapping.label() };
                 Some(Bar { named, share: Share::of(piece.region, seen.row.samples), tip })
             })
             .collect();

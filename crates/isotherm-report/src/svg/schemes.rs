@@ -1,11 +1,13 @@
 //! What schemes did over time, as a picture, and below it the memory in use.
 
+use isotherm_core::units;
+
 use super::plot::{Curve, LEFT, Plot};
 use super::{Anchor, Drawing, fit, text_width};
 use crate::report::Picture;
 use crate::schemes::{Points, Scheme, Schemes};
 use crate::text::bytes_ticks;
-use crate::units;
+use crate::ticks;
 
 /// Schemes that are drawn; of more, those that were applied to most.
 const SCHEMES: usize = 12;
@@ -41,7 +43,7 @@ pub(crate) fn draw(s: &Schemes, picture: Picture) -> Drawing {
     if !stalled.is_empty() {
         let mean = stalled.iter().map(|(_, share)| share).sum::<f64>() / stalled.len() as f64 / 100.0;
         let title = format!("Some task waits for memory (PSI), % of the time: {} on the mean", units::percent(mean));
-        page.plot(&title, &[(stalled, "curve", "")], units::count_ticks);
+        page.plot(&title, &[(stalled, "curve", "")], ticks::count);
     }
     let free = s.points(|moment| Some(moment.system.free_bytes as f64));
     let total = s.over_time.iter().map(|moment| moment.system.total_bytes).max().unwrap_or(0);

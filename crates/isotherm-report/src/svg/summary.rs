@@ -1,11 +1,12 @@
 //! The summary as a picture: a bar for each mapping name, in parts for hot, warm, cold and unobservable.
 
+use isotherm_core::units;
+
 use super::{Anchor, Drawing, fit};
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::facts::facts;
 use crate::report::Picture;
 use crate::summary::{Summary, Temperature, folded};
-use crate::units;
 
 const NAMES: f64 = 220.0;
 const FIGURES: f64 = 190.0;

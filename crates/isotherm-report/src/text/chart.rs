@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Terminal, left, right, width};
 use crate::colour::Rgb;
-use crate::units;
+use crate::ticks;
 
 /// The colour of what charts show.
 pub(crate) const ACCENT: Rgb = [94, 129, 222];
@@ -114,7 +114,7 @@ pub(crate) fn time_axis(
         |t: Duration| ((t.saturating_sub(start).as_secs_f64() / span * columns as f64) as usize).min(columns - 1);
     let ticks: Vec<_> = (1..=(columns / 9).max(1))
         .rev()
-        .map(|most| units::time_ticks(start, end, most))
+        .map(|most| ticks::time(start, end, most))
         .find(|ticks| ticks.windows(2).all(|pair| column(pair[0].0) + width(&pair[0].1) + 1 < column(pair[1].0)))
         .unwrap_or_default()
         .into_iter()

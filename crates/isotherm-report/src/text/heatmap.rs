@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 
+use isotherm_core::units;
+
 use super::chart::time_axis;
 use super::{Colour, Terminal, cut, left, name_in, right, target_title};
 use crate::axis::{Area, Axis, Fineness};
 use crate::colour::{UNOBSERVABLE, of_rate};
 use crate::heatmap::{Cell, Heatmap, Resolution, TargetMap};
 use crate::space::{Survey, shown_name};
-use crate::units;
+use crate::ticks;
 
 /// How a terminal's width is divided.
 struct Layout {
@@ -83,7 +85,7 @@ fn write_area(
         (low, low + layout.group - 1)
     };
     let offset = |line: usize| area.row_offset(line * layout.group);
-    let ticks = units::byte_ticks(area.bytes, (lines / 3).max(1));
+    let ticks = ticks::bytes(area.bytes, (lines / 3).max(1));
     let names: Vec<_> = (0..lines).map(|line| target.axis.row_name(rows_of(line).0)).collect();
     for line in (0..lines).rev() {
         if layout.gutter > 0 {

@@ -152,11 +152,11 @@ pub(crate) fn left(text: &str, columns: usize) -> String {
 
 /// What a target is called: its command and process ID.
 pub(crate) fn target_title(id: TargetId, info: &TargetInfo) -> String {
-    if id.0 == 0 {
-        return "physical memory".into();
-    }
+    let Some(pid) = id.pid() else {
+        return id.to_string();
+    };
     let command = sanitise(&info.command);
-    format!("pid {id}: {}", if command.is_empty() { "(no command)".into() } else { command })
+    format!("pid {pid}: {}", if command.is_empty() { "(no command)".into() } else { command })
 }
 
 /// Writes a fact beside its name, or in a narrow terminal after it.

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use isotherm_core::units;
+
 use super::chart::Chart;
 use super::table::{Cell, Column, table};
 use super::wss::time_of;
@@ -11,7 +13,7 @@ use crate::escape::sanitise;
 use crate::facts::lost_aggregations;
 use crate::overhead::{Load, Overhead};
 use crate::summary::MANY_LATE;
-use crate::units;
+use crate::ticks;
 
 /// Writes the figures, the distributions against the maximum, and a chart over time.
 pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Overhead) -> io::Result<()> {
@@ -90,7 +92,7 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
         writeln!(out, "\n{}", terminal.bold(name))?;
         let points: Vec<(Duration, f64)> =
             o.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();
-        let ticks = units::count_ticks(top, height / 2);
+        let ticks = ticks::count(top, height / 2);
         Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: true, height }
             .write(out, terminal)?;
     }

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use isotherm_core::units;
+
 use super::chart::bar;
 use super::table::{Cell, Column, table};
 use super::{Colour, Terminal, cut, target_title};
@@ -10,7 +12,6 @@ use crate::ReportError;
 use crate::colour::of_rate;
 use crate::regions::{Region, RegionOptions, TargetRegions};
 use crate::source::{Seen, View};
-use crate::units;
 
 /// Writes each row as a table as soon as it is seen.
 pub(crate) struct RegionsText<'a> {

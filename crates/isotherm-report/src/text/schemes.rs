@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 
+use isotherm_core::units;
+
 use super::chart::Chart;
 use super::table::{Cell, Column, table};
 use super::wss::time_of;
 use super::{Terminal, fact, wrap};
 use crate::escape::sanitise;
 use crate::schemes::{Last, Points, Scheme, Schemes};
-use crate::units;
+use crate::ticks;
 
 /// Schemes that have charts; of more, those that were applied to most.
 const CHARTS: usize = 8;
@@ -211,7 +213,7 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
     }
     let stalled = s.points(|moment| Some(moment.system.stalled_share? * 100.0));
     let title = "some task waits for memory (PSI), % of the time";
-    series.push(Series::new(title.into(), stalled, |top| units::count_ticks(top, height / 2)));
+    series.push(Series::new(title.into(), stalled, |top| ticks::count(top, height / 2)));
     let free = s.points(|moment| (moment.system.total_bytes > 0).then_some(moment.system.free_bytes as f64));
     series.push(bytes(format!("free memory: {} at the end", now(&free)), free));
 
@@ -238,7 +240,7 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
 
 /// Even sizes with their labels.
 pub(crate) fn bytes_ticks(top: f64, most: usize) -> Vec<(f64, String)> {
-    units::byte_ticks(top as u64, most).into_iter().map(|(value, label)| (value as f64, label)).collect()
+    ticks::bytes(top as u64, most).into_iter().map(|(value, label)| (value as f64, label)).collect()
 }
 
 fn size(bytes: u64) -> String {

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use isotherm_core::units;
+
 use super::bar::{self, Part};
 use super::table::{Cell, Column, table};
 use super::{Terminal, wrap};
@@ -9,7 +11,6 @@ use crate::colour::{UNOBSERVABLE, of_rate};
 use crate::escape::sanitise;
 use crate::facts::{facts, warnings};
 use crate::summary::{Summary, Temperature, folded};
-use crate::units;
 
 /// Names of less than this share of the size and of the hot are folded into one line.
 const LEAST: f64 = 0.005;

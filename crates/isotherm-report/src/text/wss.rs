@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use isotherm_core::units;
+
 use super::chart::{ACCENT, Chart, bar};
 use super::table::{Cell, Column, table};
 use super::{Terminal, wrap};
-use crate::units;
+use crate::ticks;
 use crate::wss::Wss;
 
 /// Writes the percentiles and a chart over time.
@@ -32,8 +34,7 @@ pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Re
     writeln!(out)?;
     let points: Vec<(Duration, f64)> = sums.iter().map(|&(time, bytes, _)| (time, bytes as f64)).collect();
     let height = terminal.rows.saturating_sub(15).clamp(4, 12);
-    let ticks =
-        units::byte_ticks(percentiles.0[6], height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
+    let ticks = ticks::bytes(percentiles.0[6], height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
     Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: false, height }.write(out, terminal)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ActedRegion, Action, Application, Refusal, Report, Statistics};
+use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
 use isotherm_core::{AddrRange, BoxError, Mapping, MemoryUse, RegionSnapshot, SystemMemory, TargetId, TargetSnapshot};
 use isotherm_record::{Activity, Cost, Header, Host, Row, TargetInfo};
 use isotherm_report::{Activities, Rows, Source};
@@ -77,16 +77,21 @@ pub fn imported(mut source: Made) -> Made {
     source
 }
 
+/// The process with this pid, or physical memory if that is 0.
+pub fn process(pid: u32) -> TargetId {
+    if pid == 0 { TargetId::PhysicalMemory } else { TargetId::process(pid, Duration::from_nanos(1)) }
+}
+
 pub fn range(start: u64, end: u64) -> AddrRange {
     AddrRange::new(start, end).unwrap()
 }
 
 pub fn mapping(start: u64, end: u64, name: &str) -> Mapping {
-    Mapping { range: range(start, end), permissions: *b"rw-p", name: name.into() }
+    Mapping { name: name.into(), ..Mapping::anonymous(range(start, end)) }
 }
 
 pub fn region(start: u64, end: u64, nr_accesses: u32, age: u32) -> RegionSnapshot {
-    RegionSnapshot { range: range(start, end), nr_accesses, nr_unobservable: 0, age }
+    RegionSnapshot { range: range(start, end), nr_accesses, nr_samples: 20, nr_unobservable: 0, age }
 }
 
 /// The row of snapshot `index` (the first is 1) of a target, with a cost.
@@ -96,7 +101,7 @@ pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionS
         time: AGGREGATION * index,
         aggregation: AGGREGATION,
         samples: 20,
-        target: TargetSnapshot { id: TargetId(pid), regions, mappings: mappings.clone() },
+        target: TargetSnapshot { id: process(pid), regions, mappings: mappings.clone() },
         info: Arc::new(TargetInfo { command: "demo --phases 3".into(), started_unix_ns: 1 }),
         cost: Some(Cost {
             rounds: 20,
@@ -198,9 +203,13 @@ pub fn schemed(seconds: u32) -> Made {
             collapsed.passed_bytes += 4 * MIB;
             if second % 3 == 0 {
                 collapsed.refusals = vec![
-                    Refusal { errno: 22, regions: n / 9, bytes: n / 9 * 2 * MIB },
-                    Refusal { errno: 11, regions: n / 3, bytes: n / 3 * 2 * MIB },
-                    Refusal { errno: 4711, regions: 1, bytes: 4096 },
+                    RefusalCount {
+                        refusal: RefusalReason::Unsuitable.with_code(22),
+                        regions: n / 9,
+                        bytes: n / 9 * 2 * MIB,
+                    },
+                    RefusalCount { refusal: RefusalReason::Busy.with_code(11), regions: n / 3, bytes: n / 3 * 2 * MIB },
+                    RefusalCount { refusal: RefusalReason::Other.with_code(4711), regions: 1, bytes: 4096 },
                 ];
             } else {
                 collapsed.applied_regions += 2;
@@ -208,7 +217,7 @@ pub fn schemed(seconds: u32) -> Made {
             }
             collapsed.time += Duration::from_millis(3);
             let region = |at: u64, size, applied| ActedRegion {
-                target: TargetId(1234),
+                target: process(1234),
                 range: range(ANON + at * MIB, ANON + at * MIB + size),
                 applied,
             };
@@ -231,7 +240,7 @@ pub fn schemed(seconds: u32) -> Made {
             let hot = vec![region(0, 2 * MIB, 2 * MIB), region(2, 2 * MIB, 0)];
             let used = |pid, resident| {
                 (
-                    TargetId(pid),
+                    process(pid),
                     MemoryUse { resident, proportional: resident - 2 * MIB, swapped: reclaimed.applied_bytes / 3 },
                 )
             };

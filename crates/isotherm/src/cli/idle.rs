@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use isotherm_core::units::{self, QuantityError};
 use isotherm_probes::idle_scan::Rate;
-
-use crate::units;
 
 /// Show how much memory is idle, and whose it is
 ///
@@ -35,7 +34,7 @@ pub struct Idle {
     pub by: Vec<By>,
     /// For how long the memory is let alone before it is looked at again; if it is given, this is repeated until Ctrl-C [default: 60s,
     /// once]
-    #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
     pub interval: Option<Duration>,
     /// End after so many reports
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -107,19 +106,16 @@ pub enum IdleFormatChoice {
     Prometheus,
 }
 
-/// `5%` or `1GiB`.
+/// A share of a CPU, such as `5%` or `0.05`, or bytes a second, such as `1GiB`.
+///
+/// A number of at most 1 is a share: a byte a second is no rate at which memory is looked at.
 fn rate(text: &str) -> Result<Rate, String> {
-    if let Some(percent) = text.strip_suffix('%') {
-        let share: f64 = percent.trim().parse().map_err(|_| format!("{text:?} is not a percentage such as 5%"))?;
-        return if share > 0.0 && share <= 100.0 {
-            Ok(Rate::Cpu(share / 100.0))
-        } else {
-            Err(format!("{text} is not above 0% and at most 100% of a CPU"))
-        };
-    }
-    match units::size(text).map_err(|e| format!("{e}, nor a share of a CPU such as 5%"))? {
-        0 => Err("at a rate of 0 nothing would ever be looked at".into()),
-        bytes => Ok(Rate::Bytes(bytes)),
+    match (units::parse_share(text), units::parse_bytes(text)) {
+        (Ok(share), _) if share > 0.0 => Ok(Rate::Cpu(share)),
+        (Err(_), Ok(bytes)) if bytes > 0 => Ok(Rate::Bytes(bytes)),
+        (Ok(_), _) | (_, Ok(_)) => Err("at a rate of 0 no memory is looked at; write a rate such as 5% or 1GiB".into()),
+        (Err(over @ QuantityError::OverWhole { .. }), _) => Err(over.to_string()),
+        (_, Err(error)) => Err(format!("{error}, or a share of a CPU such as 5% or 0.05")),
     }
 }
 
@@ -130,8 +126,11 @@ mod tests {
     #[test]
     fn a_rate_is_bytes_a_second_or_a_share_of_a_cpu() {
         assert_eq!(rate("1GiB"), Ok(Rate::Bytes(1 << 30)));
+        assert_eq!(rate("4096"), Ok(Rate::Bytes(4096)));
         assert_eq!(rate("5%"), Ok(Rate::Cpu(0.05)));
-        for wrong in ["0", "0%", "101%", "x%", "fast", "-3"] {
+        assert_eq!(rate("0.05"), Ok(Rate::Cpu(0.05)));
+        assert_eq!(rate("1"), Ok(Rate::Cpu(1.0)));
+        for wrong in ["0", "0%", "0GiB", "101%", "x%", "fast", "-3"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }
     }

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm_core::scheme::Scheme;
-use isotherm_record::Recording;
 
 use crate::cli::{Scheme as Options, SchemeCommand, TryFormat};
 
@@ -20,8 +19,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             let Some(schemes) = read(&options.file) else {
                 return Ok(ExitCode::FAILURE);
             };
-            let recording = Recording::open(&options.recording)?;
-            let trial = trial::trial(schemes, &recording)?;
+            let trial = trial::trial(schemes, &options.recording)?;
             let mut out = std::io::stdout().lock();
             match options.format {
                 TryFormat::Text => show::text(&trial, &mut out)?,

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use isotherm_core::units::{bytes, count, duration};
+use isotherm_record::pid_column;
 use isotherm_report::sanitise;
 use serde_json::{Value, json};
 
@@ -148,7 +149,7 @@ fn of_scheme(tried: &Tried) -> Value {
     let steps: Vec<Value> = tried.steps.iter().map(of_step).collect();
     json!({
         "name": &*tried.scheme.name,
-        "action": tried.scheme.action.name(),
+        "action": tried.scheme.action.kind().name(),
         "applications": total.applications,
         "regions": total.tried_regions,
         "bytes": total.passed_bytes,
@@ -164,7 +165,7 @@ fn of_scheme(tried: &Tried) -> Value {
 fn of_step(step: &Step) -> Value {
     let regions = step.regions.iter().map(|(region, mapping)| {
         json!({
-            "target": region.target.0,
+            "target": pid_column(region.target),
             "start": region.range.start(),
             "end": region.range.end(),
             "mapping": &**mapping,

@@ -1,16 +1,15 @@
 //! A trial: a recording replayed through schemes that act on nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use isotherm_core::scheme::{
-    ActedRegion, FilterKind, NoGauges, PageKind, Pretend, ProcessFacts, Quota, Report, Scheme, Schemes,
-};
-use isotherm_core::{AddrRange, Sink, Snapshot, TargetId};
-use isotherm_record::{Recording, Row};
+use anyhow::Result;
+use isotherm_core::scheme::{ActedRegion, FilterKind, PageKind, Report, Scheme};
+use isotherm_core::{AddrRange, Mapping, Snapshot, TargetId};
+use isotherm_record::SnapshotRecord;
+use isotherm_run::{Event, RunConfig, Source};
 
 /// What schemes would have done.
 pub struct Trial {
@@ -42,95 +41,105 @@ pub struct Step {
     pub regions: Vec<(ActedRegion, Arc<str>)>,
 }
 
-/// Replays `recording` through `schemes`.
-pub fn trial(schemes: Vec<Scheme>, recording: &Recording) -> Result<Trial> {
-    let notes = notes(&schemes);
-    let mut replay = Replay::new(&schemes)?;
-    let mut rows: Vec<Row> = Vec::new();
-    for row in recording.rows()? {
-        let row = row?;
-        if rows.first().is_some_and(|first| first.time != row.time) {
-            replay.step(&mut rows)?;
+/// Replays the recording of this path through `schemes`.
+pub fn trial(schemes: Vec<Scheme>, recording: &Path) -> Result<Trial> {
+    let mut run = RunConfig::new(Source::Replay(recording.into())).schemes(schemes.clone()).prepare()?;
+    let events = run.subscribe();
+    let session = run.start()?;
+    let mut tally = Tally::new(schemes);
+    let mut snapshot: Option<Arc<SnapshotRecord>> = None;
+    for event in events {
+        match event {
+            Event::Snapshot(record) => snapshot = Some(record),
+            // Each activity is of the snapshot before it.
+            Event::Activity(activity) => {
+                if let Some(record) = &snapshot {
+                    tally.add(&record.snapshot, &activity.schemes);
+                }
+            }
+            _ => {}
         }
-        rows.push(row);
     }
-    if !rows.is_empty() {
-        replay.step(&mut rows)?;
-    }
-    let Replay { engine, steps, taken, most_unobservable, snapshots, end } = replay;
-    let tried = schemes.into_iter().zip(engine.reports()).zip(steps).zip(taken).zip(most_unobservable);
-    let tried = tried.map(|((((scheme, report), steps), taken), most_unobservable)| {
-        let distinct_bytes =
-            taken.into_values().map(|ranges| joined(ranges).iter().map(|r| r.size()).sum::<u64>()).sum();
-        Tried { scheme, report: report.clone(), steps, distinct_bytes, most_unobservable }
-    });
-    let schemes = tried.collect();
-    Ok(Trial { recording: recording.path().to_path_buf(), duration: end, snapshots, schemes, notes })
+    session.wait()?;
+    Ok(tally.into_trial(recording))
 }
 
-/// The schemes at work, and what they did so far.
-struct Replay {
-    engine: Schemes<Pretend, NoGauges>,
-    steps: Vec<Vec<Step>>,
-    taken: Vec<BTreeMap<TargetId, Vec<AddrRange>>>,
-    most_unobservable: Vec<u64>,
+/// What the schemes did so far.
+struct Tally {
+    schemes: Vec<TallyOfOne>,
     snapshots: u64,
     end: Duration,
 }
 
-impl Replay {
-    fn new(schemes: &[Scheme]) -> Result<Self> {
-        let tried: Vec<Scheme> = schemes.iter().map(without_goals).collect::<Result<_>>()?;
-        Ok(Self {
-            engine: Schemes::new(tried, Pretend::default(), NoGauges)?,
-            steps: schemes.iter().map(|_| Vec::new()).collect(),
-            taken: schemes.iter().map(|_| BTreeMap::new()).collect(),
-            most_unobservable: vec![0; schemes.len()],
-            snapshots: 0,
-            end: Duration::ZERO,
-        })
+/// What one scheme did so far.
+struct TallyOfOne {
+    scheme: Scheme,
+    report: Option<Report>,
+    steps: Vec<Step>,
+    taken: BTreeMap<TargetId, Vec<AddrRange>>,
+    most_unobservable: u64,
+}
+
+impl Tally {
+    fn new(schemes: Vec<Scheme>) -> Self {
+        let schemes = schemes.into_iter().map(|scheme| TallyOfOne {
+            scheme,
+            report: None,
+            steps: Vec::new(),
+            taken: BTreeMap::new(),
+            most_unobservable: 0,
+        });
+        Self { schemes: schemes.collect(), snapshots: 0, end: Duration::ZERO }
     }
 
-    /// Takes the rows of one snapshot.
-    fn step(&mut self, rows: &mut Vec<Row>) -> Result<()> {
-        let first = rows.first().context("a snapshot has a row")?;
-        let mut snapshot = Snapshot {
-            time: first.time,
-            aggregation: first.aggregation,
-            samples: first.samples,
-            ..Snapshot::default()
-        };
-        for row in rows.drain(..) {
-            let facts = ProcessFacts { name: name(&row.info.command).into(), cgroup: "".into() };
-            self.engine.actuator_mut().know(row.target.id, facts);
-            snapshot.targets.push(row.target);
-        }
-        let before: Vec<u64> = self.engine.reports().map(|report| report.total.applications).collect();
-        self.engine.aggregated(&snapshot).map_err(|error| anyhow::anyhow!(error))?;
+    /// Adds what the schemes did to a snapshot.
+    fn add(&mut self, snapshot: &Snapshot, reports: &[Report]) {
         self.snapshots += 1;
         self.end = snapshot.time;
-        for (nth, report) in self.engine.reports().enumerate() {
-            let most = &mut self.most_unobservable[nth];
-            *most = report.last.unobservable_bytes.max(*most);
-            let found = !report.last.regions.is_empty() || report.last.held_back_bytes > 0;
-            if report.total.applications == before[nth] || !found {
-                continue;
-            }
-            for region in &report.last.regions {
-                let ranges = self.taken[nth].entry(region.target).or_default();
-                ranges.push(region.range);
-                if ranges.len() > MANY {
-                    *ranges = joined(std::mem::take(ranges));
-                }
-            }
-            self.steps[nth].push(Step {
-                time: snapshot.time,
-                bytes: report.last.regions.iter().map(|region| region.range.size()).sum(),
-                held_back: report.last.held_back_bytes,
-                regions: report.last.regions.iter().map(|region| (*region, mapping(&snapshot, region))).collect(),
-            });
+        for (tally, report) in self.schemes.iter_mut().zip(reports) {
+            tally.add(snapshot, report);
         }
-        Ok(())
+    }
+
+    fn into_trial(self, recording: &Path) -> Trial {
+        let notes = self.schemes.iter().flat_map(|tally| notes(&tally.scheme)).collect();
+        let tried = self.schemes.into_iter().filter_map(|tally| {
+            let distinct = tally.taken.into_values().flat_map(joined);
+            Some(Tried {
+                report: tally.report?,
+                scheme: tally.scheme,
+                steps: tally.steps,
+                distinct_bytes: distinct.map(AddrRange::size).sum(),
+                most_unobservable: tally.most_unobservable,
+            })
+        });
+        let (recording, duration) = (recording.to_path_buf(), self.end);
+        Trial { recording, duration, snapshots: self.snapshots, schemes: tried.collect(), notes }
+    }
+}
+
+impl TallyOfOne {
+    fn add(&mut self, snapshot: &Snapshot, report: &Report) {
+        let last = &report.last;
+        self.most_unobservable = self.most_unobservable.max(last.unobservable_bytes);
+        let before = self.report.replace(report.clone()).map_or(0, |report| report.total.applications);
+        let found = !last.regions.is_empty() || last.held_back_bytes > 0;
+        if report.total.applications == before || !found {
+            return;
+        }
+        for region in &last.regions {
+            let ranges = self.taken.entry(region.target).or_default();
+            ranges.push(region.range);
+            if ranges.len() > MANY {
+                *ranges = joined(std::mem::take(ranges));
+            }
+        }
+        self.steps.push(Step {
+            time: snapshot.time,
+            bytes: last.regions.iter().map(|region| region.range.size()).sum(),
+            held_back: last.held_back_bytes,
+            regions: last.regions.iter().map(|region| (*region, mapping(snapshot, region))).collect(),
+        });
     }
 }
 
@@ -154,45 +163,20 @@ fn joined(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
 fn mapping(snapshot: &Snapshot, region: &ActedRegion) -> Arc<str> {
     let of = snapshot.targets.iter().find(|target| target.id == region.target);
     let found = of.and_then(|target| target.mappings.iter().find(|m| m.range.contains(region.range.start())));
-    found.map_or_else(|| "".into(), |mapping| Arc::clone(&mapping.name))
+    found.map_or_else(|| "".into(), Mapping::label)
 }
 
-/// The name that a process of this command line likely has: the kernel keeps 15 bytes of it.
-fn name(command: &str) -> &str {
-    let program = command.split(' ').next().unwrap_or_default();
-    let name = program.rsplit('/').next().unwrap_or_default();
-    let end = (0..=name.len().min(15)).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
-    &name[..end]
-}
-
-/// The scheme with a quota that stays as it is written.
-fn without_goals(scheme: &Scheme) -> Result<Scheme> {
-    let quota = &scheme.quota;
-    let fixed = Quota::new(quota.bytes(), quota.time(), quota.period(), quota.weights(), Vec::new())?;
-    Ok(Scheme { quota: fixed, ..scheme.clone() })
-}
-
-/// What a recording cannot tell, and what is assumed in its place.
-fn notes(schemes: &[Scheme]) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mut note = |applies: bool, scheme: &Scheme, what: &str| {
-        if applies {
-            notes.push(format!("{}: {what}", scheme.name));
-        }
-    };
-    for scheme in schemes {
-        let pages = |kind| scheme.page_kinds().any(|asked| asked == kind);
-        let cgroup = scheme.filters.iter().any(|filter| matches!(filter.kind, FilterKind::Cgroup(_)));
-        note(pages(PageKind::Young), scheme, "a recording does not tell which pages are young: none was taken to be");
-        note(pages(PageKind::Huge), scheme, "a recording does not tell which pages are huge: none was taken to be");
-        note(cgroup, scheme, "a recording does not tell cgroups: no process was taken to be in one");
-        note(scheme.watermarks.is_some(), scheme, "its watermarks were left out: it was awake all the time");
-        note(!scheme.quota.goals().is_empty(), scheme, "its goals were left out: its quota was not tuned");
-        note(
-            scheme.quota.time().is_some(),
-            scheme,
-            "its quota of time was left out: how long actions take is not known",
-        );
-    }
-    notes
+/// What a recording does not hold of what a scheme asks for, and what is assumed instead.
+fn notes(scheme: &Scheme) -> Vec<String> {
+    let pages = |kind| scheme.page_kinds().any(|asked| asked == kind);
+    let cgroup = scheme.filters.iter().any(|filter| matches!(filter.kind, FilterKind::Cgroup(_)));
+    let cases = [
+        (pages(PageKind::Young), "a recording does not say which pages are young: none was taken to be"),
+        (pages(PageKind::Huge), "a recording does not say which pages are huge: none was taken to be"),
+        (cgroup, "a recording does not hold cgroups: no process was taken to be in one"),
+        (scheme.watermarks.is_some(), "its watermarks were left out: it was awake all the time"),
+        (!scheme.quota.goals().is_empty(), "its goals were left out: its quota was not tuned"),
+        (scheme.quota.time().is_some(), "its quota of time was left out: how long actions take is not known"),
+    ];
+    cases.into_iter().filter(|(applies, _)| *applies).map(|(_, what)| format!("{}: {what}", scheme.name)).collect()
 }

@@ -12,8 +12,7 @@ use super::model::{Model, Track};
 use super::places::Places;
 use super::sort::Sort;
 use super::space::Space;
-use crate::session::Finding;
-use crate::steering::Word;
+use isotherm_run::{Event, Severity};
 
 /// The lengths of time that can be shown, in seconds.
 const SPANS: [u64; 8] = [15, 30, 60, 120, 300, 900, 1800, 3600];
@@ -24,7 +23,7 @@ const COMPLAINTS: usize = 50;
 /// What holds for the whole run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    pub probe: &'static str,
+    pub probe: String,
     /// Whether one answer of the probe speaks for a whole mapping.
     pub coarse: bool,
     pub aggregation: Duration,
@@ -132,18 +131,20 @@ impl App {
         }
     }
 
-    /// Takes in what an aggregation brought.
-    pub fn take(&mut self, finding: Finding) {
-        self.live.take(finding);
-    }
-
-    /// Takes in what the schemes have to say.
-    pub fn hear(&mut self, word: Word) {
-        let (text, complaint) = match word {
-            Word::InForce(schemes) => return self.live.doings.in_force(&schemes),
-            Word::Activity(activity) => return self.live.take_activity(*activity),
-            Word::Complaint(text) => (text, true),
-            Word::Note(text) => (text, false),
+    /// Takes an event of the run.
+    pub fn event(&mut self, event: Event) {
+        let (text, complaint) = match event {
+            Event::Snapshot(record) => return self.live.take(&record),
+            Event::Schemes(schemes) => return self.live.doings.in_force(&schemes),
+            Event::Activity(activity) => return self.live.take_activity(&activity),
+            Event::Attributes(attributes) => {
+                self.run.aggregation = attributes.aggregation();
+                self.run.max_regions = attributes.max_regions();
+                return;
+            }
+            Event::Notice(notice) => (notice.text.to_string(), notice.severity == Severity::Warning),
+            Event::Missed(missed) => return self.live.missed(&missed),
+            Event::Targets(_) | Event::End(_) => return,
         };
         if complaint && self.complaints.len() < COMPLAINTS && !self.complaints.contains(&text) {
             self.complaints.push(text.clone());

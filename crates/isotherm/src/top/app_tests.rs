@@ -1,6 +1,6 @@
 //! What findings and keys do to the state.
 
-use super::super::made::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, range};
+use super::super::made::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, notice, process, range, record};
 use super::super::model::Model;
 use super::super::sort::Column;
 use super::*;
@@ -36,7 +36,7 @@ fn figures_are_means_of_what_was_found() {
 fn a_pause_freezes_the_screen_and_nothing_is_missed() {
     let mut app = made(10);
     press(&mut app, &[Action::Pause]);
-    (11..=30).for_each(|nth| app.take(finding(nth, &[7])));
+    (11..=30).for_each(|nth| app.event(finding(nth, &[7])));
     assert_eq!((app.paused(), app.model().time), (true, AGGREGATION * 10));
     press(&mut app, &[Action::Pause]);
     assert_eq!((app.paused(), app.model().time), (false, AGGREGATION * 30));
@@ -50,7 +50,7 @@ fn one_can_go_back_in_time_and_return() {
     assert_eq!((app.span(), app.until(), app.follows()), (Duration::from_secs(30), Duration::from_secs(60), true));
     press(&mut app, &[Action::LessTime, Action::LessTime, Action::Earlier]);
     assert_eq!((app.span(), app.until()), (Duration::from_secs(15), Duration::from_millis(56_250)));
-    app.take(finding(601, &[7]));
+    app.event(finding(601, &[7]));
     assert_eq!(app.until(), Duration::from_millis(56_250), "what is looked at does not move");
     press(&mut app, &[Action::Earlier; 100]);
     assert!(app.until() > Duration::ZERO && app.until() < app.span(), "something is always left to see");
@@ -118,23 +118,23 @@ fn the_table_is_sorted_as_asked() {
 fn targets_are_changed_and_those_that_ended_stay_to_be_looked_at() {
     let mut app = app(SIZE, Colour::True, 10, &[7, 8]);
     press(&mut app, &[Action::NextTarget]);
-    assert_eq!(app.track().unwrap().id, TargetId(8));
-    app.take(finding(11, &[7]));
+    assert_eq!(app.track().unwrap().id, process(8));
+    app.event(finding(11, &[7]));
     assert!(!app.model().lives(app.track().unwrap()));
     press(&mut app, &[Action::NextTarget]);
-    assert_eq!(app.track().unwrap().id, TargetId(7));
+    assert_eq!(app.track().unwrap().id, process(7));
     press(&mut app, &[Action::PreviousTarget]);
-    assert_eq!(app.track().unwrap().id, TargetId(8));
+    assert_eq!(app.track().unwrap().id, process(8));
 }
 
 #[test]
 fn targets_that_come_and_go_do_not_pile_up() {
     let mut model = Model::default();
-    (1..500).for_each(|nth| model.take(finding(nth, &[1, 1000 + nth])));
+    (1..500).for_each(|nth| model.take(&record(nth, &[1, 1000 + nth])));
     assert!(model.tracks.len() <= 64, "{}", model.tracks.len());
-    assert!(model.tracks.iter().any(|track| track.id == TargetId(1)), "one that lives is not forgotten");
+    assert!(model.tracks.iter().any(|track| track.id == process(1)), "one that lives is not forgotten");
     let many: Vec<u32> = (1..=100).collect();
-    model.take(finding(500, &many));
+    model.take(&record(500, &many));
     assert_eq!(model.tracks.len() + model.others, 100);
 }
 
@@ -150,7 +150,7 @@ fn help_takes_the_keys_until_it_is_closed() {
 #[test]
 fn a_gap_in_time_stays_a_gap() {
     let mut app = made(10);
-    app.take(finding(100, &[7]));
+    app.event(finding(100, &[7]));
     let places = app.places().unwrap();
     let (track, window) = (app.track().unwrap(), app.window(&places));
     let ladder = app.ladder(track, &places);
@@ -186,12 +186,12 @@ fn a_pause_freezes_what_schemes_did() {
 #[test]
 fn complaints_are_kept_for_the_end_each_once_and_not_without_bound() {
     let mut app = made(10);
-    app.hear(Word::Complaint("first".into()));
-    app.hear(Word::Complaint("first".into()));
-    app.hear(Word::Note("all is well".into()));
+    app.event(notice(Severity::Warning, "first"));
+    app.event(notice(Severity::Warning, "first"));
+    app.event(notice(Severity::Info, "all is well"));
     assert_eq!((app.notices, app.complaints.len()), (3, 1));
     assert_eq!(app.notice, Some(Notice { text: "all is well".into(), complaint: false }));
-    (0..1000).for_each(|nth| app.hear(Word::Complaint(nth.to_string())));
+    (0..1000).for_each(|nth| app.event(notice(Severity::Warning, &nth.to_string())));
     assert_eq!(app.complaints.len(), COMPLAINTS);
     assert_eq!(app.complaints[0], "first");
 }

@@ -84,7 +84,7 @@ impl Doings {
     }
 
     /// Takes in what has been done.
-    pub fn take(&mut self, activity: Activity) {
+    pub fn take(&mut self, activity: Arc<Activity>) {
         let done = |report: &Report| Done {
             name: Arc::clone(&report.name),
             applied: report.total.applied_bytes,
@@ -119,7 +119,7 @@ impl Doings {
             Some((Arc::clone(&report.name), last?))
         };
         self.acted = activity.schemes.iter().filter_map(last).collect();
-        self.newest = Some(Arc::new(activity));
+        self.newest = Some(activity);
     }
 
     /// How many schemes there are.
@@ -193,7 +193,7 @@ mod tests {
         for (second, mib) in seconds {
             let total = Statistics { applied_bytes: mib * MIB, passed_bytes: mib * MIB, ..Statistics::default() };
             let report = Report { total, quota: Some(10 * MIB), ..report("cold") };
-            doings.take(activity(second, vec![report]));
+            doings.take(Arc::new(activity(second, vec![report])));
         }
         doings
     }

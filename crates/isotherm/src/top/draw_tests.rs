@@ -1,14 +1,15 @@
 //! What the screen shows of a state.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_report::{Colour, colour};
+use isotherm_run::{Event, Severity};
 use ratatui::style::Color;
 
 use super::super::keys::Action;
-use super::super::made::{acted, acting, app, finding, report};
+use super::super::made::{acted, acting, app, finding, notice, record, report};
 use super::*;
-use crate::steering::Word;
 
 fn drawn(app: &App) -> Buffer {
     let mut buffer = Buffer::empty(Rect::new(0, 0, app.size.0, app.size.1));
@@ -83,7 +84,7 @@ fn every_state_can_be_drawn_at_every_size() {
             for schemes in [0, 1, 5] {
                 let mut app = app((80, 24), colour, 50, &[7, 8]);
                 acting(&mut app, schemes, 5);
-                app.hear(Word::Complaint("mine.yaml:1:1: wrong\nthose in force stay so".into()));
+                app.event(notice(Severity::Warning, "mine.yaml:1:1: wrong\nthose in force stay so"));
                 for &action in actions {
                     app.act(action);
                 }
@@ -114,7 +115,7 @@ fn the_title_says_whether_it_is_now() {
     let title = |app: &App| lines(&drawn(app))[0].clone();
     assert!(title(&app).starts_with(" isotherm [1 of 2, Tab] pid 7: ./made"), "{}", title(&app));
     app.act(Action::Pause);
-    app.take(finding(51, &[7]));
+    app.event(finding(51, &[7]));
     assert!(title(&app).ends_with("PAUSED at 5 s"), "{}", title(&app));
     app.act(Action::Pause);
     app.act(Action::NextTarget);
@@ -125,14 +126,14 @@ fn the_title_says_whether_it_is_now() {
 
 #[test]
 fn what_a_process_calls_itself_cannot_act_on_the_terminal() {
-    let mut evil = finding(1, &[7]);
+    let mut evil = record(1, &[7]);
     let info = isotherm_record::TargetInfo { command: "\x1b[31mred\u{202e}\u{9b}2J".into(), started_unix_ns: 0 };
     evil.infos = [(evil.infos[0].0, std::sync::Arc::new(info))].into();
     let name: std::sync::Arc<str> = "/tmp/\x1b]0;title\x07".into();
     let mappings = &mut evil.snapshot.targets[0].mappings;
     *mappings = mappings.iter().map(|m| isotherm_core::Mapping { name: name.clone(), ..m.clone() }).collect();
     let mut app = app((120, 40), Colour::True, 0, &[]);
-    app.take(evil);
+    app.event(Event::Snapshot(Arc::new(evil)));
     let text = lines(&drawn(&app)).concat();
     assert!(text.contains("\\x1b[31mred"), "{text}");
     assert!(!text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text}");
@@ -225,7 +226,7 @@ fn the_table_of_schemes_has_what_they_did_and_what_one_did_last() {
     // Its quota is used up when it is asked the next time.
     let mut told = acted(8, 2);
     told.schemes[0].last.regions.clear();
-    app.hear(Word::Activity(Box::new(told)));
+    app.event(Event::Activity(Arc::new(told)));
     app.act(Action::Schemes);
     app.act(Action::Line(0));
     let shown = lines(&drawn(&app));
@@ -248,14 +249,14 @@ fn while_all_schemes_sleep_the_screen_says_so_and_its_clock_goes_on() {
     let mut app = app_with(1, (80, 24));
     let mut asleep = acted(9, 1);
     asleep.schemes[0].awake = false;
-    app.hear(Word::Activity(Box::new(asleep)));
+    app.event(Event::Activity(Arc::new(asleep)));
     let shown = lines(&drawn(&app));
     assert!(shown[0].ends_with("ASLEEP 9 s"), "{shown:#?}");
     assert_eq!(shown[3], "    monitor  all schemes sleep: nothing is monitored . free memory 43 %");
     assert!(shown[4].contains(" asleep  "), "{shown:#?}");
     assert!(!shown[0].contains("(ended)"), "the target lives, as far as anybody knows");
-    app.take(finding(91, &[7]));
-    app.hear(Word::Activity(Box::new(acted(10, 1))));
+    app.event(finding(91, &[7]));
+    app.event(Event::Activity(Arc::new(acted(10, 1))));
     let shown = lines(&drawn(&app));
     assert!(shown[0].ends_with(" 9.1 s") && shown[3].contains("reads/s"), "{shown:#?}");
 }
@@ -264,7 +265,7 @@ fn while_all_schemes_sleep_the_screen_says_so_and_its_clock_goes_on() {
 fn what_schemes_have_to_say_lies_over_the_lowest_lines() {
     let mut app = app_with(1, (60, 20));
     let text = "mine.yaml:3:13: there is no action \"melt\"; did you mean \x1b[31mmlock?\nthe schemes that were in force before stay so";
-    app.hear(Word::Complaint(text.into()));
+    app.event(notice(Severity::Warning, text));
     let shown = lines(&drawn(&app));
     let expected = [
         " mine.yaml:3:13: there is no action \"melt\"; did you mean",
@@ -272,7 +273,7 @@ fn what_schemes_have_to_say_lies_over_the_lowest_lines() {
         " the schemes that were in force before stay so",
     ];
     assert_eq!(shown[16..19], expected, "{shown:#?}");
-    app.hear(Word::Note("word ".repeat(100)));
+    app.event(notice(Severity::Info, &"word ".repeat(100)));
     let shown = lines(&drawn(&app));
     assert!(shown[12].contains("---") || !shown[12].contains("word"), "{shown:#?}");
     assert!(shown[18].ends_with('~') && shown[13].contains("word"), "{shown:#?}");
@@ -281,7 +282,7 @@ fn what_schemes_have_to_say_lies_over_the_lowest_lines() {
 #[test]
 fn a_schemes_name_cannot_act_on_the_terminal() {
     let mut app = app_with(1, (120, 40));
-    app.hear(Word::Activity(Box::new(super::super::made::activity(7, vec![report("\x1b[31mred\u{202e}")]))));
+    app.event(Event::Activity(Arc::new(super::super::made::activity(7, vec![report("\x1b[31mred\u{202e}")]))));
     for _ in 0..2 {
         let text = lines(&drawn(&app)).concat();
         assert!(text.contains("\\x1b[31mred") && !text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text}");

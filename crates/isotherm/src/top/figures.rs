@@ -91,7 +91,7 @@ impl Sums {
                 stretch = AddrRange::new(start, range.end());
                 Key::Anonymous(start)
             } else {
-                Key::Name(Arc::clone(&piece.mapping.name))
+                Key::Name(piece.mapping.label())
             };
             let fresh = MappingSums {
                 range,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isotherm_core::AddrRange;
 use isotherm_report::axis::{Axis, Fineness};
 use isotherm_report::space::Named;
-use isotherm_report::units;
+use isotherm_report::ticks;
 
 /// One line of the picture.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Ladder {
                 rungs.push(Rung::Area { start: area.start(), end: area.end(), bytes: area.bytes });
             }
             let count = area.rows.div_ceil(group);
-            let ticks = units::byte_ticks(area.bytes, (count / 3).max(1));
+            let ticks = ticks::bytes(area.bytes, (count / 3).max(1));
             let cells = (0..count).rev().filter_map(|line| {
                 let low = area.first_row + line * group;
                 let high = low + group - 1;

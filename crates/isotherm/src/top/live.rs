@@ -1,25 +1,24 @@
-//! The loop of the live screen: findings, keys and signals in, drawings out.
+//! The loop of the live screen: events of the run, keys and signals in, drawings out.
 //!
-//! Findings are taken in on a thread that never touches the terminal, so that the monitor never waits for a terminal that
-//! is slow or stopped (Ctrl-S). The screen is drawn when there is news, and so seldom that it takes no more than a
-//! twentieth of a CPU.
+//! A sink of the run, which never touches the terminal, keeps the state up to date, so that no event waits for a
+//! terminal that is slow or stopped (Ctrl-S). The screen is drawn when the state has changed, at most so often that
+//! drawing takes a twentieth of a CPU.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use isotherm_core::BoxError;
+use isotherm_run::{EndReason, Event as RunEvent, EventSink};
 use ratatui::crossterm::event::{self, Event};
 
 use super::app::{App, Outcome};
 use super::keys::action;
 use super::screen::Screen;
-use crate::session::{Control, Finding};
-use crate::steering::{self, Word};
-use crate::watch::Watching;
 
-/// Findings drawn at most this often; keys at once.
+/// Changes of the state are drawn at most this often, keys at once.
 const REDRAW: Duration = Duration::from_millis(150);
 
 /// How soon the loop notices that another thread has died of a bug.
@@ -28,21 +27,20 @@ const IDLE: Duration = Duration::from_secs(1);
 /// How long a notice stays, if no key takes it away before.
 const NOTICE: Duration = Duration::from_secs(10);
 
-/// Findings that may wait to be taken in, which takes well under a millisecond each.
-const BACKLOG: usize = 64;
-
 /// What the loop waits for.
-pub enum News {
-    Finding,
-    /// The monitor has ended, well or not.
-    Ended(Result<()>),
-    Event(Event),
+pub enum Input {
+    /// The state has changed.
+    Changed,
+    /// The run is over.
+    Ended(EndReason),
+    /// A key was pressed, or the terminal has another size.
+    Terminal(Event),
     /// A signal asks for the end.
     Quit,
     /// The job goes on after a stop.
     Continued,
-    /// There are no keys any more.
-    Deaf(std::io::Error),
+    /// No key can be read any more.
+    InputClosed(std::io::Error),
 }
 
 /// The state, as both threads have it.
@@ -59,70 +57,38 @@ impl Shared {
     }
 }
 
-/// The way for news to the loop.
-pub fn news() -> (SyncSender<News>, Receiver<News>) {
+/// The channel to the loop.
+pub fn inputs() -> (SyncSender<Input>, Receiver<Input>) {
     sync_channel(256)
 }
 
-/// Starts the monitor, and the thread that takes in what it finds.
-pub fn start(
-    session: Watching,
-    schemes: Option<steering::Ready>,
-    control: Control,
-    state: Arc<Shared>,
-    news: SyncSender<News>,
-) -> Result<JoinHandle<()>> {
-    let (sender, findings) = sync_channel::<Finding>(BACKLOG);
-    let schemes = schemes.map(|schemes| {
-        let (speaker, words) = channel();
-        let listener = hear(words, Arc::clone(&state), news.clone())?;
-        let steering = schemes.start(session.roster(), control.clone(), speaker, true)?;
-        anyhow::Ok((steering, listener))
-    });
-    let schemes = schemes.transpose()?;
-    let monitor = session.start(sender, control)?;
-    let collect = move || {
-        for finding in findings {
-            if let Some((steering, _)) = &schemes {
-                steering.offer(finding.snapshot.clone());
+/// The sink that keeps the state up to date.
+pub fn sink(state: Arc<Shared>, inputs: SyncSender<Input>) -> impl EventSink {
+    move |event: &RunEvent| -> Result<(), BoxError> {
+        match event {
+            RunEvent::End(reason) => {
+                // A loop that is over needs no end.
+                let _ = inputs.send(Input::Ended(reason.clone()));
             }
-            state.lock().take(finding);
-            // When the loop does not keep up, it has news enough.
-            let _ = news.try_send(News::Finding);
+            event => {
+                state.lock().event(event.clone());
+                // A full channel has enough to wake the loop already.
+                let _ = inputs.try_send(Input::Changed);
+            }
         }
-        let watched = monitor.join().unwrap_or_else(|_| bail!("the monitor's thread died of a bug in isotherm"));
-        let acted = schemes.map_or(Ok(()), |(steering, listener)| {
-            let acted = steering.end();
-            // Nothing that the schemes have said is lost.
-            let _ = listener.join();
-            acted
-        });
-        // Schemes that cannot go on stop the monitor, not the other way round.
-        let _ = news.send(News::Ended(acted.and(watched)));
-    };
-    thread::Builder::new().name("collector".into()).spawn(collect).context("the collector's thread cannot be started")
-}
-
-/// Takes in what the schemes say, until they have ended.
-fn hear(words: Receiver<Word>, state: Arc<Shared>, news: SyncSender<News>) -> Result<JoinHandle<()>> {
-    let hear = move || {
-        for word in words {
-            state.lock().hear(word);
-            let _ = news.try_send(News::Finding);
-        }
-    };
-    thread::Builder::new().name("words".into()).spawn(hear).context("the words' thread cannot be started")
+        Ok(())
+    }
 }
 
 /// Reads keys and changes of size from here on.
-pub fn listen(news: SyncSender<News>) -> Result<()> {
+pub fn listen(inputs: SyncSender<Input>) -> Result<()> {
     let listen = move || {
         loop {
-            let (news_item, last) = match event::read() {
-                Ok(event) => (News::Event(event), false),
-                Err(error) => (News::Deaf(error), true),
+            let (input, last) = match event::read() {
+                Ok(event) => (Input::Terminal(event), false),
+                Err(error) => (Input::InputClosed(error), true),
             };
-            if news.send(news_item).is_err() || last {
+            if inputs.send(input).is_err() || last {
                 return;
             }
         }
@@ -131,16 +97,15 @@ pub fn listen(news: SyncSender<News>) -> Result<()> {
     Ok(())
 }
 
-/// Shows the state until someone quits; says what the monitor came to, if it ended by itself.
+/// Shows the state until the user quits.
 ///
-/// `ended` is asked how the end came about; if it does not know what to say of it, the screen ends, too.
+/// `ended` says how the run ended; without a text the screen ends, too.
 pub fn run(
     screen: &mut Screen,
     state: &Shared,
-    news: &Receiver<News>,
-    mut ended: impl FnMut(&Result<()>) -> Option<String>,
-) -> Result<Option<Result<()>>> {
-    let mut watched = None;
+    inputs: &Receiver<Input>,
+    mut ended: impl FnMut(&EndReason) -> Option<String>,
+) -> Result<()> {
     let mut pace = Pace::default();
     // How many notices there were, and when the last one is to go.
     let (mut notices, mut gone) = (0, None);
@@ -148,7 +113,7 @@ pub fn run(
     let (mut stale, mut urgent) = (true, true);
     loop {
         if !screen.is_ours() {
-            bail!("the screen has ended because of the bug told above");
+            bail!("the screen ended because of a bug; the message is above");
         }
         {
             let mut app = state.lock();
@@ -171,15 +136,14 @@ pub fn run(
             (stale, urgent) = (false, false);
         }
         let wait = if stale { pace.left() } else { IDLE };
-        match news.recv_timeout(wait) {
-            Ok(News::Finding) => stale = true,
-            Ok(News::Ended(result)) => {
-                let Some(why) = ended(&result) else { return Ok(Some(result)) };
+        match inputs.recv_timeout(wait) {
+            Ok(Input::Changed) => stale = true,
+            Ok(Input::Ended(reason)) => {
+                let Some(why) = ended(&reason) else { return Ok(()) };
                 state.lock().ended = Some(why);
-                watched = Some(result);
                 (stale, urgent) = (true, true);
             }
-            Ok(News::Event(Event::Key(key))) => {
+            Ok(Input::Terminal(Event::Key(key))) => {
                 if state.lock().notice.take().is_some() {
                     (stale, urgent) = (true, true);
                 }
@@ -192,20 +156,20 @@ pub fn run(
                 };
                 match outcome {
                     Outcome::Stay => {}
-                    Outcome::Quit => return Ok(watched),
+                    Outcome::Quit => return Ok(()),
                     Outcome::Suspend => screen.suspend()?,
                     Outcome::Redraw => screen.forget()?,
                 }
                 (stale, urgent) = (true, true);
             }
-            Ok(News::Event(Event::Resize(..))) => (stale, urgent) = (true, true),
-            Ok(News::Event(_)) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(News::Continued) => {
+            Ok(Input::Terminal(Event::Resize(..))) => (stale, urgent) = (true, true),
+            Ok(Input::Terminal(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Input::Continued) => {
                 screen.forget()?;
                 (stale, urgent) = (true, true);
             }
-            Ok(News::Quit) | Err(RecvTimeoutError::Disconnected) => return Ok(watched),
-            Ok(News::Deaf(error)) => return Err(error).context("no keys can be read from the terminal"),
+            Ok(Input::Quit) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Input::InputClosed(error)) => return Err(error).context("no keys can be read from the terminal"),
         }
     }
 }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ActedRegion, Application, Refusal, Report, Scheme, Statistics};
+use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
 use isotherm_core::{AddrRange, Mapping, MemoryUse, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot};
-use isotherm_record::{Activity, Cost, TargetInfo};
+use isotherm_record::{Activity, Cost, SnapshotRecord, TargetInfo};
 use isotherm_report::Colour;
 
 use super::app::{App, Look, Run};
-use crate::session::Finding;
-use crate::steering::Word;
+use isotherm_run::{Event, Notice, Severity};
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -23,17 +22,22 @@ pub fn range(start: u64, bytes: u64) -> AddrRange {
     AddrRange::new(start, start + bytes).unwrap()
 }
 
+/// The process with this pid.
+pub fn process(pid: u32) -> TargetId {
+    TargetId::process(pid, Duration::ZERO)
+}
+
 fn target(pid: u32) -> TargetSnapshot {
-    let mapping =
-        |start, bytes, name: &str| Mapping { range: range(start, bytes), permissions: *b"rw-p", name: name.into() };
+    let mapping = |start, bytes, name: &str| Mapping { name: name.into(), ..Mapping::anonymous(range(start, bytes)) };
     let region = |start, bytes, nr_accesses, nr_unobservable| RegionSnapshot {
         range: range(start, bytes),
         nr_accesses,
+        nr_samples: 20,
         nr_unobservable,
         age: 30,
     };
     TargetSnapshot {
-        id: TargetId(pid),
+        id: process(pid),
         regions: vec![
             region(0x1000_0000, 4 * MIB, 5, 0),
             region(BASE, 16 * MIB, 0, 0),
@@ -52,12 +56,22 @@ fn target(pid: u32) -> TargetSnapshot {
 }
 
 /// What the `nth` aggregation brought, from 1 on, of these processes.
-pub fn finding(nth: u32, pids: &[u32]) -> Finding {
+pub fn finding(nth: u32, pids: &[u32]) -> Event {
+    Event::Snapshot(Arc::new(record(nth, pids)))
+}
+
+/// A notice of the schemes.
+pub fn notice(severity: Severity, text: &str) -> Event {
+    Event::Notice(Notice { severity, text: text.into() })
+}
+
+/// The same as the recording has it.
+pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
     let info = |pid: &u32| {
         let info = TargetInfo { command: format!("./made --number {pid}"), started_unix_ns: 0 };
-        (TargetId(*pid), Arc::new(info))
+        (process(*pid), Arc::new(info))
     };
-    Finding {
+    SnapshotRecord {
         snapshot: Snapshot {
             time: AGGREGATION * nth,
             aggregation: AGGREGATION,
@@ -68,7 +82,7 @@ pub fn finding(nth: u32, pids: &[u32]) -> Finding {
             max_reads: 6,
             clears: 40,
         },
-        cost: Cost {
+        cost: Some(Cost {
             rounds: 20,
             late_rounds: 1,
             reads: 120,
@@ -76,17 +90,17 @@ pub fn finding(nth: u32, pids: &[u32]) -> Finding {
             clears: 40,
             cpu_ns: 500_000,
             unobservable_bytes: 16 * MIB,
-        },
+        }),
         infos: pids.iter().map(info).collect(),
     }
 }
 
 /// A screen of this size that has seen so many aggregations.
 pub fn app(size: (u16, u16), colour: Colour, aggregations: u32, pids: &[u32]) -> App {
-    let run = Run { probe: "bpf", coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
+    let run = Run { probe: "bpf".into(), coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
     let mut app = App::new(run, Look { colour, unicode: colour != Colour::None });
     app.size = size;
-    (1..=aggregations).for_each(|nth| app.take(finding(nth, pids)));
+    (1..=aggregations).for_each(|nth| app.event(finding(nth, pids)));
     app
 }
 
@@ -122,7 +136,7 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
     Activity {
         time: Duration::from_secs(second),
         schemes,
-        memory: vec![(TargetId(7), MemoryUse { resident: 60 * MIB, proportional: 60 * MIB, swapped: 4 * MIB })],
+        memory: vec![(process(7), MemoryUse { resident: 60 * MIB, proportional: 60 * MIB, swapped: 4 * MIB })],
         system: SystemMemory { total: 1000 * MIB, free: 430 * MIB, swap_total: 1, ..SystemMemory::default() },
     }
 }
@@ -138,10 +152,11 @@ pub fn acted(second: u64, count: usize) -> Activity {
             told.quota = Some(10 * MIB);
             (told.total.tried_bytes, told.total.passed_bytes) = (3 * bytes, 3 * bytes);
             told.total.applied_bytes = 2 * bytes;
-            told.total.refusals = vec![Refusal { errno: 12, regions: second, bytes }];
+            told.total.refusals =
+                vec![RefusalCount { refusal: RefusalReason::NotMapped.with_code(12), regions: second, bytes }];
             told.total.time = Duration::from_millis(10 * second);
             let region =
-                |i: u64| ActedRegion { target: TargetId(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };
+                |i: u64| ActedRegion { target: process(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };
             told.last.regions = (0..5).map(region).collect();
             told.last.held_back_bytes = 20 * MIB;
         }
@@ -152,8 +167,8 @@ pub fn acted(second: u64, count: usize) -> Activity {
 
 /// Schemes at work on that screen.
 pub fn acting(app: &mut App, count: usize, seconds: u64) {
-    app.hear(Word::InForce(schemes(count)));
+    app.event(Event::Schemes(schemes(count).into()));
     for activity in (1..=seconds).map(|second| acted(second, count)) {
-        app.hear(Word::Activity(Box::new(activity)));
+        app.event(Event::Activity(Arc::new(activity)));
     }
 }

@@ -38,7 +38,7 @@ impl Mapped {
             last.until = time;
             return;
         }
-        let pieces = joined(mappings.iter().map(|m| Named { range: m.range, name: Arc::clone(&m.name) }));
+        let pieces = joined(mappings.iter().map(|m| Named { range: m.range, name: m.label() }));
         self.states.push_back(State { since: time, until: time, pieces: pieces.into() });
 
         let mut all: usize = self.states.iter().map(|state| state.pieces.len()).sum();
@@ -111,9 +111,8 @@ mod tests {
 
     fn mappings(pieces: &[(u64, u64, &str)]) -> Arc<[Mapping]> {
         let mapping = |&(start, end, name): &(u64, u64, &str)| Mapping {
-            range: AddrRange::new(start, end).unwrap(),
-            permissions: *b"rw-p",
             name: name.into(),
+            ..Mapping::anonymous(AddrRange::new(start, end).unwrap())
         };
         pieces.iter().map(mapping).collect()
     }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::TargetId;
-use isotherm_record::{Activity, Cost, Row, TargetInfo};
+use isotherm_core::{Snapshot, TargetId};
+use isotherm_record::{Activity, Cost, Row, SnapshotRecord, TargetInfo};
+use isotherm_run::Missed;
 
 use super::doings::Doings;
 use super::figures::{Figures, Sums};
 use super::frame::Frame;
 use super::history::History;
 use super::mapped::Mapped;
-use crate::session::Finding;
 
 /// How often figures change: more often, nobody could read them.
 const BEAT: Duration = Duration::from_secs(1);
@@ -79,36 +79,33 @@ struct Beat {
 }
 
 impl Model {
-    /// Takes in what an aggregation brought.
-    pub fn take(&mut self, finding: Finding) {
-        let time = finding.snapshot.time;
+    /// Takes a snapshot.
+    pub fn take(&mut self, record: &SnapshotRecord) {
+        let snapshot = &record.snapshot;
+        let time = snapshot.time;
         self.snapshots += 1;
-        let regions = finding.snapshot.targets.iter().map(|target| target.regions.len()).sum();
+        let regions = snapshot.targets.iter().map(|target| target.regions.len()).sum();
         let over = self.snapshots == 1 || time.saturating_sub(self.beat.start) >= BEAT;
-        self.count(&finding.cost, time, regions, over);
-        self.make_room(&finding);
+        self.count(&record.cost.unwrap_or_default(), time, regions, over);
+        self.make_room(snapshot);
 
-        let infos: Vec<Arc<TargetInfo>> = finding.snapshot.targets.iter().map(|t| finding.info(t.id)).collect();
-        let snapshot = finding.snapshot;
         let most = (STRIPS / snapshot.targets.len().max(1)).max(8);
         self.others = 0;
-        for (target, info) in snapshot.targets.into_iter().zip(infos) {
-            let Some(track) = track(&mut self.tracks, target.id, &info) else {
+        for row in record.rows() {
+            let Some(track) = track(&mut self.tracks, row.target.id, &row.info) else {
                 self.others += 1;
                 continue;
             };
-            let (aggregation, samples) = (snapshot.aggregation, snapshot.samples);
-            let row = Row { time, aggregation, samples, target, info, cost: None };
             track.take(&row, most, over);
         }
         self.time = time;
         self.now = self.now.max(time);
     }
 
-    /// Takes in what schemes have done.
-    pub fn take_activity(&mut self, activity: Activity) {
+    /// Takes what the schemes have done.
+    pub fn take_activity(&mut self, activity: &Arc<Activity>) {
         let time = activity.time;
-        self.doings.take(activity);
+        self.doings.take(Arc::clone(activity));
         if self.doings.all_sleep() {
             self.now = self.now.max(time);
         }
@@ -135,12 +132,20 @@ impl Model {
         }
     }
 
+    /// Counts the cost of snapshots that did not arrive, because this screen was stopped for long.
+    pub fn missed(&mut self, missed: &Missed) {
+        self.beat.cpu_ns += missed.cost.cpu_ns;
+        self.beat.reads += missed.cost.reads;
+        self.took.rounds += u64::from(missed.cost.rounds);
+        self.took.late_rounds += u64::from(missed.cost.late_rounds);
+    }
+
     /// Forgets those that ended first while there are too many.
-    fn make_room(&mut self, finding: &Finding) {
+    fn make_room(&mut self, snapshot: &Snapshot) {
         let known = |id| self.tracks.iter().any(|track| track.id == id);
-        let new = finding.snapshot.targets.iter().filter(|target| !known(target.id)).count();
+        let new = snapshot.targets.iter().filter(|target| !known(target.id)).count();
         for _ in 0..(self.tracks.len() + new).saturating_sub(TARGETS) {
-            let lives = |track: &Track| finding.snapshot.targets.iter().any(|target| target.id == track.id);
+            let lives = |track: &Track| snapshot.targets.iter().any(|target| target.id == track.id);
             let ended = self.tracks.iter().enumerate().filter(|(_, track)| !lives(track));
             let Some((first, _)) = ended.min_by_key(|(_, track)| track.last) else { return };
             self.tracks.remove(first);

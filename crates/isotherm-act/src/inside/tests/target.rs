@@ -3,8 +3,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, TargetId};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Process;
 
 /// Set in the environment of a target: what it does.
 pub const ROLE: &str = "ISOTHERM_TEST_INSIDE";
@@ -17,6 +19,8 @@ pub struct Target {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    /// Its identity.
+    pub id: TargetId,
     /// Memory of it, mapped and written to.
     pub memory: AddrRange,
 }
@@ -38,8 +42,10 @@ impl Target {
         let orders = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().unwrap());
         let memory = AddrRange::new(0, 1).unwrap();
-        let mut target = Self { child, orders, answers, memory };
+        let id = TargetId::PhysicalMemory;
+        let mut target = Self { child, orders, answers, id, memory };
         let start: u64 = target.answer().parse().unwrap();
+        target.id = Process::open(target.pid()).unwrap().id();
         target.memory = AddrRange::new(start, start + SIZE as u64).unwrap();
         target
     }

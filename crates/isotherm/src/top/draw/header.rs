@@ -1,7 +1,6 @@
 //! The lines above and below the pictures: what is watched, how warm it is, what watching costs, and the keys.
 
-use isotherm_kernel::PhysicalMemory;
-use isotherm_report::units;
+use isotherm_core::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -39,9 +38,9 @@ pub fn title(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
         let number = if tracks.len() > 1 { format!("[{here} of {}, Tab] ", tracks.len()) } else { String::new() };
         let gone = if app.ended.is_none() && !model.lives(track) { "(ended) " } else { "" };
         let others = if model.others > 0 { format!("(and {} others) ", model.others) } else { String::new() };
-        let what = match track.id {
-            PhysicalMemory::ID => track.info.command.clone(),
-            pid => format!("pid {pid}: {}", track.info.command),
+        let what = match track.id.pid() {
+            Some(pid) => format!("pid {pid}: {}", track.info.command),
+            None => track.info.command.clone(),
         };
         let text = format!("{number}{gone}{others}{what}");
         x = pen.text(buffer, left, x, &pen.cut(&text, usize::from(left.width.saturating_sub(x))), bar);
@@ -135,7 +134,7 @@ pub fn monitor(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
         (format!("{dark} unobservable"), plain),
     ];
     let short = [
-        (app.run.probe.into(), BOLD),
+        (app.run.probe.clone(), BOLD),
         (format!("{cpu} CPU"), plain),
         (format!("{regions}/{most} regions"), plain),
         (format!("{reads} reads/s"), plain),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, units};
 use isotherm_report::heatmap::Cell;
 use isotherm_report::space::shown_name;
-use isotherm_report::{colour, units};
+use isotherm_report::{colour, ticks};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -204,7 +204,7 @@ fn time_axis(app: &App, window: &Window, pen: &Pen, places: &Places, buffer: &mu
     };
     let mut free = plot.width.saturating_sub(pen.width(&end) as u16);
     pen.text(buffer, plot, free, &end, DIM);
-    for (ago, label) in units::time_ticks(Duration::ZERO, span, usize::from(plot.width / 14).clamp(1, 10)) {
+    for (ago, label) in ticks::time(Duration::ZERO, span, usize::from(plot.width / 14).clamp(1, 10)) {
         let label =
             format!(" -{} ", label.trim_end_matches(" s").to_owned() + if label.ends_with(" s") { " s" } else { "" });
         let x = (f64::from(plot.width) * (1.0 - ago.as_secs_f64() / span.as_secs_f64())).round() as u16;

@@ -36,7 +36,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) {
             }
         }
         None => {
-            let aggregation = isotherm_report::units::duration(app.run.aggregation);
+            let aggregation = isotherm_core::units::duration(app.run.aggregation);
             let text = match &app.ended {
                 Some(_) => format!("the end came before the first aggregation interval ({aggregation}) was over"),
                 None => format!("waiting for the first aggregation interval ({aggregation}) to be over …"),

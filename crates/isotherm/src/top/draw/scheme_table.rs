@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::ActedRegion;
+use isotherm_core::units;
 use isotherm_report::space::shown_name;
-use isotherm_report::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -140,7 +140,7 @@ fn cell(column: Column, doing: &Doing<'_>, pen: &Pen) -> (String, Style) {
     let plain = |text: String| (text, Style::new());
     let none = || (pen.pick("–", "-").to_owned(), DIM);
     match column {
-        Column::Action => plain(report.action.name().into()),
+        Column::Action => plain(report.action.kind().name().into()),
         Column::State if report.awake => plain("awake".into()),
         Column::State => ("asleep".into(), BOLD),
         Column::Tried => bytes(total.tried_bytes),
@@ -231,6 +231,9 @@ fn region_line(app: &App, region: &ActedRegion) -> String {
     let mappings = track.map_or(&[][..], |track| &track.figures.mappings);
     let holding = mappings.iter().filter(|mapping| mapping.range.intersection(range) == Some(range));
     let name = holding.min_by_key(|mapping| mapping.range.size()).map_or("", |mapping| shown_name(&mapping.name));
-    let of_several = if app.model().tracks.len() > 1 { format!("pid {target}  ") } else { String::new() };
+    let of_several = match target.pid() {
+        Some(pid) if app.model().tracks.len() > 1 => format!("pid {pid}  "),
+        _ => String::new(),
+    };
     format!("{of_several}{:#x} to {:#x}  {}  {name}", range.start(), range.end(), of_asked(applied, range.size()))
 }

@@ -1,11 +1,12 @@
 //! A line for each scheme: what it does of late, and what it has done.
 
-use isotherm_core::scheme::{Refusal, Report};
-use isotherm_report::{sanitise, units};
+use isotherm_core::scheme::{RefusalCount, Report};
+use isotherm_core::units;
+use isotherm_report::sanitise;
+use isotherm_report::schemes::refusal_name;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
-use rustix::io::Errno;
 
 use super::super::app::App;
 use super::super::doings::{Doing, QuotaUse};
@@ -36,12 +37,12 @@ pub fn lines(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
         let width = doings[..shown].iter().map(|doing| pen.width(&sanitise(text(doing.report)))).max().unwrap_or(0);
         width.min(most) as u16
     };
-    let (names, actions) = (widest(|report| &report.name, NAME), widest(|report| report.action.name(), NAME));
+    let (names, actions) = (widest(|report| &report.name, NAME), widest(|report| report.action.kind().name(), NAME));
     for (nth, (doing, row)) in doings[..shown].iter().zip(place.rows()).enumerate() {
         let start = label(pen, buffer, row, if nth == 0 { "schemes" } else { "" });
         let report = doing.report;
         pen.text(buffer, row, start, &pen.cut(&report.name, names.into()), BOLD);
-        pen.text(buffer, row, start + names + 1, report.action.name(), Style::new());
+        pen.text(buffer, row, start + names + 1, report.action.kind().name(), Style::new());
         let end = start + names + 1 + actions + RATE;
         if end > row.width {
             continue;
@@ -125,33 +126,10 @@ fn used(QuotaUse { limit, used, period }: QuotaUse) -> String {
 }
 
 /// The names of error numbers, that of the most bytes first.
-pub fn reasons(refusals: &[Refusal]) -> String {
-    let mut sorted: Vec<&Refusal> = refusals.iter().collect();
-    sorted.sort_by_key(|refusal| std::cmp::Reverse(refusal.bytes));
+pub fn reasons(refusals: &[RefusalCount]) -> String {
+    let mut sorted: Vec<&RefusalCount> = refusals.iter().collect();
+    sorted.sort_by_key(|count| std::cmp::Reverse(count.bytes));
     let more = if sorted.len() > 2 { " …" } else { "" };
-    let names: Vec<String> = sorted.iter().take(2).map(|refusal| errno(refusal.errno)).collect();
+    let names: Vec<String> = sorted.iter().take(2).map(|count| refusal_name(&count.refusal)).collect();
     names.join(", ") + more
-}
-
-/// The name of an error number, of those that acting meets (docs/acting.md).
-fn errno(number: i32) -> String {
-    const NAMES: [(Errno, &str); 15] = [
-        (Errno::ACCESS, "EACCES"),
-        (Errno::AGAIN, "EAGAIN"),
-        (Errno::BADF, "EBADF"),
-        (Errno::BUSY, "EBUSY"),
-        (Errno::FAULT, "EFAULT"),
-        (Errno::INTR, "EINTR"),
-        (Errno::INVAL, "EINVAL"),
-        (Errno::IO, "EIO"),
-        (Errno::NOMEM, "ENOMEM"),
-        (Errno::NOSPC, "ENOSPC"),
-        (Errno::NOSYS, "ENOSYS"),
-        (Errno::OPNOTSUPP, "EOPNOTSUPP"),
-        (Errno::PERM, "EPERM"),
-        (Errno::SRCH, "ESRCH"),
-        (Errno::TIMEDOUT, "ETIMEDOUT"),
-    ];
-    let known = NAMES.iter().find(|(errno, _)| errno.raw_os_error() == number);
-    known.map_or_else(|| format!("error {number}"), |(_, name)| (*name).to_owned())
 }

@@ -30,7 +30,7 @@ impl Mark {
     }
 
     /// What becomes of a page that has just been marked for the first time, or could not be.
-    pub(super) fn at_first(flags: Flags) -> Self {
+    pub(crate) fn at_first(flags: Flags) -> Self {
         if flags.is_unevictable() {
             Self::UNEVICTABLE
         } else if flags.is_listed() {
@@ -41,7 +41,7 @@ impl Mark {
     }
 
     /// What becomes of it after an interval, by the kernel's flags and bitmap.
-    pub(super) fn after(self, flags: Flags, still_idle: bool) -> Self {
+    pub(crate) fn after(self, flags: Flags, still_idle: bool) -> Self {
         if flags.is_unevictable() {
             Self::UNEVICTABLE
         } else if !flags.is_listed() {

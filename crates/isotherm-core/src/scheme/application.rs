@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use crate::{AddrRange, BoxError, Snapshot, TargetId};
 
-use super::acted::Acted;
 use super::budget::Budget;
-use super::filter::{Verdict, Whose, sieve};
-use super::wanted::{Cursor, Wanted, whole};
-use super::{ActedRegion, Action, Actuator, Application, Outcome, ProcessFacts, Scheme, Statistics, Work};
+use super::candidates::{Candidate, Cursor, whole_granules};
+use super::filter::{FilterContext, Verdict, filter_range};
+use super::history::ActionHistory;
+use super::{
+    ActedRegion, Action, Actuator, Application, Outcome, PageInspector, ProcessFacts, Scheme, Statistics, Work,
+};
 
 /// No more is looked at or acted on between two looks at the budget, so that a budget of time is kept.
 const BATCH_BYTES: u64 = 32 << 20;
@@ -28,13 +30,14 @@ pub(crate) struct Batch {
 }
 
 /// What one application works with.
-pub(crate) struct Run<'a, A> {
+pub(crate) struct SchemeApplication<'a, A, I> {
     pub scheme: &'a Scheme,
     pub snapshot: &'a Snapshot,
     pub facts: &'a [Option<ProcessFacts>],
     pub actuator: &'a mut A,
+    pub inspector: &'a mut I,
     pub budget: &'a mut Budget,
-    pub acted: &'a mut Acted,
+    pub history: &'a mut ActionHistory,
     pub total: &'a mut Statistics,
     pub last: &'a mut Application,
     pub batch: &'a mut Batch,
@@ -42,11 +45,11 @@ pub(crate) struct Run<'a, A> {
     pub charged: Duration,
 }
 
-impl<A: Actuator> Run<'_, A> {
+impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     /// Acts on `wanted` in its order until the budget ends, and says where that was.
-    pub(crate) fn run(mut self, wanted: &[Wanted]) -> Result<Cursor, BoxError> {
+    pub(crate) fn run(mut self, candidates: &[Candidate]) -> Result<Cursor, BoxError> {
         let mut ended: Cursor = None;
-        for piece in wanted {
+        for piece in candidates {
             let mut rest = Some(piece.range);
             let mut tried = false;
             while let Some(range) = rest {
@@ -73,7 +76,7 @@ impl<A: Actuator> Run<'_, A> {
 
     /// As much of `range`, from its start on, as the budget still allows and one batch holds; none if that is nothing.
     fn within_budget(&mut self, range: AddrRange) -> Result<Option<AddrRange>, BoxError> {
-        let granule = self.scheme.action.granule();
+        let granule = self.scheme.action.kind().granule();
         let used = |batch: &Batch| batch.bytes.max(batch.looked_at);
         if used(self.batch) >= BATCH_BYTES || self.batch.ranges.len() >= BATCH_RANGES {
             self.flush()?;
@@ -90,23 +93,23 @@ impl<A: Actuator> Run<'_, A> {
     }
 
     /// Puts into the batch what the filters leave of `range`.
-    fn take(&mut self, piece: &Wanted, range: AddrRange) {
+    fn take(&mut self, piece: &Candidate, range: AddrRange) {
         let Some(ask) = piece.ask else {
             self.push(piece.target, range);
             return;
         };
         self.batch.looked_at += range.size();
-        let whose = Whose {
+        let context = FilterContext {
             target: piece.target,
             mapping: &self.snapshot.targets[piece.target_index].mappings[piece.mapping_index],
             process: self.facts.get(piece.target_index).and_then(Option::as_ref),
         };
         let mut allowed = std::mem::take(&mut self.batch.allowed);
         allowed.clear();
-        self.examine(ask, whose, range, &mut allowed);
+        self.examine(ask, context, range, &mut allowed);
         allowed.sort_unstable();
         for range in allowed.drain(..) {
-            if let Some(range) = whole(range, self.scheme.action) {
+            if let Some(range) = whole_granules(range, self.scheme.action.kind()) {
                 self.push(piece.target, range);
             }
         }
@@ -114,34 +117,40 @@ impl<A: Actuator> Run<'_, A> {
     }
 
     /// Takes `range` through the filters from the one of index `from` on, and looks at its pages where they ask for it.
-    fn examine(&mut self, from: usize, whose: Whose<'_>, range: AddrRange, allowed: &mut Vec<AddrRange>) {
+    fn examine(&mut self, from: usize, context: FilterContext<'_>, range: AddrRange, allowed: &mut Vec<AddrRange>) {
         let mut parts = Vec::new();
-        sieve(&self.scheme.filters, from, whose, range, &mut |part, verdict| parts.push((part, verdict)));
+        filter_range(&self.scheme.filters, from, context, range, &mut |part, verdict| parts.push((part, verdict)));
         for (part, verdict) in parts {
             match verdict {
                 Verdict::Allowed => allowed.push(part),
                 Verdict::Rejected => self.total.rejected_bytes += part.size(),
-                Verdict::Ask(nth) => self.look_at_pages(nth, whose, part, allowed),
+                Verdict::Ask(nth) => self.look_at_pages(nth, context, part, allowed),
             }
         }
     }
 
     /// Decides what the filter of index `nth` matches; what it does not goes on to the next.
-    fn look_at_pages(&mut self, nth: usize, whose: Whose<'_>, range: AddrRange, allowed: &mut Vec<AddrRange>) {
+    fn look_at_pages(
+        &mut self,
+        nth: usize,
+        context: FilterContext<'_>,
+        range: AddrRange,
+        allowed: &mut Vec<AddrRange>,
+    ) {
         let scheme = self.scheme;
         let filter = &scheme.filters[nth];
         let Some(kind) = filter.kind.pages() else {
             return;
         };
         let mut found = Vec::new();
-        if let Err(errno) = self.actuator.pages(whose.target, range, kind, &mut found) {
-            self.total.refuse(errno, range.size());
+        if let Err(refusal) = self.inspector.pages(context.target, range, kind, &mut found) {
+            self.total.refuse(refusal, range.size());
             return;
         }
-        let mut decide = |run: &mut Self, part: Option<AddrRange>, of_the_kind: bool| match part {
-            Some(part) if of_the_kind != filter.matching => run.examine(nth + 1, whose, part, allowed),
+        let mut decide = |this: &mut Self, part: Option<AddrRange>, of_the_kind: bool| match part {
+            Some(part) if of_the_kind != filter.matching => this.examine(nth + 1, context, part, allowed),
             Some(part) if filter.allow => allowed.push(part),
-            Some(part) => run.total.rejected_bytes += part.size(),
+            Some(part) => this.total.rejected_bytes += part.size(),
             None => {}
         };
         let mut at = range.start();
@@ -183,7 +192,7 @@ impl<A: Actuator> Run<'_, A> {
         ranges.clear();
         self.batch.ranges = ranges;
 
-        let spent = self.actuator.time_spent();
+        let spent = self.actuator.time_spent() + self.inspector.time_inspecting();
         let time = spent.saturating_sub(self.charged);
         self.charged = spent;
         self.total.time += time;
@@ -211,12 +220,12 @@ impl<A: Actuator> Run<'_, A> {
             let applied = outcome.applied.min(range.size());
             self.total.applied_bytes += applied;
             self.total.applied_regions += u64::from(applied > 0);
-            if outcome.refused > 0 {
-                self.total.refuse(outcome.errno, outcome.refused.min(range.size() - applied));
+            if let Some(refusal) = outcome.refusal {
+                self.total.refuse(refusal, outcome.refused.min(range.size() - applied));
             }
             // What was refused is not tried again at once either.
-            if action.changes_memory() {
-                self.acted.mark(target, range, self.snapshot.time);
+            if action.kind().changes_memory() {
+                self.history.mark(target, range, self.snapshot.time);
             }
             self.last.regions.push(ActedRegion { target, range, applied });
         }

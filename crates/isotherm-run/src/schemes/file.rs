@@ -1,4 +1,4 @@
-//! The scheme file of a run, which may change while it runs.
+//! The scheme file of a run, which may change while the run goes on.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -9,38 +9,40 @@ use isotherm_scheme::Diagnostics;
 
 /// A scheme file, and which state of it was read.
 #[derive(Debug)]
-pub struct SchemeFile {
+pub(crate) struct SchemeFile {
     path: PathBuf,
+    /// The state that was read last.
     read: Stamp,
+    /// The state at the last check.
     seen: Stamp,
 }
 
-/// What tells one state of a file from another: which file it is, how long, and when it was written; nothing if it is not there.
+/// What tells one state of a file from another: inode, length and time of writing. `None` if there is no file.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl SchemeFile {
     /// The file of this path, and its schemes.
-    pub fn open(path: &Path) -> (Self, Result<Vec<Scheme>, Diagnostics>) {
+    pub(crate) fn open(path: &Path) -> (Self, Result<Vec<Scheme>, Diagnostics>) {
         let mut file = Self { path: path.into(), read: None, seen: None };
         let schemes = file.read();
         (file, schemes)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Reads its schemes as they are now.
-    pub fn read(&mut self) -> Result<Vec<Scheme>, Diagnostics> {
-        // Before reading: what changes meanwhile is seen as a change later.
+    pub(crate) fn read(&mut self) -> Result<Vec<Scheme>, Diagnostics> {
+        // The stamp is taken first, so that a change during the reading is seen as a change later.
         self.read = self.stamp();
         self.seen = self.read;
         isotherm_damo::read_schemes(&self.path)
     }
 
-    /// Whether it is there and differs from what was read; not before it has stayed as it is from one look to the next, because whoever
-    /// writes it may not be done.
-    pub fn has_changed(&mut self) -> bool {
+    /// Whether the file exists and differs from what was read. A change counts once the file has stayed the same from
+    /// one check to the next, because its writer may not be done.
+    pub(crate) fn has_changed(&mut self) -> bool {
         let now = self.stamp();
         let settled = now == self.seen;
         self.seen = now;

@@ -10,11 +10,11 @@ use std::time::Duration;
 use crate::{AddrRange, TargetId};
 
 /// No target has more marks than this; the oldest neighbours become one before that.
-const MOST: usize = 4096;
+const MAX_MARKS: usize = 4096;
 
 /// When each piece of each target was acted on last.
 #[derive(Debug, Default)]
-pub(crate) struct Acted {
+pub(crate) struct ActionHistory {
     targets: Vec<(TargetId, Vec<Mark>)>,
 }
 
@@ -25,7 +25,7 @@ struct Mark {
     at: Duration,
 }
 
-impl Acted {
+impl ActionHistory {
     /// Forgets targets that are gone and what was done before `horizon`, and joins neighbours that were acted on at about the
     /// same time.
     pub(crate) fn tidy(&mut self, now: Duration, horizon: Duration, lives: impl Fn(TargetId) -> bool) {
@@ -46,20 +46,20 @@ impl Acted {
                         _ => false,
                     }
                 });
-                if marks.len() <= MOST || share <= 1 {
+                if marks.len() <= MAX_MARKS || share <= 1 {
                     break;
                 }
                 share /= 2;
             }
             // What is left over can only be many pieces far apart: the oldest are forgotten.
-            while marks.len() > MOST {
+            while marks.len() > MAX_MARKS {
                 let mut times: Vec<Duration> = marks.iter().map(|mark| mark.at).collect();
                 times.sort_unstable();
                 let median = times[times.len() / 2];
                 let before = marks.len();
                 marks.retain(|mark| mark.at > median);
                 if marks.len() == before {
-                    marks.truncate(MOST);
+                    marks.truncate(MAX_MARKS);
                 }
             }
         }
@@ -115,11 +115,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TARGET: TargetId = TargetId(1);
+    const TARGET: TargetId = TargetId::process(1, Duration::ZERO);
 
-    fn pieces(acted: &Acted, start: u64, end: u64) -> Vec<(u64, u64, Option<u64>)> {
+    fn pieces(history: &ActionHistory, start: u64, end: u64) -> Vec<(u64, u64, Option<u64>)> {
         let mut told = Vec::new();
-        acted.pieces(TARGET, AddrRange::new(start, end).unwrap(), |range, at| {
+        history.pieces(TARGET, AddrRange::new(start, end).unwrap(), |range, at| {
             told.push((range.start(), range.end(), at.map(|at| at.as_secs())));
         });
         told
@@ -130,14 +130,14 @@ mod tests {
         fn each_piece_has_the_time_of_the_last_action_on_it(
             marks in prop::collection::vec((0..50_u64, 1..20_u64), 0..30)
         ) {
-            let mut acted = Acted::default();
+            let mut history = ActionHistory::default();
             let mut truth = [None; 80];
             for (at, (start, size)) in (0..).zip(marks) {
-                acted.mark(TARGET, AddrRange::new(start, start + size).unwrap(), Duration::from_secs(at));
+                history.mark(TARGET, AddrRange::new(start, start + size).unwrap(), Duration::from_secs(at));
                 truth[start as usize..(start + size) as usize].fill(Some(at));
             }
             let mut covered = 0;
-            for (start, end, at) in pieces(&acted, 0, 80) {
+            for (start, end, at) in pieces(&history, 0, 80) {
                 prop_assert_eq!(start, covered);
                 covered = end;
                 prop_assert!(truth[start as usize..end as usize].iter().all(|known| *known == at));
@@ -149,15 +149,15 @@ mod tests {
         fn tidying_makes_nothing_much_older_or_younger(
             marks in prop::collection::vec((0..50_u64, 1..20_u64), 0..30)
         ) {
-            let mut acted = Acted::default();
+            let mut history = ActionHistory::default();
             for (at, (start, size)) in (0..).zip(&marks) {
-                acted.mark(TARGET, AddrRange::new(*start, start + size).unwrap(), Duration::from_secs(at));
+                history.mark(TARGET, AddrRange::new(*start, start + size).unwrap(), Duration::from_secs(at));
             }
-            let each = |acted: &Acted| (0..80).map(|at| pieces(acted, at, at + 1)[0].2).collect::<Vec<_>>();
-            let before = each(&acted);
+            let each = |history: &ActionHistory| (0..80).map(|at| pieces(history, at, at + 1)[0].2).collect::<Vec<_>>();
+            let before = each(&history);
             let now = 1000;
-            acted.tidy(Duration::from_secs(now), Duration::ZERO, |_| true);
-            for (before, after) in before.into_iter().zip(each(&acted)) {
+            history.tidy(Duration::from_secs(now), Duration::ZERO, |_| true);
+            for (before, after) in before.into_iter().zip(each(&history)) {
                 match (before, after) {
                     (None, None) => {}
                     (Some(before), Some(after)) => {
@@ -172,21 +172,21 @@ mod tests {
 
     #[test]
     fn a_target_that_is_gone_is_forgotten() {
-        let mut acted = Acted::default();
-        acted.mark(TARGET, AddrRange::new(0, 4).unwrap(), Duration::from_secs(1));
-        acted.tidy(Duration::from_secs(2), Duration::ZERO, |target| target != TARGET);
-        assert_eq!(pieces(&acted, 0, 4), [(0, 4, None)]);
+        let mut history = ActionHistory::default();
+        history.mark(TARGET, AddrRange::new(0, 4).unwrap(), Duration::from_secs(1));
+        history.tidy(Duration::from_secs(2), Duration::ZERO, |target| target != TARGET);
+        assert_eq!(pieces(&history, 0, 4), [(0, 4, None)]);
     }
 
     #[test]
     fn marks_have_a_bound() {
-        let mut acted = Acted::default();
-        for i in 0..3 * MOST as u64 {
-            acted.mark(TARGET, AddrRange::new(i * 2, i * 2 + 1).unwrap(), Duration::from_secs(i));
+        let mut history = ActionHistory::default();
+        for i in 0..3 * MAX_MARKS as u64 {
+            history.mark(TARGET, AddrRange::new(i * 2, i * 2 + 1).unwrap(), Duration::from_secs(i));
         }
-        acted.tidy(Duration::from_secs(3 * MOST as u64), Duration::ZERO, |_| true);
-        assert!(acted.targets[0].1.len() <= MOST);
-        let last = 3 * MOST as u64 - 1;
-        assert_eq!(pieces(&acted, last * 2, last * 2 + 1), [(last * 2, last * 2 + 1, Some(last))], "the newest stay");
+        history.tidy(Duration::from_secs(3 * MAX_MARKS as u64), Duration::ZERO, |_| true);
+        assert!(history.targets[0].1.len() <= MAX_MARKS);
+        let last = 3 * MAX_MARKS as u64 - 1;
+        assert_eq!(pieces(&history, last * 2, last * 2 + 1), [(last * 2, last * 2 + 1, Some(last))], "the newest stay");
     }
 }

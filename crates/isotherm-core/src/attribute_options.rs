@@ -1,0 +1,98 @@
+//! Attributes as they are asked for: what is left open follows from the probe.
+
+use std::time::Duration;
+
+use crate::{Attributes, AttributesError, Granularity};
+
+/// The attributes that a user asks for. [`resolve`](Self::resolve) fills in the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttributeOptions {
+    /// The sampling interval.
+    pub sampling: Option<Duration>,
+    /// The aggregation interval.
+    pub aggregation: Option<Duration>,
+    /// The update interval.
+    pub update: Option<Duration>,
+    /// The minimum and the maximum number of regions.
+    pub regions: Option<(usize, usize)>,
+}
+
+impl AttributeOptions {
+    /// The attributes for a probe of this granularity.
+    ///
+    /// The default intervals are those of DAMON (5 ms and 100 ms). A probe that speaks for whole mappings walks all page
+    /// tables of its targets in each round, and so samples every 100 ms and aggregates every second. If one of the two
+    /// intervals is given and does not fit to the default of the other, the other follows in the default ratio.
+    ///
+    /// # Errors
+    /// Those of [`Attributes::new`].
+    pub fn resolve(&self, granularity: Granularity) -> Result<Attributes, AttributesError> {
+        let defaults = Attributes::default();
+        let (sampling, ratio) = match granularity {
+            Granularity::Page => (defaults.sampling(), 20),
+            Granularity::Mapping => (Duration::from_millis(100), 10),
+        };
+        let (sampling, aggregation) = match (self.sampling, self.aggregation) {
+            (Some(sampling), Some(aggregation)) => (sampling, aggregation),
+            (Some(sampling), None) if sampling < Duration::MAX / ratio => (sampling, sampling * ratio),
+            (Some(sampling), None) => (sampling, sampling),
+            (None, Some(aggregation)) if aggregation < sampling => (aggregation / ratio, aggregation),
+            (None, Some(aggregation)) => (sampling, aggregation),
+            (None, None) => (sampling, sampling * ratio),
+        };
+        let update = self.update.unwrap_or(defaults.update());
+        let (min, max) = self.regions.unwrap_or((defaults.min_regions(), defaults.max_regions()));
+        Attributes::new(sampling, aggregation, update, min, max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// The sampling and the aggregation interval that come of what is asked for.
+    fn intervals(granularity: Granularity, sampling: Option<u64>, aggregation: Option<u64>) -> (Duration, Duration) {
+        let options = AttributeOptions {
+            sampling: sampling.map(ms),
+            aggregation: aggregation.map(ms),
+            ..AttributeOptions::default()
+        };
+        let attributes = options.resolve(granularity).unwrap();
+        (attributes.sampling(), attributes.aggregation())
+    }
+
+    #[test]
+    fn intervals_that_are_not_given_are_the_defaults_of_the_probe() {
+        assert_eq!(intervals(Granularity::Page, None, None), (ms(5), ms(100)));
+        assert_eq!(intervals(Granularity::Mapping, None, None), (ms(100), ms(1000)));
+        assert_eq!(AttributeOptions::default().resolve(Granularity::Page), Ok(Attributes::default()));
+    }
+
+    #[test]
+    fn a_sampling_interval_alone_scales_the_aggregation_interval() {
+        assert_eq!(intervals(Granularity::Page, Some(200), None), (ms(200), ms(4000)));
+        assert_eq!(intervals(Granularity::Mapping, Some(200), None), (ms(200), ms(2000)));
+        assert_eq!(intervals(Granularity::Page, Some(1), None), (ms(1), ms(20)));
+    }
+
+    #[test]
+    fn an_aggregation_interval_alone_keeps_the_sampling_interval_if_that_fits() {
+        assert_eq!(intervals(Granularity::Page, None, Some(1000)), (ms(5), ms(1000)));
+        assert_eq!(intervals(Granularity::Page, None, Some(4)), (ms(4) / 20, ms(4)));
+    }
+
+    #[test]
+    fn two_intervals_that_do_not_fit_are_refused() {
+        let options = AttributeOptions { sampling: Some(ms(20)), aggregation: Some(ms(10)), ..Default::default() };
+        assert!(matches!(
+            options.resolve(Granularity::Page),
+            Err(AttributesError::SamplingOverAggregation { sampling, aggregation }) if sampling > aggregation
+        ));
+        let endless = AttributeOptions { sampling: Some(Duration::MAX), ..Default::default() };
+        assert!(endless.resolve(Granularity::Page).is_ok());
+    }
+}

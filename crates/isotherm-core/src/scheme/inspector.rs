@@ -1,0 +1,88 @@
+//! Inspectors: a way to learn what filters ask of single pages and of processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{AddrRange, BoxError, TargetId};
+
+use super::Refusal;
+
+/// A property of single pages, which only an inspector can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PageKind {
+    /// Accessed since the accessed bit of the page was cleared last.
+    Young,
+    /// Part of a huge page.
+    Huge,
+}
+
+impl PageKind {
+    /// Its name in scheme files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Young => "young",
+            Self::Huge => "huge_page",
+        }
+    }
+}
+
+/// What filters ask of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessFacts {
+    /// Its short name, without the path of its program and without arguments.
+    pub name: Arc<str>,
+    /// Its cgroup, as a path from the root of the hierarchy such as `/system.slice/redis.service`.
+    pub cgroup: Arc<str>,
+}
+
+/// A way to learn properties of pages and of processes. It changes nothing.
+pub trait PageInspector {
+    /// Checks that pages of this kind can be told. It is called before the first call of a scheme whose filters need it.
+    ///
+    /// # Errors
+    /// Says why they cannot be told and how to fix that.
+    fn tells(&mut self, kind: PageKind) -> Result<(), BoxError>;
+
+    /// The facts of a target that is a process; `None` if it has ended. It is called only if filters need it.
+    fn process(&mut self, target: TargetId) -> Option<ProcessFacts>;
+
+    /// Finds the pages of this kind in `range` just before an action. It appends to `found` disjoint, page-aligned ranges within
+    /// `range`, in the order of addresses.
+    ///
+    /// # Errors
+    /// If the pages cannot be told now. Then nothing of `range` is acted on.
+    fn pages(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        kind: PageKind,
+        found: &mut Vec<AddrRange>,
+    ) -> Result<(), Refusal>;
+
+    /// The time spent in [`pages`](Self::pages) since the start. A quota of time is charged with it.
+    fn time_inspecting(&self) -> Duration;
+}
+
+impl<I: PageInspector + ?Sized> PageInspector for Box<I> {
+    fn tells(&mut self, kind: PageKind) -> Result<(), BoxError> {
+        (**self).tells(kind)
+    }
+
+    fn process(&mut self, target: TargetId) -> Option<ProcessFacts> {
+        (**self).process(target)
+    }
+
+    fn pages(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        kind: PageKind,
+        found: &mut Vec<AddrRange>,
+    ) -> Result<(), Refusal> {
+        (**self).pages(target, range, kind, found)
+    }
+
+    fn time_inspecting(&self) -> Duration {
+        (**self).time_inspecting()
+    }
+}

@@ -1,0 +1,88 @@
+//! The command that a run starts and ends with.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{CommandLine, RunError, Streams};
+
+/// A command that a run started. Dropping it leaves the command running.
+#[derive(Debug)]
+pub struct Command {
+    child: Child,
+    terminated: bool,
+}
+
+impl Command {
+    /// Starts the command.
+    pub(crate) fn start(line: &CommandLine) -> Result<Self, RunError> {
+        let (program, arguments) = line.words.split_first().ok_or(crate::ConfigError::NoTarget)?;
+        let mut command = std::process::Command::new(program);
+        command.args(arguments);
+        if let Streams::Detached { input, log } = &line.streams {
+            let (output, errors) = match log {
+                Some(path) => {
+                    let failed = |source| RunError::CommandLog { path: path.clone(), source };
+                    let log = open_log(path).map_err(failed)?;
+                    (log.try_clone().map_err(failed)?.into(), log.into())
+                }
+                None => (Stdio::null(), Stdio::null()),
+            };
+            let input = if *input { Stdio::inherit() } else { Stdio::null() };
+            command.stdin(input).stdout(output).stderr(errors);
+        }
+        let child = command.spawn().map_err(|source| RunError::Command {
+            name: program.to_string_lossy().into(),
+            hint: match source.kind() {
+                io::ErrorKind::NotFound => "check its name and $PATH",
+                io::ErrorKind::PermissionDenied => "check that it is an executable file",
+                _ => "try to start it without isotherm",
+            },
+            source,
+        })?;
+        Ok(Self { child, terminated: false })
+    }
+
+    /// Its process ID.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks the command to end (SIGTERM). Does nothing if it has ended.
+    pub fn terminate(&mut self) {
+        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid(self.child.id())) {
+            self.terminated = kill_process(pid, Signal::TERM).is_ok();
+        }
+    }
+
+    /// Whether [`terminate`](Self::terminate) asked a running command to end.
+    pub fn was_terminated(&self) -> bool {
+        self.terminated
+    }
+
+    /// Its exit status if it has ended.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// If the kernel refuses to wait for it.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+}
+
+/// Opens the file that a command's output is added to. Only its owner may read a new one.
+fn open_log(path: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).mode(0o600).open(path)
+}
+
+fn pid(id: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(id).ok()?)
+}

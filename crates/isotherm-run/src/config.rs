@@ -1,0 +1,294 @@
+//! The description of a run: one object that the command line, a program that embeds isotherm, and a configuration file make.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use isotherm_core::scheme::Scheme;
+use isotherm_core::{AddrRange, AttributeOptions};
+use isotherm_sim::Pattern;
+
+use crate::{ConfigError, Prepared, RunError};
+
+/// What to watch, how, for how long, what to do to it, and where to record it.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use isotherm_run::{Event, RunConfig};
+///
+/// let mut run = RunConfig::processes([1234]).prepare()?;
+/// let events = run.subscribe();
+/// let session = run.start()?;
+/// for event in events {
+///     if let Event::Snapshot(record) = event {
+///         println!("{:?}: {} regions", record.snapshot.time, record.snapshot.regions().count());
+///     }
+/// }
+/// session.wait()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// Where snapshots come from.
+    pub source: Source,
+    /// The monitoring attributes. What is not set follows from the probe.
+    pub attributes: AttributeOptions,
+    /// The seed of the random choices; `None` takes one from the clock.
+    pub seed: Option<u64>,
+    /// How long the run lasts at most; `None` for as long as there is something to watch.
+    pub duration: Option<Duration>,
+    /// What to do to memory; `None` only watches.
+    pub schemes: Option<SchemeOptions>,
+    /// The file that the run is recorded to.
+    pub recording: Option<PathBuf>,
+}
+
+/// Where the snapshots of a run come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Memory of this machine, as it is now.
+    Live {
+        /// Whose memory.
+        targets: Targets,
+        /// How to learn whether a page was accessed.
+        probe: ProbeChoice,
+    },
+    /// Simulated memory that follows a pattern. Its clock goes as fast as the machine can.
+    Simulation(Box<Pattern>),
+    /// A recording that was made before. It is replayed as fast as the sinks take it. Schemes act on nothing: they only
+    /// report what they would have done.
+    Replay(PathBuf),
+}
+
+/// The targets of a live run.
+#[derive(Clone, Debug)]
+pub enum Targets {
+    /// Processes that run already.
+    Processes {
+        /// Their process IDs, at least one.
+        pids: Vec<u32>,
+        /// Whether their descendants are watched, too, as they appear.
+        children: bool,
+        /// Only these ranges of the one process; all of it if empty. Needs the probe `damon`.
+        ranges: Vec<AddrRange>,
+    },
+    /// A command that the run starts. The run ends with it.
+    Command {
+        /// The command.
+        command: CommandLine,
+        /// Whether its descendants are watched, too, as they appear.
+        children: bool,
+    },
+    /// Physical memory of the machine.
+    Physical {
+        /// Only these ranges of physical addresses; all memory if empty.
+        ranges: Vec<AddrRange>,
+        /// A command that the run starts, and with which it ends.
+        during: Option<CommandLine>,
+    },
+}
+
+/// A command that a run starts.
+#[derive(Clone, Debug, Default)]
+pub struct CommandLine {
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// Where its standard streams go.
+    pub streams: Streams,
+}
+
+/// Where the standard streams of a command go.
+#[derive(Clone, Debug, Default)]
+pub enum Streams {
+    /// They are those of this process.
+    #[default]
+    Inherited,
+    /// The command is kept from the terminal.
+    Detached {
+        /// Whether standard input is that of this process; otherwise there is none.
+        input: bool,
+        /// The file that output and errors are added to; `None` discards them. A new file has mode 0600.
+        log: Option<PathBuf>,
+    },
+}
+
+/// A way to learn whether a page was accessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProbeChoice {
+    /// The best that works here: `idle`, then `bpf`, then `refs`; for physical memory `idle`.
+    #[default]
+    Auto,
+    /// Idle page tracking.
+    Idle,
+    /// Page tables, read by eBPF.
+    Bpf,
+    /// `/proc/PID/clear_refs` and `smaps`.
+    Refs,
+    /// The kernel's own DAMON. Never chosen by `Auto`.
+    Damon,
+}
+
+impl ProbeChoice {
+    /// Whether the probe sees physical memory, and not only that of processes.
+    pub const fn sees_physical_memory(self) -> bool {
+        match self {
+            Self::Auto | Self::Idle | Self::Damon => true,
+            Self::Bpf | Self::Refs => false,
+        }
+    }
+}
+
+/// The schemes of a run.
+#[derive(Clone, Debug)]
+pub struct SchemeOptions {
+    /// The schemes, or the file that holds them.
+    pub schemes: SchemeSource,
+    /// Whether activities say how much memory the targets use. A look at a large process takes long; looks take at
+    /// most a twentieth of the time of one CPU.
+    pub memory_use: bool,
+}
+
+/// Where the schemes of a run come from.
+#[derive(Clone, Debug)]
+pub enum SchemeSource {
+    /// These, until [`Control::set_schemes`](crate::Control::set_schemes) changes them.
+    Fixed(Vec<Scheme>),
+    /// A file. It is read again when it changes and when [`Control::reload_schemes`](crate::Control::reload_schemes)
+    /// asks for it; if it is wrong then, the schemes in force stay.
+    File(PathBuf),
+}
+
+impl RunConfig {
+    /// A run on a source, with the default attributes.
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            attributes: AttributeOptions::default(),
+            seed: None,
+            duration: None,
+            schemes: None,
+            recording: None,
+        }
+    }
+
+    /// A run that watches processes by the best probe that works here.
+    pub fn processes(pids: impl IntoIterator<Item = u32>) -> Self {
+        let targets = Targets::Processes { pids: pids.into_iter().collect(), children: false, ranges: Vec::new() };
+        Self::new(Source::Live { targets, probe: ProbeChoice::Auto })
+    }
+
+    /// A run that starts a command and watches it by the best probe that works here.
+    pub fn command(words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        let words = words.into_iter().map(Into::into).collect();
+        let targets = Targets::Command { command: CommandLine { words, streams: Streams::Inherited }, children: false };
+        Self::new(Source::Live { targets, probe: ProbeChoice::Auto })
+    }
+
+    /// The same run with another probe. Without effect unless the source is live.
+    #[must_use]
+    pub fn probe(mut self, choice: ProbeChoice) -> Self {
+        if let Source::Live { probe, .. } = &mut self.source {
+            *probe = choice;
+        }
+        self
+    }
+
+    /// The same run with these attributes.
+    #[must_use]
+    pub fn attributes(self, attributes: AttributeOptions) -> Self {
+        Self { attributes, ..self }
+    }
+
+    /// The same run with this seed.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
+    }
+
+    /// The same run, of this length at most.
+    #[must_use]
+    pub fn duration(self, duration: Duration) -> Self {
+        Self { duration: Some(duration), ..self }
+    }
+
+    /// The same run with these schemes.
+    #[must_use]
+    pub fn schemes(self, schemes: Vec<Scheme>) -> Self {
+        let schemes = SchemeOptions { schemes: SchemeSource::Fixed(schemes), memory_use: false };
+        Self { schemes: Some(schemes), ..self }
+    }
+
+    /// The same run, recorded to this file.
+    #[must_use]
+    pub fn record(self, path: impl AsRef<Path>) -> Self {
+        Self { recording: Some(path.as_ref().into()), ..self }
+    }
+
+    /// Checks what can be checked without opening or starting anything.
+    ///
+    /// # Errors
+    /// If the parts of the description contradict each other.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if let Source::Live { targets, probe } = &self.source {
+            targets.validate(*probe)?;
+            if self.schemes.is_some() && matches!(targets, Targets::Physical { .. }) {
+                return Err(ConfigError::SchemesOnPhysicalMemory);
+            }
+        }
+        // The intervals of a probe that sees single pages are the shorter ones: what is wrong with them is wrong with all.
+        let attributes = self.attributes.resolve(isotherm_core::Granularity::Page)?;
+        match self.duration {
+            Some(duration) if duration < attributes.aggregation() => {
+                Err(ConfigError::DurationTooShort { duration, aggregation: attributes.aggregation() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the description, opens the probe, reads the schemes and creates the recording. No command is started and
+    /// no target is touched before [`Prepared::start`].
+    ///
+    /// # Errors
+    /// If the description is wrong, or what it asks for does not work here.
+    pub fn prepare(self) -> Result<Prepared, RunError> {
+        Prepared::new(self)
+    }
+}
+
+impl Targets {
+    fn validate(&self, probe: ProbeChoice) -> Result<(), ConfigError> {
+        let damon = probe == ProbeChoice::Damon;
+        match self {
+            Self::Processes { pids, .. } if pids.is_empty() => Err(ConfigError::NoTarget),
+            Self::Processes { ranges, .. } if !ranges.is_empty() && !damon => Err(ConfigError::RangeNeedsDamon),
+            Self::Processes { pids, ranges, .. } if !ranges.is_empty() && pids.len() > 1 => {
+                Err(ConfigError::RangeOfSeveralProcesses)
+            }
+            Self::Processes { children: true, .. } | Self::Command { children: true, .. } if damon => {
+                Err(ConfigError::DamonWithChildren)
+            }
+            Self::Command { command, .. } | Self::Physical { during: Some(command), .. }
+                if command.words.is_empty() =>
+            {
+                Err(ConfigError::NoTarget)
+            }
+            Self::Physical { .. } if !probe.sees_physical_memory() => Err(ConfigError::ProbeSeesProcessesOnly),
+            _ => Ok(()),
+        }
+    }
+
+    /// The command that the run starts, if there is one.
+    pub fn command(&self) -> Option<&CommandLine> {
+        match self {
+            Self::Command { command, .. } => Some(command),
+            Self::Physical { during, .. } => during.as_ref(),
+            Self::Processes { .. } => None,
+        }
+    }
+
+    /// Whether the targets are physical memory.
+    pub const fn is_physical(&self) -> bool {
+        matches!(self, Self::Physical { .. })
+    }
+}

@@ -1,0 +1,84 @@
+//! Commands to a run, from any thread.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use isotherm_core::Attributes;
+use isotherm_core::scheme::Scheme;
+use isotherm_kernel::{Rest, Stop};
+
+use crate::RunError;
+use crate::schemes::Mailbox;
+
+/// Gives commands to a run. Clones control the same run; a command to a run that is over does nothing.
+#[derive(Clone, Debug)]
+pub struct Control {
+    stop: Stop,
+    pub(crate) rest: Rest,
+    pending: Arc<Mutex<Pending>>,
+    pub(crate) mailbox: Arc<Mailbox>,
+}
+
+/// Commands that the source has not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// The attributes to put in force at the end of the aggregation.
+    pub attributes: Option<Attributes>,
+    /// Whether to read the mappings without waiting for the update interval.
+    pub update: bool,
+    /// Whether the run is to end. A source that waits by the clock learns it from the stop signal, and at once.
+    pub stop: bool,
+}
+
+impl Control {
+    pub(crate) fn new() -> Result<Self, RunError> {
+        Ok(Self {
+            stop: Stop::new().map_err(RunError::Descriptors)?,
+            rest: Rest::new().map_err(RunError::Descriptors)?,
+            pending: Arc::default(),
+            mailbox: Arc::default(),
+        })
+    }
+
+    /// Ends the run after the round that it is in. It may be called in a signal handler's thread.
+    pub fn stop(&self) {
+        self.lock().stop = true;
+        self.stop.ask();
+    }
+
+    /// Changes the attributes at the end of the current aggregation interval. [`Event::Attributes`](crate::Event::Attributes)
+    /// says when they are in force. Rates and the times that ages mean are carried over. A replay ignores it.
+    pub fn set_attributes(&self, attributes: Attributes) {
+        self.lock().attributes = Some(attributes);
+    }
+
+    /// Reads the mappings of the targets in the next sampling round, without waiting for the update interval.
+    pub fn update(&self) {
+        self.lock().update = true;
+    }
+
+    /// Puts other schemes in force. A scheme that has the name of one in force continues its statistics and its quota.
+    /// [`Event::Schemes`](crate::Event::Schemes) says when they are in force; a warning says that they cannot work here.
+    /// Without effect in a run that was prepared without schemes.
+    pub fn set_schemes(&self, schemes: Vec<Scheme>) {
+        self.mailbox.replace(schemes);
+    }
+
+    /// Reads the scheme file again. Without effect in a run without one.
+    pub fn reload_schemes(&self) {
+        self.mailbox.reload();
+    }
+
+    pub(crate) fn stop_signal(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// The commands since the last call.
+    pub(crate) fn take(&self) -> Pending {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
+        // Each change is one assignment, so a panic of another thread does not spoil it.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

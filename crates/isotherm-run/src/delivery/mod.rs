@@ -1,0 +1,157 @@
+//! Delivery of events to several sinks, each behind a bounded queue and on a thread of its own.
+
+mod queue;
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use isotherm_core::BoxError;
+
+use crate::{Control, Event, RunError};
+use queue::{CAPACITY, Queue};
+
+pub(crate) use queue::Overflow;
+
+/// Takes the events of a run, on a thread of its own.
+///
+/// A closure `FnMut(&Event) -> Result<(), BoxError>` is a sink.
+pub trait EventSink: Send {
+    /// Takes one event. The last is [`Event::End`].
+    ///
+    /// # Errors
+    /// Ends the run, which then fails with this error. The sink gets no further event.
+    fn event(&mut self, event: &Event) -> Result<(), BoxError>;
+}
+
+impl<F: FnMut(&Event) -> Result<(), BoxError> + Send> EventSink for F {
+    fn event(&mut self, event: &Event) -> Result<(), BoxError> {
+        self(event)
+    }
+}
+
+/// The events of a run, in their order: an iterator that ends after [`Event::End`].
+///
+/// Dropping it before is allowed; the run goes on without it.
+#[derive(Debug)]
+pub struct Events(Arc<Queue>);
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.0.pop()
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// The sinks of a run that has not started yet.
+#[derive(Default)]
+pub(crate) struct Sinks {
+    queues: Vec<Arc<Queue>>,
+    named: Vec<(String, Box<dyn EventSink>, Arc<Queue>)>,
+}
+
+impl fmt::Debug for Sinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.named.iter().map(|(name, ..)| name)).finish()
+    }
+}
+
+impl Sinks {
+    /// A further receiver.
+    pub(crate) fn subscribe(&mut self) -> Events {
+        Events(self.queue())
+    }
+
+    /// A further sink. `name` names it in error messages, and its thread.
+    pub(crate) fn add(&mut self, name: &str, sink: Box<dyn EventSink>) {
+        let queue = self.queue();
+        self.named.push((name.into(), sink, queue));
+    }
+
+    fn queue(&mut self) -> Arc<Queue> {
+        let queue = Arc::new(Queue::new(CAPACITY));
+        self.queues.push(Arc::clone(&queue));
+        queue
+    }
+
+    /// Starts a thread for each sink. A sink that fails stops the run by `control`.
+    pub(crate) fn start(self, overflow: Overflow, control: &Control) -> Result<(Delivery, SinkThreads), RunError> {
+        let delivery = Delivery { queues: self.queues.into(), overflow };
+        let mut threads = Vec::new();
+        for (name, mut sink, queue) in self.named {
+            let control = control.clone();
+            let work = move || {
+                while let Some(event) = queue.pop() {
+                    if let Err(error) = sink.event(&event) {
+                        queue.abandon();
+                        control.stop();
+                        return Err(error);
+                    }
+                }
+                Ok(())
+            };
+            let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
+            let thread = thread.map_err(|source| RunError::Thread { name: name.clone(), source });
+            match thread {
+                Ok(thread) => threads.push((name, thread)),
+                Err(error) => {
+                    // The threads that run already must not wait for events that never come.
+                    delivery.end();
+                    return Err(error);
+                }
+            }
+        }
+        Ok((delivery, SinkThreads(threads)))
+    }
+}
+
+/// Hands events to every sink.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    queues: Arc<[Arc<Queue>]>,
+    overflow: Overflow,
+}
+
+impl Delivery {
+    /// Hands over an event. Never waits for a sink unless the source has no clock to keep to.
+    pub(crate) fn send(&self, event: Event) {
+        for queue in self.queues.iter() {
+            queue.push(event.clone(), self.overflow);
+        }
+    }
+
+    /// Says that no event follows.
+    pub(crate) fn end(&self) {
+        self.queues.iter().for_each(|queue| queue.end());
+    }
+}
+
+/// The threads of the sinks.
+#[derive(Debug)]
+pub(crate) struct SinkThreads(Vec<(String, JoinHandle<Result<(), BoxError>>)>);
+
+impl SinkThreads {
+    /// Waits until every sink has taken its last event.
+    ///
+    /// # Errors
+    /// The first error of a sink.
+    pub(crate) fn join(self) -> Result<(), RunError> {
+        let mut first = Ok(());
+        for (name, thread) in self.0 {
+            let ended = match thread.join() {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(source)) => Err(RunError::Sink { name, source }),
+                Err(_) => Err(RunError::Panicked { thread: name }),
+            };
+            first = first.and(ended);
+        }
+        first
+    }
+}

@@ -1,0 +1,91 @@
+//! What a run tells its sinks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use isotherm_core::Attributes;
+use isotherm_core::scheme::Scheme;
+use isotherm_record::{Activity, Cost, SnapshotRecord, TargetInfos};
+
+use crate::RunError;
+
+/// One thing that happened in a run. Cloning is cheap: what is large is shared.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The targets that are watched from here on: at the start and whenever one joins, leaves or changes its command.
+    Targets(TargetInfos),
+    /// The attributes in force from here on: at the start and after each change.
+    Attributes(Attributes),
+    /// The schemes in force from here on, in the order in which activities list them.
+    Schemes(Arc<[Scheme]>),
+    /// The end of one aggregation interval: all regions, what finding them cost, and what the targets are.
+    Snapshot(Arc<SnapshotRecord>),
+    /// What the schemes have done since the start, and the memory in use; about once a second while schemes run.
+    Activity(Arc<Activity>),
+    /// Something that the user of the run may want to know.
+    Notice(Notice),
+    /// Events that this sink did not get, because its queue was full. Comes in the place of the events.
+    Missed(Missed),
+    /// The run is over. No event follows.
+    End(EndReason),
+}
+
+/// A message to the user of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// How serious it is.
+    pub severity: Severity,
+    /// What happened, in a sentence.
+    pub text: Arc<str>,
+}
+
+/// How serious a notice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Something went as it was asked for.
+    Info,
+    /// Something went differently than it was asked for.
+    Warning,
+}
+
+/// What one sink did not get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Snapshots.
+    pub snapshots: u64,
+    /// What the missed snapshots cost, added up, so that sums over a run stay right.
+    pub cost: Cost,
+    /// Other events.
+    pub others: u64,
+}
+
+/// Why a run is over.
+#[derive(Clone, Debug)]
+pub enum EndReason {
+    /// The last target has ended, the simulation or the recording is over.
+    Finished,
+    /// The duration that was asked for is over.
+    DurationOver,
+    /// [`Control::stop`](crate::Control::stop) was called.
+    Stopped,
+    /// The run failed.
+    Failed(Arc<RunError>),
+}
+
+impl EndReason {
+    /// Whether the run failed.
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("no target is left"),
+            Self::DurationOver => f.write_str("the time is over"),
+            Self::Stopped => f.write_str("the run was stopped"),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! From the description of a run to a run that can start.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use isotherm_core::{AddrRange, Attributes, Granularity};
+use isotherm_kernel::{PhysicalMemory, Processes, TargetError};
+use isotherm_record::{Header, Recorder, Recording};
+
+use crate::command::Command;
+use crate::delivery::{EventSink, Events, Overflow, Sinks};
+use crate::probe::{OpenProbe, ProbeKind};
+use crate::recording::{RecordingSink, header};
+use crate::schemes::{PreparedSchemes, SchemeThread, fixed_schemes};
+use crate::session::Session;
+use crate::source::{KernelSource, MonitorSource, Outlet, ReplaySource, SimulationSource};
+use crate::targets::LiveTargets;
+use crate::{CommandLine, ConfigError, Control, Event, Notice, RunConfig, RunError, Source, Targets};
+
+/// A run that has everything it needs, and has not started.
+///
+/// Dropping it leaves nothing behind but an empty recording, if one was asked for.
+pub struct Prepared {
+    origin: Origin,
+    properties: Properties,
+    seed: u64,
+    duration: Option<Duration>,
+    sinks: Sinks,
+    control: Control,
+    notices: Vec<Notice>,
+    recording: Option<RecordingSink>,
+}
+
+/// What holds for a run from its beginning.
+#[derive(Clone, Debug)]
+pub struct Properties {
+    /// The name of the probe, such as `bpf`; `simulation`; or the name that a replayed recording has.
+    pub probe: String,
+    /// The smallest piece of memory that one answer of the probe speaks for.
+    pub granularity: Granularity,
+    /// The attributes that the run begins with; `None` if a replayed recording does not tell them.
+    pub attributes: Option<Attributes>,
+}
+
+/// The source of a run, as far as it can be made before the run starts.
+enum Origin {
+    Live { probe: ProbeKind, attributes: Attributes, targets: Unbound, schemes: Option<Box<PreparedSchemes>> },
+    Simulation(SimulationSource),
+    Replay(ReplaySource),
+}
+
+/// Targets that were checked. A command may not run yet.
+enum Unbound {
+    Processes { processes: Processes, ranges: Vec<AddrRange> },
+    Command { command: Start, children: bool },
+    Physical { memory: PhysicalMemory, during: Option<Start> },
+}
+
+/// A command that is to be started, or was.
+enum Start {
+    Pending(CommandLine),
+    Started { pid: u32 },
+}
+
+impl Prepared {
+    pub(crate) fn new(config: RunConfig) -> Result<Self, RunError> {
+        config.validate()?;
+        let RunConfig { source, attributes, seed, duration, schemes, recording } = config;
+        let seed = seed.unwrap_or_else(unix_ns);
+        let has_schemes = schemes.is_some();
+        let mut notices = Vec::new();
+        let (origin, properties) = match source {
+            Source::Live { targets, probe } => {
+                // A target that is not there is found before a probe is loaded.
+                let unbound = Unbound::new(&targets)?;
+                let probe = OpenProbe::open(probe, &targets)?;
+                let granularity = probe.granularity();
+                let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
+                check_duration(duration, attributes)?;
+                let schemes = schemes.map(PreparedSchemes::new).transpose()?.map(Box::new);
+                notices.extend(probe.notice);
+                let properties = Properties { probe: probe.name.into(), granularity, attributes: Some(attributes) };
+                (Origin::Live { probe: probe.kind, attributes, targets: unbound, schemes }, properties)
+            }
+            Source::Simulation(pattern) => {
+                let granularity = Granularity::Page;
+                let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
+                let schemes = schemes.map(fixed_schemes).transpose()?;
+                let source = SimulationSource { pattern: *pattern, attributes, seed, schemes };
+                let properties = Properties { probe: "simulation".into(), granularity, attributes: Some(attributes) };
+                (Origin::Simulation(source), properties)
+            }
+            Source::Replay(path) => {
+                let recording = Recording::open(&path)?;
+                let properties = Properties::of(recording.header());
+                let schemes = schemes.map(fixed_schemes).transpose()?;
+                (Origin::Replay(ReplaySource { recording, schemes }), properties)
+            }
+        };
+        let recording = recording.map(|path| {
+            let header = header(&properties, seed);
+            let recorder = if has_schemes {
+                Recorder::create_with_activities(&path, &header)?
+            } else {
+                Recorder::create(&path, &header)?
+            };
+            Ok::<_, RunError>(RecordingSink::new(recorder))
+        });
+        let recording = recording.transpose()?;
+        let control = Control::new()?;
+        Ok(Self { origin, properties, seed, duration, sinks: Sinks::default(), control, notices, recording })
+    }
+
+    /// What holds for the run.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Gives commands to the run, before and after it starts.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// A further receiver of all events, as an iterator. A receiver that takes none for long misses some, and is told
+    /// ([`Event::Missed`]); simulations and replays wait for it instead.
+    pub fn subscribe(&mut self) -> Events {
+        self.sinks.subscribe()
+    }
+
+    /// A further sink of all events, on a thread of its own. `name` names it in errors.
+    pub fn add_sink(&mut self, name: &str, sink: impl EventSink + 'static) {
+        self.sinks.add(name, Box::new(sink));
+    }
+
+    /// Starts the command of the run before the run itself, so that its caller can pass signals on to it from its
+    /// beginning. `None` if the run has no command, or it was started already.
+    ///
+    /// # Errors
+    /// If the command cannot be started.
+    pub fn start_command(&mut self) -> Result<Option<Command>, RunError> {
+        let Origin::Live { targets, .. } = &mut self.origin else { return Ok(None) };
+        let (Unbound::Command { command, .. } | Unbound::Physical { during: Some(command), .. }) = targets else {
+            return Ok(None);
+        };
+        let Start::Pending(line) = command else { return Ok(None) };
+        let started = Command::start(line)?;
+        *command = Start::Started { pid: started.pid() };
+        Ok(Some(started))
+    }
+
+    /// Starts the run: the command if there is one and it does not run yet, the sinks, and the source.
+    ///
+    /// # Errors
+    /// If the command cannot be started or ended at once, or a thread cannot be started.
+    pub fn start(mut self) -> Result<Session, RunError> {
+        let command = self.start_command()?;
+        let Self { origin, duration, mut sinks, control, notices, recording, .. } = self;
+        let recorded = recording.map(|recording| recording.add_to(&mut sinks));
+        let overflow = match &origin {
+            Origin::Live { .. } => Overflow::Miss,
+            Origin::Simulation(_) | Origin::Replay(_) => Overflow::Wait,
+        };
+        // What can fail comes before the sinks' threads.
+        let (source, processes, schemes): (Box<dyn crate::source::Source>, _, _) = match origin {
+            Origin::Live { probe, attributes, targets, schemes } => {
+                let (targets, ranges) = targets.bind()?;
+                let processes = targets.processes();
+                let source: Box<dyn crate::source::Source> = match probe {
+                    ProbeKind::Monitor(probe) => {
+                        Box::new(MonitorSource { attributes, seed: self.seed, probe, targets })
+                    }
+                    ProbeKind::Kernel(paths) => Box::new(KernelSource { attributes, paths, targets, ranges }),
+                };
+                (source, Some(processes), schemes)
+            }
+            Origin::Simulation(source) => (Box::new(source), None, None),
+            Origin::Replay(source) => (Box::new(source), None, None),
+        };
+        let (delivery, threads) = sinks.start(overflow, &control)?;
+        notices.into_iter().for_each(|notice| delivery.send(Event::Notice(notice)));
+        let schemes: Option<Result<SchemeThread, RunError>> =
+            schemes.map(|schemes| schemes.start(processes.unwrap_or_default(), control.clone(), delivery.clone()));
+        let schemes = schemes.transpose().inspect_err(|_| delivery.end())?;
+        let outlet = Outlet::new(control.clone(), duration, delivery);
+        Session::start(source, outlet, schemes, threads, control, command, recorded)
+    }
+}
+
+impl Unbound {
+    /// Checks targets that are there already.
+    fn new(targets: &Targets) -> Result<Self, RunError> {
+        Ok(match targets {
+            Targets::Processes { pids, children, ranges } => {
+                let processes = Processes::new(pids.iter().copied(), *children)?;
+                Self::Processes { processes, ranges: ranges.clone() }
+            }
+            Targets::Command { command, children } => {
+                Self::Command { command: Start::Pending(command.clone()), children: *children }
+            }
+            Targets::Physical { ranges, during } => Self::Physical {
+                memory: PhysicalMemory::new(ranges.iter().copied())?,
+                during: during.clone().map(Start::Pending),
+            },
+        })
+    }
+
+    /// The targets, with the command that runs by now.
+    fn bind(self) -> Result<(LiveTargets, Vec<AddrRange>), RunError> {
+        Ok(match self {
+            Self::Processes { processes, ranges } => (LiveTargets::Processes(processes), ranges),
+            Self::Command { command, children } => (LiveTargets::Processes(follow(&command, children)?), Vec::new()),
+            Self::Physical { memory, during } => {
+                let during = during.map(|command| follow(&command, false)).transpose()?;
+                // The ranges are part of the memory that was asked for.
+                (LiveTargets::Physical(memory, during), Vec::new())
+            }
+        })
+    }
+}
+
+/// The command as a target: the run ends with it.
+fn follow(command: &Start, children: bool) -> Result<Processes, RunError> {
+    let Start::Started { pid } = command else { return Err(ConfigError::NoTarget.into()) };
+    match Processes::new([*pid], children) {
+        Ok(processes) => Ok(processes.ending_with(*pid)),
+        Err(TargetError::Ended { .. } | TargetError::NoSuchProcess(_)) => Err(RunError::CommandEnded),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn check_duration(duration: Option<Duration>, attributes: Attributes) -> Result<(), ConfigError> {
+    match duration {
+        Some(duration) if duration < attributes.aggregation() => {
+            Err(ConfigError::DurationTooShort { duration, aggregation: attributes.aggregation() })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Properties {
+    /// Those of the run that a recording was made of.
+    fn of(header: &Header) -> Self {
+        let time = Duration::from_nanos;
+        let attributes = Attributes::new(
+            time(header.sampling_ns),
+            time(header.aggregation_ns),
+            time(header.update_ns),
+            header.min_regions as usize,
+            header.max_regions as usize,
+        );
+        let granularity = if header.granularity == "mapping" { Granularity::Mapping } else { Granularity::Page };
+        Self { probe: header.probe.clone(), granularity, attributes: attributes.ok() }
+    }
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}

@@ -1,0 +1,84 @@
+//! Opening the probe of a live run.
+
+use isotherm_core::{AccessProbe, Granularity};
+use isotherm_probes::RefsProbe;
+use isotherm_probes::bpf::BpfProbe;
+use isotherm_probes::damon::{self, Places, Scope};
+use isotherm_probes::idle::IdleProbe;
+
+use crate::error::chain;
+use crate::{Notice, ProbeChoice, RunError, Severity, Targets};
+
+/// A probe that works here.
+pub(crate) struct OpenProbe {
+    pub(crate) name: &'static str,
+    pub(crate) kind: ProbeKind,
+    /// What the user should know of the choice.
+    pub(crate) notice: Option<Notice>,
+}
+
+/// Who samples.
+pub(crate) enum ProbeKind {
+    /// Our own monitor, through a probe.
+    Monitor(Box<dyn AccessProbe + Send>),
+    /// The kernel's DAMON. It is claimed only when the run starts, so that a run that never starts leaves nothing.
+    Kernel(Places),
+}
+
+impl OpenProbe {
+    /// Opens the probe that was asked for, or the best that works here for the targets.
+    pub(crate) fn open(choice: ProbeChoice, targets: &Targets) -> Result<Self, RunError> {
+        match choice {
+            ProbeChoice::Auto if targets.is_physical() => {
+                Ok(Self::idle(IdleProbe::open().map_err(RunError::NoPhysicalProbe)?))
+            }
+            ProbeChoice::Auto => Ok(Self::best_for_processes()),
+            ProbeChoice::Idle => Ok(Self::idle(IdleProbe::open()?)),
+            ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?)),
+            ProbeChoice::Refs => Ok(Self::refs()),
+            ProbeChoice::Damon => {
+                let paths = Places::system();
+                damon::check(&paths)?;
+                let has_ranges = matches!(targets, Targets::Processes { ranges, .. } if !ranges.is_empty());
+                damon::check_operations(&paths, Scope::operations_for(targets.is_physical(), has_ranges))?;
+                Ok(Self { name: "damon", kind: ProbeKind::Kernel(paths), notice: None })
+            }
+        }
+    }
+
+    fn best_for_processes() -> Self {
+        let idle = match IdleProbe::open() {
+            Ok(probe) => return Self::idle(probe),
+            Err(error) => chain(&error),
+        };
+        match BpfProbe::open() {
+            Ok(probe) => Self::bpf(probe),
+            Err(error) => {
+                let bpf = chain(&error);
+                let text = format!("using the probe refs, which sees whole mappings only. idle: {idle}. bpf: {bpf}");
+                let notice = Notice { severity: Severity::Warning, text: text.into() };
+                Self { notice: Some(notice), ..Self::refs() }
+            }
+        }
+    }
+
+    fn idle(probe: IdleProbe) -> Self {
+        Self { name: "idle", kind: ProbeKind::Monitor(Box::new(probe)), notice: None }
+    }
+
+    fn bpf(probe: BpfProbe) -> Self {
+        Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), notice: None }
+    }
+
+    fn refs() -> Self {
+        Self { name: "refs", kind: ProbeKind::Monitor(Box::new(RefsProbe::new())), notice: None }
+    }
+
+    /// The smallest piece of memory that one answer speaks for.
+    pub(crate) fn granularity(&self) -> Granularity {
+        match &self.kind {
+            ProbeKind::Monitor(probe) => probe.granularity(),
+            ProbeKind::Kernel(_) => Granularity::Page,
+        }
+    }
+}

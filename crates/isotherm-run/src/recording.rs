@@ -1,0 +1,93 @@
+//! The sink that records a run.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use isotherm_core::{BoxError, Granularity};
+use isotherm_kernel::Host;
+use isotherm_record::{Cost, Header, Recorder, SnapshotRecord};
+
+use crate::delivery::{EventSink, Sinks};
+use crate::prepared::Properties;
+use crate::session::RecordingSummary;
+use crate::{Event, Missed};
+
+/// Writes snapshots and activities to a recording.
+pub(crate) struct RecordingSink {
+    /// `None` once it is complete.
+    recorder: Option<Recorder>,
+    /// The cost of snapshots that were missed since the last one that was written.
+    missed: Cost,
+    summary: RecordingSlot,
+}
+
+/// Holds the summary of a recording once it is complete.
+pub(crate) type RecordingSlot = Arc<Mutex<Option<RecordingSummary>>>;
+
+impl RecordingSink {
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        Self { recorder: Some(recorder), missed: Cost::default(), summary: Arc::default() }
+    }
+
+    /// Becomes a sink of the run; returns where the summary of the recording will be.
+    pub(crate) fn add_to(self, sinks: &mut Sinks) -> RecordingSlot {
+        let summary = Arc::clone(&self.summary);
+        sinks.add("recording", Box::new(self));
+        summary
+    }
+}
+
+impl EventSink for RecordingSink {
+    fn event(&mut self, event: &Event) -> Result<(), BoxError> {
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        match event {
+            Event::Snapshot(record) if self.missed != Cost::default() => {
+                // The rounds of the snapshots that are missing tell readers how many there were.
+                let mut cost = std::mem::take(&mut self.missed);
+                cost.add(&record.cost.unwrap_or_default());
+                recorder.write_record(&SnapshotRecord { cost: Some(cost), ..(**record).clone() })?;
+            }
+            Event::Snapshot(record) => recorder.write_record(record)?,
+            Event::Activity(activity) => recorder.write_activity(activity)?,
+            Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
+            Event::End(_) => {
+                let path: PathBuf = recorder.path().into();
+                if let Some(recorder) = self.recorder.take() {
+                    let bytes = recorder.finish()?;
+                    let mut summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
+                    *summary = Some(RecordingSummary { path, bytes });
+                }
+            }
+            Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::Notice(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// What a recording says of its run.
+pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
+    let Host { name, kernel, architecture, cpus, memory_bytes } = Host::read();
+    let attributes = properties.attributes;
+    let ns = |time: std::time::Duration| time.as_nanos() as u64;
+    Header {
+        isotherm_version: env!("CARGO_PKG_VERSION").into(),
+        probe: properties.probe.clone(),
+        granularity: match properties.granularity {
+            Granularity::Page => "page".into(),
+            Granularity::Mapping => "mapping".into(),
+        },
+        sampling_ns: attributes.map_or(0, |attributes| ns(attributes.sampling())),
+        aggregation_ns: attributes.map_or(0, |attributes| ns(attributes.aggregation())),
+        update_ns: attributes.map_or(0, |attributes| ns(attributes.update())),
+        min_regions: attributes.map_or(0, |attributes| attributes.min_regions() as u64),
+        max_regions: attributes.map_or(0, |attributes| attributes.max_regions() as u64),
+        seed,
+        started_unix_ns: unix_ns(),
+        host: isotherm_record::Host { name, kernel, architecture, cpus, memory_bytes },
+    }
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}

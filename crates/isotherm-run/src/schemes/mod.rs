@@ -1,0 +1,22 @@
+//! Schemes at work in a run: on a thread of their own beside a live source, or inline in a source without a clock.
+
+mod file;
+mod inline;
+mod mailbox;
+mod worker;
+
+pub(crate) use inline::InlineSchemes;
+pub(crate) use mailbox::Mailbox;
+pub(crate) use worker::{PreparedSchemes, SchemeThread};
+
+use isotherm_core::scheme::Scheme;
+
+use crate::{RunError, SchemeOptions, SchemeSource};
+
+/// The schemes of a run that reads them once, at its beginning.
+pub(crate) fn fixed_schemes(options: SchemeOptions) -> Result<Vec<Scheme>, RunError> {
+    match options.schemes {
+        SchemeSource::Fixed(schemes) => Ok(schemes),
+        SchemeSource::File(path) => file::SchemeFile::open(&path).1.map_err(RunError::SchemeFile),
+    }
+}

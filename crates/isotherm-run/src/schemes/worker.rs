@@ -1,0 +1,250 @@
+//! The schemes' thread of a live run: it acts beside the monitor, so that no action delays a sampling round.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use isotherm_act::{ProcessActuator, ProcessInspector};
+use isotherm_core::scheme::{Application, Report, Schemes};
+use isotherm_core::{AccessProbe, BoxError, MemoryUse, Sink, Snapshot, TargetId};
+use isotherm_kernel::{Roster, SystemGauges, memory_use, system_memory};
+use isotherm_probes::bpf::BpfProbe;
+use isotherm_record::Activity;
+
+use super::file::SchemeFile;
+use super::mailbox::Messages;
+use crate::delivery::Delivery;
+use crate::error::chain;
+use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity};
+
+/// An activity is reported, and the scheme file checked, at least this often.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// Reading how much memory the targets use takes at most one part in this many of the time.
+const MEMORY_USE_SHARE: u32 = 20;
+
+type Engine = Schemes<ProcessActuator, ProcessInspector, SystemGauges>;
+
+/// Opens the probe that tells which pages are young.
+fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
+    Ok(Box::new(BpfProbe::open()?.with_sweeps(false)))
+}
+
+/// Schemes that can work here, before there is anything to act on.
+pub(crate) struct PreparedSchemes {
+    engine: Engine,
+    file: Option<SchemeFile>,
+    memory_use: bool,
+}
+
+impl PreparedSchemes {
+    /// Reads the schemes and tries what they ask for.
+    pub(crate) fn new(options: SchemeOptions) -> Result<Self, RunError> {
+        let (schemes, file) = match options.schemes {
+            SchemeSource::Fixed(schemes) => (schemes, None),
+            SchemeSource::File(path) => {
+                let (file, schemes) = SchemeFile::open(&path);
+                (schemes.map_err(RunError::SchemeFile)?, Some(file))
+            }
+        };
+        let processes = Roster::default();
+        let inspector = ProcessInspector::new(processes.clone(), open_probe);
+        let engine = Schemes::new(schemes, ProcessActuator::new(processes), inspector, SystemGauges::new())?;
+        Ok(Self { engine, file, memory_use: options.memory_use })
+    }
+
+    /// Starts to act on `processes`, on the snapshots that come to the mailbox of `control`. The monitor rests while all
+    /// schemes sleep, and the run stops if the schemes cannot go on.
+    pub(crate) fn start(
+        self,
+        processes: Roster,
+        control: Control,
+        delivery: Delivery,
+    ) -> Result<SchemeThread, RunError> {
+        let Self { mut engine, file, memory_use } = self;
+        engine.actuator_mut().act_on(processes.clone());
+        engine.inspector_mut().inspect(processes.clone());
+        let interrupt = engine.actuator().interrupt();
+        control.mailbox.open();
+        let mut worker = Worker {
+            engine,
+            file,
+            control: control.clone(),
+            delivery,
+            processes,
+            memory_use,
+            start: Instant::now(),
+            next_memory_use: Instant::now(),
+            memory: Vec::new(),
+            refused: HashMap::new(),
+            acting: HashMap::new(),
+        };
+        let work = move || {
+            let ended = worker.work();
+            // Without schemes there is nothing to rest for.
+            worker.control.rest.want(false);
+            if ended.is_err() {
+                worker.control.stop();
+            }
+            ended
+        };
+        let name = "schemes";
+        let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+        let thread = thread.map_err(|source| RunError::Thread { name: name.into(), source })?;
+        Ok(SchemeThread { control, interrupt, thread })
+    }
+}
+
+/// The running schemes' thread.
+pub(crate) struct SchemeThread {
+    control: Control,
+    /// Ends an application, which may consist of many actions, before it is through.
+    interrupt: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), RunError>>,
+}
+
+impl SchemeThread {
+    /// Ends the work. What has begun is finished, a batch at most, and nothing else begins.
+    pub(crate) fn end(self) -> Result<(), RunError> {
+        self.interrupt.store(true, Ordering::Relaxed);
+        self.control.mailbox.end();
+        self.thread.join().unwrap_or_else(|_| Err(RunError::Panicked { thread: "schemes".into() }))
+    }
+}
+
+/// The thread's own state.
+struct Worker {
+    engine: Engine,
+    file: Option<SchemeFile>,
+    control: Control,
+    delivery: Delivery,
+    processes: Roster,
+    memory_use: bool,
+    /// When the run began, by the times of its snapshots.
+    start: Instant,
+    next_memory_use: Instant,
+    memory: Vec<(TargetId, MemoryUse)>,
+    /// The refusal of each target that the user was told of last.
+    refused: HashMap<TargetId, String>,
+    /// For each scheme, its last application that acted on something since the last activity was reported.
+    acting: HashMap<Arc<str>, Application>,
+}
+
+impl Worker {
+    fn work(&mut self) -> Result<(), RunError> {
+        self.report_schemes();
+        let mut reported = Instant::now();
+        loop {
+            let mut due = reported + REPORT_EVERY;
+            if let Some(until) = self.engine.sleeps_until() {
+                due = due.min(self.start + until);
+            }
+            let Messages { snapshot, replace, reload, is_over, .. } = self.control.mailbox.take(due);
+            if let Some(schemes) = replace {
+                let replaced = self.engine.replace(schemes).map_err(|error| chain(&error));
+                self.report_change(replaced, "other schemes are in force");
+            }
+            if reload || self.file.as_mut().is_some_and(SchemeFile::has_changed) {
+                self.reload();
+            }
+            if let Some((record, came)) = snapshot {
+                let snapshot = &record.snapshot;
+                // A snapshot that came late suggests too late a start, so the earliest start is kept.
+                self.start = came.checked_sub(snapshot.time).map_or(self.start, |start| start.min(self.start));
+                let applied = self.engine.aggregated(snapshot);
+                self.note_acting(snapshot.time);
+                if !self.engine.actuator().interrupt().load(Ordering::Relaxed) {
+                    applied.map_err(RunError::Schemes)?;
+                }
+            } else if self.engine.sleeps_until().is_some_and(|until| self.start.elapsed() >= until) {
+                self.engine.look(self.start.elapsed(), &Snapshot::default());
+            }
+            self.control.rest.want(self.engine.sleeps_until().is_some());
+            self.report_refusals();
+            if is_over || reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                self.report_activity();
+            }
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        let path = file.path().display().to_string();
+        let replaced = match file.read() {
+            Ok(schemes) => self.engine.replace(schemes).map_err(|error| format!("{path}: {}", chain(&error))),
+            Err(diagnostics) => Err(diagnostics.to_string()),
+        };
+        self.report_change(replaced, &format!("{path}: its schemes are in force now"));
+    }
+
+    fn report_change(&self, replaced: Result<(), String>, done: &str) {
+        match replaced {
+            Ok(()) => {
+                self.report_schemes();
+                self.notice(Severity::Info, done);
+            }
+            Err(why) => self.notice(Severity::Warning, &format!("{why}\nthe schemes that were in force before stay")),
+        }
+    }
+
+    fn report_schemes(&self) {
+        self.delivery.send(Event::Schemes(self.engine.schemes().cloned().collect()));
+    }
+
+    /// Says why no call could be made inside a target; once, as long as the reason is the same.
+    fn report_refusals(&mut self) {
+        let refusals: Vec<_> = self.engine.actuator_mut().take_refusals().collect();
+        for (target, refusal) in refusals {
+            let refusal = chain(&refusal);
+            if self.refused.get(&target) != Some(&refusal) {
+                let text = format!("no call could be made inside {target}: {refusal}");
+                self.notice(Severity::Warning, &text);
+                self.refused.insert(target, refusal);
+            }
+        }
+        let members = self.processes.members();
+        self.refused.retain(|target, _| members.contains_key(target));
+    }
+
+    /// Keeps applications that acted on something: others that follow before the report may find the quota used up.
+    fn note_acting(&mut self, now: Duration) {
+        for report in self.engine.reports() {
+            if report.last.time == now && !report.last.regions.is_empty() {
+                self.acting.insert(Arc::clone(&report.name), report.last.clone());
+            }
+        }
+    }
+
+    /// Reports what was done since the start, and of the applications since the last report the last that acted.
+    fn report_activity(&mut self) {
+        if self.memory_use && Instant::now() >= self.next_memory_use {
+            let began = Instant::now();
+            let ids: Vec<TargetId> = self.processes.members().keys().copied().collect();
+            let read = |id: TargetId| Some((id, memory_use(Path::new("/"), id.pid()?).ok()?));
+            self.memory = ids.into_iter().filter_map(read).collect();
+            self.next_memory_use = Instant::now() + began.elapsed() * MEMORY_USE_SHARE;
+        }
+        let mut schemes: Vec<Report> = self.engine.reports().cloned().collect();
+        for report in &mut schemes {
+            match self.acting.remove(&report.name) {
+                Some(acting) => report.last = acting,
+                None => report.last.regions.clear(),
+            }
+        }
+        self.acting.clear();
+        let system = system_memory(Path::new("/")).unwrap_or_default();
+        let activity = Activity { time: self.start.elapsed(), schemes, memory: self.memory.clone(), system };
+        self.delivery.send(Event::Activity(Arc::new(activity)));
+    }
+
+    fn notice(&self, severity: Severity, text: &str) {
+        self.delivery.send(Event::Notice(Notice { severity, text: text.into() }));
+    }
+}

@@ -1,0 +1,145 @@
+//! A run that goes on, and its end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::command::Command;
+use crate::delivery::SinkThreads;
+use crate::recording::RecordingSlot;
+use crate::schemes::SchemeThread;
+use crate::source::{Outlet, Source};
+use crate::{Control, EndReason, RunError};
+
+/// The name of the thread that the source runs on.
+const THREAD: &str = "monitor";
+
+/// A run that goes on. Dropping it stops the run and waits for its end; [`wait`](Self::wait) waits for it to end by itself.
+pub struct Session {
+    control: Control,
+    command: Option<Command>,
+    source: Option<JoinHandle<Ended>>,
+    sinks: Option<SinkThreads>,
+    recorded: Option<RecordingSlot>,
+}
+
+/// What the source's thread leaves.
+struct Ended {
+    reason: EndReason,
+    snapshots: u64,
+    lasted: Duration,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Summary {
+    /// Why it ended. Never [`EndReason::Failed`]: a failed run is an error of [`Session::wait`].
+    pub reason: EndReason,
+    /// How many snapshots there were.
+    pub snapshots: u64,
+    /// How long it lasted.
+    pub lasted: Duration,
+    /// The recording, if one was asked for.
+    pub recording: Option<RecordingSummary>,
+    /// The command, if [`Prepared::start`](crate::Prepared::start) started one. It may still run, if the run ended before it.
+    pub command: Option<Command>,
+}
+
+/// A recording that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingSummary {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+impl Session {
+    pub(crate) fn start(
+        source: Box<dyn Source>,
+        mut outlet: Outlet,
+        schemes: Option<SchemeThread>,
+        sinks: SinkThreads,
+        control: Control,
+        command: Option<Command>,
+        recorded: Option<RecordingSlot>,
+    ) -> Result<Self, RunError> {
+        let work = move || {
+            let start = Instant::now();
+            let run = AssertUnwindSafe(|| source.run(&mut outlet));
+            let ran = catch_unwind(run).unwrap_or_else(|_| Err(RunError::Panicked { thread: THREAD.into() }));
+            let lasted = start.elapsed();
+            // The schemes tell what they did last before the end. What failed first is the cause of all that followed:
+            // schemes that cannot go on stop the source, not the other way round.
+            let acted = schemes.map_or(Ok(()), SchemeThread::end);
+            let reason = match acted.and(ran) {
+                Ok(reason) => reason,
+                Err(error) => EndReason::Failed(Arc::new(error)),
+            };
+            outlet.end(reason.clone());
+            Ended { reason, snapshots: outlet.snapshots(), lasted }
+        };
+        let source = std::thread::Builder::new().name(THREAD.into()).spawn(work);
+        let source = source.map_err(|source| RunError::Thread { name: THREAD.into(), source })?;
+        Ok(Self { control, command, source: Some(source), sinks: Some(sinks), recorded })
+    }
+
+    /// Gives commands to the run.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// The process ID of the command that [`Prepared::start`](crate::Prepared::start) started.
+    pub fn command_pid(&self) -> Option<u32> {
+        self.command.as_ref().map(Command::pid)
+    }
+
+    /// Waits until the run is over and every sink has taken its last event.
+    ///
+    /// # Errors
+    /// What ended the run before its time: the error of a sink, of the schemes, or of the source.
+    pub fn wait(mut self) -> Result<Summary, Arc<RunError>> {
+        self.join()
+    }
+
+    /// Stops the run, and waits as [`wait`](Self::wait) does.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait).
+    pub fn stop(self) -> Result<Summary, Arc<RunError>> {
+        self.control.stop();
+        self.wait()
+    }
+
+    fn join(&mut self) -> Result<Summary, Arc<RunError>> {
+        let panicked = || Arc::new(RunError::Panicked { thread: THREAD.into() });
+        let ended = self.source.take().ok_or_else(panicked)?.join().map_err(|_| panicked())?;
+        if let Some(sinks) = self.sinks.take() {
+            sinks.join()?;
+        }
+        if let EndReason::Failed(error) = ended.reason {
+            return Err(error);
+        }
+        let recorded = self.recorded.take();
+        let recording = recorded.and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Ok(Summary {
+            reason: ended.reason,
+            snapshots: ended.snapshots,
+            lasted: ended.lasted,
+            recording,
+            command: self.command.take(),
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.source.is_some() {
+            self.control.stop();
+            // Whoever drops a run does not ask what came of it.
+            let _ = self.join();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A recording that was made before, replayed as fast as the sinks take it.
+
+use std::sync::Arc;
+
+use isotherm_core::scheme::{DryRunActuator, DryRunInspector, NoGauges, ProcessFacts, Scheme};
+use isotherm_record::Recording;
+
+use super::{Outlet, Source};
+use crate::schemes::InlineSchemes;
+use crate::{EndReason, RunError};
+
+/// Replays a recording. Schemes act on nothing, and report what they would have done.
+///
+/// What a recording does not hold is left out: the goals of a quota (it stays as it is written), the metrics of
+/// watermarks (the scheme is awake), the age of pages and their size (none is young or huge), and cgroups.
+pub(crate) struct ReplaySource {
+    pub(crate) recording: Recording,
+    pub(crate) schemes: Option<Vec<Scheme>>,
+}
+
+impl Source for ReplaySource {
+    fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
+        let Self { recording, schemes } = *self;
+        let mut schemes = schemes
+            .map(|schemes| {
+                let untuned = |scheme: Scheme| Scheme { quota: scheme.quota.clone().without_goals(), ..scheme };
+                let schemes = schemes.into_iter().map(untuned).collect();
+                InlineSchemes::new(schemes, DryRunActuator, DryRunInspector::default(), NoGauges, outlet)
+            })
+            .transpose()?;
+        for record in recording.snapshots()? {
+            let record = Arc::new(record?);
+            if outlet.duration.is_some_and(|duration| record.snapshot.time > duration) {
+                return Ok(EndReason::DurationOver);
+            }
+            if outlet.control.take().stop {
+                return Ok(EndReason::Stopped);
+            }
+            outlet.snapshot(Arc::clone(&record));
+            if let Some(schemes) = &mut schemes {
+                for (id, info) in record.infos.iter() {
+                    let facts = ProcessFacts { name: process_name(&info.command).into(), cgroup: "".into() };
+                    schemes.inspector_mut().insert(*id, facts);
+                }
+                schemes.apply(&record.snapshot, outlet)?;
+            }
+        }
+        Ok(EndReason::Finished)
+    }
+}
+
+/// The name that a process of this command line likely has: the kernel keeps 15 bytes of the program's name.
+fn process_name(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let end = (0..=name.len().min(15)).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
+    &name[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::process_name;
+
+    #[test]
+    fn a_process_is_named_after_its_program() {
+        assert_eq!(process_name("/usr/sbin/redis-server 127.0.0.1:6379"), "redis-server");
+        assert_eq!(process_name("a-program-of-a-long-name"), "a-program-of-a-");
+        assert_eq!(process_name("1234567890123é"), "1234567890123é");
+        assert_eq!(process_name("12345678901234é"), "12345678901234");
+        assert_eq!(process_name(""), "");
+    }
+}

@@ -1,0 +1,107 @@
+//! Runs on real processes.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use isotherm_core::AttributeOptions;
+use isotherm_run::{EndReason, Event, ProbeChoice, RunConfig, RunError, Source, Targets};
+
+/// A process that lives until it is dropped.
+struct Target(Child);
+
+impl Target {
+    fn start() -> Self {
+        // `cat` of an open pipe waits for ever.
+        Self(Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A run on a process by the probe that works for every user.
+fn watch(pid: u32) -> RunConfig {
+    RunConfig::processes([pid]).probe(ProbeChoice::Refs)
+}
+
+#[test]
+fn a_run_ends_with_its_last_target() {
+    let target = Target::start();
+    let mut run = watch(target.pid()).prepare().unwrap();
+    let events = run.subscribe();
+    let session = run.start().unwrap();
+    let mut target = Some(target);
+    let mut ended = false;
+    for event in events {
+        match event {
+            Event::Snapshot(record) => {
+                if let Some(target) = target.take() {
+                    assert_eq!(record.infos[0].0.pid(), Some(target.pid()));
+                    assert_eq!(record.infos[0].1.command, "cat");
+                }
+            }
+            Event::End(reason) => ended = matches!(reason, EndReason::Finished),
+            _ => {}
+        }
+    }
+    assert!(ended);
+    assert!(session.wait().unwrap().snapshots >= 1);
+}
+
+#[test]
+fn a_command_is_watched_from_its_start_and_left_to_the_caller() {
+    let command = ["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 7"];
+    let mut run = RunConfig::command(command).probe(ProbeChoice::Refs);
+    run.attributes = AttributeOptions {
+        sampling: Some(Duration::from_millis(1)),
+        aggregation: Some(Duration::from_millis(5)),
+        ..AttributeOptions::default()
+    };
+    let summary = run.prepare().unwrap().start().unwrap().wait().unwrap();
+    assert!(matches!(summary.reason, EndReason::Finished));
+    assert_eq!(summary.command.unwrap().wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn a_target_that_is_not_there_is_told_before_any_probe_is_opened() {
+    let pid = {
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        ended.id()
+    };
+    // Whether the probe works here does not matter.
+    let targets = Targets::Processes { pids: vec![pid], children: false, ranges: vec![] };
+    let config = RunConfig::new(Source::Live { targets, probe: ProbeChoice::Damon });
+    let error = config.prepare().err().unwrap();
+    assert!(matches!(error, RunError::Target(_)), "{error:?}");
+}
+
+#[test]
+fn a_dropped_session_stops_and_leaves_the_target_alive() {
+    let mut target = Target::start();
+    drop(watch(target.pid()).prepare().unwrap().start().unwrap());
+    assert!(target.0.try_wait().unwrap().is_none());
+}
+
+#[test]
+fn the_example_watches_changes_attributes_and_applies_a_scheme() {
+    let target = Target::start();
+    let mut example = std::env::current_exe().unwrap();
+    example.pop();
+    example.pop();
+    let example: PathBuf = example.join("examples/embed");
+    let ran = Command::new(&example).arg(target.pid().to_string()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{err}");
+    assert!(out.contains(" bytes in use") && out.contains("cold: ") && out.ends_with("snapshots\n"), "{out}");
+}

@@ -1,0 +1,205 @@
+//! Runs that need no privileges: simulations, replays, and what is refused.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use isotherm_core::scheme::{Action, Condition, Scheme};
+use isotherm_core::{AddrRange, AttributeOptions, AttributesError, BoxError};
+use isotherm_record::Recording;
+use isotherm_run::{ConfigError, EndReason, Event, ProbeChoice, RunConfig, RunError, Source, Targets};
+use isotherm_sim::Pattern;
+
+/// A minute of a hot sixteenth in cold memory.
+fn simulation() -> RunConfig {
+    let pattern = Pattern::shipped("hot-small-in-huge").unwrap();
+    RunConfig::new(Source::Simulation(Box::new(pattern))).seed(1).duration(Duration::from_secs(20))
+}
+
+/// All events of a run.
+fn events(config: RunConfig) -> Vec<Event> {
+    let mut run = config.prepare().unwrap();
+    let events = run.subscribe();
+    let session = run.start().unwrap();
+    let events = events.collect();
+    session.wait().unwrap();
+    events
+}
+
+fn snapshots(events: &[Event]) -> Vec<isotherm_core::Snapshot> {
+    let snapshot = |event: &Event| match event {
+        Event::Snapshot(record) => Some(record.snapshot.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(snapshot).collect()
+}
+
+#[test]
+fn events_begin_with_attributes_and_targets_and_end_with_the_end() {
+    let events = events(simulation());
+    let names: Vec<&str> = events
+        .iter()
+        .map(|event| match event {
+            Event::Attributes(_) => "attributes",
+            Event::Targets(_) => "targets",
+            Event::Snapshot(_) => "snapshot",
+            Event::End(EndReason::DurationOver) => "end",
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(names[..3], ["attributes", "targets", "snapshot"]);
+    assert_eq!(names.len(), 2 + 200 + 1, "20 s are 200 aggregations");
+    assert!(names[3..202].iter().all(|name| *name == "snapshot"));
+    assert_eq!(names[202], "end");
+}
+
+#[test]
+fn the_same_seed_makes_the_same_snapshots() {
+    let [one, other] = [simulation(), simulation()].map(|config| snapshots(&events(config)));
+    assert!(!one.is_empty());
+    assert_eq!(one, other);
+}
+
+#[test]
+fn every_sink_and_iterator_gets_every_event_of_a_run_without_a_clock() {
+    let mut run = simulation().prepare().unwrap();
+    let (sender, receiver) = channel();
+    run.add_sink("count", move |event: &Event| -> Result<(), BoxError> { Ok(sender.send(event.clone())?) });
+    let (first, second) = (run.subscribe(), run.subscribe());
+    let session = run.start().unwrap();
+    // The queues are shorter than the run: the run waits for the slower receiver.
+    let second = std::thread::spawn(move || snapshots(&second.collect::<Vec<_>>()));
+    let first = snapshots(&first.collect::<Vec<_>>());
+    let summary = session.wait().unwrap();
+    assert_eq!(summary.snapshots, 200);
+    assert_eq!(first.len(), 200);
+    assert_eq!(first, second.join().unwrap());
+    assert_eq!(first, snapshots(&receiver.iter().collect::<Vec<_>>()));
+}
+
+#[test]
+fn a_receiver_that_goes_away_does_not_hold_up_the_others() {
+    let mut run = simulation().prepare().unwrap();
+    let (gone, stays) = (run.subscribe(), run.subscribe());
+    let session = run.start().unwrap();
+    drop(gone);
+    assert_eq!(snapshots(&stays.collect::<Vec<_>>()).len(), 200);
+    session.wait().unwrap();
+}
+
+#[test]
+fn the_error_of_a_sink_ends_the_run_and_is_its_error() {
+    let mut run = simulation().prepare().unwrap();
+    run.add_sink("broken", |_: &Event| -> Result<(), BoxError> { Err("the disk is full".into()) });
+    let error = run.start().unwrap().wait().unwrap_err();
+    assert!(matches!(&*error, RunError::Sink { name, .. } if name == "broken"), "{error:?}");
+    assert_eq!(isotherm_run::chain(&*error), "the sink \"broken\" failed: the disk is full");
+}
+
+#[test]
+fn attributes_that_are_changed_in_a_run_change_its_clock() {
+    let mut run = simulation().prepare().unwrap();
+    let (control, events) = (run.control(), run.subscribe());
+    let session = run.start().unwrap();
+    let slower = AttributeOptions { sampling: Some(Duration::from_millis(50)), ..AttributeOptions::default() };
+    let slower = slower.resolve(isotherm_core::Granularity::Page).unwrap();
+    let mut changed_at = None;
+    let mut times = Vec::new();
+    for event in events {
+        match event {
+            Event::Attributes(attributes) if attributes == slower => changed_at = times.last().copied(),
+            Event::Attributes(_) => control.set_attributes(slower),
+            Event::Snapshot(record) => times.push(record.snapshot.time),
+            _ => {}
+        }
+    }
+    session.wait().unwrap();
+    let changed_at = changed_at.expect("the change is an event");
+    let gaps: Vec<Duration> = times.windows(2).filter(|w| w[0] > changed_at).map(|w| w[1] - w[0]).collect();
+    assert!(!gaps.is_empty() && gaps.iter().all(|gap| *gap == Duration::from_secs(1)), "{gaps:?}");
+}
+
+#[test]
+fn a_recorded_simulation_replays_the_same_and_schemes_say_what_they_would_have_done() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("simulated.rec");
+    let recorded = snapshots(&events(simulation().record(&path)));
+    assert!(Recording::open(&path).unwrap().header().probe == "simulation");
+
+    let all = Scheme::new("all", Condition::ANY, Action::Stat);
+    let events = events(RunConfig::new(Source::Replay(path)).schemes(vec![all]));
+    let replayed = snapshots(&events);
+    assert_eq!(replayed.len(), recorded.len());
+    for (replayed, recorded) in replayed.iter().zip(&recorded) {
+        assert_eq!((replayed.time, &replayed.targets), (recorded.time, &recorded.targets));
+    }
+    // Each snapshot is followed by what the scheme made of it.
+    let mut in_use = 0;
+    let mut total = 0;
+    for event in &events {
+        match event {
+            Event::Snapshot(record) => in_use += record.snapshot.targets[0].mapped_bytes().map(|(_, b)| b).sum::<u64>(),
+            Event::Activity(activity) => {
+                total = activity.schemes[0].total.applied_bytes;
+                assert_eq!(total, in_use);
+            }
+            _ => {}
+        }
+    }
+    assert!(total > 0);
+}
+
+#[test]
+fn a_stopped_run_ends_and_keeps_what_was_recorded() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("stopped.rec");
+    let mut run = simulation().record(&path).prepare().unwrap();
+    let control = run.control();
+    let reason = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&reason);
+    run.add_sink("stop", move |event: &Event| -> Result<(), BoxError> {
+        match event {
+            Event::Snapshot(record) if record.snapshot.time >= Duration::from_secs(3) => control.stop(),
+            Event::End(reason) => *kept.lock().unwrap() = Some(reason.clone()),
+            _ => {}
+        }
+        Ok(())
+    });
+    let summary = run.start().unwrap().wait().unwrap();
+    assert!(matches!(summary.reason, EndReason::Stopped));
+    assert!(matches!(*reason.lock().unwrap(), Some(EndReason::Stopped)));
+    let recording = Recording::open(&path).unwrap();
+    assert_eq!(recording.snapshots().unwrap().count() as u64, summary.snapshots);
+    assert_eq!(recording.ending(), isotherm_record::Ending::Whole);
+}
+
+/// What is wrong with a description.
+fn refusal(targets: Targets, probe: ProbeChoice) -> ConfigError {
+    RunConfig::new(Source::Live { targets, probe }).validate().unwrap_err()
+}
+
+#[test]
+fn a_description_that_contradicts_itself_is_refused_before_anything_is_opened() {
+    let range = vec![AddrRange::new(0x1000, 0x2000).unwrap()];
+    let processes = |pids: &[u32], children, ranges: &[AddrRange]| Targets::Processes {
+        pids: pids.into(),
+        children,
+        ranges: ranges.into(),
+    };
+    assert_eq!(refusal(processes(&[], false, &[]), ProbeChoice::Auto), ConfigError::NoTarget);
+    assert_eq!(refusal(processes(&[1], false, &range), ProbeChoice::Bpf), ConfigError::RangeNeedsDamon);
+    assert_eq!(refusal(processes(&[1, 2], false, &range), ProbeChoice::Damon), ConfigError::RangeOfSeveralProcesses);
+    assert_eq!(refusal(processes(&[1], true, &[]), ProbeChoice::Damon), ConfigError::DamonWithChildren);
+    let physical = || Targets::Physical { ranges: vec![], during: None };
+    assert_eq!(refusal(physical(), ProbeChoice::Refs), ConfigError::ProbeSeesProcessesOnly);
+    let acting = RunConfig::new(Source::Live { targets: physical(), probe: ProbeChoice::Auto })
+        .schemes(vec![Scheme::new("all", Condition::ANY, Action::Stat)]);
+    assert_eq!(acting.validate(), Err(ConfigError::SchemesOnPhysicalMemory));
+
+    let short = RunConfig::processes([1]).duration(Duration::from_millis(1));
+    assert!(matches!(short.validate(), Err(ConfigError::DurationTooShort { .. })));
+    let few = AttributeOptions { regions: Some((1, 10)), ..AttributeOptions::default() };
+    let few = RunConfig::processes([1]).attributes(few).validate();
+    assert_eq!(few, Err(ConfigError::Attributes(AttributesError::TooFewRegions(1))));
+}
