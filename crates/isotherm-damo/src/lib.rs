@@ -7,6 +7,11 @@ mod export;
 mod import;
 mod schemes;
 
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use export::{Format, export};
 pub use import::{ImportError, Imported, import};
 pub use schemes::{parse_schemes, read_schemes};

@@ -18,6 +18,11 @@ mod tree;
 mod value;
 mod yaml;
 
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 use std::path::Path;
 
 use isotherm_core::scheme::Scheme;

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use isotherm_scheme::{Diagnostics, Position, parse};
-use proptest::prelude::*;
 
 fn diagnostics(text: &str) -> Diagnostics {
     parse("f", text).unwrap_err()
@@ -161,89 +160,4 @@ fn files_that_cannot_be_read() {
     assert!(isotherm_scheme::read(&path).unwrap_err().to_string().contains("not text in UTF-8"));
     std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
     assert!(isotherm_scheme::read(&path).unwrap_err().to_string().contains("1048577 bytes"));
-}
-
-const WHOLE: &str = include_str!("../../../schemes/gentle.yaml");
-const ETHP: &str = include_str!("../../../schemes/ethp.yaml");
-const LINES: &str = include_str!("../../../schemes/daos.txt");
-
-/// A scheme file of this repository in which some characters are replaced.
-fn mutated() -> impl Strategy<Value = String> {
-    let snippets = prop::sample::select(vec![
-        ":",
-        "- ",
-        "[",
-        "]",
-        "{",
-        "}",
-        "\"",
-        "'",
-        "\n",
-        "\t",
-        "  ",
-        "%",
-        "#",
-        "&a ",
-        "*a",
-        "!!int ",
-        "|\n",
-        ">",
-        "0",
-        "-1",
-        "9999999999999999999999",
-        "max",
-        "min",
-        "null",
-        "~",
-        "5%",
-        "\u{0}",
-        "\u{feff}",
-        "ä",
-        "---\n",
-        "? ",
-        ",",
-        "1e400",
-        "NaN",
-        "schemes",
-        "action: stat\n",
-    ]);
-    let change = (any::<prop::sample::Index>(), 0..12_usize, snippets);
-    let whole = prop::sample::select(vec![WHOLE, ETHP, LINES]);
-    (whole, prop::collection::vec(change, 1..6)).prop_map(|(whole, changes)| {
-        let mut letters: Vec<char> = whole.chars().collect();
-        for (at, taken, snippet) in changes {
-            let at = at.index(letters.len());
-            let end = (at + taken).min(letters.len());
-            letters.splice(at..end, snippet.chars());
-            if letters.is_empty() {
-                letters.push('x');
-            }
-        }
-        letters.into_iter().collect()
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-
-    #[test]
-    fn a_mutated_file_is_read_or_its_errors_have_positions(text in mutated()) {
-        if let Err(diagnostics) = parse("f", &text) {
-            prop_assert!(diagnostics.iter().count() > 0);
-            let lines = text.split('\n').count();
-            for diagnostic in diagnostics.iter() {
-                let position = diagnostic.position.unwrap();
-                prop_assert!(position.line >= 1 && position.column >= 1);
-                prop_assert!(position.line <= lines + 1, "line {} of {lines}", position.line);
-                prop_assert!(!diagnostic.message.is_empty() && !diagnostic.message.contains('\n'));
-            }
-        }
-    }
-
-    #[test]
-    fn any_text_is_read_or_its_errors_have_positions(text in "[\\PC\n\t]{0,200}") {
-        if let Err(diagnostics) = parse("f", &text) {
-            prop_assert!(diagnostics.iter().all(|diagnostic| diagnostic.position.is_some()));
-        }
-    }
 }
