@@ -10,9 +10,9 @@ use isotherm_record::Recording;
 use isotherm_sim::Pattern;
 use serde::Deserialize;
 
-use crate::{PhaseTruth, Taken, Watching};
+use crate::{Monitored, PhaseTruth, TakenSnapshot};
 
-/// What the workload says when a phase begins.
+/// What the workload prints when a phase begins.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Announced {
     unix_ns: u64,
@@ -26,11 +26,10 @@ pub(crate) struct AnnouncedArea {
     pub(crate) end: u64,
 }
 
-/// Records the pattern of this name by `probe` (as `--probe` takes it), with areas `scale` times as large, while it runs
-/// through all its phases.
+/// Records all phases of the pattern `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
 ///
 /// # Errors
-/// If isotherm or the workload fails, or says what cannot be understood.
+/// If isotherm or the workload fails, or the workload prints something unexpected.
 pub fn watch(
     isotherm: &Path,
     probe: &str,
@@ -38,7 +37,7 @@ pub fn watch(
     scale: u32,
     attributes: Attributes,
     seed: u64,
-) -> Result<Watching> {
+) -> Result<Monitored> {
     let pattern = Pattern::shipped(name)?.scaled(scale.into());
     let place = tempfile::tempdir()?;
     let file = place.path().join("isotherm.rec");
@@ -70,17 +69,15 @@ pub fn watch(
     }
     ensure!(phases.len() == pattern.phases.len(), "the workload announced {} phases", phases.len());
 
-    let mut snapshots: Vec<Taken> = Vec::new();
-    for row in recording.rows()? {
-        let row = row?;
-        let cost = row.cost.unwrap_or_default();
-        snapshots.push(Taken {
+    let mut snapshots: Vec<TakenSnapshot> = Vec::new();
+    for record in recording.snapshots()? {
+        snapshots.extend(record?.into_rows().map(|row| TakenSnapshot {
             time: row.time,
             aggregation: row.aggregation,
             samples: row.samples,
             regions: row.target.regions,
-            cost,
-        });
+            cost: row.cost.unwrap_or_default(),
+        }));
     }
-    Ok(Watching { phases, snapshots })
+    Ok(Monitored { phases, snapshots })
 }

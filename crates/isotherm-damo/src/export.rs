@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use isotherm_core::RegionSnapshot;
+use isotherm_core::{RegionSnapshot, Snapshot, TargetSnapshot};
+use isotherm_record::{ConvertError, Header, RecordError, Recording, TransferError, convert_with, pid_column};
 use serde::Serialize;
-
-use isotherm_record::{ConvertError, Header, Recording, Row, TransferError, convert_with, pid_column};
 
 /// The number of regions that are kept in memory, of 32 bytes each.
 const KEPT_REGIONS: u64 = 4 << 20;
@@ -39,15 +38,15 @@ struct Intervals {
 }
 
 #[derive(Serialize)]
-struct Snapshot {
+struct SnapshotJson {
     start_time: String,
     end_time: String,
-    regions: Vec<Region>,
+    regions: Vec<RegionJson>,
     total_bytes: String,
 }
 
 #[derive(Serialize)]
-struct Region {
+struct RegionJson {
     start: String,
     end: String,
     nr_accesses: Accesses,
@@ -74,7 +73,7 @@ struct Target {
     regions: u64,
 }
 
-/// The part of a row that a file of damo can hold.
+/// The part of a snapshot of one target that a file of damo can hold.
 struct Moment {
     time: Duration,
     aggregation: Duration,
@@ -114,20 +113,17 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
     let mut records = Records { output, header: recording.header(), record: None, any: false };
     records.output.write_all(b"[")?;
     for batch in batches(&targets) {
-        if let [target] = batch {
-            for row in recording.rows()? {
-                let row = row?;
-                if pid_column(row.target.id) == target.pid {
-                    records.add(target.pid, &row.into())?;
-                }
-            }
-            continue;
-        }
         let mut kept: Vec<Vec<Moment>> = batch.iter().map(|_| Vec::new()).collect();
-        for row in recording.rows()? {
-            let row = row?;
-            if let Some(i) = batch.iter().position(|target| target.pid == pid_column(row.target.id)) {
-                kept[i].push(row.into());
+        for record in recording.snapshots()? {
+            let Snapshot { time, aggregation, samples, targets, .. } = record?.snapshot;
+            for TargetSnapshot { id, regions, .. } in targets {
+                let Some(i) = batch.iter().position(|target| target.pid == pid_column(id)) else { continue };
+                let moment = Moment { time, aggregation, samples, regions };
+                if batch.len() == 1 {
+                    records.add(batch[i].pid, &moment)?;
+                } else {
+                    kept[i].push(moment);
+                }
             }
         }
         for (target, moments) in batch.iter().zip(kept) {
@@ -137,19 +133,20 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
     Ok(records.end()?)
 }
 
-/// The targets in the order of their first rows.
-fn targets(recording: &Recording) -> Result<Vec<Target>, TransferError> {
+/// The targets in the order of their first snapshots.
+fn targets(recording: &Recording) -> Result<Vec<Target>, RecordError> {
     let mut targets: Vec<Target> = Vec::new();
     let mut indices = HashMap::new();
-    for row in recording.rows()? {
-        let row = row?;
-        let pid = pid_column(row.target.id);
-        let index = *indices.entry(pid).or_insert_with(|| {
-            targets.push(Target { pid, regions: 0 });
-            targets.len() - 1
-        });
-        // A snapshot takes memory even without regions.
-        targets[index].regions += row.target.regions.len() as u64 + 2;
+    for record in recording.snapshots()? {
+        for target in &record?.snapshot.targets {
+            let pid = pid_column(target.id);
+            let index = *indices.entry(pid).or_insert_with(|| {
+                targets.push(Target { pid, regions: 0 });
+                targets.len() - 1
+            });
+            // A snapshot takes memory even without regions.
+            targets[index].regions += target.regions.len() as u64 + 2;
+        }
     }
     Ok(targets)
 }
@@ -167,12 +164,6 @@ fn batches(targets: &[Target]) -> impl Iterator<Item = &[Target]> {
         rest = after;
         (!batch.is_empty()).then_some(batch)
     })
-}
-
-impl From<Row> for Moment {
-    fn from(row: Row) -> Self {
-        Self { time: row.time, aggregation: row.aggregation, samples: row.samples, regions: row.target.regions }
-    }
 }
 
 /// Writes the list of records.
@@ -206,11 +197,11 @@ impl<W: Write> Records<'_, W> {
             _ => self.begin(pid, moment)?,
         }
         let unix = |time: Duration| (u128::from(self.header.started_unix_ns) + time.as_nanos()).to_string();
-        let snapshot = Snapshot {
+        let snapshot = SnapshotJson {
             start_time: unix(start),
             end_time: unix(moment.time),
             total_bytes: moment.regions.iter().map(|region| region.range.size()).sum::<u64>().to_string(),
-            regions: moment.regions.iter().map(Region::from).collect(),
+            regions: moment.regions.iter().map(RegionJson::from).collect(),
         };
         serde_json::to_writer(&mut self.output, &snapshot)?;
         let Moment { time: end, aggregation, samples, .. } = *moment;
@@ -264,7 +255,7 @@ fn start(moment: &Moment, previous: Option<Duration>) -> Duration {
     if is_gap { moment.time.saturating_sub(moment.aggregation) } else { previous }
 }
 
-impl From<&RegionSnapshot> for Region {
+impl From<&RegionSnapshot> for RegionJson {
     fn from(region: &RegionSnapshot) -> Self {
         Self {
             start: region.range.start().to_string(),

@@ -23,6 +23,11 @@ fn made(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name)
 }
 
+/// The snapshots of a recording, target by target.
+fn rows(recording: &Recording) -> Vec<Row> {
+    recording.snapshots().unwrap().flat_map(|record| record.unwrap().into_rows()).collect()
+}
+
 /// Imports a file, and reads what became of it.
 fn imported_with(path: &Path, pids: &[u32]) -> Result<(Imported, Vec<Row>), ImportError> {
     let directory = tempfile::tempdir().unwrap();
@@ -30,7 +35,7 @@ fn imported_with(path: &Path, pids: &[u32]) -> Result<(Imported, Vec<Row>), Impo
     let imported = import(path, &output, pids, VERSION)?;
     let recording = Recording::open(&output).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
-    Ok((imported, recording.rows().unwrap().map(Result::unwrap).collect()))
+    Ok((imported, rows(&recording)))
 }
 
 fn imported(path: &Path) -> Result<(Imported, Vec<Row>), ImportError> {
@@ -109,7 +114,7 @@ fn what_the_file_does_not_have_is_empty_in_the_recording() {
     assert_eq!((header.probe.as_str(), header.isotherm_version.as_str()), ("damo", VERSION));
     assert_eq!((header.sampling_ns, header.aggregation_ns, header.update_ns), (5_000_000, 100_000_000, 1_000_000_000));
     assert_eq!((header.min_regions, header.max_regions, header.host.cpus, header.started_unix_ns), (0, 0, 0, 0));
-    for row in recording.rows().unwrap().map(Result::unwrap) {
+    for row in rows(&recording) {
         assert_eq!((row.cost, row.info.started_unix_ns), (None, 0));
         // The regions are in three runs.
         let monitored: u64 = row.target.regions.iter().map(|region| region.range.size()).sum();
@@ -192,7 +197,7 @@ proptest! {
         );
         let mut recorder = Recorder::create(&ours, &common::header()).unwrap();
         for snapshot in &snapshots {
-            recorder.write(snapshot, &common::cost(1), &common::info).unwrap();
+            recorder.write(&common::record_of(snapshot, common::cost(1))).unwrap();
         }
         recorder.finish().unwrap();
         let format = if plain { Format::Json } else { Format::JsonCompressed };
@@ -223,7 +228,7 @@ fn new_intervals_begin_a_new_record_and_are_imported_again() {
         for region in snapshot.targets.iter_mut().flat_map(|target| &mut target.regions) {
             region.nr_accesses = region.nr_accesses.min(samples);
         }
-        recorder.write(&snapshot, &common::cost(1), &common::info).unwrap();
+        recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap();
     }
     recorder.finish().unwrap();
     export(&Recording::open(&ours).unwrap(), &damos, Format::Json).unwrap();
@@ -376,10 +381,10 @@ fn a_file_in_another_format_is_refused_with_the_name_of_the_format() {
         (&recording, ["recording of isotherm", "no import"]),
         (&json, ["isotherm converted", "that damo wrote"]),
         (&trace, ["text of perf script", "convert_record_format"]),
-        (&directory.path().to_owned(), ["is a directory", "give the path"]),
+        (&directory.path().to_owned(), ["is a directory", "give a file"]),
         (&directory.path().join("none"), ["cannot open", "check the name"]),
     ] {
-        let error = imported(path).unwrap_err().to_string();
+        let error = isotherm_core::chain(&imported(path).unwrap_err());
         assert!(words.iter().all(|word| error.contains(word)), "{words:?} are not in: {error}");
     }
     for (bytes, word) in [
@@ -391,7 +396,7 @@ fn a_file_in_another_format_is_refused_with_the_name_of_the_format() {
         (b"hello", "does not begin with a list in JSON"),
         (b"[] []", "trailing characters"),
     ] {
-        let error = imported_bytes(bytes).unwrap_err().to_string();
+        let error = isotherm_core::chain(&imported_bytes(bytes).unwrap_err());
         assert!(error.contains(word), "{word:?} is not in: {error}");
     }
 }

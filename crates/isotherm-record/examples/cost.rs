@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Cost, Header, Host, Recorder, Recording, TargetInfo};
+use isotherm_record::{Cost, Header, Host, Recorder, Recording, SnapshotRecord, TargetInfo};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -26,8 +26,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut spent = 0;
     for i in 1..=snapshots {
         let snapshot = memory.snapshot(i, &mut random);
+        let infos = Arc::new([(snapshot.targets[0].id, Arc::clone(&info))]);
+        let record = SnapshotRecord { snapshot, cost: Some(cost), infos };
         let before = cpu_ns();
-        recorder.write(&snapshot, &cost, &|_| Arc::clone(&info))?;
+        recorder.write(&record)?;
         spent += cpu_ns() - before;
     }
     let bytes = recorder.finish()?;
@@ -42,8 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let recording = Recording::open(&path)?;
     let opened = cpu_ns();
     let mut rows = 0_u64;
-    for row in recording.rows()? {
-        rows += u64::from(!row?.target.regions.is_empty());
+    for record in recording.snapshots()? {
+        rows += record?.snapshot.targets.len() as u64;
     }
     println!(
         "open: {:.1} ms; read: {:.1} us a row",

@@ -137,7 +137,8 @@ fn read(directory: &Path, messages: &[Parts]) -> Result<(Vec<Row>, Vec<Activity>
     std::fs::write(&path, bytes).unwrap();
     let recording = Recording::open(&path)?;
     let activities = recording.activities()?.collect::<Result<_, _>>();
-    Ok((recording.rows()?.collect::<Result<_, _>>()?, activities?))
+    let rows = recording.snapshots()?.map(|record| Ok(record?.into_rows()));
+    Ok((rows.collect::<Result<Vec<_>, RecordError>>()?.into_iter().flatten().collect(), activities?))
 }
 
 /// The reason for which a batch of these rows is refused.

@@ -34,7 +34,6 @@ pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use error::RecordError;
 pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, TargetInfo, TargetInfos};
 pub use reader::{Ending, Recording};
-pub use rows::Rows;
 pub use snapshots::Snapshots;
 pub use writer::Recorder;
 

@@ -118,6 +118,16 @@ impl SnapshotRecord {
         self.infos.iter().find(|(known, _)| *known == id).map_or_else(unknown, |(_, info)| Arc::clone(info))
     }
 
+    /// What the target at this index of the snapshot is.
+    pub(crate) fn nth_info(&self, nth: usize) -> Arc<TargetInfo> {
+        let id = self.snapshot.targets[nth].id;
+        match self.infos.get(nth) {
+            // Readers list the targets in the order of the snapshot.
+            Some((known, info)) if *known == id => Arc::clone(info),
+            _ => self.info(id),
+        }
+    }
+
     /// The snapshot, target by target. The cost is with the first.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         let Snapshot { time, aggregation, samples, ref targets, .. } = self.snapshot;
@@ -126,13 +136,29 @@ impl SnapshotRecord {
             aggregation,
             samples,
             target: target.clone(),
-            info: self.info(target.id),
+            info: self.nth_info(nth),
             cost: self.cost.filter(|_| nth == 0),
+        })
+    }
+
+    /// The snapshot, target by target, as [`rows`](Self::rows) without copies.
+    pub fn into_rows(mut self) -> impl Iterator<Item = Row> {
+        let infos: Vec<_> = (0..self.snapshot.targets.len()).map(|nth| self.nth_info(nth)).collect();
+        let Snapshot { time, aggregation, samples, .. } = self.snapshot;
+        let targets = std::mem::take(&mut self.snapshot.targets);
+        let mut cost = self.cost;
+        targets.into_iter().zip(infos).map(move |(target, info)| Row {
+            time,
+            aggregation,
+            samples,
+            target,
+            info,
+            cost: cost.take(),
         })
     }
 }
 
-/// One target in one snapshot: a row of the recording.
+/// One target in one snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Since the start of the run.

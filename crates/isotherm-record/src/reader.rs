@@ -8,8 +8,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::message::{Checksum, Fault, Found, Message, find};
+use crate::rows::Rows;
 use crate::schema::{FORMAT_KEY, HEADER_KEY, has_our_columns, metadata};
-use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Rows, Snapshots, WITH_ACTIVITIES, foreign};
+use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Snapshots, WITH_ACTIVITIES, foreign};
 
 /// How a recording ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,20 +99,12 @@ impl Recording {
         self.source.format
     }
 
-    /// All rows of targets from the start, with one batch in memory at a time.
-    ///
-    /// # Errors
-    /// None at present; those of reading come with the rows.
-    pub fn rows(&self) -> Result<Rows, RecordError> {
-        Ok(Rows::new(self.source.clone()))
-    }
-
     /// All snapshots from the start, with one batch in memory at a time.
     ///
     /// # Errors
     /// None at present; those of reading come with the snapshots.
     pub fn snapshots(&self) -> Result<Snapshots, RecordError> {
-        Ok(Snapshots::new(self.rows()?))
+        Ok(Snapshots::new(Rows::new(self.source.clone())))
     }
 
     /// All activities from the start, with one batch in memory at a time; none in a recording without schemes.

@@ -15,7 +15,7 @@ use crate::{RecordError, Row, TargetInfo, compat};
 ///
 /// Rows of the same target share what it is and its mappings, as long as these do not change.
 #[derive(Debug)]
-pub struct Rows {
+pub(crate) struct Rows {
     batches: Batches,
     targets: Targets,
 }

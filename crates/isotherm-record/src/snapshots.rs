@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use isotherm_core::{Snapshot, TargetId};
 
-use crate::{RecordError, Row, Rows, SnapshotRecord, TargetInfo, TargetInfos};
+use crate::rows::Rows;
+use crate::{RecordError, Row, SnapshotRecord, TargetInfo, TargetInfos};
 
 /// The snapshots of a recording, in the order of time. After an error there is no further one.
 #[derive(Debug)]

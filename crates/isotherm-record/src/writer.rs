@@ -99,7 +99,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Adds a snapshot; `info` says what its targets are. A snapshot without targets adds nothing.
+    /// Adds a snapshot. One without targets adds nothing.
     ///
     /// What a target is and its mappings are compared by pointer first: the same `Arc` as the last time costs nothing.
     ///
@@ -107,33 +107,21 @@ impl Recorder {
     /// [`RecordError::Write`] when a batch was due and the kernel did not take it. The batch is lost; the recorder can
     /// go on, and does so with all that a reader needs to know. [`RecordError::Encode`] when a target breaks the rules of
     /// [`TargetSnapshot`], or is a cgroup: nothing of it is written.
-    pub fn write(
-        &mut self,
-        snapshot: &Snapshot,
-        cost: &Cost,
-        info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
-    ) -> Result<(), RecordError> {
-        self.write_snapshot(snapshot, Some(cost), info)
-    }
+    pub fn write(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
+        let added = self.write_targets(record);
+        if added.is_err() {
+            // The recording lacks a part of this snapshot: say again what the targets are.
+            self.known.clear();
+        }
+        added?;
+        let snapshot = &record.snapshot;
+        self.known.retain(|_, known| known.seen == snapshot.time);
 
-    /// Adds a snapshot. One without targets adds nothing.
-    ///
-    /// # Errors
-    /// As [`Recorder::write`].
-    pub fn write_record(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
-        self.write_snapshot(&record.snapshot, record.cost.as_ref(), &|id| record.info(id))
-    }
-
-    /// Adds a snapshot of which nobody knows what it took: of a recording that others made.
-    ///
-    /// # Errors
-    /// As [`Recorder::write`].
-    pub fn write_without_cost(
-        &mut self,
-        snapshot: &Snapshot,
-        info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
-    ) -> Result<(), RecordError> {
-        self.write_snapshot(snapshot, None, info)
+        if snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(MAX_DELAY) {
+            self.hand_over()?;
+            self.handed_over = snapshot.time;
+        }
+        Ok(())
     }
 
     /// Adds what schemes have done, in the place that it has by the order of the calls: it may be older or newer than the
@@ -175,27 +163,6 @@ impl Recorder {
         Ok(())
     }
 
-    fn write_snapshot(
-        &mut self,
-        snapshot: &Snapshot,
-        cost: Option<&Cost>,
-        info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
-    ) -> Result<(), RecordError> {
-        let added = self.write_targets(snapshot, cost, info);
-        if added.is_err() {
-            // The recording lacks a part of this snapshot: say again what the targets are.
-            self.known.clear();
-        }
-        added?;
-        self.known.retain(|_, known| known.seen == snapshot.time);
-
-        if snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(MAX_DELAY) {
-            self.hand_over()?;
-            self.handed_over = snapshot.time;
-        }
-        Ok(())
-    }
-
     /// Hands all that is buffered to the kernel.
     ///
     /// # Errors
@@ -225,15 +192,10 @@ impl Recorder {
         self.output.len()
     }
 
-    fn write_targets(
-        &mut self,
-        snapshot: &Snapshot,
-        mut cost: Option<&Cost>,
-        info: &dyn Fn(TargetId) -> Arc<TargetInfo>,
-    ) -> Result<(), RecordError> {
-        for target in &snapshot.targets {
-            self.write_target(snapshot, target, cost, info(target.id))?;
-            cost = None;
+    fn write_targets(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
+        let mut cost = record.cost.as_ref();
+        for (nth, target) in record.snapshot.targets.iter().enumerate() {
+            self.write_target(&record.snapshot, target, cost.take(), record.nth_info(nth))?;
             if self.columns.bytes() >= MAX_BUFFERED {
                 self.hand_over()?;
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::Report;
 use isotherm_record::{Activity, Ending, Format, RecordError, Recorder, Recording, convert};
+use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
 #[test]
@@ -33,7 +34,7 @@ fn a_recording_without_schemes_has_no_activities_and_costs_nothing_for_them() {
 
     // Room for them that is not used changes nothing of what is read.
     let mut recorder = Recorder::create_with_activities(&with, &common::header()).unwrap();
-    (1..=12).for_each(|i| recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap());
+    (1..=12).for_each(|i| recorder.write(&common::snapshot_record(i)).unwrap());
     recorder.finish().unwrap();
     assert_eq!(common::read_activities(&with).unwrap(), []);
     assert_eq!(common::read(&with).unwrap(), rows);
@@ -46,18 +47,18 @@ fn an_activity_that_is_known_late_or_early_leaves_the_order_of_rows_alone() {
     let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     let at = |ms| Activity { time: Duration::from_millis(ms), ..common::activity(1) };
     recorder.write_activity(&at(5)).unwrap();
-    recorder.write(&common::snapshot(1), &common::cost(1), &common::info).unwrap();
-    recorder.write(&common::snapshot(5), &common::cost(5), &common::info).unwrap();
+    recorder.write(&common::snapshot_record(1)).unwrap();
+    recorder.write(&common::snapshot_record(5)).unwrap();
     recorder.write_activity(&at(90)).unwrap();
     recorder.write_activity(&at(90)).unwrap();
     recorder.write_activity(&at(9000)).unwrap();
-    recorder.write(&common::snapshot(6), &common::cost(6), &common::info).unwrap();
+    recorder.write(&common::snapshot_record(6)).unwrap();
     recorder.finish().unwrap();
 
     let snapshots = [1, 5, 6].map(|i| (common::snapshot(i), common::cost(i)));
     assert_eq!(common::read(&path).unwrap(), common::rows_of(&snapshots));
     assert_eq!(common::read_activities(&path).unwrap(), [common::without_starts(at(5)), at(90), at(90), at(9000)]);
-    let Some(read) = common::python("pyarrow", &path) else { return };
+    let read = installed_or_skip!(common::python("pyarrow", &path));
     assert_eq!(read["times"], json!([0, 100, 100, 500, 500, 500, 500, 500, 600, 600].map(|ms| ms * 1_000_000_u64)));
     assert_eq!((&read["rows"], &read["activities"]), (&json!(10), &json!(4)));
     // Of the two schemes in each of the four.
@@ -85,7 +86,7 @@ fn a_recording_that_has_no_room_for_activities_refuses_them_and_goes_on() {
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
     let error = recorder.write_activity(&common::activity(1)).unwrap_err();
     assert!(matches!(error, RecordError::Encode { .. }), "{error}");
-    recorder.write(&common::snapshot(1), &common::cost(1), &common::info).unwrap();
+    recorder.write(&common::snapshot_record(1)).unwrap();
     recorder.finish().unwrap();
     assert_eq!(common::read(&path).unwrap().len(), 2);
 }

@@ -12,7 +12,7 @@ use isotherm_core::{
     AddrRange, CgroupId, Mapping, MemoryUse, NodeId, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetId,
     TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, Ending, RecordError, Recorder, Recording, TargetInfo};
+use isotherm_record::{Activity, Cost, Ending, RecordError, Recorder, Recording, SnapshotRecord, TargetInfo};
 use proptest::prelude::*;
 
 fn ranges(most: usize) -> impl Strategy<Value = Vec<AddrRange>> {
@@ -89,7 +89,7 @@ proptest! {
         let path = directory.path().join("a.rec");
         let mut recorder = Recorder::create(&path, &common::header()).unwrap();
         for (snapshot, cost) in &snapshots {
-            recorder.write(snapshot, cost, &common::info).unwrap();
+            recorder.write(&common::record_of(snapshot, *cost)).unwrap();
         }
         let bytes = recorder.finish().unwrap();
         prop_assert_eq!(bytes, std::fs::metadata(&path).unwrap().len());
@@ -97,8 +97,7 @@ proptest! {
         let recording = Recording::open(&path).unwrap();
         prop_assert_eq!(recording.header(), &common::header());
         prop_assert_eq!(recording.ending(), Ending::Whole);
-        let rows: Vec<_> = recording.rows().unwrap().collect::<Result<_, _>>().unwrap();
-        prop_assert_eq!(rows, common::rows_of(&snapshots));
+        prop_assert_eq!(common::read(&path).unwrap(), common::rows_of(&snapshots));
     }
 }
 
@@ -112,14 +111,15 @@ fn a_recording_without_snapshots_is_whole_and_empty() {
 }
 
 #[test]
-fn several_passes_give_the_same_rows() {
+fn several_passes_give_the_same_snapshots() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
-    let written = common::record(&path, 12);
+    common::record(&path, 12);
     let recording = Recording::open(&path).unwrap();
-    let mut first = recording.rows().unwrap();
+    let written: Vec<_> = (1..=12).map(common::snapshot_record).map(common::as_read).collect();
+    let mut first = recording.snapshots().unwrap();
     first.next();
-    let second: Vec<_> = recording.rows().unwrap().map(Result::unwrap).collect();
+    let second: Vec<_> = recording.snapshots().unwrap().map(Result::unwrap).collect();
     assert_eq!(second, written);
     assert_eq!(first.map(Result::unwrap).collect::<Vec<_>>(), written[1..]);
 }
@@ -140,8 +140,10 @@ fn a_target_that_becomes_another_program_is_told() {
     let path = directory.path().join("a.rec");
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
     for i in 1..=4 {
-        let named = |_| Arc::new(TargetInfo { command: format!("program {}", i / 3), started_unix_ns: 1 });
-        recorder.write(&common::snapshot(i), &common::cost(i), &named).unwrap();
+        let mut record = common::snapshot_record(i);
+        let named = Arc::new(TargetInfo { command: format!("program {}", i / 3), started_unix_ns: 1 });
+        record.infos = record.infos.iter().map(|(id, _)| (*id, Arc::clone(&named))).collect();
+        recorder.write(&record).unwrap();
     }
     recorder.finish().unwrap();
     let commands: Vec<_> = common::read(&path).unwrap().iter().map(|row| row.info.command.clone()).collect();
@@ -156,7 +158,7 @@ fn a_target_that_comes_back_says_again_what_it_is() {
     for i in 1..=9 {
         let mut snapshot = common::snapshot(i);
         snapshot.targets.retain(|target| i % 3 != 0 || target.id == common::process(7));
-        recorder.write(&snapshot, &common::cost(i), &common::info).unwrap();
+        recorder.write(&common::record_of(&snapshot, common::cost(i))).unwrap();
     }
     recorder.finish().unwrap();
     assert_eq!(common::read(&path).unwrap().len(), 15);
@@ -168,7 +170,7 @@ fn what_is_half_a_second_old_has_been_handed_over() {
     let path = directory.path().join("a.rec");
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
     for i in 1..=50 {
-        recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+        recorder.write(&common::snapshot_record(i)).unwrap();
         let seen = common::read(&path).unwrap().last().map_or(Duration::ZERO, |row| row.time);
         let now = common::snapshot(i).time;
         assert!(now - seen < Duration::from_millis(500), "at {now:?} only {seen:?} is there");
@@ -180,7 +182,7 @@ fn dropping_a_recorder_hands_over_what_it_holds() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
-    recorder.write(&common::snapshot(1), &common::cost(1), &common::info).unwrap();
+    recorder.write(&common::snapshot_record(1)).unwrap();
     drop(recorder);
     assert_eq!(Recording::open(&path).unwrap().ending(), Ending::Unfinished);
     assert_eq!(common::read(&path).unwrap().len(), 2);
@@ -216,7 +218,7 @@ fn regions_that_overlap_are_not_written() {
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
     let mut snapshot = common::snapshot(1);
     snapshot.targets[0].regions.reverse();
-    let error = recorder.write(&snapshot, &common::cost(1), &common::info).unwrap_err();
+    let error = recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap_err();
     assert!(matches!(error, RecordError::Encode { .. }), "{error}");
 
     // What follows is readable all the same.
@@ -225,7 +227,7 @@ fn regions_that_overlap_are_not_written() {
         if i == 3 {
             snapshot.targets[1].regions.reverse();
         }
-        assert_eq!(recorder.write(&snapshot, &common::cost(i), &common::info).is_err(), i == 3);
+        assert_eq!(recorder.write(&common::record_of(&snapshot, common::cost(i))).is_err(), i == 3);
     }
     recorder.finish().unwrap();
     assert_eq!(common::read(&path).unwrap().len(), 7);
@@ -236,17 +238,15 @@ fn two_processes_of_one_pid_are_two_targets() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let process = |started_unix_ns| TargetId::process(7, Duration::from_nanos(started_unix_ns));
-    let info = |id: TargetId| {
-        let started_unix_ns = if id == process(1) { 1 } else { 2 };
-        Arc::new(TargetInfo { command: "server".into(), started_unix_ns })
-    };
     let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     let used = |id| Activity { schemes: vec![], memory: vec![(id, MemoryUse::default())], ..common::activity(1) };
     for (i, started_unix_ns) in [(1, 1), (2, 2), (3, 2)] {
         let mut snapshot = common::snapshot(i);
         snapshot.targets.truncate(1);
         snapshot.targets[0].id = process(started_unix_ns);
-        recorder.write(&snapshot, &common::cost(i), &info).unwrap();
+        let info = Arc::new(TargetInfo { command: "server".into(), started_unix_ns });
+        let infos = Arc::new([(process(started_unix_ns), info)]);
+        recorder.write(&SnapshotRecord { snapshot, cost: None, infos }).unwrap();
         recorder.write_activity(&used(process(started_unix_ns))).unwrap();
     }
     recorder.finish().unwrap();
@@ -272,7 +272,7 @@ fn physical_memory_keeps_its_nodes() {
     snapshot.targets[0].mappings =
         [ram(1..30, Some(NodeId(0))), ram(30..60, Some(NodeId(1))), ram(60..99, None)].into();
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
-    recorder.write(&snapshot, &common::cost(1), &common::info).unwrap();
+    recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap();
     recorder.finish().unwrap();
     assert_eq!(common::read(&path).unwrap()[0].target, snapshot.targets[0]);
 }
@@ -283,6 +283,6 @@ fn a_cgroup_has_no_place_in_these_formats() {
     let mut recorder = Recorder::create(&directory.path().join("a.rec"), &common::header()).unwrap();
     let mut snapshot = common::snapshot(1);
     snapshot.targets[0].id = TargetId::Cgroup(CgroupId(77));
-    let error = recorder.write(&snapshot, &common::cost(1), &common::info).unwrap_err();
+    let error = recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap_err();
     assert!(matches!(error, RecordError::Encode { .. }) && error.to_string().contains("cgroup 77"), "{error}");
 }

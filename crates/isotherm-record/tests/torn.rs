@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use isotherm_record::{Activity, Ending, RecordError, Recorder, Recording, Row};
+use isotherm_record::{Activity, Ending, RecordError, Recorder, Recording, Row, SnapshotRecord};
 use proptest::prelude::*;
 
 /// A recording, its bytes, and after how many bytes how many of its rows are whole.
@@ -27,7 +27,7 @@ fn small(directory: &Path) -> Small {
     let (mut snapshots, mut activities) = (Vec::new(), Vec::new());
     for i in 1..=4 {
         snapshots.push((common::snapshot(i), common::cost(i)));
-        recorder.write(&common::snapshot(i), &common::cost(i), &common::info).unwrap();
+        recorder.write(&common::snapshot_record(i)).unwrap();
         activities.push(common::activity(i));
         recorder.write_activity(&common::activity(i)).unwrap();
         if i % 2 == 0 {
@@ -53,7 +53,8 @@ fn read(directory: &Path, bytes: &[u8]) -> Result<(Ending, Rows), RecordError> {
     let path = directory.join("changed.rec");
     std::fs::write(&path, bytes).unwrap();
     let recording = Recording::open(&path)?;
-    let rows = recording.rows()?.collect::<Result<_, _>>()?;
+    let records = recording.snapshots()?.collect::<Result<Vec<_>, _>>()?;
+    let rows = records.into_iter().flat_map(SnapshotRecord::into_rows).collect();
     let activities = recording.activities()?.collect::<Result<_, _>>()?;
     Ok((recording.ending(), (rows, activities)))
 }
@@ -155,17 +156,18 @@ fn damage_inside_a_batch_is_found_where_the_batch_begins() {
         std::fs::write(&path, bytes).unwrap();
         let damaged_here = |error| matches!(error, RecordError::Damaged { at, .. } if at == begin as u64);
         let recording = Recording::open(&path).unwrap();
-        let mut rows = recording.rows().unwrap();
+        let mut snapshots = recording.snapshots().unwrap();
         let mut activities = recording.activities().unwrap();
-        assert_eq!(rows.by_ref().map_while(Result::ok).count(), pair[0].1);
+        assert_eq!(2 * snapshots.by_ref().map_while(Result::ok).count(), pair[0].1);
         assert_eq!(activities.by_ref().map_while(Result::ok).count(), pair[0].2);
-        for error in
-            [recording.rows().unwrap().find_map(Result::err), recording.activities().unwrap().find_map(Result::err)]
-        {
+        for error in [
+            recording.snapshots().unwrap().find_map(Result::err),
+            recording.activities().unwrap().find_map(Result::err),
+        ] {
             assert!(damaged_here(error.unwrap()));
         }
         // After an error there is no more.
-        assert!(rows.next().is_none() && activities.next().is_none());
+        assert!(snapshots.next().is_none() && activities.next().is_none());
     }
 }
 

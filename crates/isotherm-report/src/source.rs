@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, units};
-use isotherm_record::{Activity, Ending, Header, Recording, Row, pid_column};
+use isotherm_record::{Activity, Ending, Header, Recording, Row, SnapshotRecord, pid_column};
 
 use crate::ReportError;
 
@@ -47,7 +47,11 @@ impl Source for Recording {
     }
 
     fn rows(&self) -> Result<Rows<'_>, BoxError> {
-        Ok(Box::new(self.rows()?.map(|row| Ok(row?))))
+        Ok(Box::new(self.snapshots()?.flat_map(|record| {
+            let (record, error) = record.map_or_else(|error| (None, Some(error)), |record| (Some(record), None));
+            let rows = record.into_iter().flat_map(SnapshotRecord::into_rows);
+            rows.map(Ok).chain(error.map(|error| Err(error.into())))
+        })))
     }
 
     fn activities(&self) -> Result<Activities<'_>, BoxError> {

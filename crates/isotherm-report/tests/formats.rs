@@ -286,7 +286,8 @@ fn a_recording_on_disk_is_reported_like_its_rows() {
             targets: vec![row.target.clone()],
             ..Default::default()
         };
-        recorder.write(&snapshot, &row.cost.unwrap(), &|_| row.info.clone()).unwrap();
+        let infos = [(row.target.id, row.info.clone())].into();
+        recorder.write(&isotherm_record::SnapshotRecord { snapshot, cost: row.cost, infos }).unwrap();
     }
     activities.for_each(|activity| recorder.write_activity(activity).unwrap());
     recorder.flush().unwrap();

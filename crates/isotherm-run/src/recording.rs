@@ -46,9 +46,9 @@ impl EventSink for RecordingSink {
                 // The rounds of the snapshots that are missing tell readers how many there were.
                 let mut cost = std::mem::take(&mut self.missed);
                 cost.add(&record.cost.unwrap_or_default());
-                recorder.write_record(&SnapshotRecord { cost: Some(cost), ..(**record).clone() })?;
+                recorder.write(&SnapshotRecord { cost: Some(cost), ..(**record).clone() })?;
             }
-            Event::Snapshot(record) => recorder.write_record(record)?,
+            Event::Snapshot(record) => recorder.write(record)?,
             Event::Activity(activity) => recorder.write_activity(activity)?,
             Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
             Event::End(_) => {

@@ -62,8 +62,8 @@ struct Machine {
     calls: u64,
 }
 
-/// An actuator on simulated memory, and the gauges of the machine that it is in. All memory of the pattern is resident at the
-/// beginning.
+/// An actuator on simulated memory, and the gauges of the machine that it is in. All memory of the pattern is
+/// resident at the beginning.
 ///
 /// Clones share one machine, so that one can act while another is asked for figures.
 #[derive(Clone, Debug)]
@@ -150,7 +150,8 @@ impl SimActuator {
         ((start % HUGE_PAGE_SIZE / PAGE_SIZE) as usize + page) / PER_HUGE
     }
 
-    /// The area that `range` lies in, if that is mapped now, with the numbers of the first page and of that after the last.
+    /// The area that `range` lies in, if that is mapped now, with the numbers of the first page and of that after
+    /// the last.
     fn place(&self, range: AddrRange) -> Option<(usize, usize, usize)> {
         let pattern = self.memory.pattern();
         let (area, of) = self.memory.areas().enumerate().find(|(_, of)| of.intersection(range) == Some(range))?;

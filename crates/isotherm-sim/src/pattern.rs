@@ -117,7 +117,7 @@ pub enum PatternError {
     #[error("there is no pattern named {0:?}; there are: {names}", names = names())]
     Unknown(String),
     /// The text is not of the language.
-    #[error("{0}")]
+    #[error(transparent)]
     Syntax(#[from] toml::de::Error),
     /// Something in it makes no sense.
     #[error("{0}")]
@@ -281,7 +281,8 @@ impl Touch {
             // As many touches as the area has pages come around `stride` times as often.
             Order::Strided(stride) if page.is_multiple_of(stride) => (sweeps * stride as f64).min(1.0),
             Order::Strided(_) => 0.0,
-            // Touches of one page are a Poisson process: of one touch a sweep on the mean, or of as many as the page's share.
+            // Touches of one page are a Poisson process: of one touch a sweep on the mean, or of as many as the
+            // page's share.
             Order::Random => 1.0 - (-sweeps).exp(),
             Order::Zipfian(exponent) => {
                 let share = ((page + 1) as f64).powf(-exponent) / harmonic(pages, exponent);
@@ -304,8 +305,8 @@ impl Touch {
     }
 }
 
-/// The sum of n to the power of minus `exponent`, for n from 1 to `pages`: exact for the first thousand, and from there by
-/// the Euler-Maclaurin formula, whose first omitted term is under 10^-12 of it.
+/// The sum of n to the power of minus `exponent`, for n from 1 to `pages`: exact for the first thousand, and from
+/// there by the Euler-Maclaurin formula, whose first omitted term is under 10^-12 of it.
 fn harmonic(pages: u64, exponent: f64) -> f64 {
     const EXACT: u64 = 1000;
     let term = |n: u64| (n as f64).powf(-exponent);

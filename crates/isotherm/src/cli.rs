@@ -1,6 +1,7 @@
 //! The command line, described in one place; it knows nothing of how things are done.
 
 mod idle;
+mod man;
 mod run;
 mod scheme;
 mod top;
@@ -15,6 +16,7 @@ use isotherm_core::AddrRange;
 use isotherm_core::units::{self, QuantityError};
 
 pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
+pub use man::Man;
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 pub use top::Top;
@@ -64,6 +66,7 @@ pub enum Command {
     Doctor(Doctor),
     Workload(Workload),
     Completions(Completions),
+    Man(Man),
 }
 
 /// Record the memory temperature of processes, or of all physical memory

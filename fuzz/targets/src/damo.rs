@@ -24,9 +24,9 @@ pub fn damo_import(data: &[u8]) {
         if let Ok(imported) = import(files.input(data), &output, &[], "0.0.0") {
             let recording = Recording::open(&output).expect("an imported recording can be opened");
             assert_eq!(recording.ending(), Ending::Whole);
-            let rows = recording.rows().expect("an imported recording has rows");
-            let rows = rows.collect::<Result<Vec<_>, _>>().expect("an imported recording can be read");
-            assert!(rows.len() as u64 >= imported.snapshots, "a snapshot has a row for each target");
+            let snapshots = recording.snapshots().expect("an imported recording has snapshots");
+            let snapshots = snapshots.collect::<Result<Vec<_>, _>>().expect("an imported recording can be read");
+            assert_eq!(snapshots.len() as u64, imported.snapshots);
         }
     });
 }

@@ -8,7 +8,7 @@ use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, Refu
 use isotherm_core::{
     AddrRange, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, Header, Host, Recorder, Recording, TargetInfo};
+use isotherm_record::{Activity, Cost, Header, Host, Recorder, Recording, SnapshotRecord, TargetInfo};
 
 use crate::scratch::Scratch;
 
@@ -19,7 +19,7 @@ thread_local! {
 /// Reads a recording, as it is and with its checksums made right: wrong ones would hide what lies behind them.
 ///
 /// # Panics
-/// If a row is not as documented.
+/// If a snapshot is not as documented.
 pub fn recording_reader(data: &[u8]) {
     FILES.with(|files| {
         read(files.input(data));
@@ -34,14 +34,15 @@ pub fn recording_reader(data: &[u8]) {
 fn read(path: &Path) {
     let Ok(recording) = Recording::open(path) else { return };
     let mut time = Duration::ZERO;
-    for row in recording.rows().into_iter().flatten().map_while(Result::ok) {
-        assert!(time <= row.time, "time goes backwards");
-        time = row.time;
-        let regions = &row.target.regions;
-        assert!(regions.is_sorted_by(|a, b| a.range.end() <= b.range.start()), "regions overlap");
-        assert!(regions.iter().all(|region| region.nr_accesses <= row.samples), "more accesses than samples");
-        let mappings = &row.target.mappings;
-        assert!(mappings.is_sorted_by(|a, b| a.range.end() <= b.range.start()), "mappings overlap");
+    for record in recording.snapshots().into_iter().flatten().map_while(Result::ok) {
+        let snapshot = &record.snapshot;
+        assert!(time <= snapshot.time, "time goes backwards");
+        time = snapshot.time;
+        for TargetSnapshot { regions, mappings, .. } in &snapshot.targets {
+            assert!(regions.is_sorted_by(|a, b| a.range.end() <= b.range.start()), "regions overlap");
+            assert!(regions.iter().all(|region| region.nr_accesses <= snapshot.samples), "more accesses than samples");
+            assert!(mappings.is_sorted_by(|a, b| a.range.end() <= b.range.start()), "mappings overlap");
+        }
     }
     for activity in recording.activities().into_iter().flatten().map_while(Result::ok) {
         let scores = activity.schemes.iter().filter_map(|report| report.goal_score);
@@ -99,9 +100,12 @@ fn record(path: &Path, with_activities: bool) -> Result<(), isotherm_record::Rec
     } else {
         Recorder::create(path, &header())?
     };
-    let info = |_| Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1 << 60 });
+    let info = Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1 << 60 });
+    let cost = Cost { rounds: 20, reads: 80, cpu_ns: 1000, ..Cost::default() };
     for i in 1..=3 {
-        recorder.write(&snapshot(i), &Cost { rounds: 20, reads: 80, cpu_ns: 1000, ..Cost::default() }, &info)?;
+        let snapshot = snapshot(i);
+        let infos = snapshot.targets.iter().map(|target| (target.id, Arc::clone(&info))).collect();
+        recorder.write(&SnapshotRecord { snapshot, cost: Some(cost), infos })?;
         if with_activities {
             recorder.write_activity(&activity(i))?;
         }

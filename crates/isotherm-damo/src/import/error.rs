@@ -11,7 +11,7 @@ use super::open::MAX_JSON;
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file does not exist, is not readable, or is a directory.
-    #[error("cannot open {}: {source}{}", path.display(), fix(source))]
+    #[error("cannot open {}{}", path.display(), hint(source))]
     Open {
         /// The file.
         path: PathBuf,
@@ -19,7 +19,7 @@ pub enum ImportError {
         source: io::Error,
     },
     /// Reading failed.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum ImportError {
         place: String,
     },
     /// Decompression failed.
-    #[error("{} is damaged: it cannot be decompressed after {place} ({source}); use a good copy", path.display())]
+    #[error("{} is damaged: it cannot be decompressed after {place} (use a good copy)", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -119,13 +119,13 @@ impl ImportError {
 }
 
 /// How to fix a failure to open the file.
-fn fix(error: &io::Error) -> &'static str {
+fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; check the name (damo writes damon.data unless told otherwise)",
+        io::ErrorKind::NotFound => " (check the name: the default of damo is damon.data)",
         io::ErrorKind::PermissionDenied => {
-            "; damo's recordings are readable by root only: read it as root, or change its owner"
+            " (only root may read damo's recordings: read it as root, or change its owner)"
         }
-        io::ErrorKind::IsADirectory => "; give the path of a file in it",
+        io::ErrorKind::IsADirectory => " (give a file)",
         _ => "",
     }
 }

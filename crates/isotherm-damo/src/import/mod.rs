@@ -15,11 +15,10 @@ mod timing;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use isotherm_core::TargetId;
-use isotherm_core::units::{count, duration};
-use isotherm_record::{Header, Host, Recorder, TargetInfo};
+use isotherm_core::units::{count, nanoseconds};
+use isotherm_record::{Header, Host, Recorder, SnapshotRecord};
 
 pub use error::ImportError;
 use timeline::{Findings, Timeline};
@@ -64,14 +63,12 @@ pub fn import(path: &Path, output: &Path, pids: &[u32], version: &str) -> Result
     let bounds = timeline.first().and_then(|key| key.context(&kdamonds)?.nr_regions);
     let header = header(&timeline, bounds.map_or((0, 0), |bounds| (bounds.min.0, bounds.max.0)), version);
     let infos = timeline.infos();
-    let unknown = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
-    let info = |id: TargetId| Arc::clone(infos.get(&id).unwrap_or(&unknown));
     let targets = timeline.targets().collect();
 
     let mut recorder = Recorder::create(output, &header)?;
     let mut snapshots = 0;
     for snapshot in timeline.into_snapshots() {
-        recorder.write_without_cost(&snapshot, &info)?;
+        recorder.write(&SnapshotRecord { snapshot, cost: None, infos: Arc::clone(&infos) })?;
         snapshots += 1;
     }
     Ok(Imported { snapshots, targets, bytes: recorder.finish()?, notes })
@@ -115,7 +112,7 @@ fn notes_on(findings: &Findings) -> Vec<String> {
     {
         notes.push(format!(
             "the file does not give the intervals: assuming aggregations of {}, as its times suggest, with {} samples each",
-            duration(Duration::from_nanos(timing.aggregation_ns)),
+            nanoseconds(timing.aggregation_ns),
             timing.samples
         ));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, Mapping, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::TargetInfo;
+use isotherm_record::{TargetInfo, TargetInfos};
 
 use super::ImportError;
 use super::file::{self, Record};
@@ -133,7 +133,7 @@ impl Timeline {
     }
 
     /// The information on each target for the recording.
-    pub(super) fn infos(&self) -> HashMap<TargetId, Arc<TargetInfo>> {
+    pub(super) fn infos(&self) -> TargetInfos {
         self.tracks.iter().map(|track| (track.id, Arc::clone(&track.info))).collect()
     }
 

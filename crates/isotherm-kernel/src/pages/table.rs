@@ -37,7 +37,7 @@ pub struct Room {
 
 impl Default for Room {
     fn default() -> Self {
-        Self { bytes: Box::new([0; _]), places: Vec::new() }
+        Self { bytes: Box::new([0; MOST * ENTRY]), places: Vec::new() }
     }
 }
 

@@ -61,7 +61,7 @@ impl Folios {
             source,
             mend: "run isotherm as root, on a kernel with CONFIG_PROC_PAGE_MONITOR",
         })?;
-        let mut folios = Self { flags, stay_whole: false, pagemap: Box::new([0; _]) };
+        let mut folios = Self { flags, stay_whole: false, pagemap: Box::new([0; 8 << MOST_ORDER]) };
         folios.stay_whole = folios.try_large(program, tables, own)?;
         Ok(folios)
     }

@@ -91,7 +91,7 @@ impl PageSurvey {
             blocks: Vec::new(),
             again: Vec::new(),
             spans: Vec::new(),
-            pagemap: Box::new([0; _]),
+            pagemap: Box::new([0; PAGES * 8]),
         })
     }
 

@@ -17,7 +17,7 @@ use crate::{Activity, RecordError, Recording, Row};
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The output could not be written. A file that was there before is unchanged.
-    #[error("cannot write {}: {source}{}", path.display(), fix(source))]
+    #[error("cannot write {}{}", path.display(), hint(source))]
     Write {
         /// The output.
         path: PathBuf,
@@ -125,8 +125,8 @@ pub fn convert_with(
 
 fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> Result<BufWriter<File>, TransferError> {
     let mut writer = W::begin(recording, output)?;
-    for row in recording.rows()? {
-        writer.row(&row?)?;
+    for record in recording.snapshots()? {
+        record?.into_rows().try_for_each(|row| writer.row(&row))?;
     }
     if W::ACTIVITIES {
         for activity in recording.activities()? {
@@ -137,10 +137,10 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
 }
 
 /// How to fix a failure to write.
-fn fix(error: &io::Error) -> &'static str {
+fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; create its directory first",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space, or write elsewhere",
+        io::ErrorKind::NotFound => " (create its directory first)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (free some space, or write elsewhere)",
         _ => "",
     }
 }
