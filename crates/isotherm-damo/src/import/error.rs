@@ -89,7 +89,7 @@ pub enum DamoError {
     #[error(
         "{} holds more than {} GiB of JSON, more than is imported at once; split it, with `damo adjust` for one",
         path.display(),
-        super::open::MAX_JSON >> 30
+        super::MAX_JSON >> 30
     )]
     TooLarge {
         /// The file.

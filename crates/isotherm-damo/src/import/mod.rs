@@ -24,6 +24,9 @@ pub use error::DamoError;
 use isotherm_record::{Header, Host, Recorder, SnapshotRecord};
 use timeline::{Found, Timeline};
 
+/// The most JSON that is read, in bytes. damo's own layout takes 380 bytes of it for a region, the import 60.
+const MAX_JSON: u64 = 8 << 30;
+
 /// What an import brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
