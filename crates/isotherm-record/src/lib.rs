@@ -5,6 +5,8 @@
 //! is cut short from a damaged and from a foreign one, without ever trusting a byte of it; [`convert()`] turns one into
 //! Parquet, CSV or JSON.
 
+#![forbid(unsafe_code)]
+
 mod activities;
 mod activity;
 mod arrays;

@@ -18,6 +18,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod axis;
 pub mod colour;
 mod error;

@@ -6,6 +6,8 @@
 //!
 //! A crate that reads a further form in YAML or JSON uses [`Document`] and the parts in [`form`].
 
+#![forbid(unsafe_code)]
+
 mod common;
 mod describe;
 mod diagnostic;

@@ -19,6 +19,7 @@ use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
 };
 
+use signal_hook::low_level::emulate_default_handler;
 use tempfile::NamedTempFile;
 
 use crate::WrongCall;
@@ -34,8 +35,6 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// How often the progress is shown anew.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
-/// The exit status after a second Ctrl-C: 128 and the number of the signal.
-const INTERRUPTED: i32 = 130;
 
 pub fn run(options: &Idle) -> Result<ExitCode> {
     let interval = options.interval.unwrap_or(INTERVAL);
@@ -60,12 +59,13 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
 
     let stop = Stop::new().context("this process has no file descriptor left")?;
     let asked = stop.clone();
-    let mut before = false;
-    on_signals(ENDING, move |_| {
-        if before {
-            std::process::exit(INTERRUPTED);
+    let mut stopping = false;
+    on_signals(ENDING, move |origin| {
+        if stopping {
+            // The second signal does what it does to a program that does not handle it.
+            let _ = emulate_default_handler(origin.signal);
         }
-        before = true;
+        stopping = true;
         asked.ask();
     })?;
     let on_terminal = !options.quiet && stderr().is_terminal();
