@@ -1,4 +1,4 @@
-//! What can go wrong with a recording: each error says what, where, why, and what would mend it.
+//! What can go wrong with a recording: each error says what, where, why, and how to fix it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub enum RecordError {
         reason: String,
     },
     /// The file does not exist, may not be read, or is a directory.
-    #[error("cannot open the recording {}: {source}{}", path.display(), mend(source))]
+    #[error("cannot open the recording {}: {source}{}", path.display(), fix(source))]
     Open {
         /// The recording.
         path: PathBuf,
@@ -121,7 +121,7 @@ impl RecordError {
     }
 }
 
-/// What would mend a failure to write.
+/// How to fix a failure to write.
 fn room(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room, or record elsewhere with -o",
@@ -130,8 +130,8 @@ fn room(error: &io::Error) -> &'static str {
     }
 }
 
-/// What would mend a failure to open.
-fn mend(error: &io::Error) -> &'static str {
+/// How to fix a failure to open.
+fn fix(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name, or record first with `isotherm record`",
         io::ErrorKind::PermissionDenied => "; recordings are for their owner only: read it as that user",

@@ -1,9 +1,11 @@
 //! Reports: what each scheme did, beside the snapshot.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{AddrRange, TargetId};
+use crate::{AddrRange, NodeId, TargetId};
 
 use super::{Action, Refusal};
 
@@ -13,7 +15,7 @@ pub struct Report {
     /// The scheme's name.
     pub name: Arc<str>,
     /// What it does.
-    pub action: Action,
+    pub action: ReportedAction,
     /// Whether its watermarks let it work.
     pub awake: bool,
     /// How much the quota allows in a period now, in bytes, all limits together; none if nothing limits it.
@@ -24,6 +26,27 @@ pub struct Report {
     pub total: Statistics,
     /// The last application; the default if there was none yet.
     pub last: Application,
+}
+
+/// An action as a report names it. It need not be one that this version can carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedAction {
+    /// The name of its kind.
+    pub name: Cow<'static, str>,
+    /// The node that it moves memory to, if it moves any.
+    pub target_node: Option<NodeId>,
+}
+
+impl From<Action> for ReportedAction {
+    fn from(action: Action) -> Self {
+        Self { name: Cow::Borrowed(action.kind().name()), target_node: None }
+    }
+}
+
+impl fmt::Display for ReportedAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 /// What a scheme did, added up.
@@ -52,10 +75,14 @@ pub struct Statistics {
 }
 
 /// What was refused for one reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCount {
     /// Why.
     pub refusal: Refusal,
+    /// The name of a reason that this version does not know. The reason of `refusal` is then [`RefusalReason::Other`].
+    ///
+    /// [`RefusalReason::Other`]: super::RefusalReason::Other
+    pub unknown_reason: Option<Arc<str>>,
     /// Ranges that were refused, at least in part.
     pub regions: u64,
     /// Bytes of them.
@@ -69,7 +96,7 @@ impl Statistics {
                 known.regions += 1;
                 known.bytes += bytes;
             }
-            None => self.refusals.push(RefusalCount { refusal, regions: 1, bytes }),
+            None => self.refusals.push(RefusalCount { refusal, unknown_reason: None, regions: 1, bytes }),
         }
     }
 

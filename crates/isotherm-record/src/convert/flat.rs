@@ -1,11 +1,12 @@
-//! The flat form: one line per region, for tools that know no lists.
+//! One line for each region, for tools that know no lists.
 
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping};
 
 use crate::Row;
-use crate::compat::pid_column;
+use crate::columns;
+use crate::id::{StoredId, pid_column};
 use crate::time::nanoseconds;
 
 /// One region of one target in one snapshot.
@@ -21,11 +22,16 @@ pub(crate) struct Line {
     pub(crate) age_ns: u64,
     pub(crate) nr_unobservable: u32,
     pub(crate) mapping: Arc<str>,
+    pub(crate) nr_samples: u32,
+    pub(crate) target_type: Arc<str>,
+    pub(crate) start_ns: Option<u64>,
+    pub(crate) cgroup: Option<u64>,
 }
 
-/// The lines of a row.
-pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line> {
+/// The lines of a target of a snapshot. `from_boot`: starts of processes are counted from the boot.
+pub(crate) fn lines(row: &Row, from_boot: bool) -> impl Iterator<Item = Line> {
     let aggregation_ns = nanoseconds(row.aggregation);
+    let columns::Id { kind, start_ns, cgroup, .. } = StoredId::new(row.target.id, from_boot).column();
     let mut rest = &row.target.mappings[..];
     row.target.regions.iter().map(move |region| {
         let passed = rest.iter().take_while(|mapping| mapping.range.end() <= region.range.start()).count();
@@ -41,6 +47,10 @@ pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line> {
             age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
             nr_unobservable: region.nr_unobservable,
             mapping: main_name(rest, region.range),
+            nr_samples: region.nr_samples,
+            target_type: Arc::clone(&kind),
+            start_ns,
+            cgroup,
         }
     })
 }

@@ -205,11 +205,12 @@ pub fn schemed(seconds: u32) -> Made {
                 collapsed.refusals = vec![
                     RefusalCount {
                         refusal: RefusalReason::Unsuitable.with_code(22),
+                        unknown_reason: None,
                         regions: n / 9,
                         bytes: n / 9 * 2 * MIB,
                     },
-                    RefusalCount { refusal: RefusalReason::Busy.with_code(11), regions: n / 3, bytes: n / 3 * 2 * MIB },
-                    RefusalCount { refusal: RefusalReason::Other.with_code(4711), regions: 1, bytes: 4096 },
+                    RefusalCount { refusal: RefusalReason::Busy.with_code(11), unknown_reason: None, regions: n / 3, bytes: n / 3 * 2 * MIB },
+                    RefusalCount { refusal: RefusalReason::Other.with_code(4711), unknown_reason: None, regions: 1, bytes: 4096 },
                 ];
             } else {
                 collapsed.applied_regions += 2;

@@ -122,7 +122,7 @@ pub fn schemes(count: usize) -> Vec<Scheme> {
 pub fn report(name: &str) -> Report {
     Report {
         name: name.into(),
-        action: isotherm_core::scheme::Action::PageOut,
+        action: isotherm_core::scheme::Action::PageOut.into(),
         awake: true,
         quota: None,
         goal_score: None,
@@ -144,7 +144,7 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
 /// The schemes of a run at this second, so many of the made ones: the first pages out 3 MiB a second, of which 1 is refused.
 pub fn acted(second: u64, count: usize) -> Activity {
     let told = schemes(count).into_iter().enumerate().map(|(nth, scheme)| {
-        let mut told = Report { action: scheme.action, ..report(&scheme.name) };
+        let mut told = Report { action: scheme.action.into(), ..report(&scheme.name) };
         told.total.applications = 10 * second;
         told.last.time = Duration::from_secs(second);
         if nth == 0 {
@@ -153,7 +153,12 @@ pub fn acted(second: u64, count: usize) -> Activity {
             (told.total.tried_bytes, told.total.passed_bytes) = (3 * bytes, 3 * bytes);
             told.total.applied_bytes = 2 * bytes;
             told.total.refusals =
-                vec![RefusalCount { refusal: RefusalReason::NotMapped.with_code(12), regions: second, bytes }];
+                vec![RefusalCount {
+                    refusal: RefusalReason::NotMapped.with_code(12),
+                    unknown_reason: None,
+                    regions: second,
+                    bytes,
+                }];
             told.total.time = Duration::from_millis(10 * second);
             let region =
                 |i: u64| ActedRegion { target: process(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };

@@ -140,7 +140,7 @@ fn cell(column: Column, doing: &Doing<'_>, pen: &Pen) -> (String, Style) {
     let plain = |text: String| (text, Style::new());
     let none = || (pen.pick("–", "-").to_owned(), DIM);
     match column {
-        Column::Action => plain(report.action.kind().name().into()),
+        Column::Action => plain(isotherm_report::sanitise(&report.action.name).into_owned()),
         Column::State if report.awake => plain("awake".into()),
         Column::State => ("asleep".into(), BOLD),
         Column::Tried => bytes(total.tried_bytes),

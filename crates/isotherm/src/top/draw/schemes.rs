@@ -37,12 +37,12 @@ pub fn lines(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
         let width = doings[..shown].iter().map(|doing| pen.width(&sanitise(text(doing.report)))).max().unwrap_or(0);
         width.min(most) as u16
     };
-    let (names, actions) = (widest(|report| &report.name, NAME), widest(|report| report.action.kind().name(), NAME));
+    let (names, actions) = (widest(|report| &report.name, NAME), widest(|report| &report.action.name, NAME));
     for (nth, (doing, row)) in doings[..shown].iter().zip(place.rows()).enumerate() {
         let start = label(pen, buffer, row, if nth == 0 { "schemes" } else { "" });
         let report = doing.report;
         pen.text(buffer, row, start, &pen.cut(&report.name, names.into()), BOLD);
-        pen.text(buffer, row, start + names + 1, report.action.kind().name(), Style::new());
+        pen.text(buffer, row, start + names + 1, &report.action.name, Style::new());
         let end = start + names + 1 + actions + RATE;
         if end > row.width {
             continue;
@@ -130,6 +130,6 @@ pub fn reasons(refusals: &[RefusalCount]) -> String {
     let mut sorted: Vec<&RefusalCount> = refusals.iter().collect();
     sorted.sort_by_key(|count| std::cmp::Reverse(count.bytes));
     let more = if sorted.len() > 2 { " …" } else { "" };
-    let names: Vec<String> = sorted.iter().take(2).map(|count| refusal_name(&count.refusal)).collect();
+    let names: Vec<String> = sorted.iter().take(2).map(|count| refusal_name(&count.refusal, count.unknown_reason.as_deref())).collect();
     names.join(", ") + more
 }
