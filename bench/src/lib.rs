@@ -1,17 +1,18 @@
-//! What isotherm finds held against the truth, and what it costs.
+//! Measurements of isotherm: its accuracy, and what it costs.
 //!
-//! A [`Watching`] is one run of the monitor on one pattern, [simulated](simulated::watch) or [real](real::watch); a
-//! [`Score`] is what it is worth.
+//! A [`Monitored`] holds one run of the monitor on one pattern, [simulated](simulated::watch) or
+//! [real](real::watch), and the truth. A [`Score`] compares the two.
 
+pub mod every_page;
 pub mod real;
 pub mod schemes;
 mod score;
 pub mod simulated;
 pub mod speed;
-pub mod straight;
 pub mod table;
 mod truth;
-pub mod waking;
+pub mod wakeups;
+pub mod watch;
 
 use std::time::Duration;
 
@@ -21,39 +22,39 @@ use isotherm_record::Cost;
 pub use score::Score;
 pub use truth::{AreaTruth, PhaseTruth};
 
-/// What one run of the monitor on one pattern found, and what there was to find.
+/// One run of the monitor on one pattern: what it found, and what is true.
 #[derive(Debug, Default)]
-pub struct Watching {
-    /// The phases of the pattern, in the order of time.
+pub struct Monitored {
+    /// The phases of the pattern, in order of time.
     pub phases: Vec<PhaseTruth>,
-    /// The snapshots, in the order of time.
-    pub snapshots: Vec<Taken>,
+    /// The snapshots, in order of time.
+    pub snapshots: Vec<TakenSnapshot>,
 }
 
-/// What is needed of one snapshot.
+/// The parts of a snapshot that are used here.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenSnapshot {
     /// Since the start of the run.
     pub time: Duration,
-    /// The aggregation interval.
+    /// The aggregation interval in force.
     pub aggregation: Duration,
-    /// Samples an aggregation.
+    /// Samples per aggregation: the highest possible `nr_accesses`.
     pub samples: u32,
     /// The regions, sorted.
     pub regions: Vec<RegionSnapshot>,
-    /// What it took.
+    /// Its cost.
     pub cost: Cost,
 }
 
-impl Watching {
-    /// CPU time of the monitor's thread over the time of the run, in per cent of one CPU.
+impl Monitored {
+    /// CPU time of the monitor's thread during the run, in per cent of one CPU.
     pub fn cpu_percent(&self) -> f64 {
         let cpu: u64 = self.snapshots.iter().map(|taken| taken.cost.cpu_ns).sum();
         let wall = self.snapshots.last().map_or(Duration::ZERO, |taken| taken.time);
         cpu as f64 / wall.as_nanos().max(1) as f64 * 100.0
     }
 
-    /// Pages read in a sampling round, on the mean and at most.
+    /// Pages read in a sampling round: mean and maximum.
     pub fn reads(&self) -> (f64, u32) {
         let rounds: u64 = self.snapshots.iter().map(|taken| u64::from(taken.cost.rounds)).sum();
         let reads: u64 = self.snapshots.iter().map(|taken| taken.cost.reads).sum();

@@ -1,6 +1,7 @@
-//! What schemes are worth: programs with and without them, how long they take and how much memory they hold.
+//! The effect of schemes: runtime and memory of programs with and without them.
 //!
-//! A [`Run`] is one program under one [`Configuration`]; a [`Line`](summary::Line) is what came of all runs of the same.
+//! A [`Run`] is one run of a program under a [`Configuration`]. A [`Line`](summary::Line) sums up all runs of
+//! the same.
 
 pub mod machine;
 mod prepare;
@@ -21,20 +22,20 @@ use machine::HugePages;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Configuration {
-    /// Huge pages never, no isotherm: what the others are held against
+    /// No huge pages, no isotherm: the baseline
     Orig,
-    /// Huge pages wherever the kernel can make them
+    /// Transparent huge pages always
     Thp,
-    /// Huge pages where schemes/ethp.yaml has them made
+    /// Huge pages where schemes/ethp.yaml makes them
     Ethp,
-    /// No huge pages, and schemes/prcl.yaml
+    /// No huge pages; isotherm applies schemes/prcl.yaml
     Prcl,
-    /// No huge pages, and isotherm records without acting: what watching alone costs
+    /// No huge pages; isotherm records and does not act
     Rec,
 }
 
 impl Configuration {
-    /// As it is called in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Orig => "orig",
@@ -45,7 +46,7 @@ impl Configuration {
         }
     }
 
-    /// For which memory the kernel makes huge pages by itself.
+    /// The kernel's setting of transparent huge pages.
     pub fn huge_pages(self) -> HugePages {
         match self {
             Self::Orig | Self::Prcl | Self::Rec => HugePages::Never,
@@ -55,40 +56,40 @@ impl Configuration {
     }
 }
 
-/// What one run of a program took. Memory is in bytes, means are over the samples of the run.
+/// The figures of one run of a program. Memory is in bytes. Means are over the samples of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// Where: `laboratory`, or `here` for the machine itself.
+    /// The machine: `laboratory` or `here`.
     pub place: String,
-    /// Which program.
+    /// Name of the program.
     pub workload: String,
-    /// Under which configuration.
+    /// The configuration.
     pub configuration: Configuration,
-    /// Which of the runs of the same; from 1.
+    /// Number of the run among those of the same program and configuration, from 1.
     pub nth: u32,
-    /// How long the program took, without the start and end of isotherm.
+    /// Runtime of the program, without the start and end of isotherm.
     pub seconds: f64,
-    /// CPU time of the program, and of the kernel on its behalf.
+    /// CPU time of the program, user and system.
     pub cpu_seconds: f64,
     /// CPU time of isotherm.
     pub isotherm_cpu_seconds: f64,
-    /// Resident memory of the program's processes.
+    /// Mean resident memory of the program's processes.
     pub rss_mean: f64,
     /// The same over the last quarter of the run.
     pub rss_late: f64,
-    /// The most of it.
+    /// Maximum of the resident memory.
     pub rss_max: f64,
-    /// Memory of the system that is not free, less what was not free before the run.
+    /// Mean memory of the system that is not free, minus the same before the run.
     pub system_mean: f64,
     /// The same over the last quarter of the run.
     pub system_late: f64,
-    /// Anonymous memory in huge pages.
+    /// Mean anonymous memory in huge pages.
     pub huge_mean: f64,
-    /// Memory in swap.
+    /// Mean memory in swap.
     pub swap_mean: f64,
-    /// Samples taken.
+    /// Number of samples.
     pub samples: usize,
-    /// What isotherm said last, if it said something.
+    /// Standard error of the run.
     #[serde(default)]
     pub said: String,
 }

@@ -1,29 +1,29 @@
-//! The score: precision and recall of hot bytes, error of the access rate, time until hot memory is found.
+//! The score of a run: precision and recall of hot bytes, error of the access rate, time to find hot memory.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::truth::{HOT, PhaseTruth};
-use crate::{Taken, Watching};
+use crate::{Monitored, TakenSnapshot};
 
-/// A phase is settled when this share of it is over: then the monitor has had its time to find what changed.
+/// A phase counts as settled after this share of it. Until then the monitor may still be finding what changed.
 const SETTLED_AFTER: f64 = 0.5;
 
-/// Hot memory is found when this share of its bytes is found hot.
+/// Hot memory counts as found when this share of its bytes is found hot.
 const FOUND: f64 = 0.9;
 
-/// What a run of the monitor is worth, within the pattern's areas.
+/// The accuracy of a run of the monitor, within the pattern's areas.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Score {
-    /// Of the bytes found hot in settled phases, the share that is.
+    /// The share of the bytes found hot in settled phases that are hot.
     pub precision: Option<f64>,
-    /// Of the bytes that are hot in settled phases, the share that is found so.
+    /// The share of the hot bytes in settled phases that are found hot.
     pub recall: Option<f64>,
-    /// The mean absolute error of the access rate in settled phases, by bytes.
+    /// The mean absolute error of the access rate in settled phases, weighted by bytes.
     pub error: f64,
-    /// The time from the start of a phase that makes memory hot until it is found, for each such phase; nothing if it
-    /// never was.
+    /// For each phase that makes memory hot, the seconds from its start until that memory is found; nothing if it is
+    /// not found.
     pub found_after_s: Vec<Option<f64>>,
 }
 
@@ -37,19 +37,19 @@ struct Bytes {
 }
 
 impl Score {
-    /// Holds what was found against the truth.
-    pub fn new(watching: &Watching) -> Self {
+    /// Compares what a run found with the truth.
+    pub fn new(monitored: &Monitored) -> Self {
         let mut sum = Bytes::default();
         let mut found_after_s = Vec::new();
-        let phases = &watching.phases;
+        let phases = &monitored.phases;
         for (nth, phase) in phases.iter().enumerate() {
             let length = phase.end - phase.start;
-            // A snapshot speaks for the aggregation before it, all of which has to lie in the phase.
+            // A snapshot covers the aggregation before it. All of that must lie in the phase.
             let within = |from: Duration| {
-                let begin = move |taken: &&Taken| {
+                let begin = move |taken: &&TakenSnapshot| {
                     taken.time.saturating_sub(taken.aggregation) >= from && taken.time <= phase.end
                 };
-                watching.snapshots.iter().filter(begin)
+                monitored.snapshots.iter().filter(begin)
             };
             for taken in within(phase.start + length.mul_f64(SETTLED_AFTER)) {
                 sum.add(taken, phase);
@@ -74,7 +74,7 @@ impl Score {
 }
 
 impl Bytes {
-    fn add(&mut self, taken: &Taken, phase: &PhaseTruth) {
+    fn add(&mut self, taken: &TakenSnapshot, phase: &PhaseTruth) {
         for area in &phase.areas {
             self.hot += area.hot_bytes(area.range);
             for region in &taken.regions {

@@ -1,4 +1,4 @@
-//! The monitor on simulated memory, whose clock passes as fast as the machine can.
+//! The monitor on simulated memory. The simulated clock runs as fast as the machine allows.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,14 @@ use isotherm_sim::{Pattern, SimClock, SimMemory};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::{PhaseTruth, Taken, Watching};
+use crate::{Monitored, PhaseTruth, TakenSnapshot};
 
-/// Runs the monitor over all phases of the pattern. What the snapshots say of CPU time is that of the monitor alone.
+/// Runs the monitor over all phases of the pattern. CPU time in the snapshots is that of the monitor without
+/// the probe.
 ///
 /// # Errors
-/// None is known: simulated memory does not fail.
-pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Watching> {
+/// If the monitor fails. Simulated memory itself does not.
+pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Monitored> {
     let clock = SimClock::default();
     let memory = SimMemory::new(pattern.clone(), clock.clone(), seed);
     let ranges: Vec<_> = memory.areas().collect();
@@ -45,14 +46,14 @@ pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Wat
         monitor.sink_mut().took += took;
     }
     let snapshots = std::mem::take(&mut monitor.sink_mut().snapshots);
-    Ok(Watching { phases, snapshots })
+    Ok(Monitored { phases, snapshots })
 }
 
 /// Keeps the snapshots.
 #[derive(Default)]
 struct Keep {
-    snapshots: Vec<Taken>,
-    /// By the monitor, since the last snapshot.
+    snapshots: Vec<TakenSnapshot>,
+    /// CPU time of the monitor since the last snapshot.
     took: Duration,
 }
 
@@ -67,7 +68,7 @@ impl Sink for Keep {
             ..Cost::default()
         };
         let regions = snapshot.targets.iter().flat_map(|target| target.regions.iter().copied()).collect();
-        self.snapshots.push(Taken {
+        self.snapshots.push(TakenSnapshot {
             time: snapshot.time,
             aggregation: snapshot.aggregation,
             samples: snapshot.samples,
@@ -78,7 +79,7 @@ impl Sink for Keep {
     }
 }
 
-/// Simulated memory that keeps the time it takes, which is not the monitor's.
+/// Simulated memory that measures its own CPU time, which is not the monitor's.
 struct Timed {
     memory: SimMemory,
     spent: Duration,

@@ -1,4 +1,4 @@
-//! How fast a target is while the monitor comes and goes.
+//! The speed of a target with and without a monitor.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,64 +7,52 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use isotherm_core::Attributes;
-use isotherm_record::{Cost, Recording};
+use isotherm_record::Cost;
 use serde::Deserialize;
 
-use crate::waking;
+use crate::{wakeups, watch};
 
-/// The pattern that is measured: one hot part of 1/64 in memory that is cold otherwise.
+/// The measured pattern: 1/64 of the memory is hot, the rest is cold.
 pub const PATTERN: &str = "hot-small-in-huge";
 
-/// Its size, in bytes, unless it is scaled.
+/// Its size in bytes at scale 1.
 pub const SIZE: u64 = 256 << 20;
 
-/// Time for caches and clocks to settle after the monitor has come or gone.
+/// Time for caches and clock frequencies to settle after the monitor starts or ends.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// What came of the visits of a monitor to one target.
+/// The results of running a monitor on one target several times.
 #[derive(Debug)]
 pub struct Visits {
-    /// The time of the target with the monitor over that without, less 1, in per cent: median, least and most of the visits.
+    /// Time of a touch with the monitor divided by the time without, minus 1, in per cent: median, minimum, maximum.
     pub slowdown_percent: [f64; 3],
-    /// What each visit took, aggregation by aggregation, with the time since the visit began.
+    /// For each visit, the cost of each aggregation, with the time since the start of the visit.
     pub costs: Vec<Vec<(Duration, Cost)>>,
-    /// CPU time of a thread that only wakes up as often as the monitor may, in per cent of one CPU: median over the times after the visits.
+    /// CPU time of a thread that only wakes up in each sampling interval, in per cent of one CPU. It is
+    /// measured after each visit; this is the median.
     pub waking_percent: f64,
 }
 
-/// Lets a monitor with this `probe` come and go `pairs` times to a target of `scale` times [`SIZE`] that touches its hot
-/// memory as fast as it can. It stays for `time`, and stays away for as long.
+/// Runs a monitor with `probe` `pairs` times for `time`, with pauses of `time` between. The target has `scale` times
+/// [`SIZE`] and touches its hot memory as fast as it can.
 ///
 /// # Errors
 /// If isotherm or the workload fails.
 pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duration) -> Result<Visits> {
-    let place = tempfile::tempdir()?;
-    let file = place.path().join("isotherm.rec");
     let target = Target::start(isotherm, scale)?;
     let mut slowdowns = Vec::new();
     let mut costs = Vec::new();
     let mut waking = Vec::new();
     for _ in 0..pairs {
         let without = target.median_ns(time)?;
-        let mut monitor = Command::new(isotherm)
-            .args(["record", "--quiet", "--probe", probe, "--duration", &format!("{}s", time.as_secs()), "--pid"])
-            .arg(target.child.id().to_string())
-            .arg("-o")
-            .arg(&file)
-            .spawn()?;
+        let (pid, probe) = (target.child.id(), probe.to_owned());
+        let monitor = std::thread::spawn(move || watch::costs(pid, &probe, time));
         let with = target.median_ns(time)?;
-        ensure!(monitor.wait()?.success(), "isotherm failed");
-        waking.push(waking::percent(Attributes::default().sampling()));
+        costs.push(monitor.join().map_err(|_| anyhow!("the monitor panicked"))??);
+        waking.push(wakeups::percent(Attributes::default().sampling()));
         slowdowns.push((with / without - 1.0) * 100.0);
-        let recording = Recording::open(&file)?;
-        let mut visit = Vec::new();
-        for record in recording.snapshots()? {
-            let record = record?;
-            visit.extend(record.cost.map(|cost| (record.snapshot.time, cost)));
-        }
-        costs.push(visit);
     }
     let median = median(&mut slowdowns);
     let least = slowdowns.iter().copied().fold(f64::INFINITY, f64::min);
@@ -72,7 +60,7 @@ pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duratio
     Ok(Visits { slowdown_percent: [median, least, most], costs, waking_percent: self::median(&mut waking) })
 }
 
-/// A workload that tells its speed.
+/// A workload that prints its speed.
 struct Target {
     child: Child,
     speeds: Receiver<Speed>,
@@ -103,12 +91,12 @@ impl Target {
                 }
             }
         });
-        // It is there when it has been as fast as it can for the first time.
+        // The first line says that the memory is there and the workload has run for a while.
         speeds.recv().context("the workload ended at once")?;
         Ok(Self { child, speeds })
     }
 
-    /// The median time of a touch, in nanoseconds, over the next `time`.
+    /// The median time of a touch over the next `time`, in nanoseconds.
     fn median_ns(&self, time: Duration) -> Result<f64> {
         sleep(SETTLE);
         let from = unix_ns();
@@ -130,7 +118,7 @@ impl Drop for Target {
     }
 }
 
-/// The median of `values`, of which there is one at least.
+/// The median of `values`, which are not empty.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

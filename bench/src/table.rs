@@ -1,9 +1,9 @@
-//! Tables, as all measurements print them.
+//! Tables, as all programs of this crate print them.
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 
-/// A table with these columns, of which the first `left` hold words and the others figures.
+/// A table with these columns. The first `left` columns are aligned to the left, the others to the right.
 pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN).set_header(header).add_rows(rows);
@@ -13,12 +13,12 @@ pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<St
     table
 }
 
-/// A share from 0 to 1, or that there is none.
+/// Formats a share from 0 to 1; `-` if there is none.
 pub fn share(share: Option<f64>) -> String {
     share.map_or("-".into(), |share| format!("{share:.3}"))
 }
 
-/// The longest time until hot memory was found, or how often it never was.
+/// Formats the longest time until hot memory was found, or how often it was not found.
 pub fn found_in(found: &[Option<f64>]) -> String {
     match found.iter().map(|found| found.unwrap_or(f64::INFINITY)).reduce(f64::max) {
         Some(s) if s.is_finite() => format!("{s:.2} s"),

@@ -1,28 +1,28 @@
-//! The truth: what a pattern does in each phase, area by area.
+//! The true access rates of a pattern, by phase and area.
 
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_sim::{Order, Pattern, Phase};
 
-/// An access rate from which on memory is hot.
+/// Memory with at least this access rate is hot.
 pub const HOT: f64 = 0.5;
 
-/// What is true in one phase. Between two phases, while a process maps memory and fills it, nothing is known to be.
+/// The true access rates in one phase. Between two phases, while a process maps and fills memory, there is no truth.
 #[derive(Clone, Debug)]
 pub struct PhaseTruth {
-    /// When it begins, since the start of the run.
+    /// Start of the phase, since the start of the run.
     pub start: Duration,
-    /// When it ends.
+    /// End of the phase.
     pub end: Duration,
-    /// The areas that are mapped, in the order of their addresses.
+    /// The mapped areas, sorted by address.
     pub areas: Vec<AreaTruth>,
 }
 
 /// The access rates of one area.
 #[derive(Clone, Debug)]
 pub struct AreaTruth {
-    /// Where it lies.
+    /// Its addresses.
     pub range: AddrRange,
     rates: Rates,
 }
@@ -30,12 +30,12 @@ pub struct AreaTruth {
 #[derive(Clone, Debug)]
 enum Rates {
     Same(f64),
-    /// One for each page.
+    /// One rate for each page.
     Different(Vec<f32>),
 }
 
 impl PhaseTruth {
-    /// What is true in `phase` of a pattern whose areas lie at `ranges`, of those that are mapped.
+    /// The truth in `phase` of `pattern`. `ranges` returns the addresses of an area, or nothing if it is not mapped.
     pub fn new(
         pattern: &Pattern,
         phase: &Phase,
@@ -65,7 +65,7 @@ impl PhaseTruth {
         self.areas.iter().map(|area| area.hot_bytes(area.range)).sum()
     }
 
-    /// Whether memory is hot that was not in the phase before.
+    /// Whether memory is hot in this phase that was not hot in the phase `before`.
     pub fn warms_up(&self, before: Option<&Self>) -> bool {
         self.areas.iter().any(|area| {
             let hot = area.hot_bytes(area.range);
@@ -76,7 +76,7 @@ impl PhaseTruth {
 }
 
 impl AreaTruth {
-    /// How many bytes of `range`, which lies in the area, are hot.
+    /// The hot bytes of `range`, which lies in the area.
     pub fn hot_bytes(&self, range: AddrRange) -> u64 {
         match &self.rates {
             Rates::Same(rate) if *rate >= HOT => range.size(),
@@ -85,7 +85,7 @@ impl AreaTruth {
         }
     }
 
-    /// By how much `rate` is wrong in `range`, which lies in the area: absolute error times bytes.
+    /// The absolute error of `rate` in `range`, which lies in the area, times its bytes.
     pub fn error_bytes(&self, range: AddrRange, rate: f64) -> f64 {
         match &self.rates {
             Rates::Same(truth) => (rate - truth).abs() * range.size() as f64,

@@ -1,4 +1,4 @@
-//! What the tests of `isotherm idle` share: cgroups with a workload whose temperature is known, and reports.
+//! Helpers of the tests of `isotherm idle`: cgroups with a known workload, and reports.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,26 +10,27 @@ use crate::{Workload, eventually, succeed};
 
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
-/// Where the hierarchy of version 2 is mounted.
+/// Mount point of cgroup version 2.
 pub const V2: &str = "/sys/fs/cgroup";
 
-/// A pattern of some MiB that are never touched again, and some that are touched fifty times a second.
+/// A pattern with `cold` MiB that are touched only once, and `hot` MiB that are touched fifty times a second.
 fn pattern(cold: u64, hot: u64) -> String {
     format!(
-        "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{cold} MiB\"\n[[area]]\nname = \"hot\"\nsize = \"{hot} MiB\"\n\
+        "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{cold} MiB\"\n\
+         [[area]]\nname = \"hot\"\nsize = \"{hot} MiB\"\n\
          [[phase]]\ntime = \"1000s\"\ntouch = [{{ area = \"hot\", every = \"20ms\" }}]\n"
     )
 }
 
-/// A cgroup with a workload in it, which has been in it before it touched any memory.
-pub struct Inhabited {
+/// A cgroup with a workload that touched all of its memory inside the cgroup.
+pub struct CgroupWorkload {
     directory: PathBuf,
-    /// What touches its memory.
+    /// The workload.
     pub workload: Workload,
 }
 
-impl Inhabited {
-    /// Makes the cgroup of this directory, with so many MiB that are cold and hot.
+impl CgroupWorkload {
+    /// Makes the cgroup `directory` and starts a workload in it, with `cold` and `hot` MiB.
     pub fn new(directory: &str, cold: u64, hot: u64) -> Self {
         let directory = PathBuf::from(directory);
         fs::create_dir_all(&directory).unwrap();
@@ -44,7 +45,7 @@ impl Inhabited {
         Self { directory, workload }
     }
 
-    /// The workload's process.
+    /// The workload's process ID.
     pub fn pid(&self) -> String {
         self.workload.process.pid().to_string()
     }
@@ -73,35 +74,35 @@ pub fn own<'a>(report: &'a Value, path: &str) -> &'a Value {
     &found.unwrap_or_else(|| panic!("no cgroup {path} in {report}"))["own"]
 }
 
-/// Holds a cgroup's figures against what is truly cold and hot in it, in MiB, page by page: off by 1 % of its size at most. The
-/// workload's own small memory is within that.
+/// Asserts that a cgroup's figures are right within 1 % of its size. `cold` and `hot` are the true sizes in MiB. The
+/// workload's own code and data are within the 1 %.
 #[track_caller]
-pub fn is_true(figures: &Value, cold: u64, hot: u64) {
-    temperature_is_true(figures, cold, hot);
-    holds(figures, "size_bytes", cold + hot, cold + hot);
+pub fn assert_figures(figures: &Value, cold: u64, hot: u64) {
+    assert_temperature(figures, cold, hot);
+    assert_near(figures, "size_bytes", cold + hot, cold + hot);
 }
 
-/// The same without the size, to which by page tables belongs what the workload shares with others.
+/// The same without the size. With page tables, the size includes memory that the workload shares with others.
 #[track_caller]
-pub fn temperature_is_true(figures: &Value, cold: u64, hot: u64) {
-    holds(figures, "idle_bytes", cold, cold + hot);
-    holds(figures, "accessed_bytes", hot, cold + hot);
+pub fn assert_temperature(figures: &Value, cold: u64, hot: u64) {
+    assert_near(figures, "idle_bytes", cold, cold + hot);
+    assert_near(figures, "accessed_bytes", hot, cold + hot);
 }
 
 #[track_caller]
-fn holds(figures: &Value, key: &str, truth: u64, size: u64) {
+fn assert_near(figures: &Value, key: &str, truth: u64, size: u64) {
     let (found, truth, size) = (bytes(figures, key), truth * MIB, size * MIB);
     let off = found.abs_diff(truth);
     println!("{key}: {found} of {truth}, off by {:.2} % of the size", off as f64 / size as f64 * 100.0);
     assert!(off * 100 <= size, "{key} is {found}, and in truth {truth}: {figures}");
 }
 
-/// Whether the report has a note with this in it.
+/// Whether the report has a note that contains `part`.
 pub fn note(report: &Value, part: &str) -> bool {
     report["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains(part))
 }
 
-/// Memory is accounted in the hierarchy of version 2, down to the second level.
+/// Enables the memory controller in cgroup version 2, down to the second level.
 pub fn account_in_v2() {
     eventually("the controller of memory is there", || {
         fs::write(format!("{V2}/cgroup.subtree_control"), "+memory").is_ok()
@@ -110,13 +111,13 @@ pub fn account_in_v2() {
     fs::write(format!("{V2}/outer/cgroup.subtree_control"), "+memory").unwrap();
 }
 
-/// Does something while all memory that is touched for the first time gets huge pages.
+/// Calls `make` while transparent huge pages are set to `always`.
 pub fn with_huge_pages<T>(make: impl FnOnce() -> T) -> T {
     const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     let before = fs::read_to_string(ENABLED).unwrap();
     fs::write(ENABLED, "always").unwrap();
     let made = make();
-    // The chosen one is in brackets.
+    // The current setting is in brackets.
     let chosen = before.split(['[', ']']).nth(1).unwrap();
     fs::write(ENABLED, chosen).unwrap();
     made

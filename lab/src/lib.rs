@@ -1,7 +1,7 @@
-//! What the laboratory's tests have in common: isotherm as it is inside, and workloads whose truth is known.
+//! Helpers of the laboratory's tests: running isotherm, and workloads whose access pattern is known.
 //!
-//! The tests (`lab/tests/*.rs`) run as root inside a virtual machine that is theirs alone, one after the other; `lab/test`
-//! says which of them run on which kernel. Whatever fails, panics: these are helpers of tests.
+//! The tests (`lab/tests/*.rs`) run as root inside a virtual machine, one after the other. `lab/test` lists
+//! which tests run on which kernel. The helpers panic on any failure.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 pub mod idle;
@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use switches::Switches;
 
-/// 48 MiB cold, 16 MiB hot (each page is touched every 2 ms), 64 MiB cold, for as long as it is let: areas `cold below`, `hot` and
-/// `cold above`.
+/// A pattern of 48 MiB cold, 16 MiB hot and 64 MiB cold memory: the areas `cold below`, `hot` and
+/// `cold above`. Each hot page is touched every 2 ms. It runs for 1,000 s.
 pub const HOT_IN_COLD: &str = r#"
 about = "hot in cold"
 [[area]]
@@ -35,14 +35,14 @@ time = "1000s"
 touch = [{ area = "hot", every = "2ms" }]
 "#;
 
-/// `isotherm` with these arguments, without input.
+/// `isotherm` with these arguments and no standard input.
 pub fn isotherm(arguments: &[&str]) -> Command {
     let mut command = Command::new("isotherm");
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-/// What became of a call.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ran {
     /// The exit status, or -1 if a signal ended it.
@@ -53,7 +53,7 @@ pub struct Ran {
     pub err: String,
 }
 
-/// Runs a command to its end, whatever that is.
+/// Runs a command to its end; it may fail.
 pub fn run(command: &mut Command) -> Ran {
     let output = command.output().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -67,7 +67,7 @@ pub fn succeed(arguments: &[&str]) -> String {
     ran.out
 }
 
-/// Where a recording of this name goes: into the results, so that it can be looked at from outside afterwards.
+/// The path of a file in /results, which the host gets when the machine ends.
 pub fn result_file(name: &str) -> PathBuf {
     let results = Path::new("/results");
     assert!(results.is_dir(), "there is no /results: these tests run in the laboratory, ./dev lab");
@@ -80,16 +80,16 @@ pub fn report(view: &str, recording: &Path) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Waits until something holds, half a minute at most.
+/// Waits until `holds` returns true, at most half a minute.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "it never came to hold: {what}");
+        assert!(start.elapsed() < Duration::from_secs(30), "not true within 30 s: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// A process that ends with the test, and what it says.
+/// A process that is killed at the end of the test, and its standard output.
 pub struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -104,12 +104,12 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Its process number.
+    /// Its process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line that holds `part`; the lines before it are passed over.
+    /// Reads up to the next line that contains `part`, and returns that line.
     pub fn wait_for_line(&mut self, part: &str) -> String {
         let mut line = String::new();
         loop {
@@ -121,7 +121,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end; its exit status, or -1 if a signal ended it.
+    /// Waits for its end. Returns its exit status, or -1 if a signal ended it.
     pub fn wait(&mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
@@ -134,22 +134,22 @@ impl Drop for Running {
     }
 }
 
-/// `isotherm workload` and where its areas lie.
+/// A running `isotherm workload` and the addresses of its areas.
 pub struct Workload {
-    /// The process that touches them: the workload, or isotherm that started it.
+    /// The workload's process, or the isotherm that started it.
     pub process: Running,
     areas: Vec<(String, AddrRange)>,
     _switches: Switches,
 }
 
 impl Workload {
-    /// Starts a pattern: a built-in one's name, or the text of one (such as [`HOT_IN_COLD`]).
+    /// Starts a pattern: the name of a built-in one, or a pattern's text such as [`HOT_IN_COLD`].
     pub fn start(pattern: &str) -> Self {
         let pattern = pattern_file(pattern);
         Self::announced(&mut isotherm(&["workload", &pattern, "--announce"]))
     }
 
-    /// Starts a command that runs `isotherm workload ... --announce` and passes its output through.
+    /// Starts a command that runs `isotherm workload ... --announce` with the same standard output.
     pub fn announced(command: &mut Command) -> Self {
         let mut process = Running::start(command);
         let announced: Value = serde_json::from_str(&process.wait_for_line("\"areas\"")).unwrap();
@@ -161,14 +161,14 @@ impl Workload {
         Self { process, areas, _switches: Switches::begin() }
     }
 
-    /// Where an area lies.
+    /// The addresses of an area.
     pub fn area(&self, name: &str) -> AddrRange {
         let found = self.areas.iter().find(|(known, _)| known == name);
         found.unwrap_or_else(|| panic!("there is no area {name} in {:?}", self.areas)).1
     }
 }
 
-/// What `isotherm workload` takes for a pattern: its name, or the file that its text was written to.
+/// The argument of `isotherm workload` for a pattern: its name, or a file with its text.
 pub fn pattern_file(pattern: &str) -> String {
     if !pattern.contains('\n') {
         return pattern.into();
@@ -178,8 +178,8 @@ pub fn pattern_file(pattern: &str) -> String {
     path.to_str().unwrap().into()
 }
 
-/// How well an area that is truly hot was found: of the bytes that these lines of `report regions` call hot (accessed in at least
-/// half of the samples), the share that is truly so, and of the truly hot bytes, the share that was found; 0 to 1 each.
+/// Precision and recall of the area `hot` in these lines of `report regions`, 0 to 1 each. A region counts as
+/// hot if it was accessed in at least half of the samples.
 pub fn precision_and_recall(snapshots: &[Value], hot: AddrRange) -> (f64, f64) {
     let (mut found, mut right) = (0, 0);
     for region in snapshots.iter().flat_map(|snapshot| snapshot["regions"].as_array().unwrap()) {

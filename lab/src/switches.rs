@@ -1,7 +1,7 @@
-//! Address spaces switched now and then on every processor.
+//! Forced switches of the address space on every processor.
 //!
-//! An emulated processor keeps a translation until its address space is switched. What clears accessed bits without a flush of
-//! translations (idle page tracking, the kernel's DAMON) sees no access meanwhile, however much there is of it.
+//! An emulated processor keeps a translation until its address space is switched. Until then, a probe that
+//! clears accessed bits without a TLB flush (idle page tracking, the kernel's DAMON) sees no access.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// How often.
+/// Time between two switches.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Until it is dropped, this process runs for a moment on every processor, again and again.
+/// Threads on every processor that wake up again and again, until this is dropped.
 pub(crate) struct Switches(Arc<AtomicBool>);
 
 impl Switches {

@@ -1,4 +1,4 @@
-//! `isotherm run` where it may change the machine: swap in memory, huge pages, frozen and stopped targets, goals on a real process.
+//! `isotherm run` with settings that change the machine: swap, huge pages, frozen and stopped targets, goals.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs::{self, File};
@@ -13,13 +13,13 @@ use isotherm_record::{Activity, Recording};
 
 const MIB: u64 = 1 << 20;
 
-/// Long enough that a machine in software emulation, on processors busy with other work, touches what is hot in each.
-const SLOWLY: [&str; 4] = ["--sample", "30ms", "--aggr", "300ms"];
+/// Intervals that are long enough for an emulated, busy machine to touch the hot area in each of them.
+const LONG_INTERVALS: [&str; 4] = ["--sample", "30ms", "--aggr", "300ms"];
 
-/// Something that is done to a process.
-type Deed = fn(u32);
+/// Something to do to a process.
+type Operation = fn(u32);
 
-/// Swap in compressed memory, for as long as this lives.
+/// Swap on zram until this is dropped.
 struct Zram;
 
 impl Zram {
@@ -31,7 +31,7 @@ impl Zram {
 
 impl Drop for Zram {
     fn drop(&mut self) {
-        // A test that has failed already says why.
+        // If this fails, the test has failed before.
         let script = "swapoff /dev/zram0; echo 1 > /sys/block/zram0/reset";
         let _ = Command::new("sh").args(["-c", script]).status();
     }
@@ -43,18 +43,18 @@ fn shell(script: &str) -> String {
     ran.out
 }
 
-/// Runs these schemes on a process for a while.
+/// Runs schemes on a process for `time`. Returns the result and the recorded activities.
 fn act(name: &str, schemes: &str, pid: u32, time: &str) -> (Ran, Vec<Activity>) {
     let (file, recording) = (result_file(&format!("{name}.yaml")), result_file(&format!("{name}.rec")));
     fs::write(&file, schemes).unwrap();
     let mut command = isotherm(&["run", "--pid", &pid.to_string(), "--duration", time, "--seed", "1"]);
-    let ran = run(command.args(SLOWLY).arg("--schemes").arg(&file).arg("--record").arg(&recording));
+    let ran = run(command.args(LONG_INTERVALS).arg("--schemes").arg(&file).arg("--record").arg(&recording));
     assert_eq!(ran.status, 0, "{ran:?}");
     let activities = Recording::open(&recording).unwrap().activities().unwrap().map(Result::unwrap).collect();
     (ran, activities)
 }
 
-/// How much of a range is in memory, 0 to 1.
+/// The share of a range that is in memory, 0 to 1.
 fn resident(pid: u32, range: AddrRange) -> f64 {
     const PRESENT: u64 = 1 << 63;
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).unwrap();
@@ -70,7 +70,7 @@ fn is_alive(pid: u32) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// The CPU time that a process has taken, in ticks: it grows as long as the process goes on.
+/// The CPU time of a process in ticks. It grows while the process runs.
 fn ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name = stat.rsplit(") ").next().unwrap();
@@ -81,35 +81,35 @@ const PRCL: &str = "- {name: prcl, size: {min: 4K}, access_rate: 0%, age: {min: 
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn proactive_reclamation_swaps_out_what_is_cold_and_leaves_what_is_hot() {
+fn proactive_reclamation_swaps_out_cold_memory_and_keeps_hot_memory() {
     let _swap = Zram::of(256);
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid();
     assert!(resident(pid, workload.area("cold above")) > 0.9);
-    // A little at a time: where everything is slow, much at once would be done by what was true seconds ago.
+    // A small quota: on a slow machine, a large one would act on snapshots that are seconds old.
     let schemes = PRCL.replace("}\n", ", quota: {bytes: 8M, period: 300ms}}\n");
-    let (ran, told) = act("prcl", &schemes, pid, "20s");
+    let (ran, activities) = act("prcl", &schemes, pid, "20s");
     assert!(resident(pid, workload.area("cold below")) < 0.1, "{ran:?}");
     assert!(resident(pid, workload.area("cold above")) < 0.1, "{ran:?}");
-    // What the target was kept from touching by other work on this machine comes back.
+    // Hot pages that the busy machine did not touch in time come back.
     eventually("what is hot is there", || resident(pid, workload.area("hot")) > 0.9);
     assert!(is_alive(pid));
 
     let of = |activity: &Activity| activity.memory[0].1;
-    let (first, last) = (of(&told[0]), of(told.last().unwrap()));
+    let (first, last) = (of(&activities[0]), of(activities.last().unwrap()));
     assert!(last.swapped > 80 * MIB && last.resident + 80 * MIB < first.resident, "{first:?} {last:?}");
-    let total = &told.last().unwrap().schemes[0].total;
+    let total = &activities.last().unwrap().schemes[0].total;
     assert!(total.applied_bytes >= 100 * MIB && total.time > Duration::ZERO, "{total:?}");
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn when_swap_is_full_the_rest_stays_and_nobody_is_harmed() {
+fn memory_stays_resident_when_swap_is_full() {
     let _swap = Zram::of(32);
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid();
-    let (_, told) = act("swap-full", PRCL, pid, "8s");
-    let last = told.last().unwrap();
+    let (_, activities) = act("swap-full", PRCL, pid, "8s");
+    let last = activities.last().unwrap();
     assert!(last.system.swap_free < 4 * MIB && last.system.swap_total <= 32 * MIB, "{:?}", last.system);
     assert!(last.memory[0].1.resident > 60 * MIB, "{:?}", last.memory);
     let before = ticks(pid);
@@ -118,7 +118,7 @@ fn when_swap_is_full_the_rest_stays_and_nobody_is_harmed() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn no_period_sees_more_than_the_quota_and_a_filter_keeps_memory_back() {
+fn the_quota_bounds_each_period_and_a_filter_keeps_memory() {
     let _swap = Zram::of(256);
     let workload = Workload::start(HOT_IN_COLD);
     let (pid, kept) = (workload.process.pid(), workload.area("cold below"));
@@ -128,31 +128,32 @@ fn no_period_sees_more_than_the_quota_and_a_filter_keeps_memory_back() {
         kept.start(),
         kept.end()
     );
-    let (ran, told) = act("quota", &schemes, pid, "8s");
+    let (ran, activities) = act("quota", &schemes, pid, "8s");
     assert!(resident(pid, kept) > 0.99, "{ran:?}");
     let gone = 1.0 - resident(pid, workload.area("cold above"));
     assert!((0.01..0.6).contains(&gone), "{gone:.2} of 64 MiB in at most 9 periods of 4 MiB");
-    let scheme = &told.last().unwrap().schemes[0];
+    let scheme = &activities.last().unwrap().schemes[0];
     assert!(scheme.total.passed_bytes <= 9 * 4 * MIB && scheme.total.quota_exceeded > 0, "{scheme:?}");
     assert!(scheme.total.rejected_bytes > 0, "{scheme:?}");
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn huge_pages_come_where_memory_is_hot_and_are_forbidden_where_it_is_cold() {
+fn hot_memory_gets_huge_pages_and_cold_memory_forbids_them() {
     let thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     let before = fs::read_to_string(thp).unwrap();
     fs::write(thp, "madvise").unwrap();
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid();
     let schemes = "- {name: huge, access_rate: {min: 50%}, action: hugepage, apply_interval: 1s}\n\
-                   - {name: small, size: {min: 2M}, access_rate: 0%, age: {min: 2s}, action: nohugepage, inside: true}\n";
-    let (ran, told) = act("ethp", schemes, pid, "10s");
+                   - {name: small, size: {min: 2M}, access_rate: 0%, age: {min: 2s}, action: nohugepage, \
+                      inside: true}\n";
+    let (ran, activities) = act("ethp", schemes, pid, "10s");
     let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let was = before.split(['[', ']']).nth(1).unwrap();
     fs::write(thp, was).unwrap();
 
-    // What is said of each mapping comes after its line of addresses.
+    // The lines about a mapping follow the line with its addresses.
     let mut in_hot_kib = 0;
     let mut forbidden = 0;
     let mut here = AddrRange::new(0, PAGE_SIZE).unwrap();
@@ -169,17 +170,17 @@ fn huge_pages_come_where_memory_is_hot_and_are_forbidden_where_it_is_cold() {
             forbidden += here.size();
         }
     }
-    assert!(in_hot_kib >= 8 << 10, "{in_hot_kib} KiB of huge pages; {ran:?} {told:?}");
+    assert!(in_hot_kib >= 8 << 10, "{in_hot_kib} KiB of huge pages; {ran:?} {activities:?}");
     assert!(forbidden >= 64 * MIB, "{forbidden} bytes; {ran:?}");
     assert!(is_alive(pid));
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_stopped_and_a_frozen_target_are_no_reason_to_wait_and_go_on_afterwards() {
+fn a_stopped_or_frozen_target_does_not_block_the_run_and_continues_later() {
     let _swap = Zram::of(256);
     let group = Path::new("/sys/fs/cgroup/frozen");
-    let cases: [(&str, Deed, Deed); 2] = [
+    let cases: [(&str, Operation, Operation); 2] = [
         ("stopped", |pid| drop(shell(&format!("kill -STOP {pid}"))), |pid| drop(shell(&format!("kill -CONT {pid}")))),
         (
             "frozen",
@@ -193,19 +194,20 @@ fn a_stopped_and_a_frozen_target_are_no_reason_to_wait_and_go_on_afterwards() {
             |_| drop(shell("echo 0 > /sys/fs/cgroup/frozen/cgroup.freeze")),
         ),
     ];
-    for (name, hold, let_go) in cases {
+    for (name, hold, release) in cases {
         let workload = Workload::start(HOT_IN_COLD);
         let pid = workload.process.pid();
         hold(pid);
         let schemes = "- {name: out, access_rate: 0%, age: {min: 1s}, action: pageout}\n\
-                       - {name: in, access_rate: 0%, age: {min: 1s}, action: mlock, inside: true, apply_interval: 1s}\n";
-        let (ran, told) = act(name, schemes, pid, "5s");
-        let [out, inside] = &told.last().unwrap().schemes[..] else { panic!("{told:?}") };
+                       - {name: in, access_rate: 0%, age: {min: 1s}, action: mlock, inside: true, \
+                          apply_interval: 1s}\n";
+        let (ran, activities) = act(name, schemes, pid, "5s");
+        let [out, inside] = &activities.last().unwrap().schemes[..] else { panic!("{activities:?}") };
         assert!(out.total.applied_bytes > 0, "{name}: {ran:?}");
         assert!(inside.total.applied_bytes == 0, "{name}: {inside:?}");
         assert!(inside.total.refused_bytes() > 0 || inside.total.tried_bytes == 0, "{name}: {inside:?}");
         let before = ticks(pid);
-        let_go(pid);
+        release(pid);
         eventually("the target goes on", || ticks(pid) > before);
         drop(workload);
     }
@@ -214,22 +216,22 @@ fn a_stopped_and_a_frozen_target_are_no_reason_to_wait_and_go_on_afterwards() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_target_that_ends_or_becomes_another_program_is_no_fault() {
+fn a_target_that_ends_or_calls_exec_is_no_error() {
     let file = result_file("exec.yaml");
     fs::write(&file, PRCL.replace("2s", "300ms")).unwrap();
     let pattern = isotherm_lab::pattern_file(HOT_IN_COLD);
-    // exec after a while, and then the end, each in the middle of what is going on.
+    // exec and exit, both while isotherm acts.
     let script = format!("isotherm workload {pattern} --time 2s; exec isotherm workload {pattern} --time 2s");
     let mut command = isotherm(&["run", "-q", "--children", "--schemes", file.to_str().unwrap()]);
-    let ran = run(command.args(SLOWLY).args(["--", "sh", "-c", &script]).stdout(Stdio::null()));
+    let ran = run(command.args(LONG_INTERVALS).args(["--", "sh", "-c", &script]).stdout(Stdio::null()));
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_goal_on_a_real_process_settles_and_does_not_swing() {
+fn a_goal_on_a_real_process_settles_without_oscillation() {
     let _swap = Zram::of(512);
-    // Every page is touched now and then, so that what was swapped out comes back: more must be reclaimed all the time.
+    // Every page is touched now and then, so swapped-out pages come back and the quota never becomes zero.
     let lukewarm = "about = \"lukewarm\"\n[[area]]\nname = \"all\"\nsize = \"256 MiB\"\n\
                     [[phase]]\ntime = \"1000s\"\ntouch = [{ area = \"all\", every = \"20s\", order = \"random\" }]\n";
     let workload = Workload::start(lukewarm);
@@ -238,18 +240,19 @@ fn a_goal_on_a_real_process_settles_and_does_not_swing() {
     let memory = isotherm_kernel::system_memory(Path::new("/")).unwrap();
     let goal = memory.free_share() + 96.0 * MIB as f64 / memory.total as f64;
     let schemes = format!(
-        "- name: free\n  access_rate: [0%, 10%]\n  action: pageout\n  quota:\n    period: 1s\n    goals:\n      - free_memory: {:.2}%\n",
+        "- name: free\n  access_rate: [0%, 10%]\n  action: pageout\n  quota:\n    period: 1s\n    goals:\n      \
+         - free_memory: {:.2}%\n",
         goal * 100.0
     );
     let began = Instant::now();
-    let (ran, told) = act("goal", &schemes, pid, "75s");
+    let (ran, activities) = act("goal", &schemes, pid, "75s");
     assert!(began.elapsed() < Duration::from_secs(120));
-    let settled: Vec<f64> = told.iter().skip(told.len() * 2 / 3).map(|a| a.system.free_share()).collect();
+    let settled: Vec<f64> = activities.iter().skip(activities.len() * 2 / 3).map(|a| a.system.free_share()).collect();
     let of_all = |share: f64| share * memory.total as f64 / MIB as f64;
     let mean = settled.iter().sum::<f64>() / settled.len() as f64;
     let away = settled.iter().map(|share| (share - mean).abs()).fold(0.0, f64::max);
     println!("goal {:.1} MiB, mean {:.1} MiB, at most {:.1} MiB from it", of_all(goal), of_all(mean), of_all(away));
-    // A goal counts as reached when it is at most 2 % away. Without the scheme, 96 MiB are missing: 5.6 %.
+    // A goal counts as reached within 2 %. Without the scheme, 96 MiB are missing: 5.6 %.
     assert!((mean / goal - 1.0).abs() < 0.03, "{settled:?} {goal} {ran:?}");
     assert!(of_all(away) < 48.0, "{settled:?} {goal} {ran:?}");
 }

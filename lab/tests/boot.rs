@@ -1,5 +1,5 @@
-//! What `lab/boot` holds: a command's output, status and results come back, and it ends whatever happens. Runs outside, and
-//! boots machines; `lab/test` runs it.
+//! Tests of `lab/boot`: output, status and results of a command come back, and a machine always ends. These
+//! tests run on the host and boot machines; `lab/test` runs them.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use isotherm_lab::{Ran, run};
 
-/// Boots our kernel with these arguments before and after its name.
+/// Calls `lab/boot OPTIONS damon COMMAND`.
 fn boot(options: &[&str], results: &Path, command: &[&str]) -> Ran {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("boot");
     let mut boot = Command::new(script);
@@ -23,7 +23,8 @@ fn sh(options: &[&str], script: &str) -> (Ran, tempfile::TempDir) {
 #[test]
 #[ignore = "boots virtual machines: lab/test"]
 fn output_errors_status_and_results_come_back() {
-    let script = "echo said; echo \"it's wrong\" >&2; mkdir /results/deep; head -c 100000 /dev/zero > /results/deep/file; exit 7";
+    let script = "echo said; echo \"it's wrong\" >&2; mkdir /results/deep; \
+                  head -c 100000 /dev/zero > /results/deep/file; exit 7";
     let (ran, results) = sh(&[], script);
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (7, "said\n", "it's wrong\n"));
     assert_eq!(std::fs::metadata(results.path().join("deep/file")).unwrap().len(), 100_000);
@@ -31,7 +32,7 @@ fn output_errors_status_and_results_come_back() {
 
 #[test]
 #[ignore = "boots virtual machines: lab/test"]
-fn words_reach_the_command_as_they_are() {
+fn arguments_reach_the_command_unchanged() {
     let results = tempfile::tempdir().unwrap();
     let ran = boot(&[], results.path(), &["printf", "<%s>", "a b", "$HOME", "it's", "", "\"\\"]);
     assert_eq!((ran.status, ran.out.as_str()), (0, "<a b><$HOME><it's><><\"\\>"), "{ran:?}");
@@ -64,23 +65,23 @@ fn a_command_that_takes_too_long_is_ended_and_its_results_are_kept() {
 
 #[test]
 #[ignore = "boots virtual machines: lab/test"]
-fn what_a_command_leaves_running_does_not_hold_up_the_end() {
+fn a_background_process_does_not_delay_the_end() {
     let (ran, _results) = sh(&[], "setsid sleep 1000 & echo left");
     assert_eq!((ran.status, ran.out.as_str()), (0, "left\n"), "{ran:?}");
 }
 
 #[test]
 #[ignore = "boots virtual machines: lab/test"]
-fn a_panic_is_told() {
+fn a_panic_is_reported() {
     let (ran, _results) = sh(&[], "echo c > /proc/sysrq-trigger");
     assert_eq!(ran.status, 125, "{ran:?}");
-    assert!(ran.err.contains("Kernel panic") && ran.err.contains("without telling"), "{ran:?}");
+    assert!(ran.err.contains("Kernel panic") && ran.err.contains("without a status"), "{ran:?}");
 }
 
 #[test]
 #[ignore = "boots virtual machines: lab/test"]
 fn a_machine_that_hangs_is_ended() {
-    // QEMU does not even let it begin.
+    // QEMU refuses to start it.
     let (ran, _results) = sh(&["--timeout", "1", "--grace", "2", "--qemu", "-S"], "true");
     assert_eq!(ran.status, 124, "{ran:?}");
     assert!(ran.err.contains("the machine hangs"), "{ran:?}");
@@ -88,7 +89,7 @@ fn a_machine_that_hangs_is_ended() {
 
 #[test]
 #[ignore = "boots virtual machines: lab/test"]
-fn what_does_not_boot_is_told() {
+fn a_kernel_that_does_not_boot_is_reported() {
     let mut boot = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("boot"));
     let results = tempfile::tempdir().unwrap();
     let ran = run(boot.args(["--results", results.path().to_str().unwrap(), "/bin/true", "true"]));

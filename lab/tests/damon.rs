@@ -1,4 +1,5 @@
-//! The probe `damon` with a kernel that has it: what it finds, and that it leaves nothing behind and others alone.
+//! The probe `damon` on a kernel with DAMON: its results, its clean-up, and that it leaves other users'
+//! kdamonds alone.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
@@ -23,14 +24,14 @@ fn write(name: &str, value: &str) {
     fs::write(&path, value).unwrap_or_else(|e| panic!("{value} to {}: {e}", path.display()));
 }
 
-/// That DAMON is as nobody had ever used it.
-fn nothing_is_left() {
+/// Asserts that no kdamond and no claim is left.
+fn no_kdamond_is_left() {
     assert_eq!(read("nr_kdamonds"), "0");
     assert!(!Path::new("/run/isotherm").exists(), "a claim is left");
     eventually("no kdamond runs", || kdamonds().is_empty());
 }
 
-/// The kernel's threads that are kdamonds.
+/// Names of the kernel threads that are kdamonds.
 fn kdamonds() -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let names = processes.filter_map(|process| fs::read_to_string(process.path().join("comm")).ok());
@@ -46,8 +47,8 @@ fn ranges(snapshot: &Value) -> impl Iterator<Item = (AddrRange, f64)> {
 
 /// The mean access rate of a range, by bytes, in these snapshots.
 ///
-/// Kernel DAMON does not flush the TLB when it clears accessed bits, and the TLB of QEMU's emulation keeps everything: what is hot
-/// looks much colder than it is. So rates are compared with each other here, not with the truth.
+/// Compare such rates with each other, not with the truth: DAMON does not flush the TLB when it clears
+/// accessed bits, and QEMU's emulated TLB evicts nothing, so hot memory looks much colder than it is.
 fn rate(snapshots: &[Value], of: AddrRange) -> f64 {
     let (mut weighted, mut bytes) = (0.0, 0.0);
     for (range, rate) in snapshots.iter().flat_map(ranges) {
@@ -66,7 +67,7 @@ fn recorded(name: &str, arguments: &[&str]) -> Vec<Value> {
     report("regions", &recording)
 }
 
-/// `isotherm record` of this process, once it has started the kernel's DAMON.
+/// Starts `isotherm record` of a process and waits until the kernel's DAMON is on.
 fn recording(name: &str, pid: u32, more: &[&str]) -> Running {
     let recording = result_file(name);
     let pid = pid.to_string();
@@ -76,7 +77,7 @@ fn recording(name: &str, pid: u32, more: &[&str]) -> Running {
     running
 }
 
-/// Waits until snapshots have reached this recording, which has begun.
+/// Waits until a recording has snapshots.
 fn has_recorded(name: &str) {
     let length = || fs::metadata(result_file(name)).map_or(0, |metadata| metadata.len());
     let begun = length();
@@ -102,7 +103,7 @@ fn the_hot_part_of_a_process_is_found_by_vaddr() {
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid().to_string();
     let snapshots = recorded("damon-vaddr.rec", &["--pid", &pid, "--duration", "6s"]);
-    // The kernel's own rounds take longer than asked for, on a machine that is emulated.
+    // On an emulated machine the kernel's rounds take longer than the sampling interval.
     assert!(snapshots.len() >= 30, "{} snapshots in 6 s", snapshots.len());
     let late = &snapshots[snapshots.len() / 2..];
     let (hot, cold) = (rate(late, workload.area("hot")), rate(late, workload.area("cold above")));
@@ -114,7 +115,7 @@ fn the_hot_part_of_a_process_is_found_by_vaddr() {
     let overhead = &report("overhead", &result_file("damon-vaddr.rec"))[0];
     assert!(overhead["cpu_ns"].as_u64().unwrap() > 0 && overhead["reads"].as_u64().unwrap() > 0, "{overhead}");
     assert!(snapshots.iter().all(|s| s["regions"].as_array().unwrap().len() <= 1000));
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn a_range_of_a_process_is_watched_by_fvaddr() {
     let below = AddrRange::new(range.start(), range.start() + (8 << 20)).unwrap();
     let (hot, cold) = (rate(late, workload.area("hot")), rate(late, below));
     assert!(hot > cold, "hot {hot:.3}, cold {cold:.3}");
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn physical_memory_is_watched_by_paddr() {
     let inside = |(found, _): (AddrRange, f64)| ram.iter().any(|ram| ram.intersection(found) == Some(found));
     assert!(snapshots.iter().flat_map(ranges).all(inside));
     assert!(snapshots.iter().flat_map(ranges).any(|(_, rate)| rate > 0.0), "nothing of a busy machine was accessed");
-    nothing_is_left();
+    no_kdamond_is_left();
 
     let largest = ram.iter().max_by_key(|ram| ram.size()).unwrap();
     let part = AddrRange::new(largest.start(), largest.start() + (64 << 20)).unwrap();
@@ -155,20 +156,20 @@ fn physical_memory_is_watched_by_paddr() {
         assert_eq!(ranges(snapshot).map(|(range, _)| range.size()).sum::<u64>(), part.size());
         assert!(ranges(snapshot).all(|(range, _)| part.intersection(range) == Some(range)));
     }
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 /// A line of /proc/iomem such as `100000000-13fffffff : System RAM`.
 fn system_ram(line: &str) -> Option<AddrRange> {
     let (start, end) = line.strip_suffix(" : System RAM")?.split_once('-')?;
     let address = |text| u64::from_str_radix(text, 16).unwrap();
-    // Whole pages of it.
+    // Whole pages only.
     AddrRange::new(address(start).next_multiple_of(4096), (address(end) + 1) / 4096 * 4096)
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn several_processes_are_told_apart_and_the_run_ends_with_the_last() {
+fn several_processes_are_distinguished_and_the_run_ends_with_the_last() {
     let (first, second) = (Workload::start(HOT_IN_COLD), Workload::start(HOT_IN_COLD));
     let pids = [first.process.pid(), second.process.pid()].map(|pid| pid.to_string());
     let file = result_file("damon-two.rec");
@@ -182,7 +183,7 @@ fn several_processes_are_told_apart_and_the_run_ends_with_the_last() {
     assert_eq!(read("0/state"), "on", "one target is left");
     drop(second);
     assert_eq!(isotherm.wait(), 0);
-    nothing_is_left();
+    no_kdamond_is_left();
 
     let snapshots = report("regions", &file);
     let of = |pid: &str| snapshots.iter().filter(|s| s["pid"].as_u64().unwrap().to_string() == pid).collect::<Vec<_>>();
@@ -197,7 +198,7 @@ fn several_processes_are_told_apart_and_the_run_ends_with_the_last() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_command_is_watched_to_its_end_and_its_status_passed_on() {
+fn a_command_is_watched_to_its_end_and_its_exit_status_is_returned() {
     let file = result_file("damon-command.rec");
     let pattern = pattern_file(HOT_IN_COLD);
     let script = format!("isotherm workload {pattern} --time 3s; exit 7");
@@ -205,19 +206,19 @@ fn a_command_is_watched_to_its_end_and_its_status_passed_on() {
         run(&mut isotherm(&["record", "--probe", "damon", "-o", file.to_str().unwrap(), "--", "sh", "-c", &script]));
     assert_eq!((ran.status, ran.err.as_str()), (7, ""), "{ran:?}");
     assert!(report("regions", &file).len() >= 10);
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn nothing_is_left_by_any_signal_that_can_be_caught() {
+fn signals_leave_no_kdamond() {
     let workload = Workload::start(HOT_IN_COLD);
     for caught in ["-INT", "-TERM", "-HUP", "-QUIT"] {
         let mut isotherm = recording("damon-signal.rec", workload.process.pid(), &[]);
         has_recorded("damon-signal.rec");
         signal(isotherm.pid(), caught);
         assert_eq!(isotherm.wait(), 0, "{caught}");
-        nothing_is_left();
+        no_kdamond_is_left();
         assert!(
             !report("regions", &result_file("damon-signal.rec")).is_empty(),
             "{caught}: what was recorded is there"
@@ -227,24 +228,24 @@ fn nothing_is_left_by_any_signal_that_can_be_caught() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn nothing_is_left_by_an_error() {
+fn errors_leave_no_kdamond() {
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid().to_string();
     // The disk is full.
     let call = ["record", "--probe", "damon", "--pid", &pid, "-o", "/dev/full"];
     refused(&call, &["/dev/full"]);
-    nothing_is_left();
-    // And in the middle: the recording may not grow any more.
+    no_kdamond_is_left();
+    // The recording reaches its size limit in the middle of a run.
     let file = result_file("damon-limit.rec");
     let script = format!("ulimit -f 8; exec isotherm record --probe damon --pid {pid} -o {}", file.display());
     let ran = run(Command::new("sh").args(["-c", &script]));
     assert_eq!(ran.status, 1, "{ran:?}");
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn the_next_run_removes_what_a_killed_one_left() {
+fn the_next_run_removes_the_kdamond_of_a_killed_run() {
     let workload = Workload::start(HOT_IN_COLD);
     let mut isotherm = recording("damon-killed.rec", workload.process.pid(), &[]);
     has_recorded("damon-killed.rec");
@@ -256,12 +257,12 @@ fn the_next_run_removes_what_a_killed_one_left() {
     let pid = workload.process.pid().to_string();
     let snapshots = recorded("damon-next.rec", &["--pid", &pid, "--duration", "1s"]);
     assert!(snapshots.len() >= 3);
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_killed_run_whose_kdamond_another_has_started_anew_is_not_cleaned_up() {
+fn a_kdamond_of_a_killed_run_that_another_user_restarted_is_left_alone() {
     let workload = Workload::start(HOT_IN_COLD);
     let mut isotherm = recording("damon-taken.rec", workload.process.pid(), &[]);
     signal(isotherm.pid(), "-KILL");
@@ -299,12 +300,12 @@ fn another_users_kdamond_is_left_alone() {
     assert_eq!(read("0/contexts/0/targets/0/pid_target"), pid);
     write("0/state", "off");
     write("nr_kdamonds", "0");
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn two_runs_do_not_get_in_each_others_way() {
+fn a_second_run_is_refused_while_the_first_one_goes_on() {
     let workload = Workload::start(HOT_IN_COLD);
     let mut first = recording("damon-first.rec", workload.process.pid(), &["--duration", "3s"]);
     let pid = workload.process.pid().to_string();
@@ -312,12 +313,12 @@ fn two_runs_do_not_get_in_each_others_way() {
     refused(&["record", "--probe", "damon", "--pid", &pid, "-o", "/tmp/refused.rec"], &[&who]);
     assert_eq!(read("0/state"), "on");
     assert_eq!(first.wait(), 0);
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_kdamond_that_another_turns_off_ends_the_run_with_an_error() {
+fn a_kdamond_turned_off_by_another_user_ends_the_run_with_an_error() {
     let workload = Workload::start(HOT_IN_COLD);
     let file = result_file("damon-off.rec");
     let pid = workload.process.pid().to_string();
@@ -329,16 +330,16 @@ fn a_kdamond_that_another_turns_off_ends_the_run_with_an_error() {
     isotherm.wait_for_line("turned off by someone else");
     assert_eq!(isotherm.wait(), 1);
     assert!(!report("regions", &file).is_empty(), "what was recorded before is kept");
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn events_that_are_lost_are_counted_and_told() {
+fn lost_events_are_counted_and_reported() {
     let workload = Workload::start(HOT_IN_COLD);
     let file = result_file("damon-lost.rec");
     let pid = workload.process.pid().to_string();
-    // The smallest ring, of 64 KiB: about 40 aggregations of 16 regions; and nobody who takes them for 5 s.
+    // The smallest ring has 64 KiB: about 40 aggregations of 16 regions. Nobody reads it for 5 s.
     let command = format!(
         "exec isotherm record --probe damon --pid {pid} --sample 2ms --aggr 20ms --regions 10:50 -o {} 2>&1",
         file.display()
@@ -349,7 +350,7 @@ fn events_that_are_lost_are_counted_and_told() {
     signal(isotherm.pid(), "-STOP");
     std::thread::sleep(Duration::from_secs(5));
     signal(isotherm.pid(), "-CONT");
-    // The kernel tells that it lost something when there is room again: what was recorded after the gap has come with that.
+    // The kernel reports losses once the ring has room again, together with the events after the gap.
     let longest_gap = || {
         let times = report("regions", &file).into_iter().map(|snapshot| snapshot["time_ns"].as_u64().unwrap());
         let times: Vec<u64> = times.collect();
@@ -362,21 +363,21 @@ fn events_that_are_lost_are_counted_and_told() {
     let lost: u64 = line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(lost > 10, "{line}");
     assert_eq!(isotherm.wait(), 0);
-    nothing_is_left();
+    no_kdamond_is_left();
     let summary = &report("summary", &file)[0];
     assert_eq!(summary["lost_aggregations"], lost, "the recording says so, too");
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn the_doctor_tells_what_this_kernels_damon_has() {
+fn the_doctor_reports_the_features_of_damon() {
     let ran = run(&mut isotherm(&["doctor"]));
     assert!(ran.out.contains("damon works"), "{ran:?}");
     let newer = !fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().starts_with("6.1.");
     let tried = if newer { "yes" } else { "no" };
     let features = format!("operations: vaddr, fvaddr, paddr; tracepoint: yes; tried_regions: {tried}");
     assert!(ran.out.contains(&features), "{ran:?}");
-    nothing_is_left();
+    no_kdamond_is_left();
 }
 
 #[test]
@@ -395,15 +396,15 @@ fn without_tracefs_tried_regions_are_collected_where_the_kernel_has_them() {
     for (kind, mount) in [("debugfs", mounts[2]), ("tracefs", mounts[0])] {
         assert_eq!(run(Command::new("mount").args(["-t", kind, kind, mount])).status, 0);
     }
-    nothing_is_left();
-    if !newer {
+    no_kdamond_is_left();
+    if newer {
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let snapshots = report("regions", &file);
+        assert!(snapshots.len() >= 5, "{}", snapshots.len());
+        let late = &snapshots[snapshots.len() / 2..];
+        let (hot, cold) = (rate(late, workload.area("hot")), rate(late, workload.area("cold above")));
+        assert!(hot > cold, "hot {hot:.3}, cold {cold:.3}");
+    } else {
         assert!(ran.status == 1 && ran.err.contains("mount -t tracefs"), "{ran:?}");
-        return;
     }
-    assert_eq!(ran.status, 0, "{ran:?}");
-    let snapshots = report("regions", &file);
-    assert!(snapshots.len() >= 5, "{}", snapshots.len());
-    let late = &snapshots[snapshots.len() / 2..];
-    let (hot, cold) = (rate(late, workload.area("hot")), rate(late, workload.area("cold above")));
-    assert!(hot > cold, "hot {hot:.3}, cold {cold:.3}");
 }

@@ -1,4 +1,4 @@
-//! The probe `idle` at its user's hands, on a kernel that tracks idle pages: processes, physical memory, and what goes wrong.
+//! The probe `idle` on a kernel with idle page tracking: processes, physical memory, errors.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs::{self, File};
@@ -18,12 +18,12 @@ use serde_json::Value;
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
-/// An emulated processor is slow: so that rounds are not late, there are fewer of them.
-const SLOWLY: [&str; 4] = ["--sample", "20ms", "--aggr", "400ms"];
+/// Intervals that are long enough for an emulated machine to begin rounds in time.
+const LONG_INTERVALS: [&str; 4] = ["--sample", "20ms", "--aggr", "400ms"];
 
-/// Lets this thread, and all that it starts from now on, share one processor: each turn of another process makes it
-/// forget the translations, which the kernel does not do when it marks pages as idle. Without that, an emulated processor, whose
-/// TLB holds everything, would never set an accessed bit again.
+/// Binds this thread, and the processes that it starts, to one processor. Each switch to another process
+/// evicts the translations. The kernel does not flush them when it marks pages as idle, so without switches
+/// an emulated processor, whose TLB evicts nothing, would never set an accessed bit again.
 fn share_a_processor() {
     let thread = fs::read_link("/proc/thread-self").unwrap();
     let id = thread.file_name().unwrap().to_str().unwrap().to_owned();
@@ -33,7 +33,7 @@ fn share_a_processor() {
 
 fn record(arguments: &[&str], recording: &Path) {
     let mut all = vec!["record", "--seed", "1", "-o", recording.to_str().unwrap()];
-    all.extend(SLOWLY);
+    all.extend(LONG_INTERVALS);
     all.extend(arguments);
     succeed(&all);
 }
@@ -43,7 +43,7 @@ fn later_half(snapshots: &[Value]) -> &[Value] {
     &snapshots[snapshots.len() / 2..]
 }
 
-/// The ranges of a snapshot that are hot: accessed in half of the samples or more.
+/// The hot ranges of a snapshot: accessed in at least half of the samples.
 fn hot(snapshot: &Value) -> Vec<AddrRange> {
     let regions = snapshot["regions"].as_array().unwrap().iter();
     let hot = regions.filter(|region| region["access_rate"].as_f64().unwrap() >= 0.5);
@@ -51,7 +51,7 @@ fn hot(snapshot: &Value) -> Vec<AddrRange> {
 }
 
 /// Physical addresses of the pages of a process.
-fn places(pid: u32, range: AddrRange) -> Vec<u64> {
+fn physical_addresses(pid: u32, range: AddrRange) -> Vec<u64> {
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).unwrap();
     let entry = |page: u64| {
         let mut bytes = [0; 8];
@@ -101,26 +101,26 @@ fn the_hot_part_of_a_process_with_huge_pages_is_found() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn physical_memory_shows_where_a_process_is_hot() {
+fn hot_pages_of_a_process_are_hot_in_physical_memory() {
     share_a_processor();
     let recording = result_file("idle-physical.rec");
     let workload = Workload::start(HOT_IN_COLD);
     record(&["--physical", "--duration", "12s"], &recording);
-    let places = places(workload.process.pid(), workload.area("hot"));
-    let cold = self::places(workload.process.pid(), workload.area("cold above"));
-    assert!(places.len() >= 4000 && cold.len() >= 16000);
+    let hot_pages = physical_addresses(workload.process.pid(), workload.area("hot"));
+    let cold_pages = physical_addresses(workload.process.pid(), workload.area("cold above"));
+    assert!(hot_pages.len() >= 4000 && cold_pages.len() >= 16000);
     let snapshots = report("regions", &recording);
     assert!(snapshots.iter().all(|snapshot| snapshot["pid"] == 0));
     let (mut found, mut wrong) = (0, 0);
     let late = later_half(&snapshots);
     for snapshot in late {
         let hot = hot(snapshot);
-        let is_hot = |place: &&u64| hot.iter().any(|range| range.contains(**place));
-        found += places.iter().filter(is_hot).count();
-        wrong += cold.iter().filter(is_hot).count();
+        let is_hot = |address: &&u64| hot.iter().any(|range| range.contains(**address));
+        found += hot_pages.iter().filter(is_hot).count();
+        wrong += cold_pages.iter().filter(is_hot).count();
     }
     let share = |count: usize, of: &[u64]| count as f64 / (of.len() * late.len()) as f64;
-    let (found, wrong) = (share(found, &places), share(wrong, &cold));
+    let (found, wrong) = (share(found, &hot_pages), share(wrong, &cold_pages));
     println!("{found:.3} of the hot pages were found hot, {wrong:.3} of the cold");
     assert!(found >= 0.7 && wrong <= 0.1, "{found:.2} of the hot pages were found hot, {wrong:.2} of the cold");
 
@@ -155,7 +155,7 @@ fn page_cache_that_no_process_maps_is_seen() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_range_of_physical_memory_is_all_that_is_watched() {
+fn only_the_given_range_of_physical_memory_is_watched() {
     let recording = result_file("idle-range.rec");
     record(
         &["--physical", "--range", "256MiB:320MiB", "--range", "0x18000000:0x1a000000", "--duration", "3s"],
@@ -178,7 +178,7 @@ fn a_range_of_physical_memory_is_all_that_is_watched() {
 fn memory_that_goes_offline_leaves_the_recording() {
     let recording = result_file("idle-offline.rec");
     let mut arguments = vec!["record", "--physical", "--duration", "8s", "-o", recording.to_str().unwrap()];
-    arguments.extend(SLOWLY);
+    arguments.extend(LONG_INTERVALS);
     let mut monitor = Running::start(&mut isotherm(&arguments));
     thread::sleep(Duration::from_secs(2));
     let blocks = fs::read_dir("/sys/devices/system/node/node1").unwrap().flatten().map(|entry| entry.path());
@@ -204,7 +204,7 @@ fn memory_that_goes_offline_leaves_the_recording() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn an_ordinary_user_is_told_what_is_missing() {
+fn an_ordinary_user_gets_an_error_that_names_what_is_missing() {
     let nobody = |arguments: &[&str]| {
         let ran = run(isotherm(arguments).uid(65534).gid(65534).current_dir("/tmp"));
         assert!(ran.status == 1 && ran.err.contains("run isotherm as root"), "{ran:?}");
@@ -212,7 +212,7 @@ fn an_ordinary_user_is_told_what_is_missing() {
     };
     assert!(nobody(&["record", "--probe", "idle", "--", "sleep", "1"]).contains("page_idle/bitmap"));
     assert!(nobody(&["record", "--physical", "--duration", "1s"]).contains("page_idle/bitmap"));
-    // Who may open the bitmap, but not more.
+    // A user who may open the bitmap, but not kpageflags.
     let bitmap = Path::new("/sys/kernel/mm/page_idle/bitmap");
     fs::set_permissions(bitmap, fs::Permissions::from_mode(0o666)).unwrap();
     assert!(nobody(&["record", "--physical", "--duration", "1s"]).contains("kpageflags"));
@@ -227,7 +227,7 @@ fn the_end_of_the_target_ends_the_recording() {
     let ran = run(&mut isotherm(&["record", "-o", file, "--", "isotherm", "workload", "--time", "2s"]));
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(summary(&recording)["cut_short"].is_null());
-    // And so does the end of the command that says how long physical memory is watched.
+    // With --physical, the end of the command ends the recording.
     let ran = run(&mut isotherm(&["record", "--physical", "-o", file, "--", "sh", "-c", "sleep 2; exit 7"]));
     assert_eq!(ran.status, 7, "{ran:?}");
     assert!(summary(&recording)["cut_short"].is_null());
@@ -235,7 +235,7 @@ fn the_end_of_the_target_ends_the_recording() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn what_was_recorded_survives_the_death_of_the_monitor() {
+fn a_recording_is_readable_after_the_monitor_is_killed() {
     for (name, what) in [("idle-killed.rec", "--pid"), ("idle-killed-physical.rec", "--physical")] {
         let recording = result_file(name);
         let workload = Workload::start(HOT_IN_COLD);
@@ -244,7 +244,7 @@ fn what_was_recorded_survives_the_death_of_the_monitor() {
         arguments.extend((what == "--pid").then_some(pid.as_str()));
         let monitor = Running::start(&mut isotherm(&arguments));
         eventually("some of the recording is written", || fs::metadata(&recording).is_ok_and(|file| file.len() > 8000));
-        // SIGKILL.
+        // Sends SIGKILL.
         drop(monitor);
         let snapshots = report("regions", &recording);
         assert!(!snapshots.is_empty());
@@ -255,7 +255,7 @@ fn what_was_recorded_survives_the_death_of_the_monitor() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn the_doctor_finds_that_it_works() {
+fn the_doctor_finds_that_the_probe_works() {
     let ran = run(&mut isotherm(&["doctor", "--format", "json"]));
     let found: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(found["auto"], "idle", "{found:#}");

@@ -1,5 +1,5 @@
-//! `isotherm idle` at its user's hands, on a kernel that tracks idle pages: held against the truth, in cgroups of both versions, and
-//! what goes away meanwhile.
+//! `isotherm idle` on a kernel with idle page tracking: accuracy in cgroups of both versions, and processes,
+//! cgroups and memory that go away during a run.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
@@ -10,47 +10,50 @@ use std::thread;
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
-use isotherm_lab::idle::{Inhabited, MIB, V2, account_in_v2, bytes, idle, is_true, note, own, with_huge_pages};
+use isotherm_lab::idle::{
+    CgroupWorkload, MIB, V2, account_in_v2, assert_figures, bytes, idle, note, own, with_huge_pages,
+};
 use isotherm_lab::{Running, Workload, eventually, isotherm, run, succeed};
 use serde_json::Value;
 
 const V1: &str = "/tmp/cgroup-v1";
 
-/// One test, as the machine cannot go back: once the controller of memory was in a hierarchy of version 1, it is a matter of minutes until
-/// all that it remembers is forgotten.
+/// Both versions are one test, because the order matters: after the memory controller was in a hierarchy of
+/// version 1, it takes minutes until it can go back.
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn cgroups_are_told_as_they_truly_are() {
+fn figures_of_cgroups_are_right_in_versions_1_and_2() {
     in_version_2();
-    in_version_1_beside_version_2();
+    in_version_1_next_to_version_2();
 }
 
 fn in_version_2() {
     account_in_v2();
-    // What is common to all, the program itself above all, is charged to whoever touches it first: not to those that are compared.
+    // Shared pages, such as the program itself, are charged to the cgroup that touches them first. Touch them
+    // outside.
     succeed(&["workload", "--list"]);
-    let one = Inhabited::new(&format!("{V2}/one"), 96, 32);
-    let inner = Inhabited::new(&format!("{V2}/outer/inner"), 64, 64);
-    let huge = with_huge_pages(|| Inhabited::new(&format!("{V2}/huge"), 128, 32));
+    let one = CgroupWorkload::new(&format!("{V2}/one"), 96, 32);
+    let inner = CgroupWorkload::new(&format!("{V2}/outer/inner"), 64, 64);
+    let huge = with_huge_pages(|| CgroupWorkload::new(&format!("{V2}/huge"), 128, 32));
     let reports = idle(&["--interval", "4s", "--count", "3", "--histogram"]);
     assert_eq!(reports.len(), 3);
     for report in &reports {
         assert_eq!((&report["way"], &report["cgroup_version"]), (&"idle_page_tracking".into(), &2.into()));
-        is_true(own(report, "/one"), 96, 32);
-        is_true(own(report, "/outer/inner"), 64, 64);
-        is_true(own(report, "/huge"), 128, 32);
+        assert_figures(own(report, "/one"), 96, 32);
+        assert_figures(own(report, "/outer/inner"), 64, 64);
+        assert_figures(own(report, "/huge"), 128, 32);
         let outer = report["cgroups"].as_array().unwrap().iter().find(|cgroup| cgroup["path"] == "/outer").unwrap();
-        is_true(&outer["total"], 64, 64);
+        assert_figures(&outer["total"], 64, 64);
         assert_eq!(bytes(&outer["own"], "size_bytes"), 0);
     }
-    // What is cold has been idle for all three intervals.
+    // Cold memory has been idle for all three intervals.
     let ages = own(&reports[2], "/one")["idle_by_intervals"].as_array().unwrap();
     let three = ages.iter().find(|age| age["intervals"] == 3).unwrap();
     assert!(bytes(three, "bytes").abs_diff(96 * MIB) <= MIB, "{ages:?}");
 
-    // Narrowed, the same is true, and of a process and its mappings, too.
+    // The figures are also right for one cgroup, one process and its mappings.
     let report = &idle(&["--cgroup", "/one", "--by", "process", "--interval", "4s", "--count", "1"])[0];
-    is_true(own(report, "/one"), 96, 32);
+    assert_figures(own(report, "/one"), 96, 32);
     assert!(
         report["cgroups"].as_array().unwrap().iter().all(|cgroup| cgroup["path"] == "/" || cgroup["path"] == "/one")
     );
@@ -65,40 +68,40 @@ fn in_version_2() {
     let mappings = report["processes"][0]["mappings"].as_array().unwrap();
     let sum = |key| mappings.iter().filter(within).map(|mapping| bytes(mapping, key)).sum::<u64>();
     assert!(sum("idle_bytes").abs_diff(96 * MIB) <= MIB && sum("accessed_bytes").abs_diff(32 * MIB) <= MIB, "{report}");
-    [one, inner, huge].into_iter().for_each(Inhabited::end);
+    [one, inner, huge].into_iter().for_each(CgroupWorkload::end);
 }
 
-/// Moves the accounting of memory to a hierarchy of version 1, beside the one of version 2.
+/// Moves the memory controller to a hierarchy of version 1, next to that of version 2.
 fn account_in_v1() {
     for directory in [format!("{V2}/outer"), V2.into()] {
         let _ = fs::write(format!("{directory}/cgroup.subtree_control"), "-memory");
     }
     let _ = fs::remove_dir(format!("{V2}/outer"));
     fs::create_dir_all(V1).unwrap();
-    // What is left of cgroups that were removed holds the controller for a while.
+    // Removed cgroups keep the controller busy for a while.
     eventually("memory is accounted by version 1", || {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         run(Command::new("mount").args(["-t", "cgroup", "-o", "memory", "none", V1])).status == 0
     });
 }
 
-fn in_version_1_beside_version_2() {
+fn in_version_1_next_to_version_2() {
     account_in_v1();
     succeed(&["workload", "--list"]);
-    let one = Inhabited::new(&format!("{V1}/one"), 80, 48);
-    let below = Inhabited::new(&format!("{V1}/one/below"), 48, 64);
-    // In the other hierarchy it is elsewhere.
+    let one = CgroupWorkload::new(&format!("{V1}/one"), 80, 48);
+    let below = CgroupWorkload::new(&format!("{V1}/one/below"), 48, 64);
+    // The process is in another cgroup in the other hierarchy.
     fs::create_dir_all(format!("{V2}/other")).unwrap();
     fs::write(format!("{V2}/other/cgroup.procs"), one.pid()).unwrap();
     for report in &idle(&["--interval", "4s", "--count", "2"]) {
         assert_eq!(report["cgroup_version"], 1);
-        is_true(own(report, "/one"), 80, 48);
-        is_true(own(report, "/one/below"), 48, 64);
+        assert_figures(own(report, "/one"), 80, 48);
+        assert_figures(own(report, "/one/below"), 48, 64);
     }
     let report = &idle(&["--cgroup", "/one/below", "--by", "process", "--interval", "3s", "--count", "1"])[0];
     assert_eq!(report["processes"][0]["cgroup"], "/one/below");
 
-    // By the eBPF program, processes are told by the same hierarchy.
+    // The scan by page tables uses the same hierarchy.
     let report = &idle(&["--probe", "bpf", "--cgroup", "/one/below", "--interval", "3s", "--count", "1"])[0];
     assert_eq!((&report["way"], &report["cgroup_version"]), (&"page_tables".into(), &1.into()));
     let figures = own(report, "/one/below");
@@ -111,8 +114,8 @@ fn in_version_1_beside_version_2() {
     assert_eq!(run(Command::new("umount").arg(V1)).status, 0);
 }
 
-/// `isotherm idle` with this interval, once it waits for its end.
-fn waiting(arguments: &[&str]) -> Running {
+/// Starts `isotherm idle` and gives it time to mark all pages.
+fn started(arguments: &[&str]) -> Running {
     let running = Running::start(isotherm(&["idle", "--format", "json"]).args(arguments));
     thread::sleep(Duration::from_secs(4));
     running
@@ -126,17 +129,17 @@ fn last(mut running: Running) -> Value {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn what_goes_away_meanwhile_is_noted() {
+fn processes_and_memory_that_go_away_are_noted() {
     let workload = Workload::start("stairs");
     let pid = workload.process.pid().to_string();
     let other = Running::start(Command::new("sleep").arg("1000"));
-    let running = waiting(&["--pid", &pid, "--pid", &other.pid().to_string(), "--interval", "8s", "--count", "1"]);
+    let running = started(&["--pid", &pid, "--pid", &other.pid().to_string(), "--interval", "8s", "--count", "1"]);
     drop(workload);
     let report = last(running);
     assert!(note(&report, &format!("process {pid} has ended")), "{report}");
     assert_eq!(report["processes"][0]["pid"], other.pid());
 
-    let running = waiting(&["--interval", "8s", "--count", "1"]);
+    let running = started(&["--interval", "8s", "--count", "1"]);
     let script = r#"
         for block in /sys/devices/system/node/node1/memory*; do
           if echo offline > "$block/state"; then echo "$block"; exit 0; fi
@@ -152,8 +155,8 @@ fn what_goes_away_meanwhile_is_noted() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_signal_ends_it_with_what_has_been_idle_so_far() {
-    let mut running = waiting(&["--interval", "1h"]);
+fn a_signal_ends_the_run_with_a_report_so_far() {
+    let mut running = started(&["--interval", "1h"]);
     assert_eq!(run(Command::new("kill").args(["-INT", &running.pid().to_string()])).status, 0);
     let report: Value = serde_json::from_str(&running.wait_for_line("{")).unwrap();
     assert_eq!((running.wait(), &report["cut_short"]), (0, &true.into()));
@@ -162,9 +165,9 @@ fn a_signal_ends_it_with_what_has_been_idle_so_far() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn the_rate_holds() {
+fn the_rate_is_kept() {
     let report = &idle(&["--interval", "1s", "--count", "1", "--rate", "256MiB"])[0];
-    // 2 GiB of memory at this rate.
+    // The machine has 2 GiB.
     assert!(bytes(&report["cost"], "wall_ns") > 5_000_000_000, "{report}");
     let report = &idle(&["--interval", "1s", "--count", "1", "--rate", "10%"])[0];
     let (cpu, wall) = (bytes(&report["cost"], "cpu_ns"), bytes(&report["cost"], "wall_ns"));
@@ -173,7 +176,7 @@ fn the_rate_holds() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn without_cgroup_file_systems_cgroups_are_numbers() {
+fn without_a_mounted_cgroup_file_system_cgroups_have_inode_numbers() {
     let script = "umount -a -t cgroup2 2>/dev/null; umount /sys/fs/cgroup; exec isotherm idle --format json -i 1s -n 1";
     let ran = run(Command::new("unshare").args(["-m", "sh", "-c", script]));
     assert_eq!(ran.status, 0, "{ran:?}");
@@ -184,7 +187,7 @@ fn without_cgroup_file_systems_cgroups_are_numbers() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn an_ordinary_user_is_told_to_be_root() {
+fn an_ordinary_user_gets_an_error_that_asks_for_root() {
     let ran = run(isotherm(&["idle", "-n", "1"]).uid(65534).gid(65534));
     assert_eq!(ran.status, 1);
     assert!(ran.err.contains("as root") && ran.err.lines().count() == 1, "{ran:?}");

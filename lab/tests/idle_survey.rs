@@ -1,52 +1,54 @@
-//! `isotherm idle` by page tables, on any kernel, held against the truth.
+//! `isotherm idle` by page tables: its figures are right on any kernel.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
 use std::path::Path;
 
-use isotherm_lab::idle::{Inhabited, MIB, V2, account_in_v2, bytes, idle, own, temperature_is_true, with_huge_pages};
+use isotherm_lab::idle::{
+    CgroupWorkload, MIB, V2, account_in_v2, assert_temperature, bytes, idle, own, with_huge_pages,
+};
 use isotherm_lab::succeed;
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn cgroups_are_told_by_the_page_tables_of_their_processes() {
+fn figures_of_cgroups_are_right_by_page_tables() {
     account_in_v2();
-    // A kernel without idle page tracking needs no word to go this way.
+    // Without idle page tracking, page tables are the default.
     let tracks = Path::new("/sys/kernel/mm/page_idle/bitmap").exists();
     let way: &[&str] = if tracks { &["--probe", "bpf"] } else { &[] };
     let idle = |arguments: &[&str]| idle(&[way, arguments].concat());
 
-    let one = Inhabited::new(&format!("{V2}/one"), 320, 96);
-    let inner = Inhabited::new(&format!("{V2}/outer/inner"), 128, 160);
-    let huge = with_huge_pages(|| Inhabited::new(&format!("{V2}/huge"), 256, 64));
+    let one = CgroupWorkload::new(&format!("{V2}/one"), 320, 96);
+    let inner = CgroupWorkload::new(&format!("{V2}/outer/inner"), 128, 160);
+    let huge = with_huge_pages(|| CgroupWorkload::new(&format!("{V2}/huge"), 256, 64));
     let arguments = ["--cgroup", "/one", "--cgroup", &format!("{V2}/outer"), "--cgroup", "/huge"];
     let reports = idle(&[&arguments[..], &["--interval", "4s", "--count", "3", "--histogram"]].concat());
     assert_eq!(reports.len(), 3);
     for report in &reports {
         assert_eq!((&report["way"], &report["cgroup_version"]), (&"page_tables".into(), &2.into()));
-        temperature_is_true(own(report, "/one"), 320, 96);
-        temperature_is_true(own(report, "/outer/inner"), 128, 160);
-        temperature_is_true(own(report, "/huge"), 256, 64);
+        assert_temperature(own(report, "/one"), 320, 96);
+        assert_temperature(own(report, "/outer/inner"), 128, 160);
+        assert_temperature(own(report, "/huge"), 256, 64);
     }
-    // What is cold has been idle for all three intervals.
+    // Cold memory has been idle for all three intervals.
     let ages = own(&reports[2], "/one")["idle_by_intervals"].as_array().unwrap();
     let three = ages.iter().find(|age| age["intervals"] == 3).unwrap();
     assert!(bytes(three, "bytes").abs_diff(320 * MIB) <= 4 * MIB, "{ages:?}");
 
-    // All processes only when they are asked for; those that end meanwhile are left out.
+    // All processes only with --all. Processes that end during the run are left out.
     let report = &idle(&["--all", "--by", "process", "--interval", "3s", "--count", "1"])[0];
     let pids: Vec<String> =
         report["processes"].as_array().unwrap().iter().map(|process| process["pid"].to_string()).collect();
     assert!([&one, &inner, &huge].iter().all(|inhabited| pids.contains(&inhabited.pid())), "{pids:?}");
     assert!(bytes(&report["total"], "idle_bytes") >= (320 + 128 + 256) * MIB);
-    [one, inner, huge].into_iter().for_each(Inhabited::end);
+    [one, inner, huge].into_iter().for_each(CgroupWorkload::end);
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn no_huge_page_is_split() {
     account_in_v2();
-    let huge = with_huge_pages(|| Inhabited::new(&format!("{V2}/split"), 128, 32));
+    let huge = with_huge_pages(|| CgroupWorkload::new(&format!("{V2}/split"), 128, 32));
     let rollup = || fs::read_to_string(format!("/proc/{}/smaps_rollup", huge.pid())).unwrap();
     let kib = |of: &str, key: &str| -> u64 {
         let line = of.lines().find(|line| line.starts_with(key)).unwrap();

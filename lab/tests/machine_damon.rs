@@ -1,4 +1,4 @@
-//! The machine with our own kernel has what the tests of probes and actions count on.
+//! The kernel `damon` has the features that the tests of probes and actions need.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::path::Path;
@@ -12,7 +12,7 @@ fn read(path: &str) -> String {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn there_is_a_kernel_damon_that_nobody_uses() {
+fn damon_exists_and_is_unused() {
     assert_eq!(read("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds").trim(), "0");
     assert!(Path::new("/sys/kernel/tracing/events/damon/damon_aggregated/format").exists());
 }
@@ -46,7 +46,7 @@ fn there_are_two_nodes_and_the_second_is_the_slower() {
             .parse::<u32>()
             .unwrap()
     };
-    assert_eq!((latency(0), latency(1)), (100, 300), "nanoseconds, as the HMAT tells them");
+    assert_eq!((latency(0), latency(1)), (100, 300), "latencies of the HMAT in nanoseconds");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn there_are_cgroups_with_memory_and_pressure() {
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn a_block_of_memory_can_be_taken_offline_and_brought_back() {
-    // A block of the second node, which nothing has used yet.
+    // A block of the second node, which is still unused.
     let script = r#"
         for block in /sys/devices/system/node/node1/memory*; do
           if echo offline > "$block/state"; then

@@ -1,4 +1,5 @@
-//! Debian's own kernel lacks what isotherm must do without.
+//! Debian's kernel has neither DAMON nor idle page tracking, so the tests on it prove that isotherm does not
+//! need them.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::path::Path;

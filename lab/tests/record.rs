@@ -1,21 +1,21 @@
-//! A recording and its summary, on a kernel that is not this machine's.
+//! `isotherm record` and `isotherm report summary` on the laboratory's kernels.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use isotherm_lab::{
     HOT_IN_COLD, Workload, isotherm, pattern_file, precision_and_recall, report, result_file, run, succeed,
 };
 
-/// Long enough that a machine in software emulation, on processors busy with other work, touches what is hot in each.
-const SLOWLY: [&str; 4] = ["--sample", "30ms", "--aggr", "300ms"];
+/// Intervals that are long enough for an emulated, busy machine to touch the hot area in each of them.
+const LONG_INTERVALS: [&str; 4] = ["--sample", "30ms", "--aggr", "300ms"];
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn the_hot_part_of_a_command_is_found_and_summed_up() {
+fn the_hot_part_of_a_command_is_found_and_summarised() {
     let recording = result_file("command.rec");
     let file = recording.to_str().unwrap();
     let pattern = pattern_file(HOT_IN_COLD);
     let mut command = isotherm(&["record", "--probe", "bpf", "-o", file, "--seed", "1"]);
-    command.args(SLOWLY).args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "10s"]);
+    command.args(LONG_INTERVALS).args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "10s"]);
     let mut workload = Workload::announced(&mut command);
     assert_eq!(workload.process.wait(), 0);
 
@@ -30,14 +30,14 @@ fn the_hot_part_of_a_command_is_found_and_summed_up() {
     assert!(summary["cut_short"].is_null(), "{summary}");
     let anonymous = summary["mappings"].as_array().unwrap().iter().find(|m| m["name"] == "anonymous").unwrap();
     let bytes = |key: &str| anonymous[key].as_u64().unwrap();
-    // The mean of the whole time, in which isotherm first had to find it.
+    // The mean includes the time before the hot area was found.
     assert!(bytes("hot_bytes") >= hot.size() / 3 && bytes("hot_bytes") <= hot.size() * 2, "{anonymous}");
     assert!(bytes("cold_bytes") >= 48 << 20, "{anonymous}");
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_running_process_is_watched_and_lives_on() {
+fn a_running_process_is_watched_and_keeps_running() {
     let recording = result_file("process.rec");
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid().to_string();
@@ -52,7 +52,7 @@ fn a_running_process_is_watched_and_lives_on() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn the_coarse_probe_records_here_too() {
+fn the_probe_refs_records() {
     let recording = result_file("refs.rec");
     let file = recording.to_str().unwrap();
     let pattern = pattern_file(HOT_IN_COLD);
@@ -64,7 +64,7 @@ fn the_coarse_probe_records_here_too() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn the_doctor_says_that_the_probes_work_here() {
+fn the_doctor_finds_that_the_probes_work() {
     let ran = run(&mut isotherm(&["doctor", "--format", "json"]));
     assert_eq!(ran.status, 0, "{ran:?}");
     let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();

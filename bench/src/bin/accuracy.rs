@@ -1,4 +1,4 @@
-//! Precision, recall and error of what isotherm finds, pattern by pattern, simulated and real.
+//! Precision, recall and error of what isotherm finds, per pattern, simulated and real.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -8,44 +8,47 @@ use clap::Parser;
 use comfy_table::Table;
 use isotherm_bench::speed::median;
 use isotherm_bench::table::{self, found_in, share};
-use isotherm_bench::{Score, Watching, real, simulated, waking};
+use isotherm_bench::{Monitored, Score, real, simulated, wakeups};
 use isotherm_core::Attributes;
 use isotherm_sim::Pattern;
 use serde::Serialize;
 
-/// Hold what isotherm finds against the truth, pattern by pattern, simulated and real
+/// Measure how accurate isotherm is, per pattern, on simulated memory and on a real process
 ///
-/// A phase counts as settled in its second half. Hot is what is accessed in at least half of the samples; hot memory is
-/// found when 90 % of its bytes are. Attributes are the defaults. Memory outside the pattern's areas is left out.
+/// Memory counts as hot if at least half of its samples are accesses. Precision, recall and error are taken
+/// from the second half of each phase. Hot memory counts as found when 90 % of its bytes are found hot. The
+/// attributes are the defaults. Memory outside the pattern's areas is left out.
 #[derive(Parser)]
 struct Options {
     /// Only these patterns
     patterns: Vec<String>,
-    /// Make the areas of the patterns, which have 256 MiB, this many times as large
+    /// Multiply the size of the patterns, 256 MiB, by this factor
     #[arg(long, value_name = "FACTOR", default_value_t = 4)]
     scale: u32,
-    /// Repeat each run so often, with other seeds; the table has the medians, the JSON all
+    /// Runs of each pattern, each with another seed; the table has the medians, the JSON all runs
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: u64,
-    /// Leave the real processes out
+    /// Measure simulated memory only
     #[arg(long)]
     simulated: bool,
-    /// The probe for the real processes, as `isotherm record` takes it
+    /// Probe for real processes, as for `isotherm record`
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     probe: String,
-    /// Where isotherm is
+    /// Path of isotherm
     #[arg(long, default_value = "target/release/isotherm")]
     isotherm: PathBuf,
-    /// Write the figures to this file, too
+    /// Write the figures to this file as well
     #[arg(long, value_name = "FILE", default_value = "target/bench/accuracy.json")]
     json: PathBuf,
 }
 
 const PAPERS: &str = "
-The papers' figures, and what differs in the setting:
-  DAMON (Middleware Industry '19, HPDC '22): at most 1 % of one CPU, checks at 13 % of the allowed maximum (1,000) on the mean; in the
-  kernel, on real programs and bare metal. Ours: in user space, on made patterns whose truth is known, on a virtual machine.
-  Telescope (USENIX ATC '24): precision and recall of 90 % on 5 TB at 0.9 % of a CPU. For 5 TiB, simulated: bench/overhead.";
+Figures of the papers, and how their setting differs:
+  DAMON (Middleware Industry '19, HPDC '22): at most 1 % of one CPU; mean checks 13 % of the maximum of 1,000.
+  It runs in the kernel, on real programs, on bare metal. isotherm runs in user space, on synthetic patterns,
+  here on a virtual machine.
+  Telescope (USENIX ATC '24): precision and recall of 90 % on 5 TB at 0.9 % of a CPU. bench/overhead simulates
+  5 TiB.";
 
 #[derive(Serialize)]
 struct Line {
@@ -58,7 +61,7 @@ struct Line {
     reads_mean: f64,
     reads_max: u32,
     cpu_percent: f64,
-    /// Of a thread that only wakes up in every sampling interval, just after the run.
+    /// CPU time of a thread that only wakes up in each sampling interval, measured after the run.
     waking_percent: Option<f64>,
 }
 
@@ -74,17 +77,17 @@ fn main() -> Result<()> {
             lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?, None));
             if !options.simulated {
                 eprintln!("{pattern}: a real process, {} s", scaled.time().as_secs());
-                let watching =
+                let monitored =
                     real::watch(&options.isotherm, &options.probe, pattern, options.scale, attributes, seed)?;
-                let waking = waking::percent(attributes.sampling());
-                lines.push(line(pattern, "real", seed, &watching, Some(waking)));
+                let waking = wakeups::percent(attributes.sampling());
+                lines.push(line(pattern, "real", seed, &monitored, Some(waking)));
             }
         }
     }
     println!("{}", table(&lines));
     println!(
-        "{} MiB in each pattern; regions {} to {}; CPU in per cent of one: of the monitor's thread, where simulated \
-         without the probe.",
+        "Each pattern has {} MiB. Regions: {} to {}. CPU: time of the monitor's thread in per cent of one CPU; \
+         simulated runs leave out the probe.",
         256 * options.scale,
         attributes.min_regions(),
         attributes.max_regions()
@@ -93,13 +96,13 @@ fn main() -> Result<()> {
         let of: Vec<&Line> = lines.iter().filter(|line| line.how == how).collect();
         if !of.is_empty() {
             let mean = of.iter().map(|line| line.cpu_percent).sum::<f64>() / of.len() as f64;
-            println!("CPU on the mean over all patterns, {how}: {mean:.2} %");
+            println!("Mean CPU over all patterns, {how}: {mean:.2} %");
         }
     }
     let mut waking: Vec<f64> = lines.iter().filter_map(|line| line.waking_percent).collect();
     if !waking.is_empty() {
         println!(
-            "CPU of a thread that wakes up in every sampling interval and does nothing, after each real run, median: \
+            "CPU of a thread that only wakes up in each sampling interval, measured after each real run, median: \
              {:.2} %",
             median(&mut waking)
         );
@@ -112,25 +115,25 @@ fn main() -> Result<()> {
         .with_context(|| format!("{} cannot be written", options.json.display()))
 }
 
-fn line(pattern: &str, how: &'static str, seed: u64, watching: &Watching, waking_percent: Option<f64>) -> Line {
-    let (reads_mean, reads_max) = watching.reads();
+fn line(pattern: &str, how: &'static str, seed: u64, monitored: &Monitored, waking_percent: Option<f64>) -> Line {
+    let (reads_mean, reads_max) = monitored.reads();
     Line {
         pattern: pattern.into(),
         how,
         seed,
-        score: Score::new(watching),
-        regions_max: watching.snapshots.iter().map(|taken| taken.regions.len()).max().unwrap_or(0),
+        score: Score::new(monitored),
+        regions_max: monitored.snapshots.iter().map(|taken| taken.regions.len()).max().unwrap_or(0),
         reads_mean,
         reads_max,
-        cpu_percent: watching.cpu_percent(),
+        cpu_percent: monitored.cpu_percent(),
         waking_percent,
     }
 }
 
-/// A row for each pattern, simulated and real: medians over its runs, but of times to find and of most reads the worst.
+/// A row per pattern and kind: medians over its runs, but maxima of the times to find and of reads.
 fn table(lines: &[Line]) -> Table {
     let header =
-        ["pattern", "", "precision", "recall", "error", "found in, worst", "reads, mean", "reads, max", "CPU %"];
+        ["pattern", "kind", "precision", "recall", "error", "found in, max", "reads, mean", "reads, max", "CPU %"];
     let mut kinds: Vec<(&str, &str)> = lines.iter().map(|line| (line.pattern.as_str(), line.how)).collect();
     let mut seen = HashSet::new();
     kinds.retain(|kind| seen.insert(*kind));

@@ -1,4 +1,4 @@
-//! isotherm's probes beside the kernel's own DAMON, and beside checking every page.
+//! isotherm's probes compared with the kernel's DAMON and with checking every page.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use comfy_table::Table;
+use isotherm_bench::every_page::{self, Target};
 use isotherm_bench::speed::{self, PATTERN, SIZE};
-use isotherm_bench::straight::{self, Target};
 use isotherm_bench::table::{self, found_in, share};
 use isotherm_bench::{Score, real};
 use isotherm_core::units::setting;
@@ -17,44 +17,45 @@ use isotherm_probes::idle::IdleProbe;
 use isotherm_sim::Pattern;
 use serde::Serialize;
 
-/// Hold isotherm's probes against the kernel's own DAMON, and against checking every page
+/// Compare isotherm's probes with the kernel's DAMON and with checking every page
 ///
-/// It needs a kernel with DAMON and idle page tracking: bench/against-kernel runs it in the laboratory. For each pattern the
-/// probes take turns, with the same attributes: the defaults.
+/// The kernel needs DAMON and idle page tracking; bench/against-kernel runs this program in the laboratory.
+/// All probes record each pattern in turn, with the default attributes.
 ///
-/// An emulated processor keeps a translation until the address space is switched, and so hides accesses from whatever clears
-/// accessed bits without a flush. So something else runs on it for a moment every few milliseconds, whichever probe it is.
+/// An emulated processor keeps a translation until the address space is switched. That hides accesses from
+/// probes that clear accessed bits without a TLB flush. Therefore this program wakes up every few
+/// milliseconds, whichever probe records.
 #[derive(Parser)]
 struct Options {
     /// Only these patterns
     patterns: Vec<String>,
-    /// The probes, as `isotherm record` takes them; the others are compared with the first
+    /// Probes, as for `isotherm record`; CPU time is compared with the first
     #[arg(long, value_name = "PROBES", value_delimiter = ',', default_value = "damon,idle,bpf")]
     probes: Vec<String>,
-    /// Make the areas of the patterns, which have 256 MiB, this many times as large
+    /// Multiply the size of the patterns, 256 MiB, by this factor
     #[arg(long, value_name = "FACTOR", default_value_t = 1)]
     scale: u32,
-    /// Repeat each run so often, with other seeds
+    /// Runs of each pattern, each with another seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: u64,
-    /// How often each monitor comes and goes when the slowdown of the target is measured
+    /// Pairs of measurements, with and without the monitor, for the slowdown of the target
     #[arg(long, value_name = "N", default_value_t = 5)]
     pairs: u32,
-    /// Sizes for the comparison with checking every page: this many times 256 MiB
+    /// Sizes for the comparison with checking every page, in units of 256 MiB
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,4,8")]
     sizes: Vec<u32>,
-    /// How often something else runs for a moment, in milliseconds; 0 is never
+    /// Interval of the forced address space switches, in milliseconds; 0 for none
     #[arg(long, value_name = "MS", default_value_t = 2)]
     switch: u64,
-    /// Where isotherm is
+    /// Path of isotherm
     #[arg(long, default_value = "isotherm")]
     isotherm: PathBuf,
-    /// Write the figures to this file, too
+    /// Write the figures to this file as well
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// All that was measured.
+/// All figures.
 #[derive(Default, Serialize)]
 struct Figures {
     patterns: Vec<Run>,
@@ -70,33 +71,33 @@ struct Run {
     seed: u64,
     #[serde(flatten)]
     score: Score,
-    /// Of the monitor: the kernel's part and isotherm's together.
+    /// CPU time of the monitor: the kernel's and isotherm's together.
     cpu_percent: f64,
     late_rounds: u64,
 }
 
-/// What one probe costs a target that is as fast as it can be.
+/// The slowdown of a target that touches memory as fast as it can.
 #[derive(Serialize)]
 struct Slowdown {
     probe: String,
-    /// Median, least, most.
+    /// Median, minimum, maximum.
     percent: [f64; 3],
 }
 
-/// A sampling round with one probe, and one of checking every page with it.
+/// A sampling round of isotherm, and a round that checks every page with the same probe.
 #[derive(Serialize)]
 struct EveryPage {
     bytes: u64,
     probe: String,
-    isotherm: straight::Round,
-    every_page: straight::Round,
+    isotherm: every_page::Round,
+    every_page: every_page::Round,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
     let attributes = Attributes::default();
     if options.switch > 0 {
-        // With a single processor this wakes where the target runs: the bench is an address space of its own.
+        // On a single processor this thread interrupts the target, which switches the address space.
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(Duration::from_millis(options.switch));
@@ -110,14 +111,14 @@ fn main() -> Result<()> {
         for seed in 1..=options.runs {
             for probe in &options.probes {
                 eprintln!("{pattern}: {probe}");
-                let watching = real::watch(&options.isotherm, probe, pattern, options.scale, attributes, seed)?;
+                let monitored = real::watch(&options.isotherm, probe, pattern, options.scale, attributes, seed)?;
                 figures.patterns.push(Run {
                     pattern: pattern.clone(),
                     probe: probe.clone(),
                     seed,
-                    score: Score::new(&watching),
-                    cpu_percent: watching.cpu_percent(),
-                    late_rounds: watching.snapshots.iter().map(|taken| u64::from(taken.cost.late_rounds)).sum(),
+                    score: Score::new(&monitored),
+                    cpu_percent: monitored.cpu_percent(),
+                    late_rounds: monitored.snapshots.iter().map(|taken| u64::from(taken.cost.late_rounds)).sum(),
                 });
             }
         }
@@ -131,7 +132,7 @@ fn main() -> Result<()> {
             let visits = speed::visit(&options.isotherm, probe, options.scale, options.pairs, Duration::from_secs(4))?;
             figures.slowdowns.push(Slowdown { probe: probe.clone(), percent: visits.slowdown_percent });
         }
-        println!("\nThe target, {PATTERN} as fast as it can, is so many per cent slower: median (least to most)");
+        println!("\nSlowdown of {PATTERN} running as fast as it can: median (min to max)");
         let row = |s: &Slowdown| {
             let [median, least, most] = s.percent;
             vec![s.probe.clone(), format!("{median:.2} ({least:.2} to {most:.2})")]
@@ -140,11 +141,11 @@ fn main() -> Result<()> {
     }
 
     for &scale in &options.sizes {
-        // The kernel's DAMON does not check single pages for others.
+        // The kernel's DAMON has no interface to check single pages.
         for probe in options.probes.iter().filter(|probe| *probe != "damon") {
             eprintln!("every page of {} MiB: {probe}", 256 * scale);
             let target = Target::start(&options.isotherm, scale)?;
-            let isotherm = target.watch(&options.isotherm, probe)?;
+            let isotherm = target.watch(probe)?;
             let every_page = target.check_every_page(open(probe)?.as_mut(), attributes.sampling())?;
             figures.every_page.push(EveryPage {
                 bytes: SIZE * u64::from(scale),
@@ -155,7 +156,7 @@ fn main() -> Result<()> {
         }
     }
     if !figures.every_page.is_empty() {
-        println!("\nA sampling round of isotherm, and one in which every page is checked by the same probe");
+        println!("\nA sampling round of isotherm, and a round that checks all pages with the same probe");
         println!("{}", every_page_table(&figures.every_page));
     }
     if let Some(path) = &options.json {
@@ -165,7 +166,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The probe itself, without a monitor around it.
+/// Opens a probe to use without a monitor.
 fn open(probe: &str) -> Result<Box<dyn AccessProbe>> {
     Ok(match probe {
         "bpf" => Box::new(BpfProbe::open()?),
@@ -175,8 +176,8 @@ fn open(probe: &str) -> Result<Box<dyn AccessProbe>> {
 }
 
 fn patterns_table(runs: &[Run], first: &str) -> Table {
-    let of_first = format!("CPU, of {first}'s");
-    let header = ["pattern", "probe", "precision", "recall", "error", "found in, worst", "late", "CPU %", &of_first];
+    let ratio = format!("CPU / {first}");
+    let header = ["pattern", "probe", "precision", "recall", "error", "found in, max", "late", "CPU %", &ratio];
     let row = |run: &Run| {
         let reference = runs.iter().find(|r| r.probe == first && r.pattern == run.pattern && r.seed == run.seed);
         let ratio = reference.map(|reference| run.cpu_percent / reference.cpu_percent);
@@ -196,7 +197,7 @@ fn patterns_table(runs: &[Run], first: &str) -> Table {
 }
 
 fn means(runs: &[Run], probes: &[String]) {
-    println!("On the mean over all runs:");
+    println!("Means over all runs:");
     for probe in probes {
         let of: Vec<&Run> = runs.iter().filter(|run| run.probe == *probe).collect();
         let mean = |figure: &dyn Fn(&Run) -> f64| of.iter().map(|run| figure(run)).sum::<f64>() / of.len() as f64;
@@ -206,7 +207,7 @@ fn means(runs: &[Run], probes: &[String]) {
 }
 
 fn every_page_table(lines: &[EveryPage]) -> Table {
-    let header = ["memory", "probe", "checks", "of every page", "fewer", "CPU, ms", "of every page", "less"];
+    let header = ["memory", "probe", "checks", "all pages", "ratio", "CPU ms", "all pages", "ratio"];
     let row = |line: &EveryPage| {
         let (ours, all) = (&line.isotherm, &line.every_page);
         vec![
@@ -214,10 +215,10 @@ fn every_page_table(lines: &[EveryPage]) -> Table {
             line.probe.clone(),
             format!("{:.1}", ours.checks),
             format!("{:.0}", all.checks),
-            format!("{:.0} times", all.checks / ours.checks),
+            format!("{:.0}", all.checks / ours.checks),
             format!("{:.3}", ours.cpu_ms),
             format!("{:.1}", all.cpu_ms),
-            format!("{:.0} times", all.cpu_ms / ours.cpu_ms),
+            format!("{:.0}", all.cpu_ms / ours.cpu_ms),
         ]
     };
     table::table(&header, 2, lines.iter().map(row))

@@ -1,4 +1,4 @@
-//! What `isotherm idle` costs: CPU time of a look at all pages, and its share of a period of a minute, for memory of several sizes.
+//! The CPU time of a scan by `isotherm idle`, for several sizes of memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,44 +15,45 @@ use serde::{Deserialize, Serialize};
 
 const GIB: u64 = 1 << 30;
 
-/// What a look is a share of, in milliseconds, whatever the measured period is: a look costs the same.
+/// The period that the CPU time of a scan is compared with, in milliseconds. The cost of a scan does not
+/// depend on the measured period.
 const MINUTE_MS: f64 = 60e3;
 
-/// Measure what `isotherm idle` costs: CPU time of a look at all pages, and its share of a period of a minute
+/// Measure the CPU time of a scan by `isotherm idle`, and its share of a period of a minute
 ///
-/// A process has memory of pages of 4 KiB, a quarter of which it touches every five seconds. By idle page tracking all memory of the
-/// machine is looked at, with whatever else there is; by page tables that of the process.
+/// A process has memory in pages of 4 KiB and touches a quarter of it every five seconds. Idle page tracking
+/// scans all memory of the machine; page tables are scanned of the process only.
 #[derive(Parser)]
 struct Options {
-    /// Sizes of the process's memory, in GiB
+    /// Sizes of the process's memory in GiB
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "1,2,4")]
     sizes: Vec<u64>,
-    /// The ways, as `isotherm idle --probe` takes them
+    /// Methods, as `isotherm idle --probe` takes them
     #[arg(long, value_name = "WAYS", value_delimiter = ',', default_value = "bpf")]
-    ways: Vec<Way>,
-    /// The time from one look to the next, in seconds
+    ways: Vec<Method>,
+    /// Time between two scans, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     period: u64,
-    /// Periods that are measured for each size and way
+    /// Measured periods per size and method
     #[arg(long, value_name = "N", default_value_t = 2)]
     count: u32,
-    /// What is told as the place of the measurement
+    /// Name of the place of the measurement, for the table
     #[arg(long, value_name = "NAME", default_value = "here")]
     place: String,
-    /// Where isotherm is
+    /// Path of isotherm
     #[arg(long, default_value = "target/release/isotherm")]
     isotherm: PathBuf,
-    /// Write the figures to this file, too
+    /// Write the figures to this file as well
     #[arg(long, value_name = "FILE", default_value = "target/bench/idle.json")]
     json: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-enum Way {
-    /// All memory of the machine.
+enum Method {
+    /// Idle page tracking: all memory of the machine.
     Idle,
-    /// The memory of the process.
+    /// Page tables: the memory of the process.
     Bpf,
 }
 
@@ -61,23 +62,23 @@ enum Way {
 struct Line {
     place: String,
     kernel: String,
-    way: Way,
+    way: Method,
     bytes: u64,
     period_s: u64,
     looks: usize,
-    /// Of user memory that was looked at, the process's and others'.
+    /// User memory that was scanned, of the process and of others.
     looked_at_bytes: u64,
-    /// CPU time of a look: median, least, most.
+    /// CPU time of a scan: median, minimum, maximum.
     cpu_ms: [f64; 3],
-    /// The median over a period of a minute, in per cent of one CPU.
+    /// The median in per cent of one CPU over a minute.
     cpu_percent_of_a_minute: f64,
-    /// How long a look took; the median.
+    /// Duration of a scan; the median.
     wall_ms: f64,
-    /// What was found to be idle of the process's memory, by page tables.
+    /// Idle share of the process's memory; page tables only.
     idle_share: Option<f64>,
 }
 
-/// What is needed of a report.
+/// The parts of a report that are used here.
 #[derive(Deserialize)]
 struct Report {
     cost: Cost,
@@ -120,7 +121,16 @@ fn main() -> Result<()> {
             format!("{:.3}", line.cpu_percent_of_a_minute),
         ]
     });
-    let header = ["where", "kernel", "way", "process", "looked at", "CPU ms a look", "wall ms", "CPU % of a minute"];
+    let header = [
+        "place",
+        "kernel",
+        "method",
+        "process",
+        "scanned",
+        "CPU ms a scan (min to max)",
+        "wall ms",
+        "CPU % of a minute",
+    ];
     println!("{}", table(&header, 3, rows));
     if let Some(parent) = options.json.parent() {
         fs::create_dir_all(parent)?;
@@ -129,13 +139,13 @@ fn main() -> Result<()> {
         .with_context(|| format!("{} cannot be written", options.json.display()))
 }
 
-fn measure(options: &Options, target: &Target, size: u64, way: Way) -> Result<Line> {
+fn measure(options: &Options, target: &Target, size: u64, way: Method) -> Result<Line> {
     let mut isotherm = Command::new(&options.isotherm);
     isotherm.args(["idle", "--quiet", "--format", "json", "--count", &options.count.to_string()]);
     isotherm.args(["--interval", &format!("{}s", options.period)]);
     match way {
-        Way::Idle => isotherm.args(["--probe", "idle"]),
-        Way::Bpf => isotherm.args(["--probe", "bpf", "--by", "cgroup", "--pid", &target.0.id().to_string()]),
+        Method::Idle => isotherm.args(["--probe", "idle"]),
+        Method::Bpf => isotherm.args(["--probe", "bpf", "--by", "cgroup", "--pid", &target.0.id().to_string()]),
     };
     let ran = isotherm.stderr(Stdio::inherit()).output().context("isotherm cannot be started")?;
     ensure!(ran.status.success(), "isotherm idle failed");
@@ -154,22 +164,23 @@ fn measure(options: &Options, target: &Target, size: u64, way: Way) -> Result<Li
         period_s: options.period,
         looks: reports.len(),
         looked_at_bytes: last.total.size_bytes + last.total.unevictable_bytes,
-        // Sorted by now.
+        // `median` has sorted it.
         cpu_ms: [middle, cpu[0], cpu[cpu.len() - 1]],
         cpu_percent_of_a_minute: middle / MINUTE_MS * 100.0,
         wall_ms: median(&mut wall),
-        idle_share: (way == Way::Bpf).then(|| last.total.idle_bytes as f64 / last.total.size_bytes as f64),
+        idle_share: (way == Method::Bpf).then(|| last.total.idle_bytes as f64 / last.total.size_bytes as f64),
     })
 }
 
-/// A process with memory of which a quarter is in use.
+/// A process that uses a quarter of its memory.
 struct Target(Child);
 
 impl Target {
     fn start(isotherm: &Path, gib: u64) -> Result<Self> {
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile()?;
         let text = format!(
-            "about = \"a quarter in use\"\n[[area]]\nname = \"cold\"\nsize = \"{} MiB\"\n[[area]]\nname = \"hot\"\nsize = \"{} MiB\"\n\
+            "about = \"a quarter in use\"\n[[area]]\nname = \"cold\"\nsize = \"{} MiB\"\n\
+             [[area]]\nname = \"hot\"\nsize = \"{} MiB\"\n\
              [[phase]]\ntime = \"10h\"\ntouch = [{{ area = \"hot\", every = \"5s\" }}]\n",
             gib * 768,
             gib * 256
@@ -184,7 +195,7 @@ impl Target {
             .with_context(|| format!("{} cannot be started", isotherm.display()))?;
         let mut target = Self(child);
         let mut said = String::new();
-        // It says so when all of its memory is there. What it says is read up to there only, and its output stays open.
+        // The first line says that all memory is there. The output stays open: the workload ends when it is closed.
         let out = target.0.stdout.as_mut().context("the workload has no output")?;
         BufReader::new(out).read_line(&mut said)?;
         ensure!(!said.is_empty(), "the workload ended at once: is there enough memory?");

@@ -1,4 +1,4 @@
-//! What isotherm costs: CPU time of the monitor, slowdown of the target, reads, for memory of several sizes.
+//! The cost of isotherm: CPU time of the monitor, slowdown of the target, pages read, for several sizes of memory.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,56 +14,63 @@ use isotherm_core::{Attributes, PAGE_SIZE};
 use isotherm_sim::Pattern;
 use serde::Serialize;
 
-/// What a run takes at its start is told apart from what it takes then.
+/// The start of a run, which is measured separately.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Measure what isotherm costs: CPU time of the monitor, slowdown of the target, pages read, for memory of several sizes
+/// Measure the cost of isotherm: CPU time of the monitor, slowdown of the target, pages read, for several
+/// sizes of memory
 ///
-/// Slowdown: one process touches its hot memory as fast as it can, while the monitor comes and goes; the medians of its speed with
-/// and without are compared pair by pair.
+/// For the slowdown, a process touches its hot memory as fast as it can. Its median speed with the monitor is
+/// compared with its median speed without, pair by pair.
 #[derive(Parser)]
 struct Options {
-    /// Sizes of real processes: this many times 256 MiB
+    /// Sizes of real processes, in units of 256 MiB
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,4,16")]
     scales: Vec<u32>,
-    /// How often the monitor comes and goes
+    /// Pairs of measurements, with and without the monitor
     #[arg(long, value_name = "N", default_value_t = 7)]
     pairs: u32,
-    /// How long it stays, and how long it stays away
+    /// Length of a measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 4)]
     seconds: u64,
-    /// Leave the real processes out
+    /// Measure simulated memory only
     #[arg(long)]
     simulated: bool,
-    /// Where isotherm is
+    /// Path of isotherm
     #[arg(long, default_value = "target/release/isotherm")]
     isotherm: PathBuf,
-    /// Write the figures to this file, too
+    /// Write the figures to this file as well
     #[arg(long, value_name = "FILE", default_value = "target/bench/overhead.json")]
     json: PathBuf,
 }
 
-/// What one size of memory cost.
+/// The figures of one size of memory.
 #[derive(Debug, Serialize)]
 struct Line {
     how: &'static str,
     bytes: u64,
-    /// After the first second.
+    /// CPU time of the monitor after the first second, in per cent of one CPU.
     cpu_percent: f64,
-    /// Of a thread that only wakes up in every sampling interval, between the runs.
+    /// CPU time of a thread that only wakes up in each sampling interval, measured between the runs.
     waking_percent: Option<f64>,
-    /// CPU time of the first second of a run, on the mean: the target's memory is swept once.
+    /// Mean CPU time of the first second of a run, in which the target's memory is cleared once.
     first_second_ms: f64,
-    /// The time of the target with the monitor over that without, less 1, in per cent: median, least and most of the pairs.
+    /// Time of a touch with the monitor divided by the time without, minus 1, in per cent: median, minimum, maximum.
     slowdown_percent: Option<[f64; 3]>,
     reads_mean: f64,
     reads_max: u32,
     clears_per_s: f64,
     late_share: f64,
-    /// Pages of the target for each page that is read: how many times lighter than reading every page.
+    /// Pages of the target for each page that is read in a round.
     lighter: f64,
     precision: Option<f64>,
     recall: Option<f64>,
+}
+
+impl Line {
+    fn is_real(&self) -> bool {
+        self.how == "real"
+    }
 }
 
 fn main() -> Result<()> {
@@ -78,7 +85,8 @@ fn main() -> Result<()> {
     for scale in [1, 4, 16, 256, 4096, 20480] {
         lines.push(simulate(scale)?);
     }
-    println!("{}", table(&lines));
+    println!("{}", time_table(&lines));
+    println!("\n{}", sampling_table(&lines));
     println!("{PAPERS}");
     if let Some(parent) = options.json.parent() {
         std::fs::create_dir_all(parent)?;
@@ -88,18 +96,21 @@ fn main() -> Result<()> {
 }
 
 const PAPERS: &str = "
-CPU: of the monitor's thread, in per cent of one, after the first second; where simulated without the probe. Waking: of a thread
-that wakes up in every sampling interval and does nothing, after each run. Slowdown: median (least to most) of the pairs.
-Of max.: pages read in a sampling round on the mean, of the 1,000 allowed. Lighter: pages of the target for each page read.
+CPU: time of the monitor's thread after the first second, in per cent of one CPU; simulated runs leave out the
+probe. Wake-ups: CPU time of a thread that only wakes up in each sampling interval, measured after each run.
+Slowdown: median (min to max) of the pairs. % of max.: mean reads in a sampling round, of the maximum of
+1,000. Pages/read: pages of the target for each page that is read in a round.
 
-The papers' figures, and what differs in the setting:
-  DAMON (Middleware Industry '19, HPDC '22): at most 1 % of one CPU; the target 0.41 % slower on the mean, 1.19 % at worst; checks at
-  13 % of the allowed maximum on the mean; 3,159 times lighter than checking every page, 94,242 times at best. It runs in the kernel, on
-  PARSEC 3, SPLASH-2x and more, on bare metal; ours in user space, on one made pattern, on a virtual machine whose TLB flush is dear.
-  Telescope (USENIX ATC '24): precision and recall of 90 % on 5 TB at 0.9 % of a CPU. It walks page tables top down on a real machine;
-  ours at 5 TiB is simulated, so that its precision and recall are those of the method alone.";
+Figures of the papers, and how their setting differs:
+  DAMON (Middleware Industry '19, HPDC '22): at most 1 % of one CPU; slowdown of the target 0.41 % on the
+  mean, 1.19 % at most; mean checks 13 % of the maximum; 3,159 times fewer checks than checking every page, at
+  best 94,242 times. It runs in the kernel, on PARSEC 3, SPLASH-2x and more, on bare metal. isotherm runs in
+  user space, here on one synthetic pattern, on a virtual machine with an expensive TLB flush.
+  Telescope (USENIX ATC '24): precision and recall of 90 % on 5 TB at 0.9 % of a CPU. It walks page tables top
+  down on a real machine. isotherm's 5 TiB are simulated, so precision and recall are those of the method
+  alone.";
 
-/// Lets the monitor come and go, and compares.
+/// Measures a real process.
 fn real(options: &Options, scale: u32) -> Result<Line> {
     let time = Duration::from_secs(options.seconds);
     let visits = speed::visit(&options.isotherm, "auto", scale, options.pairs, time)?;
@@ -135,14 +146,14 @@ fn real(options: &Options, scale: u32) -> Result<Line> {
 
 fn simulate(scale: u64) -> Result<Line> {
     let pattern = Pattern::shipped(PATTERN)?.scaled(scale);
-    let watching = simulated::watch(&pattern, Attributes::default(), 1)?;
-    let (reads_mean, reads_max) = watching.reads();
-    let score = Score::new(&watching);
+    let monitored = simulated::watch(&pattern, Attributes::default(), 1)?;
+    let (reads_mean, reads_max) = monitored.reads();
+    let score = Score::new(&monitored);
     let bytes = SIZE * scale;
     Ok(Line {
         how: "simulated",
         bytes,
-        cpu_percent: watching.cpu_percent(),
+        cpu_percent: monitored.cpu_percent(),
         waking_percent: None,
         first_second_ms: 0.0,
         slowdown_percent: None,
@@ -156,38 +167,46 @@ fn simulate(scale: u64) -> Result<Line> {
     })
 }
 
-fn table(lines: &[Line]) -> Table {
-    let header = [
-        "memory",
-        "",
-        "CPU %",
-        "waking %",
-        "first s, ms",
-        "slowdown %",
-        "reads, mean",
-        "of max. %",
-        "reads, max",
-        "clears/s",
-        "late %",
-        "lighter",
-        "precision",
-        "recall",
-    ];
+/// CPU time and slowdown.
+fn time_table(lines: &[Line]) -> Table {
+    let header = ["memory", "kind", "CPU %", "wake-ups %", "first second, ms", "slowdown %"];
     let row = |line: &Line| {
-        let real = line.how == "real";
         vec![
             setting::bytes(line.bytes),
             line.how.into(),
             format!("{:.3}", line.cpu_percent),
             line.waking_percent.map_or("-".into(), |percent| format!("{percent:.3}")),
-            if real { format!("{:.0}", line.first_second_ms) } else { "-".into() },
+            if line.is_real() { format!("{:.0}", line.first_second_ms) } else { "-".into() },
             line.slowdown_percent
-                .map_or("-".into(), |[mid, least, most]| format!("{mid:.2} ({least:.2} to {most:.2})")),
+                .map_or("-".into(), |[median, min, max]| format!("{median:.2} ({min:.2} to {max:.2})")),
+        ]
+    };
+    table::table(&header, 2, lines.iter().map(row))
+}
+
+/// Pages read and cleared, and accuracy.
+fn sampling_table(lines: &[Line]) -> Table {
+    let header = [
+        "memory",
+        "kind",
+        "reads, mean",
+        "% of max.",
+        "reads, max",
+        "clears/s",
+        "late %",
+        "pages/read",
+        "precision",
+        "recall",
+    ];
+    let row = |line: &Line| {
+        vec![
+            setting::bytes(line.bytes),
+            line.how.into(),
             format!("{:.0}", line.reads_mean),
             format!("{:.1}", line.reads_mean / 10.0),
             line.reads_max.to_string(),
-            if real { format!("{:.0}", line.clears_per_s) } else { "-".into() },
-            if real { format!("{:.2}", line.late_share * 100.0) } else { "-".into() },
+            if line.is_real() { format!("{:.0}", line.clears_per_s) } else { "-".into() },
+            if line.is_real() { format!("{:.2}", line.late_share * 100.0) } else { "-".into() },
             format!("{:.0}", line.lighter),
             share(line.precision),
             share(line.recall),

@@ -1,4 +1,4 @@
-//! What schemes are worth: programs with and without them, how long they take and how much memory they hold.
+//! The effect of schemes: runtime and memory of programs with and without them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write, stdout};
@@ -13,17 +13,18 @@ use isotherm_bench::schemes::workload::Workload;
 use isotherm_bench::schemes::{Configuration, Run, summary, switches, work};
 use serde_json::json;
 
-/// What isotherm is given in the laboratory: an emulated machine takes ten times as long or more for everything, so that the default
-/// intervals would be as if a real one sampled every half millisecond.
-const SLOWLY: &str = "--sample 25ms --aggr 500ms";
+/// Options of isotherm in the laboratory. An emulated machine is at least ten times slower than a real one;
+/// with the default intervals, monitoring would cost as much as sampling every half millisecond on a real
+/// machine.
+const LABORATORY_OPTIONS: &str = "--sample 25ms --aggr 500ms";
 
-/// Swap space in the laboratory.
+/// Size of swap in the laboratory.
 const SWAP: u64 = 1 << 30;
 
-/// Measure what schemes are worth: programs with and without them, how long they take and how much memory they hold
+/// Measure the effect of schemes: runtime and memory of programs with and without them
 ///
-/// bench/schemes runs it in the laboratory. Each program runs under each configuration in turn, again and again, so that
-/// whatever else the machine does falls on all alike.
+/// bench/schemes runs this program in the laboratory. The configurations of a program run in turn, so that
+/// other work on the machine affects all of them alike.
 #[derive(Parser)]
 struct Options {
     #[command(subcommand)]
@@ -33,17 +34,17 @@ struct Options {
 #[derive(Subcommand)]
 enum Command {
     Run(Measure),
-    /// Say which programs there are
+    /// List the programs
     List,
-    /// Make the tables of runs: lines of JSON, as `run` writes them
+    /// Print the tables of runs; the input is JSON Lines as `run` writes them
     Table {
-        /// Files with runs
+        /// Files of runs
         files: Vec<PathBuf>,
-        /// Write the figures to this file, too
+        /// Write the figures to this file as well
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Do the work of one program: what is measured
+    /// Do the work of one program
     #[command(hide = true)]
     Work {
         workload: String,
@@ -55,32 +56,32 @@ enum Command {
     },
 }
 
-/// Run programs, and write a line of JSON for each run as it ends
+/// Run programs and write a line of JSON for each run
 #[derive(Args)]
 struct Measure {
-    /// How often each program runs under each configuration
+    /// Runs of each program under each configuration
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: u32,
-    /// Only these programs, separated by commas (`bench/schemes --list`)
+    /// Only these programs, separated by commas; bench/schemes --list prints the names
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     workloads: Vec<String>,
     /// Only these configurations, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
     configurations: Vec<Configuration>,
-    /// Do so many times the work
+    /// Multiply the work of each program by this factor
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     length: f64,
-    /// How often something else runs for a moment on each emulated processor, in milliseconds; 0 is never
+    /// Interval of the forced address space switches on each emulated processor, in milliseconds; 0 for none
     #[arg(long, value_name = "MS", default_value_t = 2)]
     switch: u64,
-    /// Where isotherm is
+    /// Path of isotherm
     #[arg(long, default_value = "isotherm")]
     isotherm: PathBuf,
-    /// Where the scheme files are
+    /// Directory of the scheme files
     #[arg(long, default_value = "schemes")]
     schemes: PathBuf,
-    /// More for isotherm, separated by blanks: --more="--probe bpf" [default in the laboratory, where everything takes at least
-    /// ten times as long: --sample 25ms --aggr 500ms]
+    /// More options for isotherm, separated by blanks: --more="--probe bpf" [default in the laboratory: --sample 25ms
+    /// --aggr 500ms]
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     more: Option<String>,
 }
@@ -97,7 +98,7 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
-        Command::Table { files, json } => tell(&files, json),
+        Command::Table { files, json } => print_tables(&files, json),
         Command::Work { workload, place, length, huge } => work::work(&named(&workload)?, &place, length, huge),
     }
 }
@@ -119,7 +120,7 @@ fn measure(options: &Measure) -> Result<()> {
     };
     let of = |workload: &Workload| workload.configurations(machine).iter().copied().filter(wanted).collect::<Vec<_>>();
     if workloads.iter().any(|workload| of(workload).contains(&Configuration::Thp)) {
-        machine.lets_programs_ask()?;
+        machine.require_madvise()?;
     }
     if machine == Machine::Laboratory {
         machine.swap_to_zram(SWAP)?;
@@ -127,7 +128,7 @@ fn measure(options: &Measure) -> Result<()> {
             switches::begin(Duration::from_millis(options.switch))?;
         }
     }
-    let default = if machine == Machine::Laboratory { SLOWLY } else { "" };
+    let default = if machine == Machine::Laboratory { LABORATORY_OPTIONS } else { "" };
     let more = options.more.as_deref().unwrap_or(default);
     std::fs::create_dir_all(default_place(machine))?;
     let place = tempfile::tempdir_in(default_place(machine))?;
@@ -144,8 +145,8 @@ fn measure(options: &Measure) -> Result<()> {
     let mut failed = 0;
     for workload in &workloads {
         runner.prepare(workload)?;
-        // An emulator translates a program when it first runs, which takes many times as long as running it.
-        eprintln!("{}: once to warm up", workload.name);
+        // An emulator translates a program's code at its first run, which is many times slower.
+        eprintln!("{}: warm-up", workload.name);
         if let Err(error) = runner.run(workload, Configuration::Orig, 0) {
             eprintln!("{error:#}");
         }
@@ -185,7 +186,7 @@ fn measure(options: &Measure) -> Result<()> {
     Ok(())
 }
 
-fn tell(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
+fn print_tables(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
     let mut runs: Vec<Run> = Vec::new();
     for file in files {
         let lines = BufReader::new(File::open(file).with_context(|| format!("{} cannot be read", file.display()))?);
@@ -197,11 +198,12 @@ fn tell(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
         }
     }
     let lines = summary::lines(&runs);
-    println!("{}", summary::table(&lines));
+    println!("{}", summary::runtime_table(&lines));
+    println!("\n{}", summary::memory_table(&lines));
     if let Some(table) = summary::huge_pages_table(&lines) {
         println!("\n{table}");
     }
-    for sentence in summary::in_all(&lines) {
+    for sentence in summary::sentences(&lines) {
         println!("\n{sentence}");
     }
     println!("{PAPERS}");
@@ -213,13 +215,16 @@ fn tell(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
 }
 
 const PAPERS: &str = "
-Runtime: of the program, without isotherm's start and end; ±: standard deviation; least: change of the least runtime, on which other work on the
-machine tells least. RSS: of the program's processes, mean over the run; late: change over its last quarter. System: memory that is not free,
-beyond that before the run, with isotherm and what zram holds. To orig: change of the mean.
+Runtime: of the program, without isotherm's start and end; ±: standard deviation; min: change of the shortest
+runtime, which other work on the machine affects least. RSS: of the program's processes, mean over the run;
+late: change over its last quarter. System: memory that is not free, minus the same before the run; includes
+isotherm and zram. vs orig: change of the mean.
 
-The papers' figures, and what differs in the setting:
-  DAMON (Middleware Industry '19, HPDC '22): prcl saves up to 93 % of RSS at 1.2 % slowdown, 20 % on the mean at 7.6 %; ethp removes 76 % of what
-  huge pages waste and keeps 51 % of the speed they bring. It runs in the kernel, on PARSEC 3 and SPLASH-2x, on bare metal, for minutes a
-  program, with zram as swap. Ours runs in user space, on other programs, for some 10 to 20 s each, of which prcl waits 5 and ethp 7. In the
-  laboratory the machine is emulated: to watch, to compress and to fault take ten times as long or more; a huge page saves page faults and a
-  level of the page table, but no TLB entry; and isotherm competes with the program for this machine's processors.";
+Figures of the papers, and how their setting differs:
+  DAMON (Middleware Industry '19, HPDC '22): prcl saves up to 93 % of RSS at 1.2 % slowdown, 20 % on the mean
+  at 7.6 %; ethp removes 76 % of the memory that huge pages waste and keeps 51 % of the speed they gain. It
+  runs in the kernel, on PARSEC 3 and SPLASH-2x, on bare metal, for minutes a program, with zram as swap.
+  isotherm runs in user space, on other programs, for 10 to 20 s each; prcl waits 5 s of that, ethp 7 s. The
+  laboratory's machine is emulated: monitoring, compression and page faults take at least ten times as long; a
+  huge page saves page faults and a page-table level, but no TLB entry; and isotherm competes with the program
+  for the processors.";

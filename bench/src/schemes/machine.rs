@@ -1,4 +1,4 @@
-//! The machine that a measurement runs on: huge pages and swap, which only the laboratory's may be set.
+//! The machine that a measurement runs on. Huge pages and swap are set in the laboratory only.
 
 use std::fs;
 use std::path::Path;
@@ -8,39 +8,39 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// Only the laboratory has it, from its first moment on.
+/// A file that exists in the laboratory only (`lab/boot` makes it).
 const LABORATORY: &str = "/lab/settings";
 
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const ZRAM: &str = "/sys/block/zram0/disksize";
 
-/// For which memory the kernel makes huge pages by itself.
+/// Settings of transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// None.
+    /// No memory.
     Never,
-    /// Where a program asks for them.
+    /// Memory for which a program calls `madvise`.
     Madvise,
-    /// All.
+    /// All memory.
     Always,
 }
 
-/// What may be done to the machine.
+/// The machine, and whether its settings may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// A machine of our own, of which everything may be set.
+    /// The laboratory's virtual machine: settings may be changed.
     Laboratory,
-    /// Somebody's machine, of which nothing is changed.
+    /// Any other machine: settings stay as they are.
     Here,
 }
 
 impl Machine {
-    /// The machine that this runs on.
+    /// The machine that this program runs on.
     pub fn this() -> Self {
         if Path::new(LABORATORY).exists() { Self::Laboratory } else { Self::Here }
     }
 
-    /// As it is called in results.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Laboratory => "laboratory",
@@ -48,33 +48,34 @@ impl Machine {
         }
     }
 
-    /// Whether programs of their own accord decide which memory may be huge pages, as `thp` has it where nothing is set.
+    /// Checks that transparent huge pages are set to `madvise`, which `thp` needs where the setting may not
+    /// be changed.
     ///
     /// # Errors
-    /// If the kernel makes huge pages for all or for none, or does not tell.
-    pub fn lets_programs_ask(self) -> Result<()> {
+    /// If the setting is another one, or cannot be read.
+    pub fn require_madvise(self) -> Result<()> {
         let set = fs::read_to_string(HUGE_PAGES).with_context(|| format!("{HUGE_PAGES} cannot be read"))?;
         ensure!(
             self == Self::Laboratory || set.contains("[madvise]"),
-            "{HUGE_PAGES} is {}: only where it is madvise can thp be compared with orig; leave thp and ethp out",
+            "{HUGE_PAGES} is {}; thp and ethp need madvise: set it, or leave them out (--configurations)",
             set.trim()
         );
         Ok(())
     }
 
-    /// Makes compressed memory (zram) of this size the swap space.
+    /// Uses zram of this size as swap.
     ///
     /// # Errors
-    /// If this is not the laboratory, or the kernel has no zram.
+    /// If this machine is not the laboratory, or the kernel has no zram.
     pub fn swap_to_zram(self, bytes: u64) -> Result<()> {
-        ensure!(self == Self::Laboratory, "this is not the laboratory: its swap stays as it is");
+        ensure!(self == Self::Laboratory, "swap is set in the laboratory only");
         write(ZRAM, &bytes.to_string())?;
-        call("mkswap")?;
-        call("swapon")
+        on_zram("mkswap")?;
+        on_zram("swapon")
     }
 
-    /// Makes ready for a run: sets huge pages, empties swap, drops caches and joins free memory again, so that every run begins
-    /// alike. Of a machine that is not ours nothing is changed.
+    /// Prepares for a run: sets huge pages, empties swap, drops caches and compacts memory, so that all runs
+    /// start alike. Changes nothing outside the laboratory.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -82,9 +83,8 @@ impl Machine {
         if self == Self::Here {
             return Ok(());
         }
-        // What was reclaimed of programs and libraries comes back, too.
-        call("swapoff")?;
-        call("swapon")?;
+        on_zram("swapoff")?;
+        on_zram("swapon")?;
         let word = match huge_pages {
             HugePages::Never => "never",
             HugePages::Madvise => "madvise",
@@ -98,7 +98,7 @@ impl Machine {
     }
 }
 
-fn call(program: &str) -> Result<()> {
+fn on_zram(program: &str) -> Result<()> {
     let output = Command::new(program).arg("/dev/zram0").output();
     let output = output.with_context(|| format!("{program} cannot be started"))?;
     ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr));

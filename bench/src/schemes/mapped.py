@@ -1,4 +1,4 @@
-# A file mapped and summed up once, and then its first sixteenth again and again. Arguments: the file, how often.
+# Sums a mapped file once, then its first sixteenth many times. Arguments: the file, the number of sums.
 import sys
 
 import numpy as np

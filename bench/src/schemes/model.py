@@ -1,5 +1,5 @@
-# A linear model trained on words by their hashes, as text classifiers are: a large table of weights, of which the words that occur
-# use scattered places, the frequent ones again and again. Arguments: steps.
+# Trains a linear model on hashed words, as text classifiers do. Words use scattered places of a large table
+# of weights, frequent words again and again. Argument: the number of steps.
 import sys
 
 import numpy as np

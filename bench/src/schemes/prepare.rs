@@ -1,4 +1,4 @@
-//! The files that programs are given, made before they are measured.
+//! Makes the input files of programs before they are measured.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,16 +10,16 @@ use anyhow::{Context, Result, ensure};
 
 use super::workload::{Kind, Workload};
 
-/// What Python does.
+/// The Python program of the workload `numpy`.
 const MODEL: &str = include_str!("model.py");
 
-/// The same with a mapped file.
+/// The Python program of the workload `numpy-file`.
 const MAPPED: &str = include_str!("mapped.py");
 
-/// Rows that are asked for again and again, of those that a database holds.
-const ASKED_FOR: u64 = 20;
+/// One in this many rows of a database is queried.
+const QUERIED: u64 = 20;
 
-/// Makes in `place` what this workload needs; `length` times the work.
+/// Makes the files of `workload` in the directory `place`, for `length` times the work.
 pub(crate) fn prepare(workload: &Workload, place: &Path, length: f64) -> Result<()> {
     let file = |name: &str, text: String| {
         fs::write(place.join(name), text).with_context(|| format!("{name} cannot be written to {}", place.display()))
@@ -27,7 +27,7 @@ pub(crate) fn prepare(workload: &Workload, place: &Path, length: f64) -> Result<
     match workload.kind {
         Kind::Pattern { .. } | Kind::Redis { .. } => Ok(()),
         Kind::Sqlite { rows, queries } => {
-            file(&queries_of(workload), filling(rows) + &asking(rows, times(queries, length)))
+            file(&queries_of(workload), rows_of_text(rows) + &query_sql(rows, times(queries, length)))
         }
         Kind::Numpy { .. } => file("model.py", MODEL.into()),
         Kind::Compiler { functions } => file("functions.i", source(times(functions, length))),
@@ -38,13 +38,13 @@ pub(crate) fn prepare(workload: &Workload, place: &Path, length: f64) -> Result<
             for _ in 0..bytes >> 20 {
                 file.write_all(&block)?;
             }
-            // What is not yet written to the disk cannot be dropped from memory.
+            // Dirty pages cannot be dropped from memory.
             Ok(file.sync_all()?)
         }
         Kind::SqliteFile { rows, queries } => {
             let database = place.join("database");
             let _ = fs::remove_file(&database);
-            file("fill.sql", format!("PRAGMA synchronous = off;\n{}", filling(rows)))?;
+            file("fill.sql", format!("PRAGMA synchronous = off;\n{}", rows_of_text(rows)))?;
             let status = Command::new("sqlite3")
                 .arg(&database)
                 .stdin(Stdio::from(fs::File::open(place.join("fill.sql"))?))
@@ -54,23 +54,23 @@ pub(crate) fn prepare(workload: &Workload, place: &Path, length: f64) -> Result<
             ensure!(status.success(), "sqlite3 failed");
             fs::File::open(&database)?.sync_all()?;
             let mapped = "PRAGMA mmap_size = 2000000000;\nSELECT sum(length(body)) FROM item;\n";
-            file(&queries_of(workload), format!("{mapped}{}", asking(rows, times(queries, length))))
+            file(&queries_of(workload), format!("{mapped}{}", query_sql(rows, times(queries, length))))
         }
     }
 }
 
-/// The file with what sqlite3 is asked.
+/// The file with the queries of a workload.
 pub(crate) fn queries_of(workload: &Workload) -> String {
     format!("{}.sql", workload.name)
 }
 
-/// So many, `length` times.
+/// `many` times `length`.
 pub(crate) fn times(many: u64, length: f64) -> u64 {
     (many as f64 * length) as u64
 }
 
-/// Rows of some 1,100 bytes, of text that compresses as text does.
-fn filling(rows: u64) -> String {
+/// SQL that makes rows of about 1,100 bytes, which compress as well as text does.
+fn rows_of_text(rows: u64) -> String {
     format!(
         "PRAGMA journal_mode = off;\n\
          CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, body TEXT);\n\
@@ -79,15 +79,16 @@ fn filling(rows: u64) -> String {
     )
 }
 
-fn asking(rows: u64, queries: u64) -> String {
-    let some = rows / ASKED_FOR;
+/// SQL that queries one in [`QUERIED`] rows, `queries` times.
+fn query_sql(rows: u64, queries: u64) -> String {
+    let some = rows / QUERIED;
     format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {queries})\n\
          SELECT sum(length(body)) FROM n JOIN item ON item.id = 1 + (i * 7919) % {some};\n"
     )
 }
 
-/// A C program of so many functions, already preprocessed.
+/// A preprocessed C program with this many functions.
 fn source(functions: u64) -> String {
     let mut text = String::new();
     for i in 0..functions {

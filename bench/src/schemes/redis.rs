@@ -1,4 +1,4 @@
-//! A client that fills redis-server and asks it for a part of what is there.
+//! A redis client that writes keys and then reads a part of them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -11,26 +11,26 @@ use anyhow::{Context, Result, bail, ensure};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
-/// Requests that are under way at a time.
+/// Requests in flight.
 const PIPELINE: u64 = 200;
 
-/// Bytes of a value.
+/// Size of a value in bytes.
 const VALUE: usize = 1000;
 
-/// Of so many keys one is asked for again and again.
-const ASKED_FOR: u64 = 25;
+/// One in this many keys is read.
+const READ: u64 = 25;
 
-/// Starts a server that keeps everything in memory; it listens on a socket in `place`.
-/// With `huge`, its allocator asks for huge pages.
+/// Starts a server that keeps everything in memory and listens on a socket in `place`. With `huge`, its
+/// allocator asks for huge pages.
 pub(crate) fn start(place: &Path, huge: bool) -> Result<Child> {
     let socket = place.join("redis.sock");
     let _ = std::fs::remove_file(&socket);
-    // The server and the program that checks its files are one, and go by the name that they are called. The package that has the
-    // latter alone starts no service.
+    // redis-server and redis-check-rdb are one program that acts by its name. Debian's redis-tools has
+    // redis-check-rdb only, and unlike redis-server starts no service.
     let mut command = Command::new("redis-check-rdb");
     command.arg0("redis-server");
     command.args(["--port", "0", "--save", "", "--appendonly", "no", "--loglevel", "warning"]);
-    // Otherwise it forbids itself huge pages, and every configuration would be the same.
+    // Otherwise the server disables huge pages for itself in all configurations.
     command.args(["--disable-thp", "no", "--unixsocket"]).arg(socket);
     if huge {
         command.env("MALLOC_CONF", "thp:always");
@@ -42,7 +42,7 @@ pub(crate) fn start(place: &Path, huge: bool) -> Result<Child> {
         .context("redis-server (redis-check-rdb, of Debian's redis-tools) cannot be started")
 }
 
-/// Writes `keys` values, sends `requests` requests for some of them, and ends the server.
+/// Writes `keys` values, reads some of them `requests` times, and ends the server.
 pub(crate) fn drive(place: &Path, keys: u64, requests: u64) -> Result<()> {
     let mut stream = connect(place)?;
     let mut answers = BufReader::with_capacity(1 << 16, stream.try_clone()?);
@@ -56,10 +56,10 @@ pub(crate) fn drive(place: &Path, keys: u64, requests: u64) -> Result<()> {
         out.write_all(&text[at..at + VALUE])?;
         Ok(out.write_all(b"\r\n")?)
     })?;
-    let some = keys / ASKED_FOR;
+    let some = keys / READ;
     let mut rng = Pcg64Mcg::new(2);
     pipelined(&mut stream, &mut answers, requests, |_, out| {
-        let name = format!("key:{:08}", rng.random_range(0..some) * ASKED_FOR);
+        let name = format!("key:{:08}", rng.random_range(0..some) * READ);
         Ok(write!(out, "*2\r\n$3\r\nGET\r\n${}\r\n{name}\r\n", name.len())?)
     })?;
     stream.write_all(b"*2\r\n$8\r\nSHUTDOWN\r\n$6\r\nNOSAVE\r\n")?;

@@ -1,4 +1,4 @@
-//! One run of one program, under one configuration.
+//! One run of a program under a configuration.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,28 +13,28 @@ use super::work::{PIDS, TOOK, Took};
 use super::workload::Workload;
 use super::{Configuration, Run};
 
-/// A run that takes longer than this hangs.
+/// A run that takes longer is taken to hang.
 const TOO_LONG: Duration = Duration::from_secs(900);
 
-/// Where everything is that a run needs.
+/// What a run needs.
 #[derive(Debug)]
 pub struct Runner {
-    /// isotherm's program.
+    /// Path of isotherm.
     pub isotherm: PathBuf,
     /// The directory of the scheme files.
     pub schemes: PathBuf,
-    /// More for isotherm, such as `--probe bpf`.
+    /// More options for isotherm, such as `--probe bpf`.
     pub more: Vec<String>,
-    /// How many times the work of a workload there is to do.
+    /// Factor for the work of each program.
     pub length: f64,
     /// The machine.
     pub machine: Machine,
-    /// A directory of this measurement's own.
+    /// A directory for the files of this measurement.
     pub place: PathBuf,
 }
 
 impl Runner {
-    /// Makes the files that a workload needs.
+    /// Makes the input files of a workload.
     ///
     /// # Errors
     /// If they cannot be written, or a program that makes them is missing.
@@ -54,14 +54,14 @@ impl Runner {
         let (mut command, is_isotherm) = self.command(workload, configuration)?;
         let said = tempfile::NamedTempFile::new()?;
         let mut samples = Samples::begin()?;
-        let mut child = Ended(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.reopen()?).spawn()?);
+        let mut child = KillOnDrop(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.reopen()?).spawn()?);
         let isotherm = is_isotherm.then(|| child.0.id());
         let start = Instant::now();
         let mut status = None;
         samples.take(&self.place.join(PIDS), isotherm, || {
             status = child.0.try_wait()?;
             ensure!(start.elapsed() < TOO_LONG, "it had not ended after {} s", TOO_LONG.as_secs());
-            // What isotherm does after the program's end is no part of the run.
+            // The run ends with the program, not with isotherm.
             Ok(status.is_some() || self.place.join(TOOK).exists())
         })?;
         let status = match status {
@@ -99,7 +99,7 @@ impl Runner {
 
     /// The command, and whether it is isotherm.
     fn command(&self, workload: &Workload, configuration: Configuration) -> Result<(Command, bool)> {
-        let this = std::env::current_exe().context("this program is not to be found")?;
+        let this = std::env::current_exe().context("the path of this program is unknown")?;
         let schemes = match configuration {
             Configuration::Orig | Configuration::Thp => None,
             Configuration::Ethp => Some(Some("ethp.yaml")),
@@ -138,17 +138,17 @@ fn wait(child: &mut Child) -> Result<std::process::ExitStatus> {
     }
 }
 
-/// A process that ends with the run, whatever becomes of it.
-struct Ended(Child);
+/// A process that is killed when this is dropped.
+struct KillOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Where a measurement has its files, unless told otherwise: in memory in the laboratory, on a disk elsewhere.
+/// The directory for files of a measurement: in memory in the laboratory, on a disk elsewhere.
 pub fn default_place(machine: Machine) -> &'static Path {
     Path::new(match machine {
         Machine::Laboratory => "/tmp",

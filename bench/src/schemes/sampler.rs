@@ -1,4 +1,4 @@
-//! Samples of the memory that a program and the system use, while it runs.
+//! Samples the memory of a program and of the system while the program runs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use procfs::process::Process;
 use procfs::{Current, Meminfo};
 
-/// Between two samples.
+/// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The share of a run whose samples are counted as late.
+/// The last part of a run that counts as late, as a share.
 const LATE: f64 = 0.25;
 
-/// What was found at one moment, in bytes.
+/// One sample, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     rss: u64,
@@ -26,19 +26,19 @@ struct Sample {
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     all: Vec<Sample>,
-    /// CPU time of isotherm until its last sample.
+    /// CPU time of isotherm at its last sample.
     pub(crate) isotherm_cpu: Duration,
     used_before: u64,
 }
 
 impl Samples {
-    /// Begins before the program is there.
+    /// Starts before the program does.
     pub(crate) fn begin() -> Result<Self> {
         Ok(Self { used_before: system()?.used, ..Self::default() })
     }
 
-    /// Takes samples until `over`. `pids` is the file in which the program's processes are noted, one a line, as they come;
-    /// there is nothing to sample before that. The memory of processes that have ended is none.
+    /// Takes samples until `over` returns true. The file `pids` lists the program's processes, one a line; nothing is
+    /// sampled before it exists. Processes that have ended count as zero.
     pub(crate) fn take(
         &mut self,
         pids: &Path,
@@ -68,24 +68,24 @@ impl Samples {
         Ok(())
     }
 
-    /// How many there are.
+    /// Number of samples.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Resident memory: the mean, that of the last quarter, the most.
+    /// Resident memory: mean, mean of the last quarter, maximum.
     pub(crate) fn rss(&self) -> (f64, f64, f64) {
         let most = self.all.iter().map(|sample| sample.rss).max().unwrap_or(0);
         (mean(&self.all, |sample| sample.rss), mean(self.late(), |sample| sample.rss), most as f64)
     }
 
-    /// Memory of the system that is not free, less what was not free before: the mean, and that of the last quarter.
+    /// Memory of the system that is not free, minus the same before the run: mean, and mean of the last quarter.
     pub(crate) fn system(&self) -> (f64, f64) {
         let used = |samples: &[Sample]| mean(samples, |sample| sample.used) - self.used_before as f64;
         (used(&self.all), used(self.late()))
     }
 
-    /// The mean of memory in huge pages, and of what is in swap.
+    /// Means of memory in huge pages and in swap.
     pub(crate) fn huge_and_swapped(&self) -> (f64, f64) {
         (mean(&self.all, |sample| sample.huge), mean(&self.all, |sample| sample.swapped))
     }

@@ -1,4 +1,4 @@
-//! What came of all runs: means and their spread, and what is gained and lost against the program alone.
+//! Summaries of runs: means, their spread, and changes compared with the configuration `orig`.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use serde::Serialize;
 use super::{Configuration, Run};
 use crate::table;
 
-/// Where huge pages waste less than this share of what the program holds otherwise, there is nothing to remove.
+/// Below this share of the program's memory, the waste of huge pages is too small to compare.
 const NO_WASTE: f64 = 0.03;
 
-/// Where huge pages make a program faster by less than this share, there is nothing to keep.
+/// Below this share of the program's runtime, the gain of huge pages is too small to compare.
 const NO_GAIN: f64 = 0.03;
 
-/// Figures of several runs of the same.
+/// A figure over several runs.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Spread {
     /// The mean.
     pub mean: f64,
-    /// The standard deviation of the sample; zero of a single run.
+    /// The sample's standard deviation; zero for a single run.
     pub deviation: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The most.
+    /// The maximum.
     pub max: f64,
 }
 
@@ -44,21 +44,21 @@ impl Spread {
 /// All runs of one program under one configuration.
 #[derive(Debug, Serialize)]
 pub struct Line {
-    /// Where: the laboratory, or here.
+    /// The machine: `laboratory` or `here`.
     pub place: String,
-    /// Which program.
+    /// Name of the program.
     pub workload: String,
-    /// Under which configuration.
+    /// The configuration.
     pub configuration: Configuration,
-    /// How many.
+    /// Number of runs.
     pub runs: usize,
-    /// Seconds.
+    /// Runtime in seconds.
     pub runtime: Spread,
     /// Mean resident memory, in bytes.
     pub rss: Spread,
     /// The same over the last quarter of each run.
     pub rss_late: Spread,
-    /// Mean memory of the system beyond that before the run, in bytes.
+    /// Mean memory of the system minus that before the run, in bytes.
     pub system: Spread,
     /// Mean anonymous memory in huge pages, in bytes.
     pub huge: f64,
@@ -66,50 +66,50 @@ pub struct Line {
     pub swap: f64,
     /// CPU time of isotherm, in per cent of one CPU.
     pub isotherm_cpu_percent: f64,
-    /// Against orig, as shares of it: positive is slower, or more.
+    /// Changes compared with `orig`; positive means slower or more.
     pub against_orig: Option<Against>,
-    /// Against thp: what is removed of its waste, what is kept of its speed.
+    /// For `ethp`: how much of thp's waste it avoids and of thp's gain it keeps.
     pub of_thp: Option<OfThp>,
 }
 
-/// Changes of the means, as shares of orig's.
+/// Changes of the means, as shares of those of `orig`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Against {
-    /// Of the runtime.
+    /// Change of the runtime.
     pub runtime: f64,
-    /// Of the least runtime, on which other work on the machine tells least.
+    /// Change of the shortest runtime, which other work on the machine affects least.
     pub least_runtime: f64,
-    /// Of the mean resident memory.
+    /// Change of the mean resident memory.
     pub rss: f64,
-    /// Of the same over the last quarter.
+    /// The same over the last quarter of the run.
     pub rss_late: f64,
-    /// Of the memory of the system.
+    /// Change of the memory of the system.
     pub system: f64,
 }
 
-/// What efficient huge pages make of huge pages.
+/// `ethp` compared with `thp`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OfThp {
-    /// Of the mean resident memory.
+    /// Waste by the mean resident memory.
     pub waste: Waste,
-    /// Of that over the last quarter of each run: how fast a program fills its memory does not matter there.
+    /// Waste in the last quarter of each run, where it does not matter how fast a program fills its memory.
     pub late_waste: Waste,
-    /// What huge pages make the program faster by: a share of orig's runtime.
+    /// The runtime that huge pages save, as a share of that of `orig`.
     pub gain: f64,
-    /// (orig - this) / (orig - thp), of the runtime; none if huge pages make it next to no faster.
+    /// (orig - this) / (orig - thp) of the runtime; nothing if the gain is too small.
     pub gain_kept: Option<f64>,
 }
 
-/// Memory that huge pages add.
+/// Resident memory that huge pages add.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Waste {
-    /// As a share of orig's resident memory.
+    /// As a share of the resident memory of `orig`.
     pub share: f64,
-    /// 1 - (this - orig) / (thp - orig); none if huge pages waste next to nothing.
+    /// 1 - (this - orig) / (thp - orig); nothing if the waste is too small.
     pub removed: Option<f64>,
 }
 
-/// A line for each program and configuration, in the order in which they first came.
+/// A line for each program and configuration, in order of their first run.
 pub fn lines(runs: &[Run]) -> Vec<Line> {
     let mut order = Vec::new();
     let mut groups: BTreeMap<(usize, Configuration), Vec<&Run>> = BTreeMap::new();
@@ -131,7 +131,7 @@ pub fn lines(runs: &[Run]) -> Vec<Line> {
         let (orig, thp, this) = (same(Configuration::Orig), same(Configuration::Thp), &lines[at]);
         let against = orig.filter(|_| this.configuration != Configuration::Orig).map(|orig| against(this, orig));
         let of_thp = (orig.zip(thp)).filter(|_| this.configuration == Configuration::Ethp);
-        let of_thp = of_thp.map(|(orig, thp)| of_thp_(this, orig, thp));
+        let of_thp = of_thp.map(|(orig, thp)| compare_with_thp(this, orig, thp));
         lines[at].against_orig = against;
         lines[at].of_thp = of_thp;
     }
@@ -168,7 +168,7 @@ fn against(this: &Line, orig: &Line) -> Against {
     }
 }
 
-fn of_thp_(this: &Line, orig: &Line, thp: &Line) -> OfThp {
+fn compare_with_thp(this: &Line, orig: &Line, thp: &Line) -> OfThp {
     let waste = |of: fn(&Line) -> Spread| {
         let (this, orig, thp) = (of(this).mean, of(orig).mean, of(thp).mean);
         let share = thp / orig - 1.0;
@@ -184,40 +184,43 @@ fn of_thp_(this: &Line, orig: &Line, thp: &Line) -> OfThp {
     }
 }
 
-/// The table of all lines.
-pub fn table(lines: &[Line]) -> Table {
-    let header = [
-        "program",
-        "",
-        "runtime, s (least to most)",
-        "to orig %",
-        "least %",
-        "RSS, MiB (least to most)",
-        "to orig %",
-        "late %",
-        "system, MiB",
-        "to orig %",
-        "isotherm CPU %",
-    ];
+/// The table of runtimes.
+pub fn runtime_table(lines: &[Line]) -> Table {
+    let header = ["program", "configuration", "runtime, s (min to max)", "vs orig %", "min %", "isotherm CPU %"];
     let row = |line: &Line| {
-        let change =
-            |of: fn(Against) -> f64| line.against_orig.map_or("-".into(), |a| format!("{:+.1}", of(a) * 100.0));
-        let mib = f64::from(1 << 20);
         vec![
             line.workload.clone(),
             line.configuration.name().into(),
             spread(line.runtime, 1.0, 2),
-            change(|a| a.runtime),
-            change(|a| a.least_runtime),
-            spread(line.rss, mib, 1),
-            change(|a| a.rss),
-            change(|a| a.rss_late),
-            format!("{:.1} ± {:.1}", line.system.mean / mib, line.system.deviation / mib),
-            change(|a| a.system),
+            change(line, |a| a.runtime),
+            change(line, |a| a.least_runtime),
             if line.isotherm_cpu_percent > 0.0 { format!("{:.1}", line.isotherm_cpu_percent) } else { "-".into() },
         ]
     };
     table::table(&header, 2, lines.iter().map(row))
+}
+
+/// The table of memory.
+pub fn memory_table(lines: &[Line]) -> Table {
+    let header =
+        ["program", "configuration", "RSS, MiB (min to max)", "vs orig %", "late %", "system, MiB", "vs orig %"];
+    let row = |line: &Line| {
+        let mib = f64::from(1 << 20);
+        vec![
+            line.workload.clone(),
+            line.configuration.name().into(),
+            spread(line.rss, mib, 1),
+            change(line, |a| a.rss),
+            change(line, |a| a.rss_late),
+            format!("{:.1} ± {:.1}", line.system.mean / mib, line.system.deviation / mib),
+            change(line, |a| a.system),
+        ]
+    };
+    table::table(&header, 2, lines.iter().map(row))
+}
+
+fn change(line: &Line, of: fn(Against) -> f64) -> String {
+    line.against_orig.map_or("-".into(), |against| format!("{:+.1}", of(against) * 100.0))
 }
 
 fn spread(of: Spread, unit: f64, digits: usize) -> String {
@@ -226,7 +229,7 @@ fn spread(of: Spread, unit: f64, digits: usize) -> String {
     format!("{} ± {} ({} to {})", figure(mean), figure(deviation), figure(min), figure(max))
 }
 
-/// The table of what efficient huge pages make of huge pages.
+/// The table that compares `ethp` with `thp`.
 pub fn huge_pages_table(lines: &[Line]) -> Option<Table> {
     let of: Vec<(&Line, OfThp)> = lines.iter().filter_map(|line| Some((line, line.of_thp?))).collect();
     if of.is_empty() {
@@ -244,29 +247,21 @@ pub fn huge_pages_table(lines: &[Line]) -> Option<Table> {
             of.gain_kept.map_or("-".into(), percent),
         ]
     };
-    let header = [
-        "program",
-        "thp wastes %",
-        "of it removed %",
-        "late %",
-        "of it removed %",
-        "thp is faster by %",
-        "of it kept %",
-    ];
+    let header = ["program", "waste of thp %", "removed %", "late %", "removed %", "gain of thp %", "kept %"];
     Some(table::table(&header, 1, of.iter().map(row)))
 }
 
-/// What is to be said of all programs together, in sentences.
-pub fn in_all(lines: &[Line]) -> Vec<String> {
-    let mut said = Vec::new();
+/// Sentences about all programs together.
+pub fn sentences(lines: &[Line]) -> Vec<String> {
+    let mut sentences = Vec::new();
     let of = |configuration| lines.iter().filter(move |line| line.configuration == configuration);
     let prcl: Vec<(&Line, Against)> =
         of(Configuration::Prcl).filter_map(|line| Some((line, line.against_orig?))).collect();
     if let Some((best, saves)) = prcl.iter().min_by(|a, b| a.1.rss_late.total_cmp(&b.1.rss_late)) {
         let mean = |of: fn(&Against) -> f64| prcl.iter().map(|(_, a)| of(a) * 100.0).sum::<f64>() / prcl.len() as f64;
-        said.push(format!(
-            "prcl: RSS {:+.1} % on the mean over the programs ({:+.1} % late), runtime {:+.1} % (least {:+.1} %); most on {}: {:+.1} % \
-             ({:+.1} % late) at {:+.1} % (least {:+.1} %).",
+        sentences.push(format!(
+            "prcl, mean over the programs: RSS {:+.1} % ({:+.1} % late), runtime {:+.1} % (min {:+.1} %). \
+             Largest saving, {}: RSS {:+.1} % ({:+.1} % late), runtime {:+.1} % (min {:+.1} %).",
             mean(|a| a.rss),
             mean(|a| a.rss_late),
             mean(|a| a.runtime),
@@ -278,7 +273,7 @@ pub fn in_all(lines: &[Line]) -> Vec<String> {
             saves.least_runtime * 100.0
         ));
     }
-    // Programs that waste or gain much count for more than those that hardly do.
+    // Programs are weighted by their waste and their gain.
     let ethp: Vec<OfThp> = of(Configuration::Ethp).filter_map(|line| line.of_thp).collect();
     let share = |parts: Vec<(f64, f64)>| {
         let whole: f64 = parts.iter().map(|(whole, _)| whole).sum();
@@ -289,11 +284,12 @@ pub fn in_all(lines: &[Line]) -> Vec<String> {
         let waste =
             |of: fn(&OfThp) -> Waste| share(ethp.iter().filter_map(|e| Some((of(e).share, of(e).removed?))).collect());
         let kept = share(ethp.iter().filter_map(|e| Some((e.gain, e.gain_kept?))).collect());
-        said.push(format!(
-            "ethp: of the memory that thp wastes {} is removed ({} late), of the time that it saves {kept} is kept; where there is either.",
+        sentences.push(format!(
+            "ethp, all programs with enough waste or gain: removes {} of thp's waste ({} late), keeps {kept} of \
+             thp's gain.",
             waste(|e| e.waste),
             waste(|e| e.late_waste)
         ));
     }
-    said
+    sentences
 }

@@ -1,7 +1,7 @@
-//! Address spaces switched now and then on every processor.
+//! Forced switches of the address space on every processor.
 //!
-//! An emulated processor keeps a translation until its address space is switched, and so hides accesses from whatever clears
-//! accessed bits without a flush; a real processor loses translations all the time.
+//! An emulated processor keeps a translation until its address space is switched. That hides accesses from
+//! probes that clear accessed bits without a TLB flush. A real processor evicts translations all the time.
 
 use std::thread::{available_parallelism, sleep, spawn};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// From now on, this process runs for a moment on every processor, again and again.
+/// Starts a thread on every processor that wakes up every `interval`, until this process ends.
 ///
 /// # Errors
-/// If the processors are not known.
+/// If the number of processors is not known.
 pub fn begin(interval: Duration) -> Result<()> {
     for processor in 0..available_parallelism()?.get() {
         spawn(move || {

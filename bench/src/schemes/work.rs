@@ -1,4 +1,4 @@
-//! The program that is measured: a process that does the work, or starts the program that does, and says how long it took.
+//! The measured program: does the work itself or starts the program that does it, and reports how long it took.
 
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
@@ -20,21 +20,21 @@ use super::prepare::{queries_of, times};
 use super::redis;
 use super::workload::{Kind, Workload};
 
-/// The file, in the place of a run, in which the processes to sample are noted.
+/// Name of the file that lists the processes to sample.
 pub(crate) const PIDS: &str = "pids";
 
-/// The file in which it says what the work took.
+/// Name of the file with the result, a [`Took`].
 pub(crate) const TOOK: &str = "took";
 
-/// What the work took.
+/// The time that the work took.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Took {
     pub(crate) seconds: f64,
     pub(crate) cpu_seconds: f64,
 }
 
-/// Does the work of this workload, `length` times as much as it has, with the files that are in `place`. With `huge`, the program asks the
-/// kernel for huge pages for all memory that it allocates, so that nothing of the machine has to be set.
+/// Does the work of `workload`, `length` times, with the files in `place`. With `huge`, the program asks for
+/// huge pages for all memory that it allocates; no setting of the machine is changed.
 ///
 /// # Errors
 /// If the program cannot be started, or fails.
@@ -81,7 +81,8 @@ pub fn work(workload: &Workload, place: &Path, length: f64, huge: bool) -> Resul
 
 fn python(place: &Path, script: &str) -> Command {
     let mut command = Command::new("/usr/bin/python3");
-    // numpy asks for huge pages itself where it may: the program is to be the same whatever the kernel's setting.
+    // numpy asks for huge pages by itself if the kernel's setting allows it. The program must not depend on
+    // the setting.
     command.env("NUMPY_MADVISE_HUGEPAGE", "0").env("OPENBLAS_NUM_THREADS", "1").arg(place.join(script));
     command
 }
@@ -96,7 +97,7 @@ fn program(place: &Path, huge: bool, command: &mut Command, input: Option<&str>)
         None => Stdio::null(),
     };
     if huge {
-        // What glibc allocates it then advises to be huge pages.
+        // glibc then calls madvise(MADV_HUGEPAGE) on the memory that it allocates.
         command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
     }
     let name = command.get_program().to_string_lossy().into_owned();
@@ -112,11 +113,11 @@ fn finish(name: &str, child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// Makes the touches of a pattern as fast as it can, none is left out: each phase has as much of them as it has of the time in
-/// which something is touched. Where nothing is, the time itself passes.
+/// Touches memory as `pattern` says, as fast as possible, `touches` times in all. Each phase gets a share of
+/// the touches that corresponds to its share of the time. A phase without touches takes its time.
 fn follow(pattern: &Pattern, touches: u64, length: f64, huge: bool) -> Result<()> {
     let mut areas = Vec::new();
-    // The kernel maps from high addresses down: so that the first area lies lowest, it comes last.
+    // The kernel maps from high addresses down. Map the first area last so that it lies lowest.
     for area in pattern.areas.iter().rev() {
         let mut memory = MmapMut::map_anon(area.size as usize).context("there is not enough memory")?;
         if huge {

@@ -1,13 +1,11 @@
-//! Acting on real processes as schemes order it.
-//!
-//! What needs rights that these tests may not have is left out with a word on that.
+//! Acting on real processes as schemes order it. A test that needs a privilege that is missing is skipped.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, PageInspector, PageKind, RefusalReason, Work};
 use isotherm_core::{AccessProbe, AddrRange, BoxError, PAGE_SIZE};
-
 use isotherm_kernel::{Processes, Roster};
 use isotherm_probes::bpf::BpfProbe;
+use isotherm_testing::or_skip;
 
 use super::inside::tests::target::{SIZE, Target};
 use super::{InsideError, ProcessActuator, ProcessInspector};
@@ -22,12 +20,6 @@ fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
 
 fn inspector(target: &Target) -> ProcessInspector {
     ProcessInspector::new(Processes::new([target.pid()], false).unwrap().roster(), open_probe)
-}
-
-/// Whether this action works here, with a word if not.
-fn works(actuator: &mut ProcessActuator, action: Action) -> bool {
-    let supported = actuator.supports(action, true);
-    supported.inspect_err(|why| eprintln!("SKIPPED: {why}")).is_ok()
 }
 
 fn apply(actuator: &mut ProcessActuator, target: &Target, action: Action, ranges: &[AddrRange]) -> Vec<Outcome> {
@@ -52,9 +44,7 @@ fn memory_of_a_file_that_is_paged_out_is_resident_no_more() {
     std::fs::File::open(&path).unwrap().sync_all().unwrap();
     let target = Target::start(&format!("file {}", path.display()));
     let mut actuator = actuator(&target);
-    if !works(&mut actuator, Action::PageOut) {
-        return;
-    }
+    or_skip!(actuator.supports(Action::PageOut, true));
     let before = target.kib("Rss:");
     assert_eq!(apply(&mut actuator, &target, Action::PageOut, &[target.memory]), [Outcome::all(target.memory)]);
     let after = target.kib("Rss:");
@@ -68,13 +58,10 @@ fn memory_of_a_file_that_is_paged_out_is_resident_no_more() {
 fn huge_pages_are_made_told_and_forbidden() {
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
-    if !works(&mut actuator, Action::Collapse) || !works(&mut actuator, Action::NoHugePage) {
-        return;
-    }
+    or_skip!(actuator.supports(Action::Collapse, true));
+    or_skip!(actuator.supports(Action::NoHugePage, true));
     let mut inspector = inspector(&target);
-    if let Err(why) = inspector.tells(PageKind::Huge) {
-        return eprintln!("SKIPPED: {why}");
-    }
+    or_skip!(inspector.tells(PageKind::Huge));
     assert_eq!(apply(&mut actuator, &target, Action::NoHugePage, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(target.has_flag("nh"));
     assert_eq!(pages(&mut inspector, &target, PageKind::Huge), []);
@@ -91,13 +78,9 @@ fn huge_pages_are_made_told_and_forbidden() {
 fn pages_are_young_if_they_were_accessed_since_they_were_made_cold() {
     let mut target = Target::start("touch");
     let mut actuator = actuator(&target);
-    if !works(&mut actuator, Action::Cold) {
-        return;
-    }
+    or_skip!(actuator.supports(Action::Cold, true));
     let mut inspector = inspector(&target);
-    if let Err(why) = inspector.tells(PageKind::Young) {
-        return eprintln!("SKIPPED: {why}");
-    }
+    or_skip!(inspector.tells(PageKind::Young));
     let young = |inspector: &mut _, target: &_| pages(inspector, target, PageKind::Young);
     target.tell("touch");
     target.answer();
@@ -121,14 +104,10 @@ fn what_is_not_mapped_is_refused_and_the_rest_is_done() {
     let across = AddrRange::new(target.memory.start(), target.memory.end()).unwrap();
     let nothing = AddrRange::new(16 * PAGE_SIZE, 32 * PAGE_SIZE).unwrap();
     for action in [Action::Cold, Action::NoHugePage, Action::MLock, Action::MUnlock] {
-        if works(&mut actuator, action) {
-            let outcomes = apply(&mut actuator, &target, action, &[nothing, across]);
-            assert_eq!(
-                outcomes,
-                [Outcome::refused(nothing, RefusalReason::NotMapped.with_code(libc::ENOMEM)), Outcome::all(across)],
-                "{action}"
-            );
-        }
+        or_skip!(actuator.supports(action, true));
+        let outcomes = apply(&mut actuator, &target, action, &[nothing, across]);
+        let refused = Outcome::refused(nothing, RefusalReason::NotMapped.with_code(libc::ENOMEM));
+        assert_eq!(outcomes, [refused, Outcome::all(across)], "{action}");
     }
 }
 
@@ -136,9 +115,8 @@ fn what_is_not_mapped_is_refused_and_the_rest_is_done() {
 fn locked_memory_is_refused_until_it_is_let_go() {
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
-    if !works(&mut actuator, Action::Cold) || !works(&mut actuator, Action::MLock) {
-        return;
-    }
+    or_skip!(actuator.supports(Action::Cold, true));
+    or_skip!(actuator.supports(Action::MLock, true));
     assert_eq!(apply(&mut actuator, &target, Action::MLock, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(target.has_flag("lo"));
     let refused = [Outcome::refused(target.memory, RefusalReason::Unsuitable.with_code(libc::EINVAL))];
@@ -165,9 +143,7 @@ fn a_target_that_has_gone_or_is_not_there_refuses_all() {
 fn why_no_call_can_be_made_inside_a_target_is_told_in_words() {
     let target = Target::start("seccomp");
     let mut actuator = actuator(&target);
-    if !works(&mut actuator, Action::MLock) {
-        return;
-    }
+    or_skip!(actuator.supports(Action::MLock, true));
     let refused = apply(&mut actuator, &target, Action::MLock, &[target.memory]);
     assert_eq!(refused, [Outcome::refused(target.memory, RefusalReason::NotPermitted.with_code(libc::EACCES))]);
     let told: Vec<_> = actuator.take_refusals().collect();

@@ -1,31 +1,33 @@
-//! Adaptive adjustment: regions of one temperature are merged, and all are split again to find new borders.
+//! Adaptive regions adjustment: merges neighbouring regions of equal frequency, splits regions to find new borders,
+//! and carries statistics over to other ranges. All functions work on the sorted regions of one target.
 
 use rand::{Rng, RngExt};
 
 use crate::{AddrRange, PAGE_SIZE, Region};
 
-/// When neighbours become one region.
+/// Which neighbours are merged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Merging {
-    /// By how much their counts may differ.
+pub(crate) struct MergeLimits {
+    /// The largest difference of their counts.
     pub threshold: u32,
-    /// How large they may be together, in bytes.
-    pub size_limit: u64,
-    /// Up to which size, in bytes, being observable or not makes no region of its own: in shared libraries it changes from
-    /// page to page, and would eat the budget of regions.
+    /// The largest size of the merged region, in bytes.
+    pub size: u64,
+    /// The size in bytes up to which a region is merged with a neighbour although only one of the two can be
+    /// observed. In shared libraries that changes from page to page; without this limit such pages would use up the
+    /// budget of regions.
     pub resolution: u64,
 }
 
-/// Merges neighbours that touch, as `merging` says. The regions are one target's, sorted.
-pub(crate) fn merge(regions: &mut Vec<Region>, merging: Merging) {
+/// Merges neighbours that touch, within `limits`.
+pub(crate) fn merge(regions: &mut Vec<Region>, limits: MergeLimits) {
     regions.dedup_by(|next, kept| {
-        if !kept.continues_in(next, merging.threshold, merging.resolution) {
+        if !kept.continues_in(next, limits.threshold, limits.resolution) {
             return false;
         }
         let Some(both) = AddrRange::new(kept.range().start(), next.range().end()) else {
             return false;
         };
-        if both.size() > merging.size_limit {
+        if both.size() > limits.size {
             return false;
         }
         kept.absorb(next, both);
@@ -33,8 +35,8 @@ pub(crate) fn merge(regions: &mut Vec<Region>, merging: Merging) {
     });
 }
 
-/// Splits each region of two pages and more at random page-aligned points into as many as `pieces`.
-/// `spare` lends its memory.
+/// Splits each region at random page-aligned addresses into `pieces` regions, or fewer if it has fewer pages.
+/// `spare` is a buffer whose memory is used again.
 pub(crate) fn split(regions: &mut Vec<Region>, pieces: u32, rng: &mut impl Rng, spare: &mut Vec<Region>) {
     spare.clear();
     for region in regions.iter() {
@@ -58,7 +60,7 @@ fn split_randomly(range: AddrRange, rng: &mut impl Rng) -> Option<(AddrRange, Ad
     range.split_at(range.start() + PAGE_SIZE * rng.random_range(1..range.pages()))
 }
 
-/// Splits `range` into pieces of equal size, of about `piece` bytes, at page borders.
+/// Splits `range` at page borders into pieces of equal size, of about `piece` bytes each.
 pub(crate) fn split_evenly(range: AddrRange, piece: u64) -> impl Iterator<Item = AddrRange> {
     let pages = range.pages().max(1);
     let count = ((range.size() + piece / 2) / piece.max(1)).clamp(1, pages);
@@ -72,9 +74,8 @@ pub(crate) fn split_evenly(range: AddrRange, piece: u64) -> impl Iterator<Item =
     (0..count).filter_map(move |i| AddrRange::new(border(i), border(i + 1)))
 }
 
-/// The regions of `areas`: what `old` says of them is kept, space that no old region covers gets new ones.
-///
-/// `fill` cuts new space into the ranges of its regions.
+/// The regions of `areas`. Parts of `old` regions that lie in an area keep their statistics. Space that no old
+/// region covers gets new regions; `fill` cuts it into their ranges.
 pub(crate) fn carry_over<I: Iterator<Item = AddrRange>>(
     old: &[Region],
     areas: &[AddrRange],
@@ -104,7 +105,7 @@ pub(crate) fn carry_over<I: Iterator<Item = AddrRange>>(
     regions
 }
 
-/// One region for each of `ranges`, with the statistics of the first old region that it shares a page with.
+/// One region for each of `ranges`. It has the statistics of the first old region that overlaps the range.
 pub(crate) fn one_for_each(old: &[Region], ranges: &[AddrRange]) -> Vec<Region> {
     let mut rest = old;
     let regions = ranges.iter().map(|&range| {

@@ -1,15 +1,15 @@
-//! Areas: the few stretches of an address space that regions live in.
+//! Areas: the few ranges of an address space that regions cover.
 //!
-//! A process uses a tiny part of its address space, in practice the heap, the mmap area and the stack, with two
-//! vast gaps between them. Leaving out just those two keeps emptiness from eating the budget of regions, and
-//! the areas few (Linux `Documentation/mm/damon/design.rst`, "VMA-based Target Address Range Construction").
+//! A process uses a tiny part of its address space: in practice the heap, the mmap area and the stack, with two
+//! very large gaps between them. If these two gaps are left out, few regions fall on unmapped space and there are
+//! only three areas (Linux `Documentation/mm/damon/design.rst`, "VMA-based Target Address Range Construction").
 
 use crate::{AddrRange, Layout, Mapping};
 
-/// The areas of a target with these `mappings` (sorted and disjoint), at most `most` of them.
+/// The areas of a target with these `mappings`, which are sorted and disjoint.
 ///
-/// [`Layout::Process`] is cut at its two largest gaps, [`Layout::Ranges`] at every gap; where that makes more
-/// areas than `most`, the smaller gaps are not cut. No mapping, or `most` of zero, gives no area.
+/// [`Layout::Process`] is cut at the two largest gaps, [`Layout::Ranges`] at every gap. If that makes more than
+/// `most` areas, only the largest gaps are cut. Without mappings, or with `most` 0, there is no area.
 pub fn areas(mappings: &[Mapping], layout: Layout, most: usize) -> Vec<AddrRange> {
     let (Some(first), Some(last)) = (mappings.first(), mappings.last()) else {
         return Vec::new();
@@ -24,7 +24,7 @@ pub fn areas(mappings: &[Mapping], layout: Layout, most: usize) -> Vec<AddrRange
 
     let mut gaps: Vec<AddrRange> =
         mappings.windows(2).filter_map(|pair| AddrRange::new(pair[0].range.end(), pair[1].range.start())).collect();
-    // The sort is stable, so that of equal gaps the lower ones are cut.
+    // The sort is stable: of equal gaps the lower ones are cut.
     gaps.sort_by_key(|gap| std::cmp::Reverse(gap.size()));
     gaps.truncate(cuts);
     gaps.sort();
@@ -38,7 +38,7 @@ pub fn areas(mappings: &[Mapping], layout: Layout, most: usize) -> Vec<AddrRange
 mod tests {
     use super::*;
 
-    /// Areas of a process whose mappings are these ranges, in pages.
+    /// The areas of a process with these mappings; all ranges are in pages.
     fn process(pages: &[(u64, u64)]) -> Vec<(u64, u64)> {
         in_pages(pages, Layout::Process, usize::MAX)
     }

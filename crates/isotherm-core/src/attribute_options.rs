@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Attributes, AttributesError, Granularity};
+use crate::{Attributes, AttributesError, Granularity, MIN_SAMPLING};
 
 /// The attributes that a user asks for. [`resolve`](Self::resolve) fills in the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,10 @@ impl AttributeOptions {
     /// The attributes for a probe of this granularity.
     ///
     /// The default intervals are those of DAMON (5 ms and 100 ms). A probe that speaks for whole mappings walks all page
-    /// tables of its targets in each round, and so samples every 100 ms and aggregates every second. If one of the two
-    /// intervals is given and does not fit to the default of the other, the other follows in the default ratio.
+    /// tables of its targets in each round, and so samples every 100 ms and aggregates every second. If only the sampling
+    /// interval is given, the aggregation interval follows in the default ratio, 20 or 10. If only the aggregation
+    /// interval is given, the sampling interval is the default, or follows in the ratio where that is shorter, down to
+    /// [`MIN_SAMPLING`].
     ///
     /// # Errors
     /// Those of [`Attributes::new`].
@@ -36,7 +38,9 @@ impl AttributeOptions {
             (Some(sampling), Some(aggregation)) => (sampling, aggregation),
             (Some(sampling), None) if sampling < Duration::MAX / ratio => (sampling, sampling * ratio),
             (Some(sampling), None) => (sampling, sampling),
-            (None, Some(aggregation)) if aggregation < sampling => (aggregation / ratio, aggregation),
+            (None, Some(aggregation)) if aggregation < sampling => {
+                ((aggregation / ratio).max(MIN_SAMPLING), aggregation)
+            }
             (None, Some(aggregation)) => (sampling, aggregation),
             (None, None) => (sampling, sampling * ratio),
         };
@@ -83,6 +87,17 @@ mod tests {
     fn an_aggregation_interval_alone_keeps_the_sampling_interval_if_that_fits() {
         assert_eq!(intervals(Granularity::Page, None, Some(1000)), (ms(5), ms(1000)));
         assert_eq!(intervals(Granularity::Page, None, Some(4)), (ms(4) / 20, ms(4)));
+        assert_eq!(intervals(Granularity::Page, None, Some(1)), (MIN_SAMPLING, ms(1)));
+    }
+
+    #[test]
+    fn a_sampling_interval_shorter_than_a_round_is_refused() {
+        let sampling = |sampling| AttributeOptions { sampling: Some(sampling), ..Default::default() };
+        let short = MIN_SAMPLING - Duration::from_nanos(1);
+        for granularity in [Granularity::Page, Granularity::Mapping] {
+            assert!(sampling(MIN_SAMPLING).resolve(granularity).is_ok());
+            assert_eq!(sampling(short).resolve(granularity), Err(AttributesError::SamplingTooShort(short)));
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! The monitoring attributes: three intervals and two bounds on the number of regions.
+//! Monitoring attributes: three intervals and two bounds on the number of regions.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// How a monitor watches. Valid by construction.
+use crate::units;
+
+/// How a monitor samples, aggregates and updates. Every value of this type is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     sampling: Duration,
@@ -14,41 +16,58 @@ pub struct Attributes {
     max_regions: usize,
 }
 
-/// Why a set of attributes is none.
+/// The shortest sampling interval, 100 µs: about what one round takes.
+///
+/// By the clock, a round of the probe `bpf` on 1 GiB reads its pages in 10 to 25 µs, looks up the next pages in 6 to 13,
+/// asks what they are part of in 9 to 20, and clears each accessed page in 4 to 12; a wake-up takes 11 to 70 µs of CPU
+/// time (`bench/README.md`). A shorter interval would be over before its round, so that every round began late and the
+/// monitor took a whole CPU. DAMON itself has no such bound.
+pub const MIN_SAMPLING: Duration = Duration::from_micros(100);
+
+/// Why attributes are invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum AttributesError {
-    /// One of the intervals is zero.
+    /// An interval is zero.
     #[error("the {0} interval is zero; give a time such as 5ms")]
     ZeroInterval(&'static str),
-    /// There would be less than one sample an aggregation.
+    /// The sampling interval is below [`MIN_SAMPLING`].
     #[error(
-        "the sampling interval ({sampling:?}) is longer than the aggregation interval ({aggregation:?}); \
-         shorten the first or lengthen the second"
+        "the sampling interval ({}) is shorter than {}, which one round of sampling takes; lengthen it",
+        units::duration(*.0),
+        units::duration(MIN_SAMPLING)
+    )]
+    SamplingTooShort(Duration),
+    /// An aggregation interval would have less than one sample.
+    #[error(
+        "the sampling interval ({}) is longer than the aggregation interval ({}); \
+         shorten the first or lengthen the second",
+        units::duration(*sampling),
+        units::duration(*aggregation)
     )]
     SamplingOverAggregation {
-        /// The sampling interval asked for.
+        /// The sampling interval that was asked for.
         sampling: Duration,
-        /// The aggregation interval asked for.
+        /// The aggregation interval that was asked for.
         aggregation: Duration,
     },
-    /// Counts of samples are 32 bits wide.
+    /// An interval has more samples than fit into a count of 32 bits.
     #[error("more than 2^32 sampling intervals in an {0} interval; lengthen the sampling interval")]
     TooManySamples(&'static str),
-    /// A process has three areas, and each needs a region.
+    /// There are fewer regions than areas: a process has three areas, and each needs a region.
     #[error("a minimum of {0} regions is too few; a process has three areas, so give at least 3")]
     TooFewRegions(usize),
-    /// The bounds are reversed.
+    /// The minimum is larger than the maximum.
     #[error("the minimum of {min} regions is over the maximum of {max}; exchange them")]
     MinOverMax {
-        /// The minimum asked for.
+        /// The minimum that was asked for.
         min: usize,
-        /// The maximum asked for.
+        /// The maximum that was asked for.
         max: usize,
     },
 }
 
 impl Default for Attributes {
-    /// DAMON's: sampling 5 ms, aggregation 100 ms, update 1 s, 10 to 1,000 regions.
+    /// The defaults of DAMON: sampling 5 ms, aggregation 100 ms, update 1 s, 10 to 1,000 regions.
     fn default() -> Self {
         Self {
             sampling: Duration::from_millis(5),
@@ -61,11 +80,11 @@ impl Default for Attributes {
 }
 
 impl Attributes {
-    /// Checks and makes a set of attributes.
+    /// Checks attributes and makes them.
     ///
     /// # Errors
-    /// If an interval is zero, the sampling interval over the aggregation interval, the minimum number of
-    /// regions under 3 or over the maximum, or an interval more than 2³² sampling intervals long.
+    /// If an interval is zero, the sampling interval is under [`MIN_SAMPLING`] or over the aggregation interval, the
+    /// minimum number of regions is under 3 or over the maximum, or an interval is more than 2³² sampling intervals long.
     pub fn new(
         sampling: Duration,
         aggregation: Duration,
@@ -73,10 +92,14 @@ impl Attributes {
         min_regions: usize,
         max_regions: usize,
     ) -> Result<Self, AttributesError> {
-        for (interval, name) in [(sampling, "sampling"), (aggregation, "aggregation"), (update, "update")] {
-            if interval.is_zero() {
-                return Err(AttributesError::ZeroInterval(name));
-            }
+        let intervals = [(sampling, "sampling"), (aggregation, "aggregation"), (update, "update")];
+        if let Some((_, name)) = intervals.iter().find(|(interval, _)| interval.is_zero()) {
+            return Err(AttributesError::ZeroInterval(name));
+        }
+        if sampling < MIN_SAMPLING {
+            return Err(AttributesError::SamplingTooShort(sampling));
+        }
+        for (interval, name) in intervals {
             if interval.as_nanos() / sampling.as_nanos() > u128::from(u32::MAX) {
                 return Err(AttributesError::TooManySamples(name));
             }
@@ -93,43 +116,43 @@ impl Attributes {
         Ok(Self { sampling, aggregation, update, min_regions, max_regions })
     }
 
-    /// The time between clearing a page and reading it.
+    /// The sampling interval: the time from clearing a page to reading it.
     pub const fn sampling(&self) -> Duration {
         self.sampling
     }
 
-    /// The time over which accesses are counted.
+    /// The aggregation interval: the time over which accesses are counted.
     pub const fn aggregation(&self) -> Duration {
         self.aggregation
     }
 
-    /// The time between two readings of the mappings.
+    /// The update interval: the time from one reading of the mappings to the next.
     pub const fn update(&self) -> Duration {
         self.update
     }
 
-    /// The number of regions that adjustment aims to keep at least: no region grows past its share.
+    /// The minimum number of regions. Merging makes no region larger than the total size divided by this number.
     pub const fn min_regions(&self) -> usize {
         self.min_regions
     }
 
-    /// The number of regions, and so of reads a round, that is never exceeded.
+    /// The maximum number of regions, and so of pages read in a round. It is never exceeded.
     pub const fn max_regions(&self) -> usize {
         self.max_regions
     }
 
-    /// Sampling rounds an aggregation, at least one: the highest possible `nr_accesses`.
+    /// The number of sampling rounds in an aggregation, at least one: the highest possible `nr_accesses`.
     pub fn samples(&self) -> u32 {
         rounds(self.aggregation, self.sampling)
     }
 
-    /// Sampling rounds between two updates, at least one.
+    /// The number of sampling rounds from one update to the next, at least one.
     pub fn rounds_per_update(&self) -> u32 {
         rounds(self.update, self.sampling)
     }
 
-    /// By how much the counts of two neighbours may differ and still be of the same temperature: a tenth of
-    /// the highest possible count, at least one.
+    /// The merge threshold: two counts that differ by no more are the same frequency. It is a tenth of the highest
+    /// possible count, as in DAMON, and at least 1.
     pub fn merge_threshold(&self) -> u32 {
         (self.samples() / 10).max(1)
     }

@@ -1,43 +1,44 @@
-//! How much of some memory is idle: what looking at every page of it adds up to.
+//! Idle memory: sums over a scan of every page.
 //!
-//! Unlike the monitor's regions, these figures are of each single page: they answer the question of idle page tracking (Linux
-//! `Documentation/admin-guide/mm/idle_page_tracking.rst`), whichever way the pages were looked at.
+//! Unlike the monitor's regions, these figures count every single page. They answer the question of idle page
+//! tracking (Linux `Documentation/admin-guide/mm/idle_page_tracking.rst`), whatever method scanned the pages.
 
 use std::ops::AddAssign;
 
-/// What the last interval showed of a page.
+/// The state of a page after an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
-    /// It was accessed, or came to be.
+    /// The page was accessed or allocated in the interval.
     Accessed,
-    /// It was not accessed, for so many intervals on end: 1 to [`MOST_INTERVALS`], the latter for any longer time.
+    /// The page was not accessed for this many intervals in a row: 1 to [`MOST_INTERVALS`], which stands for any
+    /// longer time.
     Idle(u8),
-    /// Whether it was accessed cannot be told.
+    /// The scan cannot tell whether the page was accessed.
     Unobservable,
-    /// It is locked in memory: whether it is idle does not matter, as it cannot be reclaimed.
+    /// The page is locked in memory. It cannot be reclaimed, so that it does not matter whether it is idle.
     Unevictable,
 }
 
-/// Intervals on end are counted up to here.
+/// The highest number of intervals in a row that is counted.
 pub const MOST_INTERVALS: u8 = 250;
 
-/// How much of some memory was accessed, and how much is idle; in bytes.
+/// How much of some memory is accessed and how much is idle, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdleTally {
-    /// Accessed in the last interval.
+    /// Bytes accessed in the last interval.
     pub accessed: u64,
-    /// Not accessed in the last interval.
+    /// Bytes not accessed in the last interval.
     pub idle: u64,
-    /// Neither can be told.
+    /// Bytes of which the scan cannot tell.
     pub unobservable: u64,
-    /// Locked in memory, and in none of the others.
+    /// Bytes locked in memory. They are in none of the other sums.
     pub unevictable: u64,
-    /// Of the idle, how much has been so for one interval, for two, and so on.
+    /// Idle bytes by the number of intervals: for exactly one, for two, and so on.
     by_intervals: Vec<u64>,
 }
 
 impl IdleTally {
-    /// Adds memory of so many bytes.
+    /// Adds `bytes` of memory in this state.
     pub fn add(&mut self, state: PageState, bytes: u64) {
         match state {
             PageState::Accessed => self.accessed += bytes,
@@ -57,18 +58,18 @@ impl IdleTally {
         self.by_intervals[intervals - 1] += bytes;
     }
 
-    /// All of it but what is locked: the sum of accessed, idle and unobservable.
+    /// The sum of accessed, idle and unobservable bytes. Locked memory is left out.
     pub fn size(&self) -> u64 {
         self.accessed + self.idle + self.unobservable
     }
 
-    /// Whether there is nothing in it, locked memory included.
+    /// Whether all sums are zero, that of locked memory included.
     pub fn is_empty(&self) -> bool {
         self.size() + self.unevictable == 0
     }
 
-    /// The bytes that have been idle for exactly one interval, for two, and so on; together [`idle`](Self::idle). The last of
-    /// [`MOST_INTERVALS`] stands for any longer time, too.
+    /// The bytes that have been idle for exactly one interval, for exactly two, and so on. Their sum is
+    /// [`idle`](Self::idle). The entry for [`MOST_INTERVALS`] also counts memory that has been idle for longer.
     pub fn by_intervals(&self) -> &[u64] {
         &self.by_intervals
     }

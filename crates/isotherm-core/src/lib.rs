@@ -1,13 +1,17 @@
-//! The monitor at the heart of isotherm: which memory is accessed how often, at a bounded cost.
+//! The core of isotherm: finds out which memory is accessed how often, at a bounded cost, and decides what schemes
+//! do to it.
 //!
-//! The method is that of DAMON (SeongJae Park et al., "Profiling Dynamic Data Access Patterns with
-//! Controlled Overhead and Quality", Middleware Industry 2019; Linux `Documentation/mm/damon/design.rst`):
-//! neighbouring pages of equal access frequency form a region, one page of each region is looked at, and
-//! regions are merged and split so that their number stays between two bounds.
+//! The method is that of DAMON (SeongJae Park et al., "Profiling Dynamic Data Access Patterns with Controlled
+//! Overhead and Quality", Middleware Industry 2019; Linux `Documentation/mm/damon/design.rst`). Neighbouring pages
+//! of equal access frequency form a region. One page of a region is sampled and speaks for all of it. Regions are
+//! merged and split so that their number stays between two bounds.
 //!
-//! This crate does no I/O, reads no clock, starts no thread and knows no kernel: whether a page was
-//! accessed is an [`AccessProbe`]'s word, what is mapped is an [`AddressSpace`]'s, time and randomness
-//! are handed in, and what was found goes to a [`Sink`].
+//! - [`Monitor`] samples the memory of targets. It asks an [`AddressSpace`] what is mapped and an [`AccessProbe`]
+//!   which pages were accessed, and hands a [`Snapshot`] of all regions to a [`Sink`] once an aggregation interval.
+//! - [`scheme`] holds the schemes: a sink that acts on memory by its access frequency.
+//!
+//! This crate does no I/O, reads no clock, starts no thread and knows no operating system. Time and randomness are
+//! handed in. The same seed and the same answers of the traits give the same regions and the same actions.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)]
@@ -16,11 +20,16 @@ mod adjust;
 mod areas;
 mod attribute_options;
 mod attributes;
+mod error;
 mod idle;
+mod mapped;
 mod monitor;
+mod packed;
+mod pieces;
 mod probe;
 mod range;
 mod region;
+mod region_set;
 pub mod scheme;
 mod sink;
 mod snapshot;
@@ -31,9 +40,12 @@ mod usage;
 
 pub use areas::areas;
 pub use attribute_options::AttributeOptions;
-pub use attributes::{Attributes, AttributesError};
+pub use attributes::{Attributes, AttributesError, MIN_SAMPLING};
+pub use error::{BoxError, chain};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
+pub use mapped::{MappedPart, mapping_at};
 pub use monitor::{Monitor, MonitorError, Next};
+pub use packed::PackedRanges;
 pub use probe::{AccessProbe, Granularity, Observation, Sample};
 pub use range::{AddrRange, PAGE_SIZE};
 pub use region::Region;
@@ -42,5 +54,7 @@ pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
 pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
 
-/// An error of a probe, an address space or a sink, whose kinds this crate cannot know.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

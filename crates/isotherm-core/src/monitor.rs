@@ -1,4 +1,4 @@
-//! The monitor: samples, aggregates, adjusts, and follows the mappings.
+//! The monitor: samples pages, aggregates the samples, adjusts the regions and follows the mappings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,76 +6,88 @@ use std::time::Duration;
 use rand::{Rng, RngExt};
 use thiserror::Error;
 
-use crate::adjust::{self, Merging};
+use crate::region_set::RegionSet;
 use crate::{
-    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Granularity, Layout, Observation, PAGE_SIZE, Region,
-    Round, Sample, Sink, Snapshot, TargetSnapshot, TargetSpace, areas,
+    AccessProbe, AddressSpace, Attributes, BoxError, Observation, PAGE_SIZE, Region, Round, Sample, Sink, Snapshot,
+    TargetSnapshot,
 };
 
 /// Why a run cannot go on.
 #[derive(Debug, Error)]
 pub enum MonitorError {
-    /// The probe gave up.
-    #[error("the probe failed: {0}")]
+    /// The probe failed.
+    #[error("the probe failed")]
     Probe(#[source] BoxError),
-    /// What is mapped can no longer be found out.
-    #[error("the mappings cannot be read: {0}")]
+    /// The address space failed.
+    #[error("the mappings cannot be read")]
     Space(#[source] BoxError),
-    /// A sink gave up.
-    #[error("{0}")]
-    Sink(#[source] BoxError),
+    /// The sink failed. Its message says what failed.
+    #[error(transparent)]
+    Sink(BoxError),
 }
 
-/// When a monitor is to be called again.
+/// What the driver of a monitor does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// After this time, a whole number of sampling intervals: between them there is nothing to clear and nothing to read.
+    /// Wait, then call [`Monitor::step`].
     Step {
-        /// The time to wait.
+        /// How long to wait: a whole number of sampling intervals, at least one. It follows changes of the attributes.
         after: Duration,
     },
-    /// Not at all: the last target has ended.
+    /// Call [`Monitor::end`]: the last target has ended.
     End,
 }
 
-/// Watches the targets of `space` through `probe` and hands what it finds to `sink`.
+/// Monitors the targets of `space` through `probe` and hands the results to `sink`.
 ///
-/// Whoever owns a monitor calls [`start`](Self::start) once, then [`step`](Self::step) whenever the last call has said
-/// that it is time for, until the last target has ended, then [`end`](Self::end). The same seed of `rng` and the same
-/// answers of `space` and `probe` make the same regions.
+/// The driver of a monitor calls [`start`](Self::start) once, waits for as long as [`Next`] says before each call
+/// of [`step`](Self::step), and calls [`end`](Self::end) once. The same seed of `rng` and the same answers of
+/// `space` and `probe` give the same regions.
+///
+/// ```
+/// use std::time::Duration;
+/// use isotherm_core::{AccessProbe, AddressSpace, Monitor, MonitorError, Next, Sink};
+/// use rand::Rng;
+///
+/// fn drive<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng>(
+///     mut monitor: Monitor<S, P, K, R>,
+///     wait: impl Fn(Duration),
+/// ) -> Result<(), MonitorError> {
+///     let mut now = Duration::ZERO;
+///     let mut next = monitor.start()?;
+///     while let Next::Step { after } = next {
+///         wait(after);
+///         now += after;
+///         next = monitor.step(now)?;
+///     }
+///     monitor.end()
+/// }
+/// ```
 pub struct Monitor<S, P, K, R> {
     space: S,
     probe: P,
     sink: K,
     rng: R,
     attributes: Attributes,
+    /// The attributes that are in force from the next aggregation on.
     next_attributes: Option<Attributes>,
-    targets: Vec<Watched>,
-    /// Rounds since the last aggregation and the last update.
+    regions: RegionSet,
+    /// Rounds since the last aggregation.
     rounds: u32,
     rounds_since_update: u32,
-    /// What the next step stands for: one round, or several with nothing to do but in the last.
+    /// The rounds from the last step to the next. More than one if all but the last have nothing to do.
     rounds_to_next: u32,
     update_asked: bool,
-    /// The number of regions before the last split.
-    regions_before_split: usize,
-    /// The probe's clears up to the last aggregation.
+    /// The clears of the probe up to the last aggregation.
     clears: u64,
-    // Everything below is lent out again and again, so that a round allocates nothing.
+    // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
     answers: Vec<Observation>,
-    spare: Vec<Region>,
     snapshot: Snapshot,
 }
 
-/// One target and its regions, sorted and disjoint.
-struct Watched {
-    space: TargetSpace,
-    regions: Vec<Region>,
-}
-
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
-    /// A monitor that has not started yet.
+    /// A monitor that has not started.
     pub fn new(attributes: Attributes, rng: R, space: S, probe: P, sink: K) -> Self {
         Self {
             space,
@@ -84,16 +96,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             rng,
             attributes,
             next_attributes: None,
-            targets: Vec::new(),
+            regions: RegionSet::default(),
             rounds: 0,
             rounds_since_update: 0,
             rounds_to_next: 0,
             update_asked: false,
-            regions_before_split: 0,
             clears: 0,
             samples: Vec::new(),
             answers: Vec::new(),
-            spare: Vec::new(),
             snapshot: Snapshot::default(),
         }
     }
@@ -103,61 +113,62 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.attributes
     }
 
-    /// Changes the attributes at the end of the current aggregation. Counts and ages are carried over, so that a rate
-    /// stays the rate and an age the time that it was.
+    /// Changes the attributes at the end of the current aggregation. Rates stay the same, and ages stay the same in
+    /// time. [`Next`] follows the new sampling interval.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.next_attributes = Some(attributes);
     }
 
-    /// Reads the mappings at the next step, without waiting for the update interval: a target may have ended.
+    /// Reads the mappings at the next step, without waiting for the update interval. Call it when a target may have
+    /// ended.
     pub fn ask_for_update(&mut self) {
         self.update_asked = true;
     }
 
-    /// The sink, to which everything goes.
+    /// The sink that takes the results.
     pub fn sink(&self) -> &K {
         &self.sink
     }
 
-    /// The sink, for whoever has a word to say to it between two steps.
+    /// The sink, to change its state between two steps.
     pub fn sink_mut(&mut self) -> &mut K {
         &mut self.sink
     }
 
-    /// The probe, to which all questions go.
+    /// The probe that tells which pages were accessed.
     pub fn probe(&self) -> &P {
         &self.probe
     }
 
     /// The regions of all targets as they are now.
     pub fn regions(&self) -> impl Iterator<Item = &Region> {
-        self.targets.iter().flat_map(|target| &target.regions)
+        self.regions.iter()
     }
 
-    /// Reads the mappings, lays out the first regions and begins the first round.
+    /// Reads the mappings, makes the first regions and begins the first round.
     ///
     /// # Errors
-    /// If the probe, the address space or the sink gives up.
+    /// If the address space, the probe or the sink fails.
     pub fn start(&mut self) -> Result<Next, MonitorError> {
         self.update()?;
-        let spaces: Vec<_> = self.targets.iter().map(|t| t.space.clone()).collect();
+        let spaces: Vec<_> = self.regions.targets().iter().map(|target| target.space.clone()).collect();
         self.sink.start(&spaces).map_err(MonitorError::Sink)?;
         self.prepare_access_checks()?;
         Ok(self.next())
     }
 
-    /// The sampling intervals that were asked for have passed, and the run has lasted for `now`.
+    /// Ends the round that was waited for and begins the next one. `now` is the time since the start of the run.
     ///
     /// # Errors
-    /// If the probe, the address space or the sink gives up.
+    /// If the address space, the probe or the sink fails.
     pub fn step(&mut self, now: Duration) -> Result<Next, MonitorError> {
         self.check_accesses()?;
         if self.rounds >= self.attributes.samples() {
-            self.grow_older();
-            self.merge();
+            self.settle();
+            self.regions.merge(&self.attributes, self.probe.granularity());
             self.take_snapshot(now)?;
             self.reset();
-            self.split();
+            self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
         }
         if self.rounds_since_update >= self.attributes.rounds_per_update() || self.update_asked {
             self.update()?;
@@ -166,17 +177,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(self.next())
     }
 
-    /// Goes on after a time in which no step was made, because nothing was to be monitored. What was found before it says nothing
-    /// of now: all memory is as if it was seen for the first time.
+    /// Goes on after a time in which no step was made because nothing was to be monitored. Earlier results say
+    /// nothing about the present, so that all regions begin without statistics.
     ///
     /// # Errors
-    /// If the probe or the address space gives up.
+    /// If the address space or the probe fails.
     pub fn resume(&mut self) -> Result<Next, MonitorError> {
-        for target in &mut self.targets {
-            target.regions.clear();
-        }
+        self.regions.clear();
         self.rounds = 0;
-        self.regions_before_split = 0;
         self.snapshot.reads = 0;
         self.snapshot.max_reads = 0;
         self.update()?;
@@ -187,15 +195,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Ends the run.
     ///
     /// # Errors
-    /// If the sink fails to end well.
+    /// If the sink fails.
     pub fn end(&mut self) -> Result<(), MonitorError> {
         self.sink.end().map_err(MonitorError::Sink)
     }
 
-    /// In each region, one page chosen uniformly at random is made *not accessed*; a steady region is left out of most rounds.
+    /// Chooses one page of each region, uniformly at random, and clears it. A steady region is left out of most rounds.
     fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
         self.samples.clear();
-        for target in &mut self.targets {
+        for target in self.regions.targets_mut() {
             for region in &mut target.regions {
                 if !region.choose(self.rounds, &self.attributes) {
                     continue;
@@ -211,14 +219,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.probe.clear(&self.samples).map_err(MonitorError::Probe)
     }
 
-    /// After the next round there is something to do again: pages to be read, or pages to be chosen, or the end of an interval.
+    /// Finds the next round with something to do: pages to read, pages to choose, or the end of an interval.
     fn next(&mut self) -> Next {
-        if self.targets.is_empty() {
+        if self.regions.targets().is_empty() {
             return Next::End;
         }
         self.rounds_to_next = if self.samples.is_empty() {
             // All regions are steady.
-            let strides = self.regions().map(|region| region.stride(&self.attributes));
+            let strides = self.regions.iter().map(|region| region.stride(&self.attributes));
             let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
             let to_aggregate = self.attributes.samples().saturating_sub(self.rounds);
             let to_update = self.attributes.rounds_per_update().saturating_sub(self.rounds_since_update);
@@ -229,7 +237,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Next::Step { after: self.attributes.sampling().saturating_mul(self.rounds_to_next) }
     }
 
-    /// The page of each region is read; if it was accessed, the region's count goes up by one.
+    /// Reads the pages that were chosen, and counts for each region whether its page was accessed.
     fn check_accesses(&mut self) -> Result<(), MonitorError> {
         self.rounds += self.rounds_to_next;
         self.rounds_since_update = self.rounds_since_update.saturating_add(self.rounds_to_next);
@@ -240,7 +248,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.answers.resize(self.samples.len(), Observation::Idle);
         self.probe.read(&self.samples, &mut self.answers).map_err(MonitorError::Probe)?;
 
-        let chosen = self.targets.iter_mut().flat_map(|t| &mut t.regions).filter(|region| region.was_chosen());
+        let chosen = self.regions.iter_mut().filter(|region| region.was_chosen());
         for (region, &answer) in chosen.zip(&self.answers) {
             region.count(answer);
         }
@@ -254,62 +262,25 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.sink.sampled(round).map_err(MonitorError::Sink)
     }
 
-    /// A region whose count moved by more than the merge threshold is of age 0, every other is one older.
-    fn grow_older(&mut self) {
-        for region in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
+    /// Turns the samples of the aggregation into frequencies and ages.
+    fn settle(&mut self) {
+        for region in self.regions.iter_mut() {
             region.settle(&self.attributes);
         }
     }
 
-    /// Neighbours of one temperature become one region.
-    fn merge(&mut self) {
-        if self.probe.granularity() == Granularity::Page {
-            let merging = self.merging();
-            for target in &mut self.targets {
-                adjust::merge(&mut target.regions, merging);
-            }
-        }
-        self.keep_the_maximum();
-    }
-
-    /// While the regions are more than the maximum, merges with a rising threshold, then with a rising size.
-    ///
-    /// At the end of both, each area would be one region, and there are no more areas than the maximum.
-    fn keep_the_maximum(&mut self) {
-        let mut merging = self.merging();
-        while self.nr_regions() > self.attributes.max_regions() {
-            if merging.threshold < self.attributes.samples() {
-                merging.threshold = merging.threshold.saturating_mul(2);
-            } else {
-                merging.size_limit = merging.size_limit.saturating_mul(2);
-            }
-            for target in &mut self.targets {
-                adjust::merge(&mut target.regions, merging);
-            }
-        }
-    }
-
-    /// Merging as the attributes have it: no region grows past its share of the minimum number of regions, and being
-    /// observable or not matters down to a share of the maximum.
-    fn merging(&self) -> Merging {
-        let total: u64 = self.regions().map(|region| region.range().size()).sum();
-        Merging {
-            threshold: self.attributes.merge_threshold(),
-            size_limit: (total / self.attributes.min_regions() as u64).max(PAGE_SIZE),
-            resolution: total / self.attributes.max_regions() as u64,
-        }
-    }
-
+    /// Hands all regions to the sink.
     fn take_snapshot(&mut self, now: Duration) -> Result<(), MonitorError> {
         let clears = self.probe.clears();
+        let targets = self.regions.targets();
         let snapshot = &mut self.snapshot;
         snapshot.time = now;
         snapshot.aggregation = self.attributes.aggregation();
         snapshot.samples = self.attributes.samples();
         snapshot.rounds = self.rounds;
         snapshot.clears = clears - self.clears;
-        snapshot.targets.truncate(self.targets.len());
-        for (i, target) in self.targets.iter().enumerate() {
+        snapshot.targets.truncate(targets.len());
+        for (i, target) in targets.iter().enumerate() {
             if i == snapshot.targets.len() {
                 snapshot.targets.push(TargetSnapshot {
                     id: target.space.id,
@@ -333,7 +304,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Begins the next aggregation, with new attributes if they were changed.
     fn reset(&mut self) {
-        for region in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
+        for region in self.regions.iter_mut() {
             region.reset();
         }
         let Some(new) = self.next_attributes.take() else {
@@ -341,71 +312,21 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         };
         let old = std::mem::replace(&mut self.attributes, new);
         let age_factor = old.aggregation().as_secs_f64() / new.aggregation().as_secs_f64();
-        for region in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
+        for region in self.regions.iter_mut() {
             region.rescale(old.samples(), new.samples(), age_factor);
         }
-        // The new maximum may ask for fewer areas, too.
+        // The new maximum may allow fewer areas.
         self.update_asked = true;
     }
 
-    /// Every region is split at random if there is room for twice as many, in three if the last split changed nothing
-    /// and there is room for that.
-    fn split(&mut self) {
-        let now = self.nr_regions();
-        let max = self.attributes.max_regions();
-        let before = std::mem::replace(&mut self.regions_before_split, now);
-        if self.probe.granularity() == Granularity::Mapping || now > max / 2 {
-            return;
-        }
-        let pieces = if now == before && now <= max / 3 { 3 } else { 2 };
-        for target in &mut self.targets {
-            adjust::split(&mut target.regions, pieces, &mut self.rng, &mut self.spare);
-        }
-    }
-
-    /// The mappings are read again: regions that still lie in an area keep their statistics, new space gets new
-    /// regions, vanished space goes. Targets join and leave.
+    /// Reads the mappings again. Targets join and leave, and regions follow the mappings.
     fn update(&mut self) -> Result<(), MonitorError> {
         let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
         spaces.retain(|space| !space.mappings.is_empty());
         self.probe.update(&spaces).map_err(MonitorError::Probe)?;
-
-        // Each target needs a region, so that no more than the maximum can be watched.
-        let max_regions = self.attributes.max_regions();
-        spaces.truncate(max_regions);
-        let most_areas = max_regions / spaces.len().max(1);
-        let ranges = match self.probe.granularity() {
-            Granularity::Page => cut(&spaces, None, most_areas),
-            Granularity::Mapping if spaces.iter().map(|s| s.mappings.len()).sum::<usize>() <= max_regions => {
-                spaces.iter().map(|s| s.mappings.iter().map(|m| m.range).collect()).collect()
-            }
-            Granularity::Mapping => cut(&spaces, Some(Layout::Ranges), most_areas),
-        };
-        let total: u64 = ranges.iter().flatten().map(|range| range.size()).sum();
-        let piece = (total / self.attributes.min_regions() as u64).max(PAGE_SIZE);
-
-        let mut old = std::mem::take(&mut self.targets);
-        for (space, ranges) in spaces.into_iter().zip(&ranges) {
-            let known = old.iter().position(|target| target.space.id == space.id);
-            let known = known.map(|i| old.swap_remove(i).regions).unwrap_or_default();
-            let regions = match self.probe.granularity() {
-                Granularity::Page => adjust::carry_over(&known, ranges, |new| adjust::split_evenly(new, piece)),
-                Granularity::Mapping => adjust::one_for_each(&known, ranges),
-            };
-            self.targets.push(Watched { space, regions });
-        }
-        self.keep_the_maximum();
+        self.regions.update(spaces, &self.attributes, self.probe.granularity());
         self.rounds_since_update = 0;
         self.update_asked = false;
         Ok(())
     }
-
-    fn nr_regions(&self) -> usize {
-        self.targets.iter().map(|target| target.regions.len()).sum()
-    }
-}
-
-/// The areas of each target, by `layout` or the target's own.
-fn cut(spaces: &[TargetSpace], layout: Option<Layout>, most: usize) -> Vec<Vec<AddrRange>> {
-    spaces.iter().map(|space| areas(&space.mappings, layout.unwrap_or(space.layout), most)).collect()
 }

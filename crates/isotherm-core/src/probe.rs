@@ -2,65 +2,68 @@
 
 use crate::{BoxError, TargetId, TargetSpace};
 
-/// One page to be looked at in one round.
+/// One page that is cleared and read in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The target whose address space it is in.
+    /// The target in whose address space the page lies.
     pub target: TargetId,
-    /// The page's first byte.
+    /// The address of the first byte of the page.
     pub addr: u64,
 }
 
-/// What a probe says of one sample.
+/// What a probe found out about one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// Not accessed since it was cleared. A page that is not present was not accessed.
+    /// The page was not accessed since it was cleared. A page that is not present is idle.
     Idle,
-    /// Accessed since it was cleared.
+    /// The page was accessed since it was cleared.
     Accessed,
-    /// This probe cannot tell for this page: it counts as neither hot nor cold.
+    /// The probe cannot tell for this page. The page counts as neither hot nor cold.
     Unobservable,
 }
 
-/// The smallest piece of memory that one answer of a probe speaks for.
+/// The memory that one answer of a probe speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
-    /// A page, so that regions may be split and merged at any page.
+    /// A page. Regions can be split and merged at every page.
     Page,
-    /// A whole mapping: a region is a mapping.
+    /// A whole mapping. Each mapping is one region.
     Mapping,
 }
 
-/// A way to learn whether pages were accessed. It knows no region and keeps no statistics.
+/// A way to learn whether pages were accessed. It knows no regions and keeps no statistics.
 ///
-/// A round is one [`clear`](Self::clear), a wait of one sampling interval, and one [`read`](Self::read) of
-/// the same samples in the same order.
+/// A round is one call of [`clear`](Self::clear), a wait of one sampling interval, and one call of
+/// [`read`](Self::read) with the same samples in the same order.
 pub trait AccessProbe {
-    /// The smallest piece that one answer speaks for.
+    /// The memory that one answer speaks for; [`Granularity::Page`] by default.
     fn granularity(&self) -> Granularity {
         Granularity::Page
     }
 
-    /// Learns of the targets: before the first round and whenever they or their mappings have been read anew.
+    /// Takes in the targets and their mappings. The monitor calls this before the first round and whenever it has
+    /// read the mappings again.
     ///
     /// # Errors
-    /// Only what makes going on senseless: a target that has just ended is no error.
+    /// Fails only if the run cannot go on. A target that has just ended is no error.
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError>;
 
-    /// Makes each sample's page *not accessed*, so that an access from now on can be seen.
+    /// Marks the page of each sample as not accessed, so that a later access can be seen.
     ///
     /// # Errors
-    /// Only what makes going on senseless. What holds for one page only becomes
-    /// [`Observation::Unobservable`] at the next read.
+    /// Fails only if the run cannot go on. A page that cannot be cleared is [`Observation::Unobservable`] at the
+    /// next read.
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError>;
 
-    /// Says for each sample whether it was accessed since the last clear. `answers` has the length of `samples`.
+    /// Stores in `answers` for each sample whether its page was accessed since the last call of `clear`. Both
+    /// slices have the same length.
     ///
     /// # Errors
-    /// Only what makes going on senseless.
+    /// Fails only if the run cannot go on.
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError>;
 
-    /// How many pages this probe has cleared so far: the part of its work that costs the target.
+    /// How many pages the probe has cleared since it was made. Clearing is the part of its work that slows the
+    /// target down.
     fn clears(&self) -> u64;
 }
 

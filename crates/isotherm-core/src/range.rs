@@ -1,11 +1,11 @@
-//! Ranges of addresses: half-open, never empty.
+//! Ranges of addresses: half-open and never empty.
 
 use std::fmt;
 
-/// The smallest piece of memory a region can be, in bytes: a base page of x86-64.
+/// The smallest size of a region, in bytes: a base page of x86-64.
 pub const PAGE_SIZE: u64 = 4096;
 
-/// A half-open range of addresses, `start..end`, in bytes; it always holds at least one byte.
+/// A half-open range of addresses `start..end`, in bytes. It holds at least one byte.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddrRange {
     start: u64,
@@ -13,7 +13,7 @@ pub struct AddrRange {
 }
 
 impl AddrRange {
-    /// The range `start..end`, or `None` if it would be empty or reversed.
+    /// The range `start..end`, or `None` if it is empty or reversed.
     pub const fn new(start: u64, end: u64) -> Option<Self> {
         if start < end { Some(Self { start, end }) } else { None }
     }
@@ -23,17 +23,17 @@ impl AddrRange {
         self.start
     }
 
-    /// The address after the last.
+    /// The address after the last one.
     pub const fn end(self) -> u64 {
         self.end
     }
 
-    /// The size in bytes, never zero.
+    /// The size in bytes; never zero.
     pub const fn size(self) -> u64 {
         self.end - self.start
     }
 
-    /// How many whole pages fit from the start.
+    /// The size in whole pages, rounded down.
     pub const fn pages(self) -> u64 {
         self.size() / PAGE_SIZE
     }
@@ -43,17 +43,17 @@ impl AddrRange {
         self.start <= addr && addr < self.end
     }
 
-    /// The part that both ranges share.
+    /// The part that both ranges have in common, or `None` if they are disjoint.
     pub fn intersection(self, other: Self) -> Option<Self> {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
 
-    /// The two parts below and from `at`, or `None` if `at` is not strictly inside.
+    /// The parts below and above `at`, or `None` if one of them is empty.
     pub fn split_at(self, at: u64) -> Option<(Self, Self)> {
         Some((Self::new(self.start, at)?, Self::new(at, self.end)?))
     }
 
-    /// Whether `other` begins where this one ends.
+    /// Whether `other` begins where this range ends.
     pub const fn touches(self, other: Self) -> bool {
         self.end == other.start
     }

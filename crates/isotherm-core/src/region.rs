@@ -1,78 +1,81 @@
-//! A region: neighbouring pages of about the same access frequency, and what its samples said.
+//! Regions: neighbouring pages with about the same access frequency, and the statistics of their samples.
 
 use crate::steady::{Steadiness, blend, by_chance};
 use crate::{AddrRange, Attributes, Observation, RegionSnapshot};
 
-/// Neighbouring pages that are taken to be accessed equally often, so that one of them speaks for all.
+/// Neighbouring pages that are taken to be accessed equally often, so that one page of them speaks for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     range: AddrRange,
-    /// Samples taken in this aggregation; fewer than the aggregation has if the region came later, or is steady.
+    /// The number of samples that `accessed` and `unobservable` are counts of. While an aggregation runs, these are
+    /// the samples taken so far. [`settle`](Self::settle) turns the counts into counts of a whole aggregation.
     samples: u32,
     accessed: u32,
     unobservable: u32,
-    /// How much one sample counts for, once the counts are of a whole aggregation: more than one if there were few.
+    /// The number of samples that were taken in the last whole aggregation.
+    nr_samples: u32,
+    /// How many samples of a whole aggregation one observed sample stands for: more than one if few were taken.
     weight: u32,
     /// `nr_accesses` at the end of the last aggregation.
     last_nr_accesses: u32,
+    /// `nr_unobservable` at the end of the last aggregation.
     last_nr_unobservable: u32,
     age: u32,
-    /// How many samples were really taken in the last whole aggregation.
-    nr_samples: u32,
     steadiness: Steadiness,
-    /// Whether a page of it was chosen, and has yet to be read.
+    /// Whether a page was chosen in this round and will be read at its end.
     chosen: bool,
 }
 
 impl Region {
-    /// A region of which nothing is known yet.
+    /// A region without any sample.
     pub const fn new(range: AddrRange) -> Self {
         Self {
             range,
             samples: 0,
             accessed: 0,
             unobservable: 0,
+            nr_samples: 0,
             weight: 1,
             last_nr_accesses: 0,
             last_nr_unobservable: 0,
             age: 0,
-            nr_samples: 0,
             steadiness: Steadiness::NEW,
             chosen: false,
         }
     }
 
-    /// Where it lies.
+    /// The addresses of the region.
     pub const fn range(&self) -> AddrRange {
         self.range
     }
 
-    /// For how many aggregations its access frequency has stayed as it is.
+    /// For how many aggregations the access frequency has stayed the same.
     pub const fn age(&self) -> u32 {
         self.age
     }
 
-    /// The same region, of another extent: its statistics speak for every part of it.
+    /// The same region with another range. Its statistics hold for every part of it.
     pub(crate) const fn with_range(self, range: AddrRange) -> Self {
         Self { range, ..self }
     }
 
-    /// How many rounds there are from one sample of it to the next.
+    /// How many rounds there are from one sample of the region to the next, at least 1.
     pub(crate) fn stride(&self, attributes: &Attributes) -> u32 {
         self.steadiness.stride(self.last_nr_accesses, attributes)
     }
 
-    /// Whether a page of it is to be chosen in this round.
+    /// Decides whether a page of the region is chosen in this round of the aggregation, counted from 0.
     pub(crate) fn choose(&mut self, round: u32, attributes: &Attributes) -> bool {
         self.chosen = round.is_multiple_of(self.stride(attributes));
         self.chosen
     }
 
-    /// Whether a page of it was chosen in this round.
+    /// Whether a page of the region was chosen in this round.
     pub(crate) const fn was_chosen(&self) -> bool {
         self.chosen
     }
 
+    /// Counts one sample.
     pub(crate) fn count(&mut self, observation: Observation) {
         self.samples += 1;
         match observation {
@@ -82,12 +85,16 @@ impl Region {
         }
     }
 
-    /// Turns what was counted into counts of a whole aggregation; and makes the region one older, or of age 0 if what it was
-    /// seen to do differs from the last aggregation.
+    /// Ends the aggregation: turns the counts of the samples taken into counts of a whole aggregation, and
+    /// determines the age.
     ///
-    /// Samples that could not be observed, and those of the time before a region existed, say nothing: the rate is that of
-    /// those that were taken and said something. A region without a single one counts as not accessed, and as unobservable
-    /// as far as it was sampled. The samples that a steady region was spared count as they did in the last aggregation.
+    /// The rate of accesses is that of the samples that were taken and could be observed. It is scaled to a whole
+    /// aggregation, so that samples that could not be observed, and samples from before the region existed, do not
+    /// count. A region with no observable sample counts as not accessed. The samples that a steady region was
+    /// spared count as in the last aggregation.
+    ///
+    /// The region is of age 0 if the scaled count moved by more than the merge threshold since the last
+    /// aggregation. Otherwise it is one aggregation older.
     pub(crate) fn settle(&mut self, attributes: &Attributes) {
         let samples = attributes.samples();
         let observed = self.samples - self.unobservable;
@@ -114,18 +121,20 @@ impl Region {
         self.samples = samples;
     }
 
-    /// By how much two counts of `samples` may differ and mean the same: by `threshold`; and between hot and hot, by one
-    /// sample.
+    /// By how much two counts of `samples` may differ and still be the same frequency: `threshold`, and between two
+    /// hot counts at least one taken sample.
     ///
-    /// A page that nobody uses is never found accessed. One that is used all the time is missed now and then, because its
-    /// user was not running: with few samples, one such miss would look like a change.
+    /// A page that is never used is never found accessed. A page that is used all the time can still be missed,
+    /// because its user was not running in that interval. If few samples were taken, one such miss would look like
+    /// a change.
     fn tolerance(&self, one: u32, other: u32, samples: u32, threshold: u32) -> u32 {
         let hot = one.min(other) >= samples / 2;
         if hot { threshold.max(self.weight) } else { threshold }
     }
 
-    /// Whether `next` continues this region: they touch, and their temperatures are within `threshold`. What can be
-    /// observed and what cannot stay apart as well, unless one of them is no larger than `resolution` bytes.
+    /// Whether this region and `next` can be merged: they touch, and their frequencies are the same. Memory that
+    /// can be observed stays apart from memory that cannot, unless one of the two regions has at most `resolution`
+    /// bytes.
     pub(crate) fn continues_in(&self, next: &Self, threshold: u32, resolution: u64) -> bool {
         self.range.touches(next.range)
             && self.accessed.abs_diff(next.accessed)
@@ -134,12 +143,12 @@ impl Region {
                 || self.range.size().min(next.range.size()) <= resolution)
     }
 
-    /// Takes in `next`, which touches it: counts and age become the means of both, weighted by size.
+    /// Merges `next` into this region, which then covers `range`. All statistics become means, weighted by size.
     pub(crate) fn absorb(&mut self, next: &Self, range: AddrRange) {
         let (a, b) = (u128::from(self.range.size()), u128::from(next.range.size()));
         let mean = |x: u32, y: u32| {
             let sum = u128::from(x) * a + u128::from(y) * b;
-            // Between x and y, and so within 32 bits.
+            // The mean lies between x and y, and so has 32 bits.
             ((sum + (a + b) / 2) / (a + b)) as u32
         };
         *self = Self {
@@ -147,11 +156,11 @@ impl Region {
             samples: mean(self.samples, next.samples),
             accessed: mean(self.accessed, next.accessed),
             unobservable: mean(self.unobservable, next.unobservable),
+            nr_samples: mean(self.nr_samples, next.nr_samples),
             weight: self.weight.min(next.weight),
             last_nr_accesses: mean(self.last_nr_accesses, next.last_nr_accesses),
             last_nr_unobservable: mean(self.last_nr_unobservable, next.last_nr_unobservable),
             age: mean(self.age, next.age),
-            nr_samples: mean(self.nr_samples, next.nr_samples),
             steadiness: self.steadiness.merged(next.steadiness, mean),
             chosen: false,
         };
@@ -166,8 +175,9 @@ impl Region {
         self.unobservable = 0;
     }
 
-    /// Carries the past over to other attributes: counts of `old_samples` become counts of `new_samples`, and an age
-    /// of so many aggregations becomes one of the same time.
+    /// Converts the past to other attributes. Counts of `old_samples` become counts of `new_samples`. Ages are
+    /// multiplied by `age_factor`, the old aggregation interval divided by the new one, so that they mean the same
+    /// time.
     pub(crate) fn rescale(&mut self, old_samples: u32, new_samples: u32, age_factor: f64) {
         self.last_nr_accesses = scaled(self.last_nr_accesses, new_samples, old_samples);
         self.last_nr_unobservable = scaled(self.last_nr_unobservable, new_samples, old_samples);
@@ -187,7 +197,7 @@ impl Region {
     }
 }
 
-/// `count` of `from` as a count of `to`, rounded to the nearest and at most `to`; 0 of nothing.
+/// Scales `count` of `from` to a count of `to`, rounded to the nearest and at most `to`. It is 0 if `from` is 0.
 fn scaled(count: u32, to: u32, from: u32) -> u32 {
     if from == 0 {
         return 0;
@@ -214,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_weights_counts_and_ages_by_size() {
+    fn a_merged_region_has_the_means_weighted_by_size() {
         let mut a = region(0..3, 20, 8);
         let b = region(3..4, 0, 0);
         a.absorb(&b, AddrRange::new(0, 4 * 4096).unwrap());
@@ -222,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_that_of_the_samples_that_could_be_observed() {
+    fn the_rate_counts_observable_samples_only() {
         let mut r = region(0..1, 0, 0);
         r.reset();
         for observation in
@@ -235,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_could_never_be_observed_is_not_hot() {
+    fn a_region_without_an_observable_sample_is_not_hot() {
         let mut r = region(0..1, 0, 0);
         r.reset();
         r.count(Observation::Unobservable);
@@ -243,7 +253,8 @@ mod tests {
         assert_eq!((r.accessed, r.unobservable), (0, 20));
     }
 
-    /// One aggregation of `r`, of whose samples so many of so many said that it was accessed.
+    /// Runs one aggregation of `of` samples, `accessed` of which find the region accessed. Returns its count and
+    /// its age.
     fn aggregate(r: &mut Region, accessed: u32, of: u32) -> (u32, u32) {
         r.reset();
         (0..of).for_each(|i| r.count(if i < accessed { Observation::Accessed } else { Observation::Idle }));
@@ -252,29 +263,29 @@ mod tests {
     }
 
     #[test]
-    fn age_starts_again_when_the_frequency_moves_by_more_than_the_threshold() {
+    fn the_age_starts_again_when_the_frequency_moves_by_more_than_the_threshold() {
         let mut r = region(0..1, 5, 7);
         assert_eq!(aggregate(&mut r, 7, 20), (7, 8));
         assert_eq!(aggregate(&mut r, 10, 20), (10, 0));
     }
 
     #[test]
-    fn what_a_stable_region_was_spared_counts_as_before() {
+    fn spared_samples_of_a_steady_region_count_as_in_the_last_aggregation() {
         let mut cold = region(0..1, 0, 30);
         assert_eq!(aggregate(&mut cold, 0, 2), (0, 31));
         assert_eq!(
             aggregate(&mut cold, 1, 2),
             (1, 0),
-            "one access in two is not half of all, but a reason to look closer"
+            "one access in two samples does not make a rate of a half, but the age starts again"
         );
         let mut hot = region(0..1, 20, 30);
-        assert_eq!(aggregate(&mut hot, 1, 2), (19, 31), "one miss is none");
+        assert_eq!(aggregate(&mut hot, 1, 2), (19, 31), "one miss is no change");
         assert_eq!(aggregate(&mut hot, 2, 2), (20, 32));
         assert_eq!(aggregate(&mut hot, 0, 2), (18, 0));
     }
 
     #[test]
-    fn a_frequency_that_moves_as_chance_has_it_is_sampled_less_in_time() {
+    fn a_region_whose_frequency_moves_by_chance_becomes_steady() {
         let attributes = Attributes::default();
         let mut half = region(0..1, 10, 0);
         for (nth, seen) in [8, 12, 9, 13, 10, 7, 11, 14, 9, 12].into_iter().enumerate() {
@@ -285,11 +296,11 @@ mod tests {
         assert_eq!(half.stride(&attributes), 2);
         aggregate(&mut half, 0, 10);
         half.reset();
-        assert_eq!(half.stride(&attributes), 1, "no chance makes nothing of a half");
+        assert_eq!(half.stride(&attributes), 1, "chance does not turn a rate of a half into zero");
     }
 
     #[test]
-    fn other_attributes_keep_the_rate_and_the_time_that_an_age_means() {
+    fn other_attributes_keep_the_rate_and_the_age_in_time() {
         let mut r = region(0..1, 10, 30);
         r.reset();
         r.rescale(20, 40, 0.5);

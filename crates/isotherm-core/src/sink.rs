@@ -1,44 +1,45 @@
-//! Sinks: where the monitor's findings go. A sink never touches the monitor.
+//! Sinks: where the monitor hands its results. A sink never changes the monitor.
 
 use crate::{BoxError, Snapshot, TargetSpace};
 
-/// What one sampling interval took.
+/// The work of one sampling round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Pages read, one for each region at most.
+    /// Pages read, at most one for each region.
     pub reads: usize,
     /// How many of them were found accessed.
     pub accessed: usize,
 }
 
-/// Takes what the monitor finds. The four methods are the monitor's hooks, in the order of their calls.
+/// Takes the results of a monitor. The methods are called in this order: `start` once, then `sampled` and
+/// `aggregated` in turn, then `end` once.
 pub trait Sink {
-    /// Before the first round: the targets as they are then.
+    /// Takes the targets as they are before the first round.
     ///
     /// # Errors
-    /// Ends the run.
+    /// An error ends the run.
     fn start(&mut self, _targets: &[TargetSpace]) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// After each sampling interval at whose end pages were read.
+    /// Takes the work of a round, after each round in which pages were read.
     ///
     /// # Errors
-    /// Ends the run.
+    /// An error ends the run.
     fn sampled(&mut self, _round: Round) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// After each aggregation interval.
+    /// Takes all regions, at the end of each aggregation interval.
     ///
     /// # Errors
-    /// Ends the run.
+    /// An error ends the run.
     fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError>;
 
-    /// Before the end of the run, however it came about.
+    /// Ends the sink. It is called once, however the run ended.
     ///
     /// # Errors
-    /// Makes the run a failed one.
+    /// An error makes the run a failed one.
     fn end(&mut self) -> Result<(), BoxError> {
         Ok(())
     }

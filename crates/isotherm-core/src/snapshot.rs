@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use crate::{AddrRange, Mapping, TargetId};
 
-/// All regions of all targets at the end of one aggregation interval, and what finding them took.
+/// All regions of all targets at the end of one aggregation interval, and the work of finding them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// Since the start of the run.
+    /// When the aggregation ended, since the start of the run.
     pub time: Duration,
     /// The aggregation interval that was asked for.
     pub aggregation: Duration,
-    /// Samples an aggregation: the highest possible `nr_accesses`.
+    /// The number of sampling rounds in an aggregation: the highest possible `nr_accesses`.
     pub samples: u32,
-    /// One entry a target.
+    /// The targets, one entry each.
     pub targets: Vec<TargetSnapshot>,
     /// Sampling rounds since the last snapshot.
     pub rounds: u32,
-    /// Pages read in these rounds, all together.
+    /// Pages read in these rounds.
     pub reads: u64,
     /// Pages read in the round that read most.
     pub max_reads: u32,
@@ -31,24 +31,32 @@ pub struct Snapshot {
 pub struct TargetSnapshot {
     /// Which target.
     pub id: TargetId,
-    /// Its regions: sorted, disjoint, page-aligned. Between mappings they may cover unmapped space.
+    /// Its regions: sorted, disjoint and page-aligned. A region may cover unmapped space between two mappings.
     pub regions: Vec<RegionSnapshot>,
     /// Its mappings as they were read last.
     pub mappings: Arc<[Mapping]>,
 }
 
 /// One region at the end of one aggregation interval.
+///
+/// Statistics of a region that was merged from several are the means of theirs, weighted by size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionSnapshot {
-    /// Where it lies.
+    /// The addresses of the region.
     pub range: AddrRange,
-    /// In how many samples it was found accessed, of [`Snapshot::samples`].
+    /// How many samples found the region accessed, of [`Snapshot::samples`].
+    ///
+    /// It is counted in the samples that were taken and could be observed, and scaled to a whole aggregation. If
+    /// samples were spared because the region is steady, they count as in the aggregation before. A region with no
+    /// observable sample has 0.
     pub nr_accesses: u32,
-    /// How many samples were really taken in this aggregation, at most [`Snapshot::samples`]. A steady region has fewer.
+    /// How many samples were really taken in this aggregation, at most [`Snapshot::samples`]: the evidence behind
+    /// the other counts. A steady region has fewer than the others, and so has a region that is new. Where the
+    /// source does not tell (the kernel's DAMON, old recordings) it is `Snapshot::samples`.
     pub nr_samples: u32,
-    /// In how many samples it could not be observed, of [`Snapshot::samples`].
+    /// How many samples could not be observed, of [`Snapshot::samples`]; scaled as `nr_accesses` is.
     pub nr_unobservable: u32,
-    /// For how many aggregations the access frequency has stayed as it is.
+    /// For how many aggregations the access frequency has stayed the same.
     pub age: u32,
 }
 
@@ -65,7 +73,7 @@ impl Snapshot {
 }
 
 impl RegionSnapshot {
-    /// The access rate: `nr_accesses` of `samples`, 0 to 1.
+    /// The access rate, 0 to 1: `nr_accesses` divided by the `samples` of an aggregation.
     pub fn access_rate(&self, samples: u32) -> f64 {
         f64::from(self.nr_accesses) / f64::from(samples.max(1))
     }
@@ -77,23 +85,20 @@ impl RegionSnapshot {
 }
 
 impl TargetSnapshot {
-    /// How many bytes of each region are mapped, in the order of the regions.
+    /// Each region, in order, with the number of its bytes that are mapped.
     pub fn mapped_bytes(&self) -> impl Iterator<Item = (&RegionSnapshot, u64)> {
-        let mut rest = &self.mappings[..];
-        self.regions.iter().map(move |region| {
-            let passed = rest.iter().take_while(|m| m.range.end() <= region.range.start()).count();
-            rest = &rest[passed..];
-            let bytes = rest.iter().map_while(|m| m.range.intersection(region.range)).map(AddrRange::size).sum();
-            (region, bytes)
+        self.regions_with_mappings().map(|(region, mappings)| {
+            let parts = mappings.iter().filter_map(|mapping| mapping.range.intersection(region.range));
+            (region, parts.map(AddrRange::size).sum())
         })
     }
 
-    /// The working set: mapped bytes of regions that were found accessed at least once.
+    /// The working set in bytes: the mapped bytes of all regions with at least one access.
     pub fn working_set(&self) -> u64 {
         self.mapped_bytes().filter(|(region, _)| region.nr_accesses > 0).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Mapped bytes that could not be observed, by each region's share of `samples`.
+    /// The mapped bytes that could not be observed: of each region its share of unobservable `samples`.
     pub fn unobservable_bytes(&self, samples: u32) -> u64 {
         self.mapped_bytes().map(|(region, bytes)| bytes as f64 * region.unobservable_share(samples)).sum::<f64>() as u64
     }

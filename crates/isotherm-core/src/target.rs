@@ -143,8 +143,8 @@ pub struct TargetSpace {
 
 /// Reads which targets there are and what they have mapped.
 pub trait AddressSpace {
-    /// All targets that live now, in an order that does not change. A target that has ended is left out; an empty list ends
-    /// the run. The monitor calls this at the start, at every update interval, and when a target ends.
+    /// All targets that live now, in an order that does not change. A target that has ended is left out; an empty
+    /// list ends the run. The monitor calls this at the start, at every update interval, and when a target ends.
     ///
     /// # Errors
     /// Fails only if the run cannot go on. A target that can no longer be read is left out instead.

@@ -1,4 +1,4 @@
-//! How much memory there is in use, as the system accounts for it: what stands beside temperatures and what schemes did.
+//! Memory use as the system accounts for it. Recordings show it next to access frequencies and to what schemes did.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct MemoryUse {
     /// Resident bytes (RSS).
     pub resident: u64,
-    /// Resident bytes, those that several processes share divided among them (PSS).
+    /// Resident bytes, with shared pages divided by the number of processes that share them (PSS).
     pub proportional: u64,
     /// Bytes in swap.
     pub swapped: u64,
@@ -18,20 +18,21 @@ pub struct MemoryUse {
 pub struct SystemMemory {
     /// Bytes of memory.
     pub total: u64,
-    /// Bytes that nothing uses.
+    /// Bytes that are not in use.
     pub free: u64,
-    /// Bytes that could be had without swapping.
+    /// Bytes that new programs can get without swapping.
     pub available: u64,
     /// Bytes of swap.
     pub swap_total: u64,
-    /// Bytes of swap that are not used.
+    /// Bytes of swap that are not in use.
     pub swap_free: u64,
-    /// For how long some task has waited for memory (PSI `some total`), since any fixed moment; none if the kernel does not tell.
+    /// For how long some task has waited for memory (PSI `some total`), counted from a fixed moment. `None` if the
+    /// system does not tell.
     pub stalled: Option<Duration>,
 }
 
 impl SystemMemory {
-    /// Free memory as a share of all, 0 to 1.
+    /// The share of all memory that is free, 0 to 1.
     pub fn free_share(&self) -> f64 {
         self.free as f64 / self.total.max(1) as f64
     }

@@ -1,10 +1,10 @@
-//! The monitor, step by step, where one example says more than a property.
+//! The monitor step by step, in single examples.
 
 mod common;
 
 use std::time::Duration;
 
-use common::{Answers, SAMPLING, attributes, monitor, run, target};
+use common::{SAMPLING, TestProbe, attributes, monitor, run, target};
 use isotherm_core::{Attributes, Granularity, Next, Observation, PAGE_SIZE, Sample};
 
 fn idle(_: u32, _: Sample) -> Observation {
@@ -12,8 +12,8 @@ fn idle(_: u32, _: Sample) -> Observation {
 }
 
 #[test]
-fn the_hooks_come_in_their_order() {
-    let mut monitor = monitor(attributes(2, 5, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(idle));
+fn the_sink_is_called_in_order() {
+    let mut monitor = monitor(attributes(2, 5, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], TestProbe::new(idle));
     run(&mut monitor, 4, |_| {});
     assert_eq!(
         monitor.sink().hooks,
@@ -22,12 +22,12 @@ fn the_hooks_come_in_their_order() {
 }
 
 #[test]
-fn the_first_regions_are_about_the_minimum_and_even() {
+fn the_first_regions_are_of_equal_size_and_about_the_minimum_in_number() {
     let mut monitor = monitor(
         attributes(20, 10, 10, 100),
         1,
         vec![vec![target(1, &[(0, 600), (10_000, 10_400)])]],
-        Answers::new(idle),
+        TestProbe::new(idle),
     );
     monitor.start().unwrap();
     let pages: Vec<u64> = monitor.regions().map(|r| r.range().pages()).collect();
@@ -35,14 +35,14 @@ fn the_first_regions_are_about_the_minimum_and_even() {
 }
 
 #[test]
-fn a_hot_part_is_found_and_its_borders_narrowed_down() {
+fn the_borders_of_a_hot_part_are_found() {
     let hot = 3_000 * PAGE_SIZE..3_400 * PAGE_SIZE;
     let range = hot.clone();
     let answer = move |_: u32, sample: Sample| {
         if range.contains(&sample.addr) { Observation::Accessed } else { Observation::Idle }
     };
     let mut monitor =
-        monitor(attributes(20, 10, 10, 1_000), 1, vec![vec![target(1, &[(0, 20_000)])]], Answers::new(answer));
+        monitor(attributes(20, 10, 10, 1_000), 1, vec![vec![target(1, &[(0, 20_000)])]], TestProbe::new(answer));
     run(&mut monitor, 20 * 30, |_| {});
     let last = monitor.sink().snapshots.last().unwrap();
     let found: u64 = (last.targets[0].regions.iter())
@@ -58,7 +58,8 @@ fn a_hot_part_is_found_and_its_borders_narrowed_down() {
 #[test]
 fn a_region_that_cools_down_is_of_age_zero_again() {
     let answer = |round: u32, _: Sample| if round < 40 { Observation::Accessed } else { Observation::Idle };
-    let mut monitor = monitor(attributes(10, 50, 10, 10), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(answer));
+    let mut monitor =
+        monitor(attributes(10, 50, 10, 10), 1, vec![vec![target(1, &[(0, 100)])]], TestProbe::new(answer));
     run(&mut monitor, 70, |_| {});
     let ages: Vec<u32> = monitor.sink().snapshots.iter().map(|s| s.targets[0].regions[0].age).collect();
     assert_eq!(ages, [0, 1, 2, 3, 0, 1, 2]);
@@ -70,7 +71,7 @@ fn unobservable_memory_is_neither_hot_nor_merged_with_cold() {
         if sample.addr < 500 * PAGE_SIZE { Observation::Unobservable } else { Observation::Idle }
     };
     let mut monitor =
-        monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 1_000)])]], Answers::new(answer));
+        monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 1_000)])]], TestProbe::new(answer));
     run(&mut monitor, 50, |_| {});
     let last = monitor.sink().snapshots.last().unwrap();
     assert!(last.targets[0].regions.iter().all(|r| r.nr_accesses == 0));
@@ -78,14 +79,14 @@ fn unobservable_memory_is_neither_hot_nor_merged_with_cold() {
 }
 
 #[test]
-fn memory_that_can_be_observed_page_by_page_only_does_not_eat_the_regions() {
-    // As in a shared library: of a thousand pages every other one cannot be observed, in a target of a million.
+fn single_unobservable_pages_do_not_use_up_the_budget_of_regions() {
+    // Every other page of a thousand cannot be observed, as in a shared library. The target has a million pages.
     let answer = |_: u32, sample: Sample| {
         let page = sample.addr / PAGE_SIZE;
         if page < 1_000 && page.is_multiple_of(2) { Observation::Unobservable } else { Observation::Idle }
     };
     let mut monitor =
-        monitor(attributes(10, 50, 10, 1_000), 1, vec![vec![target(1, &[(0, 1_000_000)])]], Answers::new(answer));
+        monitor(attributes(10, 50, 10, 1_000), 1, vec![vec![target(1, &[(0, 1_000_000)])]], TestProbe::new(answer));
     run(&mut monitor, 500, |_| {});
     let last = monitor.sink().snapshots.last().unwrap();
     assert!(last.targets[0].regions.len() < 30, "{} regions", last.targets[0].regions.len());
@@ -95,21 +96,21 @@ fn memory_that_can_be_observed_page_by_page_only_does_not_eat_the_regions() {
 fn the_run_ends_with_the_last_target() {
     let both = vec![target(1, &[(0, 100)]), target(2, &[(0, 100)])];
     let one = vec![target(2, &[(0, 100)])];
-    let mut monitor = monitor(attributes(10, 1, 10, 100), 1, vec![both, one, vec![]], Answers::new(idle));
+    let mut monitor = monitor(attributes(10, 1, 10, 100), 1, vec![both, one, vec![]], TestProbe::new(idle));
     let mut rounds = 0;
     run(&mut monitor, 1_000, |m| {
         rounds += 1;
         assert!(m.regions().count() > 0);
     });
-    assert_eq!(rounds, 20, "the start and all rounds up to the update that finds no target");
+    assert_eq!(rounds, 20, "the start, and all rounds up to the update that finds no target");
     let targets: Vec<usize> = monitor.sink().snapshots.iter().map(|s| s.targets.len()).collect();
     assert_eq!(targets, [2, 1]);
 }
 
 #[test]
-fn an_update_that_is_asked_for_comes_with_the_next_step() {
-    let surveys = vec![vec![target(1, &[(0, 100)])], vec![]];
-    let mut monitor = monitor(attributes(10, 1_000, 10, 100), 1, surveys, Answers::new(idle));
+fn an_update_is_made_at_the_next_step_if_it_is_asked_for() {
+    let readings = vec![vec![target(1, &[(0, 100)])], vec![]];
+    let mut monitor = monitor(attributes(10, 1_000, 10, 100), 1, readings, TestProbe::new(idle));
     monitor.start().unwrap();
     assert_eq!(monitor.step(SAMPLING).unwrap(), Next::Step { after: SAMPLING });
     monitor.ask_for_update();
@@ -117,17 +118,17 @@ fn an_update_that_is_asked_for_comes_with_the_next_step() {
 }
 
 #[test]
-fn where_all_is_steady_only_rounds_with_something_to_do_are_asked_for() {
+fn rounds_without_samples_are_skipped_while_all_regions_are_steady() {
     let space = vec![vec![target(1, &[(0, 20_000)])]];
-    let mut monitor = monitor(attributes(20, 10, 10, 100), 1, space, Answers::new(idle));
-    // For each number of snapshots, the steps after which there were as many.
+    let mut monitor = monitor(attributes(20, 10, 10, 100), 1, space, TestProbe::new(idle));
+    // How many steps were made while there were this many snapshots.
     let mut steps = [0; 31];
     run(&mut monitor, 20 * 30, |m| steps[m.sink().snapshots.len()] += 1);
-    assert_eq!(steps[1], 20, "nothing is known yet: something is read in each round");
-    assert_eq!(steps[15], 10, "a page is chosen in each fourth round, and read in the next");
-    assert_eq!(steps[29], 4, "two pages are chosen, and read in the next round");
+    assert_eq!(steps[1], 20, "no region is steady yet: pages are read in each round");
+    assert_eq!(steps[15], 10, "a page is chosen in every fourth round, and read in the next");
+    assert_eq!(steps[29], 4, "a page is chosen in every twelfth round, and read in the next");
     let samples = [0, 14, 28].map(|nth: usize| monitor.sink().snapshots[nth].targets[0].regions[0].nr_samples);
-    assert_eq!(samples, [20, 5, 2], "only what was really taken");
+    assert_eq!(samples, [20, 5, 2], "the samples that were really taken");
     for (nth, snapshot) in monitor.sink().snapshots.iter().enumerate() {
         assert_eq!(snapshot.rounds, 20, "aggregation {nth}");
         assert_eq!(snapshot.time, SAMPLING * 20 * (nth as u32 + 1));
@@ -137,14 +138,14 @@ fn where_all_is_steady_only_rounds_with_something_to_do_are_asked_for() {
 #[test]
 fn targets_beyond_the_maximum_of_regions_are_left_out() {
     let many = (0..20).map(|id| target(id, &[(0, 10), (1_000, 1_010), (9_000, 9_010)])).collect();
-    let mut monitor = monitor(attributes(10, 1, 3, 12), 1, vec![many], Answers::new(idle));
+    let mut monitor = monitor(attributes(10, 1, 3, 12), 1, vec![many], TestProbe::new(idle));
     run(&mut monitor, 30, |m| assert!(m.regions().count() <= 12));
     assert_eq!(monitor.sink().snapshots[0].targets.len(), 12);
 }
 
 #[test]
-fn changed_attributes_hold_from_the_next_aggregation_on_and_keep_ages_in_time() {
-    let mut monitor = monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(idle));
+fn changed_attributes_apply_from_the_next_aggregation_on_and_keep_ages_in_time() {
+    let mut monitor = monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], TestProbe::new(idle));
     monitor.start().unwrap();
     let mut now = SAMPLING;
     let mut step = |m: &mut common::TestMonitor<_>, times: u32| {
@@ -158,16 +159,16 @@ fn changed_attributes_hold_from_the_next_aggregation_on_and_keep_ages_in_time() 
     step(&mut monitor, 5 + 20);
     let snapshots = &monitor.sink().snapshots;
     assert_eq!(snapshots.iter().map(|s| s.samples).collect::<Vec<_>>(), [10, 10, 10, 10, 20]);
-    // Four aggregations of 10 samples are two of 20, and one more has passed.
+    // Four aggregations of 10 samples are as long as two of 20, and one more has passed.
     assert!(snapshots[4].targets[0].regions.iter().all(|r| r.age == 3));
     assert!(snapshots[4].targets[0].regions.len() <= 8);
 }
 
 #[test]
-fn a_new_sampling_interval_is_waited_for_from_the_next_aggregation_on() {
+fn the_time_to_wait_follows_a_new_sampling_interval_and_rates_and_ages_stay() {
     let hot = |_: u32, _: Sample| Observation::Accessed;
     let space = vec![vec![target(1, &[(0, 100)])]];
-    let mut monitor = monitor(attributes(10, 50, 10, 10), 1, space, Answers::new(hot));
+    let mut monitor = monitor(attributes(10, 50, 10, 10), 1, space, TestProbe::new(hot));
     let ms = Duration::from_millis;
     let slower = Attributes::new(ms(20), ms(400), ms(4000), 10, 10).unwrap();
     let mut next = monitor.start().unwrap();
@@ -181,7 +182,7 @@ fn a_new_sampling_interval_is_waited_for_from_the_next_aggregation_on() {
             monitor.set_attributes(slower);
         }
     }
-    // Four aggregations of ten rounds, the last of which was under way when the attributes were changed, and one of twenty.
+    // Four aggregations of 10 rounds, the last of which ran when the attributes were changed, and one of 20 rounds.
     assert_eq!((waits.len(), monitor.attributes()), (60, slower));
     assert!(waits[..40].iter().all(|&wait| wait == SAMPLING) && waits[40..].iter().all(|&wait| wait == ms(20)));
     let snapshots = &monitor.sink().snapshots;
@@ -189,19 +190,19 @@ fn a_new_sampling_interval_is_waited_for_from_the_next_aggregation_on() {
     let last = &snapshots[4];
     for region in &last.targets[0].regions {
         assert_eq!((region.access_rate(last.samples), region.nr_samples), (1.0, 20));
-        // Found hot in the first of four aggregations of 50 ms: 150 ms are no whole aggregation of 400 ms.
+        // The age was 150 ms, which is less than one aggregation of 400 ms, and one more aggregation has passed.
         assert_eq!(region.age, 1);
     }
 }
 
 #[test]
-fn where_a_probe_speaks_for_mappings_a_region_is_a_mapping() {
+fn each_mapping_is_a_region_if_the_probe_answers_for_mappings() {
     let before = vec![target(1, &[(0, 100), (100, 300), (5_000, 5_001)])];
     let grown = vec![target(1, &[(0, 100), (100, 900), (7_000, 7_001)])];
     let answer = |_: u32, sample: Sample| {
         if sample.addr >= 100 * PAGE_SIZE { Observation::Accessed } else { Observation::Idle }
     };
-    let probe = Answers { granularity: Granularity::Mapping, ..Answers::new(answer) };
+    let probe = TestProbe { granularity: Granularity::Mapping, ..TestProbe::new(answer) };
     let mut monitor = monitor(attributes(10, 1, 10, 100), 1, vec![before, grown], probe);
     run(&mut monitor, 25, |_| {});
     let regions = |nth: usize| -> Vec<(u64, u64, u32)> {
@@ -215,9 +216,9 @@ fn where_a_probe_speaks_for_mappings_a_region_is_a_mapping() {
 }
 
 #[test]
-fn after_a_time_without_monitoring_all_memory_is_seen_for_the_first_time() {
+fn after_a_time_without_monitoring_all_statistics_begin_anew() {
     let hot = |_: u32, _: Sample| Observation::Accessed;
-    let mut monitor = monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], Answers::new(hot));
+    let mut monitor = monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], TestProbe::new(hot));
     run(&mut monitor, 35, |_| {});
     assert!(monitor.regions().any(|region| region.age() > 0));
     assert_ne!(monitor.resume().unwrap(), isotherm_core::Next::End);
@@ -226,9 +227,5 @@ fn after_a_time_without_monitoring_all_memory_is_seen_for_the_first_time() {
         monitor.step(SAMPLING * (100_000 + round)).unwrap();
     }
     let last = monitor.sink().snapshots.last().unwrap();
-    assert_eq!(
-        (last.time, last.rounds),
-        (SAMPLING * 100_010, 10),
-        "a whole aggregation, and nothing of the time before"
-    );
+    assert_eq!((last.time, last.rounds), (SAMPLING * 100_010, 10), "a whole aggregation after the resumption");
 }

@@ -1,14 +1,14 @@
-//! What holds whatever is mapped and whatever the probe says.
+//! Properties of the monitor that hold for all mappings and all answers of the probe.
 
 mod common;
 
-use common::{Answers, attributes, monitor, run, target};
+use common::{TestProbe, attributes, monitor, run, target};
 use isotherm_core::{AddrRange, Layout, Observation, PAGE_SIZE, Region, Sample, TargetSpace, areas};
 use proptest::prelude::*;
 
 const ROUNDS: u32 = 60;
 
-/// Mappings of a target: sorted, disjoint, some touching, some with small and some with vast gaps.
+/// Mappings of a target: sorted, disjoint, some touching, some with small and some with very large gaps.
 fn mappings() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let gap = prop_oneof![Just(0), 1..20_u64, 1_000..1_000_000_u64];
     prop::collection::vec((gap, 1..3_000_u64), 1..12).prop_map(|gaps_and_sizes| {
@@ -22,21 +22,21 @@ fn mappings() -> impl Strategy<Value = Vec<(u64, u64)>> {
     })
 }
 
-/// Some surveys of up to four targets, of which each may be there or not; the first is never empty.
-fn surveys() -> impl Strategy<Value = Vec<Vec<TargetSpace>>> {
-    let survey = prop::collection::vec(prop::option::weighted(0.8, mappings()), 1..5).prop_map(|targets| {
+/// Readings of up to four targets, each of which may be missing. The first reading is never empty.
+fn readings() -> impl Strategy<Value = Vec<Vec<TargetSpace>>> {
+    let reading = prop::collection::vec(prop::option::weighted(0.8, mappings()), 1..5).prop_map(|targets| {
         let present = targets.iter().enumerate().filter_map(|(id, pages)| Some(target(id as u32, pages.as_ref()?)));
         present.collect::<Vec<_>>()
     });
-    prop::collection::vec(survey, 1..5).prop_map(|mut surveys| {
-        if surveys[0].is_empty() {
-            surveys[0] = vec![target(9, &[(1, 500)])];
+    prop::collection::vec(reading, 1..5).prop_map(|mut readings| {
+        if readings[0].is_empty() {
+            readings[0] = vec![target(9, &[(1, 500)])];
         }
-        surveys
+        readings
     })
 }
 
-/// Answers that are stable in places and noisy in others, and now and then unobservable.
+/// Answers that are stable in some places, random in others, and unobservable in others.
 fn answer(seed: u64) -> impl FnMut(u32, Sample) -> Observation {
     move |round, sample| {
         let place = (sample.addr / PAGE_SIZE / 256).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
@@ -60,9 +60,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_round_reads_more_than_the_maximum(surveys in surveys(), seed: u64, min in 3..40_usize, room in 0..60_usize) {
-        let max = min + room;
-        let mut monitor = monitor(attributes(10, 1, min, max), seed, surveys, Answers::new(answer(seed)));
+    fn no_round_reads_more_than_the_maximum(readings in readings(), seed: u64, min in 3..40_usize, more in 0..60_usize) {
+        let max = min + more;
+        let mut monitor = monitor(attributes(10, 1, min, max), seed, readings, TestProbe::new(answer(seed)));
         let mut most = 0;
         run(&mut monitor, ROUNDS, |m| most = most.max(m.regions().count()));
         prop_assert!(most <= max, "{most} regions");
@@ -72,8 +72,8 @@ proptest! {
     }
 
     #[test]
-    fn regions_are_sorted_aligned_and_cover_the_areas_exactly(surveys in surveys(), seed: u64) {
-        let mut monitor = monitor(attributes(10, 1, 10, 200), seed, surveys, Answers::new(answer(seed)));
+    fn regions_are_sorted_aligned_and_cover_the_areas_exactly(readings in readings(), seed: u64) {
+        let mut monitor = monitor(attributes(10, 1, 10, 200), seed, readings, TestProbe::new(answer(seed)));
         run(&mut monitor, ROUNDS, |_| {});
         for taken in monitor.sink().snapshots.iter().flat_map(|s| &s.targets) {
             let ranges: Vec<_> = taken.regions.iter().map(|r| r.range).collect();
@@ -87,8 +87,8 @@ proptest! {
     }
 
     #[test]
-    fn counts_and_ages_stay_in_their_bounds(surveys in surveys(), seed: u64, samples in 1..30_u32) {
-        let mut monitor = monitor(attributes(samples, 2, 10, 200), seed, surveys, Answers::new(answer(seed)));
+    fn counts_and_ages_stay_in_their_bounds(readings in readings(), seed: u64, samples in 1..30_u32) {
+        let mut monitor = monitor(attributes(samples, 2, 10, 200), seed, readings, TestProbe::new(answer(seed)));
         run(&mut monitor, ROUNDS, |_| {});
         for (nth, snapshot) in monitor.sink().snapshots.iter().enumerate() {
             prop_assert_eq!(snapshot.samples, samples);
@@ -101,10 +101,10 @@ proptest! {
     }
 
     #[test]
-    fn the_same_seed_and_answers_make_the_same_regions(surveys in surveys(), seed: u64) {
+    fn the_same_seed_and_answers_make_the_same_regions(readings in readings(), seed: u64) {
         let regions = || {
             let mut monitor =
-                monitor(attributes(10, 1, 10, 200), seed, surveys.clone(), Answers::new(answer(seed)));
+                monitor(attributes(10, 1, 10, 200), seed, readings.clone(), TestProbe::new(answer(seed)));
             let mut seen: Vec<Vec<Region>> = Vec::new();
             run(&mut monitor, ROUNDS, |m| seen.push(m.regions().copied().collect()));
             seen
@@ -114,22 +114,22 @@ proptest! {
 
     #[test]
     fn what_stays_mapped_keeps_its_statistics(kept in 1..2_000_u64, grown in 1..2_000_u64, seed: u64) {
-        // The first mapping stays, the second goes, a third comes, with vast gaps between them: three areas.
+        // The first mapping stays, the second goes and a third comes. Large gaps make each an area.
         let before = vec![target(1, &[(0, kept), (1_000_000, 1_000_100)])];
         let after = vec![target(1, &[(0, kept), (2_000_000, 2_000_000 + grown)])];
-        let surveys = vec![before.clone(), before, after];
+        let readings = vec![before.clone(), before, after];
         let hot = |_: u32, sample: Sample| {
             if sample.addr < 1_000_000 * PAGE_SIZE { Observation::Accessed } else { Observation::Idle }
         };
-        let mut monitor = monitor(attributes(10, 2, 10, 200), seed, surveys, Answers::new(hot));
-        // Updates come with rounds 20 and 40; snapshots with every tenth.
+        let mut monitor = monitor(attributes(10, 2, 10, 200), seed, readings, TestProbe::new(hot));
+        // Updates are made in rounds 20 and 40, snapshots in every tenth round.
         run(&mut monitor, 50, |_| {});
         let last = monitor.sink().snapshots.last().unwrap();
         for region in &last.targets[0].regions {
             if region.range.start() < 1_000_000 * PAGE_SIZE {
                 prop_assert_eq!((region.nr_accesses, region.age), (10, 4), "hot from the first aggregation on");
             } else {
-                prop_assert!(region.range.start() >= 2_000_000 * PAGE_SIZE, "what is gone is gone");
+                prop_assert!(region.range.start() >= 2_000_000 * PAGE_SIZE, "unmapped memory has no region");
                 prop_assert_eq!((region.nr_accesses, region.age), (0, 1), "new since the update");
             }
         }

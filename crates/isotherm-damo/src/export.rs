@@ -12,7 +12,9 @@ use flate2::write::ZlibEncoder;
 use isotherm_core::RegionSnapshot;
 use serde::Serialize;
 
-use isotherm_record::{ConvertError, Header, RecordError, Recording, Row, SnapshotRecord, TransferError, convert_with, pid_column};
+use isotherm_record::{
+    ConvertError, Header, RecordError, Recording, Row, SnapshotRecord, TransferError, convert_with, pid_column,
+};
 
 /// Regions that are kept at a time, of 32 bytes each.
 const KEPT_REGIONS: u64 = 4 << 20;

@@ -318,7 +318,7 @@ fn what_had_to_be_guessed_or_changed_is_told() {
     file[0]["snapshots"][0]["regions"][0]["age"] = json!({"usec": null, "aggr_intervals": null});
     let (imported, rows) = imported_json(&file).unwrap();
     assert_eq!((rows[1].samples, rows[1].target.regions[0].nr_accesses), (22, 22));
-    assert!(imported.notes[0].contains("aggregations last 100ms; 22 samples"), "{:?}", imported.notes);
+    assert!(imported.notes[0].contains("aggregations last 100 ms; 22 samples"), "{:?}", imported.notes);
     assert!(imported.notes[1].starts_with("1 of 2 regions have no age"), "{:?}", imported.notes);
 }
 
@@ -374,10 +374,10 @@ fn what_is_not_damos_json_is_called_what_it_is() {
         (&recording, ["recording of isotherm", "no import"]),
         (&json, ["isotherm converted", "what damo wrote"]),
         (&trace, ["text of perf script", "convert_record_format"]),
-        (&directory.path().to_owned(), ["is a directory", "give the file"]),
+        (&directory.path().to_owned(), ["is a directory", "give a file"]),
         (&directory.path().join("none"), ["cannot open", "check the name"]),
     ] {
-        let error = imported(path).unwrap_err().to_string();
+        let error = isotherm_core::chain(&imported(path).unwrap_err());
         assert!(words.iter().all(|word| error.contains(word)), "{words:?} are not in: {error}");
     }
     for (bytes, word) in [
@@ -389,7 +389,7 @@ fn what_is_not_damos_json_is_called_what_it_is() {
         (b"hello", "does not begin as a list in JSON"),
         (b"[] []", "trailing characters"),
     ] {
-        let error = imported_bytes(bytes).unwrap_err().to_string();
+        let error = isotherm_core::chain(&imported_bytes(bytes).unwrap_err());
         assert!(error.contains(word), "{word:?} is not in: {error}");
     }
 }

@@ -5,33 +5,18 @@
 #[path = "../../isotherm-record/tests/common/mod.rs"]
 mod common;
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
 use isotherm_damo::{Format, export, import};
 use isotherm_record::Recording;
+use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
-/// Runs `with_damo.py`; nothing, said loudly, where damo is missing.
-fn with_damo(arguments: &[&str]) -> Option<Output> {
-    const MISSING: i32 = 77;
-    let python = std::env::var("ISOTHERM_PYTHON").unwrap_or_else(|_| "python3".into());
+/// Runs `with_damo.py` and returns what it prints. An error is the reason to skip the test: damo, or the tool `file`,
+/// is missing.
+fn with_damo(arguments: &[&str]) -> Result<String, String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/with_damo.py");
-    let output = Command::new(&python).arg(script).args(arguments).stdin(Stdio::null()).output();
-    match output {
-        Ok(output) if output.status.code() != Some(MISSING) => {
-            assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-            Some(output)
-        }
-        _ => {
-            // Past the capture of the test harness.
-            let what = arguments[0];
-            let _ =
-                writeln!(std::io::stderr(), "SKIPPED damo {what}: {python} lacks damo, or the tool `file` is missing");
-            None
-        }
-    }
+    common::run_python(std::iter::once(&script).chain(arguments), Path::new("."))
 }
 
 fn text(path: &Path) -> &str {
@@ -46,8 +31,8 @@ fn damo_reads_what_is_written_for_it() {
     for format in [Format::JsonCompressed, Format::Json] {
         let path = directory.path().join("damon.data");
         export(&Recording::open(&recording).unwrap(), &path, format).unwrap();
-        let Some(read) = with_damo(&["read", text(&path)]) else { return };
-        let records: Vec<Value> = serde_json::from_slice(&read.stdout).unwrap();
+        let read = installed_or_skip!(with_damo(&["read", text(&path)]));
+        let records: Vec<Value> = serde_json::from_str(&read).unwrap();
 
         let started = common::header().started_unix_ns;
         let record = |pid: u32| {
@@ -77,8 +62,7 @@ fn damo_reports_on_what_is_written_for_it() {
         (&["heatmap", "--output", "stdout", "--resol", "4", "8"], &["x-axis: space", "y-axis: time"]),
     ] {
         let arguments = [&["report"], report, &["--input", text(&path)]].concat();
-        let Some(output) = with_damo(&arguments) else { return };
-        let out = String::from_utf8(output.stdout).unwrap();
+        let out = installed_or_skip!(with_damo(&arguments));
         assert!(words.iter().all(|word| out.contains(word)), "{words:?} are not in what {report:?} says: {out}");
     }
 }
@@ -89,15 +73,14 @@ fn what_damo_writes_is_read_as_damo_reads_it() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/trace.txt");
     for format in ["json", "json_compressed"] {
         let (path, recording) = (directory.path().join(format), directory.path().join("a.rec"));
-        if with_damo(&["write", text(&trace), format, text(&path)]).is_none() {
-            return;
-        }
+        installed_or_skip!(with_damo(&["write", text(&trace), format, text(&path)]));
         import(&path, &recording, &[], "0.1.0").unwrap();
-        let Some(read) = with_damo(&["read", text(&path)]) else { return };
-        let records: Vec<Value> = serde_json::from_slice(&read.stdout).unwrap();
+        let read = installed_or_skip!(with_damo(&["read", text(&path)]));
+        let records: Vec<Value> = serde_json::from_str(&read).unwrap();
         let rows = common::read(&recording).unwrap();
 
-        // damo's first time is 82,877 s after the boot; the second target's is 12 us later, and it is that of the snapshot.
+        // damo's first time is 82,877 s after the boot; the second target's is 12 us later, and it is that of the
+        // snapshot.
         for (i, record) in records.iter().enumerate() {
             let ours = rows.iter().filter(|row| row.target.id.pid().unwrap() as usize == i + 1).map(|row| {
                 let end = 82_877_000_000_000 + row.time.as_nanos() as u64 - if i == 0 { 12_000 } else { 0 };

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use isotherm_core::{AccessProbe, AddressSpace, Granularity, Observation, Sample};
 use isotherm_kernel::Processes;
 use isotherm_probes::RefsProbe;
+use isotherm_testing::installed_or_skip;
 
 /// Maps two areas with a gap between, tells where, and touches the one that each line of its input names. They are
 /// larger than any TLB, because clearing does not flush it.
@@ -24,11 +25,8 @@ for line in sys.stdin:
 #[test]
 fn a_mapping_that_was_touched_is_told_from_one_that_was_not() {
     let mut python = Command::new("python3");
-    let Ok(mut child) = python.args(["-c", TOUCHER]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
-        let _ =
-            writeln!(std::io::stderr(), "SKIPPED a_mapping_that_was_touched_is_told_from_one_that_was_not: no python3");
-        return;
-    };
+    let child = python.args(["-c", TOUCHER]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = installed_or_skip!(child.map_err(|e| format!("python3 cannot be run: {e}")));
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let areas: Vec<u64> = lines.next().unwrap().unwrap().split(' ').map(|addr| addr.parse().unwrap()).collect();
     let mut processes = Processes::new([child.id()], false).unwrap();

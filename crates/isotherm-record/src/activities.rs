@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::batches::Batches;
 use crate::decode::{Kind, Rows};
 use crate::id::{Identities, StoredId};
-use crate::reader::Source;
+use crate::source::Source;
 use crate::{Activity, RecordError, TargetInfo, activity};
 
 /// The activities of a recording, in order of time. After an error there is no further one.

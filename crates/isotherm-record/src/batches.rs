@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::decode::{self, Rows};
 use crate::message::{Checksum, Fault, Found, find};
-use crate::reader::Source;
+use crate::source::Source;
 use crate::RecordError;
 
 /// The rows of a recording one by one, with one batch in memory at a time.

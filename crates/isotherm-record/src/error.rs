@@ -1,4 +1,4 @@
-//! What can go wrong with a recording: each error says what, where, why, and how to fix it.
+//! What can go wrong with a recording. Each error says what failed, where, and how to fix it; its source says why.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::FORMAT;
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The file to record to could not be created.
-    #[error("cannot create the recording {}: {source}; choose another file with -o", path.display())]
+    #[error("cannot create the recording {} (choose another file with -o)", path.display())]
     Create {
         /// The recording.
         path: PathBuf,
@@ -17,7 +17,11 @@ pub enum RecordError {
         source: io::Error,
     },
     /// The kernel did not take a batch. What was written before stays readable.
-    #[error("cannot write to the recording {} at byte {offset}: {source}{}; what was recorded before is kept", path.display(), room(source))]
+    #[error(
+        "cannot write to the recording {} at byte {offset} ({}what was recorded before is kept)",
+        path.display(),
+        write_hint(source)
+    )]
     Write {
         /// The recording.
         path: PathBuf,
@@ -35,7 +39,7 @@ pub enum RecordError {
         reason: String,
     },
     /// The file does not exist, may not be read, or is a directory.
-    #[error("cannot open the recording {}: {source}{}", path.display(), fix(source))]
+    #[error("cannot open the recording {}{}", path.display(), open_hint(source))]
     Open {
         /// The recording.
         path: PathBuf,
@@ -43,7 +47,7 @@ pub enum RecordError {
         source: io::Error,
     },
     /// Reading failed.
-    #[error("cannot read the recording {} at byte {offset}: {source}", path.display())]
+    #[error("cannot read the recording {} at byte {offset}", path.display())]
     Read {
         /// The recording.
         path: PathBuf,
@@ -122,20 +126,20 @@ impl RecordError {
 }
 
 /// How to fix a failure to write.
-fn room(error: &io::Error) -> &'static str {
+fn write_hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room, or record elsewhere with -o",
-        io::ErrorKind::FileTooLarge => "; raise the limit (`ulimit -f`), or record for less long",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, or record elsewhere with -o; ",
+        io::ErrorKind::FileTooLarge => "raise the limit with `ulimit -f`, or record for less long; ",
         _ => "",
     }
 }
 
 /// How to fix a failure to open.
-fn fix(error: &io::Error) -> &'static str {
+fn open_hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; check the name, or record first with `isotherm record`",
-        io::ErrorKind::PermissionDenied => "; recordings are for their owner only: read it as that user",
-        io::ErrorKind::IsADirectory => "; give the file in it",
+        io::ErrorKind::NotFound => " (check the name, or record first with `isotherm record`)",
+        io::ErrorKind::PermissionDenied => " (only its owner may read a recording: read it as that user)",
+        io::ErrorKind::IsADirectory => " (give a file)",
         _ => "",
     }
 }

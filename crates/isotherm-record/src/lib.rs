@@ -28,6 +28,7 @@ mod rows;
 mod schema;
 mod shape;
 mod snapshots;
+mod source;
 mod table;
 mod target;
 mod time;

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::decode::Rows;
 use crate::message::{Checksum, Fault, Found, Message, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
+use crate::source::Source;
 use crate::{Activities, FORMAT, Header, RecordError, Snapshots, foreign};
 
 /// How a recording ends.
@@ -36,19 +37,6 @@ pub struct Recording {
     source: Source,
     header: Header,
     ending: Ending,
-}
-
-/// Where rows are read from.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) file: Arc<File>,
-    pub(crate) path: Arc<Path>,
-    pub(crate) format: u64,
-    pub(crate) schema: SchemaRef,
-    /// The byte after the header.
-    pub(crate) start: u64,
-    /// The byte after the last whole message with rows.
-    pub(crate) end: u64,
 }
 
 impl Recording {

@@ -9,7 +9,7 @@ use isotherm_core::{Mapping, TargetSnapshot};
 use crate::batches::Batches;
 use crate::decode::Kind;
 use crate::id::StoredId;
-use crate::reader::Source;
+use crate::source::Source;
 use crate::target::RawRow;
 use crate::{RecordError, Row, TargetInfo};
 

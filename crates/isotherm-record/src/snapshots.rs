@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isotherm_core::{Mapping, RegionSnapshot, Snapshot, TargetId};
 
-use crate::reader::Source;
+use crate::source::Source;
 use crate::rows::Rows;
 use crate::{RecordError, Row, SnapshotRecord, TargetInfo, TargetInfos};
 

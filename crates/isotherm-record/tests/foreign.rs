@@ -16,7 +16,7 @@ use isotherm_record::{Format, Recording, convert};
 
 /// The message with which opening `path` fails, with `path` left out.
 fn refusal(path: &Path) -> String {
-    let message = Recording::open(path).unwrap_err().to_string();
+    let message = isotherm_core::chain(&Recording::open(path).unwrap_err());
     assert!(message.contains(path.to_str().unwrap()), "{message}");
     assert!(!message.contains('\n'), "{message}");
     message.replace(path.to_str().unwrap(), "FILE")
@@ -56,14 +56,14 @@ fn nothing_there() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(
         refusal(&directory.path().join("a.rec")),
-        "cannot open the recording FILE: No such file or directory (os error 2); check the name, or record first with `isotherm record`"
+        "cannot open the recording FILE (check the name, or record first with `isotherm record`): No such file or directory (os error 2)"
     );
 }
 
 #[test]
 fn a_directory() {
     let directory = tempfile::tempdir().unwrap();
-    assert_eq!(refusal(directory.path()), "cannot open the recording FILE: is a directory; give the file in it");
+    assert_eq!(refusal(directory.path()), "cannot open the recording FILE (give a file): is a directory");
 }
 
 #[test]

@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use isotherm_record::{Ending, RecordError, Recorder, Recording};
+use isotherm_record::{Ending, RecordError, Recorder, Recording, Row};
+use isotherm_testing::{installed_or_skip, or_skip};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
 const PATH: &str = "ISOTHERM_TEST_RECORD_TO";
 const LIMIT: u64 = 40_000;
 
-/// Where this process shall record to, if it is one of those that end badly.
-fn told_path() -> Option<PathBuf> {
-    std::env::var_os(PATH).map(PathBuf::from)
+/// Where this process records to, if it is one of those that end badly.
+fn told_path() -> Result<PathBuf, &'static str> {
+    std::env::var_os(PATH).map(PathBuf::from).ok_or("it is a part of another test")
 }
 
 /// `wrapper`, if any, and this program, as the test `name` alone.
@@ -36,7 +37,7 @@ fn this_program(wrapper: &[&str], name: &str, path: &Path) -> Command {
 #[test]
 #[ignore = "is killed by another test"]
 fn records_for_ever() {
-    let Some(path) = told_path() else { return };
+    let path = or_skip!(told_path());
     let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     for i in 1.. {
         recorder.write(&common::snapshot_record(i)).unwrap();
@@ -44,21 +45,27 @@ fn records_for_ever() {
     }
 }
 
+/// Records to `path`, and kills the recorder once the file has that many bytes. Returns the rows that were readable
+/// just before.
+fn record_and_kill(path: &Path, bytes: u64) -> Vec<Row> {
+    let mut child = this_program(&[], "records_for_ever", path).spawn().unwrap();
+    let begun = Instant::now();
+    while std::fs::metadata(path).map_or(0, |file| file.len()) < bytes {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is recorded");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let seen = common::read(path).unwrap();
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9), "it ended before it was killed");
+    seen
+}
+
 #[test]
 fn a_killed_recording_is_readable_up_to_its_last_batch() {
     let directory = tempfile::tempdir().unwrap();
     for round in 1..=8 {
         let path = directory.path().join(format!("{round}.rec"));
-        let mut child = this_program(&[], "records_for_ever", &path).spawn().unwrap();
-        let begun = Instant::now();
-        while std::fs::metadata(&path).map_or(0, |file| file.len()) < 7919 * round {
-            assert!(begun.elapsed() < Duration::from_secs(60), "nothing is recorded");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let seen = common::read(&path).unwrap();
-        child.kill().unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(9), "it ended before it was killed");
-
+        let seen = record_and_kill(&path, 7919 * round);
         assert_ne!(Recording::open(&path).unwrap().ending(), Ending::Whole);
         let rows = common::read(&path).unwrap();
         assert!(!seen.is_empty() && rows.starts_with(&seen));
@@ -69,12 +76,17 @@ fn a_killed_recording_is_readable_up_to_its_last_batch() {
         let activities = common::read_activities(&path).unwrap();
         assert!((1..=activities.len() as u32).map(common::activity).eq(activities.iter().cloned()));
         assert!(last.abs_diff(activities.len() as u32) <= 1, "{last} snapshots, {} activities", activities.len());
-        if round == 1
-            && let Some(read) = common::python("pyarrow", &path)
-        {
-            assert_eq!(read["rows"], json!(rows.len() + activities.len()));
-        }
     }
+}
+
+#[test]
+fn pyarrow_reads_a_killed_recording_up_to_its_last_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    record_and_kill(&path, 7919);
+    let (rows, activities) = (common::read(&path).unwrap(), common::read_activities(&path).unwrap());
+    let read = installed_or_skip!(common::python("pyarrow", &path));
+    assert_eq!(read["rows"], json!(rows.len() + activities.len()));
 }
 
 #[test]
@@ -86,12 +98,13 @@ fn pyarrow_reads_a_torn_recording_up_to_its_last_batch() {
     file.set_len(file.metadata().unwrap().len() - 100).unwrap();
     let rows = common::read(&path).unwrap();
     assert!(!rows.is_empty());
-    let Some(read) = common::python("pyarrow", &path) else { return };
+    let read = installed_or_skip!(common::python("pyarrow", &path));
     assert_eq!((&read["rows"], &read["torn"]), (&json!(rows.len()), &json!(true)));
 }
 
-/// Records to `path` until the kernel takes no more; the recording then has to be whole batches, and readable.
-fn record_until_full(path: &Path) -> (Recorder, u32) {
+/// Records to `path` until the kernel takes no more; the recording then has to be whole batches, and readable. Returns
+/// the number of the snapshot that could not be written, and how many rows are readable.
+fn record_until_full(path: &Path) -> (Recorder, u32, usize) {
     let mut recorder = Recorder::create(path, &common::header()).unwrap();
     for i in 1.. {
         let Err(error) = recorder.write(&common::snapshot_record(i)) else { continue };
@@ -100,10 +113,7 @@ fn record_until_full(path: &Path) -> (Recorder, u32) {
         assert_eq!(Recording::open(path).unwrap().ending(), Ending::Unfinished);
         let rows = common::read(path).unwrap();
         assert!(!rows.is_empty() && rows.len() as u32 > 2 * i - 12, "{} rows of {i} snapshots", rows.len());
-        if let Some(read) = common::python("pyarrow", path) {
-            assert_eq!((&read["rows"], &read["torn"]), (&json!(rows.len()), &json!(false)));
-        }
-        return (recorder, i);
+        return (recorder, i, rows.len());
     }
     unreachable!()
 }
@@ -111,10 +121,12 @@ fn record_until_full(path: &Path) -> (Recorder, u32) {
 #[test]
 #[ignore = "is started by another test, which ignores the signal that comes with a full file"]
 fn records_past_the_limit() {
-    let Some(path) = told_path() else { return };
+    let path = or_skip!(told_path());
     let before = getrlimit(Resource::Fsize);
     setrlimit(Resource::Fsize, rustix::process::Rlimit { current: Some(LIMIT), ..before }).unwrap();
-    let (mut recorder, full_at) = record_until_full(&path);
+    let (mut recorder, full_at, rows) = record_until_full(&path);
+    let full = path.with_extension("full");
+    std::fs::copy(&path, &full).unwrap();
 
     // There is room again: what comes from here on is readable, although mappings were lost with the last batch.
     setrlimit(Resource::Fsize, before).unwrap();
@@ -124,21 +136,25 @@ fn records_past_the_limit() {
     recorder.finish().unwrap();
     assert_eq!(Recording::open(&path).unwrap().ending(), Ending::Whole);
     assert_eq!(common::read(&path).unwrap().last().unwrap().time, common::snapshot(full_at + 19).time);
+    let read = installed_or_skip!(common::python("pyarrow", &full));
+    assert_eq!((&read["rows"], &read["torn"]), (&json!(rows), &json!(false)));
 }
 
 #[test]
 fn a_file_that_may_not_grow_ends_with_its_last_batch() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
-    let deaf = ["sh", "-c", r#"trap '' XFSZ; exec "$0" "$@""#];
-    assert!(this_program(&deaf, "records_past_the_limit", &path).status().unwrap().success());
+    let ignoring = ["sh", "-c", r#"trap '' XFSZ; exec "$0" "$@""#];
+    assert!(this_program(&ignoring, "records_past_the_limit", &path).status().unwrap().success());
 }
 
 #[test]
 #[ignore = "is started by another test, on a small file system"]
 fn records_until_the_disk_is_full() {
-    let Some(path) = told_path() else { return };
-    record_until_full(&path);
+    let path = or_skip!(told_path());
+    let (_, _, rows) = record_until_full(&path);
+    let read = installed_or_skip!(common::python("pyarrow", &path));
+    assert_eq!((&read["rows"], &read["torn"]), (&json!(rows), &json!(false)));
 }
 
 #[test]
@@ -148,8 +164,7 @@ fn a_recording_on_a_full_disk_ends_with_its_last_batch() {
     let mount = format!("mount -t tmpfs -o size=64k isotherm-test {}", directory.path().display());
     // A mount namespace of its own: nothing of it is seen outside, and it goes with the process.
     if !Command::new("unshare").args(["-m", "sh", "-c", &mount]).status().is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: recording to a full disk: it takes root to mount a small one");
-        return;
+        return isotherm_testing::skip("mounting a small disk takes root");
     }
     let script = format!(r#"{mount} && exec "$0" "$@""#);
     let on_small_disk = ["unshare", "-m", "sh", "-c", &script];

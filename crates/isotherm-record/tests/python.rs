@@ -4,9 +4,8 @@
 
 mod common;
 
-use std::process::Command;
-
 use isotherm_record::Row;
+use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
 fn expected(rows: &[Row], activities: usize) -> Vec<(&'static str, u64)> {
@@ -22,7 +21,9 @@ fn expected(rows: &[Row], activities: usize) -> Vec<(&'static str, u64)> {
     ]
 }
 
-fn read_with(library: &str) -> Option<Value> {
+/// Reads two recordings with a library and holds the sums against what was recorded: one without schemes, one with what
+/// schemes did. An error is the reason to skip the test.
+fn read_with(library: &str) -> Result<[Value; 2], String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let rows = common::record(&path, 20);
@@ -30,7 +31,6 @@ fn read_with(library: &str) -> Option<Value> {
     for (name, value) in expected(&rows, 0) {
         assert_eq!(read[name], json!(value), "{name}");
     }
-    // And with what schemes did in it.
     let (rows, activities) = common::record_with_activities(&path, 20);
     let with_activities = common::python(library, &path)?;
     for (name, value) in expected(&rows, activities.len()) {
@@ -38,23 +38,22 @@ fn read_with(library: &str) -> Option<Value> {
     }
     let applied: u64 = activities.iter().flat_map(|a| &a.schemes).map(|scheme| scheme.total.applied_bytes).sum();
     assert_eq!(with_activities["applied_bytes"], json!(applied));
-    Some(json!([read, with_activities]))
+    Ok([read, with_activities])
 }
 
 #[test]
 fn polars_reads_a_recording() {
-    read_with("polars");
+    installed_or_skip!(read_with("polars"));
 }
 
 #[test]
 fn duckdb_reads_a_recording() {
-    read_with("duckdb");
+    installed_or_skip!(read_with("duckdb"));
 }
 
 #[test]
 fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
-    let Some(both) = read_with("pyarrow") else { return };
-    let (read, with_activities) = (&both[0], &both[1]);
+    let [read, with_activities] = installed_or_skip!(read_with("pyarrow"));
     assert_eq!((&read["format"], &read["probe"], &read["torn"]), (&json!("1"), &json!("sim"), &json!(false)));
     let schema = [
         "time_ns: uint64 not null",
@@ -100,33 +99,20 @@ fn examples() -> Vec<String> {
 
 #[test]
 fn the_documented_examples_tell_the_same_whether_schemes_ran_or_not() {
-    let python = std::env::var("ISOTHERM_PYTHON").unwrap_or_else(|_| "python3".into());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("isotherm.rec");
-    let run = |example: &str| {
-        let run = Command::new(&python).args(["-c", example]).current_dir(&directory).output();
-        let output = run.ok()?;
-        let error = String::from_utf8_lossy(&output.stderr);
-        if error.contains("ModuleNotFoundError") {
-            return None;
-        }
-        assert!(output.status.success(), "{example}: {error}");
-        Some(String::from_utf8(output.stdout).unwrap())
-    };
+    let run = |example: &str| common::run_python(["-c", example], directory.path());
     let examples = examples();
     assert_eq!(examples.len(), 4);
     // The last one asks for what schemes did.
     for example in &examples[..3] {
         common::record(&path, 6);
-        let Some(plain) = run(example) else {
-            eprintln!("SKIPPED: an example of docs/recording.md: {python} lacks what it takes");
-            continue;
-        };
+        let plain = installed_or_skip!(run(example));
         assert!(!plain.is_empty());
         common::record_with_activities(&path, 6);
         assert_eq!(run(example).unwrap(), plain);
     }
-    let Some(activities) = run(&examples[3]) else { return };
+    let activities = installed_or_skip!(run(&examples[3]));
     assert_eq!(activities.lines().count(), 3 * 2, "{activities}");
     assert!(activities.contains("0.57 prcl 245760"), "{activities}");
 }

@@ -11,8 +11,8 @@ use crate::{Format, Kind};
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The recording could not be read.
-    #[error("cannot read the recording: {0}")]
-    Source(#[source] BoxError),
+    #[error(transparent)]
+    Source(BoxError),
     /// The recording holds no snapshot.
     #[error(
         "nothing was recorded: the recording holds no snapshot (the run ended before its first aggregation); \
@@ -48,7 +48,7 @@ pub enum ReportError {
         mend: &'static str,
     },
     /// The report could not be written.
-    #[error("cannot write the report: {0}")]
+    #[error("cannot write the report")]
     Write(#[from] io::Error),
     /// A picture could not be drawn.
     #[error("cannot draw the picture: {0}; try --format svg")]

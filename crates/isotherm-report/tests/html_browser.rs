@@ -1,7 +1,7 @@
 //! The page in a real browser: headless Chromium, driven over a pipe with its DevTools protocol.
 //!
-//! Needs `chromium` (or what `ISOTHERM_CHROMIUM` names); without it the tests say so and pass. With
-//! `ISOTHERM_SCREENSHOTS` set to a directory, what was seen is left there.
+//! Needs `chromium`, or the program that `ISOTHERM_CHROMIUM` names; without it, the tests are skipped. With
+//! `ISOTHERM_SCREENSHOTS` set to a directory, the tests write screenshots to it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod made;
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use isotherm_report::{Format, Kind, Options, Selection, Source};
+use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
 /// A page in a browser that is ended when this is dropped.
@@ -29,15 +30,12 @@ struct Page {
 }
 
 impl Page {
-    /// Opens a report, or says why not.
-    fn open(source: &dyn Source, dark: bool, script: bool) -> Option<Self> {
+    /// Opens a report. An error is the reason to skip the test.
+    fn open(source: &dyn Source, dark: bool, script: bool) -> Result<Self, String> {
         let chromium = std::env::var("ISOTHERM_CHROMIUM").unwrap_or_else(|_| "chromium".into());
         let found = Command::new(&chromium).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !found.is_ok_and(|status| status.success()) {
-            // Not by eprintln, which is kept back for tests that pass.
-            let why = format!("SKIPPED: {chromium} cannot be run: the HTML page was not looked at; install chromium\n");
-            std::io::stderr().write_all(why.as_bytes()).unwrap();
-            return None;
+            return Err(format!("{chromium} cannot be run; install chromium"));
         }
         let profile = tempfile::tempdir().unwrap();
         let file = profile.path().join("report.html");
@@ -76,7 +74,7 @@ impl Page {
         while !page.loaded {
             page.next();
         }
-        Some(page)
+        Ok(page)
     }
 
     /// Calls a method and waits for its answer.
@@ -199,7 +197,7 @@ const COLOURS: &str = "(() => {
 
 #[test]
 fn the_heatmap_can_be_zoomed_and_read_off_by_pointer() {
-    let Some(mut page) = Page::open(&made::phases(300), false, true) else { return };
+    let mut page = installed_or_skip!(Page::open(&made::phases(300), false, true));
     page.settle();
     assert!(page.eval(COLOURS).as_u64().unwrap() > 10, "the heatmap is not drawn");
     let all = page.view();
@@ -251,7 +249,7 @@ fn targets_can_be_chosen_and_regions_sorted_in_the_dark_scheme() {
     let (mut source, other) = (made::phases_of(77, 60), made::phases_of(78, 60));
     source.rows.extend(other.rows.into_iter().map(|row| isotherm_record::Row { cost: None, ..row }));
     source.rows.sort_by_key(|row| row.time);
-    let Some(mut page) = Page::open(&source, true, true) else { return };
+    let mut page = installed_or_skip!(Page::open(&source, true, true));
     page.settle();
     assert_eq!(page.eval("getComputedStyle(document.body).backgroundColor"), json!("rgb(15, 19, 24)"));
     assert_eq!(page.eval("document.getElementById('target').options.length"), json!(2));
@@ -269,7 +267,7 @@ fn targets_can_be_chosen_and_regions_sorted_in_the_dark_scheme() {
 
 #[test]
 fn the_page_can_be_read_without_scripts() {
-    let Some(mut page) = Page::open(&made::phases(60), false, false) else { return };
+    let mut page = installed_or_skip!(Page::open(&made::phases(60), false, false));
     assert!(
         page.eval("document.querySelector('noscript svg image').getBoundingClientRect().width").as_f64().unwrap()
             > 300.0
@@ -287,7 +285,7 @@ fn names_of_the_watched_process_cannot_run_anything() {
         mappings[2].name = "/x/</script><script>document.title='owned'</script><img src=https://example.com/x>".into();
         row.target.mappings = mappings.into();
     }
-    let Some(mut page) = Page::open(&source, false, true) else { return };
+    let mut page = installed_or_skip!(Page::open(&source, false, true));
     let at = page.on_map(0.5, 0.5);
     page.mouse("mouseMoved", at, json!({}));
     assert!(page.text("readout").contains("</script><script>"), "{}", page.text("readout"));
@@ -306,7 +304,7 @@ fn names_of_the_watched_process_cannot_run_anything() {
 
 #[test]
 fn what_schemes_did_is_told_in_a_section_of_its_own() {
-    let Some(mut page) = Page::open(&made::schemed(60), false, true) else { return };
+    let mut page = installed_or_skip!(Page::open(&made::schemed(60), false, true));
     page.settle();
     let section = "document.getElementById('h-schemes').closest('section')";
     assert_eq!(page.eval(&format!("{section}.querySelectorAll('table')[0].tBodies[0].rows.length")), json!(2));
@@ -323,7 +321,7 @@ fn what_schemes_did_is_told_in_a_section_of_its_own() {
     );
     page.screenshot("schemes");
     page.assert_content();
-    let Some(mut dark) = Page::open(&made::schemed(60), true, false) else { return };
+    let mut dark = installed_or_skip!(Page::open(&made::schemed(60), true, false));
     dark.screenshot("schemes-dark");
     dark.assert_content();
 }

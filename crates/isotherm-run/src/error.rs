@@ -4,8 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use isotherm_core::chain;
 use isotherm_core::scheme::Unsupported;
-use isotherm_core::{AttributesError, BoxError, MonitorError};
+use isotherm_core::{AttributesError, BoxError, MonitorError, units};
 use isotherm_kernel::{RamError, TargetError};
 use isotherm_probes::bpf::BpfError;
 use isotherm_probes::damon::DamonError;
@@ -18,7 +19,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
     /// Nothing to watch was named.
-    #[error("there is nothing to watch: name a process, a command, or physical memory")]
+    #[error("there is nothing to watch")]
     NoTarget,
     /// Only the kernel's DAMON can watch a part of a process.
     #[error("only the probe damon can watch a part of a process")]
@@ -36,7 +37,11 @@ pub enum ConfigError {
     #[error("schemes act on processes, not on physical memory")]
     SchemesOnPhysicalMemory,
     /// There would be no snapshot.
-    #[error("the duration ({duration:?}) is shorter than the aggregation interval ({aggregation:?})")]
+    #[error(
+        "the duration ({}) is shorter than the aggregation interval ({})",
+        units::duration(*duration),
+        units::duration(*aggregation)
+    )]
     DurationTooShort {
         /// The duration asked for.
         duration: Duration,
@@ -50,7 +55,7 @@ pub enum ConfigError {
 
 /// Why a run could not start, or ended before its time.
 ///
-/// The text of an error does not contain that of its source: whoever prints it walks the chain.
+/// [`chain`] prints it with its sources.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The description is wrong.
@@ -75,7 +80,7 @@ pub enum RunError {
     #[error(transparent)]
     Damon(#[from] DamonError),
     /// The command could not be started.
-    #[error("the command {name:?} cannot be started: {hint}")]
+    #[error("the command {name:?} cannot be started ({hint})")]
     Command {
         /// The program.
         name: String,
@@ -86,7 +91,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// The command's log cannot be written.
-    #[error("the log {} cannot be written", path.display())]
+    #[error("the log {} cannot be written (name another file)", path.display())]
     CommandLog {
         /// The log.
         path: PathBuf,
@@ -145,16 +150,4 @@ pub enum RunError {
         /// The thread's name.
         thread: String,
     },
-}
-
-/// An error and its sources, joined by ": ", as errors are printed everywhere: the text of an error never contains that
-/// of its source.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

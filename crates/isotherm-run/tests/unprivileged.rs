@@ -11,10 +11,26 @@ use isotherm_record::Recording;
 use isotherm_run::{ConfigError, EndReason, Event, ProbeChoice, RunConfig, RunError, Source, Targets};
 use isotherm_sim::Pattern;
 
-/// A minute of a hot sixteenth in cold memory.
+/// A hot area in cold memory, for a minute.
+const PATTERN: &str = r#"
+about = "hot in cold"
+[[area]]
+name = "cold"
+size = "30 MiB"
+[[area]]
+name = "hot"
+size = "2 MiB"
+[[phase]]
+time = "60s"
+touch = [{ area = "hot", every = "2ms" }]
+"#;
+
+/// Snapshots of [`simulation`]: more than the queue of a receiver holds.
+const SNAPSHOTS: usize = 400;
+
 fn simulation() -> RunConfig {
-    let pattern = Pattern::shipped("hot-small-in-huge").unwrap();
-    RunConfig::new(Source::Simulation(Box::new(pattern))).seed(1).duration(Duration::from_secs(20))
+    let pattern = Pattern::parse(PATTERN).unwrap();
+    RunConfig::new(Source::Simulation(Box::new(pattern))).seed(1).duration(Duration::from_secs(40))
 }
 
 /// All events of a run.
@@ -49,9 +65,9 @@ fn events_begin_with_attributes_and_targets_and_end_with_the_end() {
         })
         .collect();
     assert_eq!(names[..3], ["attributes", "targets", "snapshot"]);
-    assert_eq!(names.len(), 2 + 200 + 1, "20 s are 200 aggregations");
-    assert!(names[3..202].iter().all(|name| *name == "snapshot"));
-    assert_eq!(names[202], "end");
+    assert_eq!(names.len(), 2 + SNAPSHOTS + 1);
+    assert!(names[2..2 + SNAPSHOTS].iter().all(|name| *name == "snapshot"));
+    assert_eq!(names.last(), Some(&"end"));
 }
 
 #[test]
@@ -68,12 +84,12 @@ fn every_sink_and_iterator_gets_every_event_of_a_run_without_a_clock() {
     run.add_sink("count", move |event: &Event| -> Result<(), BoxError> { Ok(sender.send(event.clone())?) });
     let (first, second) = (run.subscribe(), run.subscribe());
     let session = run.start().unwrap();
-    // The queues are shorter than the run: the run waits for the slower receiver.
+    // The run waits for the slower receiver.
     let second = std::thread::spawn(move || snapshots(&second.collect::<Vec<_>>()));
     let first = snapshots(&first.collect::<Vec<_>>());
     let summary = session.wait().unwrap();
-    assert_eq!(summary.snapshots, 200);
-    assert_eq!(first.len(), 200);
+    assert_eq!(summary.snapshots, SNAPSHOTS as u64);
+    assert_eq!(first.len(), SNAPSHOTS);
     assert_eq!(first, second.join().unwrap());
     assert_eq!(first, snapshots(&receiver.iter().collect::<Vec<_>>()));
 }
@@ -84,7 +100,7 @@ fn a_receiver_that_goes_away_does_not_hold_up_the_others() {
     let (gone, stays) = (run.subscribe(), run.subscribe());
     let session = run.start().unwrap();
     drop(gone);
-    assert_eq!(snapshots(&stays.collect::<Vec<_>>()).len(), 200);
+    assert_eq!(snapshots(&stays.collect::<Vec<_>>()).len(), SNAPSHOTS);
     session.wait().unwrap();
 }
 

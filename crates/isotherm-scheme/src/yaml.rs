@@ -6,6 +6,7 @@ use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
     Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, QuotaError, Scheme, Watermarks, Weights,
 };
+use isotherm_core::units::setting;
 
 use crate::complaint::Complaints;
 use crate::fields::{Fields, bounds, flag, list, meant, or, scalar, text, word};
@@ -102,8 +103,10 @@ fn quota(node: &Node, complaints: &mut Complaints) -> Option<Quota> {
     }
     if time.is_some_and(|time| time > period) {
         let place = fields.get("time").map_or(node.place, |node| node.place);
-        return complaints
-            .at(place, format!("more time than a period has ({period:?}); shorten it or lengthen the period"));
+        return complaints.at(
+            place,
+            format!("more time than a period has ({}); shorten it or lengthen the period", setting::duration(period)),
+        );
     }
     Quota::new(bytes, time, period, weights?, goals)
         .map_err(|why| complaints.at::<()>(node.place, why.to_string()))

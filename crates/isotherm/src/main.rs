@@ -7,6 +7,7 @@ mod convert;
 mod doctor;
 mod idle;
 mod import;
+mod man;
 mod progress;
 mod record;
 mod report;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use isotherm_run::RunError;
 
 use cli::{Cli, Command};
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
             clap_complete::generate(options.shell, &mut Cli::command(), "isotherm", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man(options) => man::run(&options, Cli::command()),
     };
     done.unwrap_or_else(|error| {
         // The reader of the output has closed it: that is no failure.
@@ -50,23 +53,22 @@ fn main() -> ExitCode {
         if let Some(wrong) = error.downcast_ref::<WrongCall>() {
             return wrong.explain();
         }
+        // As compilers do: file, line and column come first, so that editors find the place.
+        if let Some(RunError::SchemeFile(diagnostics)) = error.downcast_ref::<RunError>() {
+            tell(diagnostics);
+            return ExitCode::FAILURE;
+        }
         complain(&error);
         ExitCode::FAILURE
     })
 }
 
-/// Tells the user of an error and its causes, as far as its own words do not tell them.
+/// Prints an error and its causes.
 fn complain(error: &anyhow::Error) {
-    let mut message = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !message.contains(&cause) {
-            message = format!("{message}: {cause}");
-        }
-    }
-    tell(format_args!("isotherm: {message}"));
+    tell(format_args!("isotherm: {}", isotherm_core::chain(&**error)));
 }
 
-/// Writes a line to the standard error, if there is still somebody to read it: a terminal may have gone away, and to say so would be no use.
+/// Writes a line to the standard error. A failure is ignored: the terminal may be gone, and nobody could be told.
 fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

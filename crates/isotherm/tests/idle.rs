@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use common::{Kept, Place, Ran, has_bpf, skipped};
+use common::{Kept, Place, Ran, bpf_works};
+use isotherm_testing::or_skip;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -50,9 +51,7 @@ fn within(report: &Value, ranges: &[(u64, u64)], key: &str) -> u64 {
 
 #[test]
 fn a_process_is_told_as_it_truly_is_and_idle_memory_ages() {
-    if !has_bpf("a_process_is_told_as_it_truly_is_and_idle_memory_ages") {
-        return;
-    }
+    or_skip!(bpf_works());
     let place = Place::new();
     let (kept, areas) = workload(&place);
     let pid = kept.0.id().to_string();
@@ -74,14 +73,10 @@ fn a_process_is_told_as_it_truly_is_and_idle_memory_ages() {
 
 #[test]
 fn locked_memory_is_neither_idle_nor_accessed() {
-    if !has_bpf("locked_memory_is_neither_idle_nor_accessed") {
-        return;
-    }
+    or_skip!(bpf_works());
     let mut memory = memmap2::MmapMut::map_anon((8 * MIB) as usize).unwrap();
     memory.fill(1);
-    if let Err(e) = memory.lock() {
-        return skipped("locked_memory_is_neither_idle_nor_accessed", &e.to_string());
-    }
+    or_skip!(memory.lock());
     let range = (memory.as_ptr() as u64, memory.as_ptr() as u64 + 8 * MIB);
     let pid = std::process::id().to_string();
     let reports =
@@ -92,9 +87,7 @@ fn locked_memory_is_neither_idle_nor_accessed() {
 
 #[test]
 fn a_report_takes_the_place_of_the_one_before_it_for_its_owner_or_for_prometheus() {
-    if !has_bpf("a_report_takes_the_place_of_the_one_before_it_for_its_owner_or_for_prometheus") {
-        return;
-    }
+    or_skip!(bpf_works());
     let place = Place::new();
     let pid = std::process::id().to_string();
     for (name, mode, begin) in [("idle.json", 0o600, "{\"number\":2,"), ("idle.prom", 0o644, "# HELP isotherm_idle")] {
@@ -119,6 +112,7 @@ fn what_cannot_be_done_is_refused_at_once() {
         (&["--rate", "fast"], 2, &["a size such as 4K", "a share of a CPU such as 5% or 0.05"]),
         (&["--rate", "101%"], 2, &["101%", "100%"]),
         (&["--count", "0"], 2, &["--count", "1.."]),
+        (&["--output", "idle.xml"], 2, &["idle.xml", ".txt, .json or .prom", "--format"]),
         (&["--pid", "1", "--cgroup", "/"], 2, &["--pid", "--cgroup"]),
         (&["--output", "nowhere/idle.json"], 1, &["nowhere/idle.json", "name another file"]),
         (&["--output", "."], 1, &["a directory", "name another file"]),
@@ -129,11 +123,14 @@ fn what_cannot_be_done_is_refused_at_once() {
             assert!(ran.err.contains(word), "{arguments:?}: {word:?} is not in {}", ran.err);
         }
     }
-    if has_bpf("what_cannot_be_done_is_refused_at_once") {
-        let ran = place.run(&["idle", "--probe", "bpf", "--cgroup", "/no/such"]);
-        assert!(ran.status == 1 && ran.err.contains("no process in a cgroup /no/such"), "{ran:?}");
-        // Everyone's memory only by a word that says so.
-        let ran = place.run(&["idle", "--probe", "bpf"]);
-        assert!(ran.status == 1 && ran.err.contains("--all") && ran.err.contains("inactive list"), "{ran:?}");
-    }
+}
+
+#[test]
+fn an_empty_cgroup_is_refused_and_so_is_all_memory_without_the_option_for_it() {
+    or_skip!(bpf_works());
+    let place = Place::new();
+    let ran = place.run(&["idle", "--probe", "bpf", "--cgroup", "/no/such"]);
+    assert!(ran.status == 1 && ran.err.contains("no process in a cgroup /no/such"), "{ran:?}");
+    let ran = place.run(&["idle", "--probe", "bpf"]);
+    assert!(ran.status == 1 && ran.err.contains("--all") && ran.err.contains("inactive list"), "{ran:?}");
 }

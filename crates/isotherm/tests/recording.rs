@@ -3,12 +3,14 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, eventually, has_bpf, is_root, signal, skipped};
+use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, Ran, bpf_works, eventually, signal};
 use isotherm_core::AddrRange;
 use isotherm_record::{Ending, Recording};
+use isotherm_testing::{installed_or_skip, or_skip};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -60,12 +62,11 @@ fn precision_and_recall(snapshots: &[Value], hot: AddrRange) -> (f64, f64) {
 
 #[test]
 fn the_hot_part_of_a_running_process_is_found() {
-    if !has_bpf("the_hot_part_of_a_running_process_is_found") {
-        return;
-    }
+    or_skip!(bpf_works());
     let place = Place::new();
     let workload = Workload::start(&place);
-    let ran = place.run(&["record", "--pid", &workload.pid(), "--duration", "4s", "--seed", "1"]);
+    let call = ["record", "--probe", "bpf", "--pid", &workload.pid(), "--duration", "4s", "--seed", "1"];
+    let ran = place.run(&call);
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (0, "", ""), "silent where there is no terminal");
 
     let snapshots = place.regions("isotherm.rec");
@@ -81,19 +82,38 @@ fn the_hot_part_of_a_running_process_is_found() {
     assert!(last.target.mappings.iter().any(|m| &*m.name == "[stack]"));
 }
 
+/// What `isotherm doctor` finds.
+fn doctor(ran: &Ran) -> Value {
+    assert_eq!(ran.status, 0, "{ran:?}");
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+/// What the doctor finds of this probe.
+fn probe<'a>(document: &'a Value, name: &str) -> &'a Value {
+    document["probes"].as_array().unwrap().iter().find(|probe| probe["probe"] == name).unwrap()
+}
+
+#[test]
+fn the_best_probe_that_works_is_chosen_and_the_doctor_names_it() {
+    let place = Place::new();
+    let document = doctor(&place.run(&["doctor", "--format", "json"]));
+    let best = ["idle", "bpf", "refs"].into_iter().find(|name| probe(&document, name)["works"] == true);
+    assert_eq!(document["auto"].as_str(), best);
+    assert_eq!(place.run(&["record", "--", "sleep", "2"]).status, 0);
+    let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
+    assert_eq!(Some(recording.header().probe.as_str()), best);
+}
+
 #[test]
 fn an_ordinary_user_sees_the_hot_mapping_of_their_own_process() {
-    const TEST: &str = "an_ordinary_user_sees_the_hot_mapping_of_their_own_process";
     // The hot area is a mapping of its own: those around it are not mapped.
     let place = Place::new();
     std::fs::write(place.path("hot.toml"), HOT_IN_COLD.replace("1000s", "5s") + "unmapped = [\"cold below\"]").unwrap();
     let command = ["--", ISOTHERM, "workload", "hot.toml"];
-    let Some(ran) = place.run_as_nobody(&[&["record", "--sample", "50ms", "--aggr", "500ms"], &command[..]].concat())
-    else {
-        return skipped(TEST, "an ordinary user cannot reach the binary");
-    };
+    let call = [&["record", "--sample", "50ms", "--aggr", "500ms"], &command[..]].concat();
+    let ran = or_skip!(place.run_as_nobody(&call));
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.err.contains("refs") && ran.err.contains("coarse"), "the choice is told: {}", ran.err);
+    assert!(ran.err.contains("refs") && ran.err.contains("whole mappings only"), "the choice is told: {}", ran.err);
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!((recording.header().probe.as_str(), recording.header().granularity.as_str()), ("refs", "mapping"));
     let snapshots = place.regions("isotherm.rec");
@@ -120,8 +140,8 @@ fn signals_are_passed_to_the_command() {
     let mut isotherm = Kept(isotherm.stdout(Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(isotherm.0.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
-    // The command may be ready before isotherm is.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // Before the first snapshot, an end is a failure.
+    eventually("snapshots are written", || has_snapshots(&place));
     signal(&isotherm.0, Signal::USR1);
     assert_eq!(lines.next().unwrap().unwrap(), "usr1");
     signal(&isotherm.0, Signal::TERM);
@@ -218,28 +238,42 @@ fn the_same_process_by_two_names_is_watched_once() {
     let place = Place::new();
     let workload = Workload::start(&place);
     let pid = workload.pid();
-    assert_eq!(place.run(&["record", "--pid", &pid, "--pid", &pid, "--duration", "500ms"]).status, 0);
-    assert!(place.regions("isotherm.rec").windows(2).all(|pair| pair[0]["time_ns"] != pair[1]["time_ns"]));
+    let call = ["record", "--aggr", "50ms", "--pid", &pid, "--pid", &pid, "--duration", "1s"];
+    assert_eq!(place.run(&call).status, 0);
+    let snapshots = place.regions("isotherm.rec");
+    assert!(snapshots.len() >= 2, "{} snapshots", snapshots.len());
+    assert!(snapshots.windows(2).all(|pair| pair[0]["time_ns"] != pair[1]["time_ns"]));
 }
 
 #[test]
 fn a_process_that_maps_and_unmaps_all_the_time_is_recorded() {
     let place = Place::new();
     let script = "
-import mmap
-while True:
-    memory = mmap.mmap(-1, 8 << 20)
-    for at in range(0, 8 << 20, 4096): memory[at] = 1
+import itertools, mmap
+print('ready', flush=True)
+for size in itertools.cycle((4 << 20, 8 << 20, 16 << 20)):
+    memory = mmap.mmap(-1, size)
+    for at in range(0, size, 4096): memory[at] = 1
     memory.close()
 ";
-    let Ok(python) = Command::new("python3").args(["-c", script]).spawn() else {
-        return skipped("a_process_that_maps_and_unmaps_all_the_time_is_recorded", "no python3");
-    };
-    let mut python = Kept(python);
+    let python = Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn();
+    let mut python = Kept(installed_or_skip!(python.map_err(|e| format!("python3 cannot be run: {e}"))));
+    let mut ready = String::new();
+    BufReader::new(python.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let pid = python.0.id().to_string();
     let ran = place.run(&["record", "--pid", &pid, "--duration", "2s", "--update", "50ms"]);
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(python.0.try_wait().unwrap().is_none(), "the target runs on");
+
+    let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
+    assert_eq!(recording.ending(), Ending::Whole);
+    let targets: Vec<_> = recording.snapshots().unwrap().flat_map(|record| record.unwrap().snapshot.targets).collect();
+    let mapped: HashSet<u64> = targets.iter().map(|t| t.mappings.iter().map(|m| m.range.size()).sum()).collect();
+    assert!(mapped.len() >= 2, "updates see other mappings: {mapped:?} in {} snapshots", targets.len());
+    for target in &targets {
+        assert!((1..=1000).contains(&target.regions.len()), "{} regions", target.regions.len());
+        assert!(target.regions.windows(2).all(|pair| pair[0].range.end() <= pair[1].range.start()));
+    }
 }
 
 #[test]
@@ -267,21 +301,19 @@ fn the_recording_is_for_its_owner_only() {
 }
 
 #[test]
-fn the_doctor_tells_an_ordinary_user_what_would_mend_it() {
+fn the_doctor_tells_an_ordinary_user_how_to_fix_what_does_not_work() {
     let place = Place::new();
-    let Some(ran) = place.run_as_nobody(&["doctor", "--format", "json"]) else {
-        return skipped("the_doctor_tells_an_ordinary_user_what_would_mend_it", "the binary cannot be reached");
-    };
-    let document: Value = serde_json::from_str(&ran.out).unwrap();
-    let probe =
-        |name: &str| document["probes"].as_array().unwrap().iter().find(|p| p["probe"] == name).unwrap().clone();
-    assert_eq!(probe("refs")["works"], true, "{document}");
+    let document = doctor(&or_skip!(place.run_as_nobody(&["doctor", "--format", "json"])));
+    assert_eq!(probe(&document, "refs")["works"], true, "{document}");
     assert_eq!(document["auto"], "refs");
-    assert!(probe("bpf")["why_not"].as_str().unwrap().contains("root"), "{document}");
-    if is_root() && has_bpf("the_doctor_finds_bpf") {
-        let document: Value = serde_json::from_str(&place.run(&["doctor", "--format", "json"]).out).unwrap();
-        assert_eq!(document["auto"], "bpf");
-    }
+    assert!(probe(&document, "bpf")["why_not"].as_str().unwrap().contains("root"), "{document}");
+}
+
+#[test]
+fn the_doctor_finds_that_bpf_works_where_it_does() {
+    or_skip!(bpf_works());
+    let document = doctor(&Place::new().run(&["doctor", "--format", "json"]));
+    assert_eq!(probe(&document, "bpf")["works"], true, "{document}");
 }
 
 #[test]

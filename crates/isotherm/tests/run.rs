@@ -3,12 +3,12 @@
 
 mod common;
 
-use std::io::Read;
 use std::process::{Child, Stdio};
 
-use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, Ran, eventually, has_bpf, signal};
+use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, Ran, bpf_works, eventually, signal};
 use isotherm_core::scheme::Report;
 use isotherm_record::{Activity, Recording};
+use isotherm_testing::or_skip;
 use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
@@ -36,32 +36,43 @@ fn last_report(place: &Place) -> Report {
     activities(place).pop().unwrap().schemes.remove(0)
 }
 
-/// A run that goes on.
-struct Running(Kept);
+/// Whether the first scheme of the recording sleeps.
+fn is_asleep(place: &Place) -> bool {
+    place.path("acted.rec").exists() && activities(place).last().is_some_and(|a| !a.schemes[0].awake)
+}
 
-impl Running {
-    fn start(place: &Place, arguments: &[&str]) -> Self {
+/// A run that goes on. Its standard error goes to the file `err`.
+struct Running<'a> {
+    child: Kept,
+    place: &'a Place,
+}
+
+impl<'a> Running<'a> {
+    fn start(place: &'a Place, arguments: &[&str]) -> Self {
         let mut command = place.isotherm(&["run", "--schemes", "mine.yaml"]);
-        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
-        Self(Kept(command.spawn().unwrap()))
+        let err = std::fs::File::create(place.path("err")).unwrap();
+        command.args(arguments).stdout(Stdio::null()).stderr(err);
+        Self { child: Kept(command.spawn().unwrap()), place }
     }
 
     fn child(&self) -> &Child {
-        &self.0.0
+        &self.child.0
+    }
+
+    /// What it has written to its standard error.
+    fn err(&self) -> String {
+        std::fs::read_to_string(self.place.path("err")).unwrap()
     }
 
     fn end(mut self) -> Ran {
-        let mut err = String::new();
-        self.0.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        Ran { status: self.0.0.wait().unwrap().code().unwrap_or(-1), out: String::new(), err }
+        let status = self.child.0.wait().unwrap().code().unwrap_or(-1);
+        Ran { status, out: String::new(), err: self.err() }
     }
 }
 
 #[test]
 fn schemes_take_what_their_condition_holds_for_and_the_recording_says_so() {
-    if !has_bpf("schemes_take_what_their_condition_holds_for_and_the_recording_says_so") {
-        return;
-    }
+    or_skip!(bpf_works());
     let place = place(HOT);
     let command = [ISOTHERM, "workload", "hot.toml", "--time", "5s"];
     let call = [&["run", "-s", "mine.yaml", "-r", "acted.rec", "--seed", "1", "--"][..], &command].concat();
@@ -83,18 +94,14 @@ fn schemes_take_what_their_condition_holds_for_and_the_recording_says_so() {
 
 #[test]
 fn the_commands_status_is_passed_on_and_quiet_is_quiet() {
-    if !has_bpf("the_commands_status_is_passed_on_and_quiet_is_quiet") {
-        return;
-    }
+    or_skip!(bpf_works());
     let ran = place(HOT).run(&["run", "-s", "mine.yaml", "-q", "--", "sh", "-c", "sleep 0.5; exit 7"]);
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (7, "", ""));
 }
 
 #[test]
 fn what_cannot_work_is_told_before_the_command_is_started() {
-    if !has_bpf("what_cannot_work_is_told_before_the_command_is_started") {
-        return;
-    }
+    or_skip!(bpf_works());
     let cases = [
         ("- {action: pageout, age: 5}", "mine.yaml:1:26: 5 has no unit"),
         ("- {action: mlock}", "write `inside: true`"),
@@ -111,8 +118,8 @@ fn what_cannot_work_is_told_before_the_command_is_started() {
     }
     let place = place(HOT);
     for (arguments, why) in [
-        (&["--physical"][..], "schemes act on processes"),
-        (&[], "say what to watch: a process with --pid PID, a command after --"),
+        (&["--physical"][..], "unexpected argument '--physical'"),
+        (&[], "there is nothing to watch; name a process with --pid PID or a command after --"),
     ] {
         let ran = place.run(&[&["run", "-s", "mine.yaml"], arguments].concat());
         assert_eq!(ran.status, 2, "{}", ran.err);
@@ -124,9 +131,7 @@ fn what_cannot_work_is_told_before_the_command_is_started() {
 
 #[test]
 fn schemes_change_while_they_run_and_an_error_leaves_those_in_force() {
-    if !has_bpf("schemes_change_while_they_run_and_an_error_leaves_those_in_force") {
-        return;
-    }
+    or_skip!(bpf_works());
     let place = place(HOT);
     let workload = [ISOTHERM, "workload", "hot.toml"];
     let running = Running::start(&place, &[&["-r", "acted.rec", "--"][..], &workload].concat());
@@ -139,31 +144,27 @@ fn schemes_change_while_they_run_and_an_error_leaves_those_in_force() {
     std::fs::write(place.path("mine.yaml"), HOT.replace("hot", "warm")).unwrap();
     eventually("the file's change is noticed", || names() == ["warm"]);
     std::fs::write(place.path("mine.yaml"), HOT.replace("stat", "melt")).unwrap();
-    // It takes a second or two to be noticed; a hang-up does not wait for that.
+    // A change is noticed after a second or two; a hang-up does not wait for that.
     signal(running.child(), Signal::HUP);
-    std::fs::write(place.path("other"), HOT.replace("hot", "third")).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    eventually("the error is told", || running.err().contains("there is no action \"melt\""));
+    let told = activities(&place).len();
+    eventually("two more seconds are recorded", || activities(&place).len() >= told + 2);
     assert_eq!(names(), ["warm"]);
+    std::fs::write(place.path("other"), HOT.replace("hot", "third")).unwrap();
     std::fs::rename(place.path("other"), place.path("mine.yaml")).unwrap();
     signal(running.child(), Signal::HUP);
-    eventually("the mended file is in force", || names() == ["third"]);
+    eventually("the corrected file is in force", || names() == ["third"]);
 
     signal(running.child(), Signal::TERM);
     let ran = running.end();
     assert_eq!(ran.status, 128 + 15, "the command's end: {}", ran.err);
-    assert!(
-        ran.err.contains("there is no action \"melt\"") && ran.err.contains("in force before stay so"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("there is no action \"melt\"") && ran.err.contains("in force before stay"), "{}", ran.err);
     assert_eq!(ran.err.matches("there is no action").count(), 1, "told once: {}", ran.err);
 }
 
 #[test]
 fn while_all_schemes_sleep_nothing_is_monitored_and_the_end_is_noticed() {
-    if !has_bpf("while_all_schemes_sleep_nothing_is_monitored_and_the_end_is_noticed") {
-        return;
-    }
+    or_skip!(bpf_works());
     let place = place(ASLEEP);
     let command = [ISOTHERM, "workload", "hot.toml", "--time", "3s"];
     let ran = place.run(&[&["run", "-s", "mine.yaml", "-r", "acted.rec", "--"][..], &command].concat());
@@ -178,22 +179,19 @@ fn while_all_schemes_sleep_nothing_is_monitored_and_the_end_is_noticed() {
         [&["run", "-s", "mine.yaml", "--duration", "1s", "--"][..], &[ISOTHERM, "workload", "hot.toml"]].concat();
     assert_eq!(place.run(&limited).status, 0);
     let workload = Kept(place.isotherm(&["workload", "hot.toml"]).spawn().unwrap());
-    let running = Running::start(&place, &["--pid", &workload.0.id().to_string()]);
-    std::thread::sleep(std::time::Duration::from_millis(1000));
+    std::fs::remove_file(place.path("acted.rec")).unwrap();
+    let running = Running::start(&place, &["-r", "acted.rec", "--pid", &workload.0.id().to_string()]);
+    eventually("it sleeps", || is_asleep(&place));
     signal(running.child(), Signal::INT);
     assert_eq!(running.end().status, 0);
 }
 
 #[test]
 fn a_scheme_that_wakes_finds_the_memory_monitored_again() {
-    if !has_bpf("a_scheme_that_wakes_finds_the_memory_monitored_again") {
-        return;
-    }
+    or_skip!(bpf_works());
     let place = place(ASLEEP);
     let running = Running::start(&place, &["-r", "acted.rec", "--", ISOTHERM, "workload", "hot.toml"]);
-    eventually("it sleeps", || {
-        place.path("acted.rec").exists() && activities(&place).last().is_some_and(|a| !a.schemes[0].awake)
-    });
+    eventually("it sleeps", || is_asleep(&place));
     std::fs::write(place.path("mine.yaml"), HOT).unwrap();
     let hot = |a: &Activity| &*a.schemes[0].name == "hot" && a.schemes[0].total.applied_bytes >= 8 * MIB;
     eventually("the other scheme works", || activities(&place).last().is_some_and(hot));

@@ -10,7 +10,8 @@ use common::{ISOTHERM, Place};
 use isotherm_record::{Ending, Recording};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
-/// Runs isotherm on a terminal of this size; `type_after` is typed once the text has come. Says what came, and the status.
+/// Runs isotherm on a terminal of this size; `type_after` is typed once the text has come. Says what came, and the
+/// status.
 fn on_terminal(
     place: &Place,
     (columns, rows): (u16, u16),

@@ -227,7 +227,7 @@ fn keys_pause_sort_and_help() {
     user.sees("it goes on", |screen| !screen.contains("PAUSED"));
 
     user.types("?");
-    user.reads("the screen stands still, the monitor goes on");
+    user.reads("pause the screen; the monitor continues");
     user.reads("discarded; --log FILE keeps it");
     user.types("x");
     assert!(user.screen().contains("any other key"), "a key without a meaning has none");
@@ -442,7 +442,7 @@ fn what_cannot_be_watched_is_told_without_a_screen() {
     for (arguments, word) in [
         (&["--pid", "4194304"][..], "no process 4194304"),
         (&["--", "no-such-command"], "cannot be started"),
-        (&["--log", "no/such/log", "--", "sleep", "1"], "--log"),
+        (&["--log", "no/such/log", "--", "sleep", "1"], "the log no/such/log cannot be written"),
     ] {
         let mut user = User::runs(&place, arguments);
         assert_eq!(user.is_back_at_the_shell().exit_code(), 1);
@@ -500,7 +500,7 @@ fn what_schemes_do_is_on_the_screen_and_the_target_outlives_it() {
     user.sees("the table of schemes, and what the first did last", |screen| {
         let lines = screen.lines();
         let holds = |words: &[&str]| lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
-        holds(&["scheme", "action", "state", "applied", "of late", "refused", "quota", "time"])
+        holds(&["scheme", "action", "state", "applied", "recently", "refused", "quota", "time"])
             && holds(&["1 hot", "stat", "awake", "MiB"])
             && holds(&["2 all", "stat", "awake", "iB"])
             && holds(&["hot last at"])
@@ -511,7 +511,7 @@ fn what_schemes_do_is_on_the_screen_and_the_target_outlives_it() {
     user.types("a");
     user.reads("▾hot");
     user.types("?");
-    user.reads("the table of schemes, and back");
+    user.reads("switch to the table of schemes and back");
     user.types("?q");
     assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
     assert!(workload.0.try_wait().unwrap().is_none(), "the target runs on");
@@ -531,7 +531,7 @@ fn schemes_change_under_the_screen_and_an_error_leaves_those_in_force() {
 
     std::fs::write(place.path("mine.yaml"), HOT.replace("stat", "melt")).unwrap();
     user.reads("there is no action \"melt\"");
-    user.reads("the schemes that were in force before stay so");
+    user.reads("the schemes that were in force before stay");
     assert!(user.screen().contains("schemes  warm"));
     // Written anew at the same moment as before: only the hang-up tells, and it is no end.
     std::fs::write(place.path("mine.yaml"), HOT.replace("hot", "third")).unwrap();

@@ -1,10 +1,12 @@
-//! What people get wrong, and what goes wrong: each says what, where, why and the mend, and never panics.
+//! Wrong calls and failures: each message says what failed, where, why and how to fix it; nothing panics.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
 
-use common::{Kept, Place, Ran};
 use std::process::{Command, Stdio};
+
+use common::{Kept, Place, Ran};
+use isotherm_testing::or_skip;
 
 /// A failed run (1) or a wrong call (2) whose message holds all these words.
 #[track_caller]
@@ -28,12 +30,23 @@ fn a_process_that_is_not_there() {
 
 #[test]
 fn a_kernel_thread() {
-    let Ok(status) = std::fs::read_to_string("/proc/2/status") else {
-        return common::skipped("a_kernel_thread", "none is seen from here");
-    };
-    if status.starts_with("Name:\tkthreadd") {
-        refused(&Place::new().run(&["record", "--pid", "2"]), 1, &["process 2 (kthreadd)", "kernel thread", "choose"]);
-    }
+    let (pid, name) = or_skip!(first_kernel_thread().ok_or("no kernel thread is seen from here"));
+    let process = format!("process {pid} ({name})");
+    refused(&Place::new().run(&["record", "--pid", &pid.to_string()]), 1, &[&process, "kernel thread", "choose"]);
+}
+
+/// The kernel thread with the lowest process ID, and its name.
+fn first_kernel_thread() -> Option<(u32, String)> {
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    let processes =
+        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let kernel_threads = processes.filter_map(|pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (before, after) = stat.rsplit_once(") ")?;
+        let flags: u32 = after.split(' ').nth(6)?.parse().ok()?;
+        (flags & PF_KTHREAD != 0).then(|| (pid, before.split_once('(').unwrap().1.to_owned()))
+    });
+    kernel_threads.min()
 }
 
 #[test]
@@ -41,10 +54,8 @@ fn a_process_of_another_user() {
     let place = Place::new();
     let sleep = Kept(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap());
     let pid = if common::is_root() { sleep.0.id() } else { 1 };
-    match place.run_as_nobody(&["record", "--pid", &pid.to_string()]) {
-        Some(ran) => refused(&ran, 1, &[&format!("process {pid}"), "of user 0", "as root"]),
-        None => common::skipped("a_process_of_another_user", "an ordinary user cannot reach the binary"),
-    }
+    let ran = or_skip!(place.run_as_nobody(&["record", "--pid", &pid.to_string()]));
+    refused(&ran, 1, &[&format!("process {pid}"), "of user 0", "as root"]);
 }
 
 #[test]
@@ -85,7 +96,7 @@ fn the_kernels_damon_in_a_way_that_it_cannot_be_used() {
 #[test]
 fn physical_memory_without_idle_tracking() {
     if std::path::Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
-        return common::skipped("physical_memory_without_idle_tracking", "this kernel has it");
+        return isotherm_testing::skip("this kernel has idle page tracking");
     }
     let words = ["page_idle/bitmap", "No such file", "CONFIG_IDLE_PAGE_TRACKING"];
     refused(&Place::new().run(&["record", "--physical", "--duration", "1s"]), 1, &words);
@@ -103,7 +114,8 @@ fn intervals_that_are_none() {
         (["--sample", "0s"], ["sampling interval is zero", "5ms"]),
         (["--aggr", "0ms"], ["aggregation interval is zero", "5ms"]),
         (["--update", "0s"], ["update interval is zero", "5ms"]),
-        (["--sample", "200ms"], ["longer than the aggregation interval", "lengthen"]),
+        (["--sample", "1ns"], ["shorter than 100 µs", "lengthen"]),
+        (["--aggr", "50us"], ["longer than the aggregation interval (50 µs)", "lengthen"]),
         (["--sample", "5"], ["--sample", "unit"]),
         (["--aggr", "-5ms"], ["-5", "--"]),
         (["--duration", "10ms"], ["shorter than the aggregation interval", "--aggr"]),

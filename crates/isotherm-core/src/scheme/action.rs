@@ -9,8 +9,8 @@ pub const HUGE_PAGE_SIZE: u64 = 512 * PAGE_SIZE;
 
 /// An action with its parameters.
 ///
-/// None of the present actions has a parameter. What does not depend on parameters (the name, the order, the granule) is a
-/// property of the [`kind`](Self::kind).
+/// None of the present actions has a parameter. What does not depend on parameters (the name, the order, the
+/// granule) is a property of the [`kind`](Self::kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// See [`ActionKind::Stat`].

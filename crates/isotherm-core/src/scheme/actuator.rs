@@ -15,8 +15,8 @@ pub struct Work<'a> {
     pub inside: bool,
     /// The target whose memory is acted on.
     pub target: TargetId,
-    /// Ranges of its memory: sorted, disjoint, page-aligned, and within the mappings of the snapshot. There are no more of
-    /// them than one system call takes. They may have been unmapped since the snapshot.
+    /// Ranges of its memory: sorted, disjoint, page-aligned, and within the mappings of the snapshot. There are no
+    /// more of them than one system call takes. They may have been unmapped since the snapshot.
     pub ranges: &'a [AddrRange],
 }
 
@@ -57,11 +57,12 @@ pub trait Actuator {
     /// Says why the action cannot be carried out and how to fix that.
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError>;
 
-    /// Makes one call, and stores in `outcomes` what became of each of its ranges. `outcomes` has the length of `work.ranges`
-    /// and holds default values.
+    /// Makes one call, and stores in `outcomes` what became of each of its ranges. `outcomes` has the length of
+    /// `work.ranges` and holds default values.
     ///
     /// # Errors
-    /// Fails only if no further call can be made. What the system refuses is an outcome, and so is a target that has ended.
+    /// Fails only if no further call can be made. What the system refuses is an outcome, and so is a target that
+    /// has ended.
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError>;
 
     /// The time spent in [`apply`](Self::apply) since the start. A quota of time is charged with it.

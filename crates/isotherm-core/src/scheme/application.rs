@@ -1,4 +1,5 @@
-//! One application of one scheme: the best first, within the budget, page by page where a filter asks for it.
+//! One application of a scheme: acts on the candidates in their order, within the budget, and on single pages where
+//! a filter needs it.
 
 use std::time::Duration;
 
@@ -12,24 +13,28 @@ use super::{
     ActedRegion, Action, Actuator, Application, Outcome, PageInspector, ProcessFacts, Scheme, Statistics, Work,
 };
 
-/// No more is looked at or acted on between two looks at the budget, so that a budget of time is kept.
+/// The most bytes that are inspected or acted on before the budget is checked again. It bounds by how much a quota
+/// of time can be exceeded.
 const BATCH_BYTES: u64 = 32 << 20;
-/// One call takes no more ranges.
+
+/// The most ranges of one call.
 const BATCH_RANGES: usize = 256;
 
-/// Ranges that wait to be acted on; its memory is used again and again.
+/// Ranges that wait to be acted on, and buffers whose memory is used again.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     ranges: Vec<(TargetId, AddrRange)>,
+    /// The size of `ranges`.
     bytes: u64,
-    looked_at: u64,
-    /// The ranges of one target, and what became of them.
+    /// Bytes whose pages were inspected for the batch.
+    inspected: u64,
+    /// The ranges of one call, and what became of them.
     call: Vec<AddrRange>,
     outcomes: Vec<Outcome>,
     allowed: Vec<AddrRange>,
 }
 
-/// What one application works with.
+/// What an application works with.
 pub(crate) struct SchemeApplication<'a, A, I> {
     pub scheme: &'a Scheme,
     pub snapshot: &'a Snapshot,
@@ -41,27 +46,27 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub total: &'a mut Statistics,
     pub last: &'a mut Application,
     pub batch: &'a mut Batch,
-    /// What of the actuator's time was charged.
+    /// The time of the actuator and the inspector that has been charged to the budget.
     pub charged: Duration,
 }
 
 impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
-    /// Acts on `wanted` in its order until the budget ends, and says where that was.
+    /// Acts on `candidates` in their order until the budget ends, and returns where that was.
     pub(crate) fn run(mut self, candidates: &[Candidate]) -> Result<Cursor, BoxError> {
         let mut ended: Cursor = None;
-        for piece in candidates {
-            let mut rest = Some(piece.range);
+        for candidate in candidates {
+            let mut rest = Some(candidate.range);
             let mut tried = false;
             while let Some(range) = rest {
                 if ended.is_none() {
                     if let Some(part) = self.within_budget(range)? {
                         self.total.tried_regions += u64::from(!std::mem::replace(&mut tried, true));
                         self.total.tried_bytes += part.size();
-                        self.take(piece, part);
+                        self.take(candidate, part);
                         rest = AddrRange::new(part.end(), range.end());
                         continue;
                     }
-                    ended = Some((piece.target, range.start()));
+                    ended = Some((candidate.target, range.start()));
                 }
                 self.last.held_back_bytes += range.size();
                 rest = None;
@@ -74,10 +79,11 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         Ok(ended)
     }
 
-    /// As much of `range`, from its start on, as the budget still allows and one batch holds; none if that is nothing.
+    /// The part of `range`, from its start on, that the budget still allows and one batch holds. `None` if that is
+    /// nothing.
     fn within_budget(&mut self, range: AddrRange) -> Result<Option<AddrRange>, BoxError> {
         let granule = self.scheme.action.kind().granule();
-        let used = |batch: &Batch| batch.bytes.max(batch.looked_at);
+        let used = |batch: &Batch| batch.bytes.max(batch.inspected);
         if used(self.batch) >= BATCH_BYTES || self.batch.ranges.len() >= BATCH_RANGES {
             self.flush()?;
         }
@@ -87,36 +93,37 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             if part.is_some() || used(self.batch) == 0 {
                 return Ok(part);
             }
-            // Once the batch is done, more is known: how long it took, and what the filters left of it.
+            // The batch shows how long its actions take and how much the filters allow. That may leave more of the
+            // budget.
             self.flush()?;
         }
     }
 
-    /// Puts into the batch what the filters leave of `range`.
-    fn take(&mut self, piece: &Candidate, range: AddrRange) {
-        let Some(ask) = piece.ask else {
-            self.push(piece.target, range);
+    /// Adds to the batch what the filters allow of `range`.
+    fn take(&mut self, candidate: &Candidate, range: AddrRange) {
+        let Some(first) = candidate.page_filter else {
+            self.push(candidate.target, range);
             return;
         };
-        self.batch.looked_at += range.size();
+        self.batch.inspected += range.size();
         let context = FilterContext {
-            target: piece.target,
-            mapping: &self.snapshot.targets[piece.target_index].mappings[piece.mapping_index],
-            process: self.facts.get(piece.target_index).and_then(Option::as_ref),
+            target: candidate.target,
+            mapping: &self.snapshot.targets[candidate.target_index].mappings[candidate.mapping_index],
+            process: self.facts.get(candidate.target_index).and_then(Option::as_ref),
         };
         let mut allowed = std::mem::take(&mut self.batch.allowed);
         allowed.clear();
-        self.examine(ask, context, range, &mut allowed);
+        self.examine(first, context, range, &mut allowed);
         allowed.sort_unstable();
         for range in allowed.drain(..) {
             if let Some(range) = whole_granules(range, self.scheme.action.kind()) {
-                self.push(piece.target, range);
+                self.push(candidate.target, range);
             }
         }
         self.batch.allowed = allowed;
     }
 
-    /// Takes `range` through the filters from the one of index `from` on, and looks at its pages where they ask for it.
+    /// Passes `range` through the filters from index `from` on, and inspects its pages where a filter needs it.
     fn examine(&mut self, from: usize, context: FilterContext<'_>, range: AddrRange, allowed: &mut Vec<AddrRange>) {
         let mut parts = Vec::new();
         filter_range(&self.scheme.filters, from, context, range, &mut |part, verdict| parts.push((part, verdict)));
@@ -124,13 +131,13 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             match verdict {
                 Verdict::Allowed => allowed.push(part),
                 Verdict::Rejected => self.total.rejected_bytes += part.size(),
-                Verdict::Ask(nth) => self.look_at_pages(nth, context, part, allowed),
+                Verdict::Pages(nth) => self.inspect_pages(nth, context, part, allowed),
             }
         }
     }
 
-    /// Decides what the filter of index `nth` matches; what it does not goes on to the next.
-    fn look_at_pages(
+    /// Decides on the pages that the filter of index `nth` matches. All others go on to the next filter.
+    fn inspect_pages(
         &mut self,
         nth: usize,
         context: FilterContext<'_>,
@@ -147,8 +154,8 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             self.total.refuse(refusal, range.size());
             return;
         }
-        let mut decide = |this: &mut Self, part: Option<AddrRange>, of_the_kind: bool| match part {
-            Some(part) if of_the_kind != filter.matching => this.examine(nth + 1, context, part, allowed),
+        let mut decide = |this: &mut Self, part: Option<AddrRange>, is_of_kind: bool| match part {
+            Some(part) if is_of_kind != filter.matching => this.examine(nth + 1, context, part, allowed),
             Some(part) if filter.allow => allowed.push(part),
             Some(part) => this.total.rejected_bytes += part.size(),
             None => {}
@@ -165,7 +172,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     fn push(&mut self, target: TargetId, range: AddrRange) {
         self.total.passed_bytes += range.size();
         self.batch.bytes += range.size();
-        // What was cut for the sake of batches goes together again.
+        // A range that was cut at the border of a batch becomes one range again.
         if let Some((last_target, last)) = self.batch.ranges.last_mut()
             && *last_target == target
             && last.touches(range)
@@ -177,7 +184,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         self.batch.ranges.push((target, range));
     }
 
-    /// Acts on the batch, with one call a target, and charges it to the budget.
+    /// Acts on the batch, target by target, and charges it to the budget.
     fn flush(&mut self) -> Result<(), BoxError> {
         let mut ranges = std::mem::take(&mut self.batch.ranges);
         ranges.sort_unstable();
@@ -196,14 +203,14 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         let time = spent.saturating_sub(self.charged);
         self.charged = spent;
         self.total.time += time;
-        let (bytes, looked_at) = (std::mem::take(&mut self.batch.bytes), std::mem::take(&mut self.batch.looked_at));
-        if bytes > 0 || looked_at > 0 {
-            self.budget.charge(bytes, looked_at, time);
+        let (bytes, inspected) = (std::mem::take(&mut self.batch.bytes), std::mem::take(&mut self.batch.inspected));
+        if bytes > 0 || inspected > 0 {
+            self.budget.charge(bytes, inspected, time);
         }
         Ok(())
     }
 
-    /// Makes one call, and counts what became of it.
+    /// Makes one call and counts its outcomes.
     fn act(&mut self, target: TargetId) -> Result<(), BoxError> {
         let action = self.scheme.action;
         let Batch { call, outcomes, .. } = &mut *self.batch;
@@ -223,7 +230,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             if let Some(refusal) = outcome.refusal {
                 self.total.refuse(refusal, outcome.refused.min(range.size() - applied));
             }
-            // What was refused is not tried again at once either.
+            // Refused memory is of age 0 as well, so that it is not tried again at once.
             if action.kind().changes_memory() {
                 self.history.mark(target, range, self.snapshot.time);
             }
@@ -233,11 +240,12 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     }
 }
 
-/// The part of `range` from its start on that has at most `room` bytes and ends at its end or at a multiple of `granule`.
-fn cut(range: AddrRange, room: u64, granule: u64) -> Option<AddrRange> {
-    if range.size() <= room {
+/// The part of `range`, from its start on, that has at most `most` bytes and ends at the end of `range` or at a
+/// multiple of `granule`.
+fn cut(range: AddrRange, most: u64, granule: u64) -> Option<AddrRange> {
+    if range.size() <= most {
         return Some(range);
     }
-    let end = range.start() + room;
+    let end = range.start() + most;
     AddrRange::new(range.start(), end - end % granule)
 }

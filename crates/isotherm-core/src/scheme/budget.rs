@@ -1,4 +1,4 @@
-//! Budgets: what of a quota is left at a moment.
+//! Budgets: how much of a quota is left in a period.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use crate::Snapshot;
 use super::tuner::Tuner;
 use super::{Gauges, Metric, Quota};
 
-/// As much is tried first, to learn how fast acting is here.
-const FIRST_TRY: u64 = 1 << 20;
+/// The bytes that a quota of time allows at first, before the speed of the action has been measured.
+const FIRST_BYTES: u64 = 1 << 20;
 
-/// What of one scheme's quota was used.
+/// The use of the quota of one scheme.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
-    /// When the current period began; none before the first.
+    /// When the current period began. `None` before the first.
     began: Option<Duration>,
-    /// Bytes in this period.
+    /// Bytes used in this period.
     charged: u64,
-    /// Time in this period, with what earlier ones took too much of.
+    /// Time used in this period, and time that earlier periods used beyond their limit.
     spent: Duration,
-    /// Bytes and seconds of late: their ratio is the speed.
-    bytes_of_late: f64,
-    seconds_of_late: f64,
+    /// Bytes acted on recently, and the seconds that took. The ratio is the speed.
+    recent_bytes: f64,
+    recent_seconds: f64,
     tuner: Option<Tuner>,
-    /// The stall time at the last period's beginning.
+    /// The stall time when it was read last, and when that was.
     stalled: Option<(Duration, f64)>,
-    /// What a goal stood at when it was last looked at; 1 is just reached.
+    /// How far the goals were reached when they were read last; 1 is exactly.
     score: Option<f64>,
+    /// Whether the quota did not suffice in this period.
     exceeded: bool,
 }
 
@@ -36,8 +37,8 @@ impl Budget {
             began: None,
             charged: 0,
             spent: Duration::ZERO,
-            bytes_of_late: 0.0,
-            seconds_of_late: 0.0,
+            recent_bytes: 0.0,
+            recent_seconds: 0.0,
             tuner: (!quota.goals().is_empty()).then(|| Tuner::new(quota.bytes())),
             stalled: None,
             score: None,
@@ -45,18 +46,18 @@ impl Budget {
         }
     }
 
-    /// Another quota is in force: what this period used stays used.
+    /// Puts another quota in force. The use in this period stays as it is.
     pub(crate) fn replace(&mut self, quota: &Quota) {
         self.tuner = Self::new(quota).tuner;
         self.stalled = None;
         self.score = None;
     }
 
-    /// Begins another period if the last one is over, and then tunes.
+    /// Begins another period if the present one is over, and tunes the quota.
     pub(crate) fn begin(&mut self, quota: &Quota, now: Duration, gauges: &mut impl Gauges, snapshot: &Snapshot) {
         let Some(began) = self.began else {
             self.began = Some(now);
-            self.look(quota, now, gauges, snapshot);
+            self.read_goals(quota, now, gauges, snapshot);
             return;
         };
         let passed = now.saturating_sub(began).as_nanos() / quota.period().as_nanos();
@@ -67,7 +68,7 @@ impl Budget {
         self.began = Some(began + quota.period().saturating_mul(passed));
         let before = self.limit(quota);
         let exhausted = self.exceeded || before.is_some_and(|limit| self.charged >= limit / 2);
-        if let Some(score) = self.look(quota, now, gauges, snapshot)
+        if let Some(score) = self.read_goals(quota, now, gauges, snapshot)
             && let Some(tuner) = &mut self.tuner
         {
             tuner.period(score, exhausted, quota.bytes());
@@ -78,8 +79,14 @@ impl Budget {
         self.spent = self.spent.saturating_sub(paid);
     }
 
-    /// How far the goals are reached: that which is reached best. None if no metric is known.
-    fn look(&mut self, quota: &Quota, now: Duration, gauges: &mut impl Gauges, snapshot: &Snapshot) -> Option<f64> {
+    /// Reads the goals, and returns how far the one that is reached best is reached. `None` if no metric has a value.
+    fn read_goals(
+        &mut self,
+        quota: &Quota,
+        now: Duration,
+        gauges: &mut impl Gauges,
+        snapshot: &Snapshot,
+    ) -> Option<f64> {
         let mut best: Option<f64> = None;
         for goal in quota.goals() {
             let Some(value) = gauges.read(goal.metric(), snapshot) else {
@@ -101,19 +108,19 @@ impl Budget {
         best
     }
 
-    /// What all goals together stood at; 1 is just reached.
+    /// How far the goals were reached when they were read last; 1 is exactly.
     pub(crate) const fn score(&self) -> Option<f64> {
         self.score
     }
 
-    /// Bytes that a whole period allows; none if nothing limits it.
+    /// The bytes that a whole period allows. `None` if nothing limits it.
     pub(crate) fn limit(&self, quota: &Quota) -> Option<u64> {
         let tuned = self.tuner.as_ref().map(Tuner::quota);
         let timed = quota.time().map(|time| self.bytes_in(time));
         [quota.bytes(), tuned, timed].into_iter().flatten().min().filter(|&limit| limit < u64::MAX)
     }
 
-    /// Bytes that may still be acted on in this period, where at least `granule` are acted on at once.
+    /// The bytes that may still be acted on in this period, if an action takes at least `granule` bytes.
     pub(crate) fn left(&self, quota: &Quota, granule: u64) -> u64 {
         let tuned = self.tuner.as_ref().map(Tuner::quota);
         let bytes = [quota.bytes(), tuned].into_iter().flatten().min();
@@ -123,34 +130,34 @@ impl Budget {
         };
         let rest = time.saturating_sub(self.spent);
         let timed = match self.spent.is_zero() {
-            // However slow it is: a period that owes nothing may act once, and then those that follow pay for it.
+            // A period without debt may act once, however slow the action is. The periods that follow pay for it.
             true => self.bytes_in(rest).max(granule),
             false => self.bytes_in(rest),
         };
         bytes.min(timed)
     }
 
-    /// How many bytes can be acted on in this time, by the speed of late.
+    /// The bytes that can be acted on in this time, at the recent speed.
     fn bytes_in(&self, time: Duration) -> u64 {
         if time.is_zero() {
             return 0;
         }
-        if self.bytes_of_late == 0.0 && self.seconds_of_late == 0.0 {
-            return FIRST_TRY;
+        if self.recent_bytes == 0.0 && self.recent_seconds == 0.0 {
+            return FIRST_BYTES;
         }
-        // A cast from f64 saturates: what takes no time has no limit.
-        (self.bytes_of_late * (time.as_secs_f64() / self.seconds_of_late)) as u64
+        // A cast from f64 saturates: an action that takes no time has no limit.
+        (self.recent_bytes * (time.as_secs_f64() / self.recent_seconds)) as u64
     }
 
-    /// So many bytes were acted on, and so many looked at for it, in this time.
-    pub(crate) fn charge(&mut self, bytes: u64, looked_at: u64, time: Duration) {
+    /// Charges `bytes` that were acted on and `inspected` bytes whose pages were inspected, which together took `time`.
+    pub(crate) fn charge(&mut self, bytes: u64, inspected: u64, time: Duration) {
         self.charged = self.charged.saturating_add(bytes);
         self.spent = self.spent.saturating_add(time);
-        self.bytes_of_late = self.bytes_of_late / 2.0 + bytes.max(looked_at) as f64;
-        self.seconds_of_late = self.seconds_of_late / 2.0 + time.as_secs_f64();
+        self.recent_bytes = self.recent_bytes / 2.0 + bytes.max(inspected) as f64;
+        self.recent_seconds = self.recent_seconds / 2.0 + time.as_secs_f64();
     }
 
-    /// Something was held back. True for the first time in a period.
+    /// Notes that the quota did not suffice. Returns whether that is the first time in this period.
     pub(crate) fn exceed(&mut self) -> bool {
         !std::mem::replace(&mut self.exceeded, true)
     }

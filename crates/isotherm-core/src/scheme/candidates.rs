@@ -1,4 +1,4 @@
-//! What a scheme wants of a snapshot, and in which order.
+//! Candidates: the memory of a snapshot that a scheme may act on, and its order.
 
 use std::cmp::Reverse;
 
@@ -9,34 +9,38 @@ use super::history::ActionHistory;
 use super::priority::score;
 use super::{ActionKind, ProcessFacts, Scheme};
 
-/// A piece of a region that a scheme wants: within one mapping, of one age, and not rejected by what can be told without
-/// looking at pages.
+/// A part of a region that a scheme may act on. It lies in one mapping, has one age, and is not rejected by a
+/// filter that does not need to inspect pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub score: u32,
     pub target: TargetId,
-    /// Indices in the snapshot.
+    /// The index of the target in the snapshot.
     pub target_index: usize,
+    /// The index of the mapping in the target.
     pub mapping_index: usize,
     pub range: AddrRange,
-    /// The filter from which on its pages must be looked at.
-    pub ask: Option<usize>,
+    /// The index of the first filter that has to inspect its pages, if there is one.
+    pub page_filter: Option<usize>,
 }
 
-/// Where one period's quota ended, and the next goes on.
+/// Where the budget of the last application ended. The next application goes on there.
 pub(crate) type Cursor = Option<(TargetId, u64)>;
 
-/// Bytes that a scheme does not want for another reason than its condition.
+/// Bytes of regions that match the condition and are left out for another reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excluded {
+    /// Rejected by a filter.
     pub rejected: u64,
+    /// Not observed well enough to have an access frequency.
     pub unobservable: u64,
 }
 
-/// Collects what `scheme` wants, in the order of targets and addresses, and returns what its filters rejected, and what could not
-/// be observed: that is neither hot nor cold, and no scheme that asks for a temperature may take it for one.
+/// Collects the candidates of `scheme` in the order of targets and addresses, and returns what was left out.
 ///
-/// `facts` has an entry for each target of the snapshot; a target without facts that the filters need has gone, and is left out.
+/// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
+/// age leaves it out. `facts` has an entry for each target of the snapshot, if the filters need one. A target
+/// without facts has ended and is left out.
 pub(crate) fn collect(
     scheme: &Scheme,
     snapshot: &Snapshot,
@@ -48,14 +52,14 @@ pub(crate) fn collect(
     let needs_process = scheme.filters.iter().any(|filter| filter.kind.needs_process());
     let kind = scheme.action.kind();
     let mut excluded = Excluded::default();
-    let asks = scheme.condition.asks_for_temperature();
+    let needs_frequency = scheme.condition.needs_frequency();
     for (target_index, target) in snapshot.targets.iter().enumerate() {
         let process = facts.get(target_index).and_then(Option::as_ref);
         if needs_process && process.is_none() {
             continue;
         }
         mapped(target, |region, mapping_index, range| {
-            if asks && u64::from(region.nr_unobservable) * 2 > u64::from(snapshot.samples) {
+            if needs_frequency && u64::from(region.nr_unobservable) * 2 > u64::from(snapshot.samples) {
                 if scheme.condition.size.contains(region.range.size()) {
                     excluded.unobservable += range.size();
                 }
@@ -63,8 +67,8 @@ pub(crate) fn collect(
             }
             let context = FilterContext { target: target.id, mapping: &target.mappings[mapping_index], process };
             history.pieces(target.id, range, |piece, acted_at| {
-                let stays = snapshot.aggregation.saturating_mul(region.age);
-                let age = acted_at.map_or(stays, |at| stays.min(snapshot.time.saturating_sub(at)));
+                let monitored = snapshot.aggregation.saturating_mul(region.age);
+                let age = acted_at.map_or(monitored, |at| monitored.min(snapshot.time.saturating_sub(at)));
                 let rate = region.access_rate(snapshot.samples);
                 if !scheme.condition.holds(region.range.size(), rate, age) {
                     return;
@@ -75,9 +79,9 @@ pub(crate) fn collect(
                 let weights = scheme.quota.weights();
                 let score = score(kind.order(), weights, region.range.size(), rate, age);
                 filter_range(&scheme.filters, 0, context, piece, &mut |part, verdict| {
-                    let ask = match verdict {
+                    let page_filter = match verdict {
                         Verdict::Allowed => None,
-                        Verdict::Ask(nth) => Some(nth),
+                        Verdict::Pages(nth) => Some(nth),
                         Verdict::Rejected => {
                             excluded.rejected += part.size();
                             return;
@@ -90,7 +94,7 @@ pub(crate) fn collect(
                             target_index,
                             mapping_index,
                             range,
-                            ask,
+                            page_filter,
                         });
                     }
                 });
@@ -100,21 +104,13 @@ pub(crate) fn collect(
     excluded
 }
 
-/// Each part of a region that lies within one mapping, with that mapping's index.
-fn mapped(target: &TargetSnapshot, mut tell: impl FnMut(&RegionSnapshot, usize, AddrRange)) {
-    let mut first = 0;
-    for region in &target.regions {
-        first += target.mappings[first..].iter().take_while(|m| m.range.end() <= region.range.start()).count();
-        for (nth, mapping) in target.mappings.iter().enumerate().skip(first) {
-            match mapping.range.intersection(region.range) {
-                Some(range) => tell(region, nth, range),
-                None => break,
-            }
-        }
-    }
+/// Calls `each` with every part of a region that lies in one mapping, and with the index of that mapping.
+fn mapped(target: &TargetSnapshot, mut each: impl FnMut(&RegionSnapshot, usize, AddrRange)) {
+    target.mapped_parts().for_each(|part| each(part.region, part.mapping_index, part.range));
 }
 
-/// What of `range` an action can be carried out on: whole huge pages for those that make them.
+/// The part of `range` that an action can be carried out on: whole huge pages for actions that make them, else all
+/// of it.
 pub(crate) fn whole_granules(range: AddrRange, kind: ActionKind) -> Option<AddrRange> {
     if !kind.whole_granules_only() {
         return Some(range);
@@ -124,16 +120,18 @@ pub(crate) fn whole_granules(range: AddrRange, kind: ActionKind) -> Option<AddrR
     AddrRange::new(start, range.end() - range.end() % granule)
 }
 
-/// Puts the best first; among equals, what lies at `cursor` and above it comes before what lies below.
+/// Sorts by falling score. Among equal scores, memory from `cursor` on comes before memory below it.
 pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) {
     if let Some((target, addr)) = cursor
-        && let Some(cut) = candidates.iter().position(|w| w.target == target && w.range.split_at(addr).is_some())
+        && let Some(cut) = candidates.iter().position(|c| c.target == target && c.range.split_at(addr).is_some())
         && let Some((below, above)) = candidates[cut].range.split_at(addr)
     {
         let whole = candidates[cut];
         candidates[cut].range = below;
         candidates.push(Candidate { range: above, ..whole });
     }
-    let place = |w: &Candidate| (w.target, w.range.start());
-    candidates.sort_unstable_by_key(|w| (Reverse(w.score), cursor.is_some_and(|cursor| place(w) < cursor), place(w)));
+    candidates.sort_unstable_by_key(|candidate| {
+        let position = (candidate.target, candidate.range.start());
+        (Reverse(candidate.score), cursor.is_some_and(|cursor| position < cursor), position)
+    });
 }

@@ -1,8 +1,8 @@
-//! Conditions: which regions a scheme wants.
+//! Conditions: which regions a scheme acts on.
 
 use std::time::Duration;
 
-/// A lower and an upper bound, both part of what is wanted.
+/// An interval of values that includes both of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedInterval<T> {
     min: T,
@@ -10,40 +10,41 @@ pub struct ClosedInterval<T> {
 }
 
 impl<T: PartialOrd + Copy> ClosedInterval<T> {
-    /// From `min` to `max`, both included, or `None` if they are reversed or cannot be compared.
+    /// The interval from `min` to `max`, or `None` if they are reversed or cannot be compared.
     pub fn new(min: T, max: T) -> Option<Self> {
         (min <= max).then_some(Self { min, max })
     }
 
-    /// The lower bound.
+    /// The lower end.
     pub const fn min(&self) -> T {
         self.min
     }
 
-    /// The upper bound.
+    /// The upper end.
     pub const fn max(&self) -> T {
         self.max
     }
 
-    /// Whether `value` lies between them.
+    /// Whether `value` lies in the interval.
     pub fn contains(&self, value: T) -> bool {
         self.min <= value && value <= self.max
     }
 }
 
-/// Which regions a scheme wants: those whose size, access rate and age all lie within bounds.
+/// Which regions a scheme acts on: those whose size, access rate and age lie in these intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condition {
-    /// The region's size in bytes, as it was monitored; what of it is not mapped counts here, but is never acted on.
+    /// The size of the region in bytes. Unmapped parts count here, but are never acted on.
     pub size: ClosedInterval<u64>,
     /// The access rate, 0 to 1.
     pub rate: ClosedInterval<f64>,
-    /// For how long the access rate has stayed as it is and no scheme has acted on the region.
+    /// For how long the access rate has stayed the same and no scheme has acted on the memory.
     pub age: ClosedInterval<Duration>,
 }
 
-/// Rates are counts of samples; bounds are written in decimals. What is closer than this is the same.
-const SAME_RATE: f64 = 1e-9;
+/// Rates that differ by no more are equal. A rate is a quotient of two counts, and the ends of an interval are
+/// written as decimals: 3 of 20 samples and 0.15 can differ by a rounding error.
+const RATE_EPSILON: f64 = 1e-9;
 
 impl Condition {
     /// Every region.
@@ -53,16 +54,17 @@ impl Condition {
         age: ClosedInterval { min: Duration::ZERO, max: Duration::MAX },
     };
 
-    /// Whether a region of this size, access rate and age is wanted.
+    /// Whether a region of this size in bytes, access rate and age matches.
     pub fn holds(&self, size: u64, rate: f64, age: Duration) -> bool {
         self.size.contains(size)
-            && self.rate.min - SAME_RATE <= rate
-            && rate <= self.rate.max + SAME_RATE
+            && self.rate.min - RATE_EPSILON <= rate
+            && rate <= self.rate.max + RATE_EPSILON
             && self.age.contains(age)
     }
 
-    /// Whether it asks for a temperature: what could not be observed has none, and so is never wanted then.
-    pub fn asks_for_temperature(&self) -> bool {
+    /// Whether the condition depends on the access rate or the age. Then memory that could not be observed does not
+    /// match.
+    pub fn needs_frequency(&self) -> bool {
         self.rate != Self::ANY.rate || self.age != Self::ANY.age
     }
 }
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_part_of_what_is_wanted() {
+    fn the_ends_of_an_interval_match() {
         let second = Duration::from_secs(1);
         let condition = Condition {
             size: ClosedInterval::new(4096, 8192).unwrap(),
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn reversed_bounds_are_none() {
+    fn a_reversed_interval_does_not_exist() {
         assert_eq!(ClosedInterval::new(2, 1), None);
         assert_eq!(ClosedInterval::new(f64::NAN, 1.0), None);
     }

@@ -10,41 +10,41 @@ use super::application::{Batch, SchemeApplication};
 use super::budget::Budget;
 use super::candidates::{Candidate, Cursor, collect, sort_by_priority};
 use super::history::ActionHistory;
-use super::priority::OLDEST;
+use super::priority::MAX_AGE;
 use super::watermarks::WatermarkState;
 use super::{Actuator, Application, Gauges, PageInspector, ProcessFacts, Report, Scheme, Statistics};
 
-/// A scheme asks for something that cannot be done here.
+/// A scheme needs something that is not possible here.
 #[derive(Debug, Error)]
-#[error("the scheme {scheme:?} cannot work here: {source}")]
+#[error("the scheme {scheme:?} cannot work here")]
 pub struct Unsupported {
-    /// The scheme's name.
+    /// The name of the scheme.
     pub scheme: String,
-    /// Why, and what would mend it.
+    /// Why it is not possible, and how to fix that.
     #[source]
     pub source: BoxError,
 }
 
-/// Applies schemes to the snapshots that it is given, in the order of the schemes.
+/// Applies schemes to snapshots, in the order of the schemes.
 ///
-/// A [`Sink`], so it can stand behind a monitor; whoever has snapshots of another origin hands them to
-/// [`aggregated`](Sink::aggregated). Snapshots must come in the order of their times.
+/// It is a [`Sink`], and so can be the sink of a monitor. Snapshots of another origin are handed to
+/// [`aggregated`](Sink::aggregated). They must come in the order of their times.
 ///
-/// When watermarks have put all schemes to sleep, [`sleeps_until`](Self::sleeps_until) says so: whoever drives the monitor then need
-/// not monitor until that time, and calls [`look`](Self::look) then.
+/// When watermarks have put all schemes to sleep, [`sleeps_until`](Self::sleeps_until) returns a time. Until then
+/// the driver need not monitor anything. At that time it calls [`look`](Self::look).
 pub struct Schemes<A, I, G> {
     actuator: A,
     inspector: I,
     gauges: G,
-    schemes: Vec<ActiveScheme>,
+    active: Vec<ActiveScheme>,
     history: ActionHistory,
-    // Lent out again and again, so that the steady state allocates little.
+    // These buffers are used again, so that an application allocates little.
     candidates: Vec<Candidate>,
     facts: Vec<Option<ProcessFacts>>,
     batch: Batch,
 }
 
-/// One scheme, and what it did.
+/// A scheme in force, and what it has done.
 struct ActiveScheme {
     scheme: Scheme,
     watermarks: WatermarkState,
@@ -69,7 +69,8 @@ impl ActiveScheme {
         Self { scheme, watermarks: WatermarkState::NEW, budget, cursor: None, applied_at: None, report }
     }
 
-    /// Another scheme of the same name takes its place: what it did stays counted, and what it used stays used.
+    /// Puts another scheme of the same name in its place. The report goes on, and so does the use of the quota in
+    /// this period.
     fn replace(&mut self, scheme: Scheme) {
         if scheme.quota != self.scheme.quota {
             self.budget.replace(&scheme.quota);
@@ -81,7 +82,7 @@ impl ActiveScheme {
         self.scheme = scheme;
     }
 
-    /// Whether its apply interval has passed; the beat of the snapshots is given half an aggregation.
+    /// Whether the apply interval has passed. Half an aggregation is added, since snapshots come at a distance of one.
     fn is_due(&self, snapshot: &Snapshot) -> bool {
         let (Some(last), Some(interval)) = (self.applied_at, self.scheme.apply_interval) else {
             return true;
@@ -91,16 +92,16 @@ impl ActiveScheme {
 }
 
 impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
-    /// Schemes that have done nothing yet.
+    /// Puts schemes in force that have done nothing yet.
     ///
     /// # Errors
-    /// If one of them asks for what `actuator` cannot do here.
+    /// If a scheme needs something that `actuator`, `inspector` or `gauges` cannot do here.
     pub fn new(schemes: Vec<Scheme>, actuator: A, inspector: I, gauges: G) -> Result<Self, Unsupported> {
         let mut made = Self {
             actuator,
             inspector,
             gauges,
-            schemes: Vec::new(),
+            active: Vec::new(),
             history: ActionHistory::default(),
             candidates: Vec::new(),
             facts: Vec::new(),
@@ -110,16 +111,16 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         Ok(made)
     }
 
-    /// Puts these schemes in force. One that has the name of one in force takes its place, with its report and what it has used of
-    /// its quota in this period.
+    /// Puts these schemes in force instead of the present ones. A scheme that has the name of a present one takes
+    /// over its report and its use of the quota in this period.
     ///
     /// # Errors
-    /// If one of them asks for what the actuator cannot do here: then those in force stay so.
+    /// If a scheme needs something that is not possible here. Then the present schemes stay in force.
     pub fn replace(&mut self, schemes: Vec<Scheme>) -> Result<(), Unsupported> {
         for scheme in &schemes {
             self.check(scheme).map_err(|source| Unsupported { scheme: scheme.name.to_string(), source })?;
         }
-        let mut old = std::mem::take(&mut self.schemes);
+        let mut old = std::mem::take(&mut self.active);
         for scheme in schemes {
             let known = old.iter().position(|active| active.scheme.name == scheme.name);
             let active = match known {
@@ -130,15 +131,16 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
                 }
                 None => ActiveScheme::new(scheme),
             };
-            self.schemes.push(active);
+            self.active.push(active);
         }
         Ok(())
     }
 
     fn check(&mut self, scheme: &Scheme) -> Result<(), BoxError> {
         if scheme.action.kind().needs_inside() && !scheme.inside {
-            let why = "is done by a call made inside the target: say `inside: true` in the scheme to allow that";
-            return Err(format!("the action {} {why}", scheme.action).into());
+            let action = scheme.action;
+            let why = "needs a call made inside the target; write `inside: true` in the scheme to allow that";
+            return Err(format!("the action {action} {why}").into());
         }
         self.actuator.supports(scheme.action, scheme.inside)?;
         scheme.page_kinds().try_for_each(|kind| self.inspector.tells(kind))?;
@@ -147,20 +149,20 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 
     /// The schemes in force.
     pub fn schemes(&self) -> impl Iterator<Item = &Scheme> {
-        self.schemes.iter().map(|active| &active.scheme)
+        self.active.iter().map(|active| &active.scheme)
     }
 
-    /// What each scheme did, in the order of the schemes.
+    /// What each scheme has done, in the order of the schemes.
     pub fn reports(&self) -> impl Iterator<Item = &Report> {
-        self.schemes.iter().map(|active| &active.report)
+        self.active.iter().map(|active| &active.report)
     }
 
-    /// What acts.
+    /// The actuator.
     pub fn actuator(&self) -> &A {
         &self.actuator
     }
 
-    /// What acts, for whoever has a word to say to it between two snapshots.
+    /// The actuator, to change its state between two snapshots.
     pub fn actuator_mut(&mut self) -> &mut A {
         &mut self.actuator
     }
@@ -170,23 +172,24 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         &mut self.inspector
     }
 
-    /// What metrics are read from, for whoever feeds it.
+    /// The gauges, to change their state between two snapshots.
     pub fn gauges_mut(&mut self) -> &mut G {
         &mut self.gauges
     }
 
-    /// If all schemes sleep: when to look at their watermarks again. Until then nothing need be monitored.
+    /// When the watermarks have to be checked next, if all schemes sleep. Until then nothing need be monitored.
+    /// `None` if a scheme is awake.
     pub fn sleeps_until(&self) -> Option<Duration> {
-        if self.schemes.iter().any(|active| active.watermarks.is_awake()) {
+        if self.active.iter().any(|active| active.watermarks.is_awake()) {
             return None;
         }
-        self.schemes.iter().map(|active| active.watermarks.next()).min()
+        self.active.iter().map(|active| active.watermarks.next()).min()
     }
 
-    /// Looks at the watermarks whose time has come. While snapshots come it is done with them; while all schemes sleep and none
-    /// comes, whoever drives the monitor calls this.
+    /// Checks the watermarks that are due at `now`. A snapshot does that as well. The driver calls this method
+    /// while all schemes sleep and no snapshots come.
     pub fn look(&mut self, now: Duration, snapshot: &Snapshot) {
-        for active in &mut self.schemes {
+        for active in &mut self.active {
             if let Some(marks) = &active.scheme.watermarks {
                 active.watermarks.look(marks, now, |metric| self.gauges.read(metric, snapshot));
             }
@@ -194,9 +197,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         }
     }
 
-    /// Applies the scheme of this index.
+    /// Applies the scheme with this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
-        let ActiveScheme { scheme, budget, cursor, applied_at, report, .. } = &mut self.schemes[index];
+        let ActiveScheme { scheme, budget, cursor, applied_at, report, .. } = &mut self.active[index];
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
 
@@ -241,17 +244,17 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
     fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
         self.look(snapshot.time, snapshot);
-        // An action that is further back than any age that matters changes nothing any more.
-        let bounds = self.schemes.iter().flat_map(|active| {
+        // An action that is further back than any age in a condition, or in a score, has no effect any more.
+        let bounds = self.active.iter().flat_map(|active| {
             let age = active.scheme.condition.age;
             [age.min(), age.max()]
         });
-        let farthest = bounds.filter(|&age| age < Duration::MAX).fold(OLDEST, Duration::max);
+        let farthest = bounds.filter(|&age| age < Duration::MAX).fold(MAX_AGE, Duration::max);
         let horizon = snapshot.time.saturating_sub(farthest);
         self.history.tidy(snapshot.time, horizon, |target| snapshot.targets.iter().any(|t| t.id == target));
 
-        for index in 0..self.schemes.len() {
-            if self.schemes[index].watermarks.is_awake() && self.schemes[index].is_due(snapshot) {
+        for index in 0..self.active.len() {
+            if self.active[index].watermarks.is_awake() && self.active[index].is_due(snapshot) {
                 self.apply(index, snapshot)?;
             }
         }

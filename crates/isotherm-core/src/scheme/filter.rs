@@ -1,4 +1,4 @@
-//! Filters: which memory a scheme may act on, by other properties than its temperature.
+//! Filters: which memory a scheme may act on, by other properties than access frequency and age.
 
 use std::sync::Arc;
 
@@ -6,63 +6,63 @@ use crate::{AddrRange, Mapping, TargetId};
 
 use super::{PageKind, ProcessFacts};
 
-/// One filter of a list. The first that matches decides, and those after it are not looked at.
+/// One filter of a list. The first filter that matches some memory decides whether the scheme may act on it.
 ///
-/// Memory that none matches is decided by the last filter, the other way round: after a last `allow` it is rejected, after a last
-/// `reject` allowed; so the last one decides about all that comes to it. Without filters, everything is allowed. (As DAMON has
-/// it, Linux `Documentation/mm/damon/design.rst`, "Filters"; but all kinds of filters are looked at in one order here.)
+/// Memory that no filter matches is rejected if the last filter allows, and allowed if the last filter rejects.
+/// Without filters, all memory is allowed. This is DAMON's rule (Linux `Documentation/mm/damon/design.rst`,
+/// "Filters"), except that filters of all kinds are evaluated in one order here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    /// What memory it speaks of.
+    /// The kind of memory.
     pub kind: FilterKind,
-    /// False if it speaks of all memory but that.
+    /// Whether the filter matches memory of this kind (true) or all other memory (false).
     pub matching: bool,
-    /// Whether that memory is allowed or rejected.
+    /// Whether the filter allows (true) or rejects (false) the memory that it matches.
     pub allow: bool,
 }
 
-/// What memory a filter speaks of.
+/// The kinds of memory that a filter can tell apart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FilterKind {
-    /// Mappings without a file: without a name, or with one in brackets such as `[heap]`.
+    /// Mappings without a file: those with an empty name, or with a name in brackets such as `[heap]`.
     Anonymous,
     /// Mappings of a file.
     File,
-    /// Mappings context name, the file's path for one, is like this.
+    /// Mappings whose name matches. The name of a mapped file is its path.
     Mapping(Pattern),
-    /// Addresses.
+    /// Memory at these addresses.
     Address(AddrRange),
     /// The process with this pid.
     Process(u32),
-    /// Processes context name is like this.
+    /// Processes whose short name matches.
     Command(Pattern),
-    /// Processes in this cgroup or below it.
+    /// Processes in this cgroup or in one below it.
     Cgroup(Arc<str>),
-    /// Pages that are so at the moment of the action.
+    /// Pages that are of this kind just before the action.
     Pages(PageKind),
 }
 
-/// A name with `*` for any letters and `?` for any one.
+/// A pattern of names: `*` stands for any number of characters, `?` for one character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(Arc<str>);
 
 impl Pattern {
-    /// Names like this; every text is a pattern.
+    /// Makes a pattern. Every text is one.
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// As it was written.
+    /// The text of the pattern.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the whole of `name` is like it.
+    /// Whether the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         let pattern: &[u8] = self.0.as_bytes();
         let name = name.as_bytes();
         let (mut p, mut n) = (0, 0);
-        // Where the last star was, and how far into the name it reaches so far.
+        // The place after the last star in the pattern, and the part of the name that it matches so far.
         let mut star: Option<(usize, usize)> = None;
         while n < name.len() {
             match pattern.get(p) {
@@ -72,10 +72,10 @@ impl Pattern {
                 }
                 Some(b'?') => {
                     p += 1;
-                    // Any one letter, however many bytes it has.
+                    // One character has one to four bytes.
                     n += 1 + name[n + 1..].iter().take_while(|&&byte| byte & 0xc0 == 0x80).count();
                 }
-                Some(letter) if *letter == name[n] => {
+                Some(byte) if *byte == name[n] => {
                     p += 1;
                     n += 1;
                 }
@@ -93,12 +93,12 @@ impl Pattern {
 }
 
 impl FilterKind {
-    /// Whether it needs to know of the process.
+    /// Whether the filter needs the facts of a process.
     pub(crate) const fn needs_process(&self) -> bool {
         matches!(self, Self::Command(_) | Self::Cgroup(_))
     }
 
-    /// The kind of pages that must be asked for, if it is one of pages.
+    /// The kind of pages that an inspector has to find, if the filter is one of pages.
     pub const fn pages(&self) -> Option<PageKind> {
         match self {
             Self::Pages(kind) => Some(*kind),
@@ -107,7 +107,7 @@ impl FilterKind {
     }
 }
 
-/// What there is to know of a range of one mapping without looking at its pages.
+/// What filters know of a range in one mapping without inspecting its pages.
 #[derive(Clone, Copy)]
 pub(crate) struct FilterContext<'a> {
     pub target: TargetId,
@@ -115,57 +115,57 @@ pub(crate) struct FilterContext<'a> {
     pub process: Option<&'a ProcessFacts>,
 }
 
-/// What the filters say of a range.
+/// The decision of the filters on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Allowed,
     Rejected,
-    /// Its pages must be looked at, for the filter of this index.
-    Ask(usize),
+    /// The filter of this index has to inspect the pages of the range.
+    Pages(usize),
 }
 
-/// Takes a range through `filters` from the one of index `from` on, as far as it goes without looking at pages, and says of each
-/// part of it what they say.
+/// Passes a range through `filters` from index `from` on, as far as no pages have to be inspected. Calls `decide`
+/// with each part of the range and the decision on it.
 pub(crate) fn filter_range(
     filters: &[Filter],
     from: usize,
     context: FilterContext<'_>,
     range: AddrRange,
-    say: &mut impl FnMut(AddrRange, Verdict),
+    decide: &mut impl FnMut(AddrRange, Verdict),
 ) {
     for (nth, filter) in filters.iter().enumerate().skip(from) {
         let verdict = if filter.allow { Verdict::Allowed } else { Verdict::Rejected };
         match &filter.kind {
-            FilterKind::Pages(_) => return say(range, Verdict::Ask(nth)),
+            FilterKind::Pages(_) => return decide(range, Verdict::Pages(nth)),
             FilterKind::Address(bounds) => {
                 let inside = range.intersection(*bounds);
                 let below = AddrRange::new(range.start(), range.end().min(bounds.start()));
                 let above = AddrRange::new(range.start().max(bounds.end()), range.end());
                 for (part, is_inside) in [(below, false), (inside, true), (above, false)] {
                     match part {
-                        Some(part) if is_inside == filter.matching => say(part, verdict),
-                        Some(part) => filter_range(filters, nth + 1, context, part, say),
+                        Some(part) if is_inside == filter.matching => decide(part, verdict),
+                        Some(part) => filter_range(filters, nth + 1, context, part, decide),
                         None => {}
                     }
                 }
                 return;
             }
             kind => {
-                if holds(kind, context) == filter.matching {
-                    return say(range, verdict);
+                if is_of_kind(kind, context) == filter.matching {
+                    return decide(range, verdict);
                 }
             }
         }
     }
-    say(range, if allowed_by_default(filters) { Verdict::Allowed } else { Verdict::Rejected });
+    decide(range, if allowed_by_default(filters) { Verdict::Allowed } else { Verdict::Rejected });
 }
 
-/// What becomes of memory that no filter matches.
+/// Whether memory that no filter matches is allowed.
 fn allowed_by_default(filters: &[Filter]) -> bool {
     filters.last().is_none_or(|last| !last.allow)
 }
 
-fn holds(kind: &FilterKind, context: FilterContext<'_>) -> bool {
+fn is_of_kind(kind: &FilterKind, context: FilterContext<'_>) -> bool {
     let is_file = |name: &str| !name.is_empty() && !name.starts_with('[');
     match kind {
         FilterKind::Anonymous => !is_file(&context.mapping.name),
@@ -173,13 +173,13 @@ fn holds(kind: &FilterKind, context: FilterContext<'_>) -> bool {
         FilterKind::Mapping(pattern) => pattern.matches(&context.mapping.name),
         FilterKind::Process(pid) => context.target.pid() == Some(*pid),
         FilterKind::Command(pattern) => context.process.is_some_and(|process| pattern.matches(&process.name)),
-        FilterKind::Cgroup(path) => context.process.is_some_and(|process| lies_in(&process.cgroup, path)),
+        FilterKind::Cgroup(path) => context.process.is_some_and(|process| is_below(&process.cgroup, path)),
         FilterKind::Address(_) | FilterKind::Pages(_) => false,
     }
 }
 
-/// Whether the cgroup `path` is `above` or below it.
-fn lies_in(path: &str, above: &str) -> bool {
+/// Whether the cgroup `path` is `above` or one below it.
+fn is_below(path: &str, above: &str) -> bool {
     let above = above.trim_end_matches('/');
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -198,7 +198,7 @@ mod tests {
         Filter { kind, matching: true, allow }
     }
 
-    fn said(filters: &[Filter], name: &str, range: (u64, u64)) -> Vec<(u64, u64, Verdict)> {
+    fn decisions(filters: &[Filter], name: &str, range: (u64, u64)) -> Vec<(u64, u64, Verdict)> {
         let mapping = mapping(name);
         let process = ProcessFacts { name: "redis-server".into(), cgroup: "/system.slice/redis".into() };
         let context = FilterContext {
@@ -217,35 +217,39 @@ mod tests {
         let heap = filter(true, FilterKind::Mapping(Pattern::new("[heap]")));
         let anonymous = filter(false, FilterKind::Anonymous);
         let filters = [heap, anonymous];
-        assert_eq!(said(&filters, "[heap]", (0, 4096)), [(0, 4096, Verdict::Allowed)]);
-        assert_eq!(said(&filters, "", (0, 4096)), [(0, 4096, Verdict::Rejected)]);
+        assert_eq!(decisions(&filters, "[heap]", (0, 4096)), [(0, 4096, Verdict::Allowed)]);
+        assert_eq!(decisions(&filters, "", (0, 4096)), [(0, 4096, Verdict::Rejected)]);
     }
 
     #[test]
-    fn what_none_matches_is_decided_by_the_last_one_the_other_way_round() {
-        assert_eq!(said(&[], "", (0, 1)), [(0, 1, Verdict::Allowed)]);
-        assert_eq!(said(&[filter(true, FilterKind::File)], "", (0, 1)), [(0, 1, Verdict::Rejected)]);
-        assert_eq!(said(&[filter(false, FilterKind::File)], "", (0, 1)), [(0, 1, Verdict::Allowed)]);
+    fn memory_that_no_filter_matches_gets_the_opposite_of_the_last_filter() {
+        assert_eq!(decisions(&[], "", (0, 1)), [(0, 1, Verdict::Allowed)]);
+        assert_eq!(decisions(&[filter(true, FilterKind::File)], "", (0, 1)), [(0, 1, Verdict::Rejected)]);
+        assert_eq!(decisions(&[filter(false, FilterKind::File)], "", (0, 1)), [(0, 1, Verdict::Allowed)]);
     }
 
     #[test]
-    fn addresses_cut_a_range_and_the_filters_after_them_see_the_rest() {
+    fn a_filter_of_addresses_passes_the_rest_of_a_range_on() {
         let inside = FilterKind::Address(AddrRange::new(0x2000, 0x3000).unwrap());
         let filters = [filter(false, inside.clone()), filter(false, FilterKind::Pages(PageKind::Young))];
         assert_eq!(
-            said(&filters, "", (0x1000, 0x4000)),
-            [(0x1000, 0x2000, Verdict::Ask(1)), (0x2000, 0x3000, Verdict::Rejected), (0x3000, 0x4000, Verdict::Ask(1))]
+            decisions(&filters, "", (0x1000, 0x4000)),
+            [
+                (0x1000, 0x2000, Verdict::Pages(1)),
+                (0x2000, 0x3000, Verdict::Rejected),
+                (0x3000, 0x4000, Verdict::Pages(1))
+            ]
         );
         let outside = [Filter { kind: inside, matching: false, allow: false }];
         assert_eq!(
-            said(&outside, "", (0x1000, 0x2800)),
+            decisions(&outside, "", (0x1000, 0x2800)),
             [(0x1000, 0x2000, Verdict::Rejected), (0x2000, 0x2800, Verdict::Allowed)]
         );
     }
 
     #[test]
-    fn processes_are_told_by_id_name_and_cgroup() {
-        let allowed = |kind| said(&[filter(true, kind)], "", (0, 1))[0].2 == Verdict::Allowed;
+    fn processes_are_matched_by_pid_name_and_cgroup() {
+        let allowed = |kind| decisions(&[filter(true, kind)], "", (0, 1))[0].2 == Verdict::Allowed;
         assert!(allowed(FilterKind::Process(7)));
         assert!(!allowed(FilterKind::Process(8)));
         assert!(allowed(FilterKind::Command(Pattern::new("redis-*"))));
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_whole_names() {
+    fn a_pattern_matches_whole_names() {
         for (pattern, name, matches) in [
             ("", "", true),
             ("*", "", true),

@@ -1,40 +1,42 @@
-//! Gauges: figures of the system and its work, that watermarks and goals go by.
+//! Gauges: figures of the system and of its work, which watermarks and goals depend on.
 
 use std::sync::Arc;
 
 use crate::{BoxError, Snapshot};
 
-/// A figure that schemes go by.
+/// A figure that watermarks and goals can depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Metric {
-    /// Free memory as a share of all memory, 0 to 1.
+    /// The share of all memory that is free, 0 to 1.
     FreeMemory,
     /// The share of the last ten seconds in which some task waited for memory, 0 to 1 (PSI `some avg10`).
     Pressure,
-    /// For how long, in seconds since any fixed moment, some task has waited for memory (PSI `some total`). It never falls.
+    /// For how many seconds some task has waited for memory, counted from a fixed moment (PSI `some total`). It
+    /// never falls.
     StallTime,
-    /// The share of the working set that is resident, 0 to 1: of the mapped bytes of accessed regions, those in memory.
+    /// The share of the working set that is resident, 0 to 1. The working set is the mapped bytes of accessed regions.
     WorkingSetResident,
-    /// A figure that the user feeds in, from the source of this name.
+    /// A figure that the user provides, from the source of this name.
     Fed(Arc<str>),
 }
 
-/// Reads metrics. They are asked for only when a watermark or a goal needs them.
+/// Reads metrics. A metric is read only if a watermark or a goal needs it.
 pub trait Gauges {
-    /// Whether this metric can be known here, asked before the first application of a scheme that goes by it.
+    /// Checks that the metric can be read here. It is called before the first application of a scheme that needs
+    /// the metric.
     ///
     /// # Errors
-    /// Says why not, and what would mend it.
+    /// Says why the metric cannot be read and how to fix that.
     fn supports(&mut self, _metric: &Metric) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// The metric's value now; nothing if it cannot be known now. `snapshot` is the last one; it is empty while nothing is
-    /// monitored.
+    /// The value of the metric now, or `None` if it cannot be read now. `snapshot` is the last one. It is empty
+    /// while nothing is monitored.
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64>;
 }
 
-/// Knows no figure: watermarks let every scheme be awake, and goals leave quotas as they are.
+/// Gauges without a value for any metric. With them every scheme is awake, and goals do not change quotas.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoGauges;
 

@@ -1,24 +1,30 @@
-//! What schemes have acted on, and when: so that there the age starts again.
+//! The history of actions: when schemes have acted on which memory, so that its age starts again there.
 //!
-//! The age that a snapshot tells stays the monitor's: for how long the access frequency has stayed as it is. The age that schemes
-//! go by is the shorter of that and the time since a scheme acted. Kept here, page for page, it is not blurred when the
-//! monitor merges what was acted on with what was not; nothing has to find its way back into the monitor; and it
-//! holds as well where the snapshots come from a kernel's DAMON or from a recording.
+//! The age in a snapshot is the monitor's: for how long the access frequency has stayed the same. The age that
+//! schemes use is the shorter of that and of the time since a scheme acted on the memory. It is remembered here and
+//! not in the monitor for three reasons. It stays exact to the page when the monitor merges memory that was acted
+//! on with memory that was not. The monitor needs no way back from its sinks. And it works for snapshots of the
+//! kernel's DAMON and of recordings as well.
 
 use std::time::Duration;
 
 use crate::{AddrRange, TargetId};
 
-/// No target has more marks than this; the oldest neighbours become one before that.
+/// The most marks of a target. Neighbours are joined and then the oldest marks are dropped until there are no more.
 const MAX_MARKS: usize = 4096;
 
-/// When each piece of each target was acted on last.
+/// Two marks are joined if their times differ by no more than the time since the later one divided by this number.
+/// The joined mark has the later time: memory can seem a little younger than it is, but never older.
+const AGE_RESOLUTION: u32 = 8;
+
+/// When each range of each target was acted on last.
 #[derive(Debug, Default)]
 pub(crate) struct ActionHistory {
+    /// The marks of each target, sorted and disjoint.
     targets: Vec<(TargetId, Vec<Mark>)>,
 }
 
-/// Sorted and disjoint within a target.
+/// A range that a scheme acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     range: AddrRange,
@@ -26,18 +32,16 @@ struct Mark {
 }
 
 impl ActionHistory {
-    /// Forgets targets that are gone and what was done before `horizon`, and joins neighbours that were acted on at about the
-    /// same time.
+    /// Drops targets that have ended and marks from before `horizon`, and joins neighbours of about the same time.
     pub(crate) fn tidy(&mut self, now: Duration, horizon: Duration, lives: impl Fn(TargetId) -> bool) {
         self.targets.retain(|(target, _)| lives(*target));
         for (_, marks) in &mut self.targets {
             marks.retain(|mark| mark.at >= horizon);
-            // An eighth of the time since makes no difference: the later time is taken, which errs towards too young.
-            let mut share = 8;
+            let mut resolution = AGE_RESOLUTION;
             loop {
                 marks.dedup_by(|next, kept| {
                     let (early, late) = (kept.at.min(next.at), kept.at.max(next.at));
-                    let about_the_same = late - early <= now.saturating_sub(late) / share;
+                    let about_the_same = late - early <= now.saturating_sub(late) / resolution;
                     match AddrRange::new(kept.range.start(), next.range.end()) {
                         Some(both) if kept.range.touches(next.range) && about_the_same => {
                             *kept = Mark { range: both, at: late };
@@ -46,12 +50,12 @@ impl ActionHistory {
                         _ => false,
                     }
                 });
-                if marks.len() <= MAX_MARKS || share <= 1 {
+                if marks.len() <= MAX_MARKS || resolution <= 1 {
                     break;
                 }
-                share /= 2;
+                resolution /= 2;
             }
-            // What is left over can only be many pieces far apart: the oldest are forgotten.
+            // Marks that do not touch each other cannot be joined.
             while marks.len() > MAX_MARKS {
                 let mut times: Vec<Duration> = marks.iter().map(|mark| mark.at).collect();
                 times.sort_unstable();
@@ -65,7 +69,7 @@ impl ActionHistory {
         }
     }
 
-    /// A scheme acted on `range` of `target`.
+    /// Marks `range` of `target` as acted on at this time.
     pub(crate) fn mark(&mut self, target: TargetId, range: AddrRange, at: Duration) {
         let marks = match self.targets.iter().position(|(known, _)| *known == target) {
             Some(i) => &mut self.targets[i].1,
@@ -89,8 +93,9 @@ impl ActionHistory {
         marks.splice(first..after, new.into_iter().flatten());
     }
 
-    /// The pieces of `range`, in the order of addresses, with the time at which each was acted on.
-    pub(crate) fn pieces(&self, target: TargetId, range: AddrRange, mut tell: impl FnMut(AddrRange, Option<Duration>)) {
+    /// Cuts `range` where the time of the last action changes, and calls `each` with the parts in the order of
+    /// addresses and with that time.
+    pub(crate) fn pieces(&self, target: TargetId, range: AddrRange, mut each: impl FnMut(AddrRange, Option<Duration>)) {
         let marks = self.targets.iter().find(|(known, _)| *known == target).map_or(&[][..], |(_, marks)| marks);
         let first = marks.partition_point(|mark| mark.range.end() <= range.start());
         let mut rest = Some(range);
@@ -99,13 +104,13 @@ impl ActionHistory {
                 break;
             };
             if let Some(unmarked) = AddrRange::new(left.start(), marked.start()) {
-                tell(unmarked, None);
+                each(unmarked, None);
             }
-            tell(marked, Some(mark.at));
+            each(marked, Some(mark.at));
             rest = AddrRange::new(marked.end(), left.end());
         }
         if let Some(unmarked) = rest {
-            tell(unmarked, None);
+            each(unmarked, None);
         }
     }
 }
@@ -118,11 +123,11 @@ mod tests {
     const TARGET: TargetId = TargetId::process(1, Duration::ZERO);
 
     fn pieces(history: &ActionHistory, start: u64, end: u64) -> Vec<(u64, u64, Option<u64>)> {
-        let mut told = Vec::new();
+        let mut pieces = Vec::new();
         history.pieces(TARGET, AddrRange::new(start, end).unwrap(), |range, at| {
-            told.push((range.start(), range.end(), at.map(|at| at.as_secs())));
+            pieces.push((range.start(), range.end(), at.map(|at| at.as_secs())));
         });
-        told
+        pieces
     }
 
     proptest! {
@@ -146,7 +151,7 @@ mod tests {
         }
 
         #[test]
-        fn tidying_makes_nothing_much_older_or_younger(
+        fn tidying_makes_no_memory_older_and_little_younger(
             marks in prop::collection::vec((0..50_u64, 1..20_u64), 0..30)
         ) {
             let mut history = ActionHistory::default();
@@ -161,7 +166,7 @@ mod tests {
                 match (before, after) {
                     (None, None) => {}
                     (Some(before), Some(after)) => {
-                        prop_assert!(after >= before, "it never makes memory older than it is");
+                        prop_assert!(after >= before, "memory never becomes older");
                         prop_assert!((now - before) <= (now - after) * 5 / 4);
                     }
                     other => prop_assert!(false, "{other:?}"),
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_gone_is_forgotten() {
+    fn a_target_that_has_ended_is_dropped() {
         let mut history = ActionHistory::default();
         history.mark(TARGET, AddrRange::new(0, 4).unwrap(), Duration::from_secs(1));
         history.tidy(Duration::from_secs(2), Duration::ZERO, |target| target != TARGET);
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_have_a_bound() {
+    fn the_number_of_marks_is_bounded() {
         let mut history = ActionHistory::default();
         for i in 0..3 * MAX_MARKS as u64 {
             history.mark(TARGET, AddrRange::new(i * 2, i * 2 + 1).unwrap(), Duration::from_secs(i));
@@ -187,6 +192,10 @@ mod tests {
         history.tidy(Duration::from_secs(3 * MAX_MARKS as u64), Duration::ZERO, |_| true);
         assert!(history.targets[0].1.len() <= MAX_MARKS);
         let last = 3 * MAX_MARKS as u64 - 1;
-        assert_eq!(pieces(&history, last * 2, last * 2 + 1), [(last * 2, last * 2 + 1, Some(last))], "the newest stay");
+        assert_eq!(
+            pieces(&history, last * 2, last * 2 + 1),
+            [(last * 2, last * 2 + 1, Some(last))],
+            "the newest marks stay"
+        );
     }
 }

@@ -37,7 +37,8 @@ pub struct ProcessFacts {
 
 /// A way to learn properties of pages and of processes. It changes nothing.
 pub trait PageInspector {
-    /// Checks that pages of this kind can be told. It is called before the first call of a scheme whose filters need it.
+    /// Checks that pages of this kind can be told. It is called before the first call of a scheme whose filters
+    /// need it.
     ///
     /// # Errors
     /// Says why they cannot be told and how to fix that.
@@ -46,8 +47,8 @@ pub trait PageInspector {
     /// The facts of a target that is a process; `None` if it has ended. It is called only if filters need it.
     fn process(&mut self, target: TargetId) -> Option<ProcessFacts>;
 
-    /// Finds the pages of this kind in `range` just before an action. It appends to `found` disjoint, page-aligned ranges within
-    /// `range`, in the order of addresses.
+    /// Finds the pages of this kind in `range` just before an action. It appends to `found` disjoint, page-aligned
+    /// ranges within `range`, in the order of addresses.
     ///
     /// # Errors
     /// If the pages cannot be told now. Then nothing of `range` is acted on.

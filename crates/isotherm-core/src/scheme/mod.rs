@@ -1,11 +1,15 @@
-//! Schemes: act on memory by its temperature.
+//! Schemes: actions on memory by its access frequency and age.
 //!
-//! A [`Scheme`] is a [`Condition`] on regions and an [`Action`], with a [`Quota`], [`Watermarks`] and [`Filter`]s. [`Schemes`] is a
-//! [`Sink`](crate::Sink) that owns an [`Actuator`]: it takes snapshots and acts, and tells in [`Report`]s what it did. It never
-//! touches the monitor: that the age of memory starts again after an action is remembered here.
+//! A [`Scheme`] is a [`Condition`] on regions and an [`Action`], with a [`Quota`], [`Watermarks`] and [`Filter`]s.
+//! [`Schemes`] is a [`Sink`](crate::Sink) that takes snapshots, acts through an [`Actuator`], and reports in a
+//! [`Report`] for each scheme what it did. It asks a [`PageInspector`] for properties of pages and processes, and
+//! [`Gauges`] for figures of the system. It never changes the monitor: it remembers itself where the age of memory
+//! starts again after an action.
 //!
-//! What always holds: no period sees more bytes than the quota; nothing outside the mappings of the snapshot is acted on, and
-//! no page that a filter rejects; the same snapshots and answers make the same actions.
+//! What always holds:
+//! - In no period is an action called for more bytes than the quota allows.
+//! - No action is called for memory outside the mappings of the snapshot, or for a page that a filter rejects.
+//! - The same snapshots and the same answers give the same actions.
 
 mod action;
 mod actuator;
@@ -42,29 +46,30 @@ pub use refusal::{Refusal, RefusalReason};
 pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Statistics};
 pub use watermarks::{Watermarks, WatermarksError};
 
-/// What memory is wanted, what is to be done to it, and within which bounds.
+/// Which memory is acted on, by which action, and within which limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scheme {
-    /// What it is called in reports.
+    /// The name in reports. It is unique among the schemes of a run.
     pub name: Arc<str>,
-    /// Which regions it wants.
+    /// Which regions the scheme acts on.
     pub condition: Condition,
-    /// What it does to them.
+    /// What the scheme does to them.
     pub action: Action,
     /// Whether the action may be carried out by a call made inside the target.
     pub inside: bool,
-    /// The least time between two applications; none for each aggregation.
+    /// The least time from one application to the next. `None` applies the scheme at each aggregation.
     pub apply_interval: Option<Duration>,
-    /// How much it may do.
+    /// How much the scheme may do.
     pub quota: Quota,
-    /// When it sleeps; none for never.
+    /// When the scheme sleeps. `None` for never.
     pub watermarks: Option<Watermarks>,
-    /// Which memory it may act on, by other properties than temperature.
+    /// Which memory the scheme may act on, by other properties than access frequency and age.
     pub filters: Vec<Filter>,
 }
 
 impl Scheme {
-    /// A scheme without quota, watermarks or filters, applied at each aggregation.
+    /// A scheme without quota, watermarks and filters. It is applied at each aggregation, and not by calls inside
+    /// the target.
     pub fn new(name: &str, condition: Condition, action: Action) -> Self {
         Self {
             name: name.into(),
@@ -78,12 +83,12 @@ impl Scheme {
         }
     }
 
-    /// The kinds of pages that its filters ask for.
+    /// The kinds of pages that the filters need.
     pub fn page_kinds(&self) -> impl Iterator<Item = PageKind> {
         self.filters.iter().filter_map(|filter| filter.kind.pages())
     }
 
-    /// The metrics that its goals and watermarks go by.
+    /// The metrics that the goals and the watermarks need.
     pub fn metrics(&self) -> impl Iterator<Item = &Metric> {
         self.quota.goals().iter().map(Goal::metric).chain(self.watermarks.iter().map(Watermarks::metric))
     }

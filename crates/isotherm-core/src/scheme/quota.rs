@@ -1,4 +1,4 @@
-//! Quotas: how much a scheme may do in a period, what comes first, and what the quota itself aims at.
+//! Quotas: how much a scheme may do in a period, which memory comes first, and which goals the quota is tuned to.
 
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ use super::Metric;
 
 /// How much a scheme may do.
 ///
-/// Periods follow each other without a gap, from the scheme's start on. No period ever sees more than the least of the
-/// limits: `bytes`, `time` turned into bytes by the speed that was measured, and what the goals have tuned it to.
+/// Periods follow each other without a gap from the first application on. In each period the smallest of three
+/// limits holds: the bytes, the time converted to bytes by the measured speed of the action, and the bytes that the
+/// goals have tuned the quota to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
     bytes: Option<u64>,
@@ -19,13 +20,13 @@ pub struct Quota {
     goals: Vec<Goal>,
 }
 
-/// Why a quota is none.
+/// Why a quota is invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum QuotaError {
-    /// Periods would never end.
+    /// The period is zero.
     #[error("the quota's period is zero; give a time such as 1s")]
     ZeroPeriod,
-    /// Nothing would ever be done.
+    /// The bytes or the time are zero, so that nothing could be done.
     #[error("a quota of zero lets nothing be done; leave it out for no limit, or use the action stat")]
     Nothing,
 }
@@ -35,7 +36,8 @@ impl Quota {
     pub const UNLIMITED: Self =
         Self { bytes: None, time: None, period: Duration::from_secs(1), weights: Weights::DEFAULT, goals: Vec::new() };
 
-    /// At most `bytes` and `time` in each `period`, each of them only if given; `goals` tune how much of that is used.
+    /// At most `bytes` and at most `time` in each `period`, each of them if given. `goals` tune how much of that is
+    /// used.
     ///
     /// # Errors
     /// If the period, the bytes or the time is zero.
@@ -55,29 +57,29 @@ impl Quota {
         Ok(Self { bytes, time, period, weights, goals })
     }
 
-    /// Bytes that may be acted on in each period.
+    /// The bytes that may be acted on in each period. `None` for no limit.
     pub const fn bytes(&self) -> Option<u64> {
         self.bytes
     }
 
-    /// Time that acting may take in each period.
+    /// The time that acting may take in each period. `None` for no limit.
     ///
-    /// What an action takes is known only afterwards: what was too much is taken off the periods that follow.
+    /// The time of an action is known only afterwards. Time beyond the limit is charged to the periods that follow.
     pub const fn time(&self) -> Option<Duration> {
         self.time
     }
 
-    /// The time after which both begin anew.
+    /// The period, after which the use of bytes and time starts at zero.
     pub const fn period(&self) -> Duration {
         self.period
     }
 
-    /// What makes memory come first.
+    /// The weights of the properties that decide which memory comes first.
     pub const fn weights(&self) -> Weights {
         self.weights
     }
 
-    /// What the quota is tuned by.
+    /// The goals that the quota is tuned to.
     pub fn goals(&self) -> &[Goal] {
         &self.goals
     }
@@ -89,7 +91,7 @@ impl Quota {
     }
 }
 
-/// How much size, access rate and age matter for what comes first. Only their ratios count.
+/// How much the size, the access rate and the age of memory count for its priority. Only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
     size: u32,
@@ -98,61 +100,62 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Access rate and age alike; size does not matter.
+    /// The same weight for access rate and age; the size does not count.
     pub const DEFAULT: Self = Self { size: 0, rate: 1, age: 1 };
 
-    /// These weights, or `None` if all are zero: then nothing would tell what comes first.
+    /// These weights, or `None` if all are zero.
     pub const fn new(size: u32, rate: u32, age: u32) -> Option<Self> {
         if size == 0 && rate == 0 && age == 0 { None } else { Some(Self { size, rate, age }) }
     }
 
-    /// Of the size.
+    /// The weight of the size.
     pub const fn size(self) -> u32 {
         self.size
     }
 
-    /// Of the access rate.
+    /// The weight of the access rate.
     pub const fn rate(self) -> u32 {
         self.rate
     }
 
-    /// Of the age.
+    /// The weight of the age.
     pub const fn age(self) -> u32 {
         self.age
     }
 }
 
-/// A figure that a quota is tuned to reach. With several, the one that is reached best tunes.
+/// A value of a metric that a quota is tuned to reach. Of several goals, the one that is reached best counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
     metric: Metric,
     target: f64,
 }
 
-/// Why a goal is none.
+/// Why a goal is invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum GoalError {
-    /// It could not be told how far away it is.
-    #[error("the goal is zero or no number; give one above zero")]
+    /// The value is zero, negative or not a number, so that there is no relative distance from it.
+    #[error("the goal is not a number above zero; give one above zero")]
     Zero,
-    /// A share of something that is all of it or more.
+    /// The value of a share is 1 or more.
     #[error("the goal is a share; give one above 0 % and below 100 %")]
     NoShare,
-    /// It is not a figure that a quota moves towards a target.
+    /// The metric cannot be a goal.
     #[error(
-        "a quota cannot be tuned by this metric; take stall time, free memory, the working set's residency, or a fed figure"
+        "a quota cannot be tuned to this metric; use the stall time, the free memory, the resident share of the \
+         working set, or a figure from a file"
     )]
     Metric,
 }
 
 impl Goal {
-    /// A value of `metric` to be reached: [`Metric::StallTime`] in seconds a period of the quota, [`Metric::FreeMemory`] and
-    /// [`Metric::WorkingSetResident`] as a share, [`Metric::Fed`] in its own unit.
+    /// The goal that `metric` reaches `target`: [`Metric::StallTime`] in seconds for each period of the quota,
+    /// [`Metric::FreeMemory`] and [`Metric::WorkingSetResident`] as a share, [`Metric::Fed`] in its own unit.
     ///
-    /// More quota must mean more of the metric, or for the working set less.
+    /// A larger quota must raise the metric, or lower it in the case of the working set.
     ///
     /// # Errors
-    /// If the target is not above zero, a share not below one, or the metric none to be tuned by.
+    /// If the target is not above zero, if a share is not below one, or if the metric cannot be a goal.
     pub fn new(metric: Metric, target: f64) -> Result<Self, GoalError> {
         let share = match metric {
             Metric::FreeMemory | Metric::WorkingSetResident => true,
@@ -168,21 +171,21 @@ impl Goal {
         Ok(Self { metric, target })
     }
 
-    /// What it goes by.
+    /// The metric.
     pub const fn metric(&self) -> &Metric {
         &self.metric
     }
 
-    /// The value to be reached.
+    /// The value that the metric is to reach.
     pub const fn target(&self) -> f64 {
         self.target
     }
 
-    /// How far it is reached, 1 being just so: below it the quota grows, above it shrinks. `value` of the stall time is that of one
-    /// period.
+    /// How far the goal is reached. At 1 it is reached exactly; below, the quota grows, and above, it shrinks.
+    /// `value` is the value of the metric; of the stall time, the seconds in one period.
     pub(crate) fn score(&self, value: f64) -> f64 {
         match self.metric {
-            // The more is acted on, the less of the working set is left in memory.
+            // A larger quota leaves less of the working set in memory.
             Metric::WorkingSetResident => (1.0 - value) / (1.0 - self.target),
             _ => value / self.target,
         }
@@ -194,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_and_goals_that_make_no_sense_are_refused() {
+    fn invalid_quotas_and_goals_are_refused() {
         let second = Duration::from_secs(1);
         let quota = |bytes, time, period| Quota::new(bytes, time, period, Weights::DEFAULT, Vec::new());
         assert_eq!(quota(None, None, Duration::ZERO), Err(QuotaError::ZeroPeriod));
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_working_set_that_is_less_resident_than_wanted_is_more_than_reached() {
+    fn a_working_set_below_its_goal_shrinks_the_quota() {
         let goal = Goal::new(Metric::WorkingSetResident, 0.9).unwrap();
         assert!(goal.score(0.95) < 1.0);
         assert!(goal.score(0.8) > 1.0);

@@ -1,4 +1,4 @@
-//! Reports: what each scheme did, beside the snapshot.
+//! Reports: what each scheme has done.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,22 +9,22 @@ use crate::{AddrRange, NodeId, TargetId};
 
 use super::{Action, Refusal};
 
-/// What one scheme has done since the start of the run, and what its last application was.
+/// What a scheme has done since the start of the run, and its last application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The scheme's name.
+    /// The name of the scheme.
     pub name: Arc<str>,
-    /// What it does.
+    /// The action of the scheme.
     pub action: ReportedAction,
-    /// Whether its watermarks let it work.
+    /// Whether the scheme is awake by its watermarks.
     pub awake: bool,
-    /// How much the quota allows in a period now, in bytes, all limits together; none if nothing limits it.
+    /// How many bytes the quota allows in a period now, by all its limits. `None` if nothing limits it.
     pub quota: Option<u64>,
-    /// How far its goals are reached, 1 being just so; none without goals, or as long as their metrics are not known.
+    /// How far the goals are reached; 1 is exactly. `None` without goals, or if no metric of theirs has a value.
     pub goal_score: Option<f64>,
-    /// Since the start of the run.
+    /// The sums since the start of the run.
     pub total: Statistics,
-    /// The last application; the default if there was none yet.
+    /// The last application; default values if there was none.
     pub last: Application,
 }
 
@@ -49,43 +49,44 @@ impl fmt::Display for ReportedAction {
     }
 }
 
-/// What a scheme did, added up.
+/// Sums of what a scheme has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// How often it was applied: how often regions were looked for.
+    /// How often the scheme was applied to a snapshot.
     pub applications: u64,
-    /// Regions, or pieces of them, that it wanted, that the quota allowed, and that no filter rejected whole.
+    /// Regions, or parts of regions, that matched the condition, that no filter rejected as a whole, and that the
+    /// quota allowed.
     pub tried_regions: u64,
-    /// Bytes of them, before filters looked at their pages.
+    /// Bytes of these regions, before filters inspected their pages.
     pub tried_bytes: u64,
-    /// Bytes of them that all filters let pass: what the action was called for. The quota holds for these.
+    /// Bytes of these regions that all filters allowed. For these the action was called, and these count for the quota.
     pub passed_bytes: u64,
-    /// Ranges that the action was carried out on, at least in part.
+    /// Ranges that the action was carried out on, wholly or in part.
     pub applied_regions: u64,
-    /// Bytes that it was carried out on.
+    /// Bytes that the action was carried out on.
     pub applied_bytes: u64,
-    /// Bytes that it wanted and a filter rejected.
+    /// Bytes that matched the condition and that a filter rejected.
     pub rejected_bytes: u64,
-    /// What was refused, by reason.
+    /// Bytes that the system refused to act on, by reason.
     pub refusals: Vec<RefusalCount>,
-    /// In how many periods the quota did not suffice.
+    /// The number of periods in which the quota did not suffice.
     pub quota_exceeded: u64,
-    /// Time that its actions took, and looking at pages for its filters.
+    /// The time of the actions and of inspecting pages for the filters.
     pub time: Duration,
 }
 
 /// What was refused for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCount {
-    /// Why.
+    /// The reason.
     pub refusal: Refusal,
     /// The name of a reason that this version does not know. The reason of `refusal` is then [`RefusalReason::Other`].
     ///
     /// [`RefusalReason::Other`]: super::RefusalReason::Other
     pub unknown_reason: Option<Arc<str>>,
-    /// Ranges that were refused, at least in part.
+    /// Ranges that were refused, wholly or in part.
     pub regions: u64,
-    /// Bytes of them.
+    /// Bytes that were refused.
     pub bytes: u64,
 }
 
@@ -100,32 +101,32 @@ impl Statistics {
         }
     }
 
-    /// Bytes that were refused, for whatever reason.
+    /// Bytes that were refused, for all reasons.
     pub fn refused_bytes(&self) -> u64 {
         self.refusals.iter().map(|count| count.bytes).sum()
     }
 }
 
-/// One application of a scheme.
+/// One application of a scheme to a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Application {
-    /// When, since the start of the run.
+    /// The time of the snapshot, since the start of the run.
     pub time: Duration,
-    /// What it acted on, in the order in which it did.
+    /// The ranges that the scheme acted on, in this order.
     pub regions: Vec<ActedRegion>,
-    /// Bytes that it wanted and the quota held back; what filters would have said of pages in them is not known.
+    /// Bytes that the quota held back. Filters have not inspected their pages.
     pub held_back_bytes: u64,
-    /// Mapped bytes of regions of a size that it wants that were left alone because their temperature could not be observed.
+    /// Mapped bytes that were left out because they could not be observed, of regions whose size matches the condition.
     pub unobservable_bytes: u64,
 }
 
 /// A range that a scheme acted on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ActedRegion {
-    /// Whose memory.
+    /// The target.
     pub target: TargetId,
-    /// Where.
+    /// The range.
     pub range: AddrRange,
-    /// Bytes of it that the action was carried out on.
+    /// Bytes of the range that the action was carried out on.
     pub applied: u64,
 }

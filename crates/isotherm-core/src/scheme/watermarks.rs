@@ -1,4 +1,4 @@
-//! Watermarks: when a scheme sleeps and when it wakes.
+//! Watermarks: when a scheme sleeps and when it is awake.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use thiserror::Error;
 
 use super::Metric;
 
-/// Three marks on one metric, with the hysteresis of DAMON's (Linux `Documentation/mm/damon/design.rst`, "Watermarks"): above
-/// the high mark and below the low mark a scheme sleeps, from the low up to the middle mark it wakes, and between the middle
-/// and the high mark it stays as it is.
+/// Three marks on a metric. A scheme sleeps while the metric is above the high mark or below the low mark. It wakes
+/// when the metric is from the low mark to the middle mark. From the middle mark to the high mark its state does
+/// not change. (Linux `Documentation/mm/damon/design.rst`, "Watermarks".)
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watermarks {
     metric: Metric,
@@ -18,31 +18,32 @@ pub struct Watermarks {
     low: f64,
 }
 
-/// Why three marks are none.
+/// Why watermarks are invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 pub enum WatermarksError {
-    /// The metric would never be looked at.
+    /// The interval is zero.
     #[error("the interval of the watermarks is zero; give a time such as 5s")]
     ZeroInterval,
-    /// They must not fall from low to high.
+    /// The middle mark is above the high mark.
     #[error("the middle mark is above the high mark; it must be between the low and the high one")]
     MidOverHigh,
-    /// They must not fall from low to high.
+    /// The low mark is above the middle mark.
     #[error("the low mark is above the middle mark; it must be the lowest")]
     LowOverMid,
-    /// A mark that no value of the metric can reach.
+    /// A mark is not a share from 0 to 1.
     #[error("a watermark lies outside 0 to 1")]
     OutOfRange,
-    /// The metric only grows, or has no share for a value.
-    #[error("watermarks go by free memory or by pressure")]
+    /// The metric is not free memory or pressure, whose values are shares.
+    #[error("watermarks depend on free memory or on pressure; use one of these")]
     Metric,
 }
 
 impl Watermarks {
-    /// Marks on `metric`, which is looked at once every `interval`.
+    /// Marks on `metric`, which is read once every `interval`. The marks are shares from 0 to 1.
     ///
     /// # Errors
-    /// If the interval is zero, a mark is no share, the marks are not in their order, or the metric is no share of something.
+    /// If the interval is zero, if a mark is not a share, if the marks are out of order, or if the values of the
+    /// metric are not shares.
     pub fn new(metric: Metric, interval: Duration, high: f64, mid: f64, low: f64) -> Result<Self, WatermarksError> {
         if !matches!(metric, Metric::FreeMemory | Metric::Pressure) {
             return Err(WatermarksError::Metric);
@@ -62,32 +63,32 @@ impl Watermarks {
         Ok(Self { metric, interval, high, mid, low })
     }
 
-    /// What they go by.
+    /// The metric.
     pub const fn metric(&self) -> &Metric {
         &self.metric
     }
 
-    /// The time between two looks at the metric.
+    /// The time from one reading of the metric to the next.
     pub const fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Above it the scheme sleeps: there is no need.
+    /// The high mark. Above it the scheme sleeps, because it is not needed.
     pub const fn high(&self) -> f64 {
         self.high
     }
 
-    /// From it down to the low mark the scheme wakes.
+    /// The middle mark. From it down to the low mark the scheme wakes.
     pub const fn mid(&self) -> f64 {
         self.mid
     }
 
-    /// Below it the scheme sleeps: it is too late, or would only harm.
+    /// The low mark. Below it the scheme sleeps, because it would do more harm than good.
     pub const fn low(&self) -> f64 {
         self.low
     }
 
-    /// Whether a scheme that is `awake` or not is so after the metric was found at `value`.
+    /// Whether a scheme is awake when the metric is at `value`; `awake` says whether it was before.
     pub(crate) fn awake(&self, awake: bool, value: f64) -> bool {
         if value > self.high || value < self.low {
             false
@@ -99,18 +100,19 @@ impl Watermarks {
     }
 }
 
-/// Whether one scheme is awake, and when to look again.
+/// Whether a scheme is awake, and when its watermarks are checked next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WatermarkState {
     awake: bool,
-    /// The time of the next look.
+    /// When the metric is read next.
     next: Duration,
-    looked: bool,
+    /// Whether the metric has had a value.
+    has_value: bool,
 }
 
 impl WatermarkState {
-    /// Of a scheme that was not looked at yet.
-    pub(crate) const NEW: Self = Self { awake: true, next: Duration::ZERO, looked: false };
+    /// The state of a scheme whose metric was not read yet.
+    pub(crate) const NEW: Self = Self { awake: true, next: Duration::ZERO, has_value: false };
 
     pub(crate) const fn is_awake(&self) -> bool {
         self.awake
@@ -120,16 +122,16 @@ impl WatermarkState {
         self.next
     }
 
-    /// Looks at the metric if it is time to. A value that is not known changes nothing. Before the first value between the middle
-    /// and the high mark, a scheme is asleep: nothing has woken it.
+    /// Reads the metric if that is due. A metric without a value changes nothing. A scheme whose first value is
+    /// between the middle and the high mark sleeps, because nothing has woken it.
     pub(crate) fn look(&mut self, marks: &Watermarks, now: Duration, read: impl FnOnce(&Metric) -> Option<f64>) {
         if now < self.next {
             return;
         }
         self.next = now + marks.interval;
         if let Some(value) = read(&marks.metric) {
-            self.awake = marks.awake(self.awake && self.looked, value);
-            self.looked = true;
+            self.awake = marks.awake(self.awake && self.has_value, value);
+            self.has_value = true;
         }
     }
 }
@@ -154,17 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn the_metric_is_looked_at_once_an_interval() {
+    fn the_metric_is_read_once_an_interval() {
         let mut state = WatermarkState::NEW;
-        let mut looks = 0;
+        let mut reads = 0;
         for second in 0..20 {
             state.look(&marks(), Duration::from_secs(second), |_| {
-                looks += 1;
+                reads += 1;
                 None
             });
         }
-        assert_eq!(looks, 4);
-        assert!(state.is_awake(), "a figure that nobody knows puts nothing to sleep");
+        assert_eq!(reads, 4);
+        assert!(state.is_awake(), "a metric without a value puts no scheme to sleep");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A made world for the monitor: scripted mappings, scripted answers, and a sink that keeps everything.
+//! Test doubles for the monitor: scripted mappings, scripted answers, and a sink that keeps everything.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -16,13 +16,13 @@ use rand_pcg::Pcg64Mcg;
 
 pub const SAMPLING: Duration = Duration::from_millis(5);
 
-/// Attributes of `samples` samples an aggregation and as many aggregations an update as `aggregations`.
+/// Attributes with `samples` samples in an aggregation and `aggregations` aggregations from one update to the next.
 pub fn attributes(samples: u32, aggregations: u32, min: usize, max: usize) -> Attributes {
     let aggregation = SAMPLING * samples;
     Attributes::new(SAMPLING, aggregation, aggregation * aggregations, min, max).unwrap()
 }
 
-/// A target whose mappings are these ranges, in pages.
+/// A target with these mappings, given in pages.
 pub fn target(id: u32, pages: &[(u64, u64)]) -> TargetSpace {
     let mappings: Arc<[Mapping]> = pages
         .iter()
@@ -31,32 +31,32 @@ pub fn target(id: u32, pages: &[(u64, u64)]) -> TargetSpace {
     TargetSpace { id: TargetId::process(id, Duration::ZERO), layout: Layout::Process, mappings }
 }
 
-/// Gives one survey after the other, and the last one for ever.
-pub struct Script(pub Vec<Vec<TargetSpace>>);
+/// Returns one list of targets after the other, and then the last one again and again.
+pub struct ScriptedSpace(pub Vec<Vec<TargetSpace>>);
 
-impl AddressSpace for Script {
+impl AddressSpace for ScriptedSpace {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         Ok(if self.0.len() > 1 { self.0.remove(0) } else { self.0[0].clone() })
     }
 }
 
 /// Answers by a function of the round and the page.
-pub struct Answers<F> {
+pub struct TestProbe<F> {
     pub answer: F,
     pub granularity: Granularity,
-    /// The round that is about to be read, counted from 0; [`run`] keeps it.
+    /// The round that is read next, counted from 0. [`run`] sets it.
     pub round: Rc<Cell<u32>>,
     pub clears: u64,
     pub most_reads: Rc<RefCell<usize>>,
 }
 
-impl<F: FnMut(u32, Sample) -> Observation> Answers<F> {
+impl<F: FnMut(u32, Sample) -> Observation> TestProbe<F> {
     pub fn new(answer: F) -> Self {
         Self { answer, granularity: Granularity::Page, round: Rc::default(), clears: 0, most_reads: Rc::default() }
     }
 }
 
-impl<F: FnMut(u32, Sample) -> Observation> AccessProbe for Answers<F> {
+impl<F: FnMut(u32, Sample) -> Observation> AccessProbe for TestProbe<F> {
     fn granularity(&self) -> Granularity {
         self.granularity
     }
@@ -84,15 +84,15 @@ impl<F: FnMut(u32, Sample) -> Observation> AccessProbe for Answers<F> {
     }
 }
 
-/// Keeps what it is given, and in which order.
+/// Keeps all that it is given, and the order of the calls.
 #[derive(Default)]
-pub struct Keep {
+pub struct TestSink {
     pub hooks: Vec<&'static str>,
     pub rounds: Vec<Round>,
     pub snapshots: Vec<Snapshot>,
 }
 
-impl Sink for Keep {
+impl Sink for TestSink {
     fn start(&mut self, _targets: &[TargetSpace]) -> Result<(), BoxError> {
         self.hooks.push("start");
         Ok(())
@@ -116,20 +116,20 @@ impl Sink for Keep {
     }
 }
 
-pub type TestMonitor<F> = Monitor<Script, Answers<F>, Keep, Pcg64Mcg>;
+pub type TestMonitor<F> = Monitor<ScriptedSpace, TestProbe<F>, TestSink, Pcg64Mcg>;
 
 pub fn monitor<F: FnMut(u32, Sample) -> Observation>(
     attributes: Attributes,
     seed: u64,
-    surveys: Vec<Vec<TargetSpace>>,
-    probe: Answers<F>,
+    readings: Vec<Vec<TargetSpace>>,
+    probe: TestProbe<F>,
 ) -> TestMonitor<F> {
     let rng = Pcg64Mcg::seed_from_u64(seed);
-    Monitor::new(attributes, rng, Script(surveys), probe, Keep::default())
+    Monitor::new(attributes, rng, ScriptedSpace(readings), probe, TestSink::default())
 }
 
-/// Starts the monitor and steps it until `rounds` sampling intervals have passed, handing the monitor to `look` after the
-/// start and after every step.
+/// Starts the monitor and steps it until `rounds` sampling intervals have passed. Calls `look` after the start and
+/// after each step.
 pub fn run<F: FnMut(u32, Sample) -> Observation>(
     monitor: &mut TestMonitor<F>,
     rounds: u32,
@@ -153,7 +153,7 @@ pub fn run<F: FnMut(u32, Sample) -> Observation>(
     monitor.end().unwrap();
 }
 
-/// How many sampling intervals a time is.
+/// How many sampling intervals there are in a time.
 pub fn rounds_in(time: Duration, sampling: Duration) -> u32 {
     let rounds = (time.as_nanos() / sampling.as_nanos()) as u32;
     assert_eq!(sampling * rounds, time, "a whole number of sampling intervals");

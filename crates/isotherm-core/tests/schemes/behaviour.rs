@@ -1,4 +1,4 @@
-//! Schemes, step by step, where one example says more than a property.
+//! Schemes step by step, in single examples.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,7 +10,9 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
 
-use crate::made::{AGGREGATION, Log, Made, Region, Rules, SAMPLES, pages, process, snapshot, target};
+use crate::fixtures::{
+    AGGREGATION, Log, Region, SAMPLES, TestActuator, TestInspector, pages, process, snapshot, target,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -36,9 +38,10 @@ fn one(nth: u32, regions: &[Region]) -> Snapshot {
 }
 
 #[test]
-fn what_matches_is_acted_on_and_what_does_not_is_not() {
+fn only_regions_that_match_are_acted_on() {
     let log = Log::default();
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes =
+        Schemes::new(vec![pageout(SECOND)], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(50, &[(0, 10, 0, 10), (10, 20, 0, 9), (20, 30, 1, 50), (30, 40, 0, 50)])).unwrap();
     assert_eq!(log.take_pages(), [(0, 10), (30, 40)]);
     let report = schemes.reports().next().unwrap();
@@ -46,35 +49,38 @@ fn what_matches_is_acted_on_and_what_does_not_is_not() {
 }
 
 #[test]
-fn between_mappings_nothing_is_acted_on() {
+fn unmapped_memory_is_not_acted_on() {
     let log = Log::default();
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes =
+        Schemes::new(vec![pageout(SECOND)], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     let regions = [(0, 100, 0, 50)];
     schemes
         .aggregated(&snapshot(50, vec![target(1, &regions, &[(10, 20, ""), (20, 25, "a"), (90, 200, "")])]))
         .unwrap();
-    assert_eq!(log.take_pages(), [(10, 25), (90, 100)], "touching ranges go together");
+    assert_eq!(log.take_pages(), [(10, 25), (90, 100)], "ranges that touch become one");
 }
 
 #[test]
-fn what_cannot_be_observed_is_not_taken_for_cold() {
+fn unobservable_memory_is_not_cold() {
     let log = Log::default();
     let all = Scheme::new("all", Condition::ANY, Action::Cold);
-    let mut schemes = Schemes::new(vec![pageout(SECOND), all], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes =
+        Schemes::new(vec![pageout(SECOND), all], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     let mut found = one(50, &[(0, 10, 0, 50), (10, 20, 0, 50), (20, 30, 0, 50)]);
     found.targets[0].regions[0].nr_unobservable = SAMPLES;
     found.targets[0].regions[1].nr_unobservable = SAMPLES / 2;
     schemes.aggregated(&found).unwrap();
     let calls = log.0.take();
-    assert_eq!(calls[0].ranges, [pages(10, 30)], "a half that was seen speaks for the rest");
-    assert_eq!(calls[1].ranges, [pages(0, 30)], "who asks for no temperature needs none");
+    assert_eq!(calls[0].ranges, [pages(10, 30)], "a region that was observed by half counts");
+    assert_eq!(calls[1].ranges, [pages(0, 30)], "a condition without frequency and age needs no observation");
     assert_eq!(schemes.reports().next().unwrap().last.unobservable_bytes, 10 * PAGE_SIZE);
 }
 
 #[test]
 fn after_an_action_the_age_starts_again() {
     let log = Log::default();
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes =
+        Schemes::new(vec![pageout(SECOND)], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     let acted: Vec<u32> = (10..40)
         .filter(|&nth| {
             schemes.aggregated(&one(nth, &[(0, 10, 0, nth)])).unwrap();
@@ -85,9 +91,10 @@ fn after_an_action_the_age_starts_again() {
 }
 
 #[test]
-fn the_age_starts_again_only_where_was_acted_whatever_the_monitor_merges() {
+fn the_age_starts_again_exactly_where_an_action_was_even_if_regions_are_merged() {
     let log = Log::default();
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes =
+        Schemes::new(vec![pageout(SECOND)], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(20, &[(0, 10, 0, 20), (10, 20, 0, 8)])).unwrap();
     assert_eq!(log.take_pages(), [(0, 10)]);
     schemes.aggregated(&one(23, &[(0, 20, 0, 16)])).unwrap();
@@ -95,10 +102,11 @@ fn the_age_starts_again_only_where_was_acted_whatever_the_monitor_merges() {
 }
 
 #[test]
-fn a_later_scheme_sees_what_an_earlier_one_acted_on_as_young() {
+fn memory_that_an_earlier_scheme_acted_on_is_of_age_zero_for_a_later_one() {
     let log = Log::default();
     let cold = Scheme::new("later", idle(SECOND), Action::Cold);
-    let mut schemes = Schemes::new(vec![pageout(SECOND * 2), cold], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes =
+        Schemes::new(vec![pageout(SECOND * 2), cold], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(50, &[(0, 10, 0, 30), (10, 20, 0, 15)])).unwrap();
     let calls = log.0.take();
     assert_eq!(calls.iter().map(|call| call.action).collect::<Vec<_>>(), [Action::PageOut, Action::Cold]);
@@ -106,22 +114,22 @@ fn a_later_scheme_sees_what_an_earlier_one_acted_on_as_young() {
 }
 
 #[test]
-fn counting_changes_no_age() {
+fn the_action_stat_changes_no_age() {
     let log = Log::default();
     let stat = Scheme::new("stat", idle(SECOND), Action::Stat);
-    let mut schemes = Schemes::new(vec![stat], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![stat], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     for nth in 20..25 {
         schemes.aggregated(&one(nth, &[(0, 10, 0, 20)])).unwrap();
     }
     assert_eq!(schemes.reports().next().unwrap().total.applied_bytes, 50 * PAGE_SIZE);
-    assert!(log.take().is_empty(), "nobody is troubled for it");
+    assert!(log.take().is_empty(), "the actuator is not called");
 }
 
 #[test]
-fn a_quota_cuts_a_region_and_the_next_period_goes_on_from_there() {
+fn a_period_goes_on_where_the_quota_of_the_last_one_ended() {
     let log = Log::default();
     let scheme = Scheme { quota: bytes(25, SECOND), ..pageout(SECOND) };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     let mut taken = Vec::new();
     for nth in 10..50 {
         schemes.aggregated(&one(nth * 2, &[(0, 40, 0, 500), (40, 100, 0, 500)])).unwrap();
@@ -139,7 +147,7 @@ fn the_coldest_is_reclaimed_first_and_the_hottest_gets_huge_pages_first() {
     for (action, first) in [(Action::PageOut, 2048), (Action::Collapse, 1024)] {
         let log = Log::default();
         let scheme = Scheme { quota: bytes(1024, SECOND), ..Scheme::new("first", Condition::ANY, action) };
-        let mut schemes = Schemes::new(vec![scheme], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+        let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
         schemes.aggregated(&one(1, &regions)).unwrap();
         assert_eq!(log.take_pages(), [(first, first + 1024)]);
         assert_eq!(schemes.reports().next().unwrap().last.held_back_bytes, 2048 * PAGE_SIZE);
@@ -147,25 +155,25 @@ fn the_coldest_is_reclaimed_first_and_the_hottest_gets_huge_pages_first() {
 }
 
 #[test]
-fn huge_pages_are_made_of_whole_ones_and_cut_between_them() {
+fn actions_on_huge_pages_get_whole_huge_pages() {
     let log = Log::default();
     let scheme = Scheme { quota: bytes(1500, SECOND), ..Scheme::new("huge", Condition::ANY, Action::HugePage) };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(1, &[(100, 5000, 20, 1), (5000, 5100, 20, 1)])).unwrap();
     assert_eq!(log.take_pages(), [(512, 1536)]);
 }
 
 #[test]
-fn time_that_an_action_takes_is_kept_within_the_quota() {
+fn a_quota_of_time_is_kept() {
     let log = Log::default();
     let quota = Quota::new(None, Some(Duration::from_millis(10)), SECOND, Weights::DEFAULT, Vec::new()).unwrap();
     let scheme = Scheme { quota, ..Scheme::new("slow", Condition::ANY, Action::PageOut) };
-    let made = Made { time_per_page: Duration::from_micros(100), ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![scheme], made, Rules::NONE, NoGauges).unwrap();
+    let made = TestActuator { time_per_page: Duration::from_micros(100), ..TestActuator::new(&log) };
+    let mut schemes = Schemes::new(vec![scheme], made, TestInspector::NONE, NoGauges).unwrap();
     for nth in 0..200 {
         schemes.aggregated(&one(nth, &[(0, 90_000, 0, nth)])).unwrap();
     }
-    // The first megabyte was needed to learn how fast it is: 256 pages, and so 25.6 ms, which the next periods pay for.
+    // The first mebibyte measures the speed. Its 256 pages take 25.6 ms, which the next periods pay for.
     let spent = schemes.reports().next().unwrap().total.time;
     assert!((Duration::from_millis(180)..=Duration::from_millis(210)).contains(&spent), "{spent:?} in 20 s");
     let limit = schemes.reports().next().unwrap().quota.unwrap();
@@ -173,26 +181,26 @@ fn time_that_an_action_takes_is_kept_within_the_quota() {
 }
 
 #[test]
-fn an_action_slower_than_its_quota_is_done_one_page_at_a_time_and_paid_for() {
+fn an_action_slower_than_its_quota_acts_on_single_pages_and_pays_for_them() {
     let log = Log::default();
     let quota = Quota::new(None, Some(Duration::from_millis(1)), SECOND, Weights::DEFAULT, Vec::new()).unwrap();
     let scheme = Scheme { quota, ..Scheme::new("slow", Condition::ANY, Action::PageOut) };
-    let made = Made { time_per_page: Duration::from_millis(5), ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![scheme], made, Rules::NONE, NoGauges).unwrap();
+    let made = TestActuator { time_per_page: Duration::from_millis(5), ..TestActuator::new(&log) };
+    let mut schemes = Schemes::new(vec![scheme], made, TestInspector::NONE, NoGauges).unwrap();
     let mut late = 0;
     for nth in 0..20_000 {
         schemes.aggregated(&one(nth, &[(0, 90_000, 0, nth)])).unwrap();
         let pages = log.take().len();
         late += if nth >= 15_000 { pages } else { 0 };
     }
-    assert_eq!(late, 100, "in 500 s, a page of 5 ms every 5 s");
+    assert_eq!(late, 100, "one page, which takes 5 ms, in every 5 s of 500 s");
 }
 
 #[test]
-fn a_scheme_is_applied_once_an_interval() {
+fn a_scheme_is_applied_once_in_each_apply_interval() {
     let log = Log::default();
     let scheme = Scheme { apply_interval: Some(SECOND), ..Scheme::new("now and then", Condition::ANY, Action::Cold) };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     let applied: Vec<u32> = (1..30)
         .filter(|&nth| {
             schemes.aggregated(&one(nth, &[(0, 10, 0, 20)])).unwrap();
@@ -203,12 +211,12 @@ fn a_scheme_is_applied_once_an_interval() {
 }
 
 #[test]
-fn what_is_refused_is_counted_by_its_reason_and_not_tried_again_at_once() {
+fn refused_memory_is_counted_by_reason_and_not_tried_again_at_once() {
     let log = Log::default();
     let refuses =
         |range: isotherm_core::AddrRange| (range.start() < 20 * PAGE_SIZE).then_some(RefusalReason::Busy.with_code(11));
-    let made = Made { refuses, ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], made, Rules::NONE, NoGauges).unwrap();
+    let made = TestActuator { refuses, ..TestActuator::new(&log) };
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], made, TestInspector::NONE, NoGauges).unwrap();
     for nth in 20..25 {
         schemes.aggregated(&one(nth, &[(0, 10, 0, nth), (50, 60, 0, nth)])).unwrap();
     }
@@ -223,17 +231,17 @@ fn young_pages_are_left_out_page_by_page() {
     let log = Log::default();
     let young = Filter { kind: FilterKind::Pages(PageKind::Young), matching: true, allow: false };
     let scheme = Scheme { filters: vec![young], quota: bytes(5, SECOND), ..pageout(SECOND) };
-    let rules = Rules { is_of: |_, page| page % 4 == 0, ..Rules::NONE };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), rules, NoGauges).unwrap();
+    let rules = TestInspector { is_of: |_, page| page % 4 == 0, ..TestInspector::NONE };
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), rules, NoGauges).unwrap();
     schemes.aggregated(&one(50, &[(0, 100, 0, 50)])).unwrap();
-    assert_eq!(log.take_pages(), [(1, 4), (5, 7)], "the quota holds for what is acted on");
+    assert_eq!(log.take_pages(), [(1, 4), (5, 7)], "the quota counts pages that are acted on");
     let total = &schemes.reports().next().unwrap().total;
     assert_eq!((total.passed_bytes, total.rejected_bytes), (5 * PAGE_SIZE, 2 * PAGE_SIZE));
     assert_eq!(total.tried_bytes, 7 * PAGE_SIZE);
 }
 
 #[test]
-fn filters_of_pages_and_of_mappings_are_looked_at_in_one_order() {
+fn filters_of_pages_and_of_mappings_are_evaluated_in_one_order() {
     let log = Log::default();
     let filter = |allow, kind| Filter { kind, matching: true, allow };
     let filters = vec![
@@ -242,15 +250,15 @@ fn filters_of_pages_and_of_mappings_are_looked_at_in_one_order() {
         filter(false, FilterKind::Mapping(Pattern::new("/lib/*"))),
     ];
     let scheme = Scheme { filters, ..pageout(SECOND) };
-    let rules = Rules { is_of: |_, page| page % 2 == 0, ..Rules::NONE };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), rules, NoGauges).unwrap();
+    let rules = TestInspector { is_of: |_, page| page % 2 == 0, ..TestInspector::NONE };
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), rules, NoGauges).unwrap();
     let mappings = [(0, 4, "[heap]"), (4, 8, "/lib/c.so"), (8, 12, "")];
     schemes.aggregated(&snapshot(50, vec![target(1, &[(0, 12, 0, 50)], &mappings)])).unwrap();
     assert_eq!(log.take_pages(), [(0, 4), (9, 10), (11, 12)]);
 }
 
 #[test]
-fn a_process_of_which_nothing_is_known_is_left_alone() {
+fn a_process_without_facts_is_left_out_if_a_filter_needs_them() {
     let log = Log::default();
     let kind = FilterKind::Command(Pattern::new("postgres"));
     let filters = vec![Filter { kind, matching: true, allow: false }];
@@ -258,9 +266,9 @@ fn a_process_of_which_nothing_is_known_is_left_alone() {
         let name = if target == process(1) { "postgres" } else { "cat" };
         (target != process(2)).then(|| ProcessFacts { name: name.into(), ..Default::default() })
     };
-    let rules = Rules { process: facts, ..Rules::NONE };
+    let rules = TestInspector { process: facts, ..TestInspector::NONE };
     let scheme = Scheme { filters, ..pageout(SECOND) };
-    let mut schemes = Schemes::new(vec![scheme], Made::new(&log), rules, NoGauges).unwrap();
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), rules, NoGauges).unwrap();
     let targets = (1..=3).map(|id| target(id, &[(0, 9, 0, 50)], &[(0, 9, "")])).collect();
     schemes.aggregated(&snapshot(50, targets)).unwrap();
     assert_eq!(log.take().into_iter().map(|(target, _)| target).collect::<Vec<_>>(), [process(3)]);
@@ -277,13 +285,14 @@ impl Gauges for Free {
 }
 
 #[test]
-fn when_all_sleep_the_driver_is_told_until_when() {
+fn the_driver_learns_until_when_all_schemes_sleep() {
     let log = Log::default();
     let free = Free::default();
     let marks = |high| Some(Watermarks::new(Metric::FreeMemory, SECOND, high, 0.3, 0.1).unwrap());
     let one_mark = Scheme { watermarks: marks(0.5), ..pageout(SECOND) };
     let other = Scheme { watermarks: marks(0.8), name: "other".into(), ..pageout(SECOND) };
-    let mut schemes = Schemes::new(vec![one_mark, other], Made::new(&log), Rules::NONE, free.clone()).unwrap();
+    let mut schemes =
+        Schemes::new(vec![one_mark, other], TestActuator::new(&log), TestInspector::NONE, free.clone()).unwrap();
     let regions = [(0, 10, 0, 50)];
 
     free.0.set(0.2);
@@ -304,23 +313,24 @@ fn when_all_sleep_the_driver_is_told_until_when() {
 }
 
 #[test]
-fn what_cannot_be_done_here_is_an_error_at_the_start_and_leaves_those_in_force() {
+fn a_scheme_that_is_not_possible_is_an_error_and_leaves_the_present_ones_in_force() {
     let log = Log::default();
-    let made = Made { unsupported: Some(ActionKind::Collapse), ..Made::new(&log) };
-    let mut schemes = Schemes::new(vec![pageout(SECOND)], made, Rules::NONE, NoGauges).unwrap();
+    let made = TestActuator { unsupported: Some(ActionKind::Collapse), ..TestActuator::new(&log) };
+    let mut schemes = Schemes::new(vec![pageout(SECOND)], made, TestInspector::NONE, NoGauges).unwrap();
     let collapse = Scheme::new("huge", Condition::ANY, Action::Collapse);
-    let error = schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err().to_string();
+    let error = isotherm_core::chain(&schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err());
     assert!(error.contains("\"huge\"") && error.contains("take another"), "{error}");
-    let error = schemes.replace(vec![Scheme::new("lock", Condition::ANY, Action::MLock)]).unwrap_err().to_string();
+    let lock = Scheme::new("lock", Condition::ANY, Action::MLock);
+    let error = isotherm_core::chain(&schemes.replace(vec![lock]).unwrap_err());
     assert!(error.contains("inside: true"), "{error}");
     assert_eq!(schemes.schemes().map(|scheme| &*scheme.name).collect::<Vec<_>>(), ["cold"]);
 }
 
 #[test]
-fn a_scheme_that_is_replaced_has_used_what_it_used() {
+fn a_replaced_scheme_keeps_the_use_of_its_quota() {
     let log = Log::default();
     let with = |pages| vec![Scheme { quota: bytes(pages, SECOND * 10), ..pageout(SECOND) }];
-    let mut schemes = Schemes::new(with(20), Made::new(&log), Rules::NONE, NoGauges).unwrap();
+    let mut schemes = Schemes::new(with(20), TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(50, &[(0, 100, 0, 50)])).unwrap();
     schemes.replace(with(30)).unwrap();
     schemes.aggregated(&one(51, &[(0, 100, 0, 51)])).unwrap();

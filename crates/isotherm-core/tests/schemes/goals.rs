@@ -1,4 +1,4 @@
-//! A quota that tunes itself settles, whatever it is that it moves: plants of several kinds, with noise and delay.
+//! A quota that is tuned to a goal settles, for plants of several kinds, with noise and delay.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,17 +12,17 @@ use isotherm_core::{BoxError, Sink, Snapshot};
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64Mcg;
 
-use crate::made::{snapshot, target};
+use crate::fixtures::{snapshot, target};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What the quota moves: takes the bytes acted on in a period, and tells the metric.
+/// What the quota acts on: takes the bytes acted on in a period and returns the metric.
 type Plant = Box<dyn FnMut(f64) -> f64>;
 
-/// The world: a plant that feels what was acted on some periods late, and whose metric is read with noise.
+/// A plant with delay and noise: it takes the bytes some periods late, and its metric is read with noise.
 struct World {
     plant: Plant,
-    on_their_way: VecDeque<f64>,
+    delayed: VecDeque<f64>,
     acted: f64,
     noise: f64,
     rng: Pcg64Mcg,
@@ -34,14 +34,14 @@ struct World {
 impl World {
     fn new(metric: Metric, delay: usize, noise: f64, plant: impl FnMut(f64) -> f64 + 'static) -> Rc<RefCell<Self>> {
         let rng = Pcg64Mcg::new(7);
-        let on_their_way = VecDeque::from(vec![0.0; delay]);
+        let delayed = VecDeque::from(vec![0.0; delay]);
         let plant: Plant = Box::new(plant);
-        Rc::new(RefCell::new(Self { plant, on_their_way, acted: 0.0, noise, rng, stalled: 0.0, value: 0.0, metric }))
+        Rc::new(RefCell::new(Self { plant, delayed, acted: 0.0, noise, rng, stalled: 0.0, value: 0.0, metric }))
     }
 
     fn period(&mut self) {
-        self.on_their_way.push_back(std::mem::take(&mut self.acted));
-        let felt = self.on_their_way.pop_front().unwrap();
+        self.delayed.push_back(std::mem::take(&mut self.acted));
+        let felt = self.delayed.pop_front().unwrap();
         self.value = (self.plant)(felt);
         self.stalled += self.noisy();
     }
@@ -80,7 +80,7 @@ impl Actuator for Shared {
     }
 }
 
-/// Runs a goal on a plant for `periods` of a second, and returns the metric of each.
+/// Tunes a quota to a goal for this many periods of a second, and returns the metric of each.
 fn run(world: &Rc<RefCell<World>>, target_value: f64, ceiling: Option<u64>, periods: u32) -> Vec<f64> {
     let metric = world.borrow().metric.clone();
     let goal = Goal::new(metric, target_value).unwrap();
@@ -98,7 +98,8 @@ fn run(world: &Rc<RefCell<World>>, target_value: f64, ceiling: Option<u64>, peri
     (1..=periods).map(step).collect()
 }
 
-/// The second half of a run stays around its goal: its mean within `near` of it, its swings within `swing` (standard deviation).
+/// Asserts that the second half of a run stays at its goal: the mean within the share `near` of it, the standard
+/// deviation within the share `swing`.
 #[track_caller]
 fn settled(values: &[f64], goal: f64, near: f64, swing: f64) {
     let late = &values[values.len() / 2..];
@@ -113,8 +114,8 @@ fn noise_of(rng: &mut impl Rng) -> f64 {
 }
 
 #[test]
-fn pressure_in_proportion_to_what_is_reclaimed() {
-    // From a hundredth to a hundred times the quota that tuning begins with.
+fn settles_on_pressure_in_proportion_to_reclaimed_memory() {
+    // The quotas that reach the goal are from a hundredth to a hundred times the first one.
     for per_mib in [2e-5, 1e-3, 0.2] {
         for delay in [0, 2] {
             let world = World::new(Metric::StallTime, delay, 0.1, move |acted| acted / MIB * per_mib);
@@ -124,14 +125,14 @@ fn pressure_in_proportion_to_what_is_reclaimed() {
 }
 
 #[test]
-fn pressure_that_comes_all_of_a_sudden() {
-    // Nothing at first, then with the third power: memory that is needed, too.
+fn settles_on_pressure_that_rises_with_the_third_power() {
+    // First idle memory is reclaimed, then memory that is needed.
     let world = World::new(Metric::StallTime, 1, 0.1, |acted| 0.02 * (acted / (100.0 * MIB)).powi(3));
     settled(&run(&world, 0.01, None, 400), 0.01, 0.1, 0.2);
 }
 
 #[test]
-fn free_memory_that_what_is_reclaimed_comes_back_into() {
+fn settles_on_free_memory_when_reclaimed_memory_is_read_back() {
     // Of 16 GiB, 10 % free at first; a hundredth of what was reclaimed is faulted in again each second.
     let mut reclaimed = 0.0;
     let world = World::new(Metric::FreeMemory, 1, 0.01, move |acted| {
@@ -142,8 +143,8 @@ fn free_memory_that_what_is_reclaimed_comes_back_into() {
 }
 
 #[test]
-fn free_memory_that_others_eat_up() {
-    // 20 MiB a second are used up for good, and the noise of their use never ends.
+fn settles_on_free_memory_that_others_use_up() {
+    // Others use up about 20 MiB each second.
     let mut free = 2000.0 * MIB;
     let mut rng = Pcg64Mcg::new(3);
     let world = World::new(Metric::FreeMemory, 0, 0.01, move |acted| {
@@ -154,7 +155,7 @@ fn free_memory_that_others_eat_up() {
 }
 
 #[test]
-fn a_working_set_that_loses_what_is_reclaimed_and_takes_it_back() {
+fn settles_on_a_working_set_that_is_read_back() {
     let mut missing: f64 = 0.0;
     let world = World::new(Metric::WorkingSetResident, 1, 0.005, move |acted| {
         missing = (missing + acted / (1000.0 * MIB)) * 0.8;
@@ -164,13 +165,13 @@ fn a_working_set_that_loses_what_is_reclaimed_and_takes_it_back() {
 }
 
 #[test]
-fn a_figure_that_the_user_feeds_in() {
+fn settles_on_a_figure_of_the_user() {
     let world = World::new(Metric::Fed("latency".into()), 3, 0.1, |acted| 5.0 + acted / (10.0 * MIB));
     settled(&run(&world, 20.0, None, 400), 20.0, 0.05, 0.1);
 }
 
 #[test]
-fn a_goal_beyond_reach_ends_at_the_ceiling() {
+fn a_goal_out_of_reach_raises_the_quota_to_its_ceiling() {
     let world = World::new(Metric::StallTime, 0, 0.0, |acted| acted / MIB * 1e-6);
     run(&world, 0.1, Some(64 << 20), 100);
     let felt = world.borrow().value;

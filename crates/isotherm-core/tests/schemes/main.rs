@@ -1,7 +1,7 @@
-//! Schemes on made snapshots, with an actuator that keeps everything it was told.
+//! Schemes on snapshots that the tests make, with an actuator that keeps all calls.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod behaviour;
+mod fixtures;
 mod goals;
-mod made;
 mod properties;

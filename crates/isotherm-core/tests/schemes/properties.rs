@@ -1,4 +1,4 @@
-//! What holds whatever the memory looks like and whatever a scheme asks for.
+//! Properties of schemes that hold for all snapshots and all schemes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use isotherm_core::scheme::{
 use isotherm_core::{AddrRange, PAGE_SIZE, Sink, Snapshot, TargetId};
 use proptest::prelude::*;
 
-use crate::made::{AGGREGATION, Call, Log, Made, Region, Rules, pages, snapshot, target};
+use crate::fixtures::{AGGREGATION, Call, Log, Region, TestActuator, TestInspector, pages, snapshot, target};
 
 fn action() -> impl Strategy<Value = Action> {
     prop::sample::select(ActionKind::ALL.as_slice()).prop_map(Action::from)
@@ -55,7 +55,7 @@ fn scheme() -> impl Strategy<Value = Scheme> {
     })
 }
 
-/// Regions that touch, from `start` on, of all temperatures.
+/// Regions that touch, from page `start` on, of all frequencies and ages.
 fn regions(start: u64) -> impl Strategy<Value = Vec<Region>> {
     prop::collection::vec((1..900_u64, 0..20_u32, 0..60_u32), 1..8).prop_map(move |made| {
         let mut at = start;
@@ -81,7 +81,7 @@ fn mappings() -> impl Strategy<Value = Vec<(u64, u64, &'static str)>> {
     })
 }
 
-/// Snapshots of two targets, each an aggregation or some after the last.
+/// Snapshots of two targets, each one or more aggregations after the last.
 fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
     let one = (regions(0), mappings(), regions(700), mappings(), 1..6_u32);
     prop::collection::vec(one, 1..25).prop_map(|made| {
@@ -94,7 +94,7 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
     })
 }
 
-/// Pages are young and huge by their numbers.
+/// Whether a page is of a kind, by its number.
 fn is_of(kind: PageKind, page: u64) -> bool {
     match kind {
         PageKind::Young => page.is_multiple_of(7),
@@ -102,12 +102,12 @@ fn is_of(kind: PageKind, page: u64) -> bool {
     }
 }
 
-fn schemes(scheme: &Scheme, log: &Log) -> Schemes<Made, Rules, NoGauges> {
-    let made = Made { time_per_page: Duration::from_micros(20), ..Made::new(log) };
-    Schemes::new(vec![scheme.clone()], made, Rules { is_of, ..Rules::NONE }, NoGauges).unwrap()
+fn schemes(scheme: &Scheme, log: &Log) -> Schemes<TestActuator, TestInspector, NoGauges> {
+    let made = TestActuator { time_per_page: Duration::from_micros(20), ..TestActuator::new(log) };
+    Schemes::new(vec![scheme.clone()], made, TestInspector { is_of, ..TestInspector::NONE }, NoGauges).unwrap()
 }
 
-/// What the filters say of one page, by the words of their documentation.
+/// Whether the filters allow a page, by the rule in their documentation.
 fn allowed(filters: &[Filter], snapshot: &Snapshot, target: TargetId, addr: u64) -> bool {
     let of = snapshot.targets.iter().find(|t| t.id == target).unwrap();
     let Some(mapping) = of.mappings.iter().find(|mapping| mapping.range.contains(addr)) else {
@@ -122,7 +122,7 @@ fn allowed(filters: &[Filter], snapshot: &Snapshot, target: TargetId, addr: u64)
             FilterKind::Process(pid) => target.pid() == Some(*pid),
             FilterKind::Address(range) => range.contains(addr),
             FilterKind::Pages(kind) => is_of(*kind, addr / PAGE_SIZE),
-            FilterKind::Command(_) | FilterKind::Cgroup(_) => panic!("{:?} is not made here", filter.kind),
+            FilterKind::Command(_) | FilterKind::Cgroup(_) => unreachable!("`filters` makes no {:?}", filter.kind),
         };
         if is == filter.matching {
             return filter.allow;
@@ -131,7 +131,7 @@ fn allowed(filters: &[Filter], snapshot: &Snapshot, target: TargetId, addr: u64)
     filters.last().is_none_or(|last| !last.allow)
 }
 
-/// Everything that was acted on, snapshot by snapshot; what is only counted counts, too.
+/// The ranges that were acted on, for each snapshot. The action stat counts as well.
 fn acted(scheme: &Scheme, snapshots: &[Snapshot]) -> Vec<Vec<(TargetId, AddrRange)>> {
     let mut schemes = schemes(scheme, &Log::default());
     let regions = snapshots.iter().map(|snapshot| {
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn only_what_the_condition_wants_and_nothing_twice(scheme in scheme(), snapshots in snapshots()) {
+    fn only_memory_that_matches_the_condition_and_no_page_twice(scheme in scheme(), snapshots in snapshots()) {
         let mut last: Vec<(Duration, TargetId, AddrRange)> = Vec::new();
         for (snapshot, acted) in snapshots.iter().zip(acted(&scheme, &snapshots)) {
             let mut seen = BTreeSet::new();
@@ -188,15 +188,16 @@ proptest! {
                     let region = of.regions.iter().find(|r| r.range.contains(page * PAGE_SIZE)).unwrap();
                     let rate = region.access_rate(snapshot.samples);
                     let age = region.age * snapshot.aggregation;
-                    prop_assert!(scheme.condition.holds(region.range.size(), rate, age.max(scheme.condition.age.min())));
-                    prop_assert!(age >= scheme.condition.age.min());
+                    let least = scheme.condition.age.min();
+                    prop_assert!(scheme.condition.holds(region.range.size(), rate, age.max(least)));
+                    prop_assert!(age >= least);
                 }
                 if scheme.action.kind().changes_memory() {
                     let again = last.iter().any(|(then, t, r)| {
                         *t == target && r.intersection(range).is_some()
                             && snapshot.time - *then < scheme.condition.age.min()
                     });
-                    prop_assert!(!again, "its age had not started again");
+                    prop_assert!(!again, "the age of acted memory did not start again");
                     last.push((snapshot.time, target, range));
                 }
             }
@@ -204,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn without_a_limit_everything_that_is_wanted_is_acted_on(condition in condition(), snapshots in snapshots()) {
+    fn without_a_quota_all_memory_that_matches_is_acted_on(condition in condition(), snapshots in snapshots()) {
         let scheme = Scheme::new("all", condition, Action::Stat);
         for (snapshot, acted) in snapshots.iter().zip(acted(&scheme, &snapshots)) {
             let wanted = |t: &isotherm_core::TargetSnapshot| -> u64 {
@@ -219,10 +220,10 @@ proptest! {
     }
 
     #[test]
-    fn what_is_left_out_for_the_quota_is_never_colder_than_what_is_reclaimed(
+    fn a_quota_never_leaves_out_colder_memory_than_it_takes(
         counts in prop::collection::btree_set(0..20_u32, 2..10), budget in 1..50_u64
     ) {
-        // Regions of ten pages, each of another rate, in no order of addresses; the weight is all on the rate.
+        // Regions of ten pages, each of another rate, not in the order of rates. Only the rate has a weight.
         let mut counts: Vec<u32> = counts.into_iter().collect();
         counts.rotate_left(1);
         let regions: Vec<Region> =
@@ -246,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn period_after_period_all_that_is_equally_cold_has_its_turn(size in 10..5000_u64, budget in 1..700_u64) {
+    fn equally_cold_memory_is_taken_in_turn_period_after_period(size in 10..5000_u64, budget in 1..700_u64) {
         let quota = Quota::new(Some(budget * PAGE_SIZE), None, AGGREGATION, Weights::DEFAULT, Vec::new()).unwrap();
         let scheme = Scheme { quota, ..Scheme::new("in turn", Condition::ANY, Action::Stat) };
         let rounds = size.div_ceil(budget) as u32;
@@ -274,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn huge_pages_are_made_whole(mut scheme in scheme(), snapshots in snapshots()) {
+    fn collapse_gets_whole_huge_pages(mut scheme in scheme(), snapshots in snapshots()) {
         scheme.action = Action::Collapse;
         for (_, range) in acted(&scheme, &snapshots).into_iter().flatten() {
             prop_assert_eq!((range.start() % (512 * PAGE_SIZE), range.end() % (512 * PAGE_SIZE)), (0, 0));

@@ -9,7 +9,7 @@ use isotherm_record::RecordError;
 #[derive(Debug, thiserror::Error)]
 pub enum DamoError {
     /// The file does not exist, may not be read, or is a directory.
-    #[error("cannot open {}: {source}{}", path.display(), mend(source))]
+    #[error("cannot open {}{}", path.display(), hint(source))]
     Open {
         /// The file.
         path: PathBuf,
@@ -17,7 +17,7 @@ pub enum DamoError {
         source: io::Error,
     },
     /// Reading failed.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum DamoError {
         place: String,
     },
     /// The compressed bytes are not what was written.
-    #[error("{} is damaged: after {place}, what follows cannot be decompressed ({source}); use a good copy", path.display())]
+    #[error("{} is damaged after {place}, and cannot be decompressed there (use a good copy)", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -89,7 +89,7 @@ pub enum DamoError {
     #[error(
         "{} holds more than {} GiB of JSON, more than is imported at once; split it, with `damo adjust` for one",
         path.display(),
-        super::open::MAX_JSON >> 30
+        super::MAX_JSON >> 30
     )]
     TooLarge {
         /// The file.
@@ -116,14 +116,14 @@ impl DamoError {
     }
 }
 
-/// What would mend a failure to open.
-fn mend(error: &io::Error) -> &'static str {
+/// How to fix a failure to open.
+fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; check the name, damo's own is damon.data",
+        io::ErrorKind::NotFound => " (check the name: damo itself writes damon.data)",
         io::ErrorKind::PermissionDenied => {
-            "; damo's recordings are for root only: read it as root, or change its owner"
+            " (only root may read what damo records: read it as root, or change its owner)"
         }
-        io::ErrorKind::IsADirectory => "; give the file in it",
+        io::ErrorKind::IsADirectory => " (give a file)",
         _ => "",
     }
 }

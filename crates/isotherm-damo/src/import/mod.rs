@@ -24,6 +24,9 @@ pub use error::DamoError;
 use isotherm_record::{Header, Host, Recorder, SnapshotRecord};
 use timeline::{Found, Timeline};
 
+/// The most JSON that is read, in bytes. damo's own layout takes 380 bytes of it for a region, the import 60.
+const MAX_JSON: u64 = 8 << 30;
+
 /// What an import brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
@@ -92,6 +95,8 @@ fn header(timeline: &Timeline, (min_regions, max_regions): (u64, u64), version: 
         seed: 0,
         started_unix_ns: timeline.started_unix_ns().unwrap_or(0),
         host: Host {
+            id: String::new(),
+            boot_id: String::new(),
             name: String::new(),
             kernel: String::new(),
             architecture: String::new(),
@@ -110,8 +115,8 @@ fn notes_on(found: &Found) -> Vec<String> {
         && let Some(pace) = found.pace
     {
         notes.push(format!(
-            "the file does not tell the intervals: by its times, aggregations last {:.0?}; {} samples each are assumed",
-            std::time::Duration::from_nanos(pace.aggregation_ns),
+            "the file does not tell the intervals: by its times, aggregations last {}; {} samples each are assumed",
+            isotherm_core::units::nanoseconds(pace.aggregation_ns),
             pace.samples
         ));
     }

@@ -11,11 +11,8 @@ use flate2::read::ZlibDecoder;
 use serde::Deserialize;
 use serde_json::error::Category;
 
-use super::DamoError;
 use super::file::Record;
-
-/// The most JSON that is read, in bytes. damo's own layout takes 380 bytes of it for a region, the import 60.
-pub(super) const MAX_JSON: u64 = 8 << 30;
+use super::{DamoError, MAX_JSON};
 
 /// First bytes of files that a user of damo might take for its JSON.
 const KNOWN: [(&[u8], &str); 5] = [

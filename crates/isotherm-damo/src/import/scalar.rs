@@ -4,54 +4,44 @@
 //! interval, because an interval is plain in microseconds; a point in time is plain in nanoseconds. Times with units may be sums,
 //! as in `5 s 300 ms`.
 
+use std::time::Duration;
+
+use isotherm_core::units::{parse_bytes, parse_count, parse_decimal, parse_duration_or};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A quantity: what it is called, what a plain number of it is a multiple of, and its units.
+/// A quantity: what it is called, what a plain number of it is a multiple of, and how a text of it is read that is not
+/// negative.
 struct Kind {
     expected: &'static str,
-    units: &'static [(&'static str, i128)],
     plain: i128,
+    read: fn(&str) -> Option<i128>,
 }
 
-const SIZE: Kind = Kind {
-    expected: "a size or an address in bytes",
-    units: &[
-        ("B", 1),
-        ("K", 1 << 10),
-        ("KB", 1 << 10),
-        ("KiB", 1 << 10),
-        ("M", 1 << 20),
-        ("MB", 1 << 20),
-        ("MiB", 1 << 20),
-        ("G", 1 << 30),
-        ("GB", 1 << 30),
-        ("GiB", 1 << 30),
-        ("T", 1 << 40),
-        ("TB", 1 << 40),
-        ("TiB", 1 << 40),
-        ("P", 1 << 50),
-        ("PB", 1 << 50),
-        ("PiB", 1 << 50),
-        ("E", 1 << 60),
-        ("EB", 1 << 60),
-        ("EiB", 1 << 60),
-    ],
-    plain: 1,
+const SIZE: Kind =
+    Kind { expected: "a size or an address in bytes", plain: 1, read: |text| parse_bytes(text).ok().map(i128::from) };
+const TIME: Kind =
+    Kind { expected: "a time in nanoseconds", plain: 1, read: |text| nanoseconds(text, Duration::from_nanos(1)) };
+const INTERVAL: Kind = Kind {
+    expected: "an interval in microseconds",
+    plain: 1_000,
+    read: |text| nanoseconds(text, Duration::from_micros(1)),
 };
-const TIME_UNITS: &[(&str, i128)] = &[
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-];
-const TIME: Kind = Kind { expected: "a time in nanoseconds", units: TIME_UNITS, plain: 1 };
-const INTERVAL: Kind = Kind { expected: "an interval in microseconds", units: TIME_UNITS, plain: 1_000 };
-const COUNT: Kind = Kind { expected: "a number", units: &[], plain: 1 };
-const THOUSANDTHS: Kind = Kind { expected: "a percentage", units: &[("%", 1_000)], plain: 1_000 };
+const COUNT: Kind = Kind {
+    expected: "a number",
+    plain: 1,
+    read: |text| parse_count(text).ok().map(i128::from).or_else(|| rounded(parse_decimal(text)?, 1)),
+};
+const THOUSANDTHS: Kind = Kind {
+    expected: "a percentage",
+    plain: 1_000,
+    read: |text| rounded(parse_decimal(text.strip_suffix('%').unwrap_or(text))?, 1_000),
+};
+
+/// A time with units, or a number of `plain`, in nanoseconds.
+fn nanoseconds(text: &str, plain: Duration) -> Option<i128> {
+    parse_duration_or(text, plain).ok().map(|time| time.as_nanos() as i128)
+}
 
 /// A size or an address, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,29 +135,10 @@ fn parse(text: &str, kind: &Kind) -> Option<i128> {
         "max" => return Some(u64::MAX.into()),
         _ => {}
     }
-    let text: String = text.chars().filter(|&c| c != ',').collect();
     let text = text.trim();
-    if let Some(value) = plain(text, kind.plain) {
-        return Some(value);
-    }
-    let (sign, mut rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
-    let mut sum: i128 = 0;
-    while !rest.is_empty() {
-        let (figure, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
-        let after = after.trim_start();
-        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit() || c == ' ').unwrap_or(after.len()));
-        let (_, multiple) = kind.units.iter().find(|(name, _)| *name == unit)?;
-        sum = sum.checked_add(plain(figure, *multiple)?)?;
-        rest = after.trim_start();
-    }
-    text.contains(|c: char| c.is_ascii_digit()).then_some(sign * sum)
-}
-
-/// A number without a unit, times `multiple`.
-fn plain(text: &str, multiple: i128) -> Option<i128> {
-    match text.parse::<i128>() {
-        Ok(value) => value.checked_mul(multiple),
-        Err(_) => rounded(text.parse().ok()?, multiple),
+    match text.strip_prefix('-') {
+        Some(magnitude) => (kind.read)(magnitude).map(|value| -value),
+        None => (kind.read)(text),
     }
 }
 

@@ -12,21 +12,20 @@ use crate::watch::*;
 const SIZE: u64 = 16 * MIB;
 
 /// A target with memory in huge pages.
-fn huge() -> Option<(isotherm_probes::bpf::BpfProbe, Target, u64)> {
+fn huge() -> Result<(isotherm_probes::bpf::BpfProbe, Target, u64), &'static str> {
     let probe = open()?;
     let mut target = Target::start();
     let start = target.map("huge", SIZE);
     target.write(start, SIZE);
     if smaps_kib(target.pid(), start, "AnonHugePages") * 1024 != SIZE {
-        skipped("there are no huge pages to be had (see /sys/kernel/mm/transparent_hugepage/enabled)");
-        return None;
+        return Err("huge pages are not available (see /sys/kernel/mm/transparent_hugepage/enabled)");
     }
-    Some((probe, target, start))
+    Ok((probe, target, start))
 }
 
 #[test]
 fn a_huge_page_is_observed_as_one_and_never_split() {
-    let Some((mut probe, mut target, start)) = huge() else { return };
+    let (mut probe, mut target, start) = or_skip!(huge());
     update(&mut probe, &[&target]);
     let samples = pages(&target, start, SIZE);
     let (mut told, mut right) = (0, 0);
@@ -48,7 +47,7 @@ fn a_huge_page_is_observed_as_one_and_never_split() {
 
 #[test]
 fn a_huge_page_counts_as_one_clear_at_most() {
-    let Some((probe, target, start)) = huge() else { return };
+    let (probe, target, start) = or_skip!(huge());
     let mut probe = probe.with_sweeps(false);
     update(&mut probe, &[&target]);
     let samples: Vec<_> = pages(&target, start, SIZE).into_iter().step_by(512).collect();
@@ -59,7 +58,7 @@ fn a_huge_page_counts_as_one_clear_at_most() {
 
 #[test]
 fn a_huge_page_mapped_by_small_entries_is_not_split() {
-    let Some((mut probe, mut target, start)) = huge() else { return };
+    let (mut probe, mut target, start) = or_skip!(huge());
     // After this, each huge page is still one folio, but mapped page by page.
     (0..SIZE).step_by(2 << 20).for_each(|page| {
         target.tell(&format!("protect {} {PAGE}", start + page + PAGE));
@@ -85,7 +84,7 @@ fn a_huge_page_mapped_by_small_entries_is_not_split() {
 
 #[test]
 fn a_part_of_a_large_folio_is_left_alone() {
-    let Some((mut probe, mut target, start)) = huge() else { return };
+    let (mut probe, mut target, start) = or_skip!(huge());
     // A page in the middle of each can no longer be written: each folio lies in three mappings now.
     (0..SIZE).step_by(2 << 20).for_each(|page| {
         target.tell(&format!("protect {} {PAGE}", start + page + 100 * PAGE));
@@ -116,7 +115,7 @@ impl Drop for TestFile {
 
 #[test]
 fn large_folios_of_a_file_are_not_split() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("large-folios-{}", std::process::id()));
     let file = TestFile(path);
     let mut writer = fs::File::create(&file.0).unwrap();
@@ -133,8 +132,7 @@ fn large_folios_of_a_file_are_not_split() {
     let before = heads(&target);
     let folios = before.iter().filter(|&&head| head).count();
     if folios == 0 {
-        skipped("this file system makes no large folios");
-        return;
+        return isotherm_testing::skip("this file system makes no large folios");
     }
     update(&mut probe, &[&target]);
     let all = pages(&target, start, SIZE);
@@ -159,14 +157,13 @@ fn large_folios_of_a_file_are_not_split() {
 
 #[test]
 fn pages_of_hugetlbfs_are_unobservable() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let free: u64 = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
         .ok()
         .and_then(|n| n.trim().parse().ok())
         .unwrap_or(0);
     if free < 2 {
-        skipped("no free pages of hugetlbfs (see /proc/sys/vm/nr_hugepages)");
-        return;
+        return isotherm_testing::skip("hugetlbfs has no free pages (see /proc/sys/vm/nr_hugepages)");
     }
     let mut target = Target::start();
     let start = target.map("hugetlb", 4 * MIB);

@@ -9,7 +9,7 @@ use crate::watch::*;
 
 #[test]
 fn after_exec_the_new_address_space_is_found_by_an_update() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let old = target.map("small", MIB);
     target.write(old, MIB);
@@ -31,7 +31,7 @@ fn after_exec_the_new_address_space_is_found_by_an_update() {
 
 #[test]
 fn a_target_that_ends_in_the_middle_of_a_round_is_idle_and_no_error() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let (mut target, mut other) = (Target::start(), Target::start());
     let (start, other_start) = (target.map("small", MIB), other.map("small", MIB));
     target.write(start, MIB);
@@ -60,7 +60,7 @@ fn a_target_that_ends_in_the_middle_of_a_round_is_idle_and_no_error() {
 
 #[test]
 fn a_process_that_is_none_is_idle() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     // Never a process; a kernel thread; a number that is no process ID.
     for pid in [(1 << 22) - 1, 2, u32::MAX, 0] {
         probe.update(&[empty_space(pid)]).unwrap();
@@ -76,7 +76,7 @@ fn a_process_that_is_none_is_idle() {
 
 #[test]
 fn a_target_that_maps_and_unmaps_all_the_time_is_watched_without_an_error() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.tell("churn");
     let samples = pages(&target, start, 8 * MIB);
@@ -93,7 +93,7 @@ fn a_target_that_maps_and_unmaps_all_the_time_is_watched_without_an_error() {
 
 #[test]
 fn many_targets_that_end_at_any_moment_do_no_harm() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     for _ in 0..5 {
         let mut targets: Vec<_> = (0..4).map(|_| Target::start()).collect();
         let starts: Vec<_> = targets.iter_mut().map(|target| target.tell("churn")).collect();
@@ -112,19 +112,14 @@ fn many_targets_that_end_at_any_moment_do_no_harm() {
 #[test]
 fn an_ordinary_user_is_told_what_is_missing() {
     use std::os::unix::process::CommandExt;
-    if open().is_none() {
-        return;
-    }
+    drop(or_skip!(open()));
     let tell = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "lives::tell_why", "--ignored", "--nocapture"])
         .env("ISOTHERM_TEST_TELL_WHY", "1")
         .uid(65534)
         .gid(65534)
         .output();
-    let Ok(output) = tell else {
-        skipped(&format!("an ordinary user cannot run {:?}", std::env::current_exe()));
-        return;
-    };
+    let output = or_skip!(tell.map_err(|e| format!("an ordinary user cannot run this program: {e}")));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("run isotherm as root"), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(!said.contains("libbpf:") && output.stderr.is_empty(), "libbpf's own words are to be kept out: {output:?}");
@@ -133,7 +128,6 @@ fn an_ordinary_user_is_told_what_is_missing() {
 #[test]
 #[ignore = "run by another test as another user"]
 fn tell_why() {
-    if std::env::var_os("ISOTHERM_TEST_TELL_WHY").is_some() {
-        println!("{}", isotherm_probes::bpf::BpfProbe::open().expect_err("an ordinary user may not"));
-    }
+    or_skip!(std::env::var("ISOTHERM_TEST_TELL_WHY").map_err(|_| "it is a part of another test"));
+    println!("{}", isotherm_probes::bpf::BpfProbe::open().expect_err("an ordinary user may not"));
 }

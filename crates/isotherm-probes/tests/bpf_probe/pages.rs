@@ -11,9 +11,8 @@ use crate::watch::*;
 
 #[test]
 fn its_own_trial_succeeds() {
-    if open().is_some() {
-        BpfProbe::check().unwrap();
-    }
+    drop(or_skip!(open()));
+    BpfProbe::check().unwrap();
 }
 
 #[test]
@@ -27,7 +26,7 @@ fn a_thousand_random_samples_a_round_are_told_right() {
     const SIZE: u64 = 64 * MIB;
     const HOT: std::ops::Range<u64> = 16 * MIB..24 * MIB;
     const ROUNDS: usize = 50;
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", SIZE);
     target.write(start, SIZE);
@@ -53,7 +52,7 @@ fn a_thousand_random_samples_a_round_are_told_right() {
 
 #[test]
 fn pages_that_are_not_present_are_idle() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", 4 * MIB);
     let gone = target.map("small", 4 * MIB);
@@ -73,7 +72,7 @@ fn pages_that_are_not_present_are_idle() {
 
 #[test]
 fn a_page_that_comes_to_be_between_clear_and_read_is_accessed() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", MIB);
     update(&mut probe, &[&target]);
@@ -88,7 +87,7 @@ fn a_page_that_comes_to_be_between_clear_and_read_is_accessed() {
 #[test]
 fn more_samples_than_the_program_takes_at_once_are_all_told() {
     const SIZE: u64 = 160 * MIB;
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", SIZE);
     update(&mut probe, &[&target]);
@@ -103,7 +102,7 @@ fn more_samples_than_the_program_takes_at_once_are_all_told() {
 
 #[test]
 fn no_samples_at_all_are_fine() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     probe.update(&[]).unwrap();
     probe.clear(&[]).unwrap();
     probe.read(&[], &mut []).unwrap();
@@ -113,7 +112,7 @@ fn no_samples_at_all_are_fine() {
 #[test]
 fn the_clear_at_the_start_leaves_only_what_is_used_to_be_cleared() {
     const SIZE: u64 = 32 * MIB;
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", SIZE);
     target.write(start, SIZE);
@@ -134,7 +133,7 @@ fn the_clear_at_the_start_leaves_only_what_is_used_to_be_cleared() {
 
 #[test]
 fn without_the_clear_at_the_start_nothing_is_cleared_unasked() {
-    let Some(probe) = open() else { return };
+    let probe = or_skip!(open());
     let mut probe = probe.with_sweeps(false);
     let mut target = Target::start();
     let start = target.map("small", MIB);
@@ -146,7 +145,7 @@ fn without_the_clear_at_the_start_nothing_is_cleared_unasked() {
 
 #[test]
 fn accesses_of_all_threads_are_seen() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", 8 * MIB);
     target.write(start, 8 * MIB);
@@ -165,7 +164,7 @@ fn accesses_of_all_threads_are_seen() {
 
 #[test]
 fn several_targets_share_a_round() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut targets: Vec<_> = (0..3).map(|_| Target::start()).collect();
     let starts: Vec<u64> = targets
         .iter_mut()

@@ -6,7 +6,10 @@ use crate::target::Target;
 use crate::watch::*;
 
 /// Clears all pages of a range that has been accessed and gives what is then said of them.
-fn after_clear(kind: &str, prepare: impl FnOnce(&mut Target, u64)) -> Option<Vec<isotherm_core::Observation>> {
+fn after_clear(
+    kind: &str,
+    prepare: impl FnOnce(&mut Target, u64),
+) -> Result<Vec<isotherm_core::Observation>, &'static str> {
     let mut probe = open()?;
     let mut target = Target::start();
     let start = target.map(kind, MIB);
@@ -14,12 +17,12 @@ fn after_clear(kind: &str, prepare: impl FnOnce(&mut Target, u64)) -> Option<Vec
     update(&mut probe, &[&target]);
     let samples = pages(&target, start, MIB);
     probe.clear(&samples).unwrap();
-    Some(read(&mut probe, &samples))
+    Ok(read(&mut probe, &samples))
 }
 
 #[test]
 fn locked_pages_are_unobservable() {
-    let Some(answers) = after_clear("locked", |target, start| target.write(start, MIB)) else { return };
+    let answers = or_skip!(after_clear("locked", |target, start| target.write(start, MIB)));
     assert!(nearly_all(count(&answers, Unobservable), 256));
 }
 
@@ -30,7 +33,7 @@ fn pages_shared_since_a_fork_are_unobservable() {
         target.tell(&format!("fork-and-read {start} {MIB}"));
         target.read(start, MIB);
     };
-    let Some(answers) = after_clear("small", prepare) else { return };
+    let answers = or_skip!(after_clear("small", prepare));
     assert!(nearly_all(count(&answers, Unobservable), 256));
 }
 
@@ -40,25 +43,25 @@ fn shared_memory_that_two_processes_use_is_unobservable() {
         target.write(start, MIB);
         target.tell(&format!("fork-and-read {start} {MIB}"));
     };
-    let Some(answers) = after_clear("shared", prepare) else { return };
+    let answers = or_skip!(after_clear("shared", prepare));
     assert!(nearly_all(count(&answers, Unobservable), 256));
 }
 
 #[test]
 fn shared_memory_that_one_process_uses_is_observed() {
-    let Some(answers) = after_clear("shared", |target, start| target.write(start, MIB)) else { return };
+    let answers = or_skip!(after_clear("shared", |target, start| target.write(start, MIB)));
     assert!(count(&answers, Idle) + STRAGGLERS >= 256);
 }
 
 #[test]
 fn the_page_of_zeroes_is_unobservable() {
-    let Some(answers) = after_clear("small", |target, start| target.read(start, MIB)) else { return };
+    let answers = or_skip!(after_clear("small", |target, start| target.read(start, MIB)));
     assert!(nearly_all(count(&answers, Unobservable), 256));
 }
 
 #[test]
 fn a_page_that_cannot_be_observed_counts_as_neither_in_a_mixed_round() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let locked = target.map("locked", MIB);
     let free = target.map("small", MIB);

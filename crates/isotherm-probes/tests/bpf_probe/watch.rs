@@ -1,6 +1,5 @@
 //! A probe on targets, with what the tests ask of it.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,27 +10,20 @@ use isotherm_probes::bpf::BpfProbe;
 use crate::target::Target;
 
 pub use Observation::{Accessed, Idle, Unobservable};
+pub use isotherm_testing::or_skip;
 
 pub const PAGE: u64 = 4096;
 pub const MIB: u64 = 1 << 20;
 
-/// Opens the probe, or says why the test is skipped.
-pub fn open() -> Option<BpfProbe> {
+/// Opens the probe; an error is the reason to skip the test.
+pub fn open() -> Result<BpfProbe, &'static str> {
     if !rustix::process::geteuid().is_root() {
-        skipped("the bpf probe needs root");
-        return None;
+        return Err("the bpf probe needs root");
     }
     if !std::fs::exists("/sys/kernel/btf/vmlinux").unwrap() {
-        skipped("this kernel has no BTF, which the bpf probe needs");
-        return None;
+        return Err("this kernel has no BTF, which the bpf probe needs");
     }
-    Some(BpfProbe::open().expect("root with BTF can open the bpf probe"))
-}
-
-/// Says that the test that runs now is skipped, past the harness, which keeps back what a test prints.
-pub fn skipped(why: &str) {
-    let thread = std::thread::current();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
+    Ok(BpfProbe::open().expect("root with BTF can open the bpf probe"))
 }
 
 /// Tells the probe of the targets, with the mappings that they have now.

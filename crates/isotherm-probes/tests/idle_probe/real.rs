@@ -1,7 +1,6 @@
 //! What the probe says of real pages, on a kernel that tracks idle pages: in the laboratory, or wherever this runs.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use isotherm_core::Observation::{self, Accessed, Idle, Unobservable};
 use isotherm_core::{AccessProbe, Layout, Sample, TargetId, TargetSpace};
 use isotherm_kernel::{PhysicalMemory, Process};
 use isotherm_probes::idle::IdleProbe;
+use isotherm_testing::or_skip;
 
 use crate::made::{HEAD, PHYSICAL};
 use crate::target::Target;
@@ -20,21 +20,15 @@ const HUGE: u64 = 2 * MIB;
 /// Pages that were touched first a moment ago may wait on another processor to be listed. At most so many of a few hundred do.
 const STRAGGLERS: usize = 64;
 
-/// Opens the probe, or says past the harness why the test is skipped.
-fn open() -> Option<IdleProbe> {
+/// Opens the probe; an error is the reason to skip the test.
+fn open() -> Result<IdleProbe, &'static str> {
     if !rustix::process::geteuid().is_root() {
-        return skipped("the idle probe needs root");
+        return Err("the idle probe needs root");
     }
     if !fs::exists("/sys/kernel/mm/page_idle/bitmap").unwrap() {
-        return skipped("this kernel has no idle page tracking");
+        return Err("this kernel has no idle page tracking");
     }
-    Some(IdleProbe::open().expect("root can open the probe where the kernel has it"))
-}
-
-fn skipped<T>(why: &str) -> Option<T> {
-    let thread = std::thread::current();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
-    None
+    Ok(IdleProbe::open().expect("root can open the probe where the kernel has it"))
 }
 
 fn update(probe: &mut IdleProbe, target: &Target) {
@@ -91,14 +85,13 @@ fn heads(frames: &[u64]) -> usize {
 
 #[test]
 fn the_probe_passes_its_own_trial() {
-    if open().is_some() {
-        IdleProbe::check().unwrap();
-    }
+    drop(or_skip!(open()));
+    IdleProbe::check().unwrap();
 }
 
 #[test]
 fn pages_that_are_written_are_told_from_those_that_are_not() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", 2 * MIB);
     target.write(start, 2 * MIB);
@@ -114,7 +107,7 @@ fn pages_that_are_written_are_told_from_those_that_are_not() {
 
 #[test]
 fn a_page_that_comes_during_the_round_was_accessed_and_one_that_is_not_there_was_not() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", MIB);
     update(&mut probe, &target);
@@ -125,13 +118,13 @@ fn a_page_that_comes_during_the_round_was_accessed_and_one_that_is_not_there_was
 
 #[test]
 fn a_huge_page_is_one_page_and_stays_whole() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("huge", 2 * HUGE);
     target.write(start, 2 * HUGE);
     let before = heads(&frames(&target, start, 2 * HUGE));
     if before != 2 {
-        return skipped("no huge pages are to be had").unwrap_or_default();
+        return isotherm_testing::skip("huge pages are not available");
     }
     update(&mut probe, &target);
     let samples = pages(&target, start, 2 * HUGE);
@@ -143,10 +136,10 @@ fn a_huge_page_is_one_page_and_stays_whole() {
 
 #[test]
 fn hugetlb_pages_are_unobservable() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap_or_default();
     if free.trim().parse::<u32>().is_ok_and(|free| free < 2) || free.is_empty() {
-        return skipped("there are no hugetlb pages").unwrap_or_default();
+        return isotherm_testing::skip("hugetlbfs has no free pages");
     }
     let mut target = Target::start();
     let start = target.map("hugetlb", 2 * HUGE);
@@ -158,7 +151,7 @@ fn hugetlb_pages_are_unobservable() {
 
 #[test]
 fn pages_of_several_processes_are_seen_and_any_access_counts() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("shared", MIB);
     target.write(start, MIB);
@@ -175,7 +168,7 @@ fn pages_of_several_processes_are_seen_and_any_access_counts() {
 
 #[test]
 fn locked_pages_are_seen_and_the_page_of_zeroes_is_not() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let locked = target.map("locked", MIB);
     let zeroes = target.map("small", MIB);
@@ -190,7 +183,7 @@ fn locked_pages_are_seen_and_the_page_of_zeroes_is_not() {
 
 #[test]
 fn a_file_that_no_process_maps_is_seen_in_physical_memory() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file");
     fs::write(&path, vec![7; MIB as usize]).unwrap();
@@ -211,7 +204,7 @@ fn a_file_that_no_process_maps_is_seen_in_physical_memory() {
 
 #[test]
 fn what_the_kernel_knew_of_accesses_it_still_knows() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", MIB);
     target.write(start, MIB);
@@ -225,7 +218,7 @@ fn what_the_kernel_knew_of_accesses_it_still_knows() {
 
 #[test]
 fn a_target_that_calls_exec_or_ends_is_no_error() {
-    let Some(mut probe) = open() else { return };
+    let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", MIB);
     target.write(start, MIB);

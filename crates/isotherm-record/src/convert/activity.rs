@@ -5,7 +5,7 @@ use isotherm_core::scheme::Report;
 use serde::Serialize;
 
 use crate::Activity;
-use super::json::IdOut;
+use super::identity::IdOut;
 use crate::id::pid_column;
 use crate::time::nanoseconds;
 

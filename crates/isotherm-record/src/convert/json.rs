@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::FormatWriter;
 use super::activity::ActivityOut;
-use crate::columns;
-use crate::id::{StoredId, pid_column};
+use super::identity::IdOut;
+use crate::id::pid_column;
 use crate::permissions::letters_of;
 use crate::time::nanoseconds;
 use crate::{Activity, Cost, Ending, FORMAT, Recording, Row, TargetInfo};
@@ -30,22 +30,6 @@ pub(super) struct Json {
     known: HashMap<TargetId, (Arc<TargetInfo>, Arc<[Mapping]>)>,
     /// Whether starts of processes are counted from the boot.
     from_boot: bool,
-}
-
-/// The identity of a target, as in the recording's column.
-#[derive(Serialize)]
-pub(super) struct IdOut {
-    r#type: Arc<str>,
-    pid: Option<u32>,
-    start_ns: Option<u64>,
-    cgroup: Option<u64>,
-}
-
-impl IdOut {
-    pub(super) fn new(id: TargetId, from_boot: bool) -> Self {
-        let columns::Id { kind, pid, start_ns, cgroup } = StoredId::new(id, from_boot).column();
-        Self { r#type: kind, pid, start_ns, cgroup }
-    }
 }
 
 #[derive(Serialize)]

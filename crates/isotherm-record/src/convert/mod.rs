@@ -3,6 +3,7 @@
 mod activity;
 mod csv;
 mod flat;
+mod identity;
 mod json;
 mod parquet;
 mod recording;
@@ -19,7 +20,7 @@ use crate::{Activity, RecordError, Recording, Row};
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The output could not be written. Nothing is left of it, and what was there before is still there.
-    #[error("cannot write {}: {source}{}", path.display(), fix(source))]
+    #[error("cannot write {}{}", path.display(), hint(source))]
     Write {
         /// The output.
         path: PathBuf,
@@ -161,10 +162,10 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
 }
 
 /// How to fix a failure to write.
-fn fix(error: &io::Error) -> &'static str {
+fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; make its directory first",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room, or write elsewhere",
+        io::ErrorKind::NotFound => " (make its directory first)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (make room, or write elsewhere)",
         _ => "",
     }
 }

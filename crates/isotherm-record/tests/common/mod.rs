@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use isotherm_core::scheme::{
 use isotherm_core::{
     AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord, TargetInfo, pid_column};
+use isotherm_record::{
+    Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord, TargetInfo, pid_column,
+};
 
 pub fn header() -> Header {
     Header {
@@ -117,7 +120,8 @@ pub fn cost(i: u32) -> Cost {
     }
 }
 
-/// Activity number `i`, 30 ms before snapshot number `i`: with each field of another value, and what may be missing there at times.
+/// Activity number `i`, 30 ms before snapshot number `i`: with each field of another value, and what may be missing
+/// there at times.
 pub fn activity(i: u32) -> Activity {
     let n = u64::from(i);
     let report = |name: &str, action| Report {
@@ -249,19 +253,25 @@ pub fn cases(cases: u32) -> proptest::test_runner::Config {
     proptest::test_runner::Config { cases, rng_seed, failure_persistence: None, ..Default::default() }
 }
 
-/// Runs `tests/read.py LIBRARY PATH` and returns what it prints, or `None`, said loudly, where the library is missing.
-pub fn python(library: &str, path: &Path) -> Option<serde_json::Value> {
+/// Runs the Python that `ISOTHERM_PYTHON` names, or `python3`, and returns what it prints. It must succeed. An error is
+/// the reason to skip the test: there is no Python, or it lacks a module (the scripts end with status 77 then).
+pub fn run_python(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>, directory: &Path) -> Result<String, String> {
     const MISSING: i32 = 77;
     let python = std::env::var("ISOTHERM_PYTHON").unwrap_or_else(|_| "python3".into());
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read.py");
-    let Ok(output) = std::process::Command::new(&python).arg(script).arg(library).arg(path).output() else {
-        eprintln!("SKIPPED: reading a recording with {library}: there is no {python}");
-        return None;
-    };
-    if output.status.code() == Some(MISSING) {
-        eprintln!("SKIPPED: reading a recording with {library}: {python} does not have it");
-        return None;
+    let mut command = std::process::Command::new(&python);
+    command.args(arguments).current_dir(directory).stdin(std::process::Stdio::null());
+    let output = command.output().map_err(|e| format!("{python} cannot be run: {e}"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(MISSING) || error.contains("ModuleNotFoundError") {
+        return Err(format!("{python} lacks a module or a program that the script needs; ./dev test installs them"));
     }
-    assert!(output.status.success(), "{library}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(serde_json::from_slice(&output.stdout).unwrap())
+    assert!(output.status.success(), "{command:?}: {error}");
+    Ok(String::from_utf8(output.stdout).unwrap())
+}
+
+/// Runs `tests/read.py LIBRARY PATH` and returns what it prints. An error is the reason to skip the test.
+pub fn python(library: &str, path: &Path) -> Result<serde_json::Value, String> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read.py");
+    let printed = run_python([OsStr::new(script), OsStr::new(library), path.as_os_str()], Path::new("."))?;
+    Ok(serde_json::from_str(&printed).unwrap())
 }

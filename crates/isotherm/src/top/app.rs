@@ -1,34 +1,34 @@
-//! The state of the screen: what findings and keys do to it. No terminal, no clock.
+//! The state of the screen, and how events and keys change it. It uses no terminal and no clock.
 
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_report::Colour;
 
-use super::grid::{Grid, Window};
+use super::address_lines::AddressLines;
+use super::grid::{Grid, TimeWindow};
 use super::keys::Action;
-use super::ladder::Ladder;
+use super::layout::ScreenLayout;
+use super::mapped_space::MappedSpace;
 use super::model::{Model, Track};
-use super::places::Places;
 use super::sort::Sort;
-use super::space::Space;
 use isotherm_run::{Event, Severity};
 
-/// The lengths of time that can be shown, in seconds.
+/// The time spans that can be shown, in seconds.
 const SPANS: [u64; 8] = [15, 30, 60, 120, 300, 900, 1800, 3600];
 
-/// How many complaints are kept, to be told once more at the end.
-const COMPLAINTS: usize = 50;
+/// The maximum number of warnings that are kept, to be printed at the end.
+const MAX_WARNINGS: usize = 50;
 
-/// What holds for the whole run.
+/// Facts about the run.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RunInfo {
     pub probe: String,
-    /// Whether one answer of the probe speaks for a whole mapping.
+    /// Whether the probe answers for whole mappings.
     pub coarse: bool,
     pub aggregation: Duration,
     pub max_regions: usize,
-    /// What becomes of the output of the command, if there is one.
+    /// What happens to the output of the command, if there is one.
     pub output: Option<String>,
 }
 
@@ -40,13 +40,13 @@ pub struct Look {
 }
 
 impl Look {
-    /// Rows of cells in a line: half blocks make two.
+    /// Rows of cells per line: two with half blocks.
     pub fn group(&self) -> usize {
         if self.colour != Colour::None && self.unicode { 2 } else { 1 }
     }
 }
 
-/// What a key makes the program do beyond changing the state.
+/// What a key asks of the main loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Stay,
@@ -55,25 +55,25 @@ pub enum Outcome {
     Redraw,
 }
 
-/// What part of it all is looked at, and how.
+/// The selected part of the data, and how it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     target: Option<TargetId>,
     span: usize,
-    /// The end of the time shown; `None` follows the newest.
+    /// The end of the time shown; `None` follows the newest snapshot.
     until: Option<Duration>,
-    /// The addresses shown; `None` is all.
+    /// The addresses shown; `None` means all.
     pub addresses: Option<AddrRange>,
     pub cursor: Option<u64>,
     /// The other end of a selection.
     pub anchor: Option<u64>,
     pub sort: Sort,
     pub table: Table,
-    /// The scheme whose last application is shown, counted from 0.
+    /// The index of the scheme whose last application is shown.
     pub scheme: usize,
 }
 
-/// What the table at the bottom is of.
+/// The contents of the table at the bottom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Table {
     #[default]
@@ -81,38 +81,38 @@ pub enum Table {
     Schemes,
 }
 
-/// What the schemes have to say to the user.
+/// A message to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub text: String,
-    /// Whether something is wrong.
-    pub complaint: bool,
+    /// Whether it is a warning.
+    pub warning: bool,
 }
 
 /// The state of the screen.
 pub struct App {
-    pub run: Run,
+    pub run: RunInfo,
     pub look: Look,
     pub view: View,
-    /// The first line of the help that is shown, if it is.
+    /// The first visible line of the help, if the help is open.
     pub help: Option<usize>,
-    /// Why nothing new comes any more.
+    /// Why the run has ended, if it has.
     pub ended: Option<String>,
     pub size: (u16, u16),
-    /// What lies over the screen for a while.
+    /// The message over the lowest lines of the screen.
     pub notice: Option<Notice>,
-    /// How many notices there were.
+    /// The number of messages so far.
     pub notices: u64,
-    /// All that was wrong, each once, the first [`COMPLAINTS`] of it.
-    pub complaints: Vec<String>,
+    /// The first [`MAX_WARNINGS`] different warnings.
+    pub warnings: Vec<String>,
     live: Model,
     frozen: Option<Model>,
 }
 
 impl App {
     /// An empty screen.
-    pub fn new(run: Run, look: Look) -> Self {
-        // So many snapshots fill the screen nicely.
+    pub fn new(run: RunInfo, look: Look) -> Self {
+        // About 60 aggregations.
         let wanted = (run.aggregation * 60).as_secs().max(SPANS[1]);
         let span = SPANS.iter().position(|&span| span >= wanted).unwrap_or(SPANS.len() - 1);
         let view = View { span, ..View::default() };
@@ -125,7 +125,7 @@ impl App {
             size: (0, 0),
             notice: None,
             notices: 0,
-            complaints: vec![],
+            warnings: vec![],
             live: Model::default(),
             frozen: None,
         }
@@ -133,9 +133,9 @@ impl App {
 
     /// Takes an event of the run.
     pub fn event(&mut self, event: Event) {
-        let (text, complaint) = match event {
+        let (text, warning) = match event {
             Event::Snapshot(record) => return self.live.take(&record),
-            Event::Schemes(schemes) => return self.live.doings.in_force(&schemes),
+            Event::Schemes(schemes) => return self.live.schemes.set_in_force(&schemes),
             Event::Activity(activity) => return self.live.take_activity(&activity),
             Event::Attributes(attributes) => {
                 self.run.aggregation = attributes.aggregation();
@@ -146,45 +146,45 @@ impl App {
             Event::Missed(missed) => return self.live.missed(&missed),
             Event::Targets(_) | Event::End(_) => return,
         };
-        if complaint && self.complaints.len() < COMPLAINTS && !self.complaints.contains(&text) {
-            self.complaints.push(text.clone());
+        if warning && self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
+            self.warnings.push(text.clone());
         }
-        self.notice = Some(Notice { text, complaint });
+        self.notice = Some(Notice { text, warning });
         self.notices += 1;
     }
 
-    /// Where everything is on the screen; `None` if it is too small.
-    pub fn places(&self) -> Option<Places> {
-        Places::new(self.size.0, self.size.1, self.model().doings.count())
+    /// The layout of the screen; `None` if it is too small.
+    pub fn layout(&self) -> Option<ScreenLayout> {
+        ScreenLayout::new(self.size.0, self.size.1, self.model().schemes.count())
     }
 
     /// Whether nothing is monitored because all schemes sleep.
     pub fn asleep(&self) -> bool {
-        self.ended.is_none() && self.model().doings.all_sleep()
+        self.ended.is_none() && self.model().schemes.all_sleep()
     }
 
-    /// Whether the screen stands still.
+    /// Whether the screen is paused.
     pub fn paused(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// What is shown: all that is known, or was when the screen was paused.
+    /// The data that is shown: the current data, or those at the time of the pause.
     pub fn model(&self) -> &Model {
         self.frozen.as_ref().unwrap_or(&self.live)
     }
 
-    /// The target that is looked at: the chosen one, or the first.
+    /// The selected target, or the first.
     pub fn track(&self) -> Option<&Track> {
         let tracks = &self.model().tracks;
         tracks.iter().find(|track| Some(track.id) == self.view.target).or(tracks.first())
     }
 
-    /// The length of time that is shown.
+    /// The time span that is shown.
     pub fn span(&self) -> Duration {
         Duration::from_secs(SPANS[self.view.span])
     }
 
-    /// Whether the newest is shown.
+    /// Whether the picture follows the newest snapshot.
     pub fn follows(&self) -> bool {
         self.view.until.is_none()
     }
@@ -195,35 +195,35 @@ impl App {
     }
 
     /// The time that is shown, in columns.
-    pub fn window(&self, places: &Places) -> Window {
-        Window::new(self.span(), self.until(), places.plot.into())
+    pub fn window(&self, layout: &ScreenLayout) -> TimeWindow {
+        TimeWindow::new(self.span(), self.until(), layout.plot.into())
     }
 
-    /// All that was mapped in the time that is shown.
-    fn space(&self, track: &Track) -> Space {
+    /// Everything that was mapped in the time that is shown.
+    fn space(&self, track: &Track) -> MappedSpace {
         let from = self.until().saturating_sub(self.span());
-        Space::new(track.mapped.between(from, self.until()))
+        MappedSpace::new(track.mapped.between(from, self.until()))
     }
 
     /// The address axis and its lines.
-    pub fn ladder(&self, track: &Track, places: &Places) -> Ladder {
+    pub fn address_lines(&self, track: &Track, layout: &ScreenLayout) -> AddressLines {
         let mapped = self.space(track).inside(self.view.addresses);
-        Ladder::new(&mapped, places.heatmap.height.into(), self.look.group())
+        AddressLines::new(&mapped, layout.heatmap.height.into(), self.look.group())
     }
 
     /// The cells of the picture.
-    pub fn grid(&self, track: &Track, ladder: &Ladder, window: &Window) -> Grid {
-        Grid::new(&ladder.axis, window, track.history.frames(window.from(), window.to().min(self.until())))
+    pub fn grid(&self, track: &Track, address_lines: &AddressLines, window: &TimeWindow) -> Grid {
+        Grid::new(&address_lines.axis, window, track.history.frames(window.from(), window.to().min(self.until())))
     }
 
-    /// The addresses between cursor and anchor, whole lines of them.
-    pub fn selection(&self, ladder: &Ladder) -> Option<AddrRange> {
-        let line = |addr| ladder.cells().nth(ladder.line_of(addr)?).map(|cells| cells.range);
+    /// The addresses from cursor to anchor, in whole lines.
+    pub fn selection(&self, address_lines: &AddressLines) -> Option<AddrRange> {
+        let line = |addr| address_lines.cells().nth(address_lines.line_of(addr)?).map(|cells| cells.range);
         let (a, b) = (line(self.view.cursor?)?, line(self.view.anchor?)?);
         AddrRange::new(a.start().min(b.start()), a.end().max(b.end()))
     }
 
-    /// Does what a key asks for.
+    /// Performs an action.
     pub fn act(&mut self, action: Action) -> Outcome {
         if let Some(line) = &mut self.help {
             match action {
@@ -252,7 +252,7 @@ impl App {
             Action::LessTime => self.view.span = self.view.span.saturating_sub(1),
             Action::MoreTime => self.view.span = (self.view.span + 1).min(SPANS.len() - 1),
             Action::Schemes if self.view.table == Table::Schemes => self.view.table = Table::Mappings,
-            Action::Schemes if self.model().doings.count() > 0 => self.view.table = Table::Schemes,
+            Action::Schemes if self.model().schemes.count() > 0 => self.view.table = Table::Schemes,
             Action::Schemes => {}
             Action::NextSort => self.view.sort = self.view.sort.next(false),
             Action::PreviousSort => self.view.sort = self.view.sort.next(true),
@@ -260,7 +260,7 @@ impl App {
             Action::NextTarget => self.change_target(1),
             Action::PreviousTarget => self.change_target(self.model().tracks.len().saturating_sub(1)),
             Action::Line(line) if self.view.table == Table::Schemes => {
-                if line < self.model().doings.count() {
+                if line < self.model().schemes.count() {
                     self.view.scheme = line;
                 }
             }
@@ -271,7 +271,7 @@ impl App {
             | Action::PageDown
             | Action::ZoomIn
             | Action::ZoomOut
-            | Action::Whole
+            | Action::AllAddresses
             | Action::Select => self.move_in_space(action),
         }
         Outcome::Stay
@@ -291,11 +291,11 @@ impl App {
         let Some(id) = tracks.get((here + steps) % tracks.len().max(1)).map(|track| track.id) else { return };
         if tracks.len() > 1 {
             self.view.target = Some(id);
-            self.forget_place();
+            self.reset_addresses();
         }
     }
 
-    fn forget_place(&mut self) {
+    fn reset_addresses(&mut self) {
         (self.view.addresses, self.view.cursor, self.view.anchor) = (None, None, None);
     }
 
@@ -303,19 +303,19 @@ impl App {
         let Some(track) = self.track() else { return };
         let range = self.view.sort.sorted(&track.figures.mappings).get(line).map(|mapping| mapping.range);
         if range.is_some() {
-            self.forget_place();
+            self.reset_addresses();
             self.view.addresses = range;
         }
     }
 
     fn move_in_space(&mut self, action: Action) {
-        let (Some(places), Some(track)) = (self.places(), self.track()) else { return };
-        let (space, ladder) = (self.space(track), self.ladder(track, &places));
-        let lines: Vec<AddrRange> = ladder.cells().map(|cells| cells.range).collect();
+        let (Some(layout), Some(track)) = (self.layout(), self.track()) else { return };
+        let (space, address_lines) = (self.space(track), self.address_lines(track, &layout));
+        let lines: Vec<AddrRange> = address_lines.cells().map(|cells| cells.range).collect();
         let Some(last) = lines.len().checked_sub(1) else { return };
-        let line = self.view.cursor.and_then(|addr| ladder.line_of(addr));
+        let line = self.view.cursor.and_then(|addr| address_lines.line_of(addr));
         let at = line.map_or_else(|| lines[last / 2].start(), |line| lines[line].start());
-        let selection = self.selection(&ladder);
+        let selection = self.selection(&address_lines);
         let view = &mut self.view;
         match action {
             Action::Up | Action::Down | Action::PageUp | Action::PageDown => {
@@ -328,7 +328,7 @@ impl App {
                 };
                 let moved = if up { line.saturating_sub(steps) } else { (line + steps).min(last) };
                 view.cursor = Some(lines[moved].start());
-                // Past the edge, the window goes on.
+                // Past the edge, the window moves.
                 let over = steps - line.abs_diff(moved);
                 if over > 0 && view.addresses.is_some() {
                     let bytes = space.bytes_in(view.addresses) / lines.len() as u64 * over as u64;
@@ -341,7 +341,7 @@ impl App {
                 None => view.addresses = space.zoomed_in(view.addresses, at),
             },
             Action::ZoomOut => view.addresses = space.zoomed_out(view.addresses, at),
-            Action::Whole => self.forget_place(),
+            Action::AllAddresses => self.reset_addresses(),
             Action::Select => (view.cursor, view.anchor) = (Some(at), Some(at)),
             _ => {}
         }

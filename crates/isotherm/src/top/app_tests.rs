@@ -1,6 +1,6 @@
-//! What findings and keys do to the state.
+//! How events and keys change the state.
 
-use super::super::made::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, notice, process, range, record};
+use super::super::fixtures::{AGGREGATION, BASE, MIB, STACK, acting, app, finding, notice, process, range, record};
 use super::super::model::Model;
 use super::super::sort::Column;
 use super::*;
@@ -27,13 +27,13 @@ fn figures_are_means_of_what_was_found() {
     let mappings = &app.track().unwrap().figures.mappings;
     let anonymous = mappings.iter().find(|mapping| mapping.name.is_empty()).unwrap();
     assert_eq!((anonymous.range, anonymous.rate), (range(BASE, 64 * MIB), 1.0 / 3.0), "of what could be observed");
-    let took = app.model().took;
-    assert_eq!((took.regions, took.rounds, took.late_rounds), (6, 400, 20));
-    assert!((took.cpu - 0.005).abs() < 1e-9 && (took.reads - 1200.0).abs() < 1e-6, "{took:?}");
+    let monitor = app.model().monitor;
+    assert_eq!((monitor.regions, monitor.rounds, monitor.late_rounds), (6, 400, 20));
+    assert!((monitor.cpu - 0.005).abs() < 1e-9 && (monitor.reads - 1200.0).abs() < 1e-6, "{monitor:?}");
 }
 
 #[test]
-fn a_pause_freezes_the_screen_and_nothing_is_missed() {
+fn a_pause_freezes_the_screen_and_loses_nothing() {
     let mut app = made(10);
     press(&mut app, &[Action::Pause]);
     (11..=30).for_each(|nth| app.event(finding(nth, &[7])));
@@ -45,15 +45,15 @@ fn a_pause_freezes_the_screen_and_nothing_is_missed() {
 }
 
 #[test]
-fn one_can_go_back_in_time_and_return() {
+fn the_picture_goes_back_in_time_and_returns() {
     let mut app = made(600);
     assert_eq!((app.span(), app.until(), app.follows()), (Duration::from_secs(30), Duration::from_secs(60), true));
     press(&mut app, &[Action::LessTime, Action::LessTime, Action::Earlier]);
     assert_eq!((app.span(), app.until()), (Duration::from_secs(15), Duration::from_millis(56_250)));
     app.event(finding(601, &[7]));
-    assert_eq!(app.until(), Duration::from_millis(56_250), "what is looked at does not move");
+    assert_eq!(app.until(), Duration::from_millis(56_250), "an earlier time stays");
     press(&mut app, &[Action::Earlier; 100]);
-    assert!(app.until() > Duration::ZERO && app.until() < app.span(), "something is always left to see");
+    assert!(app.until() > Duration::ZERO && app.until() < app.span(), "something is always visible");
     press(&mut app, &[Action::Later; 100]);
     assert!(app.follows());
     press(&mut app, &[Action::Earlier, Action::Now]);
@@ -61,15 +61,15 @@ fn one_can_go_back_in_time_and_return() {
 }
 
 #[test]
-fn the_time_shown_at_first_suits_the_aggregation_interval() {
-    let run = |aggregation| Run { aggregation, ..made(0).run };
+fn the_first_time_span_depends_on_the_aggregation_interval() {
+    let run = |aggregation| RunInfo { aggregation, ..made(0).run };
     let span = |aggregation| App::new(run(aggregation), made(0).look).span().as_secs();
     assert_eq!([10, 1_000, 10_000].map(|ms| span(Duration::from_millis(ms))), [30, 60, 900]);
     assert_eq!(span(Duration::from_secs(3600)), 3600);
 }
 
 #[test]
-fn a_selection_is_zoomed_into_and_left_again() {
+fn a_selection_can_be_zoomed_into_and_left() {
     let mut app = made(10);
     press(&mut app, &[Action::Line(0)]);
     assert_eq!(app.view.addresses, Some(range(BASE, 64 * MIB)), "the hottest mapping");
@@ -100,7 +100,7 @@ fn the_cursor_moves_through_all_areas_and_past_the_edge_of_a_window() {
 }
 
 #[test]
-fn the_table_is_sorted_as_asked() {
+fn the_table_is_sorted_by_the_selected_column() {
     let mut app = made(10);
     let first = |app: &App| app.view.sort.sorted(&app.track().unwrap().figures.mappings)[0].name.to_string();
     assert_eq!(first(&app), "", "the hottest");
@@ -115,7 +115,7 @@ fn the_table_is_sorted_as_asked() {
 }
 
 #[test]
-fn targets_are_changed_and_those_that_ended_stay_to_be_looked_at() {
+fn targets_can_be_selected_after_they_ended() {
     let mut app = app(SIZE, Colour::True, 10, &[7, 8]);
     press(&mut app, &[Action::NextTarget]);
     assert_eq!(app.track().unwrap().id, process(8));
@@ -128,11 +128,11 @@ fn targets_are_changed_and_those_that_ended_stay_to_be_looked_at() {
 }
 
 #[test]
-fn targets_that_come_and_go_do_not_pile_up() {
+fn targets_that_come_and_go_need_bounded_memory() {
     let mut model = Model::default();
     (1..500).for_each(|nth| model.take(&record(nth, &[1, 1000 + nth])));
     assert!(model.tracks.len() <= 64, "{}", model.tracks.len());
-    assert!(model.tracks.iter().any(|track| track.id == process(1)), "one that lives is not forgotten");
+    assert!(model.tracks.iter().any(|track| track.id == process(1)), "a live target is not forgotten");
     let many: Vec<u32> = (1..=100).collect();
     model.take(&record(500, &many));
     assert_eq!(model.tracks.len() + model.others, 100);
@@ -151,10 +151,10 @@ fn help_takes_the_keys_until_it_is_closed() {
 fn a_gap_in_time_stays_a_gap() {
     let mut app = made(10);
     app.event(finding(100, &[7]));
-    let places = app.places().unwrap();
-    let (track, window) = (app.track().unwrap(), app.window(&places));
-    let ladder = app.ladder(track, &places);
-    let grid = app.grid(track, &ladder, &window);
+    let layout = app.layout().unwrap();
+    let (track, window) = (app.track().unwrap(), app.window(&layout));
+    let address_lines = app.address_lines(track, &layout);
+    let grid = app.grid(track, &address_lines, &window);
     let blank = (0..window.columns).filter(|&column| grid.working_set(column).is_none()).count();
     assert!(blank as f64 > window.columns as f64 * 0.9, "{blank} of {}", window.columns);
 }
@@ -177,21 +177,21 @@ fn a_pause_freezes_what_schemes_did() {
     acting(&mut app, 1, 3);
     press(&mut app, &[Action::Pause]);
     acting(&mut app, 1, 9);
-    let applied = |app: &App| app.model().doings.all()[0].report.total.applied_bytes;
+    let applied = |app: &App| app.model().schemes.all()[0].report.total.applied_bytes;
     assert_eq!(applied(&app), 6 * MIB);
     press(&mut app, &[Action::Pause]);
     assert_eq!(applied(&app), 18 * MIB);
 }
 
 #[test]
-fn complaints_are_kept_for_the_end_each_once_and_not_without_bound() {
+fn different_warnings_are_kept_for_the_end_up_to_a_limit() {
     let mut app = made(10);
     app.event(notice(Severity::Warning, "first"));
     app.event(notice(Severity::Warning, "first"));
     app.event(notice(Severity::Info, "all is well"));
-    assert_eq!((app.notices, app.complaints.len()), (3, 1));
-    assert_eq!(app.notice, Some(Notice { text: "all is well".into(), complaint: false }));
+    assert_eq!((app.notices, app.warnings.len()), (3, 1));
+    assert_eq!(app.notice, Some(Notice { text: "all is well".into(), warning: false }));
     (0..1000).for_each(|nth| app.event(notice(Severity::Warning, &nth.to_string())));
-    assert_eq!(app.complaints.len(), COMPLAINTS);
-    assert_eq!(app.complaints[0], "first");
+    assert_eq!(app.warnings.len(), MAX_WARNINGS);
+    assert_eq!(app.warnings[0], "first");
 }

@@ -1,4 +1,4 @@
-//! What the screen shows of a state.
+//! What the screen shows for a state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use isotherm_report::{Colour, colour};
 use isotherm_run::{Event, Severity};
 use ratatui::style::Color;
 
+use super::super::fixtures::{acted, acting, app, finding, notice, record, report};
 use super::super::keys::Action;
-use super::super::made::{acted, acting, app, finding, notice, record, report};
 use super::*;
 
 fn drawn(app: &App) -> Buffer {
@@ -23,7 +23,7 @@ fn lines(buffer: &Buffer) -> Vec<String> {
 }
 
 #[test]
-fn digits_show_what_is_hot_cold_and_not_observable() {
+fn digits_show_hot_cold_and_unobservable_memory() {
     let shown = lines(&drawn(&app((80, 24), Colour::None, 60, &[7])));
     let expected = [
         " isotherm pid 7: ./made --number 7                                          6 s",
@@ -110,7 +110,7 @@ fn a_screen_that_is_too_small_says_so() {
 }
 
 #[test]
-fn the_title_says_whether_it_is_now() {
+fn the_title_says_which_time_is_shown() {
     let mut app = app((100, 30), Colour::None, 50, &[7, 8]);
     let title = |app: &App| lines(&drawn(app))[0].clone();
     assert!(title(&app).starts_with(" isotherm [1 of 2, Tab] pid 7: ./made"), "{}", title(&app));
@@ -125,7 +125,7 @@ fn the_title_says_whether_it_is_now() {
 }
 
 #[test]
-fn what_a_process_calls_itself_cannot_act_on_the_terminal() {
+fn names_of_processes_cannot_control_the_terminal() {
     let mut evil = record(1, &[7]);
     let info = isotherm_record::TargetInfo { command: "\x1b[31mred\u{202e}\u{9b}2J".into(), started_unix_ns: 0 };
     evil.infos = [(evil.infos[0].0, std::sync::Arc::new(info))].into();
@@ -154,7 +154,7 @@ fn what_lies_under_the_cursor_and_in_the_selection_is_told() {
     let mut app = app((100, 30), Colour::None, 50, &[7]);
     app.act(Action::Line(0));
     app.act(Action::PageDown);
-    let legend = |app: &App| lines(&drawn(app))[places(app).legend.y as usize].clone();
+    let legend = |app: &App| lines(&drawn(app))[layout(app).legend.y as usize].clone();
     for _ in 0..30 {
         if legend(&app).contains("access rate 1.00") {
             break;
@@ -202,12 +202,12 @@ fn app_with(schemes: usize, size: (u16, u16)) -> App {
 fn the_table_of_schemes_has_what_they_did_and_what_one_did_last() {
     let mut app = app_with(2, (160, 50));
     app.act(Action::Schemes);
-    let at = places(&app).table.y as usize;
+    let at = layout(&app).table.y as usize;
     let shown = lines(&drawn(&app));
     let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let table: Vec<String> = shown[at..].iter().map(|line| squeezed(line)).collect();
     let expected = [
-        "scheme action state tried applied of late refused why quota exceeded time",
+        "scheme action state tried applied recently refused why quota exceeded time",
         "1 cold pageout awake 18 MiB 12 MiB 2 MiB/s 6 MiB ENOMEM 10 MiB 0 60 ms",
         "2 hot hugepage awake 0 0 0 0 - 0 0 s",
         "cold last at 6 s: 5 regions, 5 MiB; held back 20 MiB",
@@ -223,10 +223,10 @@ fn the_table_of_schemes_has_what_they_did_and_what_one_did_last() {
     app.act(Action::Schemes);
     assert!(lines(&drawn(&app))[at].contains("mapping"));
 
-    // Its quota is used up when it is asked the next time.
-    let mut told = acted(8, 2);
-    told.schemes[0].last.regions.clear();
-    app.event(Event::Activity(Arc::new(told)));
+    // The newest application acted on nothing, as with a used-up quota.
+    let mut activity = acted(8, 2);
+    activity.schemes[0].last.regions.clear();
+    app.event(Event::Activity(Arc::new(activity)));
     app.act(Action::Schemes);
     app.act(Action::Line(0));
     let shown = lines(&drawn(&app));
@@ -238,14 +238,14 @@ fn of_many_schemes_the_table_shows_those_around_the_chosen_one() {
     let mut app = app_with(5, (80, 24));
     app.act(Action::Schemes);
     app.act(Action::Line(4));
-    let at = places(&app).table.y as usize;
+    let at = layout(&app).table.y as usize;
     let shown = lines(&drawn(&app));
     assert!(shown[at].contains("3-5 of 5") && shown[at + 3].starts_with("5 a-scheme-of-a~"), "{shown:#?}");
     assert!(shown[at + 4].contains("a-scheme-of-a-long-name has found nothing to act on"), "{shown:#?}");
 }
 
 #[test]
-fn while_all_schemes_sleep_the_screen_says_so_and_its_clock_goes_on() {
+fn while_all_schemes_sleep_the_screen_says_so_and_its_clock_continues() {
     let mut app = app_with(1, (80, 24));
     let mut asleep = acted(9, 1);
     asleep.schemes[0].awake = false;
@@ -262,7 +262,7 @@ fn while_all_schemes_sleep_the_screen_says_so_and_its_clock_goes_on() {
 }
 
 #[test]
-fn what_schemes_have_to_say_lies_over_the_lowest_lines() {
+fn messages_are_drawn_over_the_lowest_lines() {
     let mut app = app_with(1, (60, 20));
     let text = "mine.yaml:3:13: there is no action \"melt\"; did you mean \x1b[31mmlock?\nthe schemes that were in force before stay so";
     app.event(notice(Severity::Warning, text));
@@ -280,9 +280,9 @@ fn what_schemes_have_to_say_lies_over_the_lowest_lines() {
 }
 
 #[test]
-fn a_schemes_name_cannot_act_on_the_terminal() {
+fn names_of_schemes_cannot_control_the_terminal() {
     let mut app = app_with(1, (120, 40));
-    app.event(Event::Activity(Arc::new(super::super::made::activity(7, vec![report("\x1b[31mred\u{202e}")]))));
+    app.event(Event::Activity(Arc::new(super::super::fixtures::activity(7, vec![report("\x1b[31mred\u{202e}")]))));
     for _ in 0..2 {
         let text = lines(&drawn(&app)).concat();
         assert!(text.contains("\\x1b[31mred") && !text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text}");
@@ -290,6 +290,6 @@ fn a_schemes_name_cannot_act_on_the_terminal() {
     }
 }
 
-fn places(app: &App) -> Places {
-    app.places().unwrap()
+fn layout(app: &App) -> ScreenLayout {
+    app.layout().unwrap()
 }

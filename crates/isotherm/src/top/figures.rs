@@ -1,4 +1,4 @@
-//! The figures beside the picture: how warm all memory is, and each mapping, as means over about a second.
+//! The figures of a target and of its mappings, as means over about a second.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use isotherm_record::Row;
 use isotherm_report::summary::HOT;
 use isotherm_report::{Share, pieces};
 
-/// How warm some memory is, in bytes: `size` is the sum of the next four.
+/// The temperature of some memory, in bytes. `size` is the sum of the next four fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Temperature {
     pub size: f64,
@@ -29,7 +29,7 @@ impl Temperature {
     }
 }
 
-/// The figures of one mapping: of all that has its name, or of one stretch of memory without a name.
+/// The figures of all mappings of one name, or of one contiguous range without a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappingFigures {
     /// The name as in [`isotherm_core::Mapping::name`].
@@ -37,20 +37,20 @@ pub struct MappingFigures {
     /// From its first to its last address.
     pub range: AddrRange,
     pub temperature: Temperature,
-    /// The access rate of what could be observed, 0 to 1.
+    /// The access rate of its observable part, 0 to 1.
     pub rate: f64,
-    /// For how long the access frequency has stayed as it is, on the mean over its bytes.
+    /// How long the access frequency has stayed as it is; the mean over its bytes.
     pub age: Duration,
 }
 
-/// What is shown of one target until the next figures come.
+/// The figures of one target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     pub total: Temperature,
     pub mappings: Vec<MappingFigures>,
 }
 
-/// A name, or the start of a stretch of memory without one.
+/// A name, or the start of a contiguous range without a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Name(Arc<str>),
@@ -69,7 +69,7 @@ struct MappingSums {
     last: Duration,
 }
 
-/// The sums that become figures.
+/// Sums of snapshots, from which figures are made.
 #[derive(Clone, Default)]
 pub struct Sums {
     snapshots: u32,
@@ -79,7 +79,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Takes in a snapshot.
+    /// Adds a snapshot.
     pub fn add(&mut self, row: &Row) {
         self.snapshots += 1;
         self.last = row.time;
@@ -131,7 +131,7 @@ impl Sums {
         }
     }
 
-    /// The means of what came in since the last time, of mappings that are still there.
+    /// The means since the last call, of mappings that still exist.
     pub fn take(&mut self) -> Figures {
         let Self { snapshots, last, total, mappings } = std::mem::take(self);
         let there = mappings.into_iter().filter(|(_, sums)| sums.last == last);

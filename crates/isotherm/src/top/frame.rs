@@ -1,16 +1,16 @@
-//! A frame of the moving picture: what one target's memory did in one span of time, small enough to keep many.
+//! A frame: the access rates of one target in one span of time, in a compact form.
 
 use std::time::Duration;
 
 use isotherm_record::Row;
 use isotherm_report::{Share, pieces};
 
-/// A piece of memory with one access rate.
+/// A range of memory with one access rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Strip {
     pub start: u64,
     pub end: u64,
-    /// The share of its samples that could be observed, and that found it accessed: as in [`Share`].
+    /// The share of its samples that could be observed, and the share that found it accessed, as in [`Share`].
     pub observed: f32,
     pub accessed: f32,
 }
@@ -21,21 +21,21 @@ impl Strip {
     }
 }
 
-/// What one target's memory did in one span of time.
+/// The access rates of one target in one span of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// It speaks for the time from here …
+    /// Start of the span.
     pub since: Duration,
-    /// … to here.
+    /// End of the span.
     pub time: Duration,
-    /// What was mapped: sorted and disjoint.
+    /// The mapped memory, sorted and disjoint.
     pub strips: Box<[Strip]>,
-    /// Bytes of regions that were found accessed at least once.
+    /// Bytes of regions that were accessed at least once.
     pub working_set: u64,
 }
 
 impl Frame {
-    /// A snapshot as a frame of at most `most` strips.
+    /// Makes a frame of at most `most` strips from a snapshot.
     pub fn new(row: &Row, since: Duration, most: usize) -> Self {
         let mut strips = vec![];
         for piece in pieces(row, None) {
@@ -47,7 +47,7 @@ impl Frame {
         Self { since, time: row.time, strips, working_set: row.target.working_set() }
     }
 
-    /// Two frames that follow each other as one of at most `most` strips, weighted by their time.
+    /// Merges two consecutive frames into one of at most `most` strips, weighted by their time.
     pub fn merged(a: &Self, b: &Self, most: usize) -> Self {
         let length = |frame: &Self| frame.time.saturating_sub(frame.since).as_secs_f64().max(1e-9);
         let share = length(b) / (length(a) + length(b));
@@ -80,7 +80,7 @@ impl Frame {
     }
 }
 
-/// Adds a strip; to the last one if it goes on in the same way.
+/// Adds a strip, or extends the last one if it continues with the same shares.
 fn push(strips: &mut Vec<Strip>, new: Strip) {
     match strips.last_mut() {
         Some(last) if last.end == new.start && last.observed == new.observed && last.accessed == new.accessed => {
@@ -90,7 +90,7 @@ fn push(strips: &mut Vec<Strip>, new: Strip) {
     }
 }
 
-/// At most `most` strips: those become one first that are most alike and nearest to each other.
+/// Merges strips until at most `most` are left, the most similar and nearest first.
 fn coarsened(mut strips: Vec<Strip>, most: usize) -> Box<[Strip]> {
     let (mut difference, mut gap) = (0.02_f32, 0_u64);
     while strips.len() > most.max(1) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_and_near_becomes_one_first() {
+    fn similar_and_near_strips_are_merged_first() {
         let strips = [(0, 4096, 1.0), (4096, 8192, 0.9), (8192, 12288, 0.1), (1 << 30, (1 << 30) + 4096, 0.1)];
         let one = frame((0, 1), &strips);
         let at_most = |most| shown(&Frame::merged(&one, &one, most));

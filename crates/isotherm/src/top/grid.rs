@@ -1,4 +1,4 @@
-//! The cells of the moving picture: the access rate of each row of addresses in each column of time.
+//! The cells of the heatmap: the access rate of each row of addresses in each column of time.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use isotherm_report::heatmap::Cell;
 
 use super::frame::{Frame, Strip};
 
-/// A stretch of time, in columns. Columns begin at whole multiples of their length, so that the picture moves by whole
-/// columns and no cell shimmers.
+/// A span of time in columns. Columns start at multiples of their length, so the picture moves by whole
+/// columns and cells do not flicker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Where the column after the last begins, in columns since the start of the run.
+pub struct TimeWindow {
+    /// The end of the last column, in columns since the start of the run.
     end: u64,
     /// The length of a column.
     pub column: Duration,
     pub columns: usize,
 }
 
-impl Window {
-    /// The window of this length that holds `until` in its last column.
+impl TimeWindow {
+    /// The window of length `span` with `until` in its last column.
     pub fn new(span: Duration, until: Duration, columns: usize) -> Self {
         let columns = columns.max(1);
         let column = (span / u32::try_from(columns).unwrap_or(u32::MAX)).max(Duration::from_millis(1));
@@ -28,12 +28,12 @@ impl Window {
         Self { end: u64::try_from(end).unwrap_or(u64::MAX), column, columns }
     }
 
-    /// Where it begins; zero if that is before the start of the run.
+    /// Its start; zero if that is before the start of the run.
     pub fn from(&self) -> Duration {
         self.at(0)
     }
 
-    /// Where it ends.
+    /// Its end.
     pub fn to(&self) -> Duration {
         self.at(self.columns)
     }
@@ -43,7 +43,7 @@ impl Window {
         Duration::from_nanos((self.column.as_nanos() * u128::from(columns)).try_into().unwrap_or(u64::MAX))
     }
 
-    /// The columns that a span of time touches, each with the seconds it has of it.
+    /// The columns that a span overlaps, each with the seconds of the overlap.
     fn columns_of(&self, from: Duration, to: Duration) -> impl Iterator<Item = (usize, f64)> {
         let width = self.column.as_secs_f64();
         let start = (self.end as f64 - self.columns as f64) * width;
@@ -57,7 +57,7 @@ impl Window {
     }
 }
 
-/// The sums that make a cell.
+/// The sums of a cell.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     weight: f64,
@@ -73,8 +73,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The picture of these frames.
-    pub fn new<'a>(axis: &Axis, window: &Window, frames: impl Iterator<Item = &'a Frame>) -> Self {
+    /// Makes the cells of these frames.
+    pub fn new<'a>(axis: &Axis, window: &TimeWindow, frames: impl Iterator<Item = &'a Frame>) -> Self {
         let columns = window.columns;
         let cells = vec![Sums::default(); axis.rows * columns];
         let mut grid = Self { columns, cells, working_set: vec![(0.0, 0.0); columns] };
@@ -84,7 +84,7 @@ impl Grid {
         grid
     }
 
-    fn add(&mut self, axis: &Axis, window: &Window, frame: &Frame) {
+    fn add(&mut self, axis: &Axis, window: &TimeWindow, frame: &Frame) {
         let columns: Vec<(usize, f64)> = window.columns_of(frame.since, frame.time).collect();
         for &(column, seconds) in &columns {
             let (seconds_so_far, sum) = &mut self.working_set[column];
@@ -110,7 +110,7 @@ impl Grid {
         }
     }
 
-    /// The cell of a row (0 is the lowest addresses) and a column; `None` where nothing was mapped or seen.
+    /// The cell of a row (0 has the lowest addresses) and a column; `None` if nothing was mapped or recorded.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
         let &Sums { weight, observed, accessed } = self.cells.get(row * self.columns + column)?;
         (weight > 0.0).then(|| Cell {
@@ -125,7 +125,7 @@ impl Grid {
         (0..self.columns).rev().find_map(|column| self.cell(row, column))
     }
 
-    /// The mean working set in a column, in bytes; `None` where nothing was seen.
+    /// The mean working set in a column, in bytes; `None` if nothing was recorded.
     pub fn working_set(&self, column: usize) -> Option<f64> {
         self.working_set.get(column).filter(|(seconds, _)| *seconds > 0.0).map(|(seconds, sum)| sum / seconds)
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_window_moves_by_whole_columns() {
-        let window = |millis| Window::new(Duration::from_secs(10), Duration::from_millis(millis), 10);
+        let window = |millis| TimeWindow::new(Duration::from_secs(10), Duration::from_millis(millis), 10);
         assert_eq!(window(20_001), window(21_000));
         assert_eq!(window(21_000).to(), Duration::from_secs(21));
         assert_eq!(window(21_000).from(), Duration::from_secs(11));
@@ -154,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_means_over_time_and_bytes_and_blank_where_nothing_was() {
+    fn cells_are_means_over_time_and_bytes_and_blank_without_data() {
         let mapped = [Named { range: AddrRange::new(0, 4 * 4096).unwrap(), name: "".into() }];
         let axis = Axis::new(&mapped, Fineness { rows: 2, rows_of_area: 1, areas: 4, group: 1 });
-        let window = Window::new(Duration::from_secs(4), Duration::from_millis(3_500), 4);
+        let window = TimeWindow::new(Duration::from_secs(4), Duration::from_millis(3_500), 4);
         let frames = [
             frame(0, 1000, &[(0, 8192, 1.0)]),
             frame(1000, 1500, &[(0, 4096, 1.0), (4096, 16384, 0.0)]),
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn before_the_start_of_the_run_there_is_nothing() {
-        let window = Window::new(Duration::from_secs(10), Duration::from_secs(1), 10);
+        let window = TimeWindow::new(Duration::from_secs(10), Duration::from_secs(1), 10);
         let axis = Axis::new(&[], Fineness { rows: 2, rows_of_area: 1, areas: 4, group: 1 });
         let grid = Grid::new(&axis, &window, [frame(0, 1000, &[])].iter());
         let seen: Vec<usize> = (0..10).filter(|&column| grid.working_set(column).is_some()).collect();

@@ -1,8 +1,9 @@
-//! What has been seen of one target: bounded, and the older the coarser.
+//! The frames of one target: a bounded number, coarser the older they are.
 //!
-//! The newest frames are as they came. When a tier is full, its two oldest frames become one of the next tier, so that each
-//! tier reaches twice as far back as the one before: eight of 240 frames reach back 61,200 snapshots (102 minutes of
-//! 100 ms) with 1,920 frames, and no frame is longer than a 120th of the time that a picture must show to reach it.
+//! The newest frames are kept as they are. When a tier is full, its two oldest frames become one frame of the
+//! next tier. So each tier reaches twice as far back as the one before. Eight tiers of 240 frames reach back
+//! 61,200 snapshots (102 minutes of 100 ms) with 1,920 frames, and no frame is longer than a 120th of the
+//! time that a picture must show to reach it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ const TIERS: usize = 8;
 /// The frames of one target. A copy shares them.
 #[derive(Clone, Default)]
 pub struct History {
-    /// The newest first; in each, the oldest first.
+    /// The newest tier first; in each tier the oldest frame first.
     tiers: Vec<VecDeque<Arc<Frame>>>,
 }
 
 impl History {
-    /// Takes in the newest frame; `most` strips are enough for one that is made of two.
+    /// Adds the newest frame. Merged frames have at most `most` strips.
     pub fn push(&mut self, frame: Frame, most: usize) {
         self.tiers.resize_with(TIERS, VecDeque::new);
         let mut carried = Arc::new(frame);
@@ -36,13 +37,13 @@ impl History {
         }
     }
 
-    /// The frames that touch this time, the oldest first.
+    /// The frames that overlap this time, the oldest first.
     pub fn frames(&self, from: Duration, to: Duration) -> impl Iterator<Item = &Frame> {
         let all = self.tiers.iter().rev().flatten().map(|frame| &**frame);
         all.skip_while(move |frame| frame.time <= from).take_while(move |frame| frame.since < to)
     }
 
-    /// How far back it reaches.
+    /// The start of the oldest frame.
     pub fn start(&self) -> Option<Duration> {
         self.tiers.iter().rev().flatten().next().map(|frame| frame.since)
     }
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_follow_each_other_without_a_gap_and_are_bounded() {
+    fn frames_are_contiguous_and_bounded() {
         for snapshots in [1, 240, 241, 1000, 200_000] {
             let history = after(snapshots);
             let frames: Vec<&Frame> = history.frames(Duration::ZERO, Duration::MAX).collect();
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_frames_of_the_time_asked_for_are_given() {
+    fn frames_are_selected_by_time() {
         let history = after(10);
         let times: Vec<u64> = (history.frames(Duration::from_secs(3), Duration::from_secs(6)))
             .map(|frame| frame.time.as_secs())

@@ -1,15 +1,15 @@
-//! What keys ask for.
+//! Keys and the actions they trigger.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Quit,
     Suspend,
     Redraw,
     Help,
-    /// Out of the help, then out of the selection.
+    /// Cancels the selection, then the cursor.
     Back,
     Pause,
     Up,
@@ -19,7 +19,7 @@ pub enum Action {
     ZoomIn,
     ZoomOut,
     /// All addresses.
-    Whole,
+    AllAddresses,
     Select,
     Earlier,
     Later,
@@ -31,33 +31,33 @@ pub enum Action {
     Reverse,
     NextTarget,
     PreviousTarget,
-    /// The table of schemes, or back to that of mappings.
+    /// Switches between the tables of mappings and schemes.
     Schemes,
-    /// That line of the table, from 0: a mapping is zoomed into, of a scheme is shown what it did last.
+    /// Selects a line of the table, from 0: zooms into a mapping, or shows the last application of a scheme.
     Line(usize),
 }
 
-/// The keys, as the help tells of them, and what they do.
+/// The keys and what they do, for the help on the screen.
 pub const HELP: [(&str, &str); 16] = [
     ("q  Ctrl-C", "quit"),
-    ("Space  p", "pause: the screen stands still, the monitor goes on"),
+    ("Space  p", "pause the screen; the monitor continues"),
     ("↑ ↓  k j", "move the cursor through the addresses"),
     ("PgUp PgDn", "move it by half a screen"),
     ("+  Enter", "zoom into the addresses at the cursor, or the selection"),
-    ("v", "begin a selection at the cursor; Esc gives it up"),
-    ("1 to 9", "zoom into that line; of schemes: what it did last"),
+    ("v", "start a selection at the cursor; Esc cancels it"),
+    ("1 to 9", "zoom into that line; schemes: its last application"),
     ("-", "zoom out"),
     ("Home  0", "all addresses"),
     ("← →  h l", "back and forth in time"),
     ("End", "back to now"),
     ("[ ]", "less time, more time"),
     ("s S  r", "sort by the next, previous column; reverse"),
-    ("a", "the table of schemes, and back (with --schemes)"),
+    ("a", "switch to the table of schemes and back"),
     ("Tab", "next target; Shift-Tab: previous"),
-    ("? F1  Ctrl-L", "help; draw anew"),
+    ("? F1  Ctrl-L", "help; redraw"),
 ];
 
-/// What this key asks for, if anything.
+/// The action of a key, if it has one.
 pub fn action(key: KeyEvent) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -81,7 +81,7 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::PageDown => Action::PageDown,
         KeyCode::Enter | KeyCode::Char('+' | '=') => Action::ZoomIn,
         KeyCode::Char('-') => Action::ZoomOut,
-        KeyCode::Home | KeyCode::Char('0') => Action::Whole,
+        KeyCode::Home | KeyCode::Char('0') => Action::AllAddresses,
         KeyCode::Char('v') => Action::Select,
         KeyCode::Left | KeyCode::Char('h') => Action::Earlier,
         KeyCode::Right | KeyCode::Char('l') => Action::Later,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_with_control_are_other_keys() {
+    fn control_changes_the_action_of_a_letter() {
         let key = |code, modifiers| action(KeyEvent::new(code, modifiers));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), None);

@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const NOTICE: Duration = Duration::from_secs(10);
 
 /// What the loop waits for.
-pub enum Input {
+pub enum ScreenEvent {
     /// The state has changed.
     Changed,
     /// The run is over.
@@ -58,22 +58,22 @@ impl Shared {
 }
 
 /// The channel to the loop.
-pub fn inputs() -> (SyncSender<Input>, Receiver<Input>) {
+pub fn inputs() -> (SyncSender<ScreenEvent>, Receiver<ScreenEvent>) {
     sync_channel(256)
 }
 
 /// The sink that keeps the state up to date.
-pub fn sink(state: Arc<Shared>, inputs: SyncSender<Input>) -> impl EventSink {
+pub fn sink(state: Arc<Shared>, inputs: SyncSender<ScreenEvent>) -> impl EventSink {
     move |event: &RunEvent| -> Result<(), BoxError> {
         match event {
             RunEvent::End(reason) => {
                 // A loop that is over needs no end.
-                let _ = inputs.send(Input::Ended(reason.clone()));
+                let _ = inputs.send(ScreenEvent::Ended(reason.clone()));
             }
             event => {
                 state.lock().event(event.clone());
                 // A full channel has enough to wake the loop already.
-                let _ = inputs.try_send(Input::Changed);
+                let _ = inputs.try_send(ScreenEvent::Changed);
             }
         }
         Ok(())
@@ -81,12 +81,12 @@ pub fn sink(state: Arc<Shared>, inputs: SyncSender<Input>) -> impl EventSink {
 }
 
 /// Reads keys and changes of size from here on.
-pub fn listen(inputs: SyncSender<Input>) -> Result<()> {
+pub fn listen(inputs: SyncSender<ScreenEvent>) -> Result<()> {
     let listen = move || {
         loop {
             let (input, last) = match event::read() {
-                Ok(event) => (Input::Terminal(event), false),
-                Err(error) => (Input::InputClosed(error), true),
+                Ok(event) => (ScreenEvent::Terminal(event), false),
+                Err(error) => (ScreenEvent::InputClosed(error), true),
             };
             if inputs.send(input).is_err() || last {
                 return;
@@ -103,7 +103,7 @@ pub fn listen(inputs: SyncSender<Input>) -> Result<()> {
 pub fn run(
     screen: &mut Screen,
     state: &Shared,
-    inputs: &Receiver<Input>,
+    inputs: &Receiver<ScreenEvent>,
     mut ended: impl FnMut(&EndReason) -> Option<String>,
 ) -> Result<()> {
     let mut pace = Pace::default();
@@ -112,7 +112,7 @@ pub fn run(
     // Something has changed, and whether that is to be seen at once.
     let (mut stale, mut urgent) = (true, true);
     loop {
-        if !screen.is_ours() {
+        if !screen.is_active() {
             bail!("the screen ended because of a bug; the message is above");
         }
         {
@@ -137,13 +137,13 @@ pub fn run(
         }
         let wait = if stale { pace.left() } else { IDLE };
         match inputs.recv_timeout(wait) {
-            Ok(Input::Changed) => stale = true,
-            Ok(Input::Ended(reason)) => {
+            Ok(ScreenEvent::Changed) => stale = true,
+            Ok(ScreenEvent::Ended(reason)) => {
                 let Some(why) = ended(&reason) else { return Ok(()) };
                 state.lock().ended = Some(why);
                 (stale, urgent) = (true, true);
             }
-            Ok(Input::Terminal(Event::Key(key))) => {
+            Ok(ScreenEvent::Terminal(Event::Key(key))) => {
                 if state.lock().notice.take().is_some() {
                     (stale, urgent) = (true, true);
                 }
@@ -158,18 +158,18 @@ pub fn run(
                     Outcome::Stay => {}
                     Outcome::Quit => return Ok(()),
                     Outcome::Suspend => screen.suspend()?,
-                    Outcome::Redraw => screen.forget()?,
+                    Outcome::Redraw => screen.invalidate()?,
                 }
                 (stale, urgent) = (true, true);
             }
-            Ok(Input::Terminal(Event::Resize(..))) => (stale, urgent) = (true, true),
-            Ok(Input::Terminal(_)) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(Input::Continued) => {
-                screen.forget()?;
+            Ok(ScreenEvent::Terminal(Event::Resize(..))) => (stale, urgent) = (true, true),
+            Ok(ScreenEvent::Terminal(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(ScreenEvent::Continued) => {
+                screen.invalidate()?;
                 (stale, urgent) = (true, true);
             }
-            Ok(Input::Quit) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Ok(Input::InputClosed(error)) => return Err(error).context("no keys can be read from the terminal"),
+            Ok(ScreenEvent::Quit) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(ScreenEvent::InputClosed(error)) => return Err(error).context("no keys can be read from the terminal"),
         }
     }
 }

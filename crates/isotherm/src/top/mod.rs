@@ -1,24 +1,25 @@
 //! `isotherm top`: the memory temperature of processes on a live screen.
 //!
-//! What is known ([`model`]) and what of it is looked at ([`app`]) are plain state that events and keys change; [`draw`]
-//! makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a terminal.
+//! What is known ([`model`]) and what of it is looked at ([`app`]) are plain state that events and keys
+//! change; [`draw`] makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a
+//! terminal.
 
+mod address_lines;
 mod app;
-mod doings;
 mod draw;
 mod figures;
 mod frame;
 mod grid;
 mod history;
 mod keys;
-mod ladder;
+mod layout;
 mod live;
-mod mapped;
+mod mapped_history;
+mod mapped_space;
 mod model;
-mod places;
+mod scheme_activity;
 mod screen;
 mod sort;
-mod space;
 
 use std::fs::File;
 use std::io::{IsTerminal, stdin, stdout};
@@ -37,8 +38,8 @@ use crate::command::{self, ENDING, OF_THE_COMMAND};
 use crate::terminal::terminal;
 use crate::watch::{self, Call};
 use crate::{WrongCall, complain, tell};
-use app::{App, Look, Run};
-use live::{Input, Shared};
+use app::{App, Look, RunInfo};
+use live::{ScreenEvent, Shared};
 use screen::Screen;
 
 /// How long a command may take to end before the user is told what is waited for.
@@ -49,7 +50,8 @@ pub fn run(options: &Top) -> Result<ExitCode> {
     check_terminal()?;
     // Keys are for the screen: the command has standard input only if that is no terminal.
     let streams = Streams::Detached { input: !stdin().is_terminal(), log: options.log.clone() };
-    let call = Call { schemes: options.schemes.as_deref(), memory_use: true, streams, ..Call::new("top", watch) };
+    let call = Call::new("top", watch).with(&options.physical);
+    let call = Call { schemes: options.schemes.as_deref(), memory_use: true, streams, ..call };
     // Whatever can fail without the command does so before the command is started.
     let mut run = watch::prepare(call)?;
     let mut command = run.start_command()?;
@@ -95,7 +97,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
         options.log.as_deref().map_or("discarded; --log FILE keeps it".into(), |log| log.display().to_string());
     let properties = prepared.properties();
     let attributes = properties.attributes.unwrap_or_default();
-    let run = Run {
+    let run = RunInfo {
         probe: properties.probe.clone(),
         coarse: properties.granularity == Granularity::Mapping,
         aggregation: attributes.aggregation(),
@@ -111,7 +113,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
     let signalled = sender.clone();
     command::on_signals(ENDING.into_iter().chain(OF_THE_COMMAND).chain([SIGCONT]), move |origin| {
         let _ = match (origin.signal, pid) {
-            (SIGCONT, _) => signalled.try_send(Input::Continued),
+            (SIGCONT, _) => signalled.try_send(ScreenEvent::Continued),
             // A hang-up that a process sends reloads the schemes. The terminal's own is the end.
             (SIGHUP, _) if reload && origin.cause != Cause::Kernel => {
                 control.reload_schemes();
@@ -121,7 +123,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
                 command::pass_on(pid, origin);
                 Ok(())
             }
-            _ => signalled.send(Input::Quit).map_err(Into::into),
+            _ => signalled.send(ScreenEvent::Quit).map_err(Into::into),
         };
     })?;
 
@@ -147,8 +149,8 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
     drop(inputs);
     let summary = session.stop();
     // Warnings on the screen may have gone unseen. If the terminal has gone, nobody reads these either.
-    for complaint in &state.lock().complaints {
-        tell(format_args!("isotherm: {complaint}"));
+    for warning in &state.lock().warnings {
+        tell(format_args!("isotherm: {warning}"));
     }
     match shown {
         // The terminal has hung up: its user has quit.
@@ -174,4 +176,4 @@ fn how_it_ended(status: ExitStatus) -> String {
 }
 
 #[cfg(test)]
-mod made;
+mod fixtures;

@@ -1,4 +1,4 @@
-//! What is known of a run: the targets, their figures and their past, and what the monitor took.
+//! The data of a run: targets with their figures and history, schemes, and the cost of the monitor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use isotherm_core::{Snapshot, TargetId};
 use isotherm_record::{Activity, Cost, Row, SnapshotRecord, TargetInfo};
 use isotherm_run::Missed;
 
-use super::doings::Doings;
 use super::figures::{Figures, Sums};
 use super::frame::Frame;
 use super::history::History;
-use super::mapped::Mapped;
+use super::mapped_history::MappedHistory;
+use super::scheme_activity::SchemeActivity;
 
-/// How often figures change: more often, nobody could read them.
-const BEAT: Duration = Duration::from_secs(1);
+/// How often figures change. More often, they could not be read.
+const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Strips of a frame, all targets together: with [`History`], at most 24 MB of the past.
+/// The maximum number of strips of a frame, all targets together. It bounds all [`History`] to 24 MB.
 const STRIPS: usize = 512;
 
-/// Targets whose past is kept.
+/// The maximum number of targets with a history.
 const TARGETS: usize = 64;
 
 /// One target.
@@ -28,51 +28,51 @@ pub struct Track {
     pub id: TargetId,
     pub info: Arc<TargetInfo>,
     pub history: History,
-    pub mapped: Mapped,
+    pub mapped: MappedHistory,
     pub figures: Figures,
     /// The time of its last snapshot.
     pub last: Duration,
     sums: Sums,
-    /// Whether it has figures.
-    told: bool,
+    /// Whether it has figures yet.
+    has_figures: bool,
 }
 
-/// What the monitor took.
+/// The cost of the monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Took {
-    /// CPU time of the monitor's thread over the time that passed, in the last beat.
+pub struct MonitorCost {
+    /// CPU time of the monitor's thread in the last interval, as a share of it.
     pub cpu: f64,
-    /// Pages read a second, in the last beat.
+    /// Pages read per second in the last interval.
     pub reads: f64,
-    /// Regions of all targets now.
+    /// Current number of regions of all targets.
     pub regions: usize,
-    /// Rounds of sampling so far, and how many of them were late.
+    /// Sampling rounds so far, and how many of them were late.
     pub rounds: u64,
     pub late_rounds: u64,
-    /// Mapped bytes that could not be observed, now.
+    /// MappedHistory bytes that cannot be observed now.
     pub unobservable: u64,
 }
 
-/// All that is known of a run. A copy shares its past.
+/// The data of a run. A copy shares the histories.
 #[derive(Clone, Default)]
 pub struct Model {
-    /// In the order in which they appeared.
+    /// The targets, in order of appearance.
     pub tracks: Vec<Track>,
-    /// Targets that are watched, but that there is no room for here.
+    /// The number of targets that are watched, but not kept here.
     pub others: usize,
     /// The time of the last snapshot.
     pub time: Duration,
-    /// The time that the run has come to: later than that if nothing is monitored because all schemes sleep.
+    /// The time of the run. It is later than `time` if nothing is monitored because all schemes sleep.
     pub now: Duration,
     pub snapshots: u64,
-    pub took: Took,
-    pub doings: Doings,
-    beat: Beat,
+    pub monitor: MonitorCost,
+    pub schemes: SchemeActivity,
+    pending: Pending,
 }
 
-/// What has come in since figures changed.
+/// The cost since the figures changed last.
 #[derive(Clone, Copy, Default)]
-struct Beat {
+struct Pending {
     start: Duration,
     cpu_ns: u64,
     reads: u64,
@@ -85,7 +85,7 @@ impl Model {
         let time = snapshot.time;
         self.snapshots += 1;
         let regions = snapshot.targets.iter().map(|target| target.regions.len()).sum();
-        let over = self.snapshots == 1 || time.saturating_sub(self.beat.start) >= BEAT;
+        let over = self.snapshots == 1 || time.saturating_sub(self.pending.start) >= FIGURES_INTERVAL;
         self.count(&record.cost.unwrap_or_default(), time, regions, over);
         self.make_room(snapshot);
 
@@ -105,42 +105,42 @@ impl Model {
     /// Takes what the schemes have done.
     pub fn take_activity(&mut self, activity: &Arc<Activity>) {
         let time = activity.time;
-        self.doings.take(Arc::clone(activity));
-        if self.doings.all_sleep() {
+        self.schemes.take(Arc::clone(activity));
+        if self.schemes.all_sleep() {
             self.now = self.now.max(time);
         }
     }
 
-    /// Whether the target was there in the last snapshot.
+    /// Whether the target was in the last snapshot.
     pub fn lives(&self, track: &Track) -> bool {
         track.last == self.time
     }
 
     fn count(&mut self, cost: &Cost, time: Duration, regions: usize, over: bool) {
-        let (took, beat) = (&mut self.took, &mut self.beat);
-        took.rounds += u64::from(cost.rounds);
-        took.late_rounds += u64::from(cost.late_rounds);
-        took.regions = regions;
-        took.unobservable = cost.unobservable_bytes;
-        beat.cpu_ns += cost.cpu_ns;
-        beat.reads += cost.reads;
+        let (monitor, pending) = (&mut self.monitor, &mut self.pending);
+        monitor.rounds += u64::from(cost.rounds);
+        monitor.late_rounds += u64::from(cost.late_rounds);
+        monitor.regions = regions;
+        monitor.unobservable = cost.unobservable_bytes;
+        pending.cpu_ns += cost.cpu_ns;
+        pending.reads += cost.reads;
         if over {
-            let seconds = time.saturating_sub(beat.start).as_secs_f64().max(1e-3);
-            took.cpu = beat.cpu_ns as f64 / 1e9 / seconds;
-            took.reads = beat.reads as f64 / seconds;
-            *beat = Beat { start: time, ..Beat::default() };
+            let seconds = time.saturating_sub(pending.start).as_secs_f64().max(1e-3);
+            monitor.cpu = pending.cpu_ns as f64 / 1e9 / seconds;
+            monitor.reads = pending.reads as f64 / seconds;
+            *pending = Pending { start: time, ..Pending::default() };
         }
     }
 
     /// Counts the cost of snapshots that did not arrive, because this screen was stopped for long.
     pub fn missed(&mut self, missed: &Missed) {
-        self.beat.cpu_ns += missed.cost.cpu_ns;
-        self.beat.reads += missed.cost.reads;
-        self.took.rounds += u64::from(missed.cost.rounds);
-        self.took.late_rounds += u64::from(missed.cost.late_rounds);
+        self.pending.cpu_ns += missed.cost.cpu_ns;
+        self.pending.reads += missed.cost.reads;
+        self.monitor.rounds += u64::from(missed.cost.rounds);
+        self.monitor.late_rounds += u64::from(missed.cost.late_rounds);
     }
 
-    /// Forgets those that ended first while there are too many.
+    /// Removes the targets that ended first while there are too many.
     fn make_room(&mut self, snapshot: &Snapshot) {
         let known = |id| self.tracks.iter().any(|track| track.id == id);
         let new = snapshot.targets.iter().filter(|target| !known(target.id)).count();
@@ -153,7 +153,7 @@ impl Model {
     }
 }
 
-/// The track of a target, a new one if there is room.
+/// The track of a target; a new one if there is room for it.
 fn track<'a>(tracks: &'a mut Vec<Track>, id: TargetId, info: &Arc<TargetInfo>) -> Option<&'a mut Track> {
     let known = tracks.iter().position(|track| track.id == id);
     if known.is_none() && tracks.len() < TARGETS {
@@ -161,11 +161,11 @@ fn track<'a>(tracks: &'a mut Vec<Track>, id: TargetId, info: &Arc<TargetInfo>) -
             id,
             info: Arc::clone(info),
             history: History::default(),
-            mapped: Mapped::default(),
+            mapped: MappedHistory::default(),
             figures: Figures::default(),
             last: Duration::ZERO,
             sums: Sums::default(),
-            told: false,
+            has_figures: false,
         });
         return tracks.last_mut();
     }
@@ -174,16 +174,16 @@ fn track<'a>(tracks: &'a mut Vec<Track>, id: TargetId, info: &Arc<TargetInfo>) -
 
 impl Track {
     fn take(&mut self, row: &Row, most: usize, over: bool) {
-        // From its snapshot before, unless that is so far back that something is missing.
+        // Since its last snapshot, unless snapshots are missing in between.
         let before = row.time.saturating_sub(row.aggregation);
         let gap = row.time.saturating_sub(self.last) > row.aggregation * 2;
         let since = if gap { before.max(self.last) } else { self.last };
         self.history.push(Frame::new(row, since, most), most);
         self.mapped.note(row.time, &row.target.mappings);
         self.sums.add(row);
-        if over || !self.told {
+        if over || !self.has_figures {
             self.figures = self.sums.take();
-            self.told = true;
+            self.has_figures = true;
         }
         self.info = Arc::clone(&row.info);
         self.last = row.time;

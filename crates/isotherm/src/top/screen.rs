@@ -1,4 +1,4 @@
-//! The terminal: taken over, and given back however the program ends.
+//! Sets up the terminal for the screen, and restores it however the program ends.
 
 use std::io::{self, Stdout, stdout};
 use std::mem::ManuallyDrop;
@@ -18,27 +18,27 @@ use rustix::process::{Signal, kill_current_process_group};
 use super::app::App;
 use super::draw::draw;
 
-/// Whether the terminal is ours now.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Whether the terminal is set up for the screen.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while it is ours.
+/// The terminal, set up for the screen.
 pub struct Screen {
-    /// Never dropped: that would tell of a terminal that has gone away, to that terminal, and panic when that fails.
+    /// Never dropped: after a hang-up, ratatui's drop would write an error to the terminal and panic.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
 }
 
 impl Screen {
-    /// Takes the terminal over. A panic, in whichever thread, gives it back before it tells of itself.
+    /// Sets up the terminal. A panic in any thread restores it before its message is printed.
     pub fn take() -> Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            let tell = std::panic::take_hook();
+            let print_panic = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
-                give_back();
-                tell(panic);
+                restore();
+                print_panic(panic);
             }));
         });
-        // What the terminal can show has been decided already, NO_COLOR included.
+        // The colours of the terminal are known already, including NO_COLOR.
         force_color_output(true);
         let terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(stdout()))?);
         let screen = Self { terminal };
@@ -46,22 +46,22 @@ impl Screen {
         Ok(screen)
     }
 
-    /// How large the terminal is now.
+    /// The current size of the terminal.
     pub fn size(&self) -> io::Result<Size> {
         self.terminal.size()
     }
 
-    /// Whether the terminal is still ours: a panic has given it back otherwise.
-    pub fn is_ours(&self) -> bool {
-        TAKEN.load(Ordering::Acquire)
+    /// Whether the terminal is still set up. A panic restores it.
+    pub fn is_active(&self) -> bool {
+        ACTIVE.load(Ordering::Acquire)
     }
 
-    /// Draws the state; nothing once the terminal has been given back.
+    /// Draws the state. Does nothing after the terminal has been restored.
     ///
-    /// `state` hands out the state while cells are drawn, not while they are written to the terminal, which may take
-    /// its time.
+    /// The guard that `state` returns is held while cells are drawn, but not while they are written to the
+    /// terminal, which may be slow.
     pub fn draw<G: std::ops::Deref<Target = App>>(&mut self, state: impl FnOnce(Size) -> G) -> io::Result<()> {
-        if !self.is_ours() {
+        if !self.is_active() {
             return Ok(());
         }
         self.terminal.draw(|frame| {
@@ -71,37 +71,37 @@ impl Screen {
         Ok(())
     }
 
-    /// Forgets what is on the terminal, so that the next drawing writes everything.
-    pub fn forget(&mut self) -> io::Result<()> {
-        // `clear` would ask the terminal where its cursor is, and the answer would go to whoever reads the keys.
+    /// Makes the next drawing write every cell.
+    pub fn invalidate(&mut self) -> io::Result<()> {
+        // `clear` would query the cursor's position, and the thread that reads keys would get the answer.
         let size = self.terminal.size()?;
         self.terminal.resize(size.into())
     }
 
-    /// Gives the terminal back and stops the whole job, as Ctrl-Z does; comes back when the job goes on.
+    /// Restores the terminal and stops the whole job, as Ctrl-Z does. Returns when the job continues.
     pub fn suspend(&mut self) -> io::Result<()> {
-        give_back();
+        restore();
         kill_current_process_group(Signal::TSTP)?;
         enter()?;
-        self.forget()
+        self.invalidate()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
-    TAKEN.store(true, Ordering::Release);
+    ACTIVE.store(true, Ordering::Release);
     execute!(stdout(), EnterAlternateScreen, Hide)
 }
 
-fn give_back() {
-    if TAKEN.swap(false, Ordering::AcqRel) {
-        // A terminal that went away needs nothing back.
+fn restore() {
+    if ACTIVE.swap(false, Ordering::AcqRel) {
+        // These fail after a hang-up, which does not matter.
         let _ = execute!(stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }

@@ -16,7 +16,7 @@ pub enum Column {
     Name,
 }
 
-/// By which column the table is sorted, and whether against that column's own direction.
+/// The column that the table is sorted by, and whether the order is reversed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sort {
     pub column: Column,
@@ -24,10 +24,10 @@ pub struct Sort {
 }
 
 impl Column {
-    /// From left to right.
+    /// All columns from left to right.
     pub const ALL: [Self; 6] = [Self::Hot, Self::WorkingSet, Self::Size, Self::Rate, Self::Age, Self::Name];
 
-    /// The column so many to the right, around the end.
+    /// The column `steps` to the right, with wrap-around.
     fn after(self, steps: usize) -> Self {
         let here = Self::ALL.iter().position(|&column| column == self).unwrap_or(0);
         Self::ALL[(here + steps) % Self::ALL.len()]
@@ -35,13 +35,13 @@ impl Column {
 }
 
 impl Sort {
-    /// By the next column to the right, or to the left.
+    /// Sorts by the next column to the right, or to the left.
     pub fn next(self, left: bool) -> Self {
         let steps = if left { Column::ALL.len() - 1 } else { 1 };
         Self { column: self.column.after(steps), reversed: false }
     }
 
-    /// The mappings in this order: of figures the largest first, of names the first.
+    /// The mappings in this order: largest figures first, or names in alphabetical order.
     pub fn sorted<'a>(&self, mappings: &'a [MappingFigures]) -> Vec<&'a MappingFigures> {
         let mut sorted: Vec<&MappingFigures> = mappings.iter().collect();
         sorted.sort_by(|a, b| {

@@ -1,8 +1,7 @@
-//! Running isotherm as its users do.
+//! Runs isotherm as its users do.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -55,10 +54,10 @@ impl Place {
         Ran::new(self.isotherm(arguments).output().unwrap())
     }
 
-    /// Runs isotherm as an ordinary user; nothing if this is root without the means to become one.
-    pub fn run_as_nobody(&self, arguments: &[&str]) -> Option<Ran> {
+    /// Runs isotherm as an ordinary user. An error is the reason to skip the test.
+    pub fn run_as_nobody(&self, arguments: &[&str]) -> Result<Ran, &'static str> {
         if !is_root() {
-            return Some(self.run(arguments));
+            return Ok(self.run(arguments));
         }
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", ISOTHERM]).args(arguments);
@@ -68,7 +67,10 @@ impl Place {
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", ISOTHERM, "--version"])
             .output()
             .is_ok_and(|output| output.status.success());
-        reachable.then(|| Ran::new(command.output().unwrap()))
+        if !reachable {
+            return Err("an ordinary user cannot run the binary");
+        }
+        Ok(Ran::new(command.output().unwrap()))
     }
 
     /// Everything that `report regions` says of the recording.
@@ -108,26 +110,16 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether the probe bpf works here; says loudly that `test` is skipped if not.
-pub fn has_bpf(test: &str) -> bool {
-    match isotherm_probes::bpf::BpfProbe::check() {
-        Ok(()) => true,
-        Err(why) => {
-            skipped(test, &why.to_string());
-            false
-        }
-    }
+/// Whether the probe bpf works here. An error is the reason to skip the test.
+pub fn bpf_works() -> Result<(), String> {
+    isotherm_probes::bpf::BpfProbe::check().map_err(|e| e.to_string())
 }
 
-/// Says, past the capture of the test harness, what is not tested here and why.
-pub fn skipped(test: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
-}
-
+/// Waits until this holds; fails after 30 seconds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "it never came to hold: {what}");
+        assert!(start.elapsed() < Duration::from_secs(30), "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -4,9 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use isotherm_core::{AddrRange, TargetId};
+use isotherm_kernel::Process;
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::Process;
 
 /// Set in the environment of a target: what it does.
 pub const ROLE: &str = "ISOTHERM_TEST_INSIDE";

@@ -1,4 +1,4 @@
-//! The moving pictures: the working set and the heatmap over the same time.
+//! The pictures: the working set and the heatmap over the same time.
 
 use std::time::Duration;
 
@@ -10,126 +10,133 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
+use super::super::address_lines::{AddressLines, CellLine, Line};
 use super::super::app::App;
-use super::super::grid::{Grid, Window};
-use super::super::ladder::{Cells, Ladder, Rung};
+use super::super::grid::{Grid, TimeWindow};
+use super::super::layout::ScreenLayout;
 use super::super::model::Track;
-use super::super::places::Places;
-use super::pen::Pen;
+use super::painter::Painter;
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 /// Draws working set, heatmap, axis of time and legend.
-pub fn pictures(app: &App, track: &Track, pen: &Pen, places: &Places, buffer: &mut Buffer) {
-    let window = app.window(places);
-    let ladder = app.ladder(track, places);
-    let grid = app.grid(track, &ladder, &window);
-    working_set(&grid, pen, places, buffer);
-    heatmap(app, &ladder, &grid, pen, places, buffer);
-    time_axis(app, &window, pen, places, buffer);
-    legend(app, &ladder, &grid, pen, places.legend, buffer);
+pub fn pictures(app: &App, track: &Track, painter: &Painter, layout: &ScreenLayout, buffer: &mut Buffer) {
+    let window = app.window(layout);
+    let address_lines = app.address_lines(track, layout);
+    let grid = app.grid(track, &address_lines, &window);
+    working_set(&grid, painter, layout, buffer);
+    heatmap(app, &address_lines, &grid, painter, layout, buffer);
+    time_axis(app, &window, painter, layout, buffer);
+    legend(app, &address_lines, &grid, painter, layout.legend, buffer);
 }
 
-/// The working set over time, in columns whose height is their value.
-fn working_set(grid: &Grid, pen: &Pen, places: &Places, buffer: &mut Buffer) {
-    let place = places.working_set;
+/// Draws the working set over time as a bar chart.
+fn working_set(grid: &Grid, painter: &Painter, layout: &ScreenLayout, buffer: &mut Buffer) {
+    let place = layout.working_set;
     if place.is_empty() {
         return;
     }
-    let values: Vec<Option<f64>> = (0..places.plot.into()).map(|column| grid.working_set(column)).collect();
+    let values: Vec<Option<f64>> = (0..layout.plot.into()).map(|column| grid.working_set(column)).collect();
     let top = values.iter().flatten().copied().fold(0.0, f64::max).max(1.0);
     for (nth, row) in place.rows().enumerate() {
         let line = usize::from(place.height) - 1 - nth;
-        let plot = places.plot(row);
+        let plot = layout.plot(row);
         for (x, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
             let full = (value / top * f64::from(place.height) - line as f64).clamp(0.0, 1.0);
             let eighths = (full * 8.0).round() as usize;
-            // What is not nothing must not look like nothing.
+            // A value above zero is always visible.
             let eighths = if line == 0 && *value > 0.0 { eighths.max(1) } else { eighths };
             let ascii = [" ", ".", ".", "-", "-", "=", "=", "#", "#"][eighths];
-            let text = if pen.unicode() { EIGHTHS[eighths] } else { ascii };
-            pen.text(buffer, plot, x as u16, text, pen.accent());
+            let text = if painter.unicode() { EIGHTHS[eighths] } else { ascii };
+            painter.text(buffer, plot, x as u16, text, painter.accent());
         }
-        if places.gutter > 0 {
+        if layout.gutter > 0 {
             let label = if nth == 0 { units::bytes(top as u64) } else { String::new() };
-            gutter(pen, buffer, row, places, &label);
+            gutter(painter, buffer, row, layout, &label);
         }
     }
-    let names = Rect { x: place.x + places.gutter + places.plot, width: places.names, height: 1, ..place };
+    let names = Rect { x: place.x + layout.gutter + layout.plot, width: layout.names, height: 1, ..place };
     if names.width > 0 {
-        pen.text(buffer, names, 1, "working set", DIM);
+        painter.text(buffer, names, 1, "working set", DIM);
     }
 }
 
-fn gutter(pen: &Pen, buffer: &mut Buffer, row: Rect, places: &Places, label: &str) {
-    pen.right(buffer, row, places.gutter - 2, label, DIM);
-    pen.text(buffer, row, places.gutter - 1, "│", DIM);
+fn gutter(painter: &Painter, buffer: &mut Buffer, row: Rect, layout: &ScreenLayout, label: &str) {
+    painter.right(buffer, row, layout.gutter - 2, label, DIM);
+    painter.text(buffer, row, layout.gutter - 1, "│", DIM);
 }
 
-fn heatmap(app: &App, ladder: &Ladder, grid: &Grid, pen: &Pen, places: &Places, buffer: &mut Buffer) {
-    let names: Vec<&str> = ladder.cells().map(|cells| shown_name(&cells.name)).collect();
-    let cursor = app.view.cursor.and_then(|addr| ladder.line_of(addr));
-    let selection = app.selection(ladder);
-    let mut line = 0;
-    for (rung, row) in ladder.rungs.iter().zip(places.heatmap.rows()) {
-        match rung {
-            Rung::Area { start, end, bytes } => area(*start, *end, *bytes, pen, row, places, buffer),
-            Rung::Cells(cells) => {
+fn heatmap(
+    app: &App,
+    address_lines: &AddressLines,
+    grid: &Grid,
+    painter: &Painter,
+    layout: &ScreenLayout,
+    buffer: &mut Buffer,
+) {
+    let names: Vec<&str> = address_lines.cells().map(|cells| shown_name(&cells.name)).collect();
+    let cursor = app.view.cursor.and_then(|addr| address_lines.line_of(addr));
+    let selection = app.selection(address_lines);
+    let mut nth = 0;
+    for (line, row) in address_lines.lines.iter().zip(layout.heatmap.rows()) {
+        match line {
+            Line::Area { start, end, bytes } => area(*start, *end, *bytes, painter, row, layout, buffer),
+            Line::Cells(cells) => {
                 let selected = selection.is_some_and(|range| range.intersection(cells.range).is_some());
-                let marked = cursor == Some(line);
-                cells_line(cells, grid, pen, row, places, buffer);
+                let marked = cursor == Some(nth);
+                cell_line(cells, grid, painter, row, layout, buffer);
                 if marked || selected {
-                    mark(pen, row, places, marked, selected, buffer);
+                    mark(painter, row, layout, marked, selected, buffer);
                 }
-                if places.names > 0 {
-                    // A name stands at the highest of its lines, unless the heading of an area comes between.
-                    let touches = |other: Option<usize>| other.and_then(|i| names.get(i)) == Some(&names[line]);
-                    let (above, below) = (touches(line.checked_sub(1)), touches(Some(line + 1)));
-                    name(names[line], above, below, marked, pen, row, places, buffer);
+                if layout.names > 0 {
+                    // A name is drawn at the highest of its lines.
+                    let touches = |other: Option<usize>| other.and_then(|i| names.get(i)) == Some(&names[nth]);
+                    let (above, below) = (touches(nth.checked_sub(1)), touches(Some(nth + 1)));
+                    name(names[nth], above, below, marked, painter, row, layout, buffer);
                 }
-                line += 1;
+                nth += 1;
             }
         }
     }
 }
 
-/// The heading of an area.
-fn area(start: u64, end: u64, bytes: u64, pen: &Pen, row: Rect, places: &Places, buffer: &mut Buffer) {
-    let x = places.gutter.saturating_sub(1);
-    let place = Rect { width: places.gutter + places.plot, ..row };
+/// Draws the heading of an area.
+fn area(start: u64, end: u64, bytes: u64, painter: &Painter, row: Rect, layout: &ScreenLayout, buffer: &mut Buffer) {
+    let x = layout.gutter.saturating_sub(1);
+    let place = Rect { width: layout.gutter + layout.plot, ..row };
     for x in x..place.width {
-        pen.text(buffer, place, x, "─", DIM);
+        painter.text(buffer, place, x, "─", DIM);
     }
-    pen.text(buffer, place, x + 1, &format!(" {start:#x} to {end:#x}: {} ", units::bytes(bytes)), DIM);
+    painter.text(buffer, place, x + 1, &format!(" {start:#x} to {end:#x}: {} ", units::bytes(bytes)), DIM);
 }
 
-fn cells_line(cells: &Cells, grid: &Grid, pen: &Pen, row: Rect, places: &Places, buffer: &mut Buffer) {
-    if places.gutter > 0 {
-        gutter(pen, buffer, row, places, &cells.tick);
+fn cell_line(cells: &CellLine, grid: &Grid, painter: &Painter, row: Rect, layout: &ScreenLayout, buffer: &mut Buffer) {
+    if layout.gutter > 0 {
+        gutter(painter, buffer, row, layout, &cells.tick);
     }
-    let plot = places.plot(row);
+    let plot = layout.plot(row);
     for x in 0..plot.width {
         let low = grid.cell(cells.low, x.into());
         let high = cells.high.and_then(|high| grid.cell(high, x.into()));
-        let (text, style) = match (pen.coloured(), pen.group(), low, high) {
+        let (text, style) = match (painter.coloured(), painter.group(), low, high) {
             (_, _, None, None) => continue,
             (false, ..) => (digit(low), Style::new()),
-            (true, 2, Some(low), Some(high)) if pen.cell(low) == pen.cell(high) => {
-                (" ", Style::new().bg(pen.cell(low)))
+            (true, 2, Some(low), Some(high)) if painter.cell(low) == painter.cell(high) => {
+                (" ", Style::new().bg(painter.cell(low)))
             }
-            (true, 2, Some(low), Some(high)) => ("▀", Style::new().fg(pen.cell(high)).bg(pen.cell(low))),
-            // A line of one row is filled by it.
-            (true, 2, Some(low), None) if cells.high.is_some() => ("▄", Style::new().fg(pen.cell(low))),
-            (true, _, Some(low), None) => (" ", Style::new().bg(pen.cell(low))),
-            (true, _, _, Some(high)) => ("▀", Style::new().fg(pen.cell(high))),
+            (true, 2, Some(low), Some(high)) => ("▀", Style::new().fg(painter.cell(high)).bg(painter.cell(low))),
+            // A line with one row uses its full height.
+            (true, 2, Some(low), None) if cells.high.is_some() => ("▄", Style::new().fg(painter.cell(low))),
+            (true, _, Some(low), None) => (" ", Style::new().bg(painter.cell(low))),
+            (true, _, _, Some(high)) => ("▀", Style::new().fg(painter.cell(high))),
         };
-        pen.text(buffer, plot, x, text, style);
+        painter.text(buffer, plot, x, text, style);
     }
 }
 
-/// 0 for memory that was not found accessed at all, 1 to 9 for more and more.
+/// The digit of an access rate: 0 for never accessed, 1 to 9 for increasing rates.
 fn digit(cell: Option<Cell>) -> &'static str {
     const DIGITS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
     match cell {
@@ -139,9 +146,9 @@ fn digit(cell: Option<Cell>) -> &'static str {
     }
 }
 
-/// Marks the line of the cursor and the lines of the selection, beside the picture or at its edge.
-fn mark(pen: &Pen, row: Rect, places: &Places, cursor: bool, selected: bool, buffer: &mut Buffer) {
-    let place = Rect { width: places.gutter.max(1), ..row };
+/// Marks the line of the cursor and the lines of the selection, next to the picture or at its edge.
+fn mark(painter: &Painter, row: Rect, layout: &ScreenLayout, cursor: bool, selected: bool, buffer: &mut Buffer) {
+    let place = Rect { width: layout.gutter.max(1), ..row };
     let style = Style::reset().add_modifier(Modifier::REVERSED);
     if selected {
         buffer.set_style(place, style);
@@ -149,52 +156,52 @@ fn mark(pen: &Pen, row: Rect, places: &Places, cursor: bool, selected: bool, buf
     if cursor {
         let last = Rect { x: place.right().saturating_sub(2), width: 2.min(place.width), ..place };
         buffer.set_style(last, style.add_modifier(Modifier::BOLD));
-        pen.text(buffer, place, place.width - 1, ">", Style::new());
+        painter.text(buffer, place, place.width - 1, ">", Style::new());
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "a line of text and its place")]
+#[expect(clippy::too_many_arguments, reason = "a line of text and its position")]
 fn name(
     name: &str,
     above: bool,
     below: bool,
     marked: bool,
-    pen: &Pen,
+    painter: &Painter,
     row: Rect,
-    places: &Places,
+    layout: &ScreenLayout,
     buffer: &mut Buffer,
 ) {
-    let place = Rect { x: row.x + places.gutter + places.plot, width: places.names, ..row };
+    let place = Rect { x: row.x + layout.gutter + layout.plot, width: layout.names, ..row };
     let bracket = match (above, below) {
-        (false, false) => pen.pick("╶", "-"),
-        (false, true) => pen.pick("┐", "\\"),
-        (true, true) => pen.pick("│", "|"),
-        (true, false) => pen.pick("┘", "/"),
+        (false, false) => painter.pick("╶", "-"),
+        (false, true) => painter.pick("┐", "\\"),
+        (true, true) => painter.pick("│", "|"),
+        (true, false) => painter.pick("┘", "/"),
     };
     let style = if marked { Style::new().add_modifier(Modifier::BOLD) } else { DIM };
-    let x = if pen.unicode() {
+    let x = if painter.unicode() {
         buffer.set_stringn(place.x, place.y, bracket, 1, style);
         2
     } else {
-        pen.text(buffer, place, 0, bracket, style) + 1
+        painter.text(buffer, place, 0, bracket, style) + 1
     };
     if !above || marked {
         let base = if name.starts_with('/') { name.rsplit('/').next().unwrap_or(name) } else { name };
-        pen.text(buffer, place, x, &pen.cut(base, usize::from(places.names).saturating_sub(3)), style);
+        painter.text(buffer, place, x, &painter.cut(base, usize::from(layout.names).saturating_sub(3)), style);
     }
 }
 
-/// The axis of time: how long ago, or at what time of the run if what is shown is not now.
-fn time_axis(app: &App, window: &Window, pen: &Pen, places: &Places, buffer: &mut Buffer) {
-    if places.axis.is_empty() {
+/// Draws the time axis: how long ago, or the time of the run if an earlier time is shown.
+fn time_axis(app: &App, window: &TimeWindow, painter: &Painter, layout: &ScreenLayout, buffer: &mut Buffer) {
+    if layout.axis.is_empty() {
         return;
     }
-    if places.gutter > 0 {
-        pen.text(buffer, places.axis, places.gutter - 1, pen.pick("└", "+"), DIM);
+    if layout.gutter > 0 {
+        painter.text(buffer, layout.axis, layout.gutter - 1, painter.pick("└", "+"), DIM);
     }
-    let plot = places.plot(places.axis);
+    let plot = layout.plot(layout.axis);
     for x in 0..plot.width {
-        pen.text(buffer, plot, x, "─", DIM);
+        painter.text(buffer, plot, x, "─", DIM);
     }
     let span = window.column * u32::try_from(window.columns).unwrap_or(u32::MAX);
     let end = if app.follows() && !app.paused() && app.ended.is_none() {
@@ -202,35 +209,35 @@ fn time_axis(app: &App, window: &Window, pen: &Pen, places: &Places, buffer: &mu
     } else {
         format!(" {}", units::duration(Duration::from_millis(app.until().as_millis() as u64 / 100 * 100)))
     };
-    let mut free = plot.width.saturating_sub(pen.width(&end) as u16);
-    pen.text(buffer, plot, free, &end, DIM);
+    let mut free = plot.width.saturating_sub(painter.width(&end) as u16);
+    painter.text(buffer, plot, free, &end, DIM);
     for (ago, label) in ticks::time(Duration::ZERO, span, usize::from(plot.width / 14).clamp(1, 10)) {
         let label =
             format!(" -{} ", label.trim_end_matches(" s").to_owned() + if label.ends_with(" s") { " s" } else { "" });
         let x = (f64::from(plot.width) * (1.0 - ago.as_secs_f64() / span.as_secs_f64())).round() as u16;
-        let width = pen.width(&label) as u16;
-        // A label stands around the moment it names.
+        let width = painter.width(&label) as u16;
+        // A label is centred on its time.
         let x = x.saturating_sub(width / 2);
         if !ago.is_zero() && x + width < free {
-            pen.text(buffer, plot, x, &label, DIM);
+            painter.text(buffer, plot, x, &label, DIM);
             free = x;
         }
     }
 }
 
-/// What colours mean, or what lies under the cursor.
-fn legend(app: &App, ladder: &Ladder, grid: &Grid, pen: &Pen, place: Rect, buffer: &mut Buffer) {
+/// Draws the meaning of the colours, or the memory under the cursor.
+fn legend(app: &App, address_lines: &AddressLines, grid: &Grid, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     if place.is_empty() {
         return;
     }
-    let cursor = app.view.cursor.and_then(|addr| ladder.cells().nth(ladder.line_of(addr)?));
+    let cursor = app.view.cursor.and_then(|addr| address_lines.cells().nth(address_lines.line_of(addr)?));
     if let Some(cells) = cursor {
-        return under_cursor(app, cells, ladder, grid, pen, place, buffer);
+        return under_cursor(app, cells, address_lines, grid, painter, place, buffer);
     }
-    if !pen.coloured() {
+    if !painter.coloured() {
         let texts = ["access rate: 0 never to 9 always, ? not observable, blank: not mapped", "0 never to 9 always"];
         let text = texts.into_iter().find(|text| text.len() <= place.width.into()).unwrap_or("");
-        pen.right(buffer, place, place.width, text, DIM);
+        painter.right(buffer, place, place.width, text, DIM);
         return;
     }
     let (before, after, dark) = ("access rate 0 ", " 1  ", " unobservable");
@@ -240,22 +247,30 @@ fn legend(app: &App, ladder: &Ladder, grid: &Grid, pen: &Pen, place: Rect, buffe
         return;
     }
     let mut x = place.width - width as u16;
-    x = pen.text(buffer, place, x, before, DIM);
+    x = painter.text(buffer, place, x, before, DIM);
     for i in 0..steps {
         let rate = f64::from(i) / f64::from(steps - 1);
-        x = pen.text(buffer, place, x, " ", Style::new().bg(pen.rgb(colour::of_rate(rate))));
+        x = painter.text(buffer, place, x, " ", Style::new().bg(painter.rgb(colour::of_rate(rate))));
     }
-    x = pen.text(buffer, place, x, after, DIM);
-    x = pen.text(buffer, place, x, "  ", Style::new().bg(pen.rgb(colour::UNOBSERVABLE)));
-    pen.text(buffer, place, x, dark, DIM);
+    x = painter.text(buffer, place, x, after, DIM);
+    x = painter.text(buffer, place, x, "  ", Style::new().bg(painter.rgb(colour::UNOBSERVABLE)));
+    painter.text(buffer, place, x, dark, DIM);
 }
 
-fn under_cursor(app: &App, cells: &Cells, ladder: &Ladder, grid: &Grid, pen: &Pen, place: Rect, buffer: &mut Buffer) {
+fn under_cursor(
+    app: &App,
+    cells: &CellLine,
+    address_lines: &AddressLines,
+    grid: &Grid,
+    painter: &Painter,
+    place: Rect,
+    buffer: &mut Buffer,
+) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    if let Some(range) = app.selection(ladder) {
-        let bytes: u64 = mapped_bytes(ladder, range);
+    if let Some(range) = app.selection(address_lines) {
+        let bytes: u64 = mapped_bytes(address_lines, range);
         let text = format!("selected {:#x} to {:#x}: {} mapped", range.start(), range.end(), units::bytes(bytes));
-        pen.text(buffer, place, 1, &text, bold);
+        painter.text(buffer, place, 1, &text, bold);
         return;
     }
     let newest = [Some(cells.low), cells.high].map(|row| row.and_then(|row| grid.newest(row)));
@@ -266,15 +281,15 @@ fn under_cursor(app: &App, cells: &Cells, ladder: &Ladder, grid: &Grid, pen: &Pe
         true => "not observable".into(),
         false => format!("access rate {rate:.2}"),
     };
-    let bytes = units::bytes(mapped_bytes(ladder, cells.range));
+    let bytes = units::bytes(mapped_bytes(address_lines, cells.range));
     let range = cells.range;
-    let x = pen.text(buffer, place, 1, &format!("{:#x} to {:#x}", range.start(), range.end()), bold);
+    let x = painter.text(buffer, place, 1, &format!("{:#x} to {:#x}", range.start(), range.end()), bold);
     let name = shown_name(&cells.name);
     let text = format!("  {bytes}, {rate}, {name}");
-    pen.text(buffer, place, x, &pen.cut(&text, usize::from(place.width.saturating_sub(x))), Style::new());
+    painter.text(buffer, place, x, &painter.cut(&text, usize::from(place.width.saturating_sub(x))), Style::new());
 }
 
-fn mapped_bytes(ladder: &Ladder, range: AddrRange) -> u64 {
-    let pieces = ladder.axis.areas.iter().flat_map(|area| &area.mapped);
+fn mapped_bytes(address_lines: &AddressLines, range: AddrRange) -> u64 {
+    let pieces = address_lines.axis.areas.iter().flat_map(|area| &area.mapped);
     pieces.filter_map(|piece| piece.range.intersection(range)).map(AddrRange::size).sum()
 }

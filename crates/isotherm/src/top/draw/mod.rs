@@ -1,10 +1,10 @@
-//! Drawing: a pure function of the state into the cells of a screen.
+//! Draws the state into the cells of a screen. Drawing depends on nothing else.
 
 mod header;
 mod heatmap;
 mod help;
 mod notice;
-mod pen;
+mod painter;
 mod scheme_table;
 mod schemes;
 mod table;
@@ -13,55 +13,55 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::app::{App, Table};
-use super::places::{Places, SMALLEST};
-use pen::Pen;
+use super::layout::{SMALLEST, ScreenLayout};
+use painter::Painter;
 
 /// Draws the whole screen, of any size.
 pub fn draw(app: &App, buffer: &mut Buffer) {
     let area = buffer.area;
-    let pen = Pen::new(app.look);
-    let Some(places) = Places::new(area.width, area.height, app.model().doings.count()) else {
-        return too_small(&pen, buffer);
+    let painter = Painter::new(app.look);
+    let Some(layout) = ScreenLayout::new(area.width, area.height, app.model().schemes.count()) else {
+        return too_small(&painter, buffer);
     };
-    header::title(app, &pen, places.title, buffer);
+    header::title(app, &painter, layout.title, buffer);
     match app.track() {
         Some(track) => {
-            header::memory(app, track, &pen, places.memory, buffer);
-            header::monitor(app, &pen, places.monitor, buffer);
-            schemes::lines(app, &pen, places.schemes, buffer);
-            heatmap::pictures(app, track, &pen, &places, buffer);
+            header::memory(app, track, &painter, layout.memory, buffer);
+            header::monitor(app, &painter, layout.monitor, buffer);
+            schemes::lines(app, &painter, layout.schemes, buffer);
+            heatmap::pictures(app, track, &painter, &layout, buffer);
             match app.view.table {
-                Table::Mappings => table::mappings(app, track, &pen, places.table, buffer),
-                Table::Schemes => scheme_table::schemes(app, &pen, places.table, buffer),
+                Table::Mappings => table::mappings(app, track, &painter, layout.table, buffer),
+                Table::Schemes => scheme_table::schemes(app, &painter, layout.table, buffer),
             }
         }
         None => {
             let aggregation = isotherm_core::units::duration(app.run.aggregation);
             let text = match &app.ended {
-                Some(_) => format!("the end came before the first aggregation interval ({aggregation}) was over"),
-                None => format!("waiting for the first aggregation interval ({aggregation}) to be over …"),
+                Some(_) => format!("the run ended before the first aggregation interval ({aggregation})"),
+                None => format!("waiting for the first aggregation interval ({aggregation}) …"),
             };
-            pen.wrapped(buffer, places.heatmap, &text);
+            painter.wrapped(buffer, layout.heatmap, &text);
         }
     }
-    header::keys(app, &pen, places.keys, buffer);
+    header::keys(app, &painter, layout.keys, buffer);
     if let Some(notice) = &app.notice {
-        notice::overlay(notice, &pen, buffer);
+        notice::overlay(notice, &painter, buffer);
     }
     if let Some(line) = app.help {
-        help::overlay(app, &pen, line, buffer);
+        help::overlay(app, &painter, line, buffer);
     }
 }
 
-/// What a screen says on which nothing can be shown: as much of it as fits.
-fn too_small(pen: &Pen, buffer: &mut Buffer) {
+/// Draws a message on a screen that is too small, as much of it as fits.
+fn too_small(painter: &Painter, buffer: &mut Buffer) {
     let Rect { width, height, .. } = buffer.area;
     let (columns, rows) = SMALLEST;
     let long = format!("this terminal is too small: {width}x{height}; isotherm needs {columns}x{rows} (q quits)");
     let short = format!("too small; needs {columns}x{rows}");
     let room = usize::from(width) * usize::from(height);
     let text = if width >= 16 && room >= long.len() * 3 / 2 { long } else { short };
-    pen.wrapped(buffer, buffer.area, &text);
+    painter.wrapped(buffer, buffer.area, &text);
 }
 
 #[cfg(test)]

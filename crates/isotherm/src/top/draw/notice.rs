@@ -1,4 +1,4 @@
-//! What the schemes have to say, over the lowest lines of the screen.
+//! Messages over the lowest lines of the screen.
 
 use isotherm_report::sanitise;
 use ratatui::buffer::Buffer;
@@ -7,26 +7,26 @@ use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Clear, Widget};
 
 use super::super::app::Notice;
-use super::pen::Pen;
+use super::painter::Painter;
 
-/// Draws the notice above the line of keys, on a third of the screen at most.
-pub fn overlay(notice: &Notice, pen: &Pen, buffer: &mut Buffer) {
+/// Draws a message above the line of keys, on at most a third of the screen.
+pub fn overlay(notice: &Notice, painter: &Painter, buffer: &mut Buffer) {
     let area = buffer.area;
     let most = usize::from(area.height / 3).max(1);
     let width = area.width.saturating_sub(2);
-    let mut lines: Vec<String> = notice.text.lines().flat_map(|line| Pen::lines(&sanitise(line), width)).collect();
+    let mut lines: Vec<String> = notice.text.lines().flat_map(|line| Painter::lines(&sanitise(line), width)).collect();
     if lines.len() > most {
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
-            *last = pen.cut(&format!("{last} {}", "…".repeat(usize::from(width))), width.into());
+            *last = painter.cut(&format!("{last} {}", "…".repeat(usize::from(width))), width.into());
         }
     }
     let height = lines.len() as u16;
     let place = Rect { y: area.bottom().saturating_sub(height + 1), height, ..area };
     Clear.render(place, buffer);
-    let style = if notice.complaint { pen.warning() } else { Style::new() }.add_modifier(Modifier::REVERSED);
+    let style = if notice.warning { painter.warning() } else { Style::new() }.add_modifier(Modifier::REVERSED);
     buffer.set_style(place, style);
     for (line, row) in lines.iter().zip(place.rows()) {
-        pen.text(buffer, row, 1, line, style);
+        painter.text(buffer, row, 1, line, style);
     }
 }

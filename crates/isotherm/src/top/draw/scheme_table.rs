@@ -1,4 +1,4 @@
-//! The table of schemes: what each has tried, done and been refused; and what one of them did last.
+//! The table of schemes: totals of each, and the last application of one of them.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::super::app::App;
-use super::super::doings::Doing;
-use super::pen::Pen;
+use super::super::scheme_activity::SchemeStatus;
+use super::painter::Painter;
 use super::schemes::{rate, reasons, size};
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Columns of names, and where they begin.
+/// Width of names, and the column where they start.
 const NAME: u16 = 14;
 const START: u16 = 2;
 
@@ -38,14 +38,14 @@ enum Column {
     Time,
 }
 
-/// From left to right after the name: title, width, and how soon it goes as the screen grows smaller (the highest first).
+/// The columns after the name: title, width, and rank. On a narrow screen the highest rank is left out first.
 const COLUMNS: [(Column, &str, u16, u8); 13] = [
     (Column::Action, "action", 11, 1),
     (Column::State, "state", 8, 3),
     (Column::Tried, "tried", 10, 7),
     (Column::Passed, "passed", 10, 12),
     (Column::Applied, "applied", 10, 0),
-    (Column::Rate, "of late", 11, 2),
+    (Column::Rate, "recently", 11, 2),
     (Column::Refused, "refused", 10, 4),
     (Column::Why, "why", 12, 9),
     (Column::Rejected, "rejected", 10, 8),
@@ -55,53 +55,53 @@ const COLUMNS: [(Column, &str, u16, u8); 13] = [
     (Column::Time, "time", 9, 6),
 ];
 
-/// Draws the schemes, as many as fit, and what the chosen one did last.
-pub fn schemes(app: &App, pen: &Pen, place: Rect, buffer: &mut Buffer) {
+/// Draws the schemes, as many as fit, and the last application of the selected one.
+pub fn schemes(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     let mut rows = place.rows();
     let Some(heading) = rows.next() else { return };
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     buffer.set_style(heading, reversed);
-    let doings = app.model().doings.all();
-    let chosen = app.view.scheme.min(doings.len().saturating_sub(1));
-    let columns = columns(&doings, place.width);
+    let statuses = app.model().schemes.all();
+    let chosen = app.view.scheme.min(statuses.len().saturating_sub(1));
+    let columns = columns(&statuses, place.width);
 
-    // What one did last needs some lines, too.
+    // Leave some lines for the last application.
     let room = usize::from(place.height - 1);
-    let shown = doings.len().min(room.saturating_sub(if room >= 4 { 2 } else { 1 }).max(1));
+    let shown = statuses.len().min(room.saturating_sub(if room >= 4 { 2 } else { 1 }).max(1));
     let first = (chosen + 1).saturating_sub(shown);
-    let title = if shown < doings.len() {
-        format!("{}-{} of {}", first + 1, first + shown, doings.len())
+    let title = if shown < statuses.len() {
+        format!("{}-{} of {}", first + 1, first + shown, statuses.len())
     } else {
         "scheme".into()
     };
-    pen.text(buffer, heading, START, &title, reversed);
-    line(&columns, pen, heading, buffer, |_, title| (title.into(), reversed));
-    for (nth, doing) in doings.iter().enumerate().skip(first).take(shown) {
+    painter.text(buffer, heading, START, &title, reversed);
+    line(&columns, painter, heading, buffer, |_, title| (title.into(), reversed));
+    for (nth, status) in statuses.iter().enumerate().skip(first).take(shown) {
         let Some(row) = rows.next() else { return };
         if nth < 9 {
-            pen.text(buffer, row, 0, &format!("{}", nth + 1), DIM);
+            painter.text(buffer, row, 0, &format!("{}", nth + 1), DIM);
         }
-        let name = pen.cut(&doing.report.name, NAME.into());
-        pen.text(buffer, row, START, &name, if nth == chosen { BOLD } else { Style::new() });
-        line(&columns, pen, row, buffer, |column, _| cell(column, doing, pen));
+        let name = painter.cut(&status.report.name, NAME.into());
+        painter.text(buffer, row, START, &name, if nth == chosen { BOLD } else { Style::new() });
+        line(&columns, painter, row, buffer, |column, _| cell(column, status, painter));
     }
-    if let Some(doing) = doings.get(chosen) {
-        last(app, doing, pen, rows, buffer);
+    if let Some(status) = statuses.get(chosen) {
+        last(app, status, painter, rows, buffer);
     }
 }
 
-/// Which columns there are: those that say something, and as many as fit.
-fn columns(doings: &[Doing<'_>], width: u16) -> Vec<Column> {
-    let any = |holds: fn(&Doing<'_>) -> bool| doings.iter().any(holds);
+/// The columns that have information and fit.
+fn columns(statuses: &[SchemeStatus<'_>], width: u16) -> Vec<Column> {
+    let any = |holds: fn(&SchemeStatus<'_>) -> bool| statuses.iter().any(holds);
     let says = |column| match column {
-        Column::Why => any(|doing| !doing.report.total.refusals.is_empty()),
-        Column::Rejected | Column::Passed => any(|doing| {
-            let total = &doing.report.total;
+        Column::Why => any(|status| !status.report.total.refusals.is_empty()),
+        Column::Rejected | Column::Passed => any(|status| {
+            let total = &status.report.total;
             total.rejected_bytes > 0 || total.passed_bytes != total.tried_bytes
         }),
-        Column::Quota => any(|doing| doing.report.quota.is_some()),
-        Column::Exceeded => any(|doing| doing.report.quota.is_some() || doing.report.total.quota_exceeded > 0),
-        Column::Goal => any(|doing| doing.report.goal_score.is_some()),
+        Column::Quota => any(|status| status.report.quota.is_some()),
+        Column::Exceeded => any(|status| status.report.quota.is_some() || status.report.total.quota_exceeded > 0),
+        Column::Goal => any(|status| status.report.goal_score.is_some()),
         _ => true,
     };
     let mut by_need: Vec<_> = COLUMNS.iter().filter(|(column, ..)| says(*column)).collect();
@@ -115,7 +115,13 @@ fn columns(doings: &[Doing<'_>], width: u16) -> Vec<Column> {
     COLUMNS.iter().filter(|column| by_need.contains(column)).map(|&(column, ..)| column).collect()
 }
 
-fn line(columns: &[Column], pen: &Pen, row: Rect, buffer: &mut Buffer, text: impl Fn(Column, &str) -> (String, Style)) {
+fn line(
+    columns: &[Column],
+    painter: &Painter,
+    row: Rect,
+    buffer: &mut Buffer,
+    text: impl Fn(Column, &str) -> (String, Style),
+) {
     let mut x = START + NAME;
     for (column, title, width, _) in COLUMNS {
         if !columns.contains(&column) {
@@ -124,21 +130,21 @@ fn line(columns: &[Column], pen: &Pen, row: Rect, buffer: &mut Buffer, text: imp
         let (text, style) = text(column, title);
         if matches!(column, Column::Action | Column::Why) {
             let place = Rect { width: (x + width).min(row.width), ..row };
-            pen.text(buffer, place, x + 1, &pen.cut(&text, usize::from(width - 1)), style);
+            painter.text(buffer, place, x + 1, &painter.cut(&text, usize::from(width - 1)), style);
         }
         x += width;
         if !matches!(column, Column::Action | Column::Why) {
-            pen.right(buffer, Rect { width: x.min(row.width), ..row }, x, &text, style);
+            painter.right(buffer, Rect { width: x.min(row.width), ..row }, x, &text, style);
         }
     }
 }
 
-fn cell(column: Column, doing: &Doing<'_>, pen: &Pen) -> (String, Style) {
-    let Doing { report, quota, .. } = doing;
+fn cell(column: Column, status: &SchemeStatus<'_>, painter: &Painter) -> (String, Style) {
+    let SchemeStatus { report, quota, .. } = status;
     let total = &report.total;
     let bytes = |bytes: u64| (size(bytes), if bytes > 0 { Style::new() } else { DIM });
     let plain = |text: String| (text, Style::new());
-    let none = || (pen.pick("–", "-").to_owned(), DIM);
+    let none = || (painter.pick("–", "-").to_owned(), DIM);
     match column {
         Column::Action => plain(isotherm_report::sanitise(&report.action.name).into_owned()),
         Column::State if report.awake => plain("awake".into()),
@@ -146,10 +152,10 @@ fn cell(column: Column, doing: &Doing<'_>, pen: &Pen) -> (String, Style) {
         Column::Tried => bytes(total.tried_bytes),
         Column::Passed => bytes(total.passed_bytes),
         Column::Applied => bytes(total.applied_bytes),
-        Column::Rate => (rate(doing.rate), if doing.rate < 1.0 { DIM } else { Style::new() }),
+        Column::Rate => (rate(status.rate), if status.rate < 1.0 { DIM } else { Style::new() }),
         Column::Refused => {
             let (text, style) = bytes(total.refused_bytes());
-            (text, if total.refused_bytes() > 0 { pen.warning() } else { style })
+            (text, if total.refused_bytes() > 0 { painter.warning() } else { style })
         }
         Column::Why => plain(reasons(&total.refusals)),
         Column::Rejected => bytes(total.rejected_bytes),
@@ -163,19 +169,25 @@ fn cell(column: Column, doing: &Doing<'_>, pen: &Pen) -> (String, Style) {
     }
 }
 
-/// What a scheme did last.
-fn last(app: &App, doing: &Doing<'_>, pen: &Pen, rows: impl Iterator<Item = Rect>, buffer: &mut Buffer) {
+/// Draws the last application of a scheme.
+fn last(
+    app: &App,
+    status: &SchemeStatus<'_>,
+    painter: &Painter,
+    rows: impl Iterator<Item = Rect>,
+    buffer: &mut Buffer,
+) {
     let mut rows = rows.collect::<Vec<Rect>>().into_iter();
     let mut next = |style: Style, text: String| {
         let Some(row) = rows.next() else { return 0 };
-        pen.text(buffer, row, START, &pen.cut(&text, usize::from(row.width.saturating_sub(START))), style);
+        painter.text(buffer, row, START, &painter.cut(&text, usize::from(row.width.saturating_sub(START))), style);
         rows.len()
     };
-    let mut left = next(BOLD, headline(app, doing));
-    if left >= 4 && !doing.wants.is_empty() {
-        left = next(DIM, doing.wants.into());
+    let mut left = next(BOLD, headline(app, status));
+    if left >= 4 && !status.selects.is_empty() {
+        left = next(DIM, status.selects.into());
     }
-    let regions = doing.acted.map_or(&[][..], |application| &application.regions);
+    let regions = status.acted.map_or(&[][..], |application| &application.regions);
     for (nth, region) in regions.iter().enumerate() {
         if left == 1 && regions.len() - nth > 1 {
             next(DIM, format!("… and {} others", regions.len() - nth));
@@ -188,15 +200,15 @@ fn last(app: &App, doing: &Doing<'_>, pen: &Pen, rows: impl Iterator<Item = Rect
     }
 }
 
-fn headline(app: &App, doing: &Doing<'_>) -> String {
-    let (report, newest) = (doing.report, &doing.report.last);
-    let mut text = match doing.acted {
+fn headline(app: &App, status: &SchemeStatus<'_>) -> String {
+    let (report, newest) = (status.report, &status.report.last);
+    let mut text = match status.acted {
         Some(acted) => {
             let sum = |of: fn(&ActedRegion) -> u64| acted.regions.iter().map(of).fold(0, u64::saturating_add);
             let bytes = of_asked(sum(|region| region.applied), sum(|region| region.range.size()));
             let regions = acted.regions.len();
             let plural = if regions == 1 { "" } else { "s" };
-            let now = app.model().doings.newest().map_or(app.model().now, |newest| newest.time);
+            let now = app.model().schemes.newest().map_or(app.model().now, |newest| newest.time);
             let ago = now.saturating_sub(acted.time).as_secs();
             let ago =
                 if ago > 0 { format!(", {} ago", units::duration(Duration::from_secs(ago))) } else { String::new() };
@@ -227,7 +239,8 @@ fn of_asked(applied: u64, asked: u64) -> String {
 fn region_line(app: &App, region: &ActedRegion) -> String {
     let ActedRegion { target, range, applied } = *region;
     let track = app.model().tracks.iter().find(|track| track.id == target);
-    // Of mappings with the same name in several places, the figures know the outermost ends only: the smallest that holds it is meant.
+    // The range of several mappings with one name goes from the first to the last. So take the smallest that
+    // contains it.
     let mappings = track.map_or(&[][..], |track| &track.figures.mappings);
     let holding = mappings.iter().filter(|mapping| mapping.range.intersection(range) == Some(range));
     let name = holding.min_by_key(|mapping| mapping.range.size()).map_or("", |mapping| shown_name(&mapping.name));

@@ -10,14 +10,14 @@ use super::super::app::App;
 use super::super::figures::MappingFigures;
 use super::super::model::Track;
 use super::super::sort::Column;
-use super::pen::Pen;
+use super::painter::Painter;
 
-/// The bar's columns, and from which width of the screen on there is one.
+/// The width of the bar, and the minimum width of the screen for it.
 const BAR: (u16, u16) = (24, 100);
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// The columns with their width, and from which width of the screen on they are shown.
+/// The columns: title, width, and the minimum width of the screen to show it.
 const COLUMNS: [(Column, &str, u16, u16); 6] = [
     (Column::Hot, "hot", 10, 0),
     (Column::WorkingSet, "work.set", 10, 48),
@@ -27,15 +27,16 @@ const COLUMNS: [(Column, &str, u16, u16); 6] = [
     (Column::Name, "mapping", 0, 0),
 ];
 
-/// Draws the mappings in their order, as many as fit.
-pub fn mappings(app: &App, track: &Track, pen: &Pen, place: Rect, buffer: &mut Buffer) {
+/// Draws the sorted mappings, as many as fit.
+pub fn mappings(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     let mut rows = place.rows();
     let Some(heading) = rows.next() else { return };
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     buffer.set_style(heading, reversed);
     let sort = app.view.sort;
-    line(pen, heading, buffer, |column, title| {
-        let arrow = if sort.reversed != (column == Column::Name) { pen.pick("▴", "^") } else { pen.pick("▾", "*") };
+    line(painter, heading, buffer, |column, title| {
+        let arrow =
+            if sort.reversed != (column == Column::Name) { painter.pick("▴", "^") } else { painter.pick("▾", "*") };
         let bold = reversed.add_modifier(Modifier::BOLD);
         if column == sort.column { (format!("{arrow}{title}"), bold) } else { (title.into(), reversed) }
     });
@@ -45,22 +46,22 @@ pub fn mappings(app: &App, track: &Track, pen: &Pen, place: Rect, buffer: &mut B
     for (nth, (mapping, row)) in sorted.iter().zip(rows).enumerate() {
         if nth + 1 == shown && sorted.len() > shown {
             let rest = sorted.len() - nth;
-            pen.text(buffer, row, 2, &format!("… and {rest} others"), DIM);
+            painter.text(buffer, row, 2, &format!("… and {rest} others"), DIM);
             break;
         }
         if nth < 9 {
-            pen.text(buffer, row, 0, &format!("{}", nth + 1), DIM);
+            painter.text(buffer, row, 0, &format!("{}", nth + 1), DIM);
         }
-        let names = line(pen, row, buffer, |column, _| cell(pen, mapping, column));
+        let names = line(painter, row, buffer, |column, _| cell(painter, mapping, column));
         if row.width >= BAR.1 {
             let place = Rect { x: row.x + names + 2 - BAR.0, width: BAR.0 - 2, ..row };
-            pen.bar(buffer, place, &mapping.temperature, largest);
+            painter.bar(buffer, place, &mapping.temperature, largest);
         }
     }
 }
 
-/// Writes a line of the table; says where the names begin.
-fn line(pen: &Pen, row: Rect, buffer: &mut Buffer, text: impl Fn(Column, &str) -> (String, Style)) -> u16 {
+/// Writes a line of the table. Returns the column where the names start.
+fn line(painter: &Painter, row: Rect, buffer: &mut Buffer, text: impl Fn(Column, &str) -> (String, Style)) -> u16 {
     let mut x = 1;
     for (column, title, width, from) in COLUMNS {
         if row.width < from {
@@ -69,16 +70,16 @@ fn line(pen: &Pen, row: Rect, buffer: &mut Buffer, text: impl Fn(Column, &str) -
         let (text, style) = text(column, title);
         if column == Column::Name {
             x += if row.width >= BAR.1 { BAR.0 } else { 0 };
-            pen.text(buffer, row, x + 2, &pen.cut(&text, usize::from(row.width.saturating_sub(x + 3))), style);
+            painter.text(buffer, row, x + 2, &painter.cut(&text, usize::from(row.width.saturating_sub(x + 3))), style);
             continue;
         }
         x += width;
-        pen.right(buffer, Rect { width: x.min(row.width), ..row }, x, &text, style);
+        painter.right(buffer, Rect { width: x.min(row.width), ..row }, x, &text, style);
     }
     x
 }
 
-fn cell(pen: &Pen, mapping: &MappingFigures, column: Column) -> (String, Style) {
+fn cell(painter: &Painter, mapping: &MappingFigures, column: Column) -> (String, Style) {
     let temperature = &mapping.temperature;
     let size = |bytes: f64| {
         let style = if bytes >= 1.0 { Style::new() } else { DIM };
@@ -95,7 +96,7 @@ fn cell(pen: &Pen, mapping: &MappingFigures, column: Column) -> (String, Style) 
             let start = mapping.range.start();
             let name = shown_name(&mapping.name);
             let name = if mapping.name.is_empty() { format!("{name} {start:#x}") } else { name.to_owned() };
-            (pen.cut(&name, usize::MAX), Style::new())
+            (painter.cut(&name, usize::MAX), Style::new())
         }
     }
 }

@@ -1,22 +1,22 @@
-//! What it costs here to wake up, whatever is done then.
+//! The CPU time of waking up on this machine.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use isotherm_kernel::monitor_cpu_time;
 
-/// For so long the thread wakes up again and again.
-const LONG: Duration = Duration::from_secs(1);
+/// How long to measure.
+const TIME: Duration = Duration::from_secs(1);
 
 /// CPU time, in per cent of one CPU, of a thread that wakes up every `interval` and does nothing.
 ///
-/// On a processor that is idle otherwise, most of this is the way out of idleness, which a virtual machine makes long. A monitor
-/// pays it for each round in which it has something to look at.
+/// On an idle processor most of this is the time to leave the idle state, which takes long in a virtual machine. A
+/// monitor pays it for each round in which it reads pages.
 pub fn percent(interval: Duration) -> f64 {
     let began = Instant::now();
     let cpu = monitor_cpu_time();
     let mut due = began;
-    while began.elapsed() < LONG {
+    while began.elapsed() < TIME {
         due += interval;
         sleep(due.saturating_duration_since(Instant::now()));
     }

@@ -1,4 +1,4 @@
-//! How things look on this terminal: colours, characters, and text that never leaves its place.
+//! Drawing primitives for this terminal: colours, characters, and text that is clipped to its area.
 
 use isotherm_report::heatmap::Cell;
 use isotherm_report::{Colour, colour, sanitise};
@@ -10,17 +10,17 @@ use ratatui::text::Span;
 use super::super::app::Look;
 use super::super::figures::Temperature;
 
-/// Writes as this terminal can show it.
-pub struct Pen {
+/// Draws with the colours and characters that the terminal has.
+pub struct Painter {
     look: Look,
 }
 
-impl Pen {
+impl Painter {
     pub fn new(look: Look) -> Self {
         Self { look }
     }
 
-    /// One of two texts, by whether the terminal shows more than ASCII.
+    /// `unicode`, or `ascii` if the terminal shows ASCII only.
     pub fn pick(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.look.unicode { unicode } else { ascii }
     }
@@ -37,7 +37,7 @@ impl Pen {
         self.look.group()
     }
 
-    /// The colour, as near as the terminal has it.
+    /// The nearest colour that the terminal has.
     pub fn rgb(&self, rgb: colour::Rgb) -> Color {
         match self.look.colour {
             Colour::True => Color::Rgb(rgb[0], rgb[1], rgb[2]),
@@ -52,7 +52,7 @@ impl Pen {
         self.rgb(if dark { colour::UNOBSERVABLE } else { colour::of_rate(cell.rate.into()) })
     }
 
-    /// The colour of an access rate, on text.
+    /// The style of text in the colour of an access rate.
     pub fn rate(&self, rate: f64) -> Style {
         Style::new().fg(self.rgb(colour::of_rate(rate)))
     }
@@ -61,7 +61,7 @@ impl Pen {
         Style::new().fg(self.rgb(colour::UNOBSERVABLE))
     }
 
-    /// What charts are drawn in.
+    /// The style of charts.
     pub fn accent(&self) -> Style {
         Style::new().fg(self.rgb([94, 129, 222]))
     }
@@ -70,7 +70,7 @@ impl Pen {
         Style::new().fg(self.rgb([214, 158, 46])).add_modifier(Modifier::BOLD)
     }
 
-    /// Draws memory as a bar that a place holds `most` bytes of: hot, warm, cold, unobservable.
+    /// Draws a bar of hot, warm, cold and unobservable memory. The full width of `place` means `most` bytes.
     pub fn bar(&self, buffer: &mut Buffer, place: Rect, memory: &Temperature, most: f64) {
         let parts = [
             (memory.hot, colour::of_rate(0.9), "#"),
@@ -92,7 +92,7 @@ impl Pen {
         }
     }
 
-    /// Writes a text at a column of a place, cut at the place's right edge; says in which column it ends.
+    /// Writes a text at column `x` of `place`, clipped at its right edge. Returns the column after the text.
     pub fn text(&self, buffer: &mut Buffer, place: Rect, x: u16, text: &str, style: Style) -> u16 {
         let place = place.intersection(buffer.area);
         let x = place.x.saturating_add(x);
@@ -104,7 +104,7 @@ impl Pen {
         end - place.x
     }
 
-    /// Writes a text that ends before a column of a place.
+    /// Writes a text that ends before column `end` of `place`.
     pub fn right(&self, buffer: &mut Buffer, place: Rect, end: u16, text: &str, style: Style) {
         let width = self.width(text);
         let text = if width > usize::from(end) { self.cut(text, end.into()) } else { text.into() };
@@ -112,14 +112,14 @@ impl Pen {
         self.text(buffer, Rect { width: end.min(place.width), ..place }, start as u16, &text, style);
     }
 
-    /// Fills a place with text, line by line.
+    /// Writes a text over several lines.
     pub fn wrapped(&self, buffer: &mut Buffer, place: Rect, text: &str) {
         for (line, row) in Self::lines(text, place.width).iter().zip(place.rows()) {
             self.text(buffer, row, 0, line, Style::new());
         }
     }
 
-    /// The lines of a text in so many columns, broken at spaces; a word that is wider than that is broken, too.
+    /// Breaks a text into lines of at most `width` columns, at spaces. Wider words are broken too.
     pub fn lines(text: &str, width: u16) -> Vec<String> {
         let width = usize::from(width.max(1));
         let mut lines = vec![String::new()];
@@ -135,12 +135,13 @@ impl Pen {
         lines
     }
 
-    /// The columns that a text takes.
+    /// The width of a text in columns.
     pub fn width(&self, text: &str) -> usize {
         Span::raw(text).width()
     }
 
-    /// The text in at most so many columns, with a mark where it was cut: a path's end stays, of others the beginning.
+    /// The text in at most `columns` columns, with a mark where it is cut. Of a path the end is kept, of
+    /// other texts the beginning.
     pub fn cut(&self, text: &str, columns: usize) -> String {
         let text = sanitise(text);
         if self.width(&text) <= columns {
@@ -158,7 +159,7 @@ impl Pen {
         format!("{head}{mark}")
     }
 
-    /// Our own marks in ASCII, where there is no more.
+    /// The text in ASCII if the terminal shows ASCII only.
     fn plain(&self, text: &str) -> String {
         if self.look.unicode || text.is_ascii() {
             return text.into();

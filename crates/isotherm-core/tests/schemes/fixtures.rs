@@ -1,4 +1,4 @@
-//! Made snapshots, and an actuator that answers by rules.
+//! Snapshots, and an actuator and an inspector that answer by rules.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,15 +16,15 @@ pub fn pages(start: u64, end: u64) -> AddrRange {
     AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE).unwrap()
 }
 
-/// Pages from `.0` to `.1`, of this count and this age in aggregations.
+/// The pages from `.0` to `.1`, with `.2` accesses and an age of `.3` aggregations.
 pub type Region = (u64, u64, u32, u32);
 
-/// The identity of a process.
+/// The identity of the process with this pid.
 pub fn process(pid: u32) -> TargetId {
     TargetId::process(pid, Duration::from_secs(pid.into()))
 }
 
-/// One target with regions, and mappings by pages and name.
+/// A target with these regions and these mappings, each given by its pages and its name.
 pub fn target(id: u32, regions: &[Region], mappings: &[(u64, u64, &str)]) -> TargetSnapshot {
     let region = |&(start, end, nr_accesses, age): &Region| RegionSnapshot {
         range: pages(start, end),
@@ -42,12 +42,12 @@ pub fn target(id: u32, regions: &[Region], mappings: &[(u64, u64, &str)]) -> Tar
     }
 }
 
-/// The snapshot of the `nth` aggregation, from 1 on.
+/// The snapshot of the `nth` aggregation, counted from 1.
 pub fn snapshot(nth: u32, targets: Vec<TargetSnapshot>) -> Snapshot {
     Snapshot { time: AGGREGATION * nth, aggregation: AGGREGATION, samples: SAMPLES, targets, ..Snapshot::default() }
 }
 
-/// One call of an action, as it was made.
+/// One call of the actuator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub action: Action,
@@ -55,12 +55,12 @@ pub struct Call {
     pub ranges: Vec<AddrRange>,
 }
 
-/// What the actuator was told; shared with the test.
+/// The calls of the actuator, shared with the test.
 #[derive(Clone, Debug, Default)]
 pub struct Log(pub Rc<RefCell<Vec<Call>>>);
 
 impl Log {
-    /// The calls since the last time, with their ranges one by one.
+    /// Takes the calls since the last time, range by range.
     pub fn take(&self) -> Vec<(TargetId, AddrRange)> {
         let calls = self.0.take();
         calls.into_iter().flat_map(|call| call.ranges.into_iter().map(move |range| (call.target, range))).collect()
@@ -71,8 +71,8 @@ impl Log {
     }
 }
 
-/// Keeps what it is told; takes a time a page and refuses by rules.
-pub struct Made {
+/// Keeps all calls, takes a fixed time for each page, and refuses by a rule.
+pub struct TestActuator {
     pub log: Log,
     pub time_per_page: Duration,
     pub spent: Duration,
@@ -80,7 +80,7 @@ pub struct Made {
     pub unsupported: Option<ActionKind>,
 }
 
-impl Made {
+impl TestActuator {
     pub fn new(log: &Log) -> Self {
         Self {
             log: log.clone(),
@@ -92,7 +92,7 @@ impl Made {
     }
 }
 
-impl Actuator for Made {
+impl Actuator for TestActuator {
     fn supports(&mut self, action: Action, _inside: bool) -> Result<(), BoxError> {
         if self.unsupported == Some(action.kind()) { Err("not on this kernel; take another".into()) } else { Ok(()) }
     }
@@ -116,18 +116,18 @@ impl Actuator for Made {
     }
 }
 
-/// Tells pages and processes by rules, at no cost.
-pub struct Rules {
+/// Tells pages and processes by rules, and takes no time.
+pub struct TestInspector {
     pub is_of: fn(PageKind, u64) -> bool,
     pub process: fn(TargetId) -> Option<ProcessFacts>,
 }
 
-impl Rules {
-    /// No page is of any kind, and nothing is known of any process.
+impl TestInspector {
+    /// No page is of any kind, and no process has facts.
     pub const NONE: Self = Self { is_of: |_, _| false, process: |_| None };
 }
 
-impl PageInspector for Rules {
+impl PageInspector for TestInspector {
     fn tells(&mut self, _kind: PageKind) -> Result<(), BoxError> {
         Ok(())
     }

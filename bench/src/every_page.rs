@@ -1,4 +1,4 @@
-//! The straightforward way, for comparison: every page is checked in every sampling interval.
+//! The alternative to regions, for comparison: every page is checked in every sampling interval.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,21 +9,24 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use isotherm_core::{AccessProbe, AddressSpace, Observation, PAGE_SIZE, Sample};
 use isotherm_kernel::{Processes, monitor_cpu_time};
-use isotherm_record::{Cost, Recording};
+use isotherm_record::Cost;
 use serde::Serialize;
 
 use crate::real::Announced;
 use crate::speed::{PATTERN, median};
+use crate::watch;
 
-/// So many rounds are measured; the ones before let the first clearing of all memory pass.
+/// Measured rounds.
 const ROUNDS: usize = 7;
+/// Rounds before them, which clear all memory for the first time.
 const ROUNDS_BEFORE: usize = 2;
 
-/// How long isotherm watches, and from when on it counts: its start is told apart elsewhere.
+/// How long isotherm watches.
 const WATCHED: Duration = Duration::from_secs(10);
+/// Snapshots up to this time are left out: `overhead` measures the cost of the start.
 const STEADY: Duration = Duration::from_secs(2);
 
-/// What one sampling round takes, for isotherm and the straightforward way.
+/// The cost of one sampling round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Round {
     /// Pages checked.
@@ -36,16 +39,16 @@ pub struct Round {
 #[derive(Debug)]
 pub struct Target {
     child: Child,
-    /// Kept open: the workload ends when nobody can read what it announces.
+    /// Kept open: the workload ends when its output is closed.
     _output: BufReader<ChildStdout>,
     announced: Announced,
 }
 
 impl Target {
-    /// Starts the workload, with areas `scale` times as large, and waits until its memory is there.
+    /// Starts the workload with areas `scale` times as large, and waits until its memory is there.
     ///
     /// # Errors
-    /// If it fails, or says what cannot be understood.
+    /// If the workload fails, or prints something unexpected.
     pub fn start(isotherm: &Path, scale: u32) -> Result<Self> {
         let mut child = Command::new(isotherm)
             .args(["workload", PATTERN, "--announce", "--time", "1h", "--scale", &scale.to_string()])
@@ -59,7 +62,8 @@ impl Target {
         Ok(Self { child, _output: output, announced })
     }
 
-    /// Checks every page of the pattern's areas: the median of some rounds of clearing, waiting for `sampling`, reading.
+    /// Checks every page of the pattern's areas. A round clears, waits for `sampling` and reads; the result
+    /// is the median.
     ///
     /// # Errors
     /// If the probe or the target fails.
@@ -85,24 +89,14 @@ impl Target {
         Ok(Round { checks: samples.len() as f64, cpu_ms: median(&mut times[ROUNDS_BEFORE..]) })
     }
 
-    /// Lets isotherm watch: the mean of its rounds once it has settled.
+    /// Watches the target with isotherm: the mean cost of its rounds after the start.
     ///
     /// # Errors
     /// If isotherm fails.
-    pub fn watch(&self, isotherm: &Path, probe: &str) -> Result<Round> {
-        let place = tempfile::tempdir()?;
-        let file = place.path().join("isotherm.rec");
-        let output = Command::new(isotherm)
-            .args(["record", "--quiet", "--probe", probe, "--duration", &format!("{}s", WATCHED.as_secs()), "--pid"])
-            .arg(self.child.id().to_string())
-            .arg("-o")
-            .arg(&file)
-            .output()?;
-        ensure!(output.status.success(), "isotherm failed: {}", String::from_utf8_lossy(&output.stderr));
+    pub fn watch(&self, probe: &str) -> Result<Round> {
         let mut costs: Vec<Cost> = Vec::new();
-        for record in Recording::open(&file)?.snapshots()? {
-            let record = record?;
-            costs.extend(record.cost.filter(|_| record.snapshot.time > STEADY));
+        for (time, cost) in watch::costs(self.child.id(), probe, WATCHED)? {
+            costs.extend((time > STEADY).then_some(cost));
         }
         let sum = |of: fn(&Cost) -> u64| costs.iter().map(of).sum::<u64>() as f64;
         let rounds = sum(|cost| cost.rounds.into());

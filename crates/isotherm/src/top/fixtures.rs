@@ -1,4 +1,4 @@
-//! Made findings for tests: one process with a heap, anonymous memory with a hot part, and a stack.
+//! Data for tests: a process with a heap, anonymous memory with a hot part, and a stack.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use isotherm_core::{AddrRange, Mapping, MemoryUse, RegionSnapshot, Snapshot, Sys
 use isotherm_record::{Activity, Cost, SnapshotRecord, TargetInfo};
 use isotherm_report::Colour;
 
-use super::app::{App, Look, Run};
+use super::app::{App, Look, RunInfo};
 use isotherm_run::{Event, Notice, Severity};
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
 
-/// Where the anonymous memory begins: 64 MiB, of which the second quarter is hot, the third cannot be observed.
+/// Start of the anonymous memory of 64 MiB: the second quarter is hot, the third unobservable.
 pub const BASE: u64 = 0x7f00_0000_0000;
 pub const STACK: u64 = 0x7ffc_0000_0000;
 
@@ -95,16 +95,16 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
     }
 }
 
-/// A screen of this size that has seen so many aggregations.
+/// A screen of this size after a number of aggregations.
 pub fn app(size: (u16, u16), colour: Colour, aggregations: u32, pids: &[u32]) -> App {
-    let run = Run { probe: "bpf".into(), coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
+    let run = RunInfo { probe: "bpf".into(), coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
     let mut app = App::new(run, Look { colour, unicode: colour != Colour::None });
     app.size = size;
     (1..=aggregations).for_each(|nth| app.event(finding(nth, pids)));
     app
 }
 
-/// Schemes by name and action, the first of them with a quota; so many of these.
+/// The first `count` of some schemes. The first one has a quota.
 pub fn schemes(count: usize) -> Vec<Scheme> {
     let text = "
 - {name: cold, action: pageout, access_rate: 0%, age: {min: 5s}, quota: {bytes: 10M}}
@@ -118,7 +118,7 @@ pub fn schemes(count: usize) -> Vec<Scheme> {
     schemes
 }
 
-/// A scheme that has done nothing yet.
+/// The report of a scheme that has done nothing yet.
 pub fn report(name: &str) -> Report {
     Report {
         name: name.into(),
@@ -131,7 +131,7 @@ pub fn report(name: &str) -> Report {
     }
 }
 
-/// What was told at this second.
+/// The activity at this second.
 pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
     Activity {
         time: Duration::from_secs(second),
@@ -141,36 +141,31 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
     }
 }
 
-/// The schemes of a run at this second, so many of the made ones: the first pages out 3 MiB a second, of which 1 is refused.
+/// The activity of `count` schemes at this second. The first pages out 3 MiB per second, of which 1 MiB is refused.
 pub fn acted(second: u64, count: usize) -> Activity {
-    let told = schemes(count).into_iter().enumerate().map(|(nth, scheme)| {
-        let mut told = Report { action: scheme.action.into(), ..report(&scheme.name) };
-        told.total.applications = 10 * second;
-        told.last.time = Duration::from_secs(second);
+    let reports = schemes(count).into_iter().enumerate().map(|(nth, scheme)| {
+        let mut report = Report { action: scheme.action.into(), ..report(&scheme.name) };
+        report.total.applications = 10 * second;
+        report.last.time = Duration::from_secs(second);
         if nth == 0 {
             let bytes = second * MIB;
-            told.quota = Some(10 * MIB);
-            (told.total.tried_bytes, told.total.passed_bytes) = (3 * bytes, 3 * bytes);
-            told.total.applied_bytes = 2 * bytes;
-            told.total.refusals =
-                vec![RefusalCount {
-                    refusal: RefusalReason::NotMapped.with_code(12),
-                    unknown_reason: None,
-                    regions: second,
-                    bytes,
-                }];
-            told.total.time = Duration::from_millis(10 * second);
+            report.quota = Some(10 * MIB);
+            (report.total.tried_bytes, report.total.passed_bytes) = (3 * bytes, 3 * bytes);
+            report.total.applied_bytes = 2 * bytes;
+            let refusal = RefusalReason::NotMapped.with_code(12);
+            report.total.refusals = vec![RefusalCount { refusal, unknown_reason: None, regions: second, bytes }];
+            report.total.time = Duration::from_millis(10 * second);
             let region =
                 |i: u64| ActedRegion { target: process(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };
-            told.last.regions = (0..5).map(region).collect();
-            told.last.held_back_bytes = 20 * MIB;
+            report.last.regions = (0..5).map(region).collect();
+            report.last.held_back_bytes = 20 * MIB;
         }
-        told
+        report
     });
-    activity(second, told.collect())
+    activity(second, reports.collect())
 }
 
-/// Schemes at work on that screen.
+/// Applies `count` schemes for some seconds.
 pub fn acting(app: &mut App, count: usize, seconds: u64) {
     app.event(Event::Schemes(schemes(count).into()));
     for activity in (1..=seconds).map(|second| acted(second, count)) {

@@ -1,4 +1,4 @@
-//! What was mapped when: the address axis of a moving picture needs all that was mapped in the time it shows.
+//! The mappings of a target over time. The address axis shows everything that was mapped in the time shown.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Mapping};
 use isotherm_report::space::Named;
 
-/// How many different states are told apart; beyond, the two oldest become one.
+/// The maximum number of states. Beyond it the two oldest are merged.
 const STATES: usize = 32;
 
-/// How many pieces all states have together, 2 MB of them; beyond, the oldest are forgotten.
+/// The maximum number of pieces of all states (2 MB). Beyond it the oldest are forgotten.
 const PIECES: usize = 50_000;
 
-/// What one target had mapped, over time.
+/// The mappings of one target over time.
 #[derive(Clone, Default)]
-pub struct Mapped {
+pub struct MappedHistory {
     /// The oldest first.
     states: VecDeque<State>,
     /// The mappings of the newest state.
@@ -29,8 +29,8 @@ struct State {
     pieces: Arc<[Named]>,
 }
 
-impl Mapped {
-    /// Takes note of what is mapped at this time.
+impl MappedHistory {
+    /// Records the mappings at a time.
     pub fn note(&mut self, time: Duration, mappings: &Arc<[Mapping]>) {
         let same = self.now.as_ref().is_some_and(|now| Arc::ptr_eq(now, mappings) || now == mappings);
         self.now = Some(Arc::clone(mappings));
@@ -54,12 +54,12 @@ impl Mapped {
         }
     }
 
-    /// All that was mapped at some time from `from` to `to`; where something else was mapped later, that counts.
+    /// Everything that was mapped at some time from `from` to `to`. The latest name of an address counts.
     pub fn between(&self, from: Duration, to: Duration) -> Vec<Named> {
         let mut all = vec![];
         let mut states = self.states.iter().filter(|state| state.until >= from && state.since <= to).peekable();
         if states.peek().is_none() {
-            // A short span lies between two looks at the mappings: those before it hold.
+            // A short span may lie between two updates of the mappings. The earlier one holds.
             return self.states.iter().rev().find(|state| state.since <= to).map_or(vec![], |s| s.pieces.to_vec());
         }
         for state in states {
@@ -69,7 +69,7 @@ impl Mapped {
     }
 }
 
-/// Neighbours of one name become one piece.
+/// Joins neighbours of the same name.
 fn joined(pieces: impl Iterator<Item = Named>) -> Vec<Named> {
     let mut all: Vec<Named> = vec![];
     for piece in pieces {
@@ -83,7 +83,7 @@ fn joined(pieces: impl Iterator<Item = Named>) -> Vec<Named> {
     all
 }
 
-/// The new, and what of the old lies beside it.
+/// The new pieces, and the parts of the old pieces that they do not cover.
 fn overlaid(old: &[Named], new: &[Named]) -> Vec<Named> {
     let mut all = new.to_vec();
     for piece in old {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_later_takes_the_place_of_what_was_there() {
+    fn later_mappings_replace_earlier_ones() {
         let old = [named(0, 10, "a"), named(10, 12, "b"), named(20, 30, "b"), named(40, 50, "c")];
         let new = [named(5, 10, "c"), named(22, 24, "d"), named(26, 28, "b"), named(35, 60, "c")];
         let all = overlaid(&old, &new);
@@ -135,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn the_axis_has_what_was_mapped_in_its_time_only() {
+    fn the_axis_has_only_mappings_of_its_time() {
         let seconds = Duration::from_secs;
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedHistory::default();
         mapped.note(seconds(1), &mappings(&[(0, 4096, "a")]));
         mapped.note(seconds(2), &mappings(&[(0, 4096, "a")]));
         mapped.note(seconds(3), &mappings(&[(4096, 8192, "b")]));
@@ -148,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_maps_all_the_time_costs_no_more_and_more() {
-        let mut mapped = Mapped::default();
+    fn a_target_that_maps_all_the_time_needs_bounded_memory() {
+        let mut mapped = MappedHistory::default();
         for i in 0..1000 {
             mapped.note(Duration::from_secs(i), &mappings(&[(i * 8192, i * 8192 + 4096, "x")]));
         }

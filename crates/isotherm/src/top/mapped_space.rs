@@ -1,34 +1,27 @@
-//! Zooming and panning through addresses: which stretch of all mapped memory is shown.
+//! Zooming and panning through the mapped memory.
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, PAGE_SIZE, PackedRanges};
 use isotherm_report::space::Named;
 
-/// No window is smaller, in mapped bytes.
+/// The smallest window, in mapped bytes.
 const SMALLEST: u64 = 64 << 10;
 
-/// All mapped memory in a row, one byte after the other, without the gaps.
-pub struct Space {
+/// All mapped memory without gaps. An offset counts mapped bytes from the lowest address.
+pub struct MappedSpace {
     pieces: Vec<Named>,
-    /// For each piece, the bytes below it.
-    below: Vec<u64>,
-    bytes: u64,
+    /// The ranges of the pieces.
+    packed: PackedRanges,
 }
 
-impl Space {
-    /// Of pieces that are sorted and disjoint.
+impl MappedSpace {
+    /// Makes it of sorted and disjoint pieces.
     pub fn new(pieces: Vec<Named>) -> Self {
-        let mut bytes = 0;
-        let below = pieces.iter().map(|piece| {
-            let here = bytes;
-            bytes += piece.range.size();
-            here
-        });
-        Self { below: below.collect(), bytes, pieces }
+        Self { packed: pieces.iter().map(|piece| piece.range).collect(), pieces }
     }
 
-    /// All pieces, or what of them lies in a window.
+    /// The pieces inside a window; all if there is none.
     pub fn inside(&self, window: Option<AddrRange>) -> Vec<Named> {
         let clip = |piece: &Named| {
             let range = window.map_or(Some(piece.range), |window| window.intersection(piece.range))?;
@@ -37,70 +30,56 @@ impl Space {
         self.pieces.iter().filter_map(clip).collect()
     }
 
-    /// The window that holds half as much, in which `at` stays where it is.
+    /// A window of half the size, in which `at` keeps its relative position.
     pub fn zoomed_in(&self, window: Option<AddrRange>, at: u64) -> Option<AddrRange> {
-        let (from, to) = self.place(window);
+        let (from, to) = self.offsets(window);
         if to - from <= SMALLEST {
             return window;
         }
-        let at = self.offset(at).clamp(from, to);
+        let at = self.packed.offset_of(at).clamp(from, to);
         let size = ((to - from) / 2).max(SMALLEST);
         let from = at.saturating_sub((at - from) / 2).min(to.saturating_sub(size));
         self.window(from, from + size)
     }
 
-    /// The window that holds twice as much, in which `at` stays where it is; `None` if that is all.
+    /// A window of twice the size, in which `at` keeps its relative position; `None` if that is everything.
     pub fn zoomed_out(&self, window: Option<AddrRange>, at: u64) -> Option<AddrRange> {
-        let (from, to) = self.place(window);
-        let at = self.offset(at).clamp(from, to);
+        let (from, to) = self.offsets(window);
+        let at = self.packed.offset_of(at).clamp(from, to);
         let size = (to - from).saturating_mul(2);
-        if size >= self.bytes {
+        if size >= self.packed.bytes() {
             return None;
         }
-        let from = at.saturating_sub((at - from) * 2).min(self.bytes - size);
+        let from = at.saturating_sub((at - from) * 2).min(self.packed.bytes() - size);
         self.window(from, from + size)
     }
 
-    /// The window moved by `bytes` of mapped memory, up or down, as far as there is any.
+    /// The window moved up or down by `bytes` of mapped memory, at most to the end.
     pub fn panned(&self, window: Option<AddrRange>, bytes: u64, up: bool) -> Option<AddrRange> {
         window?;
-        let (from, to) = self.place(window);
+        let (from, to) = self.offsets(window);
         let size = to - from;
         let moved = if up { from.saturating_add(bytes) } else { from.saturating_sub(bytes) };
-        let from = moved.min(self.bytes - size);
+        let from = moved.min(self.packed.bytes() - size);
         self.window(from, from + size)
     }
 
     /// The mapped bytes in a window.
     pub fn bytes_in(&self, window: Option<AddrRange>) -> u64 {
-        let (from, to) = self.place(window);
+        let (from, to) = self.offsets(window);
         to - from
     }
 
-    /// The window as offsets.
-    fn place(&self, window: Option<AddrRange>) -> (u64, u64) {
-        window.map_or((0, self.bytes), |window| (self.offset(window.start()), self.offset(window.end())))
+    /// The window in offsets.
+    fn offsets(&self, window: Option<AddrRange>) -> (u64, u64) {
+        let packed = &self.packed;
+        window.map_or((0, packed.bytes()), |window| (packed.offset_of(window.start()), packed.offset_of(window.end())))
     }
 
     /// The window between two offsets, in whole pages.
     fn window(&self, from: u64, to: u64) -> Option<AddrRange> {
-        let (from, to) = (from / PAGE_SIZE * PAGE_SIZE, to.next_multiple_of(PAGE_SIZE).min(self.bytes));
-        AddrRange::new(self.address(from), self.address(to.saturating_sub(1)).saturating_add(1))
-    }
-
-    /// The mapped bytes below an address.
-    fn offset(&self, addr: u64) -> u64 {
-        let i = self.pieces.partition_point(|piece| piece.range.end() <= addr);
-        match self.pieces.get(i) {
-            Some(piece) => self.below[i] + addr.saturating_sub(piece.range.start()),
-            None => self.bytes,
-        }
-    }
-
-    /// The address with so many mapped bytes below it.
-    fn address(&self, offset: u64) -> u64 {
-        let i = self.below.partition_point(|&below| below <= offset).saturating_sub(1);
-        self.pieces.get(i).map_or(0, |piece| piece.range.start() + (offset - self.below[i]).min(piece.range.size()))
+        let (from, to) = (from / PAGE_SIZE * PAGE_SIZE, to.next_multiple_of(PAGE_SIZE).min(self.packed.bytes()));
+        AddrRange::new(self.packed.address_at(from), self.packed.address_at(to.saturating_sub(1)).saturating_add(1))
     }
 }
 
@@ -114,14 +93,14 @@ mod tests {
         AddrRange::new(start, end)
     }
 
-    /// Four MiB, a gap, four MiB.
-    fn space() -> Space {
+    /// 4 MiB, a gap, 4 MiB.
+    fn space() -> MappedSpace {
         let named = |start: u64| Named { range: range(start, start + 4 * MIB).unwrap(), name: "".into() };
-        Space::new(vec![named(MIB), named(100 * MIB)])
+        MappedSpace::new(vec![named(MIB), named(100 * MIB)])
     }
 
     #[test]
-    fn zooming_keeps_the_cursor_where_it_is() {
+    fn zooming_keeps_the_relative_position_of_the_cursor() {
         let space = space();
         // A quarter from the bottom, before and after.
         let window = space.zoomed_in(None, 3 * MIB);
@@ -141,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn panning_ends_at_the_ends() {
+    fn panning_stops_at_the_ends() {
         let space = space();
         let window = range(2 * MIB, 3 * MIB);
         assert_eq!(space.panned(window, MIB, true), range(3 * MIB, 4 * MIB));

@@ -1,18 +1,18 @@
-//! Where on the screen everything is: what is least needed goes first as the screen grows smaller.
+//! The layout of the screen. On a small screen the least important parts are left out.
 
 use ratatui::layout::Rect;
 
-/// Smaller than this, nothing useful can be shown.
+/// The smallest screen, in columns and lines, that can show anything useful.
 pub const SMALLEST: (u16, u16) = (24, 6);
 
-/// The parts of the screen. A part without a place has no rows.
+/// The parts of the screen. A part that is left out has no rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct ScreenLayout {
     pub title: Rect,
-    /// Working set and temperature: one line or two.
+    /// Working set and temperature: one or two lines.
     pub memory: Rect,
     pub monitor: Rect,
-    /// A line for each scheme; fewer if there are many, or the screen is small.
+    /// A line for each scheme; fewer if there are many or the screen is small.
     pub schemes: Rect,
     /// The working set over time, above the heatmap.
     pub working_set: Rect,
@@ -21,14 +21,14 @@ pub struct Places {
     pub legend: Rect,
     pub table: Rect,
     pub keys: Rect,
-    /// Of the lines of both pictures: columns for labels at the left, the picture, and names at the right.
+    /// The columns of both pictures: labels at the left, the picture, names at the right.
     pub gutter: u16,
     pub plot: u16,
     pub names: u16,
 }
 
-impl Places {
-    /// The places on a screen of this size, with so many schemes; `None` if it is too small.
+impl ScreenLayout {
+    /// The layout of a screen of this size, with this number of schemes; `None` if the screen is too small.
     pub fn new(width: u16, height: u16, schemes: usize) -> Option<Self> {
         if width < SMALLEST.0 || height < SMALLEST.1 {
             return None;
@@ -78,7 +78,7 @@ impl Places {
         })
     }
 
-    /// The part of a place that the pictures are in.
+    /// The columns of the picture in `place`.
     pub fn plot(&self, place: Rect) -> Rect {
         Rect { x: place.x + self.gutter, width: self.plot, ..place }
     }
@@ -92,11 +92,11 @@ mod tests {
     fn every_screen_is_filled_and_none_overflows() {
         for (width, schemes) in (0..300).step_by(7).zip([0, 1, 2, 5, 100_000].into_iter().cycle()) {
             for height in 0..120 {
-                let Some(p) = Places::new(width, height, schemes) else {
+                let Some(p) = ScreenLayout::new(width, height, schemes) else {
                     assert!(width < SMALLEST.0 || height < SMALLEST.1);
                     continue;
                 };
-                let places = [
+                let layout = [
                     p.title,
                     p.memory,
                     p.monitor,
@@ -108,7 +108,7 @@ mod tests {
                     p.table,
                     p.keys,
                 ];
-                assert!(places.windows(2).all(|pair| pair[0].bottom() == pair[1].y));
+                assert!(layout.windows(2).all(|pair| pair[0].bottom() == pair[1].y));
                 assert_eq!(p.keys.bottom(), height);
                 assert!(p.heatmap.height >= 3, "{width}x{height}: {p:?}");
                 assert_eq!(p.gutter + p.plot + p.names, width);

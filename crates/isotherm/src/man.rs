@@ -1,0 +1,105 @@
+//! `isotherm man`: manual pages, made from the definition of the command line.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap_mangen::roff::{Roff, bold, roman};
+
+use crate::cli::Man;
+
+pub fn run(options: &Man, cli: clap::Command) -> Result<ExitCode> {
+    let directory = &options.directory;
+    fs::create_dir_all(directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+    let mut cli = cli.disable_help_subcommand(true);
+    cli.build();
+    write(&cli, directory)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of a command and those of its subcommands.
+fn write(command: &clap::Command, directory: &Path) -> Result<()> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        write(subcommand, directory)?;
+    }
+    let name = display_name(command);
+    let path = directory.join(format!("{name}.1"));
+    let page = page(command).with_context(|| format!("the page of {name} cannot be made"))?;
+    fs::write(&path, page).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// The name of a command with those that it belongs to, such as `isotherm-record`.
+fn display_name(command: &clap::Command) -> &str {
+    command.get_display_name().unwrap_or(command.get_name())
+}
+
+/// The page of a command, in the language of `man`.
+fn page(command: &clap::Command) -> std::io::Result<Vec<u8>> {
+    let man = clap_mangen::Man::new(command.clone());
+    let name = display_name(command).replace('-', "\\-");
+    // Not by `render_title`: it drops an empty date, and what follows takes its place.
+    let version = env!("CARGO_PKG_VERSION");
+    let mut page = format!(".TH {name} 1 \"\" \"isotherm {version}\" \"isotherm manual\"\n").into_bytes();
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    if command.get_arguments().any(|argument| !argument.is_hide_set()) {
+        man.render_options_section(&mut page)?;
+    }
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    if let Some(text) = command.get_after_long_help() {
+        sections(&text.to_string()).to_writer(&mut page)?;
+    }
+    if let Some((parent, _)) = display_name(command).rsplit_once('-') {
+        let parent = bold(parent);
+        Roff::new().control("SH", ["SEE ALSO"]).text([parent, roman("(1)")]).to_writer(&mut page)?;
+    }
+    Ok(page)
+}
+
+/// The text that follows the options of `--help`, as sections of a page. Each paragraph that begins with `Heading:`
+/// begins a section. Indented lines keep their layout.
+fn sections(text: &str) -> Roff {
+    let mut roff = Roff::new();
+    for paragraph in text.split("\n\n") {
+        let heading = paragraph.split_once(':').filter(|(heading, _)| heading.split(' ').count() <= 2);
+        let body = heading.map_or(paragraph, |(_, rest)| rest).trim_start_matches([' ', '\n']);
+        match heading {
+            Some((heading, _)) => roff.control("SH", [heading.to_uppercase().as_str()]),
+            None => roff.control("PP", []),
+        };
+        if paragraph.lines().skip(1).any(|line| line.starts_with(' ')) {
+            roff.control("nf", []);
+            for line in body.lines() {
+                roff.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
+            }
+            roff.control("fi", []);
+        } else {
+            roff.text([roman(capitalised(body))]);
+        }
+    }
+    roff
+}
+
+/// The text with a capital letter at its beginning.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_with_a_heading_are_sections_and_examples_keep_their_layout() {
+        let text = "Examples:\n  isotherm top     live\n  isotherm idle\n\nExit status: 0 if\nall went well.\n\nSee too: here is why.";
+        let roff = sections(text).render();
+        let wanted = ".SH EXAMPLES\n.nf\nisotherm top     live\nisotherm idle\n.fi\n.SH \"EXIT STATUS\"\n0 if\nall went well.\n\
+                      .SH \"SEE TOO\"\nHere is why.\n";
+        assert_eq!(roff.split_once(wanted).map(|(_, rest)| rest), Some(""), "{roff}");
+    }
+}
