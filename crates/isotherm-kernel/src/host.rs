@@ -1,13 +1,23 @@
 //! The machine, and what the monitor takes of it.
 
+use std::path::Path;
 use std::time::Duration;
 
+use hmac::{Hmac, Mac};
 use rustix::system::{sysinfo, uname};
 use rustix::time::{ClockId, clock_gettime};
+use sha2::Sha256;
 
 /// The machine that isotherm runs on.
 #[derive(Clone, Debug)]
 pub struct Host {
+    /// An identifier of the machine that stays the same from boot to boot, 32 hexadecimal digits. Empty if the machine has none.
+    ///
+    /// The ID in `/etc/machine-id` is confidential. This one is made from it by the scheme of `sd_id128_get_machine_app_specific`
+    /// (machine-id(5)), and does not reveal it.
+    pub id: String,
+    /// The identifier of the boot, such as `7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f`. Empty if the kernel does not tell it.
+    pub boot_id: String,
     /// Its name.
     pub name: String,
     /// The kernel's release, such as `6.1.0-18-amd64`.
@@ -21,11 +31,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// Asks the kernel.
+    /// Asks the kernel, and reads the identifiers of the machine and of the boot.
     pub fn read() -> Self {
         let names = uname();
         let info = sysinfo();
+        let root = Path::new("/");
         Self {
+            id: machine_id(root).unwrap_or_default(),
+            boot_id: boot_id(root).unwrap_or_default(),
             name: names.nodename().to_string_lossy().into(),
             kernel: names.release().to_string_lossy().into(),
             architecture: names.machine().to_string_lossy().into(),
@@ -35,9 +48,81 @@ impl Host {
     }
 }
 
+/// The application ID of isotherm: a random number that never changes.
+const APPLICATION: u128 = 0x5f4d_9a31_c7e2_4b06_8d15_e03a_96b2_7c48;
+
+/// The identifier of the machine whose file system is at `root`, for isotherm alone.
+fn machine_id(root: &Path) -> Option<String> {
+    let machine = std::fs::read_to_string(root.join("etc/machine-id")).ok()?;
+    let machine = hexadecimal(machine.trim())?;
+    Some(format!("{:032x}", application_specific(machine, APPLICATION)?))
+}
+
+/// The identifier of the boot, in the file system at `root`.
+fn boot_id(root: &Path) -> Option<String> {
+    let id = std::fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).ok()?;
+    let id = id.trim();
+    hexadecimal(&id.replace('-', ""))?;
+    Some(id.to_owned())
+}
+
+/// The number that 32 hexadecimal digits mean. An identifier of zero is not valid.
+fn hexadecimal(text: &str) -> Option<u128> {
+    let valid = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16).ok().filter(|&id| valid && id != 0)
+}
+
+/// The identifier of a machine for one application, by systemd's scheme: the HMAC-SHA256 of the application's ID with the
+/// machine's ID as the key, cut to 128 bits and marked as a random UUID (RFC 9562, version 4).
+fn application_specific(machine: u128, application: u128) -> Option<u128> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&machine.to_be_bytes()).ok()?;
+    mac.update(&application.to_be_bytes());
+    let code = mac.finalize().into_bytes();
+    let id = u128::from_be_bytes(*code.first_chunk()?);
+    let (version, variant) = ((0xf_u128 << 76, 4_u128 << 76), (3_u128 << 62, 2_u128 << 62));
+    Some(id & !version.0 & !variant.0 | version.1 | variant.1)
+}
+
 /// The CPU time that the calling thread has taken so far, in user space and in the kernel.
 pub fn monitor_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     // The kernel counts up from zero, and nanoseconds stay below a second.
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file system whose file at `path` has this content.
+    fn tree(path: &str, content: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+        root
+    }
+
+    #[test]
+    fn the_machine_has_an_identifier_of_its_own_that_hides_the_one_of_systemd() {
+        let root = tree("etc/machine-id", "d2f8b0a94c3e4f6ea1b27c5d8e9f0a31\n");
+        assert_eq!(machine_id(root.path()).as_deref(), Some("3b326c17de5e449a957712e4916a4a94"));
+    }
+
+    #[test]
+    fn a_machine_without_a_valid_identifier_has_none() {
+        for content in ["", "uninitialized\n", "1234\n", "+123456789abcdef0123456789abcdef", &"0".repeat(32)] {
+            assert_eq!(machine_id(tree("etc/machine-id", content).path()), None, "{content}");
+        }
+        assert_eq!(machine_id(tempfile::tempdir().unwrap().path()), None);
+    }
+
+    #[test]
+    fn the_boot_has_the_identifier_of_the_kernel() {
+        let path = "proc/sys/kernel/random/boot_id";
+        let id = "7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f";
+        assert_eq!(boot_id(tree(path, &format!("{id}\n")).path()).as_deref(), Some(id));
+        assert_eq!(boot_id(tree(path, "none\n").path()), None);
+        assert_eq!(boot_id(tempfile::tempdir().unwrap().path()), None);
+    }
 }

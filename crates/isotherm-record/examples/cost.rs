@@ -149,6 +149,8 @@ fn header() -> Header {
         seed: 42,
         started_unix_ns: 1,
         host: Host {
+            id: "0123456789abcdef0123456789abcdef".into(),
+            boot_id: "01234567-89ab-cdef-0123-456789abcdef".into(),
             name: "host".into(),
             kernel: "6.1".into(),
             architecture: "x86_64".into(),

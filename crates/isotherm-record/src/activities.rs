@@ -2,27 +2,47 @@
 
 use std::time::Duration;
 
-use crate::activity::Identities;
 use crate::batches::Batches;
+use crate::decode::{Kind, Rows};
+use crate::id::{Identities, StoredId};
 use crate::source::Source;
-use crate::{Activity, RecordError, decode};
+use crate::{Activity, RecordError, TargetInfo, activity};
 
 /// The activities of a recording, in order of time. After an error there is no further one.
 #[derive(Debug)]
 pub struct Activities {
-    /// None if the recording has no room for activities.
-    batches: Option<Batches>,
-    /// Of the last one.
+    batches: Batches,
+    /// The time of the last one.
     time: Duration,
     identities: Identities,
 }
 
 impl Activities {
     pub(crate) fn new(source: Source) -> Self {
-        Self {
-            batches: source.has_activities().then(|| Batches::new(source)),
-            time: Duration::ZERO,
-            identities: Identities::default(),
+        Self { batches: Batches::new(source), time: Duration::ZERO, identities: Identities::default() }
+    }
+
+    /// The activity in row `index`, if it is one.
+    fn read(&mut self, rows: &Rows, index: usize) -> Result<Option<Activity>, &'static str> {
+        match rows.kind(index) {
+            Kind::Activity => {
+                let found = rows.row(index).activity.ok_or("the row of an activity has none")?;
+                let activity = activity::read(found, &self.identities)?;
+                if activity.time < self.time {
+                    return Err("the time of activities goes backwards");
+                }
+                self.time = activity.time;
+                Ok(Some(activity))
+            }
+            Kind::Target => {
+                if let (Some(id), Some(target)) = rows.target(index)
+                    && let Some(id) = StoredId::read(&id)?
+                {
+                    self.identities.insert(id, &TargetInfo::from(target));
+                }
+                Ok(None)
+            }
+            Kind::Unknown => Ok(None),
         }
     }
 }
@@ -31,27 +51,15 @@ impl Iterator for Activities {
     type Item = Result<Activity, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batches = self.batches.as_mut()?;
         loop {
-            let last = self.time;
-            let identities = &mut self.identities;
-            let activity = batches.next(|batch, index| match decode::activity(batch, index, identities)? {
-                Some(activity) if activity.time < last => Err("the time of activities goes backwards"),
-                None => {
-                    if let (pid, Some(info)) = decode::target(batch, index) {
-                        identities.insert(pid, &info);
-                    }
-                    Ok(None)
-                }
-                activity => Ok(activity),
-            });
-            match activity.transpose()? {
-                Ok(None) => {}
-                Ok(Some(activity)) => {
-                    self.time = activity.time;
-                    return Some(Ok(activity));
-                }
+            let (rows, index) = match self.batches.next_row().transpose()? {
+                Ok(row) => row,
                 Err(error) => return Some(Err(error)),
+            };
+            match self.read(&rows, index) {
+                Ok(None) => {}
+                Ok(Some(activity)) => return Some(Ok(activity)),
+                Err(reason) => return Some(Err(self.batches.refuse(reason))),
             }
         }
     }

@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
-
+use crate::decode::{self, Rows};
 use crate::message::{Checksum, Fault, Found, find};
-use crate::schema::columns;
 use crate::source::Source;
-use crate::{RecordError, decode};
+use crate::RecordError;
 
 /// The rows of a recording one by one, with one batch in memory at a time.
 #[derive(Debug)]
 pub(crate) struct Batches {
     source: Source,
-    schema: SchemaRef,
-    /// The next message.
+    /// The first byte of the next message.
     at: u64,
     batch: Option<Batch>,
 }
@@ -25,50 +21,51 @@ pub(crate) struct Batches {
 struct Batch {
     /// The first byte of its message.
     at: u64,
-    rows: RecordBatch,
+    rows: Arc<Rows>,
+    count: usize,
     next: usize,
 }
 
 impl Batches {
     pub(crate) fn new(source: Source) -> Self {
-        let schema = Arc::new(Schema::new(columns(source.format)));
-        Self { at: source.start, source, schema, batch: None }
+        Self { at: source.start, source, batch: None }
     }
 
-    /// What `read` makes of the next row, which it finds at the given place of the given batch. After an error there is no further row.
+    /// The next row: its batch, and its place in it. After an error there is no further row.
     ///
     /// # Errors
-    /// When the batch cannot be read, or `read` refuses the row.
-    pub(crate) fn next<T>(
-        &mut self,
-        read: impl FnOnce(&RecordBatch, usize) -> Result<T, &'static str>,
-    ) -> Result<Option<T>, RecordError> {
-        let read = self.try_next(read);
-        if read.is_err() {
-            self.batch = None;
-            self.at = self.source.end;
-        }
-        read
-    }
-
-    fn try_next<T>(
-        &mut self,
-        read: impl FnOnce(&RecordBatch, usize) -> Result<T, &'static str>,
-    ) -> Result<Option<T>, RecordError> {
+    /// When the batch cannot be read.
+    pub(crate) fn next_row(&mut self) -> Result<Option<(Arc<Rows>, usize)>, RecordError> {
         loop {
             if let Some(batch) = &mut self.batch
-                && batch.next < batch.rows.num_rows()
+                && batch.next < batch.count
             {
                 batch.next += 1;
-                return read(&batch.rows, batch.next - 1)
-                    .map(Some)
-                    .map_err(|reason| RecordError::damaged(&self.source.path, batch.at, reason));
+                return Ok(Some((Arc::clone(&batch.rows), batch.next - 1)));
             }
             if self.at >= self.source.end {
                 return Ok(None);
             }
-            self.batch = Some(self.next_batch()?);
+            match self.next_batch() {
+                Ok(batch) => self.batch = Some(batch),
+                Err(error) => {
+                    self.end();
+                    return Err(error);
+                }
+            }
         }
+    }
+
+    /// The error that the last row is wrong for this reason. There is no further row then.
+    pub(crate) fn refuse(&mut self, reason: &'static str) -> RecordError {
+        let at = self.batch.as_ref().map_or(self.at, |batch| batch.at);
+        self.end();
+        RecordError::damaged(&self.source.path, at, reason)
+    }
+
+    fn end(&mut self) {
+        self.batch = None;
+        self.at = self.source.end;
     }
 
     fn next_batch(&mut self) -> Result<Batch, RecordError> {
@@ -78,9 +75,12 @@ impl Batches {
             return Err(RecordError::damaged(path, at, "the file has changed since it was opened"));
         };
         let body = message.body(file).map_err(fault)?;
-        let rows = decode::batch(message.flatbuffer().map_err(fault)?, body, &self.schema)
+        let batch = decode::batch(message.flatbuffer().map_err(fault)?, body, &self.source.schema)
             .map_err(|reason| RecordError::damaged(path, at, reason))?;
+        let count = batch.num_rows();
+        let rows =
+            Rows::new(self.source.format, batch).map_err(|reason| RecordError::damaged(path, at, reason))?;
         self.at = message.end();
-        Ok(Batch { at, rows, next: 0 })
+        Ok(Batch { at, rows: Arc::new(rows), count, next: 0 })
     }
 }

@@ -10,6 +10,9 @@ pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'
     if regions.iter().any(|region| region.nr_accesses > samples) {
         return Err("a region has more accesses than there are samples");
     }
+    if regions.iter().any(|region| region.nr_samples > samples) {
+        return Err("a region has more samples taken than there are samples");
+    }
     if regions.iter().any(|region| region.nr_unobservable > samples) {
         return Err("a region has more unobservable samples than there are samples");
     }

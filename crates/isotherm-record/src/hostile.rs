@@ -4,18 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt64Array};
+use arrow_array::cast::AsArray;
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{CompressionType, MetadataVersion};
-use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, Report, Statistics};
-use isotherm_core::{AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, SystemMemory, TargetId};
+use arrow_schema::{DataType, Field, Schema};
+use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
+use isotherm_core::{AddrRange, Mapping, MemoryUse, NodeId, PAGE_SIZE, RegionSnapshot, SystemMemory, TargetId};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
-use crate::columns::{Columns, NewRow};
-use crate::compat;
+use crate::columns::{self, RowBuilder};
+use crate::id::StoredId;
 use crate::message::frame;
-use crate::{Activity, Cost, Header, Host, RecordError, Recording, Row, TargetInfo, WITH_ACTIVITIES, schema};
+use crate::table::Build;
+use crate::target::{mapping_columns, region_columns};
+use crate::{Activity, Cost, Header, Host, RecordError, Recording, SnapshotRecord, activity, schema};
 
 fn header() -> Header {
     Header {
@@ -30,6 +34,8 @@ fn header() -> Header {
         seed: 1,
         started_unix_ns: 0,
         host: Host {
+            id: "0123".into(),
+            boot_id: "4567".into(),
             name: "h".into(),
             kernel: "6".into(),
             architecture: "x86_64".into(),
@@ -53,7 +59,7 @@ fn options(compression: Option<CompressionType>) -> IpcWriteOptions {
 
 fn schema_parts() -> Parts {
     let mut dictionaries = DictionaryTracker::new(true);
-    let schema = schema::schema(WITH_ACTIVITIES, &header()).unwrap();
+    let schema = schema::schema(true, &header()).unwrap();
     let encoded =
         IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(&schema, &mut dictionaries, &options(None));
     (encoded.ipc_message, encoded.arrow_data)
@@ -68,50 +74,68 @@ fn batch_parts(batch: &RecordBatch, compression: Option<CompressionType>) -> Par
 }
 
 /// A batch of these rows, unchecked.
-fn batch(rows: &[NewRow<'_>]) -> RecordBatch {
-    let mut columns = Columns::default();
-    rows.iter().for_each(|row| columns.push(row));
-    columns.take(&Arc::new(schema::schema(WITH_ACTIVITIES, &header()).unwrap())).unwrap()
+fn batch(rows: &[columns::Row]) -> RecordBatch {
+    let mut builder = RowBuilder::default();
+    rows.iter().for_each(|row| builder.push(row));
+    builder.finish(None).unwrap().as_struct().into()
 }
 
-/// The target whose number is this; it started a nanosecond after the epoch.
 fn target(pid: u32) -> TargetId {
-    TargetId::process(pid, Duration::from_nanos(u64::from(pid == 1)))
+    TargetId::process(pid, Duration::from_nanos(1))
+}
+
+/// A row of target 1 with all that its first row needs.
+fn first_row(regions: &[RegionSnapshot], mappings: &[Mapping]) -> columns::Row {
+    columns::Row {
+        aggregation_ns: Some(1),
+        samples: Some(20),
+        id: Some(StoredId::new(target(1), true).column()),
+        target: Some(columns::Target { command: "a command".into(), started_unix_ns: 1 }),
+        mappings: Some(mapping_columns(target(1), mappings)),
+        regions: Some(region_columns(regions)),
+        ..columns::Row::new(columns::TARGET, 1)
+    }
+}
+
+fn activity_row(activity: &Activity) -> columns::Row {
+    columns::Row {
+        activity: Some(activity::to_columns(activity, true)),
+        ..columns::Row::new(columns::ACTIVITY, 1)
+    }
 }
 
 fn some_batch() -> RecordBatch {
-    let info = TargetInfo { command: "a command".into(), started_unix_ns: 1 };
     let mapping = |at: u64| Mapping { name: "[heap]".into(), ..Mapping::anonymous(region(at..at + 3, 0).range) };
-    let (mappings, cost) = ([mapping(1), mapping(9)], Cost { rounds: 20, ..Cost::default() });
     let regions: Vec<_> = (0..40).map(|i| region(i * 2..i * 2 + 1, 5)).collect();
-    let first = NewRow {
-        time_ns: 1,
-        aggregation_ns: 1,
-        samples: 20,
-        pid: 1,
-        info: Some(&info),
-        mappings: Some(&mappings),
-        regions: &regions,
-        cost: Some(&cost),
-        activity: None,
-    };
-    let next = NewRow { time_ns: 2, info: None, mappings: None, cost: None, ..first };
-    let (acted, idle) = (some_activity(), Activity { schemes: Vec::new(), memory: Vec::new(), ..some_activity() });
-    let activity = NewRow { samples: 0, pid: 0, regions: &[], activity: Some(&acted), ..next };
-    batch(&[first, next, activity, NewRow { time_ns: 3, ..next }, NewRow { activity: Some(&idle), ..activity }])
+    let cost = columns::Cost::from(Cost { rounds: 20, ..Cost::default() });
+    let first = columns::Row { cost: Some(cost), ..first_row(&regions, &[mapping(1), mapping(9)]) };
+    let next = |time_ns| columns::Row { time_ns, target: None, mappings: None, cost: None, ..first.clone() };
+    let idle = Activity { schemes: Vec::new(), memory: Vec::new(), ..some_activity() };
+    let at = |time_ns, activity| columns::Row { time_ns, ..activity_row(activity) };
+    batch(&[first.clone(), next(2), at(2, &some_activity()), next(3), at(3, &idle)])
 }
 
 fn some_activity() -> Activity {
     let report = |name: &str, quota: Option<u64>, goal_score| Report {
         name: name.into(),
-        action: Action::PageOut,
+        action: Action::PageOut.into(),
         awake: quota.is_some(),
         quota,
         goal_score,
         total: Statistics {
             refusals: vec![
-                RefusalCount { refusal: compat::refusal(11), regions: 1, bytes: 4096 },
-                RefusalCount { refusal: compat::refusal(22), regions: 2, bytes: 8192 },
+                RefusalCount {
+                    refusal: RefusalReason::Busy.with_code(11),
+                    unknown_reason: None,
+                    regions: 1,
+                    bytes: 4096,
+                },
+                RefusalCount {
+                    refusal: RefusalReason::NoMemory.into(),
+                    unknown_reason: None,
+                    regions: 2,
+                    bytes: 8192,
+                },
             ],
             ..Statistics::default()
         },
@@ -131,18 +155,17 @@ fn some_activity() -> Activity {
 }
 
 /// Reads a recording of these messages.
-fn read(directory: &Path, messages: &[Parts]) -> Result<(Vec<Row>, Vec<Activity>), RecordError> {
+fn read(directory: &Path, messages: &[Parts]) -> Result<(Vec<SnapshotRecord>, Vec<Activity>), RecordError> {
     let bytes: Vec<u8> = messages.iter().flat_map(|(flatbuffer, body)| frame(flatbuffer, body).unwrap()).collect();
     let path = directory.join("a.rec");
     std::fs::write(&path, bytes).unwrap();
     let recording = Recording::open(&path)?;
     let activities = recording.activities()?.collect::<Result<_, _>>();
-    let rows = recording.snapshots()?.map(|record| Ok(record?.into_rows()));
-    Ok((rows.collect::<Result<Vec<_>, RecordError>>()?.into_iter().flatten().collect(), activities?))
+    Ok((recording.snapshots()?.collect::<Result<_, _>>()?, activities?))
 }
 
 /// The reason for which a batch of these rows is refused.
-fn refusal(rows: &[NewRow<'_>]) -> String {
+fn refusal(rows: &[columns::Row]) -> String {
     let directory = tempfile::tempdir().unwrap();
     match read(directory.path(), &[schema_parts(), batch_parts(&batch(rows), None)]) {
         Err(RecordError::Damaged { reason, .. }) => reason,
@@ -152,34 +175,39 @@ fn refusal(rows: &[NewRow<'_>]) -> String {
 
 #[test]
 fn rows_that_break_the_rules_are_refused() {
-    let info = TargetInfo { command: String::new(), started_unix_ns: 0 };
-    let good = NewRow {
-        time_ns: 5,
-        aggregation_ns: 1,
-        samples: 20,
-        pid: 1,
-        info: Some(&info),
-        mappings: Some(&[]),
-        regions: &[],
-        cost: None,
-        activity: None,
-    };
+    let good = columns::Row { time_ns: 5, ..first_row(&[], &[]) };
     let overlap = [region(1..3, 0), region(2..4, 0)];
     let too_many = [region(1..3, 21)];
     let unobservable = [RegionSnapshot { nr_unobservable: 21, ..region(1..3, 0) }];
     let mapping = Mapping::anonymous(region(1..3, 0).range);
     let twice = [mapping.clone(), mapping];
+    let sampled_too_often = [RegionSnapshot { nr_samples: 21, ..region(1..3, 0) }];
+    let no_letters = columns::Mapping { permissions: "rwxx".into(), ..mapping_columns(target(1), &twice)[0].clone() };
+    let no_pid = columns::Id { pid: None, ..StoredId::new(target(1), true).column() };
 
-    assert_eq!(refusal(&[NewRow { regions: &overlap, ..good }]), "regions are out of order or overlap");
-    assert_eq!(refusal(&[NewRow { regions: &too_many, ..good }]), "a region has more accesses than there are samples");
-    assert_eq!(
-        refusal(&[NewRow { regions: &unobservable, ..good }]),
-        "a region has more unobservable samples than there are samples"
-    );
-    assert_eq!(refusal(&[NewRow { mappings: Some(&twice), ..good }]), "mappings are out of order or overlap");
-    assert_eq!(refusal(&[NewRow { info: None, ..good }]), "the first row of a target does not say what it is");
-    assert_eq!(refusal(&[NewRow { mappings: None, ..good }]), "the first row of a target has no mappings");
-    assert_eq!(refusal(&[good, NewRow { time_ns: 4, ..good }]), "time goes backwards");
+    let with_regions = |regions: &[RegionSnapshot]| refusal(&[first_row(regions, &[])]);
+    assert_eq!(with_regions(&overlap), "regions are out of order or overlap");
+    assert_eq!(with_regions(&too_many), "a region has more accesses than there are samples");
+    assert_eq!(with_regions(&unobservable), "a region has more unobservable samples than there are samples");
+    assert_eq!(with_regions(&sampled_too_often), "a region has more samples taken than there are samples");
+    assert_eq!(refusal(&[first_row(&[], &twice)]), "mappings are out of order or overlap");
+    for (row, reason) in [
+        (columns::Row { target: None, ..good.clone() }, "the first row of a target does not say what it is"),
+        (columns::Row { mappings: None, ..good.clone() }, "the first row of a target has no mappings"),
+        (columns::Row { regions: None, ..good.clone() }, "the row of a target has no regions"),
+        (columns::Row { samples: None, ..good.clone() }, "the row of a target has no number of samples"),
+        (columns::Row { aggregation_ns: None, ..good.clone() }, "the row of a target has no aggregation interval"),
+        (columns::Row { id: None, ..good.clone() }, "the row of a target has no identity"),
+        (columns::Row { id: Some(no_pid), ..good.clone() }, "a process has no pid"),
+        (
+            columns::Row { mappings: Some(vec![no_letters]), ..good.clone() },
+            "the permissions of a mapping are not four letters such as rw-p",
+        ),
+        (columns::Row::new(columns::ACTIVITY, 5), "the row of an activity has none"),
+    ] {
+        assert_eq!(refusal(&[row]), reason);
+    }
+    assert_eq!(refusal(&[good.clone(), columns::Row { time_ns: 4, ..good }]), "time goes backwards");
 }
 
 #[test]
@@ -203,17 +231,7 @@ fn a_buffer_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
 
 #[test]
 fn activities_that_break_the_rules_are_refused() {
-    let row = |activity| NewRow {
-        time_ns: 0,
-        aggregation_ns: 0,
-        samples: 0,
-        pid: 0,
-        info: None,
-        mappings: None,
-        regions: &[],
-        cost: None,
-        activity: Some(activity),
-    };
+    let row = activity_row;
     let (early, late) = (some_activity(), Activity { time: Duration::from_nanos(3), ..some_activity() });
     assert_eq!(refusal(&[row(&late), row(&early)]), "the time of activities goes backwards");
 
@@ -227,13 +245,100 @@ fn activities_that_break_the_rules_are_refused() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(changed(b"pageout", b"pagefar"), "a scheme has an action that the format does not know");
     let (half, none) = (0.5_f64.to_le_bytes(), f64::NAN.to_le_bytes());
     assert_eq!(changed(&half, &none), "the score of a scheme's goals is not a number");
     // The starts of the first three regions: the first one's becomes its end.
     let [first, second, third] = [4096_u64, 8192, 12288].map(u64::to_le_bytes);
     let (starts, empty) = ([first, second, third].concat(), [second, second, third].concat());
     assert_eq!(changed(&starts, &empty), "a range of addresses is empty or reversed");
+}
+
+/// A batch of a later version: more columns, rows of another kind, a target of another type, and columns that are missing.
+#[test]
+fn what_a_later_version_adds_is_passed_over() {
+    let survey = columns::Row::new("survey", 1);
+    let other_id = columns::Id { kind: "guest".into(), ..StoredId::new(target(1), true).column() };
+    let other = columns::Row { id: Some(other_id.clone()), ..first_row(&[region(1..3, 1)], &[]) };
+    let mut acted = activity_row(&some_activity());
+    if let Some(activity) = &mut acted.activity {
+        activity.memory[0].id = other_id;
+        activity.schemes[0].action = columns::Action { name: "melt".into(), target_node: Some(3) };
+        activity.schemes[0].total.refusals[0].reason = "too_warm".into();
+    }
+    let batch = batch(&[first_row(&[region(1..3, 1)], &[]), survey, other, acted]);
+
+    let more: ArrayRef = Arc::new(UInt64Array::from(vec![Some(7), None, None, None]));
+    let lists: ArrayRef = Arc::new(BinaryArray::from(vec![&b"x"[..]; 4]));
+    let mut named: Vec<(String, ArrayRef)> = vec![("blocks".into(), lists)];
+    named.extend(batch.schema().fields().iter().zip(batch.columns()).map(|(f, c)| (f.name().clone(), Arc::clone(c))));
+    named.push(("present_bytes".into(), more));
+    named.retain(|(name, _)| name != "cost");
+    let batch = RecordBatch::try_from_iter_with_nullable(named.into_iter().map(|(n, c)| (n, c, true))).unwrap();
+
+    let metadata = schema::schema(true, &header()).unwrap().metadata;
+    let mut dictionaries = DictionaryTracker::new(true);
+    let schema = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
+        &batch.schema().as_ref().clone().with_metadata(metadata),
+        &mut dictionaries,
+        &options(None),
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let messages = [(schema.ipc_message, schema.arrow_data), batch_parts(&batch, Some(CompressionType::ZSTD))];
+    let (snapshots, activities) = read(directory.path(), &messages).unwrap();
+    assert_eq!(snapshots.len(), 1);
+    assert_eq!(snapshots[0].snapshot.targets.len(), 1);
+    assert_eq!(snapshots[0].cost, None);
+    let [activity] = &activities[..] else { panic!("{activities:?}") };
+    assert_eq!(activity.memory.len(), 1);
+    let report = &activity.schemes[0];
+    assert_eq!((&*report.action.name, report.action.target_node), ("melt", Some(NodeId(3))));
+    let refused = &report.total.refusals[0];
+    assert_eq!(refused.refusal, RefusalReason::Other.with_code(11));
+    assert_eq!(refused.unknown_reason.as_deref(), Some("too_warm"));
+    // What is not known is written again as it was.
+    assert_eq!(activity::to_columns(activity, true).schemes[0].action.name, "melt".into());
+    assert_eq!(activity::to_columns(activity, true).schemes[0].total.refusals[0].reason, "too_warm".into());
+}
+
+#[test]
+fn columns_of_another_type_or_missing_ones_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |change: &dyn Fn(&mut Vec<Field>)| {
+        let schema = schema::schema(true, &header()).unwrap();
+        let mut fields: Vec<Field> = schema.fields().iter().map(|field| Field::clone(field)).collect();
+        change(&mut fields);
+        let schema = Schema::new_with_metadata(fields, schema.metadata);
+        let mut dictionaries = DictionaryTracker::new(true);
+        let encoded = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
+            &schema,
+            &mut dictionaries,
+            &options(None),
+        );
+        match read(directory.path(), &[(encoded.ipc_message, encoded.arrow_data)]) {
+            Err(RecordError::Damaged { at: 0, reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(&|fields| drop(fields.remove(0))), "a column is missing");
+    let other_type = "a column has another type than the format says";
+    assert_eq!(refused(&|fields| fields[1] = Field::new("time_ns", DataType::Int64, false)), other_type);
+    assert_eq!(refused(&|fields| fields[7] = Field::new("regions", DataType::Utf8, true)), other_type);
+    let large = Field::new("more", DataType::LargeUtf8, true);
+    assert_eq!(
+        refused(&|fields| fields.push(large.clone())),
+        "it has a column of a type that recordings do not use"
+    );
+    let small = Field::new("more", DataType::UInt8, true);
+    assert_eq!(refused(&|fields| fields.extend(vec![small.clone(); 5000])), "it has too many columns");
+}
+
+#[test]
+fn a_snapshot_ends_where_a_target_comes_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let row = first_row(&[region(1..3, 1)], &[]);
+    let (snapshots, _) =
+        read(directory.path(), &[schema_parts(), batch_parts(&batch(&[row.clone(), row]), None)]).unwrap();
+    assert_eq!(snapshots.len(), 2);
 }
 
 /// A change of a message: 1 to 8 bytes from some place on, with values that are likely to hurt.

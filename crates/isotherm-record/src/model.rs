@@ -37,6 +37,14 @@ pub struct Header {
 /// The machine that a recording was made on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
+    /// An identifier of the machine that stays the same from boot to boot, 32 hexadecimal digits. It is made from the ID in
+    /// `/etc/machine-id`, which it does not reveal. Empty if it is not known.
+    #[serde(default)]
+    pub id: String,
+    /// The identifier of the boot, as in `/proc/sys/kernel/random/boot_id`. Empty if it is not known: starts of processes are
+    /// then not counted from the boot of the machine.
+    #[serde(default)]
+    pub boot_id: String,
     /// The host's name.
     pub name: String,
     /// The kernel's release, such as `6.1.0-18-amd64`.
@@ -47,6 +55,13 @@ pub struct Host {
     pub cpus: u32,
     /// Memory, in bytes.
     pub memory_bytes: u64,
+}
+
+impl Host {
+    /// Whether the starts of processes are counted from the boot of the machine, and not from the Unix epoch.
+    pub(crate) fn counts_from_boot(&self) -> bool {
+        !self.boot_id.is_empty()
+    }
 }
 
 /// What a target was.

@@ -5,13 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
 use serde::Deserialize;
 
+use crate::decode::Rows;
 use crate::message::{Checksum, Fault, Found, Message, find};
-use crate::rows::Rows;
-use crate::schema::{FORMAT_KEY, HEADER_KEY, has_our_columns, metadata};
+use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
 use crate::source::Source;
-use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Snapshots, foreign};
+use crate::{Activities, FORMAT, Header, RecordError, Snapshots, foreign};
 
 /// How a recording ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +59,14 @@ impl Recording {
         if len == 0 {
             return Err(RecordError::Empty { path: path.into() });
         }
-        let (format, header, start) = read_header(path, &file, len).map_err(|error| match error {
+        let (First { format, schema, header }, start) = read_header(path, &file, len).map_err(|error| match error {
             RecordError::Foreign { .. } if foreign::was_ours(&file) => {
                 RecordError::damaged(path, 0, "its header is not what was written")
             }
             error => error,
         })?;
         let (end, ending) = walk(path, &file, start, len)?;
-        let source = Source { file: Arc::new(file), path: path.into(), format, start, end };
+        let source = Source { file: Arc::new(file), path: path.into(), format, schema, start, end };
         Ok(Self { source, header, ending })
     }
 
@@ -83,7 +85,7 @@ impl Recording {
         &self.source.path
     }
 
-    /// Its format: 1, or 2 if it has room for activities.
+    /// The format of the file, from 1 to 3.
     pub fn format(&self) -> u64 {
         self.source.format
     }
@@ -93,7 +95,7 @@ impl Recording {
     /// # Errors
     /// None at present; those of reading come with the snapshots.
     pub fn snapshots(&self) -> Result<Snapshots, RecordError> {
-        Ok(Snapshots::new(Rows::new(self.source.clone())))
+        Ok(Snapshots::new(self.source.clone()))
     }
 
     /// All activities from the start, with one batch in memory at a time; none in a recording without schemes.
@@ -105,13 +107,20 @@ impl Recording {
     }
 }
 
-/// Reads the first message: the format, the header, and the byte after it.
-fn read_header(path: &Path, file: &File, len: u64) -> Result<(u64, Header, u64), RecordError> {
+/// What the first message of a recording says.
+struct First {
+    format: u64,
+    schema: SchemaRef,
+    header: Header,
+}
+
+/// Reads the first message: what it says, and the byte after it.
+fn read_header(path: &Path, file: &File, len: u64) -> Result<(First, u64), RecordError> {
     match find(file, 0, len, Checksum::Ignored) {
         Ok(Found::Message(message)) => {
-            let (format, header) = header(path, &message)?;
+            let first = first(path, &message)?;
             message.body(file).map_err(|fault| fault.at(path, 0))?;
-            Ok((format, header, message.end()))
+            Ok((first, message.end()))
         }
         Ok(Found::Torn) => Err(RecordError::CutInHeader { path: path.into(), at: len }),
         Err(Fault::Io(source)) => Err(RecordError::Read { path: path.into(), offset: 0, source }),
@@ -119,8 +128,8 @@ fn read_header(path: &Path, file: &File, len: u64) -> Result<(u64, Header, u64),
     }
 }
 
-/// The format and the header in the first message.
-fn header(path: &Path, message: &Message) -> Result<(u64, Header), RecordError> {
+/// What the first message says.
+fn first(path: &Path, message: &Message) -> Result<First, RecordError> {
     let damaged = |reason: &str| RecordError::damaged(path, 0, reason);
     let flatbuffer = message.flatbuffer().map_err(|fault| fault.at(path, 0))?;
     let Some(schema) = flatbuffer.header_as_schema() else {
@@ -135,11 +144,16 @@ fn header(path: &Path, message: &Message) -> Result<(u64, Header), RecordError> 
         return Err(RecordError::Newer { path: path.into(), made_by: made_by(text), format });
     }
     message.check_head().map_err(|fault| fault.at(path, 0))?;
-    if format < PLAIN || !has_our_columns(&schema, format) {
-        return Err(damaged("its columns are not those of its format"));
+    if format == 0 {
+        return Err(damaged("there is no format 0"));
     }
+    let schema = fields(&schema).map_err(damaged)?;
+    let schema = Arc::new(Schema::new(schema));
+    // A batch without rows shows whether the columns are those of the format.
+    Rows::new(format, RecordBatch::new_empty(Arc::clone(&schema))).map_err(damaged)?;
     let header = serde_json::from_str(text);
-    Ok((format, header.map_err(|error| damaged(&format!("its header cannot be understood: {error}")))?))
+    let header = header.map_err(|error| damaged(&format!("its header cannot be understood: {error}")))?;
+    Ok(First { format, schema, header })
 }
 
 /// The version of isotherm in the header of a format that is not known.

@@ -1,4 +1,4 @@
-//! Reading a recording: its rows.
+//! Reading a recording: its rows of targets.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,9 +7,11 @@ use std::time::Duration;
 use isotherm_core::{Mapping, TargetSnapshot};
 
 use crate::batches::Batches;
-use crate::decode::{self, RawRow};
+use crate::decode::Kind;
+use crate::id::StoredId;
 use crate::source::Source;
-use crate::{RecordError, Row, TargetInfo, compat};
+use crate::target::RawRow;
+use crate::{RecordError, Row, TargetInfo};
 
 /// The rows of a recording that are of targets, in the order of their recording. After an error there is no further row.
 ///
@@ -23,9 +25,8 @@ pub(crate) struct Rows {
 /// What earlier rows have said.
 #[derive(Debug, Default)]
 struct Targets {
-    /// What is known of the targets, by their numbers.
-    known: HashMap<u32, Known>,
-    /// Of the last row, in nanoseconds.
+    known: HashMap<StoredId, Known>,
+    /// The time of the last row, in nanoseconds.
     time_ns: u64,
 }
 
@@ -40,6 +41,11 @@ struct Known {
 impl Rows {
     pub(crate) fn new(source: Source) -> Self {
         Self { batches: Batches::new(source), targets: Targets::default() }
+    }
+
+    /// The error that the last row is wrong for this reason. There is no further row then.
+    pub(crate) fn refuse(&mut self, reason: &'static str) -> RecordError {
+        self.batches.refuse(reason)
     }
 }
 
@@ -57,7 +63,7 @@ impl Targets {
         }
         let info = raw.info.map(Arc::new);
         let mappings: Option<Arc<[Mapping]>> = raw.mappings.map(Arc::from);
-        let before = self.known.remove(&raw.pid);
+        let before = self.known.remove(&raw.id);
         let (info, mappings) = match before {
             Some(known) => (info.unwrap_or(known.info), mappings.unwrap_or(known.mappings)),
             None => (
@@ -66,12 +72,12 @@ impl Targets {
             ),
         };
         let known = Known { info: Arc::clone(&info), mappings: Arc::clone(&mappings), seen: raw.time_ns };
-        self.known.insert(raw.pid, known);
+        self.known.insert(raw.id, known);
         Ok(Row {
             time: Duration::from_nanos(raw.time_ns),
             aggregation: Duration::from_nanos(raw.aggregation_ns),
             samples: raw.samples,
-            target: TargetSnapshot { id: compat::identity(raw.pid, Some(&info)), regions: raw.regions, mappings },
+            target: TargetSnapshot { id: raw.id.target(&info), regions: raw.regions, mappings },
             info,
             cost: raw.cost,
         })
@@ -83,15 +89,18 @@ impl Iterator for Rows {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let targets = &mut self.targets;
-            let row = self.batches.next(|batch, index| match decode::is_activity(batch, index) {
-                true => Ok(None),
-                false => decode::row(batch, index).and_then(|raw| targets.complete(raw)).map(Some),
-            });
-            match row.transpose()? {
+            let (rows, index) = match self.batches.next_row().transpose()? {
+                Ok(row) => row,
+                Err(error) => return Some(Err(error)),
+            };
+            if rows.kind(index) != Kind::Target {
+                continue;
+            }
+            let complete = |raw: Option<RawRow>| raw.map(|raw| self.targets.complete(raw)).transpose();
+            match RawRow::read(rows.row(index)).and_then(complete) {
                 Ok(None) => {}
                 Ok(Some(row)) => return Some(Ok(row)),
-                Err(error) => return Some(Err(error)),
+                Err(reason) => return Some(Err(self.batches.refuse(reason))),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Whether the parts of a batch have the sizes that its columns ask for, before anything is allocated or sliced by them.
 //!
-//! Arrow's decoder checks much of this too, but in places by an assertion, and it takes memory for whatever a compressed
-//! buffer claims to hold.
+//! Arrow's decoder checks much of this too, but in places by an assertion, and it allocates as much memory as a compressed
+//! buffer claims to need.
 
 use arrow_ipc as ipc;
 use arrow_schema::{DataType, Field, Fields};
@@ -64,10 +64,12 @@ where
             return Err("the nulls of a column do not fit its values");
         }
         match field.data_type() {
-            DataType::UInt64 | DataType::Float64 => self.check_values(values * 8)?,
-            DataType::UInt32 | DataType::Int32 => self.check_values(values * 4)?,
+            DataType::UInt64 | DataType::Int64 | DataType::Float64 => self.check_values(values * 8)?,
+            DataType::UInt32 | DataType::Int32 | DataType::Float32 => self.check_values(values * 4)?,
+            DataType::UInt16 | DataType::Int16 => self.check_values(values * 2)?,
+            DataType::UInt8 | DataType::Int8 => self.check_values(values)?,
             DataType::Boolean => self.check_values(values.div_ceil(8))?,
-            DataType::Utf8 => {
+            DataType::Utf8 | DataType::Binary => {
                 self.check_offsets(values)?;
                 self.next_buffer()?;
             }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::WITH_ACTIVITIES;
+use arrow_schema::SchemaRef;
 
 /// Where rows are read from.
 #[derive(Clone, Debug)]
@@ -12,15 +12,10 @@ pub(crate) struct Source {
     pub(crate) file: Arc<File>,
     pub(crate) path: Arc<Path>,
     pub(crate) format: u64,
+    /// The columns of the file.
+    pub(crate) schema: SchemaRef,
     /// The byte after the header.
     pub(crate) start: u64,
     /// The byte after the last whole message with rows.
     pub(crate) end: u64,
-}
-
-impl Source {
-    /// Whether it has room for activities.
-    pub(crate) fn has_activities(&self) -> bool {
-        self.format >= WITH_ACTIVITIES
-    }
 }

@@ -5,17 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_schema::SchemaRef;
-use isotherm_core::{Mapping, Snapshot, TargetId, TargetSnapshot};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_schema::{ArrowError, SchemaRef};
+use isotherm_core::{Mapping, Snapshot, TargetSnapshot};
 
-use crate::columns::{Columns, NewRow};
+use crate::columns::{self, RowBuilder};
 use crate::encode::Encoder;
+use crate::id::StoredId;
 use crate::message::END_MARKER;
 use crate::output::Output;
+use crate::table::Build;
+use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
-use crate::{
-    Activity, Cost, Header, PLAIN, RecordError, SnapshotRecord, TargetInfo, WITH_ACTIVITIES, check, compat, schema,
-};
+use crate::{Activity, Cost, Header, RecordError, SnapshotRecord, TargetInfo, activity, check, schema};
 
 /// Snapshots of at most this time are kept back before they are handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);
@@ -32,20 +35,32 @@ const MAX_BUFFERED: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
-    format: u64,
+    /// Whether it has a column for activities.
+    activities: bool,
+    /// Whether the starts of processes are counted from the boot.
+    from_boot: bool,
     output: Output,
     encoder: Encoder,
     schema: SchemaRef,
-    columns: Columns,
+    rows: Buffered,
     /// Up to which time snapshots have been handed to the kernel.
     handed_over: Duration,
     /// The time of the last row of a target.
     last: Duration,
     /// The time of the last activity.
     last_activity: Duration,
-    /// What the recording says of the targets of the last snapshot, by their numbers.
-    known: HashMap<u32, Known>,
+    /// What the recording says of the targets of the last snapshot.
+    known: HashMap<StoredId, Known>,
     finished: bool,
+}
+
+/// Rows that have not been handed to the kernel.
+#[derive(Debug, Default)]
+struct Buffered {
+    builder: RowBuilder,
+    rows: usize,
+    /// About how many bytes they take, uncompressed.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -61,34 +76,38 @@ impl Recorder {
     ///
     /// The file has mode 0600; an existing one is emptied and gets that mode.
     ///
+    /// A header without the ID of the boot says that the starts of processes are not counted from the boot of the machine. They are
+    /// not written then: readers take the start since the Unix epoch instead.
+    ///
     /// # Errors
     /// [`RecordError::Create`] or [`RecordError::Write`].
     pub fn create(path: &Path, header: &Header) -> Result<Self, RecordError> {
-        Self::create_in(PLAIN, path, header)
+        Self::create_in(path, header, false)
     }
 
-    /// As [`Recorder::create`], with room for activities.
+    /// As [`Recorder::create`], with a column for activities.
     ///
     /// # Errors
     /// [`RecordError::Create`] or [`RecordError::Write`].
     pub fn create_with_activities(path: &Path, header: &Header) -> Result<Self, RecordError> {
-        Self::create_in(WITH_ACTIVITIES, path, header)
+        Self::create_in(path, header, true)
     }
 
-    fn create_in(format: u64, path: &Path, header: &Header) -> Result<Self, RecordError> {
+    fn create_in(path: &Path, header: &Header, activities: bool) -> Result<Self, RecordError> {
         let encode = |reason: String| RecordError::Encode { path: path.into(), reason };
-        let schema = schema::schema(format, header).map_err(|error| encode(error.to_string()))?;
+        let schema = schema::schema(activities, header).map_err(|error| encode(error.to_string()))?;
         let mut encoder = Encoder::new().map_err(|error| encode(error.to_string()))?;
         let start = encoder.schema(&schema).map_err(|error| encode(error.to_string()))?;
 
         let output = Output::create(path).map_err(|source| RecordError::Create { path: path.into(), source })?;
         let mut recorder = Self {
             path: path.into(),
-            format,
+            activities,
+            from_boot: header.host.counts_from_boot(),
             output,
             encoder,
             schema: Arc::new(schema),
-            columns: Columns::default(),
+            rows: Buffered::default(),
             handed_over: Duration::ZERO,
             last: Duration::ZERO,
             last_activity: Duration::ZERO,
@@ -105,9 +124,12 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError::Write`] when a batch was due and the kernel did not take it. The batch is lost; the recorder can
-    /// go on, and does so with all that a reader needs to know. [`RecordError::Encode`] when a target breaks the rules of
-    /// [`TargetSnapshot`], or is a cgroup: nothing of it is written.
+    /// go on, and then repeats what a reader needs to know. [`RecordError::Encode`] when a target breaks the rules of
+    /// [`TargetSnapshot`], or the snapshot is older than the one before it: nothing of it is written.
     pub fn write(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
+        if record.snapshot.time < self.last {
+            return Err(self.not_encoded("a snapshot is older than the one before it"));
+        }
         let added = self.write_targets(record);
         if added.is_err() {
             // The recording lacks a part of this snapshot: say again what the targets are.
@@ -131,32 +153,22 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`], and nothing of it is written, when it is older than the
-    /// last activity, is of a cgroup, or the recording has no room for activities ([`Recorder::create_with_activities`]).
+    /// last activity, or the recording has no column for activities ([`Recorder::create_with_activities`]).
     pub fn write_activity(&mut self, activity: &Activity) -> Result<(), RecordError> {
-        if self.format < WITH_ACTIVITIES {
-            return Err(self.not_encoded("it was created without room for activities"));
+        if !self.activities {
+            return Err(self.not_encoded("it was created without a column for activities"));
         }
         if activity.time < self.last_activity {
             return Err(self.not_encoded("an activity is older than the one before it"));
         }
-        let acted_on = activity.schemes.iter().flat_map(|scheme| &scheme.last.regions).map(|region| region.target);
-        for target in activity.memory.iter().map(|(target, _)| *target).chain(acted_on) {
-            self.number(target)?;
-        }
         self.last_activity = activity.time;
-        self.columns.push(&NewRow {
-            time_ns: nanoseconds(self.last),
-            aggregation_ns: 0,
-            samples: 0,
-            pid: 0,
-            info: None,
-            mappings: None,
-            regions: &[],
-            cost: None,
-            activity: Some(activity),
+        let column = activity::to_columns(activity, self.from_boot);
+        self.rows.push(&columns::Row {
+            activity: Some(column),
+            ..columns::Row::new(columns::ACTIVITY, nanoseconds(self.last))
         });
         let now = activity.time.max(self.last);
-        if now >= self.handed_over.saturating_add(MAX_DELAY) || self.columns.bytes() >= MAX_BUFFERED {
+        if now >= self.handed_over.saturating_add(MAX_DELAY) || self.rows.bytes >= MAX_BUFFERED {
             self.hand_over()?;
             self.handed_over = now;
         }
@@ -196,7 +208,7 @@ impl Recorder {
         let mut cost = record.cost.as_ref();
         for (nth, target) in record.snapshot.targets.iter().enumerate() {
             self.write_target(&record.snapshot, target, cost.take(), record.nth_info(nth))?;
-            if self.columns.bytes() >= MAX_BUFFERED {
+            if self.rows.bytes >= MAX_BUFFERED {
                 self.hand_over()?;
             }
         }
@@ -210,8 +222,8 @@ impl Recorder {
         cost: Option<&Cost>,
         info: Arc<TargetInfo>,
     ) -> Result<(), RecordError> {
-        let pid = self.number(target.id)?;
-        let known = self.known.get(&pid);
+        let id = StoredId::new(target.id, self.from_boot);
+        let known = self.known.get(&id);
         let same_info = known.is_some_and(|known| Arc::ptr_eq(&known.info, &info) || known.info == info);
         let same_mappings = known
             .is_some_and(|known| Arc::ptr_eq(&known.mappings, &target.mappings) || known.mappings == target.mappings);
@@ -220,36 +232,28 @@ impl Recorder {
         if !same_mappings {
             check::mappings(&target.mappings).map_err(|reason| self.not_encoded(reason))?;
         }
-        self.columns.push(&NewRow {
-            time_ns: nanoseconds(snapshot.time),
-            aggregation_ns: nanoseconds(snapshot.aggregation),
-            samples: snapshot.samples,
-            pid,
-            info: (!same_info).then_some(&*info),
-            mappings: (!same_mappings).then_some(&*target.mappings),
-            regions: &target.regions,
-            cost,
-            activity: None,
+        self.rows.push(&columns::Row {
+            aggregation_ns: Some(nanoseconds(snapshot.aggregation)),
+            samples: Some(snapshot.samples),
+            id: Some(id.column()),
+            target: (!same_info).then(|| columns::Target::from(&*info)),
+            mappings: (!same_mappings).then(|| mapping_columns(target.id, &target.mappings)),
+            regions: Some(region_columns(&target.regions)),
+            cost: cost.copied().map(columns::Cost::from),
+            ..columns::Row::new(columns::TARGET, nanoseconds(snapshot.time))
         });
         self.last = snapshot.time;
         let now = Known { info, mappings: Arc::clone(&target.mappings), seen: snapshot.time };
-        self.known.insert(pid, now);
+        self.known.insert(id, now);
         Ok(())
     }
 
-    /// The number of a target in this format.
-    fn number(&self, target: TargetId) -> Result<u32, RecordError> {
-        if compat::has_pid_column(target) {
-            return Ok(compat::pid_column(target));
-        }
-        Err(self.not_encoded(format!("{target} is neither a process nor physical memory")))
-    }
-
     fn hand_over(&mut self) -> Result<(), RecordError> {
-        if self.columns.is_empty() {
+        let rows = std::mem::take(&mut self.rows);
+        if rows.rows == 0 {
             return Ok(());
         }
-        let batch = self.columns.take(&self.schema).and_then(|batch| self.encoder.batch(&batch));
+        let batch = rows.batch(&self.schema).and_then(|batch| self.encoder.batch(&batch));
         let written = match batch {
             Ok(message) => self.append(&message),
             Err(error) => Err(self.not_encoded(error.to_string())),
@@ -271,10 +275,28 @@ impl Recorder {
     }
 }
 
+impl Buffered {
+    fn push(&mut self, row: &columns::Row) {
+        self.rows += 1;
+        self.bytes += row.bytes();
+        self.builder.push(row);
+    }
+
+    /// The rows as a batch, with the columns of `schema`.
+    ///
+    /// # Errors
+    /// When there is more in them than Arrow can count.
+    fn batch(self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+        let all = RecordBatch::from(self.builder.finish(None)?.as_struct());
+        let columns = schema.fields().iter().filter_map(|field| all.column_by_name(field.name()).cloned());
+        RecordBatch::try_new(Arc::clone(schema), columns.collect())
+    }
+}
+
 impl Drop for Recorder {
     fn drop(&mut self) {
         if !self.finished {
-            // Nobody is left to be told.
+            // There is nobody left to whom an error could be reported.
             drop(self.hand_over());
         }
     }

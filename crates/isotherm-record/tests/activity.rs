@@ -19,20 +19,18 @@ fn what_schemes_did_is_read_as_it_was_written() {
     assert_eq!(activities.len(), 20);
     assert_eq!(common::read_activities(&path).unwrap(), activities);
     assert_eq!(common::read(&path).unwrap(), rows);
-    assert_eq!(Recording::open(&path).unwrap().format(), 2);
 }
 
 #[test]
-fn a_recording_without_schemes_has_no_activities_and_costs_nothing_for_them() {
+fn a_recording_without_schemes_has_no_activities_and_no_column_for_them() {
     let directory = tempfile::tempdir().unwrap();
     let (plain, with) = (directory.path().join("a.rec"), directory.path().join("b.rec"));
     let rows = common::record(&plain, 12);
     assert_eq!(common::read_activities(&plain).unwrap(), []);
-    // It is of format 1, as all recordings were before there were schemes.
-    assert_eq!(Recording::open(&plain).unwrap().format(), 1);
     assert_eq!(common::read(&plain).unwrap(), rows);
+    assert!(!std::fs::read(&plain).unwrap().windows(8).any(|bytes| bytes == b"activity"));
 
-    // Room for them that is not used changes nothing of what is read.
+    // A column for them that is not used changes nothing of what is read.
     let mut recorder = Recorder::create_with_activities(&with, &common::header()).unwrap();
     (1..=12).for_each(|i| recorder.write(&common::snapshot_record(i)).unwrap());
     recorder.finish().unwrap();
@@ -57,7 +55,7 @@ fn an_activity_that_is_known_late_or_early_leaves_the_order_of_rows_alone() {
 
     let snapshots = [1, 5, 6].map(|i| (common::snapshot(i), common::cost(i)));
     assert_eq!(common::read(&path).unwrap(), common::rows_of(&snapshots));
-    assert_eq!(common::read_activities(&path).unwrap(), [common::without_starts(at(5)), at(90), at(90), at(9000)]);
+    assert_eq!(common::read_activities(&path).unwrap(), [at(5), at(90), at(90), at(9000)]);
     let read = installed_or_skip!(common::python("pyarrow", &path));
     assert_eq!(read["times"], json!([0, 100, 100, 500, 500, 500, 500, 500, 600, 600].map(|ms| ms * 1_000_000_u64)));
     assert_eq!((&read["rows"], &read["activities"]), (&json!(10), &json!(4)));
@@ -76,11 +74,11 @@ fn an_activity_that_is_older_than_the_one_before_is_not_written() {
     assert!(matches!(error, RecordError::Encode { .. }), "{error}");
     recorder.write_activity(&common::activity(5)).unwrap();
     recorder.finish().unwrap();
-    assert_eq!(common::read_activities(&path).unwrap(), [4, 5].map(|i| common::without_starts(common::activity(i))));
+    assert_eq!(common::read_activities(&path).unwrap(), [4, 5].map(|i| common::activity(i)));
 }
 
 #[test]
-fn a_recording_that_has_no_room_for_activities_refuses_them_and_goes_on() {
+fn a_recording_without_a_column_for_activities_refuses_them_and_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
@@ -102,18 +100,18 @@ fn while_all_schemes_sleep_activities_are_handed_over_all_the_same() {
     assert_eq!(recording.ending(), Ending::Unfinished);
     let read: Vec<_> = recording.activities().unwrap().collect::<Result<_, _>>().unwrap();
     assert!(read.len() >= 25, "{}", read.len());
-    assert_eq!(read, (1..=read.len() as u32).map(|i| common::without_starts(common::activity(i))).collect::<Vec<_>>());
+    assert_eq!(read, (1..=read.len() as u32).map(|i| common::activity(i)).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_score_that_is_no_number_is_not_known() {
+fn a_score_that_is_not_a_number_is_unknown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     let scored = |i, goal_score| {
         let activity = common::activity(i);
         let schemes = activity.schemes.iter().map(|report| Report { goal_score, ..report.clone() }).collect();
-        common::without_starts(Activity { schemes, ..activity })
+        Activity { schemes, ..activity }
     };
     recorder.write_activity(&scored(1, Some(f64::INFINITY))).unwrap();
     recorder.write_activity(&scored(2, Some(f64::NAN))).unwrap();
@@ -135,7 +133,7 @@ fn other_formats_have_the_same_rows_whether_there_are_activities_or_not() {
     assert!(converted(&plain, Format::Csv) == converted(&with, Format::Csv));
     let json = |recording| serde_json::from_slice::<Value>(&converted(recording, Format::Json)).unwrap();
     let (plain, with) = (json(&plain), json(&with));
-    assert_eq!((&plain["format"], &with["format"]), (&json!(1), &json!(2)));
+    assert_eq!((&plain["format"], &with["format"]), (&json!(3), &json!(3)));
     assert_eq!(plain["snapshots"], with["snapshots"]);
     assert_eq!((&plain["activities"], with["activities"].as_array().unwrap().len()), (&json!([]), 4));
 }
@@ -152,24 +150,30 @@ fn json_has_all_of_an_activity() {
     assert_eq!(
         activity["schemes"][1],
         json!({
-            "name": "hot \"ones\"", "action": "hugepage", "awake": true, "quota_bytes": 2_097_152, "goal_score": 0.5,
+            "name": "hot \"ones\"", "action": "hugepage", "target_node": null, "awake": true, "quota_bytes": 2_097_152, "goal_score": 0.5,
             "total": {
                 "applications": 2, "tried_regions": 4, "tried_bytes": 245_760, "passed_bytes": 163_840,
-                "applied_regions": 3, "applied_bytes": 81_920, "rejected_bytes": 40_960,
-                "quota_exceeded": 1, "spent_ns": 14_000,
-                "refusals": [{"errno": 11, "regions": 2, "bytes": 8192}, {"errno": 12, "regions": 2, "bytes": 8192}]
+                "applied_regions": 3, "applied_bytes": 81_920, "rejected_bytes": 40_960, "quota_exceeded": 1, "spent_ns": 14_000,
+                "refusals": [
+                    {"errno": 11, "reason": "busy", "regions": 2, "bytes": 8192},
+                    {"errno": 12, "reason": "other", "regions": 2, "bytes": 8192}
+                ]
             },
             "last": {
                 "time_ns": 160_000_000, "held_back_bytes": 6, "unobservable_bytes": 8,
                 "regions": [
-                    {"pid": 7, "start": 65_536, "end": 69_632, "applied_bytes": 0},
-                    {"pid": 7, "start": 69_632, "end": 73_728, "applied_bytes": 4096}
+                    {"pid": 7, "id": common::id_json(7), "start": 65_536, "end": 69_632, "applied_bytes": 0},
+                    {"pid": 7, "id": common::id_json(7), "start": 69_632, "end": 73_728, "applied_bytes": 4096}
                 ]
             }
         })
     );
-    let used =
-        |pid| json!({"pid": pid, "resident_bytes": 1_048_578, "proportional_bytes": 1_048_577, "swapped_bytes": 2});
+    let used = |pid| {
+        json!({
+            "pid": pid, "id": common::id_json(pid),
+            "resident_bytes": 1_048_578, "proportional_bytes": 1_048_577, "swapped_bytes": 2
+        })
+    };
     assert_eq!(activity["memory"], json!([used(7), used(9)]));
     assert_eq!(
         activity["system"],

@@ -20,6 +20,9 @@ fn converted(directory: &Path, format: Format, snapshots: u32) -> PathBuf {
     output
 }
 
+const HEADING: &str = "time_ns,pid,start,end,nr_accesses,samples,access_rate,age_ns,nr_unobservable,mapping,\
+    nr_samples,target_type,start_ns,cgroup\n";
+
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -35,11 +38,11 @@ fn csv_has_a_line_for_each_region() {
     assert_eq!(
         lines[..5],
         [
-            "time_ns,pid,start,end,nr_accesses,samples,access_rate,age_ns,nr_unobservable,mapping",
-            "100000000,7,65536,81920,1,20,0.05,100000000,1,[heap]",
-            "100000000,7,81920,131072,0,20,0.0,100000000,1,[heap]",
-            "100000000,7,163840,204800,20,20,1.0,100000000,1,",
-            "100000000,7,409600,413696,7,20,0.35,100000000,1,/usr/lib/libc.so.6",
+            HEADING.trim_end(),
+            "100000000,7,65536,81920,1,20,0.05,100000000,1,[heap],19,process,12340000000,",
+            "100000000,7,81920,131072,0,20,0.0,100000000,1,[heap],19,process,12340000000,",
+            "100000000,7,163840,204800,20,20,1.0,100000000,1,,19,process,12340000000,",
+            "100000000,7,409600,413696,7,20,0.35,100000000,1,/usr/lib/libc.so.6,19,process,12340000000,",
         ]
     );
     assert_eq!(lines.len(), 1 + 2 * 2 * 4);
@@ -49,7 +52,7 @@ fn csv_has_a_line_for_each_region() {
 fn a_csv_of_nothing_has_its_heading() {
     let directory = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(converted(directory.path(), Format::Csv, 0)).unwrap();
-    assert_eq!(text, "time_ns,pid,start,end,nr_accesses,samples,access_rate,age_ns,nr_unobservable,mapping\n");
+    assert_eq!(text, HEADING);
 }
 
 #[test]
@@ -57,7 +60,7 @@ fn json_is_one_document_with_all_that_was_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(converted(directory.path(), Format::Json, 8)).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&document["format"], &document["ending"]), (&json!(1), &json!("whole")));
+    assert_eq!((&document["format"], &document["ending"]), (&json!(3), &json!("whole")));
     assert_eq!(document["header"], serde_json::to_value(common::header()).unwrap());
 
     let snapshots = document["snapshots"].as_array().unwrap();
@@ -66,13 +69,15 @@ fn json_is_one_document_with_all_that_was_recorded() {
     assert_eq!((&first["time_ns"], &first["samples"]), (&json!(100_000_000), &json!(20)));
     assert_eq!(first["cost"]["cpu_ns"], json!(1001));
     let target = &first["targets"][0];
-    assert_eq!(target["pid"], json!(7));
+    assert_eq!((&target["pid"], &target["id"]), (&json!(7), &common::id_json(7)));
     assert_eq!(target["target"]["command"], json!("server, \"7\" --port 80"));
     assert_eq!(target["mappings"][0], json!({"start": 65536, "end": 131_072, "permissions": "rw-p", "name": "[heap]"}));
     assert_eq!(
         target["regions"][0],
-        json!({"start": 65536, "end": 81920, "nr_accesses": 1, "access_rate": 0.05, "age_ns": 100_000_000,
-               "nr_unobservable": 1})
+        json!({
+            "start": 65536, "end": 81920, "nr_accesses": 1, "access_rate": 0.05, "age_ns": 100_000_000,
+            "nr_unobservable": 1, "nr_samples": 19
+        })
     );
     // What does not change is not said again.
     let with = |key: &str| (0..8).filter(|&i| snapshots[i]["targets"][1].get(key).is_some()).collect::<Vec<_>>();
@@ -95,13 +100,14 @@ fn pyarrow_reads_the_parquet_with_its_header() {
         rows.iter().flat_map(|row| &row.target.regions).map(|region| u64::from(region.nr_accesses)).sum();
     let read = installed_or_skip!(common::python("parquet", &output));
     assert_eq!((&read["rows"], &read["accesses"]), (&json!(160), &json!(accesses)));
-    assert_eq!((&read["format"], &read["probe"]), (&json!("1"), &json!("sim")));
+    assert_eq!((&read["format"], &read["probe"]), (&json!("3"), &json!("sim")));
     assert_eq!(read["compression"], json!("ZSTD"));
     assert_eq!(
         read["first"],
         json!({
             "time_ns": 100_000_000, "pid": 7, "start": 65536, "end": 81920, "nr_accesses": 1, "samples": 20,
-            "access_rate": 0.05, "age_ns": 100_000_000, "nr_unobservable": 1, "mapping": "[heap]"
+            "access_rate": 0.05, "age_ns": 100_000_000, "nr_unobservable": 1, "mapping": "[heap]",
+            "nr_samples": 19, "target_type": "process", "start_ns": 12_340_000_000_u64, "cgroup": null
         })
     );
 }

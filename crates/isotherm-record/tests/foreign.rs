@@ -126,10 +126,10 @@ fn arrow_of_others() {
 #[test]
 fn a_newer_format() {
     let header = r#"{"isotherm_version":"9.1.0","more":[1]}"#;
-    let bytes = stream(&[batch_of_others(&[("isotherm.format", "3"), ("isotherm.header", header)])]);
+    let bytes = stream(&[batch_of_others(&[("isotherm.format", "4"), ("isotherm.header", header)])]);
     assert_eq!(
         refusal_of(&bytes),
-        "the recording FILE was made by isotherm 9.1.0 in format 3; this isotherm reads up to format 2: upgrade it"
+        "the recording FILE was made by isotherm 9.1.0 in format 4; this isotherm reads up to format 3: upgrade it"
     );
 }
 
@@ -146,7 +146,7 @@ fn a_recording_that_another_program_has_rewritten() {
 
 #[test]
 fn columns_that_do_not_belong_to_the_format() {
-    for format in ["0", "1", "2"] {
+    for format in ["0", "1", "2", "3"] {
         let bytes = stream(&[batch_of_others(&[("isotherm.format", format), ("isotherm.header", "{}")])]);
         let message = refusal_of(&bytes);
         assert!(message.starts_with("the recording FILE is damaged at byte 0: "), "{message}");

@@ -33,8 +33,9 @@ fn code(range: AddrRange) -> Mapping {
 }
 
 fn mappings() -> impl Strategy<Value = Arc<[Mapping]>> {
-    (ranges(6), ".{0,12}").prop_map(|(ranges, name)| {
-        ranges.into_iter().map(|range| Mapping { name: name.as_str().into(), ..code(range) }).collect()
+    (ranges(6), ".{0,12}", prop::option::of(0_u32..3)).prop_map(|(ranges, name, node)| {
+        let mapping = |range| Mapping { name: name.as_str().into(), node: node.map(NodeId), ..code(range) };
+        ranges.into_iter().map(mapping).collect()
     })
 }
 
@@ -43,9 +44,15 @@ fn target(samples: u32) -> impl Strategy<Value = TargetSnapshot> {
         let regions: Vec<_> = ranges
             .into_iter()
             .map(|range| {
-                (0..=samples, 0..=samples, any::<u32>()).prop_map(move |(nr_accesses, nr_unobservable, age)| {
-                    RegionSnapshot { range, nr_accesses, nr_samples: samples, nr_unobservable, age }
-                })
+                (0..=samples, 0..=samples, 0..=samples, any::<u32>()).prop_map(
+                    move |(nr_accesses, nr_samples, nr_unobservable, age)| RegionSnapshot {
+                        range,
+                        nr_accesses,
+                        nr_samples,
+                        nr_unobservable,
+                        age,
+                    },
+                )
             })
             .collect();
         regions
@@ -233,27 +240,37 @@ fn regions_that_overlap_are_not_written() {
     assert_eq!(common::read(&path).unwrap().len(), 7);
 }
 
+/// A snapshot of one target, which started at this time since the boot and since the epoch.
+fn one_target(i: u32, id: TargetId, started_unix_ns: u64) -> SnapshotRecord {
+    let mut snapshot = common::snapshot(i);
+    snapshot.targets.truncate(1);
+    snapshot.targets[0].id = id;
+    let info = Arc::new(TargetInfo { command: "server".into(), started_unix_ns });
+    SnapshotRecord { snapshot, cost: None, infos: Arc::new([(id, info)]) }
+}
+
 #[test]
 fn two_processes_of_one_pid_are_two_targets() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.rec");
-    let process = |started_unix_ns| TargetId::process(7, Duration::from_nanos(started_unix_ns));
-    let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     let used = |id| Activity { schemes: vec![], memory: vec![(id, MemoryUse::default())], ..common::activity(1) };
-    for (i, started_unix_ns) in [(1, 1), (2, 2), (3, 2)] {
-        let mut snapshot = common::snapshot(i);
-        snapshot.targets.truncate(1);
-        snapshot.targets[0].id = process(started_unix_ns);
-        let info = Arc::new(TargetInfo { command: "server".into(), started_unix_ns });
-        let infos = Arc::new([(process(started_unix_ns), info)]);
-        recorder.write(&SnapshotRecord { snapshot, cost: None, infos }).unwrap();
-        recorder.write_activity(&used(process(started_unix_ns))).unwrap();
+    let mut header = common::header();
+    // Without an ID of the boot, starts are counted from the Unix epoch.
+    for boot_id in ["4567", ""] {
+        header.host.boot_id = boot_id.into();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.rec");
+        let process = |ns| TargetId::process(7, Duration::from_nanos(ns));
+        let mut recorder = Recorder::create_with_activities(&path, &header).unwrap();
+        for (i, ns) in [(1, 1), (2, 2), (3, 2)] {
+            let started_unix_ns = if boot_id.is_empty() { ns } else { 1_000_000 };
+            recorder.write(&one_target(i, process(ns), started_unix_ns)).unwrap();
+            recorder.write_activity(&used(process(ns))).unwrap();
+        }
+        recorder.finish().unwrap();
+        let rows: Vec<_> = common::read(&path).unwrap().into_iter().map(|row| row.target.id).collect();
+        assert_eq!(rows, [process(1), process(2), process(2)]);
+        let activities = common::read_activities(&path).unwrap();
+        assert_eq!(activities.iter().map(|activity| activity.memory[0].0).collect::<Vec<_>>(), rows);
     }
-    recorder.finish().unwrap();
-    let rows: Vec<_> = common::read(&path).unwrap().into_iter().map(|row| row.target.id).collect();
-    assert_eq!(rows, [process(1), process(2), process(2)]);
-    let activities = common::read_activities(&path).unwrap();
-    assert_eq!(activities.iter().map(|activity| activity.memory[0].0).collect::<Vec<_>>(), rows);
 }
 
 #[test]
@@ -278,11 +295,28 @@ fn physical_memory_keeps_its_nodes() {
 }
 
 #[test]
-fn a_cgroup_has_no_place_in_these_formats() {
+fn cgroups_and_processes_with_one_number_are_different_targets() {
     let directory = tempfile::tempdir().unwrap();
-    let mut recorder = Recorder::create(&directory.path().join("a.rec"), &common::header()).unwrap();
-    let mut snapshot = common::snapshot(1);
-    snapshot.targets[0].id = TargetId::Cgroup(CgroupId(77));
-    let error = recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap_err();
-    assert!(matches!(error, RecordError::Encode { .. }) && error.to_string().contains("cgroup 77"), "{error}");
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    let mut written = common::snapshot_record(1);
+    written.snapshot.targets[1].id = TargetId::Cgroup(CgroupId(7));
+    let infos = [0, 1].map(|nth| (written.snapshot.targets[nth].id, common::info(written.snapshot.targets[nth].id)));
+    written.infos = Arc::new(infos);
+    recorder.write(&written).unwrap();
+    recorder.finish().unwrap();
+    let read: Vec<_> = Recording::open(&path).unwrap().snapshots().unwrap().map(Result::unwrap).collect();
+    assert_eq!(read, [common::as_read(written)]);
+}
+
+#[test]
+fn a_snapshot_that_is_older_than_the_one_before_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    recorder.write(&common::snapshot_record(2)).unwrap();
+    let error = recorder.write(&common::snapshot_record(1)).unwrap_err();
+    assert!(matches!(error, RecordError::Encode { .. }), "{error}");
+    recorder.finish().unwrap();
+    assert_eq!(common::read(&path).unwrap().len(), 2);
 }

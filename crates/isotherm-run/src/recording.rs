@@ -67,7 +67,7 @@ impl EventSink for RecordingSink {
 
 /// What a recording says of its run.
 pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
-    let Host { name, kernel, architecture, cpus, memory_bytes } = Host::read();
+    let Host { id, boot_id, name, kernel, architecture, cpus, memory_bytes } = Host::read();
     let attributes = properties.attributes;
     let ns = |time: std::time::Duration| time.as_nanos() as u64;
     Header {
@@ -84,7 +84,7 @@ pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
         max_regions: attributes.map_or(0, |attributes| attributes.max_regions() as u64),
         seed,
         started_unix_ns: unix_ns(),
-        host: isotherm_record::Host { name, kernel, architecture, cpus, memory_bytes },
+        host: isotherm_record::Host { id, boot_id, name, kernel, architecture, cpus, memory_bytes },
     }
 }
 

@@ -26,7 +26,7 @@ pub fn run(options: &Convert) -> Result<ExitCode> {
         Some(Format::Own(format)) => isotherm_record::convert(&recording, output, format)?,
         Some(Format::Damo(format)) => isotherm_damo::export(&recording, output, format)?,
         None => {
-            let known = ".parquet, .csv, .json, .damo or .damo.json";
+            let known = ".rec, .parquet, .csv, .json, .damo or .damo.json";
             let what =
                 format!("the name {} does not say which format to write: let it end in {known}", output.display());
             return Err(WrongCall::new("convert", what).into());
@@ -38,7 +38,7 @@ pub fn run(options: &Convert) -> Result<ExitCode> {
 /// The format that the name of the output asks for.
 fn format(output: &Path) -> Option<Format> {
     use isotherm_damo::Format::{Json as DamoJson, JsonCompressed};
-    use isotherm_record::Format::{Csv, Json, Parquet};
+    use isotherm_record::Format::{Csv, Json, Parquet, Recording};
 
     let name = output.file_name()?.to_str()?;
     if name == DAMO_NAME {
@@ -47,6 +47,7 @@ fn format(output: &Path) -> Option<Format> {
     match output.extension()?.to_str()? {
         "damo" => Some(Format::Damo(JsonCompressed)),
         "json" if name.ends_with(".damo.json") => Some(Format::Damo(DamoJson)),
+        "rec" => Some(Format::Own(Recording)),
         "parquet" => Some(Format::Own(Parquet)),
         "csv" => Some(Format::Own(Csv)),
         "json" => Some(Format::Own(Json)),
@@ -57,13 +58,14 @@ fn format(output: &Path) -> Option<Format> {
 #[cfg(test)]
 mod tests {
     use isotherm_damo::Format::{Json as DamoJson, JsonCompressed};
-    use isotherm_record::Format::{Csv, Json, Parquet};
+    use isotherm_record::Format::{Csv, Json, Parquet, Recording};
 
     use super::*;
 
     #[test]
     fn the_name_of_the_output_tells_the_format() {
         for (name, expected) in [
+            ("a.rec", Some(Format::Own(Recording))),
             ("a.parquet", Some(Format::Own(Parquet))),
             ("/tmp/a.csv", Some(Format::Own(Csv))),
             ("a.json", Some(Format::Own(Json))),

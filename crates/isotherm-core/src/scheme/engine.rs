@@ -58,7 +58,7 @@ impl ActiveScheme {
     fn new(scheme: Scheme) -> Self {
         let report = Report {
             name: scheme.name.clone(),
-            action: scheme.action,
+            action: scheme.action.into(),
             awake: true,
             quota: None,
             goal_score: None,
@@ -78,7 +78,7 @@ impl ActiveScheme {
         if scheme.watermarks != self.scheme.watermarks {
             self.watermarks = WatermarkState::NEW;
         }
-        self.report.action = scheme.action;
+        self.report.action = scheme.action.into();
         self.scheme = scheme;
     }
 

@@ -43,7 +43,7 @@ pub use gauge::{Gauges, Metric, NoGauges};
 pub use inspector::{PageInspector, PageKind, ProcessFacts};
 pub use quota::{Goal, GoalError, Quota, QuotaError, Weights};
 pub use refusal::{Refusal, RefusalReason};
-pub use report::{ActedRegion, Application, RefusalCount, Report, Statistics};
+pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Statistics};
 pub use watermarks::{Watermarks, WatermarksError};
 
 /// Which memory is acted on, by which action, and within which limits.

@@ -1,9 +1,11 @@
 //! Reports: what each scheme has done.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{AddrRange, TargetId};
+use crate::{AddrRange, NodeId, TargetId};
 
 use super::{Action, Refusal};
 
@@ -13,7 +15,7 @@ pub struct Report {
     /// The name of the scheme.
     pub name: Arc<str>,
     /// The action of the scheme.
-    pub action: Action,
+    pub action: ReportedAction,
     /// Whether the scheme is awake by its watermarks.
     pub awake: bool,
     /// How many bytes the quota allows in a period now, by all its limits. `None` if nothing limits it.
@@ -24,6 +26,27 @@ pub struct Report {
     pub total: Statistics,
     /// The last application; default values if there was none.
     pub last: Application,
+}
+
+/// An action as a report names it. It need not be one that this version can carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedAction {
+    /// The name of its kind.
+    pub name: Cow<'static, str>,
+    /// The node that it moves memory to, if it moves any.
+    pub target_node: Option<NodeId>,
+}
+
+impl From<Action> for ReportedAction {
+    fn from(action: Action) -> Self {
+        Self { name: Cow::Borrowed(action.kind().name()), target_node: None }
+    }
+}
+
+impl fmt::Display for ReportedAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 /// Sums of what a scheme has done.
@@ -53,10 +76,14 @@ pub struct Statistics {
 }
 
 /// What was refused for one reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCount {
     /// The reason.
     pub refusal: Refusal,
+    /// The name of a reason that this version does not know. The reason of `refusal` is then [`RefusalReason::Other`].
+    ///
+    /// [`RefusalReason::Other`]: super::RefusalReason::Other
+    pub unknown_reason: Option<Arc<str>>,
     /// Ranges that were refused, wholly or in part.
     pub regions: u64,
     /// Bytes that were refused.
@@ -70,7 +97,7 @@ impl Statistics {
                 known.regions += 1;
                 known.bytes += bytes;
             }
-            None => self.refusals.push(RefusalCount { refusal, regions: 1, bytes }),
+            None => self.refusals.push(RefusalCount { refusal, unknown_reason: None, regions: 1, bytes }),
         }
     }
 

@@ -97,6 +97,8 @@ fn header(timeline: &Timeline, (min_regions, max_regions): (u64, u64), version: 
         seed: 0,
         started_unix_ns: timeline.started_unix_ns().unwrap_or(0),
         host: Host {
+            id: String::new(),
+            boot_id: String::new(),
             name: String::new(),
             kernel: String::new(),
             architecture: String::new(),

@@ -1,10 +1,12 @@
 //! An activity in JSON: as in the recording's column.
 
+use isotherm_core::NodeId;
 use isotherm_core::scheme::Report;
 use serde::Serialize;
 
 use crate::Activity;
-use crate::compat::pid_column;
+use super::identity::IdOut;
+use crate::id::pid_column;
 use crate::time::nanoseconds;
 
 #[derive(Serialize)]
@@ -18,16 +20,17 @@ pub(super) struct ActivityOut<'a> {
 #[derive(Serialize)]
 struct Scheme<'a> {
     name: &'a str,
-    action: &'static str,
+    action: &'a str,
+    target_node: Option<u32>,
     awake: bool,
     quota_bytes: Option<u64>,
     goal_score: Option<f64>,
-    total: Total,
+    total: Total<'a>,
     last: Last,
 }
 
 #[derive(Serialize)]
-struct Total {
+struct Total<'a> {
     applications: u64,
     tried_regions: u64,
     tried_bytes: u64,
@@ -35,14 +38,15 @@ struct Total {
     applied_regions: u64,
     applied_bytes: u64,
     rejected_bytes: u64,
-    refusals: Vec<Refusal>,
+    refusals: Vec<Refusal<'a>>,
     quota_exceeded: u64,
     spent_ns: u64,
 }
 
 #[derive(Serialize)]
-struct Refusal {
+struct Refusal<'a> {
     errno: i32,
+    reason: &'a str,
     regions: u64,
     bytes: u64,
 }
@@ -58,6 +62,7 @@ struct Last {
 #[derive(Serialize)]
 struct Acted {
     pid: u32,
+    id: IdOut,
     start: u64,
     end: u64,
     applied_bytes: u64,
@@ -66,6 +71,7 @@ struct Acted {
 #[derive(Serialize)]
 struct Memory {
     pid: u32,
+    id: IdOut,
     resident_bytes: u64,
     proportional_bytes: u64,
     swapped_bytes: u64,
@@ -81,10 +87,12 @@ struct System {
     stalled_ns: Option<u64>,
 }
 
-impl<'a> From<&'a Activity> for ActivityOut<'a> {
-    fn from(activity: &'a Activity) -> Self {
+impl<'a> ActivityOut<'a> {
+    /// `from_boot`: starts of processes are counted from the boot.
+    pub(super) fn new(activity: &'a Activity, from_boot: bool) -> Self {
         let memory = activity.memory.iter().map(|(target, used)| Memory {
             pid: pid_column(*target),
+            id: IdOut::new(*target, from_boot),
             resident_bytes: used.resident,
             proportional_bytes: used.proportional,
             swapped_bytes: used.swapped,
@@ -92,7 +100,7 @@ impl<'a> From<&'a Activity> for ActivityOut<'a> {
         let system = &activity.system;
         Self {
             time_ns: nanoseconds(activity.time),
-            schemes: activity.schemes.iter().map(Scheme::from).collect(),
+            schemes: activity.schemes.iter().map(|report| Scheme::new(report, from_boot)).collect(),
             memory: memory.collect(),
             system: System {
                 total_bytes: system.total,
@@ -106,23 +114,26 @@ impl<'a> From<&'a Activity> for ActivityOut<'a> {
     }
 }
 
-impl<'a> From<&'a Report> for Scheme<'a> {
-    fn from(report: &'a Report) -> Self {
+impl<'a> Scheme<'a> {
+    fn new(report: &'a Report, from_boot: bool) -> Self {
         let (total, last) = (&report.total, &report.last);
         let refusals = total.refusals.iter().map(|refusal| Refusal {
             errno: refusal.refusal.code.unwrap_or(0),
+            reason: refusal.unknown_reason.as_deref().unwrap_or_else(|| refusal.refusal.reason.name()),
             regions: refusal.regions,
             bytes: refusal.bytes,
         });
         let regions = last.regions.iter().map(|region| Acted {
             pid: pid_column(region.target),
+            id: IdOut::new(region.target, from_boot),
             start: region.range.start(),
             end: region.range.end(),
             applied_bytes: region.applied,
         });
         Self {
             name: &report.name,
-            action: report.action.kind().name(),
+            action: &report.action.name,
+            target_node: report.action.target_node.map(|NodeId(node)| node),
             awake: report.awake,
             quota_bytes: report.quota,
             goal_score: report.goal_score,

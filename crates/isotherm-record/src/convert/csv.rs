@@ -7,22 +7,37 @@ use super::{FormatWriter, flat};
 use crate::{Recording, Row};
 
 /// The heading, which is there even when no line follows.
-const HEADING: [&str; 10] =
-    ["time_ns", "pid", "start", "end", "nr_accesses", "samples", "access_rate", "age_ns", "nr_unobservable", "mapping"];
+const HEADING: [&str; 14] = [
+    "time_ns",
+    "pid",
+    "start",
+    "end",
+    "nr_accesses",
+    "samples",
+    "access_rate",
+    "age_ns",
+    "nr_unobservable",
+    "mapping",
+    "nr_samples",
+    "target_type",
+    "start_ns",
+    "cgroup",
+];
 
 pub(super) struct Csv {
     writer: csv::Writer<BufWriter<File>>,
+    from_boot: bool,
 }
 
 impl FormatWriter for Csv {
-    fn begin(_recording: &Recording, output: BufWriter<File>) -> io::Result<Self> {
+    fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self> {
         let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(output);
         writer.write_record(HEADING)?;
-        Ok(Self { writer })
+        Ok(Self { writer, from_boot: recording.header().host.counts_from_boot() })
     }
 
     fn row(&mut self, row: &Row) -> io::Result<()> {
-        for line in flat::lines(row) {
+        for line in flat::lines(row, self.from_boot) {
             self.writer.serialize(line)?;
         }
         Ok(())

@@ -1,11 +1,12 @@
-//! The flat form: one line per region, for tools that know no lists.
+//! One line for each region, for tools that know no lists.
 
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping};
 
 use crate::Row;
-use crate::compat::pid_column;
+use crate::columns;
+use crate::id::{StoredId, pid_column};
 use crate::time::nanoseconds;
 
 /// One region of one target in one snapshot.
@@ -21,22 +22,31 @@ pub(crate) struct Line {
     pub(crate) age_ns: u64,
     pub(crate) nr_unobservable: u32,
     pub(crate) mapping: Arc<str>,
+    pub(crate) nr_samples: u32,
+    pub(crate) target_type: Arc<str>,
+    pub(crate) start_ns: Option<u64>,
+    pub(crate) cgroup: Option<u64>,
 }
 
-/// The lines of a row.
-pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line> {
+/// The lines of a target of a snapshot. `from_boot`: starts of processes are counted from the boot.
+pub(crate) fn lines(row: &Row, from_boot: bool) -> impl Iterator<Item = Line> {
     let aggregation_ns = nanoseconds(row.aggregation);
+    let columns::Id { kind, start_ns, cgroup, .. } = StoredId::new(row.target.id, from_boot).column();
     row.target.regions_with_mappings().map(move |(region, mappings)| Line {
-        time_ns: nanoseconds(row.time),
-        pid: pid_column(row.target.id),
-        start: region.range.start(),
-        end: region.range.end(),
-        nr_accesses: region.nr_accesses,
-        samples: row.samples,
-        access_rate: region.access_rate(row.samples),
-        age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
-        nr_unobservable: region.nr_unobservable,
-        mapping: main_name(mappings, region.range),
+            time_ns: nanoseconds(row.time),
+            pid: pid_column(row.target.id),
+            start: region.range.start(),
+            end: region.range.end(),
+            nr_accesses: region.nr_accesses,
+            samples: row.samples,
+            access_rate: region.access_rate(row.samples),
+            age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
+            nr_unobservable: region.nr_unobservable,
+            mapping: main_name(mappings, region.range),
+            nr_samples: region.nr_samples,
+            target_type: Arc::clone(&kind),
+            start_ns,
+            cgroup,
     })
 }
 

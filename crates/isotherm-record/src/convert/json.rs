@@ -1,18 +1,22 @@
-//! JSON: one document, with the header, the snapshots and the activities; what a target is and its mappings stand where they change.
+//! JSON: one document with the header, the snapshots and the activities.
+//!
+//! What a target is and its mappings are in the first snapshot that has the target, and in those where they change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
-use isotherm_core::Mapping;
+use isotherm_core::{Mapping, NodeId, TargetId};
 use serde::Serialize;
 
 use super::FormatWriter;
 use super::activity::ActivityOut;
-use crate::compat::{permissions_column, pid_column};
+use super::identity::IdOut;
+use crate::id::pid_column;
+use crate::permissions::letters_of;
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Ending, Recording, Row, TargetInfo};
+use crate::{Activity, Cost, Ending, FORMAT, Recording, Row, TargetInfo};
 
 pub(super) struct Json {
     output: BufWriter<File>,
@@ -23,7 +27,9 @@ pub(super) struct Json {
     /// Whether that list is that of the activities.
     activities: bool,
     /// What the last snapshots said of each target.
-    known: HashMap<u32, (Arc<TargetInfo>, Arc<[Mapping]>)>,
+    known: HashMap<TargetId, (Arc<TargetInfo>, Arc<[Mapping]>)>,
+    /// Whether starts of processes are counted from the boot.
+    from_boot: bool,
 }
 
 #[derive(Serialize)]
@@ -37,7 +43,11 @@ struct Snapshot {
 
 #[derive(Serialize)]
 struct Target {
+    /// Which target it is; `id` says so to readers.
+    #[serde(skip)]
+    which: TargetId,
     pid: u32,
+    id: IdOut,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<TargetInfo>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +60,9 @@ struct MappingOut {
     start: u64,
     end: u64,
     permissions: String,
-    name: String,
+    name: Arc<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -61,6 +73,7 @@ struct RegionOut {
     access_rate: f64,
     age_ns: u64,
     nr_unobservable: u32,
+    nr_samples: u32,
 }
 
 impl FormatWriter for Json {
@@ -72,11 +85,11 @@ impl FormatWriter for Json {
             Ending::Unfinished => "unfinished",
             Ending::CutShort { .. } => "cut_short",
         };
-        let format = recording.format();
-        write!(output, "{{\"format\":{format},\"ending\":\"{ending}\",\"header\":")?;
+        write!(output, "{{\"format\":{FORMAT},\"ending\":\"{ending}\",\"header\":")?;
         serde_json::to_writer(&mut output, recording.header())?;
         output.write_all(b",\"snapshots\":[")?;
-        Ok(Self { output, snapshot: None, some: false, activities: false, known: HashMap::new() })
+        let from_boot = recording.header().host.counts_from_boot();
+        Ok(Self { output, snapshot: None, some: false, activities: false, known: HashMap::new(), from_boot })
     }
 
     fn row(&mut self, row: &Row) -> io::Result<()> {
@@ -98,7 +111,8 @@ impl FormatWriter for Json {
 
     fn activity(&mut self, activity: &Activity) -> io::Result<()> {
         self.begin_activities()?;
-        self.write_entry(&ActivityOut::from(activity))
+        let activity = ActivityOut::new(activity, self.from_boot);
+        self.write_entry(&activity)
     }
 
     fn end(mut self) -> io::Result<BufWriter<File>> {
@@ -114,8 +128,8 @@ impl Json {
         let Some(snapshot) = self.snapshot.take() else {
             return Ok(());
         };
-        let present: Vec<u32> = snapshot.targets.iter().map(|target| target.pid).collect();
-        self.known.retain(|pid, _| present.contains(pid));
+        let present: HashSet<TargetId> = snapshot.targets.iter().map(|target| target.which).collect();
+        self.known.retain(|id, _| present.contains(id));
         self.write_entry(&snapshot)
     }
 
@@ -137,9 +151,9 @@ impl Json {
     }
 
     fn target(&mut self, row: &Row) -> Target {
-        let pid = pid_column(row.target.id);
+        let id = row.target.id;
         let now = (Arc::clone(&row.info), Arc::clone(&row.target.mappings));
-        let before = self.known.insert(pid, now);
+        let before = self.known.insert(id, now);
         let (same_info, same_mappings) = before.map_or((false, false), |(info, mappings)| {
             (Arc::ptr_eq(&info, &row.info), Arc::ptr_eq(&mappings, &row.target.mappings))
         });
@@ -151,24 +165,28 @@ impl Json {
             access_rate: region.access_rate(row.samples),
             age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
             nr_unobservable: region.nr_unobservable,
+            nr_samples: region.nr_samples,
         });
         Target {
-            pid,
+            which: id,
+            pid: pid_column(id),
+            id: IdOut::new(id, self.from_boot),
             target: (!same_info).then(|| TargetInfo::clone(&row.info)),
             mappings: (!same_mappings)
-                .then(|| row.target.mappings.iter().map(|mapping| MappingOut::new(pid, mapping)).collect()),
+                .then(|| row.target.mappings.iter().map(|mapping| MappingOut::new(id, mapping)).collect()),
             regions: regions.collect(),
         }
     }
 }
 
 impl MappingOut {
-    fn new(pid: u32, mapping: &Mapping) -> Self {
+    fn new(target: TargetId, mapping: &Mapping) -> Self {
         Self {
             start: mapping.range.start(),
             end: mapping.range.end(),
-            permissions: permissions_column(pid, mapping.permissions),
-            name: mapping.label().to_string(),
+            permissions: letters_of(target, mapping.permissions),
+            name: Arc::clone(&mapping.name),
+            node: mapping.node.map(|NodeId(node)| node),
         }
     }
 }

@@ -4,12 +4,16 @@
 mod activity;
 mod csv;
 mod flat;
+mod identity;
 mod json;
 mod parquet;
+mod recording;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use crate::{Activity, RecordError, Recording, Row};
 
@@ -38,6 +42,8 @@ pub enum ConvertError {
 /// A format that a recording can be converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// A recording of the present format.
+    Recording,
     /// Apache Parquet: one row for each region of each snapshot.
     Parquet,
     /// CSV: one line for each region of each snapshot.
@@ -57,7 +63,7 @@ pub enum TransferError {
     Write(#[from] io::Error),
 }
 
-/// The writer of a format. It gets one row after another, and keeps as few of them in memory as the format allows.
+/// The writer of a format. It takes the snapshots target by target, and keeps no more of them than it must.
 trait FormatWriter: Sized {
     /// Whether the format has activities.
     const ACTIVITIES: bool = false;
@@ -65,10 +71,10 @@ trait FormatWriter: Sized {
     /// Begins the output.
     fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self>;
 
-    /// Adds a row.
+    /// Adds a target of a snapshot.
     fn row(&mut self, row: &Row) -> io::Result<()>;
 
-    /// Adds an activity. All activities come after the last row.
+    /// Adds an activity. All activities come after the last snapshot.
     fn activity(&mut self, _activity: &Activity) -> io::Result<()> {
         Ok(())
     }
@@ -85,11 +91,21 @@ trait FormatWriter: Sized {
 /// # Errors
 /// When the output is the recording, the recording is damaged, or the output cannot be written.
 pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(), ConvertError> {
-    convert_with(recording, output, |writer| match format {
-        Format::Parquet => transfer::<parquet::Parquet>(recording, writer),
-        Format::Csv => transfer::<csv::Csv>(recording, writer),
-        Format::Json => transfer::<json::Json>(recording, writer),
-    })
+    match format {
+        Format::Recording => convert_file(recording, output, |file| {
+            recording::write(recording, file.path()).map_err(|error| match error {
+                // The name of the temporary file means nothing to the user.
+                RecordError::Create { source, .. } | RecordError::Write { source, .. } => TransferError::Write(source),
+                RecordError::Encode { reason, .. } => {
+                    RecordError::Encode { path: output.into(), reason }.into()
+                }
+                error => error.into(),
+            })
+        }),
+        Format::Parquet => convert_with(recording, output, |writer| transfer::<parquet::Parquet>(recording, writer)),
+        Format::Csv => convert_with(recording, output, |writer| transfer::<csv::Csv>(recording, writer)),
+        Format::Json => convert_with(recording, output, |writer| transfer::<json::Json>(recording, writer)),
+    }
 }
 
 /// Writes `output` by means of `write`, for a format that this crate does not know.
@@ -103,6 +119,18 @@ pub fn convert_with(
     output: &Path,
     write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<File>, TransferError>,
 ) -> Result<(), ConvertError> {
+    convert_file(recording, output, |file| {
+        let writer = BufWriter::new(file.as_file().try_clone()?);
+        Ok(write(writer)?.flush()?)
+    })
+}
+
+/// Lets `write` write a file that becomes `output` once it is whole.
+fn convert_file(
+    recording: &Recording,
+    output: &Path,
+    write: impl FnOnce(&NamedTempFile) -> Result<(), TransferError>,
+) -> Result<(), ConvertError> {
     if output.canonicalize().is_ok_and(|output| recording.path().canonicalize().is_ok_and(|input| input == output)) {
         return Err(ConvertError::Itself { path: output.into() });
     }
@@ -112,13 +140,11 @@ pub fn convert_with(
         _ => Path::new("."),
     };
     // The file has mode 0600, and is deleted when it is dropped.
-    let file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(without_path(error)))?;
-    let writer = BufWriter::new(file.as_file().try_clone().map_err(failed)?);
-    let mut writer = write(writer).map_err(|error| match error {
+    let file = NamedTempFile::new_in(directory).map_err(|error| failed(without_path(error)))?;
+    write(&file).map_err(|error| match error {
         TransferError::Read(error) => ConvertError::Record(error),
         TransferError::Write(error) => failed(error),
     })?;
-    writer.flush().map_err(failed)?;
     file.persist(output).map_err(|error| failed(error.error))?;
     Ok(())
 }

@@ -14,7 +14,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::{FormatWriter, flat};
 use crate::schema::{FORMAT_KEY, HEADER_KEY};
-use crate::{Recording, Row};
+use crate::{FORMAT, Recording, Row};
 
 /// Rows are handed to the encoder by so many.
 const BATCH_ROWS: usize = 8192;
@@ -25,6 +25,7 @@ pub(super) struct Parquet {
     writer: ArrowWriter<BufWriter<File>>,
     schema: SchemaRef,
     rows: Columns,
+    from_boot: bool,
 }
 
 #[derive(Default)]
@@ -38,14 +39,18 @@ struct Columns {
     access_rate: Vec<f64>,
     age_ns: Vec<u64>,
     nr_unobservable: Vec<u32>,
-    mapping: Vec<String>,
+    mapping: Vec<Arc<str>>,
+    nr_samples: Vec<u32>,
+    target_type: Vec<Arc<str>>,
+    start_ns: Vec<Option<u64>>,
+    cgroup: Vec<Option<u64>>,
 }
 
 impl FormatWriter for Parquet {
     fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self> {
         let header = serde_json::to_string(recording.header())?;
         let metadata = vec![
-            KeyValue::new(FORMAT_KEY.to_owned(), recording.format().to_string()),
+            KeyValue::new(FORMAT_KEY.to_owned(), FORMAT.to_string()),
             KeyValue::new(HEADER_KEY.to_owned(), header),
         ];
         let properties = WriterProperties::builder()
@@ -57,12 +62,13 @@ impl FormatWriter for Parquet {
         // Parquet's own types say all; Arrow's schema beside them would hide the metadata from pyarrow.
         let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(output, Arc::clone(&schema), options)?;
-        Ok(Self { writer, schema, rows: Columns::default() })
+        let from_boot = recording.header().host.counts_from_boot();
+        Ok(Self { writer, schema, rows: Columns::default(), from_boot })
     }
 
     fn row(&mut self, row: &Row) -> io::Result<()> {
-        for line in flat::lines(row) {
-            self.rows.push(&line);
+        for line in flat::lines(row, self.from_boot) {
+            self.rows.push(line);
             if self.rows.time_ns.len() >= BATCH_ROWS {
                 self.write_rows()?;
             }
@@ -85,7 +91,7 @@ impl Parquet {
 }
 
 impl Columns {
-    fn push(&mut self, line: &flat::Line) {
+    fn push(&mut self, line: flat::Line) {
         self.time_ns.push(line.time_ns);
         self.pid.push(line.pid);
         self.start.push(line.start);
@@ -95,7 +101,11 @@ impl Columns {
         self.access_rate.push(line.access_rate);
         self.age_ns.push(line.age_ns);
         self.nr_unobservable.push(line.nr_unobservable);
-        self.mapping.push(line.mapping.to_string());
+        self.mapping.push(line.mapping);
+        self.nr_samples.push(line.nr_samples);
+        self.target_type.push(line.target_type);
+        self.start_ns.push(line.start_ns);
+        self.cgroup.push(line.cgroup);
     }
 
     /// In the order of [`schema`].
@@ -110,7 +120,11 @@ impl Columns {
             Arc::new(Float64Array::from(self.access_rate)),
             Arc::new(UInt64Array::from(self.age_ns)),
             Arc::new(UInt32Array::from(self.nr_unobservable)),
-            Arc::new(StringArray::from(self.mapping)),
+            Arc::new(StringArray::from_iter_values(self.mapping)),
+            Arc::new(UInt32Array::from(self.nr_samples)),
+            Arc::new(StringArray::from_iter_values(self.target_type)),
+            Arc::new(UInt64Array::from(self.start_ns)),
+            Arc::new(UInt64Array::from(self.cgroup)),
         ]
     }
 }
@@ -128,5 +142,9 @@ fn schema() -> Schema {
         field("age_ns", DataType::UInt64),
         field("nr_unobservable", DataType::UInt32),
         field("mapping", DataType::Utf8),
+        field("nr_samples", DataType::UInt32),
+        field("target_type", DataType::Utf8),
+        Field::new("start_ns", DataType::UInt64, true),
+        Field::new("cgroup", DataType::UInt64, true),
     ])
 }

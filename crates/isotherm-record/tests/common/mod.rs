@@ -31,6 +31,8 @@ pub fn header() -> Header {
         seed: 42,
         started_unix_ns: 1_700_000_000_000_000_000,
         host: Host {
+            id: "0123456789abcdef0123456789abcdef".into(),
+            boot_id: "01234567-89ab-cdef-0123-456789abcdef".into(),
             name: "höst \"one\"".into(),
             kernel: "6.1.0-18-amd64".into(),
             architecture: "x86_64".into(),
@@ -43,12 +45,22 @@ pub fn header() -> Header {
 /// When all processes started, since the Unix epoch.
 const STARTED_UNIX_NS: u64 = 1_600_000_000_000_000_000;
 
-/// The process with this pid, as it is read back.
+/// The process with this pid. It started 12.34 s after the boot of the machine.
 pub fn process(pid: u32) -> TargetId {
+    TargetId::process(pid, Duration::from_millis(12_340))
+}
+
+/// The same process in a recording of format 1 or 2, which does not hold when it started since the boot.
+pub fn process_by_epoch(pid: u32) -> TargetId {
     TargetId::process(pid, Duration::from_nanos(STARTED_UNIX_NS))
 }
 
-/// Refusals of two reasons, as they are read back.
+/// The identity of the process with this pid in JSON.
+pub fn id_json(pid: u32) -> serde_json::Value {
+    serde_json::json!({"type": "process", "pid": pid, "start_ns": 12_340_000_000_u64, "cgroup": null})
+}
+
+/// Refusals of two reasons.
 pub const REFUSALS: [Refusal; 2] = [RefusalReason::Busy.with_code(11), RefusalReason::Other.with_code(12)];
 
 pub fn info(id: TargetId) -> Arc<TargetInfo> {
@@ -80,7 +92,7 @@ pub fn snapshot(i: u32) -> Snapshot {
                 .map(|(pages, nr_accesses)| RegionSnapshot {
                     range: range(pages),
                     nr_accesses,
-                    nr_samples: 20,
+                    nr_samples: 20 - i % 2,
                     nr_unobservable: i % 3,
                     age: i,
                 })
@@ -114,7 +126,7 @@ pub fn activity(i: u32) -> Activity {
     let n = u64::from(i);
     let report = |name: &str, action| Report {
         name: name.into(),
-        action,
+        action: Action::into(action),
         awake: i.is_multiple_of(2),
         quota: (!i.is_multiple_of(3)).then_some(n << 20),
         goal_score: (i % 3 > 1).then_some(0.25 * f64::from(i)),
@@ -129,7 +141,7 @@ pub fn activity(i: u32) -> Activity {
             refusals: REFUSALS
                 .into_iter()
                 .take(i as usize % 3)
-                .map(|refusal| RefusalCount { refusal, regions: n, bytes: n * PAGE_SIZE })
+                .map(|refusal| RefusalCount { refusal, unknown_reason: None, regions: n, bytes: n * PAGE_SIZE })
                 .collect(),
             quota_exceeded: n / 2,
             time: Duration::from_micros(7) * i,
@@ -173,16 +185,6 @@ pub fn record_with_activities(path: &Path, count: u32) -> (Vec<Row>, Vec<Activit
     }
     recorder.finish().unwrap();
     (rows_of(&written.0), written.1)
-}
-
-/// The activity as it is read back where no row has told of its targets: nothing is known of their starts.
-pub fn without_starts(mut activity: Activity) -> Activity {
-    let regions =
-        activity.schemes.iter_mut().flat_map(|scheme| &mut scheme.last.regions).map(|region| &mut region.target);
-    for target in regions.chain(activity.memory.iter_mut().map(|(target, _)| target)) {
-        *target = TargetId::process(target.pid().unwrap(), Duration::ZERO);
-    }
-    activity
 }
 
 /// Opens and reads all activities.

@@ -159,7 +159,7 @@ pub(crate) fn schemes(s: &Schemes) -> String {
     for scheme in s.schemes.iter().take(SCHEMES) {
         let total = &scheme.total;
         let cells: String = [
-            scheme.action.to_owned(),
+            markup(&scheme.action).to_string(),
             units::count(total.applications),
             size(total.tried_bytes),
             size(total.applied_bytes),
@@ -191,8 +191,8 @@ fn one_scheme(scheme: &Scheme, s: &Schemes) -> String {
         .map(|(name, fact)| format!("<dt>{name}</dt><dd>{}</dd>\n", markup(fact)))
         .collect();
     let gone = if scheme.in_force { "" } else { ", not in force at the end" };
-    let mut out =
-        format!("<details><summary>{} ({}{gone})</summary>\n<dl>{facts}</dl>\n", markup(&scheme.name), scheme.action);
+    let (name, action) = (markup(&scheme.name), markup(&scheme.action));
+    let mut out = format!("<details><summary>{name} ({action}{gone})</summary>\n<dl>{facts}</dl>\n");
     let regions = scheme.last_acting.as_ref().map_or(&[][..], |last| &last.regions);
     if !regions.is_empty() {
         out += "<table class=\"figures\"><thead><tr><th>pid</th><th>from</th><th>size</th><th>applied</th></tr></thead><tbody>\n";

@@ -2,11 +2,16 @@
 
 use isotherm_core::scheme::Refusal;
 
-/// The name of the system's error behind a refusal, such as `EAGAIN`; else its number, else the reason in words.
-pub fn refusal_name(refusal: &Refusal) -> String {
-    match refusal.code {
-        Some(code) => name(code).map_or_else(|| format!("error {code}"), str::to_owned),
-        None => refusal.reason.to_string(),
+/// The name of the system's error behind a refusal, such as `EAGAIN`.
+///
+/// Without an error: the number, or else the reason in words. A reason that this version does not know is named as the
+/// recording names it.
+pub fn refusal_name(refusal: &Refusal, unknown_reason: Option<&str>) -> String {
+    match (refusal.code, unknown_reason) {
+        (Some(code), _) if name(code).is_some() => name(code).unwrap_or_default().to_owned(),
+        (_, Some(reason)) => reason.to_owned(),
+        (Some(code), None) => format!("error {code}"),
+        (None, None) => refusal.reason.to_string(),
     }
 }
 

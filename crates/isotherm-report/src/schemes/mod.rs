@@ -3,6 +3,7 @@
 mod errno;
 mod sum;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub struct Scheme {
     /// Its name.
     pub name: Arc<str>,
     /// What it does.
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     /// Whether it was in force at the end: schemes can be changed while they run.
     pub in_force: bool,
     /// Whether its watermarks let it work at the end.
@@ -84,11 +85,14 @@ pub struct Total {
 }
 
 /// What the kernel refused for one reason.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Refusal {
     /// The reason.
     #[serde(skip)]
     pub why: isotherm_core::scheme::Refusal,
+    /// The name of a reason that this version does not know.
+    #[serde(skip)]
+    pub unknown_reason: Option<Arc<str>>,
     /// The number of the system's error, if there was one.
     pub errno: Option<i32>,
     /// The name of that error, such as `EAGAIN`; none if it is not known.
@@ -266,8 +270,13 @@ impl Total {
 }
 
 impl Refusal {
+    /// Whether both are refusals for one reason.
+    fn is_for_the_reason_of(&self, other: &Self) -> bool {
+        (&self.why, &self.unknown_reason) == (&other.why, &other.unknown_reason)
+    }
+
     /// The name of the system's error, else its number, else the reason.
     pub fn called(&self) -> String {
-        refusal_name(&self.why)
+        refusal_name(&self.why, self.unknown_reason.as_deref())
     }
 }

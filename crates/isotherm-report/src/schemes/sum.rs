@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::scheme::{Report, Statistics};
+use isotherm_core::scheme::{RefusalCount, Report, Statistics};
 use isotherm_core::{SystemMemory, units};
 use isotherm_record::{Activity, pid_column};
 
@@ -118,7 +118,7 @@ impl Scheme {
     fn new(report: &Report) -> Self {
         Self {
             name: report.name.clone(),
-            action: report.action.kind().name(),
+            action: report.action.name.clone(),
             in_force: true,
             awake: report.awake,
             awake_share: 0.0,
@@ -133,7 +133,7 @@ impl Scheme {
     }
 
     fn add(&mut self, report: &Report, total: &Total, elapsed: Duration, selection: &Selection) {
-        self.action = report.action.kind().name();
+        self.action = report.action.name.clone();
         (self.in_force, self.awake) = (true, report.awake);
         (self.quota_bytes, self.goal_score) = (report.quota, report.goal_score);
         self.time += elapsed;
@@ -173,10 +173,14 @@ impl Total {
         let before = before.filter(|before| before.applications <= now.applications).unwrap_or(&nothing);
         let more = |part: fn(&Statistics) -> u64| part(now).saturating_sub(part(before));
         let refusals = now.refusals.iter().map(|count| {
-            let earlier = before.refusals.iter().find(|earlier| earlier.refusal == count.refusal);
+            let same = |earlier: &&RefusalCount| {
+                (&earlier.refusal, &earlier.unknown_reason) == (&count.refusal, &count.unknown_reason)
+            };
+            let earlier = before.refusals.iter().find(same);
             let (regions, bytes) = earlier.map_or((0, 0), |earlier| (earlier.regions, earlier.bytes));
             Refusal {
                 why: count.refusal,
+                unknown_reason: count.unknown_reason.clone(),
                 errno: count.refusal.code,
                 name: count.refusal.code.and_then(errno::name),
                 regions: count.regions.saturating_sub(regions),
@@ -209,12 +213,12 @@ impl Total {
         add(&mut self.quota_exceeded, more.quota_exceeded);
         add(&mut self.spent_ns, more.spent_ns);
         for refusal in &more.refusals {
-            match self.refusals.iter_mut().find(|known| known.why == refusal.why) {
+            match self.refusals.iter_mut().find(|known| known.is_for_the_reason_of(refusal)) {
                 Some(known) => {
                     add(&mut known.regions, refusal.regions);
                     add(&mut known.bytes, refusal.bytes);
                 }
-                None => self.refusals.push(*refusal),
+                None => self.refusals.push(refusal.clone()),
             }
         }
     }

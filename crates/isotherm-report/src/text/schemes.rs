@@ -54,7 +54,7 @@ fn line(scheme: &Scheme) -> Vec<Cell> {
     let (total, held_back) = (&scheme.total, scheme.last.as_ref().map_or(0, |last| last.held_back_bytes));
     vec![
         sanitise(&scheme.name).into_owned().into(),
-        scheme.action.into(),
+        sanitise(&scheme.action).into_owned().into(),
         size(total.tried_bytes).into(),
         size(total.applied_bytes).into(),
         size(total.refused_bytes()).into(),
@@ -67,7 +67,7 @@ fn line(scheme: &Scheme) -> Vec<Cell> {
 
 fn title(scheme: &Scheme) -> String {
     let gone = if scheme.in_force { "" } else { ", not in force at the end" };
-    format!("{} ({}{gone})", sanitise(&scheme.name), scheme.action)
+    format!("{} ({}{gone})", sanitise(&scheme.name), sanitise(&scheme.action))
 }
 
 /// What is to be said of a scheme, for people; what it has not is left out.

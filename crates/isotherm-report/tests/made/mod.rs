@@ -52,6 +52,8 @@ pub fn made(rows: Vec<Row>) -> Made {
         seed: 7,
         started_unix_ns: 1_790_000_000_000_000_000,
         host: Host {
+            id: "0123456789abcdef0123456789abcdef".into(),
+            boot_id: "01234567-89ab-cdef-0123-456789abcdef".into(),
             name: "testhost".into(),
             kernel: "6.18.0".into(),
             architecture: "x86_64".into(),
@@ -69,7 +71,7 @@ pub fn imported(mut source: Made) -> Made {
     header.probe = "damo".into();
     (header.update_ns, header.min_regions, header.max_regions, header.seed) = (0, 0, 0, 0);
     header.host =
-        Host { name: String::new(), kernel: String::new(), architecture: String::new(), cpus: 0, memory_bytes: 0 };
+        Host { id: String::new(), boot_id: String::new(), name: String::new(), kernel: String::new(), architecture: String::new(), cpus: 0, memory_bytes: 0 };
     for row in &mut source.rows {
         row.cost = None;
         row.info = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
@@ -205,11 +207,12 @@ pub fn schemed(seconds: u32) -> Made {
                 collapsed.refusals = vec![
                     RefusalCount {
                         refusal: RefusalReason::Unsuitable.with_code(22),
+                        unknown_reason: None,
                         regions: n / 9,
                         bytes: n / 9 * 2 * MIB,
                     },
-                    RefusalCount { refusal: RefusalReason::Busy.with_code(11), regions: n / 3, bytes: n / 3 * 2 * MIB },
-                    RefusalCount { refusal: RefusalReason::Other.with_code(4711), regions: 1, bytes: 4096 },
+                    RefusalCount { refusal: RefusalReason::Busy.with_code(11), unknown_reason: None, regions: n / 3, bytes: n / 3 * 2 * MIB },
+                    RefusalCount { refusal: RefusalReason::Other.with_code(4711), unknown_reason: None, regions: 1, bytes: 4096 },
                 ];
             } else {
                 collapsed.applied_regions += 2;

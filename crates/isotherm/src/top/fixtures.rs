@@ -122,7 +122,7 @@ pub fn schemes(count: usize) -> Vec<Scheme> {
 pub fn report(name: &str) -> Report {
     Report {
         name: name.into(),
-        action: isotherm_core::scheme::Action::PageOut,
+        action: isotherm_core::scheme::Action::PageOut.into(),
         awake: true,
         quota: None,
         goal_score: None,
@@ -144,7 +144,7 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
 /// The activity of `count` schemes at this second. The first pages out 3 MiB per second, of which 1 MiB is refused.
 pub fn acted(second: u64, count: usize) -> Activity {
     let reports = schemes(count).into_iter().enumerate().map(|(nth, scheme)| {
-        let mut report = Report { action: scheme.action, ..report(&scheme.name) };
+        let mut report = Report { action: scheme.action.into(), ..report(&scheme.name) };
         report.total.applications = 10 * second;
         report.last.time = Duration::from_secs(second);
         if nth == 0 {
@@ -152,8 +152,8 @@ pub fn acted(second: u64, count: usize) -> Activity {
             report.quota = Some(10 * MIB);
             (report.total.tried_bytes, report.total.passed_bytes) = (3 * bytes, 3 * bytes);
             report.total.applied_bytes = 2 * bytes;
-            report.total.refusals =
-                vec![RefusalCount { refusal: RefusalReason::NotMapped.with_code(12), regions: second, bytes }];
+            let refusal = RefusalReason::NotMapped.with_code(12);
+            report.total.refusals = vec![RefusalCount { refusal, unknown_reason: None, regions: second, bytes }];
             report.total.time = Duration::from_millis(10 * second);
             let region =
                 |i: u64| ActedRegion { target: process(7), range: range(BASE + i * 2 * MIB, MIB), applied: MIB };

@@ -38,12 +38,12 @@ pub fn lines(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
             statuses[..shown].iter().map(|status| painter.width(&sanitise(text(status.report)))).max().unwrap_or(0);
         width.min(most) as u16
     };
-    let (names, actions) = (widest(|report| &report.name, NAME), widest(|report| report.action.kind().name(), NAME));
+    let (names, actions) = (widest(|report| &report.name, NAME), widest(|report| &report.action.name, NAME));
     for (nth, (status, row)) in statuses[..shown].iter().zip(place.rows()).enumerate() {
         let start = label(painter, buffer, row, if nth == 0 { "schemes" } else { "" });
         let report = status.report;
         painter.text(buffer, row, start, &painter.cut(&report.name, names.into()), BOLD);
-        painter.text(buffer, row, start + names + 1, report.action.kind().name(), Style::new());
+        painter.text(buffer, row, start + names + 1, &report.action.name, Style::new());
         let end = start + names + 1 + actions + RATE;
         if end > row.width {
             continue;
@@ -133,6 +133,6 @@ pub fn reasons(refusals: &[RefusalCount]) -> String {
     let mut sorted: Vec<&RefusalCount> = refusals.iter().collect();
     sorted.sort_by_key(|count| std::cmp::Reverse(count.bytes));
     let more = if sorted.len() > 2 { " …" } else { "" };
-    let names: Vec<String> = sorted.iter().take(2).map(|count| refusal_name(&count.refusal)).collect();
+    let names: Vec<String> = sorted.iter().take(2).map(|count| refusal_name(&count.refusal, count.unknown_reason.as_deref())).collect();
     names.join(", ") + more
 }

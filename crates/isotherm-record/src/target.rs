@@ -1,0 +1,148 @@
+//! Rows of targets: what a snapshot holds of one target, as columns and back.
+
+use std::sync::Arc;
+
+use isotherm_core::{AddrRange, Mapping, NodeId, RegionSnapshot, TargetId};
+
+use crate::id::StoredId;
+use crate::{Cost, TargetInfo, check, columns, permissions};
+
+/// A row of a target as it is in a batch: what has not changed is left out.
+#[derive(Debug)]
+pub(crate) struct RawRow {
+    pub(crate) time_ns: u64,
+    pub(crate) aggregation_ns: u64,
+    pub(crate) samples: u32,
+    pub(crate) id: StoredId,
+    pub(crate) info: Option<TargetInfo>,
+    pub(crate) mappings: Option<Vec<Mapping>>,
+    pub(crate) regions: Vec<RegionSnapshot>,
+    pub(crate) cost: Option<Cost>,
+}
+
+impl RawRow {
+    /// The row that these columns hold; `None` if its target is of a type that this version does not know.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn read(row: columns::Row) -> Result<Option<Self>, &'static str> {
+        let Some(id) = StoredId::read(&row.id.ok_or("the row of a target has no identity")?)? else {
+            return Ok(None);
+        };
+        let samples = row.samples.ok_or("the row of a target has no number of samples")?;
+        let mappings: Option<Vec<Mapping>> =
+            row.mappings.map(|found| found.into_iter().map(mapping).collect::<Result<_, _>>()).transpose()?;
+        if let Some(mappings) = &mappings {
+            check::mappings(mappings)?;
+        }
+        let regions = row.regions.ok_or("the row of a target has no regions")?;
+        let regions: Vec<_> = regions.iter().map(region).collect::<Result<_, _>>()?;
+        check::regions(&regions, samples)?;
+        Ok(Some(Self {
+            time_ns: row.time_ns,
+            aggregation_ns: row.aggregation_ns.ok_or("the row of a target has no aggregation interval")?,
+            samples,
+            id,
+            info: row.target.map(TargetInfo::from),
+            mappings,
+            regions,
+            cost: row.cost.map(Cost::from),
+        }))
+    }
+}
+
+/// The columns of mappings of `target`.
+pub(crate) fn mapping_columns(target: TargetId, mappings: &[Mapping]) -> Vec<columns::Mapping> {
+    let column = |mapping: &Mapping| columns::Mapping {
+        start: mapping.range.start(),
+        end: mapping.range.end(),
+        permissions: permissions::letters_of(target, mapping.permissions).into(),
+        name: Arc::clone(&mapping.name),
+        node: mapping.node.map(|NodeId(node)| node),
+    };
+    mappings.iter().map(column).collect()
+}
+
+fn mapping(found: columns::Mapping) -> Result<Mapping, &'static str> {
+    Ok(Mapping {
+        range: range(found.start, found.end)?,
+        permissions: permissions::parse(&found.permissions)
+            .ok_or("the permissions of a mapping are not four letters such as rw-p")?,
+        name: found.name,
+        node: found.node.map(NodeId),
+    })
+}
+
+/// The columns of regions.
+pub(crate) fn region_columns(regions: &[RegionSnapshot]) -> Vec<columns::Region> {
+    let column = |region: &RegionSnapshot| columns::Region {
+        start: region.range.start(),
+        end: region.range.end(),
+        nr_accesses: region.nr_accesses,
+        nr_samples: region.nr_samples,
+        age: region.age,
+        nr_unobservable: region.nr_unobservable,
+        present_bytes: Default::default(),
+        touched_bytes: Default::default(),
+        unobservable_bytes: Default::default(),
+    };
+    regions.iter().map(column).collect()
+}
+
+fn region(found: &columns::Region) -> Result<RegionSnapshot, &'static str> {
+    Ok(RegionSnapshot {
+        range: range(found.start, found.end)?,
+        nr_accesses: found.nr_accesses,
+        nr_samples: found.nr_samples,
+        nr_unobservable: found.nr_unobservable,
+        age: found.age,
+    })
+}
+
+/// A range of addresses.
+///
+/// # Errors
+/// When it is empty or reversed.
+pub(crate) fn range(start: u64, end: u64) -> Result<AddrRange, &'static str> {
+    AddrRange::new(start, end).ok_or("a range of addresses is empty or reversed")
+}
+
+impl From<&TargetInfo> for columns::Target {
+    fn from(info: &TargetInfo) -> Self {
+        Self { command: info.command.as_str().into(), started_unix_ns: info.started_unix_ns }
+    }
+}
+
+impl From<columns::Target> for TargetInfo {
+    fn from(target: columns::Target) -> Self {
+        Self { command: target.command.as_ref().into(), started_unix_ns: target.started_unix_ns }
+    }
+}
+
+impl From<Cost> for columns::Cost {
+    fn from(cost: Cost) -> Self {
+        Self {
+            rounds: cost.rounds,
+            late_rounds: cost.late_rounds,
+            reads: cost.reads,
+            max_reads: cost.max_reads,
+            clears: cost.clears,
+            cpu_ns: cost.cpu_ns,
+            unobservable_bytes: cost.unobservable_bytes,
+        }
+    }
+}
+
+impl From<columns::Cost> for Cost {
+    fn from(cost: columns::Cost) -> Self {
+        Self {
+            rounds: cost.rounds,
+            late_rounds: cost.late_rounds,
+            reads: cost.reads,
+            max_reads: cost.max_reads,
+            clears: cost.clears,
+            cpu_ns: cost.cpu_ns,
+            unobservable_bytes: cost.unobservable_bytes,
+        }
+    }
+}
