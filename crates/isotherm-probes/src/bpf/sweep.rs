@@ -70,7 +70,12 @@ impl Sweeper<'_> {
     }
 
     /// Sweeps all `mappings`, within the limits of size and time.
-    pub(super) fn all(&mut self, space: &Space, mappings: &[Mapping], swept: &mut Swept) -> Result<SweepResult, BpfError> {
+    pub(super) fn all(
+        &mut self,
+        space: &Space,
+        mappings: &[Mapping],
+        swept: &mut Swept,
+    ) -> Result<SweepResult, BpfError> {
         let began = Instant::now();
         let mut cleared = 0;
         for mapping in mappings.iter().filter(|mapping| is_worth_it(mapping)) {

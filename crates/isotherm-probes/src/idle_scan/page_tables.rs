@@ -45,10 +45,7 @@ impl PageTableScan {
                 if scan.population.members(&one, &mut notes)?.is_empty() {
                     let mend = match hierarchy.directory() {
                         Some(directory) => {
-                            format!(
-                                "`systemd-cgls` and the directories below {} show the cgroups",
-                                directory.display()
-                            )
+                            format!("`systemd-cgls` and the directories below {} show the cgroups", directory.display())
                         }
                         None => "/proc/PID/cgroup shows the cgroup of a process".into(),
                     };

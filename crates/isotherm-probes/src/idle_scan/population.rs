@@ -54,9 +54,7 @@ impl Population {
         for &pid in pids {
             let refused = |why: &str| Err(ScanError::NoProcess(format!("process {pid} {why}")));
             let Some(process) = self.open(pid) else {
-                return Err(ScanError::NoProcess(format!(
-                    "there is no process {pid} (`ps -e` lists the processes)"
-                )));
+                return Err(ScanError::NoProcess(format!("there is no process {pid} (`ps -e` lists the processes)")));
             };
             match self.look(&process) {
                 Looked::Member(_) => {}
