@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use isotherm_core::IdleTally;
+use isotherm_core::{IdleTally, chain};
 
 use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, Way};
 use super::population::{Member, Population};
@@ -23,16 +23,16 @@ pub struct PageTableScan {
 }
 
 impl PageTableScan {
-    /// Loads the eBPF program, and tries it on own memory.
+    /// Loads the eBPF program and tests it on this process's own memory.
     ///
     /// # Errors
-    /// If it does not work here, or nothing of what is to be scanned is there.
+    /// If the program does not work here, or if a given process or cgroup does not exist.
     pub fn open(scope: Scope, detail: Detail) -> Result<Self, ScanError> {
         let root = Path::new("/");
         let hierarchy = Hierarchy::find(root);
         let mut notes = Vec::new();
         if let Err(e) = &hierarchy {
-            notes.push(e.to_string());
+            notes.push(chain(e));
         }
         let population = Population::new(root, hierarchy.ok());
         population.check(&scope)?;
@@ -45,12 +45,9 @@ impl PageTableScan {
                 if scan.population.members(&one, &mut notes)?.is_empty() {
                     let mend = match hierarchy.directory() {
                         Some(directory) => {
-                            format!(
-                                "`systemd-cgls`, or a look below {}, shows those that there are",
-                                directory.display()
-                            )
+                            format!("`systemd-cgls` and the directories below {} show the cgroups", directory.display())
                         }
-                        None => "/proc/PID/cgroup tells that of a process".into(),
+                        None => "/proc/PID/cgroup shows the cgroup of a process".into(),
                     };
                     return Err(ScanError::NoProcessInCgroup { named: named.clone(), mend });
                 }
@@ -60,7 +57,7 @@ impl PageTableScan {
         Ok(scan)
     }
 
-    /// Goes over all processes; hands over what each of them was like, unless this is the `first` time.
+    /// Visits all processes. Calls `tell` with the result for each process, unless this is the `first` pass.
     fn pass(&mut self, first: bool, pacer: &mut Pacer, mut tell: impl FnMut(ProcessIdle)) -> Result<(), ScanError> {
         self.survey.begin()?;
         let members = self.population.members(&self.scope, &mut self.notes)?;
@@ -70,17 +67,17 @@ impl PageTableScan {
             let mut surveyed = match self.survey.take(member.pid, held.remove(&member.pid))? {
                 Taken::Held(surveyed) => surveyed,
                 Taken::Gone => {
-                    self.population.went(&member, &self.scope, &mut self.notes);
+                    self.population.note_ended(&member, &self.scope, &mut self.notes);
                     continue;
                 }
                 Taken::Refused(e) => {
-                    self.notes.push(format!("process {} may not be looked at ({e}) and is left out", member.pid));
+                    self.notes.push(format!("process {} is left out: access to it is not permitted ({e})", member.pid));
                     continue;
                 }
             };
             let process = self.one(&member, &mut surveyed, first, pacer)?;
             if surveyed.is_gone() {
-                self.population.went(&member, &self.scope, &mut self.notes);
+                self.population.note_ended(&member, &self.scope, &mut self.notes);
             }
             if !process.total.is_empty() {
                 tell(process);
