@@ -1,4 +1,4 @@
-//! The machine, and what the monitor takes of it.
+//! Facts about this machine, and the CPU time of the monitor.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use rustix::time::{ClockId, clock_gettime};
 /// The machine that isotherm runs on.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Its name.
+    /// The host name.
     pub name: String,
     /// The kernel's release, such as `6.1.0-18-amd64`.
     pub kernel: String,
     /// The processor's architecture, such as `x86_64`.
     pub architecture: String,
-    /// Processors that this process may run on.
+    /// The number of processors that this process may run on.
     pub cpus: u32,
-    /// Memory, in bytes.
+    /// The size of the usable memory, in bytes.
     pub memory_bytes: u64,
 }
 
 impl Host {
-    /// Asks the kernel.
+    /// Reads the facts from the kernel.
     pub fn read() -> Self {
         let names = uname();
         let info = sysinfo();
@@ -35,9 +35,9 @@ impl Host {
     }
 }
 
-/// The CPU time that the calling thread has taken so far, in user space and in the kernel.
+/// The CPU time that the calling thread has used so far, in user space and in the kernel.
 pub fn monitor_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    // The kernel counts up from zero, and nanoseconds stay below a second.
+    // The clock starts at zero, so `tv_sec` is not negative; `tv_nsec` is below 10⁹.
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
