@@ -1,4 +1,5 @@
-//! Reads the metrics that the watermarks and the goals of schemes use, from `/proc` and from files that the user writes.
+//! Reads the metrics that the watermarks and the goals of schemes use, from `/proc` and from files that the user
+//! writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 /// The maximum number of ranges in one call.
 ///
-/// The kernel holds the lock of the target's memory map during a call, about 5 µs per range. Meanwhile `mmap(2)` waits in
-/// the target, and the results of earlier checks become stale. A call itself takes about 2 µs.
+/// The kernel holds the lock of the target's memory map during a call, about 5 µs per range. Meanwhile `mmap(2)` waits
+/// in the target, and the results of earlier checks become stale. A call itself takes about 2 µs.
 pub const RANGES_A_CALL: usize = 32;
 
 /// Advice that a process may give on the memory of another one. No advice changes the content of the memory.
@@ -69,8 +69,9 @@ pub fn advise(process: impl AsFd, ranges: impl IntoIterator<Item = AddrRange>, a
         count += 1;
     }
     let spans = &spans[..count];
-    // SAFETY: `spans` has the layout of an array of `struct iovec` and is borrowed for the call. Its addresses belong to
-    // `process`. If that is this process, the call is still sound, because no `Advice` changes the content of memory.
+    // SAFETY: `spans` has the layout of an array of `struct iovec` and is borrowed for the call. Its addresses belong
+    // to `process`. If that is this process, the call is still sound, because no `Advice` changes the content of
+    // memory.
     let result = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,

@@ -20,8 +20,8 @@ pub struct PhysicalMemory {
 }
 
 impl PhysicalMemory {
-    /// The memory in the ranges `asked` of physical addresses, or all memory if `asked` is empty. The ranges are widened
-    /// to whole pages.
+    /// The memory in the ranges `asked` of physical addresses, or all memory if `asked` is empty. The ranges are
+    /// widened to whole pages.
     ///
     /// # Errors
     /// Fails if the ranges of System RAM cannot be read, or if a range of `asked` contains no System RAM.

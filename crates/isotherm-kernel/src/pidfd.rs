@@ -15,8 +15,8 @@ impl Pidfd {
     /// Opens the process with this ID.
     ///
     /// # Errors
-    /// Returns `ESRCH` if there is no such process. Returns `EINVAL` (since Linux 6.15: `ENOENT`) if the ID is that of a
-    /// thread. A limit (`EMFILE`, `ENFILE`) or a seccomp filter can cause other errors.
+    /// Returns `ESRCH` if there is no such process. Returns `EINVAL` (since Linux 6.15: `ENOENT`) if the ID is that of
+    /// a thread. A limit (`EMFILE`, `ENFILE`) or a seccomp filter can cause other errors.
     pub fn open(pid: u32) -> Result<Self, Errno> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         Ok(Self(Arc::new(pidfd_open(pid, PidfdFlags::empty())?)))

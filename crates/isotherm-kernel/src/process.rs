@@ -44,8 +44,8 @@ pub enum TargetError {
     },
     /// The user may not read the mappings of the process.
     #[error(
-        "process {pid} ({name}) belongs to user {owner}, and its memory map cannot be read (run isotherm as root or with \
-         CAP_SYS_PTRACE, or choose a process of your own)"
+        "process {pid} ({name}) belongs to user {owner}, and its memory map cannot be read (run isotherm as root or \
+         with CAP_SYS_PTRACE, or choose a process of your own)"
     )]
     NotPermitted {
         /// The process ID.
@@ -119,7 +119,8 @@ impl Process {
         self.pidfd.clone()
     }
 
-    /// The start time of the process, in nanoseconds since the Unix epoch, with the precision of the kernel's clock tick.
+    /// The start time of the process, in nanoseconds since the Unix epoch, with the precision of the kernel's clock
+    /// tick.
     pub fn started_unix_ns(&self) -> u64 {
         self.started_unix_ns
     }
@@ -165,8 +166,8 @@ impl Process {
     }
 }
 
-/// Converts an entry of `/proc/PID/maps`. Returns `None` for `[vsyscall]`, which lies in the kernel's half of the address
-/// space.
+/// Converts an entry of `/proc/PID/maps`. Returns `None` for `[vsyscall]`, which lies in the kernel's half of the
+/// address space.
 pub fn mapping(map: &MemoryMap) -> Option<Mapping> {
     let (start, end) = map.address;
     let range = AddrRange::new(start, end).filter(|range| range.end() < KERNEL_SPACE)?;

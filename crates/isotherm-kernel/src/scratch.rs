@@ -75,8 +75,8 @@ impl Scratch {
         unsafe { self.at(offset).cast::<u8>().write_volatile(1) };
     }
 
-    /// Splits the mapping of a huge page at `offset` bytes from the start into entries of base pages. For this, the page
-    /// is made read-only and then writable again.
+    /// Splits the mapping of a huge page at `offset` bytes from the start into entries of base pages. For this, the
+    /// page is made read-only and then writable again.
     ///
     /// # Errors
     /// Returns the error of `mprotect(2)`.
@@ -86,7 +86,8 @@ impl Scratch {
     pub fn break_up(&self, offset: u64) -> Result<(), Errno> {
         assert!(offset < self.size);
         let page = PAGE_SIZE as usize;
-        // SAFETY: the page is in the range. Nothing writes to it while it is read-only, because no reference to it exists.
+        // SAFETY: the page is in the range. Nothing writes to it while it is read-only, because no reference to it
+        // exists.
         unsafe {
             mprotect(self.at(offset), page, MprotectFlags::READ)?;
             mprotect(self.at(offset), page, MprotectFlags::READ | MprotectFlags::WRITE)
@@ -101,7 +102,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped the memory with this size, and no pointer to it is left. A failure only leaks the memory.
+        // SAFETY: `new` mapped the memory with this size, and no pointer to it is left. A failure only leaks the
+        // memory.
         let _ = unsafe { munmap(self.memory.as_ptr(), self.mapped) };
     }
 }

@@ -41,7 +41,8 @@ pub fn system_memory(root: &Path) -> ProcResult<SystemMemory> {
 
 /// How long tasks have waited for memory, in total and as a share of recent time.
 ///
-/// To find out whether the kernel has this information, the file must be read: with `psi=0` it exists, but reading fails.
+/// To find out whether the kernel has this information, the file must be read: with `psi=0` it exists, but reading
+/// fails.
 pub(crate) fn pressure(root: &Path) -> ProcResult<MemoryPressure> {
     MemoryPressure::from_read(File::open(root.join(PRESSURE))?)
 }

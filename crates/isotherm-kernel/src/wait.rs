@@ -1,5 +1,5 @@
-//! Waits for the next sampling round with microsecond precision. The stop of the run and the end of a target are noticed
-//! during a wait.
+//! Waits for the next sampling round with microsecond precision. The stop of the run and the end of a target are
+//! noticed during a wait.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
