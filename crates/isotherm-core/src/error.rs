@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// An error of a probe, an address space or a sink, whose kinds this crate cannot know.
+/// An error of an implementation of one of the traits. Its type is not known here.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The text of an error and of its sources, from the outermost inwards, joined by ": ".

@@ -53,3 +53,8 @@ pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
 pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
+
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,9 @@
 //! Which report, and in which format.
 
+use std::path::Path;
+
+use crate::extension::{UnknownExtension, format_of};
+
 /// What is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -61,6 +65,16 @@ pub enum Format {
 impl Format {
     /// All formats.
     pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
+
+    /// The format that the extension of a file's name stands for. None if the name has no extension.
+    ///
+    /// # Errors
+    /// If the extension stands for no format.
+    pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
+        let extensions: [&[&str]; 5] = [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["html", "htm"]];
+        let formats: Vec<_> = Self::ALL.into_iter().zip(extensions).collect();
+        format_of(path, &formats)
+    }
 
     /// As it is written on a command line.
     pub fn name(self) -> &'static str {

@@ -22,6 +22,7 @@ pub mod axis;
 pub mod colour;
 mod error;
 mod escape;
+mod extension;
 mod facts;
 pub mod heatmap;
 mod html;
@@ -43,6 +44,7 @@ pub mod wss;
 
 pub use error::ReportError;
 pub use escape::sanitise;
+pub use extension::UnknownExtension;
 pub use kind::{Format, Kind};
 pub use options::{Options, Picture};
 pub use regions::{Bounds, RegionOptions, Sort};

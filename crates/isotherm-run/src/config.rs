@@ -130,6 +130,18 @@ pub enum ProbeChoice {
 }
 
 impl ProbeChoice {
+    /// The choice of this name, as `isotherm record --probe` takes it: `auto`, `idle`, `bpf`, `refs` or `damon`.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Auto),
+            "idle" => Some(Self::Idle),
+            "bpf" => Some(Self::Bpf),
+            "refs" => Some(Self::Refs),
+            "damon" => Some(Self::Damon),
+            _ => None,
+        }
+    }
+
     /// Whether the probe sees physical memory, and not only that of processes.
     pub const fn sees_physical_memory(self) -> bool {
         match self {

@@ -112,6 +112,7 @@ fn what_cannot_be_done_is_refused_at_once() {
         (&["--rate", "fast"], 2, &["a size such as 4K", "a share of a CPU such as 5% or 0.05"]),
         (&["--rate", "101%"], 2, &["101%", "100%"]),
         (&["--count", "0"], 2, &["--count", "1.."]),
+        (&["--output", "idle.xml"], 2, &["idle.xml", ".txt, .json or .prom", "--format"]),
         (&["--pid", "1", "--cgroup", "/"], 2, &["--pid", "--cgroup"]),
         (&["--output", "nowhere/idle.json"], 1, &["nowhere/idle.json", "name another file"]),
         (&["--output", "."], 1, &["a directory", "name another file"]),
