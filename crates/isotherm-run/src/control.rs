@@ -7,7 +7,7 @@ use isotherm_core::scheme::Scheme;
 use isotherm_kernel::{Rest, Stop};
 
 use crate::RunError;
-use crate::schemes::Mailbox;
+use crate::mailbox::Mailbox;
 
 /// Gives commands to a run. Clones control the same run; a command to a run that is over does nothing.
 #[derive(Clone, Debug)]

@@ -15,9 +15,9 @@ use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
 
 use super::file::SchemeFile;
-use super::mailbox::Messages;
 use crate::delivery::Delivery;
 use crate::error::chain;
+use crate::mailbox::Messages;
 use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity};
 
 /// An activity is reported, and the scheme file checked, at least this often.
