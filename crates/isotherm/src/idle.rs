@@ -35,7 +35,6 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// How often the progress is shown anew.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
-
 pub fn run(options: &Idle) -> Result<ExitCode> {
     let interval = options.interval.unwrap_or(INTERVAL);
     if interval.is_zero() {

@@ -115,6 +115,8 @@ fn record(path: &Path, with_activities: bool) -> Result<(), isotherm_record::Rec
 
 fn header() -> Header {
     let host = Host {
+        id: "0123456789abcdef0123456789abcdef".into(),
+        boot_id: "7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f".into(),
         name: "host".into(),
         kernel: "6.1.0".into(),
         architecture: "x86_64".into(),
@@ -175,12 +177,17 @@ fn snapshot(i: u32) -> Snapshot {
 fn activity(i: u32) -> Activity {
     let report = Report {
         name: "cold".into(),
-        action: Action::PageOut,
+        action: Action::PageOut.into(),
         awake: true,
         quota: Some(1 << 20),
         goal_score: Some(0.5),
         total: Statistics {
-            refusals: vec![RefusalCount { refusal: RefusalReason::NoMemory.into(), regions: 1, bytes: 4096 }],
+            refusals: vec![RefusalCount {
+                refusal: RefusalReason::NoMemory.into(),
+                unknown_reason: None,
+                regions: 1,
+                bytes: 4096,
+            }],
             ..Statistics::default()
         },
         last: Application {

@@ -96,9 +96,7 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
             recording::write(recording, file.path()).map_err(|error| match error {
                 // The name of the temporary file means nothing to the user.
                 RecordError::Create { source, .. } | RecordError::Write { source, .. } => TransferError::Write(source),
-                RecordError::Encode { reason, .. } => {
-                    RecordError::Encode { path: output.into(), reason }.into()
-                }
+                RecordError::Encode { reason, .. } => RecordError::Encode { path: output.into(), reason }.into(),
                 error => error.into(),
             })
         }),
