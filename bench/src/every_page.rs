@@ -9,18 +9,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use isotherm_core::{AccessProbe, AddressSpace, Observation, PAGE_SIZE, Sample};
 use isotherm_kernel::{Processes, monitor_cpu_time};
-use isotherm_record::{Cost, Recording};
+use isotherm_record::Cost;
 use serde::Serialize;
 
 use crate::real::Announced;
 use crate::speed::{PATTERN, median};
+use crate::watch;
 
 /// Measured rounds.
 const ROUNDS: usize = 7;
 /// Rounds before them, which clear all memory for the first time.
 const ROUNDS_BEFORE: usize = 2;
 
-/// How long isotherm records.
+/// How long isotherm watches.
 const WATCHED: Duration = Duration::from_secs(10);
 /// Snapshots up to this time are left out: `overhead` measures the cost of the start.
 const STEADY: Duration = Duration::from_secs(2);
@@ -88,24 +89,14 @@ impl Target {
         Ok(Round { checks: samples.len() as f64, cpu_ms: median(&mut times[ROUNDS_BEFORE..]) })
     }
 
-    /// Records the target with isotherm: the mean cost of its rounds after the start.
+    /// Watches the target with isotherm: the mean cost of its rounds after the start.
     ///
     /// # Errors
     /// If isotherm fails.
-    pub fn watch(&self, isotherm: &Path, probe: &str) -> Result<Round> {
-        let place = tempfile::tempdir()?;
-        let file = place.path().join("isotherm.rec");
-        let output = Command::new(isotherm)
-            .args(["record", "--quiet", "--probe", probe, "--duration", &format!("{}s", WATCHED.as_secs()), "--pid"])
-            .arg(self.child.id().to_string())
-            .arg("-o")
-            .arg(&file)
-            .output()?;
-        ensure!(output.status.success(), "isotherm failed: {}", String::from_utf8_lossy(&output.stderr));
+    pub fn watch(&self, probe: &str) -> Result<Round> {
         let mut costs: Vec<Cost> = Vec::new();
-        for record in Recording::open(&file)?.snapshots()? {
-            let record = record?;
-            costs.extend(record.cost.filter(|_| record.snapshot.time > STEADY));
+        for (time, cost) in watch::costs(self.child.id(), probe, WATCHED)? {
+            costs.extend((time > STEADY).then_some(cost));
         }
         let sum = |of: fn(&Cost) -> u64| costs.iter().map(of).sum::<u64>() as f64;
         let rounds = sum(|cost| cost.rounds.into());

@@ -12,6 +12,7 @@ pub mod speed;
 pub mod table;
 mod truth;
 pub mod wakeups;
+pub mod watch;
 
 use std::time::Duration;
 

@@ -1,15 +1,17 @@
-//! The monitor on a real process: `isotherm record -- isotherm workload`.
+//! The monitor on a real process: `isotherm workload`, watched from its start to its end.
 
+use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
-use isotherm_core::{AddrRange, Attributes};
-use isotherm_record::Recording;
+use anyhow::{Context, Result, bail, ensure};
+use isotherm_core::{AddrRange, AttributeOptions, Attributes};
+use isotherm_record::SnapshotRecord;
+use isotherm_run::{CommandLine, Event, RunConfig, Source, Streams, Targets};
 use isotherm_sim::Pattern;
 use serde::Deserialize;
 
+use crate::watch::probe_named;
 use crate::{Monitored, PhaseTruth, TakenSnapshot};
 
 /// What the workload prints when a phase begins.
@@ -26,7 +28,7 @@ pub(crate) struct AnnouncedArea {
     pub(crate) end: u64,
 }
 
-/// Records all phases of the pattern `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
+/// Watches all phases of the pattern `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
 ///
 /// # Errors
 /// If isotherm or the workload fails, or the workload prints something unexpected.
@@ -40,25 +42,41 @@ pub fn watch(
 ) -> Result<Monitored> {
     let pattern = Pattern::shipped(name)?.scaled(scale.into());
     let place = tempfile::tempdir()?;
-    let file = place.path().join("isotherm.rec");
-    let bounds = format!("{}:{}", attributes.min_regions(), attributes.max_regions());
-    let interval = |interval: Duration| format!("{}ns", interval.as_nanos());
-    let output = Command::new(isotherm)
-        .args(["record", "--quiet", "--probe", probe, "--seed", &seed.to_string(), "--regions", &bounds])
-        .args(["--sample", &interval(attributes.sampling()), "--aggr", &interval(attributes.aggregation())])
-        .args(["--update", &interval(attributes.update()), "-o"])
-        .arg(&file)
-        .arg("--")
-        .arg(isotherm)
-        .args(["workload", name, "--announce", "--scale", &scale.to_string()])
-        .output()
-        .with_context(|| format!("{} cannot be started", isotherm.display()))?;
-    ensure!(output.status.success(), "isotherm failed: {}", String::from_utf8_lossy(&output.stderr));
+    let log = place.path().join("workload.log");
+    let words = ["workload", name, "--announce", "--scale"].map(OsString::from);
+    let words = [isotherm.into()].into_iter().chain(words).chain([scale.to_string().into()]).collect();
+    let command = CommandLine { words, streams: Streams::Detached { input: false, log: Some(log.clone()) } };
+    let targets = Targets::Command { command, children: false };
+    let mut run = RunConfig::new(Source::Live { targets, probe: probe_named(probe)? })
+        .attributes(AttributeOptions {
+            sampling: Some(attributes.sampling()),
+            aggregation: Some(attributes.aggregation()),
+            update: Some(attributes.update()),
+            regions: Some((attributes.min_regions(), attributes.max_regions())),
+        })
+        .seed(seed)
+        .prepare()?;
+    let events = run.subscribe();
+    let session = run.start()?;
+    let mut records = Vec::new();
+    // The start of the run by the clock. A snapshot arrives late, never early, so the earliest start is the best.
+    let mut started = u64::MAX;
+    for event in events {
+        match event {
+            Event::Snapshot(record) => {
+                started = started.min(unix_ns().saturating_sub(record.snapshot.time.as_nanos() as u64));
+                records.push(record);
+            }
+            Event::Missed(missed) => bail!("{} snapshots were missed: the machine is too busy", missed.snapshots),
+            _ => {}
+        }
+    }
+    let status = session.wait()?.command.context("the run has no command")?.wait()?;
+    let said = std::fs::read_to_string(&log)?;
+    ensure!(status.success(), "the workload failed: {said}");
 
-    let recording = Recording::open(&file)?;
-    let started = recording.header().started_unix_ns;
     let mut phases = Vec::new();
-    for (line, phase) in String::from_utf8(output.stdout)?.lines().zip(&pattern.phases) {
+    for (line, phase) in said.lines().zip(&pattern.phases) {
         let announced: Announced = serde_json::from_str(line).with_context(|| format!("the workload said {line}"))?;
         let start = Duration::from_nanos(announced.unix_ns.saturating_sub(started));
         let range = |area: usize| {
@@ -69,15 +87,16 @@ pub fn watch(
     }
     ensure!(phases.len() == pattern.phases.len(), "the workload announced {} phases", phases.len());
 
-    let mut snapshots: Vec<TakenSnapshot> = Vec::new();
-    for record in recording.snapshots()? {
-        snapshots.extend(record?.into_rows().map(|row| TakenSnapshot {
-            time: row.time,
-            aggregation: row.aggregation,
-            samples: row.samples,
-            regions: row.target.regions,
-            cost: row.cost.unwrap_or_default(),
-        }));
-    }
-    Ok(Monitored { phases, snapshots })
+    let taken = |record: &SnapshotRecord| TakenSnapshot {
+        time: record.snapshot.time,
+        aggregation: record.snapshot.aggregation,
+        samples: record.snapshot.samples,
+        regions: record.snapshot.regions().copied().collect(),
+        cost: record.cost.unwrap_or_default(),
+    };
+    Ok(Monitored { phases, snapshots: records.iter().map(|record| taken(record)).collect() })
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }

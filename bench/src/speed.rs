@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use isotherm_core::Attributes;
-use isotherm_record::{Cost, Recording};
+use isotherm_record::Cost;
 use serde::Deserialize;
 
-use crate::wakeups;
+use crate::{wakeups, watch};
 
 /// The measured pattern: 1/64 of the memory is hot, the rest is cold.
 pub const PATTERN: &str = "hot-small-in-huge";
@@ -41,31 +41,18 @@ pub struct Visits {
 /// # Errors
 /// If isotherm or the workload fails.
 pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duration) -> Result<Visits> {
-    let place = tempfile::tempdir()?;
-    let file = place.path().join("isotherm.rec");
     let target = Target::start(isotherm, scale)?;
     let mut slowdowns = Vec::new();
     let mut costs = Vec::new();
     let mut waking = Vec::new();
     for _ in 0..pairs {
         let without = target.median_ns(time)?;
-        let mut monitor = Command::new(isotherm)
-            .args(["record", "--quiet", "--probe", probe, "--duration", &format!("{}s", time.as_secs()), "--pid"])
-            .arg(target.child.id().to_string())
-            .arg("-o")
-            .arg(&file)
-            .spawn()?;
+        let (pid, probe) = (target.child.id(), probe.to_owned());
+        let monitor = std::thread::spawn(move || watch::costs(pid, &probe, time));
         let with = target.median_ns(time)?;
-        ensure!(monitor.wait()?.success(), "isotherm failed");
+        costs.push(monitor.join().map_err(|_| anyhow!("the monitor panicked"))??);
         waking.push(wakeups::percent(Attributes::default().sampling()));
         slowdowns.push((with / without - 1.0) * 100.0);
-        let recording = Recording::open(&file)?;
-        let mut visit = Vec::new();
-        for record in recording.snapshots()? {
-            let record = record?;
-            visit.extend(record.cost.map(|cost| (record.snapshot.time, cost)));
-        }
-        costs.push(visit);
     }
     let median = median(&mut slowdowns);
     let least = slowdowns.iter().copied().fold(f64::INFINITY, f64::min);

@@ -145,7 +145,7 @@ fn main() -> Result<()> {
         for probe in options.probes.iter().filter(|probe| *probe != "damon") {
             eprintln!("every page of {} MiB: {probe}", 256 * scale);
             let target = Target::start(&options.isotherm, scale)?;
-            let isotherm = target.watch(&options.isotherm, probe)?;
+            let isotherm = target.watch(probe)?;
             let every_page = target.check_every_page(open(probe)?.as_mut(), attributes.sampling())?;
             figures.every_page.push(EveryPage {
                 bytes: SIZE * u64::from(scale),

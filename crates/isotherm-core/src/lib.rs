@@ -22,7 +22,10 @@ mod attribute_options;
 mod attributes;
 mod error;
 mod idle;
+mod mapped;
 mod monitor;
+mod packed;
+mod pieces;
 mod probe;
 mod range;
 mod region;
@@ -40,7 +43,9 @@ pub use attribute_options::AttributeOptions;
 pub use attributes::{Attributes, AttributesError, MIN_SAMPLING};
 pub use error::{BoxError, chain};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
+pub use mapped::{MappedPart, mapping_at};
 pub use monitor::{Monitor, MonitorError, Next};
+pub use packed::PackedRanges;
 pub use probe::{AccessProbe, Granularity, Observation, Sample};
 pub use range::{AddrRange, PAGE_SIZE};
 pub use region::Region;
@@ -48,3 +53,8 @@ pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
 pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
+
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -72,7 +72,10 @@
   const map = $('map');
   const PAD = { left: 118, right: 150, top: 6, bottom: 26 };
   let width = 0, height = 0;
-  const plot = () => ({ x: PAD.left, y: PAD.top, w: Math.max(width - PAD.left - PAD.right, 20), h: Math.max(height - PAD.top - PAD.bottom, 20) });
+  const plot = () => ({
+    x: PAD.left, y: PAD.top,
+    w: Math.max(width - PAD.left - PAD.right, 20), h: Math.max(height - PAD.top - PAD.bottom, 20),
+  });
   const xOf = (t, p) => p.x + (t - view.t0) / (view.t1 - view.t0) * p.w;
   const yOf = (r, p) => p.y + p.h - (r - view.r0) / (view.r1 - view.r0) * p.h;
   const tAt = (x, p) => view.t0 + (x - p.x) / p.w * (view.t1 - view.t0);
@@ -84,7 +87,8 @@
   }
   function timeStep(rough) {
     if (rough <= 20) return step(rough, [1, 2, 5]);
-    return [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400].find(s => s >= rough) ?? step(rough, [1, 2, 5]);
+    const usual = [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+    return usual.find(s => s >= rough) ?? step(rough, [1, 2, 5]);
   }
   // Mapped bytes of an area below a row, which may lie between two edges; and the other way round.
   function offsetAt(area, row) {
@@ -98,9 +102,13 @@
   }
   function pieceAt(area, offset) {
     let low = 0, high = area.pieces.length;
-    while (low < high) { const middle = (low + high) >> 1; if (area.below[middle] <= offset) low = middle + 1; else high = middle; }
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (area.below[middle] <= offset) low = middle + 1; else high = middle;
+    }
     const i = Math.max(low - 1, 0);
-    return area.pieces[i] && { address: area.pieces[i][0] + offset - area.below[i], name: data.names[area.pieces[i][2]] };
+    const piece = area.pieces[i];
+    return piece && { address: piece[0] + offset - area.below[i], name: data.names[piece[2]] };
   }
   const baseName = name => name.startsWith('/') ? name.slice(name.lastIndexOf('/') + 1) : name;
 
@@ -182,19 +190,23 @@
         else runs.push({ area, name, low, high });
       }
     }
-    const seen = runs.map(run => ({ ...run, y0: yOf(Math.min(run.high, view.r1), p), y1: yOf(Math.max(run.low, view.r0), p) }))
-      .filter(run => run.y1 - run.y0 > 4 && run.y1 > p.y && run.y0 < p.y + p.h).sort((a, b) => (b.y1 - b.y0) - (a.y1 - a.y0));
+    const seen = runs
+      .map(run => ({ ...run, y0: yOf(Math.min(run.high, view.r1), p), y1: yOf(Math.max(run.low, view.r0), p) }))
+      .filter(run => run.y1 - run.y0 > 4 && run.y1 > p.y && run.y0 < p.y + p.h)
+      .sort((a, b) => (b.y1 - b.y0) - (a.y1 - a.y0));
     const named = [];
     c.textAlign = 'left';
     for (const run of seen.slice(0, 200)) {
       const middle = (run.y0 + run.y1) / 2;
       c.strokeRect(p.x + p.w + 4.5, run.y0 + 1.5, 4, Math.max(run.y1 - run.y0 - 3, 1));
       c.clearRect(p.x + p.w + 3, run.y0 + 2, 4, Math.max(run.y1 - run.y0 - 4, 0));
-      if (free(named, middle, 14)) c.fillText(fitted(c, baseName(data.names[run.name]), PAD.right - 18), p.x + p.w + 14, middle + 4);
+      if (!free(named, middle, 14)) continue;
+      c.fillText(fitted(c, baseName(data.names[run.name]), PAD.right - 18), p.x + p.w + 14, middle + 4);
     }
     map.dataset.view = [view.t0, view.t1, view.r0, view.r1].join(' ');
     const whole = view.t0 <= data.start && view.t1 >= data.end && view.r0 <= 0 && view.r1 >= target.rows;
-    $('view').textContent = `${seconds(view.t0)} to ${seconds(view.t1)}` + (whole ? `, ${size(target.bytes)} mapped` : ', zoomed in');
+    $('view').textContent =
+      `${seconds(view.t0)} to ${seconds(view.t1)}` + (whole ? `, ${size(target.bytes)} mapped` : ', zoomed in');
     $('reset').disabled = whole;
   }
   function fitted(c, text, room) {
@@ -206,7 +218,8 @@
   // ---- zooming and moving
   function show(t0, t1, r0, r1) {
     const clamp = (low, high, min, max, least) => {
-      const span = Math.min(Math.max(high - low, least), max - min), start = Math.min(Math.max(low + (high - low - span) / 2, min), max - span);
+      const span = Math.min(Math.max(high - low, least), max - min);
+      const start = Math.min(Math.max(low + (high - low - span) / 2, min), max - span);
       return [start, start + span];
     };
     [view.t0, view.t1] = clamp(t0, t1, data.start, data.end, SPAN / COLUMNS * 4);
@@ -217,7 +230,10 @@
     const p = plot(), t = tAt(x, p), r = rAt(y, p), ft = time ? factor : 1, fr = rows ? factor : 1;
     show(t - (t - view.t0) * ft, t + (view.t1 - t) * ft, r - (r - view.r0) * fr, r + (view.r1 - r) * fr);
   }
-  const place = event => { const box = map.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top]; };
+  const place = event => {
+    const box = map.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  };
   map.addEventListener('wheel', event => {
     event.preventDefault();
     const amount = event.deltaY || event.deltaX;
@@ -245,7 +261,8 @@
         const box = $('box');
         box.hidden = false;
         const clampX = v => Math.min(Math.max(v, p.x), p.x + p.w), clampY = v => Math.min(Math.max(v, p.y), p.y + p.h);
-        const [x0, x1] = [clampX(drag.x), clampX(x)].sort((a, b) => a - b), [y0, y1] = [clampY(drag.y), clampY(y)].sort((a, b) => a - b);
+        const [x0, x1] = [clampX(drag.x), clampX(x)].sort((a, b) => a - b);
+        const [y0, y1] = [clampY(drag.y), clampY(y)].sort((a, b) => a - b);
         Object.assign(box.style, { left: x0 + 'px', top: y0 + 'px', width: x1 - x0 + 'px', height: y1 - y0 + 'px' });
         drag.box = [x0, x1, y0, y1];
       }
@@ -278,7 +295,8 @@
     const act = {
       ArrowLeft: () => show(t0 - dt, t1 - dt, r0, r1), ArrowRight: () => show(t0 + dt, t1 + dt, r0, r1),
       ArrowUp: () => show(t0, t1, r0 + dr, r1 + dr), ArrowDown: () => show(t0, t1, r0 - dr, r1 - dr),
-      '+': () => zoom(0.8, ...centre), '-': () => zoom(1.25, ...centre), '=': () => zoom(0.8, ...centre), '0': reset, Escape: reset,
+      '+': () => zoom(0.8, ...centre), '=': () => zoom(0.8, ...centre), '-': () => zoom(1.25, ...centre),
+      '0': reset, Escape: reset,
     }[event.key];
     if (act && !event.ctrlKey && !event.metaKey) { act(); event.preventDefault(); }
   });
@@ -286,15 +304,22 @@
   // ---- reading off
   function point(x, y) {
     const p = plot(), t = tAt(x, p), r = rAt(y, p);
-    if (x < p.x || x > p.x + p.w || y < p.y || y > p.y + p.h || r < 0 || r >= target.rows) { pointed = null; draw(); return; }
-    const row = Math.floor(r), column = Math.min(Math.max(Math.floor((t - data.start) / SPAN * COLUMNS), 0), COLUMNS - 1);
+    if (x < p.x || x > p.x + p.w || y < p.y || y > p.y + p.h || r < 0 || r >= target.rows) {
+      pointed = null;
+      draw();
+      return;
+    }
+    const row = Math.floor(r);
+    const column = Math.min(Math.max(Math.floor((t - data.start) / SPAN * COLUMNS), 0), COLUMNS - 1);
     const area = target.areas.find(area => row < area.first + area.rows);
     const piece = area && pieceAt(area, Math.floor(offsetAt(area, r)));
     const code = target.cells[row * COLUMNS + column], age = (2 ** (target.ages[row * COLUMNS + column] / 8) - 1) / 1e3;
     const what = code === NOTHING ? 'nothing mapped or recorded' : code === DARK ? 'could not be observed'
-      : `access rate ${percent(code / HIGHEST)}, for about ${age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2)))}`;
+      : `access rate ${percent(code / HIGHEST)}, for about ` +
+        (age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2))));
     const digits = Math.max(0, Math.min(4, Math.ceil(-Math.log10(SPAN / COLUMNS)) + 1));
-    $('readout').textContent = `${seconds(t, digits)} · ${piece ? hex(Math.floor(piece.address)) : ''} · ${piece ? piece.name : ''} · ${what}`;
+    const [address, name] = piece ? [hex(Math.floor(piece.address)), piece.name] : ['', ''];
+    $('readout').textContent = `${seconds(t, digits)} · ${address} · ${name} · ${what}`;
     pointed = { t, address: piece ? piece.address : 0 };
     table();
     draw();
@@ -313,14 +338,18 @@
     return Array.from({ length: count }, () => {
       const start = end + number(), pages = number();
       end = start + pages;
-      return { start: start * PAGE, size: pages * PAGE, rate: number() / samples, dark: number() / samples, age: number() * aggregation / 1e3 };
+      const [rate, dark] = [number() / samples, number() / samples];
+      return { start: start * PAGE, size: pages * PAGE, rate, dark, age: number() * aggregation / 1e3 };
     });
   }
   function nameOf(region) {
     let best = '', most = 0;
     for (const area of target.areas) {
       let low = 0, high = area.pieces.length;
-      while (low < high) { const middle = (low + high) >> 1; if (area.pieces[middle][0] + area.pieces[middle][1] <= region.start) low = middle + 1; else high = middle; }
+      while (low < high) {
+        const middle = (low + high) >> 1, [start, length] = area.pieces[middle];
+        if (start + length <= region.start) low = middle + 1; else high = middle;
+      }
       for (; low < area.pieces.length && area.pieces[low][0] < region.start + region.size; low++) {
         const [start, bytes, name] = area.pieces[low];
         const part = Math.min(start + bytes, region.start + region.size) - Math.max(start, region.start);
@@ -335,7 +364,8 @@
     let moment = moments.find(m => m[0] >= t) ?? moments[moments.length - 1];
     const body = $('table').tBodies[0];
     if (shown?.moment !== moment || shown.sort !== sort) {
-      const regions = decode(moment).map(region => ({ ...region, name: nameOf(region) })).filter(region => region.name !== null);
+      const named = decode(moment).map(region => ({ ...region, name: nameOf(region) }));
+      const regions = named.filter(region => region.name !== null);
       const key = region => region[sort];
       if (sort === 'name') regions.sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : a.start - b.start);
       else if (sort !== 'start') regions.sort((a, b) => key(b) - key(a));
@@ -343,10 +373,14 @@
       body.replaceChildren(...regions.slice(0, most).map(region => {
         const row = document.createElement('tr'), meter = document.createElement('div');
         meter.className = 'rate';
-        const fill = meter.appendChild(document.createElement('div')), i = Math.round(Math.min(region.rate, 1) * HIGHEST) * 3;
+        const fill = meter.appendChild(document.createElement('div'));
+        const i = Math.round(Math.min(region.rate, 1) * HIGHEST) * 3;
         fill.style.width = Math.min(region.rate, 1) * 100 + '%';
         fill.style.background = `rgb(${palette.slice(i, i + 3).join(' ')})`;
-        const cells = [region.start.toString(16), size(region.size), percent(region.rate), meter, seconds(region.age), region.dark ? percent(region.dark) : '', region.name];
+        const cells = [
+          region.start.toString(16), size(region.size), percent(region.rate), meter, seconds(region.age),
+          region.dark ? percent(region.dark) : '', region.name,
+        ];
         for (const cell of cells) row.insertCell().append(cell);
         region.row = row;
         return row;
@@ -354,7 +388,8 @@
       const more = regions.length > most ? `, the first ${most} shown` : '';
       shown = { moment, sort, regions, more };
     }
-    $('moment').textContent = `at ${seconds(moment[0] / 1e3, 2)}: ${shown.regions.length} regions${shown.more}${pinned === null ? '' : ', held'}`;
+    const held = pinned === null ? '' : ', held';
+    $('moment').textContent = `at ${seconds(moment[0] / 1e3, 2)}: ${shown.regions.length} regions${shown.more}${held}`;
     for (const region of shown.regions) {
       const inside = pointed && pointed.address >= region.start && pointed.address < region.start + region.size;
       region.row?.classList.toggle('pointed', Boolean(inside));
@@ -384,7 +419,9 @@
   scale.width = HIGHEST + 1;
   scale.height = 1;
   const ink = scale.getContext('2d'), strip = ink.createImageData(HIGHEST + 1, 1);
-  for (let i = 0; i <= HIGHEST; i++) strip.data.set([palette[i * 3], palette[i * 3 + 1], palette[i * 3 + 2], 255], i * 4);
+  for (let i = 0; i <= HIGHEST; i++) {
+    strip.data.set([palette[i * 3], palette[i * 3 + 1], palette[i * 3 + 2], 255], i * 4);
+  }
   ink.putImageData(strip, 0, 0);
   $('legend').append('access rate 0', scale, '1', document.createElement('i'), 'not observable');
   $('heatmap').hidden = $('regions').hidden = false;

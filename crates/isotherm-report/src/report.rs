@@ -4,6 +4,8 @@ use std::io::Write;
 
 use crate::axis::Fineness;
 use crate::heatmap::{Heatmap, Resolution};
+use crate::kind::{Format, Kind};
+use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
 use crate::schemes::Schemes;
@@ -12,126 +14,7 @@ use crate::space::Survey;
 use crate::summary::{Summary, SummaryBuilder};
 use crate::text::RegionsText;
 use crate::wss::Wss;
-use crate::{ReportError, Terminal, escape, html, png, svg, text};
-
-/// What is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The access rate of all memory over time.
-    Heatmap,
-    /// The working set: its distribution and over time.
-    Wss,
-    /// The regions of each snapshot.
-    Regions,
-    /// How much memory is hot, warm and cold, by mapping name.
-    Summary,
-    /// What the monitoring cost.
-    Overhead,
-    /// What schemes did, beside the memory in use.
-    Schemes,
-    /// All of it on one page.
-    Html,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Html];
-
-    /// As it is written on a command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Heatmap => "heatmap",
-            Self::Wss => "wss",
-            Self::Regions => "regions",
-            Self::Summary => "summary",
-            Self::Overhead => "overhead",
-            Self::Schemes => "schemes",
-            Self::Html => "html",
-        }
-    }
-
-    /// The format to take when none is asked for.
-    pub fn default_format(self) -> Format {
-        if self == Self::Html { Format::Html } else { Format::Text }
-    }
-}
-
-/// How it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// For people, fitted to the terminal.
-    Text,
-    /// For programs.
-    Json,
-    /// A picture of pixels.
-    Png,
-    /// A picture of lines.
-    Svg,
-    /// The page that has all reports, whatever the kind.
-    Html,
-}
-
-impl Format {
-    /// All formats.
-    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
-
-    /// As it is written on a command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-            Self::Png => "png",
-            Self::Svg => "svg",
-            Self::Html => "html",
-        }
-    }
-
-    /// Whether it is bytes that would spoil a terminal.
-    pub fn is_binary(self) -> bool {
-        self == Self::Png
-    }
-}
-
-/// The size of pictures, and how finely a heatmap is divided in them and in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Picture {
-    /// Its width in pixels.
-    pub width: u32,
-    /// The height of the plot in pixels; titles and axes come on top.
-    pub height: u32,
-}
-
-impl Default for Picture {
-    fn default() -> Self {
-        Self { width: 1200, height: 640 }
-    }
-}
-
-/// What else a report depends on.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Options {
-    /// What text is fitted to.
-    pub terminal: Terminal,
-    /// Which regions are told, and in which order.
-    pub regions: RegionOptions,
-    /// The size of pictures.
-    pub picture: Picture,
-    /// Columns and rows of a heatmap in JSON and pictures; by default as many columns as there are snapshots, up to
-    /// 400, and 200 rows.
-    pub cells: Option<(usize, usize)>,
-}
-
-impl Options {
-    fn resolution(&self, survey: &Survey) -> Resolution {
-        let snapshots = usize::try_from(survey.snapshots).unwrap_or(usize::MAX);
-        let (columns, rows) = self.cells.unwrap_or((snapshots.min(400), 200));
-        // In a picture an area must be tall enough for its label.
-        let rows_of_area = (rows * 18 / self.picture.height.max(1) as usize).max(1);
-        let axis = Fineness { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
-        Resolution { columns: columns.max(1), axis }
-    }
-}
+use crate::{ReportError, escape, html, png, svg, text};
 
 /// Writes a report.
 ///
@@ -185,7 +68,7 @@ fn write_text(
 
 fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     match kind {
-        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |survey| options.resolution(survey))?),
+        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |survey| resolution(options, survey))?),
         Kind::Wss => escape::json(&wss(source, selection)?),
         Kind::Overhead => overhead(source, selection)?.json(),
         Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
@@ -196,7 +79,9 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
 fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     let picture = options.picture;
     Ok(match kind {
-        Kind::Heatmap => svg::heatmap(&Heatmap::new(source, selection, |survey| options.resolution(survey))?, picture)?,
+        Kind::Heatmap => {
+            svg::heatmap(&Heatmap::new(source, selection, |survey| resolution(options, survey))?, picture)?
+        }
         Kind::Wss => svg::wss(&wss(source, selection)?, picture),
         Kind::Overhead => svg::overhead(&overhead(source, selection)?, picture),
         Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, picture),
@@ -261,4 +146,14 @@ impl View for JsonLines<'_> {
         }
         Ok(())
     }
+}
+
+/// How finely a heatmap is divided.
+fn resolution(options: &Options, survey: &Survey) -> Resolution {
+    let snapshots = usize::try_from(survey.snapshots).unwrap_or(usize::MAX);
+    let (columns, rows) = options.cells.unwrap_or((snapshots.min(400), 200));
+    // In a picture an area must be tall enough for its label.
+    let rows_of_area = (rows * 18 / options.picture.height.max(1) as usize).max(1);
+    let axis = Fineness { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
+    Resolution { columns: columns.max(1), axis }
 }

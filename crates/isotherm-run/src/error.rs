@@ -19,7 +19,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
     /// Nothing to watch was named.
-    #[error("there is nothing to watch: name a process, a command, or physical memory")]
+    #[error("there is nothing to watch")]
     NoTarget,
     /// Only the kernel's DAMON can watch a part of a process.
     #[error("only the probe damon can watch a part of a process")]
@@ -91,7 +91,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// The command's log cannot be written.
-    #[error("the log {} cannot be written", path.display())]
+    #[error("the log {} cannot be written (name another file)", path.display())]
     CommandLog {
         /// The log.
         path: PathBuf,

@@ -1,9 +1,8 @@
 //! The fields of a map: known, missing and unknown ones.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Position};
-use crate::suggest::{alternatives, did_you_mean};
+use crate::message::{alternatives, did_you_mean, shortened};
 use crate::tree::{Key, Node, Value};
-use crate::value::shortened;
 
 /// The fields of a map. Unknown ones have been reported.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ mod document;
 mod fields;
 pub mod form;
 mod lines;
-mod suggest;
+mod message;
 mod tree;
 mod value;
 mod yaml;

@@ -11,7 +11,7 @@ use isotherm_core::units::{self, QuantityError};
 
 use crate::common::{Names, action, at_least_one, check_inside};
 use crate::diagnostic::{Diagnostics, Position};
-use crate::value::shortened;
+use crate::message::shortened;
 
 const FORM: &str = "<min size> <max size> <min access rate> <max access rate> <min age> <max age> <action>, \
                     such as: 4K max 0% 0% 5s max pageout";

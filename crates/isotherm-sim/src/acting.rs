@@ -1,4 +1,4 @@
-//! Acting on simulated memory: what is reclaimed is away until it is touched again, and that is counted.
+//! Acting on simulated memory: reclaimed pages are not resident until they are touched again, and faults are counted.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,21 +13,21 @@ use isotherm_core::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
 
 use crate::{SimClock, SimMemory};
 
-/// What the simulated machine takes for its work, and what more memory it has.
+/// The parameters of a simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// To carry out an action on a page.
+    /// The time of an action on one page.
     pub page: Duration,
-    /// To read a page back that was reclaimed and is touched: so long its task waits.
+    /// The time of a fault: a task waits that long when it touches a page that was reclaimed.
     pub fault: Duration,
-    /// Memory that the pattern does not use, in bytes; it is free.
+    /// Memory in bytes that the pattern does not use. It is free.
     pub spare: u64,
-    /// A page is young if it was touched within this time.
+    /// A page is young if it was touched within this time before the inspection.
     pub young: Duration,
 }
 
 impl Default for Costs {
-    /// Times of the order of zram's; no spare memory.
+    /// Times of the magnitude of those of zram, no spare memory, and pages that are young for 5 ms.
     fn default() -> Self {
         Self {
             page: Duration::from_nanos(500),
@@ -38,34 +38,36 @@ impl Default for Costs {
     }
 }
 
-/// Pages in a huge page.
+/// The number of pages in a huge page.
 const PER_HUGE: usize = (HUGE_PAGE_SIZE / PAGE_SIZE) as usize;
 
-/// Pressure is the share of this time that was spent waiting.
+/// Pressure is the share of this time in which some task waited.
 const PRESSURE_WINDOW: Duration = Duration::from_secs(10);
 
-/// The state of the simulated machine; each list has an entry for each area of the pattern.
+/// The state of the simulated machine. Each list has an entry for each area of the pattern.
 #[derive(Debug, Default)]
 struct Machine {
-    /// For each page: whether it was reclaimed, and whether it is locked.
-    away: Vec<Vec<bool>>,
+    /// Whether each page was reclaimed and is not resident.
+    reclaimed: Vec<Vec<bool>>,
+    /// Whether each page is locked.
     locked: Vec<Vec<bool>>,
-    /// For each huge page that the area has a part of.
+    /// Whether each huge page is one; of all huge pages that the area has a part of.
     huge: Vec<Vec<bool>>,
-    /// Up to this time, touches of pages that are away were looked for.
-    looked_at: Duration,
+    /// Touches up to this time have been turned into faults.
+    faulted_until: Duration,
     faults: u64,
+    /// The time that tasks have waited for faults.
     stalled: Duration,
-    /// The stall time at moments of the past window.
+    /// The stall time at times within the window of pressure.
     past: VecDeque<(Duration, Duration)>,
+    /// The time of all actions.
     spent: Duration,
     calls: u64,
 }
 
-/// An actuator on simulated memory, and the gauges of the machine that it is in. All memory of the pattern is
-/// resident at the beginning.
+/// The actuator, the inspector and the gauges of a simulated machine. All memory of the pattern is resident at first.
 ///
-/// Clones share one machine, so that one can act while another is asked for figures.
+/// Clones share one machine: one can be the actuator while another is the gauges.
 #[derive(Clone, Debug)]
 pub struct SimActuator {
     memory: SimMemory,
@@ -75,61 +77,61 @@ pub struct SimActuator {
 }
 
 impl SimActuator {
-    /// Acts on `memory`, which follows `clock`.
+    /// A machine with `memory`, which follows `clock`.
     pub fn new(memory: SimMemory, clock: SimClock, costs: Costs) -> Self {
-        let no = |granule: u64| -> Vec<Vec<bool>> {
+        let none = |granule: u64| -> Vec<Vec<bool>> {
             let granules = |range: AddrRange| range.end().div_ceil(granule) - range.start() / granule;
             memory.areas().map(|range| vec![false; granules(range) as usize]).collect()
         };
         let machine = Machine {
-            away: no(PAGE_SIZE),
-            locked: no(PAGE_SIZE),
-            huge: no(HUGE_PAGE_SIZE),
-            looked_at: clock.now(),
+            reclaimed: none(PAGE_SIZE),
+            locked: none(PAGE_SIZE),
+            huge: none(HUGE_PAGE_SIZE),
+            faulted_until: clock.now(),
             ..Machine::default()
         };
         Self { memory, clock, costs, machine: Rc::new(RefCell::new(machine)) }
     }
 
-    /// Resident bytes of the area of this name; none if there is no such area.
+    /// The resident bytes of the area of this name, or `None` if there is no such area.
     pub fn resident(&self, area: &str) -> Option<u64> {
-        self.catch_up();
+        self.read_back();
         let area = self.memory.pattern().area(area)?;
         let machine = self.machine.borrow();
-        Some(machine.away[area].iter().filter(|&&away| !away).count() as u64 * PAGE_SIZE)
+        Some(machine.reclaimed[area].iter().filter(|&&reclaimed| !reclaimed).count() as u64 * PAGE_SIZE)
     }
 
-    /// How many huge pages there are.
+    /// The number of huge pages.
     pub fn huge_pages(&self) -> u64 {
         self.machine.borrow().huge.iter().flatten().filter(|&&huge| huge).count() as u64
     }
 
-    /// How often a page was touched that had been reclaimed.
+    /// The number of faults: touches of pages that had been reclaimed.
     pub fn faults(&self) -> u64 {
-        self.catch_up();
+        self.read_back();
         self.machine.borrow().faults
     }
 
-    /// How many calls were made.
+    /// The number of calls of the actuator.
     pub fn calls(&self) -> u64 {
         self.machine.borrow().calls
     }
 
-    /// Reads back what was reclaimed and has been touched since this was looked at last.
-    fn catch_up(&self) {
+    /// Makes reclaimed pages resident that have been touched since this function was called last.
+    fn read_back(&self) {
         let now = self.clock.now();
         let mut machine = self.machine.borrow_mut();
-        let since = std::mem::replace(&mut machine.looked_at, now);
+        let since = std::mem::replace(&mut machine.faulted_until, now);
         if since == now {
             return;
         }
         let mut faults = 0;
-        for (area, away) in machine.away.iter_mut().enumerate() {
-            let pages = away.len() as u64;
+        for (area, reclaimed) in machine.reclaimed.iter_mut().enumerate() {
+            let pages = reclaimed.len() as u64;
             for touch in self.memory.touches(area) {
-                for (page, away) in (0..).zip(away.iter_mut()).filter(|(_, away)| **away) {
+                for (page, reclaimed) in (0..).zip(reclaimed.iter_mut()).filter(|(_, reclaimed)| **reclaimed) {
                     if self.memory.touched(touch, page, pages, since) {
-                        *away = false;
+                        *reclaimed = false;
                         faults += 1;
                     }
                 }
@@ -144,15 +146,16 @@ impl SimActuator {
         }
     }
 
-    /// The number of the huge page that a page of an area belongs to; 0 is the first that the area has a part of.
+    /// The index of the huge page that a page of an area belongs to. Index 0 is the first huge page that the area has
+    /// a part of.
     fn huge(&self, area: usize, page: usize) -> usize {
         let start = self.memory.areas().nth(area).map_or(0, AddrRange::start);
         ((start % HUGE_PAGE_SIZE / PAGE_SIZE) as usize + page) / PER_HUGE
     }
 
-    /// The area that `range` lies in, if that is mapped now, with the numbers of the first page and of that after
-    /// the last.
-    fn place(&self, range: AddrRange) -> Option<(usize, usize, usize)> {
+    /// The index of the area that `range` lies in, with the indices of its first page and of the page after its last.
+    /// `None` if the area is not mapped now.
+    fn locate(&self, range: AddrRange) -> Option<(usize, usize, usize)> {
         let pattern = self.memory.pattern();
         let (area, of) = self.memory.areas().enumerate().find(|(_, of)| of.intersection(range) == Some(range))?;
         let phase = pattern.phase_at(self.clock.now());
@@ -160,9 +163,9 @@ impl SimActuator {
         (!phase.unmapped.contains(&pattern.areas[area].name)).then(|| (area, page(range.start()), page(range.end())))
     }
 
-    /// Does one action to one range.
+    /// Carries out an action on a range.
     fn act(&self, action: Action, range: AddrRange) -> Outcome {
-        let Some((area, first, end)) = self.place(range) else {
+        let Some((area, first, end)) = self.locate(range) else {
             return Outcome::refused(range, RefusalReason::NotMapped.into());
         };
         let machine = &mut *self.machine.borrow_mut();
@@ -175,21 +178,21 @@ impl SimActuator {
                         outcome.refuse(PAGE_SIZE, RefusalReason::Unsuitable.into());
                     } else {
                         outcome.applied += PAGE_SIZE;
-                        machine.away[area][page] = true;
+                        machine.reclaimed[area][page] = true;
                         machine.huge[area][self.huge(area, page)] = false;
                     }
                 }
                 return outcome;
             }
-            Action::WillNeed => machine.away[area][first..end].fill(false),
+            Action::WillNeed => machine.reclaimed[area][first..end].fill(false),
             Action::MLock => {
-                machine.away[area][first..end].fill(false);
+                machine.reclaimed[area][first..end].fill(false);
                 machine.locked[area][first..end].fill(true);
             }
             Action::MUnlock => machine.locked[area][first..end].fill(false),
             Action::HugePage | Action::Collapse => {
-                machine.away[area][first..end].fill(false);
-                // The engine asks for whole ones only.
+                machine.reclaimed[area][first..end].fill(false);
+                // The engine passes whole huge pages only.
                 let made = self.huge(area, first)..=self.huge(area, end - 1);
                 machine.huge[area][made].fill(true);
             }
@@ -209,7 +212,7 @@ impl Actuator for SimActuator {
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
-        self.catch_up();
+        self.read_back();
         self.machine.borrow_mut().calls += 1;
         for (&range, outcome) in work.ranges.iter().zip(outcomes) {
             *outcome = self.act(work.action, range);
@@ -238,10 +241,10 @@ impl PageInspector for SimActuator {
         kind: PageKind,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
-        let (area, first, end) = self.place(range).ok_or(RefusalReason::NotMapped)?;
+        let (area, first, end) = self.locate(range).ok_or(RefusalReason::NotMapped)?;
         let since = self.clock.now().saturating_sub(self.costs.young);
         let machine = self.machine.borrow();
-        let pages = machine.away[area].len() as u64;
+        let pages = machine.reclaimed[area].len() as u64;
         let is = |page: usize| match kind {
             PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
             PageKind::Huge => machine.huge[area][self.huge(area, page)],
@@ -258,13 +261,14 @@ impl PageInspector for SimActuator {
 
 impl Gauges for SimActuator {
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64> {
-        self.catch_up();
+        self.read_back();
         let machine = self.machine.borrow();
         match metric {
             Metric::FreeMemory => {
-                let away = machine.away.iter().flatten().filter(|&&away| away).count() as u64 * PAGE_SIZE;
+                let reclaimed =
+                    machine.reclaimed.iter().flatten().filter(|&&reclaimed| reclaimed).count() as u64 * PAGE_SIZE;
                 let all: u64 = self.memory.areas().map(AddrRange::size).sum();
-                Some((self.costs.spare + away) as f64 / (self.costs.spare + all) as f64)
+                Some((self.costs.spare + reclaimed) as f64 / (self.costs.spare + all) as f64)
             }
             Metric::StallTime => Some(machine.stalled.as_secs_f64()),
             Metric::Pressure => {
@@ -273,12 +277,13 @@ impl Gauges for SimActuator {
             }
             Metric::WorkingSetResident => {
                 let accessed = snapshot.targets.iter().flat_map(|target| &target.regions).filter(|r| r.nr_accesses > 0);
-                let (mut all, mut here) = (0_u64, 0_u64);
-                for (area, first, end) in accessed.filter_map(|region| self.place(region.range)) {
+                let (mut all, mut resident) = (0_u64, 0_u64);
+                for (area, first, end) in accessed.filter_map(|region| self.locate(region.range)) {
                     all += (end - first) as u64;
-                    here += machine.away[area][first..end].iter().filter(|&&away| !away).count() as u64;
+                    resident +=
+                        machine.reclaimed[area][first..end].iter().filter(|&&reclaimed| !reclaimed).count() as u64;
                 }
-                (all > 0).then(|| here as f64 / all as f64)
+                (all > 0).then(|| resident as f64 / all as f64)
             }
             Metric::Fed(_) => None,
         }

@@ -1,9 +1,11 @@
 //! Access patterns with a known truth, and simulated memory that follows them.
 //!
-//! A [`Pattern`] says which memory is touched when and how often. A real process can run it, [`SimMemory`] can
-//! simulate it, and either way [`Pattern::access_rate`] is the truth that a monitor's findings are held against.
-//! [`SimActuator`] lets schemes act on simulated memory, so that all of them can be tried where nothing can be
-//! harmed.
+//! A [`Pattern`] says which memory is touched when and how often. A real process can run it, and [`SimMemory`] can
+//! simulate it. [`Pattern::access_rate`] is the truth in both cases: what a monitor finds is compared with it.
+//! [`SimActuator`] carries out the actions of schemes on simulated memory.
+//!
+//! This crate does no I/O, reads no clock and starts no thread. A simulation has a [`SimClock`] of its own, and what
+//! is random in it follows from a seed.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)]
@@ -15,3 +17,8 @@ mod pattern;
 pub use acting::{Costs, SimActuator};
 pub use memory::{SimClock, SimMemory};
 pub use pattern::{Area, Order, Pattern, PatternError, Phase, Touch};
+
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! Simulated memory: an address space and a probe that follow a pattern on a clock of their own.
+//! Simulated memory: an address space and a probe that follow a pattern on a simulated clock.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,29 +12,30 @@ use isotherm_core::{
 
 use crate::{Order, Pattern, Touch};
 
-/// Where the first area begins: any place in user space will do.
+/// The address of the first area. Any address in user space would do.
 const BASE: u64 = 0x10_0000_0000;
 
-/// The time of a simulation, since its start; whoever runs it moves it on.
+/// The clock of a simulation. Its time begins at zero, and the driver of the simulation advances it. Clones share one
+/// time.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock(Rc<Cell<Duration>>);
 
 impl SimClock {
-    /// The time now.
+    /// The time since the start of the simulation.
     pub fn now(&self) -> Duration {
         self.0.get()
     }
 
-    /// Lets this much time pass and says the time then.
+    /// Advances the clock by `time` and returns the new time.
     pub fn pass(&self, time: Duration) -> Duration {
         self.0.set(self.now() + time);
         self.now()
     }
 }
 
-/// Memory that is accessed as a pattern says: one target, whose areas lie side by side with a page between them.
+/// One target whose memory is accessed as a pattern says. There is an unmapped page between two areas.
 ///
-/// Clones share the clock, so that one can be the address space and another the probe.
+/// Clones share the clock: one can be the address space of a monitor and another its probe.
 #[derive(Clone, Debug)]
 pub struct SimMemory {
     pattern: Arc<Pattern>,
@@ -48,12 +49,12 @@ impl SimMemory {
     /// The identity of the simulated process.
     pub const ID: TargetId = TargetId::process(1, Duration::ZERO);
 
-    /// Simulated memory; what is random in the pattern follows from `seed`.
+    /// Memory that follows `pattern` on `clock`. What is random in the pattern follows from `seed`.
     pub fn new(pattern: Pattern, clock: SimClock, seed: u64) -> Self {
         Self { pattern: Arc::new(pattern), clock, seed, cleared_at: Duration::ZERO, clears: 0 }
     }
 
-    /// Where each area lies, in the order of the pattern.
+    /// The addresses of each area, in the order of the pattern.
     pub fn areas(&self) -> impl Iterator<Item = AddrRange> {
         let mut at = BASE;
         self.pattern.areas.iter().filter_map(move |area| {
@@ -63,7 +64,7 @@ impl SimMemory {
         })
     }
 
-    /// The pattern that is followed.
+    /// The pattern.
     pub(crate) fn pattern(&self) -> &Pattern {
         &self.pattern
     }
@@ -76,18 +77,18 @@ impl SimMemory {
         self.touches(area).any(|touch| self.touched(touch, page, range.pages(), self.cleared_at))
     }
 
-    /// How the area of this index is touched now.
+    /// The touches of the area with this index in the present phase.
     pub(crate) fn touches(&self, area: usize) -> impl Iterator<Item = &Touch> {
         let phase = self.pattern.phase_at(self.clock.now());
         let name = &self.pattern.areas[area].name;
         phase.touch.iter().filter(move |touch| touch.area == *name)
     }
 
-    /// Whether a page of an area of so many was touched since `since`.
+    /// Whether a page of an area with `pages` pages was touched after `since`.
     pub(crate) fn touched(&self, touch: &Touch, page: u64, pages: u64, since: Duration) -> bool {
         let (from, to) = (since.as_secs_f64(), self.clock.now().as_secs_f64());
         let every = touch.every.as_secs_f64();
-        // The sweep passes the page at each time that is this share of a sweep after a whole number of them.
+        // A sweep passes the page when this share of it is over.
         let passes = |every: f64, share: f64| (to / every - share).floor() > (from / every - share).floor();
         match touch.order {
             Order::Sequential => passes(every, page as f64 / pages as f64),
@@ -100,7 +101,8 @@ impl SimMemory {
         }
     }
 
-    /// A number from 0 to 1 for this page at this time, always the same one (SplitMix64, Steele et al. 2014).
+    /// A number from 0 to 1 that looks random and depends on the seed, the page and the time only (SplitMix64,
+    /// Steele et al. 2014).
     fn chance(&self, page: u64) -> f64 {
         let mut x = self.seed ^ page.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (self.clock.now().as_nanos() as u64);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

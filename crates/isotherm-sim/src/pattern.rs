@@ -1,4 +1,4 @@
-//! The pattern language: areas of memory, phases of time, and what is touched how often in each.
+//! The pattern language: areas of memory, phases of time, and which areas are touched how often in each phase.
 //!
 //! A pattern is a TOML file:
 //!
@@ -40,39 +40,39 @@ const SHIPPED: [(&str, &str); 9] = [
     ("strided-and-random", include_str!("../patterns/strided-and-random.toml")),
 ];
 
-/// What is touched when: areas, and phases that follow each other.
+/// An access pattern: areas of memory, and phases that follow each other.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pattern {
-    /// What it is good for, in one line.
+    /// What the pattern does, in one line.
     pub about: String,
-    /// Its areas, in the order of their addresses.
+    /// The areas, in the order of their addresses.
     #[serde(rename = "area")]
     pub areas: Vec<Area>,
-    /// Its phases, in the order of time.
+    /// The phases, in the order of time.
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
 }
 
-/// A stretch of anonymous memory.
+/// A range of anonymous memory.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Area {
-    /// Its name within the pattern.
+    /// The name of the area in the pattern.
     pub name: String,
-    /// Its size in bytes; a whole number of pages.
+    /// The size in bytes; a whole number of pages.
     #[serde(deserialize_with = "size")]
     pub size: u64,
 }
 
-/// A time in which the same memory is touched in the same way.
+/// A time in which the memory is touched in the same way.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// How long it lasts.
+    /// How long the phase lasts.
     #[serde(deserialize_with = "time")]
     pub time: Duration,
-    /// What is touched.
+    /// The touches in this phase.
     #[serde(default)]
     pub touch: Vec<Touch>,
     /// Areas that are not mapped in this phase.
@@ -84,12 +84,12 @@ pub struct Phase {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Touch {
-    /// The area's name.
+    /// The name of the area.
     pub area: String,
-    /// The time in which as many touches are made as the area has pages.
+    /// The time of a sweep: in this time as many touches are made as the area has pages.
     #[serde(deserialize_with = "time")]
     pub every: Duration,
-    /// In which order.
+    /// The order of the pages.
     #[serde(default)]
     pub order: Order,
 }
@@ -101,27 +101,27 @@ pub enum Order {
     /// From the first page to the last, then again.
     #[default]
     Sequential,
-    /// Every so many pages only, from the first to the last; the pages between are not touched.
+    /// Only every n-th page, from the first to the last. The pages between are not touched.
     Strided(u64),
-    /// Each touch goes to any page with the same probability.
+    /// Each touch goes to a random page; all pages have the same probability.
     Random,
-    /// Each touch goes to the n-th page with a probability in proportion to n to the power of minus this exponent
-    /// (Zipf's law).
+    /// Each touch goes to a random page. The probability of the n-th page is in proportion to n to the power of minus
+    /// this exponent (Zipf's law).
     Zipfian(f64),
 }
 
-/// Why a text is no pattern.
+/// Why a pattern cannot be read.
 #[derive(Debug, Error)]
 pub enum PatternError {
-    /// No pattern of this name ships.
-    #[error("there is no pattern named {0:?}; there are: {names}", names = names())]
+    /// No pattern of this name ships with isotherm.
+    #[error("there is no pattern named {0:?}; choose one of: {names}", names = names())]
     Unknown(String),
-    /// The text is not of the language.
+    /// The text is not in the pattern language.
     #[error(transparent)]
     Syntax(#[from] toml::de::Error),
-    /// Something in it makes no sense.
+    /// A value in the pattern is invalid.
     #[error("{0}")]
-    Senseless(String),
+    Invalid(String),
 }
 
 fn names() -> String {
@@ -129,15 +129,15 @@ fn names() -> String {
 }
 
 impl Pattern {
-    /// The names of the patterns that ship.
+    /// The names of the patterns that ship with isotherm.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SHIPPED.iter().map(|(name, _)| *name)
     }
 
-    /// A pattern that ships.
+    /// The pattern of this name that ships with isotherm.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// If there is no such pattern.
     pub fn shipped(name: &str) -> Result<Self, PatternError> {
         let found = SHIPPED.iter().find(|(known, _)| *known == name);
         let (_, text) = found.ok_or_else(|| PatternError::Unknown(name.into()))?;
@@ -147,8 +147,8 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// If the text is not of the language, or names areas that are not there, sizes that are not whole pages, or
-    /// times of zero.
+    /// If the text is not in the pattern language, if it names an area that does not exist, if a size is not a whole
+    /// number of pages, or if a time is zero.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let pattern: Self = toml::from_str(text)?;
         pattern.check()?;
@@ -156,14 +156,14 @@ impl Pattern {
     }
 
     fn check(&self) -> Result<(), PatternError> {
-        let senseless = |what: String| Err(PatternError::Senseless(what));
+        let invalid = |what: String| Err(PatternError::Invalid(what));
         if self.areas.is_empty() || self.phases.is_empty() {
-            return senseless("a pattern needs an [[area]] and a [[phase]] at least".into());
+            return invalid("a pattern needs at least one [[area]] and one [[phase]]".into());
         }
         for area in &self.areas {
             if area.size == 0 || !area.size.is_multiple_of(PAGE_SIZE) {
-                return senseless(format!(
-                    "area {:?} has {}, not a whole number of pages of {PAGE_SIZE} bytes",
+                return invalid(format!(
+                    "the size of area {:?}, {}, is not a whole number of pages of {PAGE_SIZE} bytes",
                     area.name,
                     units::setting::bytes(area.size)
                 ));
@@ -171,33 +171,33 @@ impl Pattern {
         }
         for (nth, phase) in self.phases.iter().enumerate() {
             if phase.time.is_zero() {
-                return senseless(format!("phase {nth} takes no time"));
+                return invalid(format!("the time of phase {nth} is zero"));
             }
             let named = phase.touch.iter().map(|touch| &touch.area).chain(&phase.unmapped);
             if let Some(missing) = named.into_iter().find(|name| self.area(name).is_none()) {
-                return senseless(format!("phase {nth} names an area {missing:?} that is not there"));
+                return invalid(format!("phase {nth} names the area {missing:?}, which does not exist"));
             }
             for touch in &phase.touch {
-                if touch.every.is_zero() || !touch.order.makes_sense() {
+                if touch.every.is_zero() || !touch.order.is_valid() {
                     let area = &touch.area;
-                    return senseless(format!(
-                        "phase {nth} touches area {area:?} with a zero `every`, stride or exponent"
+                    return invalid(format!(
+                        "phase {nth} touches area {area:?} with an `every`, a stride or an exponent of zero"
                     ));
                 }
                 if phase.unmapped.contains(&touch.area) {
-                    return senseless(format!("phase {nth} touches area {:?}, which it does not map", touch.area));
+                    return invalid(format!("phase {nth} touches area {:?}, which it unmaps", touch.area));
                 }
             }
         }
         Ok(())
     }
 
-    /// The place of the area of this name.
+    /// The index of the area of this name.
     pub fn area(&self, name: &str) -> Option<usize> {
         self.areas.iter().position(|area| area.name == name)
     }
 
-    /// The same pattern with areas that are this many times as large.
+    /// The same pattern with each area `factor` times as large.
     #[must_use]
     pub fn scaled(mut self, factor: u64) -> Self {
         for area in &mut self.areas {
@@ -206,12 +206,12 @@ impl Pattern {
         self
     }
 
-    /// The time of all phases together.
+    /// The sum of the times of all phases.
     pub fn time(&self) -> Duration {
         self.phases.iter().map(|phase| phase.time).sum()
     }
 
-    /// The phase at this time since the pattern's start; after its end it starts again.
+    /// The phase at this time since the start of the pattern. The pattern is repeated after its end.
     pub fn phase_at(&self, time: Duration) -> &Phase {
         let mut left = Duration::from_nanos((time.as_nanos() % self.time().as_nanos()) as u64);
         for phase in &self.phases {
@@ -220,11 +220,12 @@ impl Pattern {
             }
             left -= phase.time;
         }
-        // `left` is under the sum of all times, so that one of the phases had it.
+        // Not reached: `left` is less than the sum of all times.
         &self.phases[0]
     }
 
-    /// The truth: the probability that `page` of `area` is touched within any interval of this length in this phase.
+    /// The truth: the probability that page `page` of area `area` is touched within an interval of this length in this
+    /// phase.
     pub fn access_rate(&self, phase: &Phase, area: usize, page: u64, interval: Duration) -> f64 {
         let pages = self.areas[area].pages();
         debug_assert!(page < pages, "page {page} of {pages}");
@@ -256,14 +257,14 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error
 }
 
 impl Area {
-    /// How many pages it has.
+    /// The size in pages.
     pub fn pages(&self) -> u64 {
         self.size / PAGE_SIZE
     }
 }
 
 impl Order {
-    fn makes_sense(self) -> bool {
+    fn is_valid(self) -> bool {
         match self {
             Self::Sequential | Self::Random => true,
             Self::Strided(stride) => stride > 0,
@@ -273,12 +274,12 @@ impl Order {
 }
 
 impl Touch {
-    /// The probability that `page` of an area of so many pages is touched within an interval of this length.
+    /// The probability that a page of an area with `pages` pages is touched within an interval of this length.
     pub(crate) fn access_rate(&self, page: u64, pages: u64, interval: Duration) -> f64 {
         let sweeps = interval.as_secs_f64() / self.every.as_secs_f64();
         match self.order {
             Order::Sequential => sweeps.min(1.0),
-            // As many touches as the area has pages come around `stride` times as often.
+            // There are as many touches as the area has pages, and so `stride` sweeps in this time.
             Order::Strided(stride) if page.is_multiple_of(stride) => (sweeps * stride as f64).min(1.0),
             Order::Strided(_) => 0.0,
             // Touches of one page are a Poisson process: of one touch a sweep on the mean, or of as many as the
@@ -291,13 +292,13 @@ impl Touch {
         }
     }
 
-    /// The page that the `nth` touch since the start of a phase goes to, in an area of so many pages.
+    /// The page of the `nth` touch since the start of a phase, in an area with `pages` pages.
     pub fn page(&self, nth: u64, pages: u64, rng: &mut impl Rng) -> u64 {
         match self.order {
             Order::Sequential => nth % pages,
             Order::Strided(stride) => nth % pages.div_ceil(stride) * stride,
             Order::Random => rng.random_range(0..pages),
-            // The distribution counts from 1; it is one whatever the exponent, which was checked.
+            // The distribution counts from 1. It exists, because the exponent was checked.
             Order::Zipfian(exponent) => {
                 Zipf::new(pages as f64, exponent).map_or(0, |zipf| (zipf.sample(rng) as u64).clamp(1, pages) - 1)
             }
@@ -344,14 +345,14 @@ mod tests {
     "#;
 
     #[test]
-    fn every_shipped_pattern_is_one() {
+    fn every_shipped_pattern_can_be_read() {
         for name in Pattern::names() {
             Pattern::shipped(name).unwrap();
         }
     }
 
     #[test]
-    fn phases_follow_each_other_and_start_again() {
+    fn phases_follow_each_other_and_are_repeated() {
         let pattern = Pattern::parse(TWO_AREAS).unwrap();
         let phase = |s: f64| pattern.phase_at(Duration::from_secs_f64(s)).time.as_secs();
         assert_eq!([phase(0.0), phase(1.9), phase(2.0), phase(4.9), phase(5.0)], [2, 2, 3, 3, 2]);
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_truth_of_a_zipfian_area_is_how_often_its_touches_go_there() {
+    fn the_truth_of_a_zipfian_area_is_the_frequency_of_its_touches() {
         let touch = Touch { area: "a".into(), every: Duration::from_millis(100), order: Order::Zipfian(1.0) };
         let pages = 5_000;
         assert!((harmonic(pages, 1.0) - (1..=pages).map(|n| 1.0 / n as f64).sum::<f64>()).abs() < 1e-9);
@@ -392,15 +393,15 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_its_place() {
+    fn an_invalid_pattern_is_refused_with_the_place_of_the_error() {
         for (from, to, said) in [
-            (r#"area = "b""#, r#"area = "c""#, "names an area \"c\""),
-            (r#"unmapped = ["b"]"#, r#"unmapped = ["a"]"#, "which it does not map"),
+            (r#"area = "b""#, r#"area = "c""#, "names the area \"c\""),
+            (r#"unmapped = ["b"]"#, r#"unmapped = ["a"]"#, "which it unmaps"),
             ("4 KiB", "5 KB", "not a whole number of pages"),
             ("4 KiB", "5 parsec", "expected a size such as"),
             ("2s", "2", "has no unit"),
-            ("1ms", "0s", "zero `every`"),
-            ("3s", "0s", "takes no time"),
+            ("1ms", "0s", "of zero"),
+            ("3s", "0s", "is zero"),
             ("order = \"random\"", "odor = 1", "odor"),
         ] {
             let error = Pattern::parse(&TWO_AREAS.replacen(from, to, 1)).unwrap_err().to_string();
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_those_that_there_are() {
+    fn an_unknown_name_is_answered_with_the_known_names() {
         assert!(Pattern::shipped("ladder").unwrap_err().to_string().contains("stairs"));
     }
 }

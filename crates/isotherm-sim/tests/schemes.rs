@@ -1,4 +1,4 @@
-//! Schemes on simulated memory: the monitor finds, the schemes act, and what they did is felt.
+//! Schemes on simulated memory: the monitor, the schemes and the machine that they act on together.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct World {
     monitor: Monitor<SimMemory, SimMemory, Schemes<SimActuator, SimActuator, SimActuator>, Pcg64Mcg>,
     machine: SimActuator,
     next: Next,
-    /// For how long nothing was monitored, because all schemes were asleep.
+    /// For how long nothing was monitored, because all schemes slept.
     slept: Duration,
 }
 
@@ -35,7 +35,7 @@ impl World {
         Self { clock, monitor, machine, next, slept: Duration::ZERO }
     }
 
-    /// As a driver does it: what is asleep is not monitored.
+    /// Drives the monitor for this time. While all schemes sleep, nothing is monitored.
     fn run(&mut self, time: Duration) {
         let end = self.clock.now() + time;
         while self.clock.now() < end {
@@ -64,9 +64,9 @@ fn hot_in_cold() -> Pattern {
 }
 
 /// 64 MiB of which each page is touched about once in `every`.
-fn lukewarm(every: &str, order: &str) -> Pattern {
+fn uniform(every: &str, order: &str) -> Pattern {
     let text = format!(
-        "about = \"lukewarm\"\n[[area]]\nname = \"a\"\nsize = \"64 MiB\"\n\
+        "about = \"uniform\"\n[[area]]\nname = \"a\"\nsize = \"64 MiB\"\n\
          [[phase]]\ntime = \"10000s\"\ntouch = [{{ area = \"a\", every = \"{every}\", order = \"{order}\" }}]\n"
     );
     Pattern::parse(&text).unwrap()
@@ -85,25 +85,25 @@ fn prcl() -> Scheme {
 }
 
 #[test]
-fn proactive_reclamation_takes_the_cold_and_leaves_the_hot() {
+fn proactive_reclamation_takes_cold_memory_and_leaves_hot_memory() {
     let mut world = World::new(hot_in_cold(), Costs::default(), vec![prcl()]);
     world.run(SECOND * 11);
     let cold = world.machine.resident("cold below").unwrap() + world.machine.resident("cold above").unwrap();
     assert!(cold < 252 * MIB / 20, "{cold} bytes of 252 MiB cold memory are left");
     assert_eq!(world.machine.resident("hot"), Some(4 * MIB));
-    // Where a border is not found yet, a few hot pages go, and come back.
+    // Until a border is found, a few hot pages are reclaimed and read back.
     assert!(world.machine.faults() < 100, "{} faults", world.machine.faults());
 }
 
 #[test]
-fn reclaimed_memory_that_is_touched_again_comes_back_and_counts() {
+fn reclaimed_memory_is_read_back_when_it_is_touched() {
     let mut world = World::new(
         Pattern::shipped("periodic").unwrap(),
         Costs::default(),
         vec![Scheme { condition: idle(SECOND), ..prcl() }],
     );
     world.run(SECOND * 5);
-    assert!(world.machine.resident("sometimes").unwrap() < 6 * MIB, "cold since three seconds");
+    assert!(world.machine.resident("sometimes").unwrap() < 6 * MIB, "cold for three seconds");
     world.run(SECOND * 3);
     assert_eq!(world.machine.resident("sometimes"), Some(64 * MIB), "hot again");
     assert!(world.machine.faults() > 58 * MIB / PAGE_SIZE);
@@ -123,7 +123,7 @@ fn a_quota_bounds_what_is_reclaimed() {
 }
 
 #[test]
-fn huge_pages_are_made_where_it_is_hot() {
+fn huge_pages_are_made_of_hot_memory() {
     let condition = Condition { rate: ClosedInterval::new(0.5, 1.0).unwrap(), ..Condition::ANY };
     let mut world = World::new(hot_in_cold(), Costs::default(), vec![Scheme::new("ethp", condition, Action::Collapse)]);
     world.run(SECOND * 5);
@@ -131,14 +131,14 @@ fn huge_pages_are_made_where_it_is_hot() {
 }
 
 #[test]
-fn young_pages_stay() {
-    // Each page is touched every two seconds: too seldom to be seen by samples of one page a region.
+fn young_pages_are_not_reclaimed() {
+    // Each page is touched every two seconds: too seldom for samples of one page in each region.
     let young = Filter { kind: FilterKind::Pages(PageKind::Young), matching: true, allow: false };
     let costs = Costs { young: SECOND * 5 / 2, ..Costs::default() };
     let without = Scheme { condition: idle(SECOND * 3), ..prcl() };
     let with = Scheme { filters: vec![young], ..without.clone() };
     let run = |scheme: Scheme| {
-        let mut world = World::new(lukewarm("2s", "sequential"), costs, vec![scheme]);
+        let mut world = World::new(uniform("2s", "sequential"), costs, vec![scheme]);
         world.run(SECOND * 10);
         (world.machine.faults(), world.total().applied_bytes, world.total().rejected_bytes)
     };
@@ -158,12 +158,12 @@ fn watermarks_stop_reclaiming_when_enough_is_free() {
     let free = world.total().applied_bytes as f64 / (256 * MIB) as f64;
     assert!((0.4..0.5).contains(&free), "{free} of all memory is free");
     assert!(world.monitor.sink().sleeps_until().is_some());
-    assert!(world.slept > SECOND * 5, "nothing is monitored while it sleeps: {:?}", world.slept);
+    assert!(world.slept > SECOND * 5, "the time without monitoring: {:?}", world.slept);
 }
 
 #[test]
-fn what_slept_wakes_when_memory_is_needed_again() {
-    // All of it is touched again from the twelfth second on: what was free is not any more.
+fn a_sleeping_scheme_wakes_when_memory_is_needed() {
+    // All memory is touched from the twelfth second on, so that less is free.
     let text = r#"
         about = "cold, then hot, then cold"
         [[area]]
@@ -185,24 +185,24 @@ fn what_slept_wakes_when_memory_is_needed_again() {
     let before = world.total().applied_bytes;
     world.run(SECOND * 13);
     assert!(world.machine.faults() > 10_000);
-    assert!(world.total().applied_bytes > before + 20 * MIB, "it went on");
+    assert!(world.total().applied_bytes > before + 20 * MIB, "the scheme reclaimed more");
     assert!(world.monitor.sink().sleeps_until().is_some());
 }
 
 #[test]
-fn a_goal_of_pressure_settles_where_reclaiming_costs_that_much() {
-    // Each page is needed every 100 seconds on the mean: the more of them are away, the more faults there are.
+fn a_goal_of_stall_time_settles() {
+    // Each page is touched every 100 seconds on average: the more pages are reclaimed, the more faults there are.
     let goal = Goal::new(Metric::StallTime, 0.0005).unwrap();
     let quota = Quota::new(None, None, SECOND, Weights::DEFAULT, vec![goal]).unwrap();
     let scheme = Scheme { quota, condition: idle(Duration::ZERO), ..prcl() };
-    let mut world = World::new(lukewarm("100s", "random"), Costs::default(), vec![scheme]);
+    let mut world = World::new(uniform("100s", "random"), Costs::default(), vec![scheme]);
     let mut each = Vec::new();
     for _ in 0..50 {
         let before = world.machine.faults();
         world.run(SECOND * 20);
         each.push((world.machine.faults() - before) as f64 / 20.0);
     }
-    // A fault is 10 µs: 50 of them a second make half a millisecond.
+    // A fault takes 10 µs: 50 faults in a second take half a millisecond.
     let late = &each[25..];
     let mean = late.iter().sum::<f64>() / late.len() as f64;
     assert!((45.0..55.0).contains(&mean), "{mean} faults a second, {each:?}");

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use isotherm_record::Recording;
 
+use crate::WrongCall;
 use crate::cli::Convert;
 
 /// A format, and the crate that knows it.
@@ -24,10 +25,12 @@ pub fn run(options: &Convert) -> Result<ExitCode> {
     match format(output) {
         Some(Format::Own(format)) => isotherm_record::convert(&recording, output, format)?,
         Some(Format::Damo(format)) => isotherm_damo::export(&recording, output, format)?,
-        None => bail!(
-            "cannot tell which format {} should have: its name must end in .parquet, .csv, .json, .damo or .damo.json",
-            output.display()
-        ),
+        None => {
+            let known = ".parquet, .csv, .json, .damo or .damo.json";
+            let what =
+                format!("the name {} does not say which format to write: let it end in {known}", output.display());
+            return Err(WrongCall::new("convert", what).into());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -25,6 +25,7 @@ use crate::WrongCall;
 use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 use crate::clock::unix_ns;
 use crate::command::{ENDING, on_signals};
+use crate::report::unknown_format;
 use crate::terminal::terminal;
 
 /// The interval if none is asked for.
@@ -43,6 +44,7 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     }
     let repeated = options.interval.is_some() || options.count.is_some();
     let count = if repeated { options.count.unwrap_or(u64::MAX) } else { 1 };
+    let format = format(options)?;
     if let Some(path) = &options.output {
         replaceable(path).with_context(|| unwritable(path))?;
     }
@@ -67,7 +69,7 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
         asked.ask();
     })?;
     let on_terminal = !options.quiet && stderr().is_terminal();
-    let run = Run { options, interval, scan, stop, on_terminal, named: scope };
+    let run = Run { options, interval, scan, stop, on_terminal, named: scope, format };
     run.until(count)
 }
 
@@ -106,6 +108,7 @@ struct Run<'a> {
     stop: Stop,
     on_terminal: bool,
     named: Scope,
+    format: IdleFormat,
 }
 
 impl Run<'_> {
@@ -228,7 +231,7 @@ impl Run<'_> {
     }
 
     fn write(&self, report: &IdleReport) -> Result<()> {
-        let format = self.format();
+        let format = self.format;
         let Some(path) = &self.options.output else {
             let mut out = stdout().lock();
             if format == IdleFormat::Text && report.number > 1 {
@@ -240,18 +243,19 @@ impl Run<'_> {
         write_idle(report, format, &Terminal::default(), &mut text)?;
         replace(path, &text, format).with_context(|| unwritable(path))
     }
+}
 
-    /// The format that was asked for, or that the output's name tells.
-    fn format(&self) -> IdleFormat {
-        let extension =
-            self.options.output.as_deref().and_then(Path::extension).and_then(|extension| extension.to_str());
-        match (self.options.format, extension) {
-            (Some(IdleFormatChoice::Text), _) => IdleFormat::Text,
-            (Some(IdleFormatChoice::Json), _) | (None, Some("json")) => IdleFormat::Json,
-            (Some(IdleFormatChoice::Prometheus), _) | (None, Some("prom")) => IdleFormat::Prometheus,
-            (None, _) => IdleFormat::Text,
+/// The format that was asked for, or that the output's name asks for.
+fn format(options: &Idle) -> Result<IdleFormat> {
+    Ok(match (options.format, &options.output) {
+        (Some(IdleFormatChoice::Text), _) | (None, None) => IdleFormat::Text,
+        (Some(IdleFormatChoice::Json), _) => IdleFormat::Json,
+        (Some(IdleFormatChoice::Prometheus), _) => IdleFormat::Prometheus,
+        (None, Some(path)) => {
+            let named = IdleFormat::of_file(path).map_err(|error| unknown_format("idle", &error))?;
+            named.unwrap_or(IdleFormat::Text)
         }
-    }
+    })
 }
 
 fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {

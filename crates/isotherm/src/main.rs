@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use isotherm_run::RunError;
 
 use cli::{Cli, Command};
 
@@ -51,6 +52,11 @@ fn main() -> ExitCode {
         }
         if let Some(wrong) = error.downcast_ref::<WrongCall>() {
             return wrong.explain();
+        }
+        // As compilers do: file, line and column come first, so that editors find the place.
+        if let Some(RunError::SchemeFile(diagnostics)) = error.downcast_ref::<RunError>() {
+            tell(diagnostics);
+            return ExitCode::FAILURE;
         }
         complain(&error);
         ExitCode::FAILURE

@@ -14,7 +14,8 @@ use crate::watch::{self, Call};
 pub fn run(options: &Record) -> Result<ExitCode> {
     let watch = &options.watch;
     // Whatever can fail without the command does so before the command is started.
-    let mut run = watch::prepare(Call { recording: Some(options.output.clone()), ..Call::new("record", watch) })?;
+    let call = Call::new("record", watch).with(&options.physical);
+    let mut run = watch::prepare(Call { recording: Some(options.output.clone()), ..call })?;
     let events = run.subscribe();
     let command = run.start_command()?;
     command::handle_signals(command.as_ref(), run.control())?;

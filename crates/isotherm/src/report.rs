@@ -7,15 +7,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm_record::Recording;
-use isotherm_report::{Bounds, Format, Kind, Options, SelectedTarget, Selection, Sort, Terminal};
+use isotherm_report::{Bounds, Format, Kind, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
 
 use crate::WrongCall;
-use crate::cli::{Report, ReportFormat, ReportKind, SortKey};
+use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
 
 pub fn run(options: &Report) -> Result<ExitCode> {
     let kind = kind(options.kind);
-    let format = format(options, kind);
+    let format = format(options, kind)?;
     if kind == Kind::Html && format != Format::Html {
         let what = "the kind html is a page; leave --format out, or take another kind";
         return Err(WrongCall::new("report", what).into());
@@ -26,6 +26,8 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         return Err(WrongCall::new("report", what).into());
     }
 
+    check_region_options(&options.regions, kind, format)?;
+
     let recording = Recording::open(&options.recording)?;
     let selection =
         Selection { time: options.time.clone(), address: options.address, target: options.target.map(selected) };
@@ -33,10 +35,10 @@ pub fn run(options: &Report) -> Result<ExitCode> {
     let regions = isotherm_report::RegionOptions {
         at: chosen.at,
         sort: match chosen.sort {
-            SortKey::Address => Sort::Address,
-            SortKey::Rate => Sort::Rate,
-            SortKey::Age => Sort::Age,
-            SortKey::Size => Sort::Size,
+            None | Some(SortKey::Address) => Sort::Address,
+            Some(SortKey::Rate) => Sort::Rate,
+            Some(SortKey::Age) => Sort::Age,
+            Some(SortKey::Size) => Sort::Size,
         },
         rate: Bounds { min: chosen.min_rate, max: chosen.max_rate },
         age: Bounds { min: chosen.min_age, max: chosen.max_age },
@@ -67,19 +69,52 @@ fn kind(kind: ReportKind) -> Kind {
     }
 }
 
-/// The format that was asked for, that the output's name tells, or that is the kind's own.
-fn format(options: &Report, kind: Kind) -> Format {
-    match options.format {
-        Some(ReportFormat::Text) => Format::Text,
-        Some(ReportFormat::Json) => Format::Json,
-        Some(ReportFormat::Png) => Format::Png,
-        Some(ReportFormat::Svg) => Format::Svg,
-        Some(ReportFormat::Html) => Format::Html,
-        None => {
-            let extension = options.output.as_deref().and_then(Path::extension).and_then(|ext| ext.to_str());
-            let named = Format::ALL.into_iter().find(|format| Some(format.name()) == extension);
-            named.unwrap_or(kind.default_format())
+/// The format that was asked for, that the output's name asks for, or that is the kind's own.
+fn format(options: &Report, kind: Kind) -> Result<Format> {
+    let chosen = options.format.map(|format| match format {
+        ReportFormat::Text => Format::Text,
+        ReportFormat::Json => Format::Json,
+        ReportFormat::Png => Format::Png,
+        ReportFormat::Svg => Format::Svg,
+        ReportFormat::Html => Format::Html,
+    });
+    let named = match &options.output {
+        Some(path) if chosen.is_none() => Format::of_file(path).map_err(|error| unknown_format("report", &error))?,
+        _ => None,
+    };
+    Ok(chosen.or(named).unwrap_or(kind.default_format()))
+}
+
+/// The output's name asks for a format that does not exist.
+pub fn unknown_format(subcommand: &'static str, error: &UnknownExtension) -> WrongCall {
+    WrongCall::new(subcommand, format!("{error}, or choose one with --format"))
+}
+
+/// Refuses options that would have no effect: most of them belong to the table of regions.
+fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> Result<()> {
+    let wrong = |option: &str, what: String| Err(WrongCall::new("report", format!("{option} {what}")).into());
+    let RegionOptions { at, sort, min_rate, max_rate, min_age, max_age, min_size, max_size } = options;
+    let given = [
+        ("--at", at.is_some()),
+        ("--sort", sort.is_some()),
+        ("--min-rate", min_rate.is_some()),
+        ("--max-rate", max_rate.is_some()),
+        ("--min-age", min_age.is_some()),
+        ("--max-age", max_age.is_some()),
+        ("--min-size", min_size.is_some()),
+        ("--max-size", max_size.is_some()),
+    ];
+    let first = given.into_iter().find_map(|(option, given)| given.then_some(option));
+    match (first, kind, format) {
+        (None, ..) => Ok(()),
+        (Some(option), _, Format::Html) => wrong(option, "has no effect on the html page; leave it out".into()),
+        (Some(option), kind, _) if kind != Kind::Regions => {
+            wrong(option, format!("has no effect on the report {}; it is an option of the report regions", kind.name()))
         }
+        (_, _, Format::Png | Format::Svg) if sort.is_some() => {
+            wrong("--sort", "has no effect on a picture, which shows regions by address; leave it out".into())
+        }
+        _ => Ok(()),
     }
 }
 

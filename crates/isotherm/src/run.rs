@@ -20,8 +20,13 @@ use crate::watch::{self, Call};
 pub fn run(options: &Run) -> Result<ExitCode> {
     let watch = &options.watch;
     let recording = options.record.clone();
-    let call =
-        Call { schemes: Some(&options.schemes), memory_use: recording.is_some(), recording, ..Call::new("run", watch) };
+    let call = Call {
+        ranges: &options.range,
+        schemes: Some(&options.schemes),
+        memory_use: recording.is_some(),
+        recording,
+        ..Call::new("run", watch)
+    };
     // Whatever can fail without the command does so before the command is started.
     let mut run = watch::prepare(call)?;
     let events = run.subscribe();

@@ -3,20 +3,24 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
-use isotherm_core::AttributeOptions;
+use isotherm_core::{AddrRange, AttributeOptions};
 use isotherm_run::{
     CommandLine, ConfigError, Prepared, ProbeChoice, RunConfig, RunError, SchemeOptions, SchemeSource, Source, Streams,
     Targets,
 };
 
 use crate::WrongCall;
-use crate::cli::{self, Watch};
+use crate::cli::{self, PhysicalOptions, WatchOptions};
 
 /// What a command of isotherm asks for.
 pub struct Call<'a> {
     /// The command's name, such as `record`.
     pub subcommand: &'static str,
-    pub watch: &'a Watch,
+    pub watch: &'a WatchOptions,
+    /// Whether physical memory is watched instead of processes.
+    pub physical: bool,
+    /// The only addresses that are watched; all if empty.
+    pub ranges: &'a [AddrRange],
     /// The scheme file.
     pub schemes: Option<&'a Path>,
     /// Whether activities of the schemes say how much memory is in use.
@@ -28,19 +32,34 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call that only watches.
-    pub fn new(subcommand: &'static str, watch: &'a Watch) -> Self {
-        Self { subcommand, watch, schemes: None, memory_use: false, recording: None, streams: Streams::Inherited }
+    /// A call that only watches processes.
+    pub fn new(subcommand: &'static str, watch: &'a WatchOptions) -> Self {
+        Self {
+            subcommand,
+            watch,
+            physical: false,
+            ranges: &[],
+            schemes: None,
+            memory_use: false,
+            recording: None,
+            streams: Streams::Inherited,
+        }
+    }
+
+    /// The same call, of physical memory if that is what the options ask for.
+    pub fn with(self, options: &'a PhysicalOptions) -> Self {
+        Self { physical: options.physical, ranges: &options.range, ..self }
     }
 
     /// The description of the run.
     fn config(self) -> RunConfig {
-        let Self { watch, schemes, memory_use, recording, streams, .. } = self;
+        let Self { watch, physical, schemes, memory_use, recording, streams, .. } = self;
+        let ranges = self.ranges.to_vec();
         let command = (!watch.command.is_empty()).then(|| CommandLine { words: watch.command.clone(), streams });
         let targets = match command {
-            during if watch.physical => Targets::Physical { ranges: watch.range.clone(), during },
-            Some(command) if watch.range.is_empty() => Targets::Command { command, children: watch.children },
-            _ => Targets::Processes { pids: watch.pid.clone(), children: watch.children, ranges: watch.range.clone() },
+            during if physical => Targets::Physical { ranges, during },
+            Some(command) if ranges.is_empty() => Targets::Command { command, children: watch.children },
+            _ => Targets::Processes { pids: watch.pid.clone(), children: watch.children, ranges },
         };
         let asked = &watch.attributes;
         let attributes = AttributeOptions {
@@ -76,8 +95,9 @@ pub fn prepare(call: Call<'_>) -> Result<Prepared> {
 /// What is wrong, and which options fix it.
 fn with_hint(subcommand: &str, error: &ConfigError) -> String {
     let hint = match error {
-        // Commands that act have no option for physical memory.
+        // `run` has no option for physical memory.
         ConfigError::NoTarget if subcommand == "run" => "name a process with --pid PID or a command after --",
+        ConfigError::RangeNeedsDamon if subcommand == "run" => "give --probe damon, or leave --range out",
         ConfigError::NoTarget => "name a process with --pid PID, a command after --, or all memory with --physical",
         ConfigError::RangeNeedsDamon => "give --probe damon for a part of a process, or --physical for physical memory",
         ConfigError::RangeOfSeveralProcesses => "give one --pid",

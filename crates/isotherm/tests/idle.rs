@@ -18,7 +18,8 @@ const HOT: u64 = 16;
 /// Starts a workload with a cold area and a hot one, and gives where they lie.
 fn workload(place: &Place) -> (Kept, [(u64, u64); 2]) {
     let text = format!(
-        "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{COLD} MiB\"\n[[area]]\nname = \"hot\"\nsize = \"{HOT} MiB\"\n\
+        "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{COLD} MiB\"\n\
+         [[area]]\nname = \"hot\"\nsize = \"{HOT} MiB\"\n\
          [[phase]]\ntime = \"1000s\"\ntouch = [{{ area = \"hot\", every = \"20ms\" }}]\n"
     );
     std::fs::write(place.path("two.toml"), text).unwrap();
@@ -112,6 +113,7 @@ fn what_cannot_be_done_is_refused_at_once() {
         (&["--rate", "fast"], 2, &["a size such as 4K", "a share of a CPU such as 5% or 0.05"]),
         (&["--rate", "101%"], 2, &["101%", "100%"]),
         (&["--count", "0"], 2, &["--count", "1.."]),
+        (&["--output", "idle.xml"], 2, &["idle.xml", ".txt, .json or .prom", "--format"]),
         (&["--pid", "1", "--cgroup", "/"], 2, &["--pid", "--cgroup"]),
         (&["--output", "nowhere/idle.json"], 1, &["nowhere/idle.json", "name another file"]),
         (&["--output", "."], 1, &["a directory", "name another file"]),

@@ -113,7 +113,7 @@ fn an_ordinary_user_sees_the_hot_mapping_of_their_own_process() {
     let call = [&["record", "--sample", "50ms", "--aggr", "500ms"], &command[..]].concat();
     let ran = or_skip!(place.run_as_nobody(&call));
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.err.contains("refs") && ran.err.contains("coarse"), "the choice is told: {}", ran.err);
+    assert!(ran.err.contains("refs") && ran.err.contains("whole mappings only"), "the choice is told: {}", ran.err);
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!((recording.header().probe.as_str(), recording.header().granularity.as_str()), ("refs", "mapping"));
     let snapshots = place.regions("isotherm.rec");

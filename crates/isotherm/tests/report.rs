@@ -7,8 +7,8 @@ use common::{Place, Ran};
 
 const MIB: u64 = 1 << 20;
 
-/// A place with the recording `known.rec` of one snapshot: 1 MiB that every sample found accessed, and 2 MiB that half of
-/// the samples did.
+/// A place with the recording `known.rec` of one snapshot: 1 MiB that every sample found accessed, and 2 MiB that half
+/// of the samples did.
 fn place() -> Place {
     let place = Place::new();
     let region = |start: u64, bytes: u64, accesses: u32| {
@@ -56,4 +56,57 @@ fn a_rate_is_a_share_of_one_or_in_per_cent() {
         assert_eq!(sizes(&place, &["--max-rate", half]), [2], "{half}");
     }
     assert_eq!(sizes(&place, &["--min-rate", "51%"]), [1]);
+}
+
+#[test]
+fn an_unknown_extension_of_the_output_is_refused() {
+    let place = place();
+    for name in ["x.pdf", "x.jpeg", "x."] {
+        let ran = place.run(&["report", "heatmap", "known.rec", "-o", name]);
+        assert_eq!(ran.status, 2, "{ran:?}");
+        for word in [name, ".txt, .json, .png, .svg or .html", "--format"] {
+            assert!(ran.err.contains(word), "{word:?} is not in: {}", ran.err);
+        }
+        assert!(!place.path(name).exists());
+    }
+    // A format that is named needs no extension, and goes before it.
+    for (name, begin) in [("x", "pid 4711"), ("x.TXT", "pid 4711"), ("x.svg", "<svg"), ("x.png", "\u{fffd}PNG")] {
+        assert_eq!(place.run(&["report", "heatmap", "known.rec", "-o", name]).status, 0, "{name}");
+        let bytes = std::fs::read(place.path(name)).unwrap();
+        assert!(String::from_utf8_lossy(&bytes).starts_with(begin), "{name}");
+    }
+    assert_eq!(place.run(&["report", "heatmap", "known.rec", "--format", "svg", "-o", "x.pdf"]).status, 0);
+    assert!(std::fs::read_to_string(place.path("x.pdf")).unwrap().starts_with("<svg"));
+
+    let ran = place.run(&["convert", "known.rec", "x.xml"]);
+    assert!(ran.status == 2 && ran.err.contains("x.xml") && ran.err.contains(".parquet, .csv"), "{ran:?}");
+}
+
+#[test]
+fn options_without_an_effect_are_refused() {
+    let place = place();
+    let refused = |arguments: &[&str], words: [&str; 2]| {
+        let ran = place.run(&[&["report"], arguments].concat());
+        assert!(ran.status == 2 && words.iter().all(|word| ran.err.contains(word)), "{words:?}: {ran:?}");
+    };
+    for kind in ["heatmap", "wss", "summary", "overhead", "schemes"] {
+        refused(&[kind, "known.rec", "--sort", "address"], ["--sort", kind]);
+    }
+    for (option, value) in [
+        ("--at", "100ms"),
+        ("--min-rate", "0"),
+        ("--max-rate", "1"),
+        ("--min-age", "1s"),
+        ("--max-age", "1s"),
+        ("--min-size", "1M"),
+        ("--max-size", "1M"),
+    ] {
+        refused(&["summary", "known.rec", option, value], [option, "report regions"]);
+    }
+    refused(&["html", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "html page"]);
+    refused(&["regions", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "html page"]);
+    refused(&["regions", "known.rec", "--sort", "size", "-o", "out.svg"], ["--sort", "picture"]);
+    assert!(!place.path("out.html").exists() && !place.path("out.svg").exists());
+    assert_eq!(place.run(&["report", "regions", "known.rec", "--min-rate", "1", "-o", "out.svg"]).status, 0);
+    assert_eq!(sizes(&place, &["--sort", "size"]), [2, 1]);
 }

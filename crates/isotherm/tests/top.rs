@@ -442,7 +442,7 @@ fn what_cannot_be_watched_is_told_without_a_screen() {
     for (arguments, word) in [
         (&["--pid", "4194304"][..], "no process 4194304"),
         (&["--", "no-such-command"], "cannot be started"),
-        (&["--log", "no/such/log", "--", "sleep", "1"], "--log"),
+        (&["--log", "no/such/log", "--", "sleep", "1"], "the log no/such/log cannot be written"),
     ] {
         let mut user = User::runs(&place, arguments);
         assert_eq!(user.is_back_at_the_shell().exit_code(), 1);
@@ -531,7 +531,7 @@ fn schemes_change_under_the_screen_and_an_error_leaves_those_in_force() {
 
     std::fs::write(place.path("mine.yaml"), HOT.replace("stat", "melt")).unwrap();
     user.reads("there is no action \"melt\"");
-    user.reads("the schemes that were in force before stay so");
+    user.reads("the schemes that were in force before stay");
     assert!(user.screen().contains("schemes  warm"));
     // Written anew at the same moment as before: only the hang-up tells, and it is no end.
     std::fs::write(place.path("mine.yaml"), HOT.replace("hot", "third")).unwrap();

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use isotherm_record::RecordError;
 
-use super::open::MAX_JSON;
-
 /// Why a file of damo could not be imported. The recording is not touched, except by [`ImportError::Record`].
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
@@ -91,7 +89,7 @@ pub enum ImportError {
     #[error(
         "{} holds more than {} GiB of JSON, the limit of an import; split it, for example with `damo adjust`",
         path.display(),
-        MAX_JSON >> 30
+        super::MAX_JSON >> 30
     )]
     TooLarge {
         /// The file.

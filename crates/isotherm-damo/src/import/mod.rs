@@ -23,6 +23,9 @@ use isotherm_record::{Header, Host, Recorder, SnapshotRecord};
 pub use error::ImportError;
 use timeline::{Findings, Timeline};
 
+/// The limit of the JSON, in bytes. damo's layout has 380 bytes for each region, of which the import keeps 60 in memory.
+const MAX_JSON: u64 = 8 << 30;
+
 /// What an import wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {

@@ -11,11 +11,8 @@ use flate2::read::ZlibDecoder;
 use serde::Deserialize;
 use serde_json::error::Category;
 
-use super::ImportError;
 use super::file::Record;
-
-/// The limit of the JSON, in bytes. damo's layout has 380 bytes for each region, of which the import keeps 60 in memory.
-pub(super) const MAX_JSON: u64 = 8 << 30;
+use super::{ImportError, MAX_JSON};
 
 /// The first bytes of files that a user of damo may mistake for its JSON, and what to tell the user.
 const KNOWN: [(&[u8], &str); 5] = [

@@ -9,10 +9,12 @@ mod text;
 mod tree;
 
 use std::io::Write;
+use std::path::Path;
 
 use isotherm_core::{IdleTally, MOST_INTERVALS};
 use serde::Serialize;
 
+use crate::extension::{UnknownExtension, format_of};
 use crate::{ReportError, Terminal, escape};
 
 pub use tree::{CgroupFigures, CgroupOwn, cgroup_tree};
@@ -121,6 +123,17 @@ pub enum IdleFormat {
     Json,
     /// For Prometheus, through its node exporter's textfile collector for one.
     Prometheus,
+}
+
+impl IdleFormat {
+    /// The format that the extension of a file's name stands for. None if the name has no extension.
+    ///
+    /// # Errors
+    /// If the extension stands for no format.
+    pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
+        let text: (Self, &[&str]) = (Self::Text, &["txt", "text"]);
+        format_of(path, &[text, (Self::Json, &["json", "jsonl"]), (Self::Prometheus, &["prom"])])
+    }
 }
 
 impl IdleFigures {

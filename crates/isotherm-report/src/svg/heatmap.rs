@@ -7,7 +7,7 @@ use crate::ReportError;
 use crate::axis::Area;
 use crate::escape::sanitise;
 use crate::heatmap::{Heatmap, TargetMap};
-use crate::report::Picture;
+use crate::options::Picture;
 use crate::space::shown_name;
 use crate::text::target_title;
 use crate::ticks;

@@ -7,52 +7,57 @@ use clap::{Args, ValueEnum};
 use isotherm_core::units::{self, QuantityError};
 use isotherm_probes::idle_scan::Rate;
 
-/// Show how much memory is idle, and whose it is
+/// Report how much memory is idle, by cgroup, process and mapping
 ///
-/// Looks at every page: marks all as idle, waits for the interval, and tells which have not been accessed since, by cgroup, process or
-/// mapping. Unlike the other commands it does not sample, so that its cost grows with the memory.
+/// isotherm marks every page, waits for the interval, and reports the pages that were not accessed since. It reads every
+/// page instead of sampling. So the figures are exact, and the cost grows with the memory.
 ///
-/// Where the kernel has idle page tracking, all memory is looked at, page cache included, and is told by the cgroup that it is charged to;
-/// nothing lasting is changed. Elsewhere the page tables of processes are read by eBPF, and memory is told by the cgroup that the process
-/// is in. That clears accessed bits with MADV_COLD, which moves pages that were accessed to the kernel's inactive list: under memory
-/// pressure they are reclaimed sooner, unless they are accessed again. So processes must then be named, by --pid or --cgroup, or all
-/// of them asked for by --all. The report says which way it was (docs/idle.md).
+/// If the kernel has idle page tracking, isotherm reads all memory, page cache included. Memory counts in the cgroup that
+/// it is charged to. The kernel's reclaim decides as it would without isotherm.
+///
+/// Otherwise isotherm reads the page tables of processes with an eBPF program. Memory counts in the cgroup of its process.
+/// isotherm clears accessed bits with MADV_COLD, which moves pages to the kernel's inactive list. Under memory pressure
+/// these pages are reclaimed sooner unless they are accessed again. So this method needs --pid, --cgroup or --all.
+///
+/// The report names the method. docs/idle.md describes both, and all figures.
 #[derive(Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = AFTER_HELP)]
 pub struct Idle {
-    /// Only the memory of the process of this ID; may be given several times
+    /// Report only the memory of the process with this ID. May be given several times
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
-    /// Only the memory of this cgroup and those below it: a path such as /system.slice, or its directory; may be given several times
+    /// Report only the memory of this cgroup and of those below it: a path such as /system.slice, or its directory. May
+    /// be given several times
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     pub cgroup: Vec<String>,
-    /// The memory of all processes, also where that moves pages to the inactive list
+    /// Report the memory of all processes, even if that moves pages to the inactive list
     #[arg(long, conflicts_with_all = ["pid", "cgroup"])]
     pub all: bool,
-    /// What is told apart besides cgroups [default: processes and mappings with --pid, else cgroups only]
+    /// List the figures of these, separated by commas. Cgroups are always listed [default: cgroup; with --pid also
+    /// process and mapping]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub by: Vec<By>,
-    /// For how long the memory is let alone before it is looked at again; if it is given, this is repeated until Ctrl-C [default: 60s,
-    /// once]
+    /// Time from one read of a page to the next. If it is given, reports repeat until Ctrl-C [default: 60s, one report]
     #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
     pub interval: Option<Duration>,
-    /// End after so many reports
+    /// End after this number of reports
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Show how long memory has been idle: for each page, the intervals since its last access are counted, up to 250, in a byte
+    /// Report for how long memory has been idle. For each page, isotherm counts the intervals since its last access, up
+    /// to 250, in one byte
     #[arg(long)]
     pub histogram: bool,
-    /// Bound how fast memory is looked at: bytes a second such as 1GiB, or the share of one CPU such as 5% [default: as fast as
-    /// possible]
+    /// Limit the speed of reading to a share of one CPU, such as 5% or 0.05, or to bytes per second, such as 1GiB
+    /// [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate: Option<Rate>,
-    /// How to learn whether a page was accessed
+    /// The method that finds idle pages
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     pub probe: IdleProbeChoice,
-    /// The format [default: by the name of -o (.json, .prom), else text]
+    /// The format [default: that of the extension of -o (.txt, .json or .prom), else text]
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<IdleFormatChoice>,
-    /// Write each report to this file, in the place of the one before it; nobody ever sees half a report there
+    /// Write each report to this file, in place of the previous one. A reader never sees half a report
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Show no progress
@@ -60,49 +65,51 @@ pub struct Idle {
     pub quiet: bool,
 }
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
-  isotherm idle                                      a minute of all memory, by cgroup (needs idle page tracking)
-  isotherm idle --pid 1234 --interval 10s --count 1  ten seconds of a process, by mapping
-  isotherm idle --cgroup /system.slice --by process  the processes of a cgroup
-  isotherm idle --interval 1m --histogram            every minute, and for how long it has been idle
-  isotherm idle --interval 5m --rate 5% -q -o /var/lib/node_exporter/isotherm.prom
+  isotherm idle                              one minute of all memory, by cgroup
+                                             (needs idle page tracking)
+  isotherm idle --pid 1234 -i 10s -n 1       ten seconds of a process
+  isotherm idle --cgroup /system.slice --by process
+  isotherm idle --interval 1m --histogram    a report every minute
+  isotherm idle -i 5m --rate 5% -q -o /var/lib/node_exporter/isotherm.prom
 
-A page counts with the size that it has: a huge page as a whole, as its processor tells of all of it at once. Locked memory is left out and told \
-beside. Memory that came within the interval was accessed.
+Figures: a page counts with its full size; a huge page has one accessed bit and counts as a whole. A page that appeared \
+during the interval counts as accessed. Locked memory is reported separately.
 
-Ctrl-C ends after the last report; within the first interval it is reported what has been idle so far. A second Ctrl-C ends at once.";
+Signals: HUP, INT, QUIT and TERM end isotherm. During the first interval, isotherm reports what has been idle so far. A \
+second signal ends it at once.";
 
-/// What is told apart.
+/// What figures are listed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// The tree of cgroups: always
+    /// The tree of cgroups
     Cgroup,
     /// Processes
     Process,
-    /// The mappings of each process
+    /// Processes and their mappings
     Mapping,
 }
 
-/// A way to learn which pages are idle.
+/// A method that finds idle pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IdleProbeChoice {
-    /// The best that works here: idle, then bpf
+    /// The best that works: idle, then bpf
     Auto,
-    /// Idle page tracking: all memory; needs root, and a kernel that has it
+    /// Idle page tracking: all memory. Needs root and CONFIG_IDLE_PAGE_TRACKING
     Idle,
-    /// Page tables of processes, read by eBPF; needs root
+    /// Page tables, read by an eBPF program: memory of processes. Needs root
     Bpf,
 }
 
-/// How the report is written.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IdleFormatChoice {
     /// For people
     Text,
-    /// For programs, a line a report
+    /// For programs: one line of JSON per report
     Json,
-    /// The text format of Prometheus, for the textfile collector of its node exporter
+    /// For Prometheus, through the textfile collector of its node exporter
     Prometheus,
 }
 

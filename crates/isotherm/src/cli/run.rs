@@ -1,45 +1,55 @@
-//! The call of `isotherm run`.
+//! The options of `isotherm run`.
 
 use std::path::PathBuf;
 
 use clap::Args;
+use isotherm_core::{AddrRange, units};
 
-use super::Watch;
+use super::WatchOptions;
 
-/// Act on the memory of processes by its temperature, as schemes say
+/// Watch processes, and act on their memory by schemes
 ///
-/// Watches a command from its start to its end, or processes that run already until they end, the time is over, or Ctrl-C is
-/// pressed; and after each aggregation interval does what the schemes want: reclaims what is cold, backs with huge pages what is hot.
-/// docs/schemes.md describes the language of schemes, docs/acting.md what each action does to a process. `isotherm scheme
-/// check` says what a file will do, `isotherm scheme try` what it would have done to a recording.
+/// A scheme says which memory to act on, by size, access rate and age, and what to do with it. An example is "page out
+/// what was not accessed for two minutes". docs/schemes.md describes the language of schemes, docs/acting.md what each
+/// action does to a process. `isotherm scheme check` explains a scheme file; `isotherm scheme try` shows what it would
+/// have done to a recording.
 ///
-/// An action that does not work here is an error before the command is started. While it runs, what the kernel refuses is counted.
-/// Actions run beside the monitor, on a thread of their own. While all schemes sleep, nothing is monitored.
+/// Processes are watched as by `isotherm record`. After each aggregation interval the schemes are applied to the regions.
+/// Actions run on a thread of their own and do not delay the monitor. Requests that the kernel refuses are counted. While
+/// the watermarks of all schemes make them sleep, nothing is monitored.
+///
+/// Before the command is started, isotherm tries each action of the schemes on its own memory. An action that does not
+/// work is an error.
 #[derive(Args)]
-#[command(after_long_help = EXAMPLES, mut_arg("physical", |arg| arg.hide(true)))]
+#[command(after_long_help = AFTER_HELP)]
 pub struct Run {
-    /// The schemes: YAML, the lines of the DAMON papers, or damo's JSON. When the file changes, or at SIGHUP, they are read
-    /// again; if there is an error in it, those in force stay
+    /// The scheme file: YAML, the one-line form of the DAMON papers, or damo's JSON. isotherm reads the file again when it
+    /// changes and at SIGHUP. If it has an error then, the previous schemes stay in force
     #[arg(short, long, value_name = "FILE")]
     pub schemes: PathBuf,
     #[command(flatten)]
-    pub watch: Watch,
-    /// Write a recording to this file, which only its owner may read: what was found, what the schemes did, and how much
-    /// memory was in use (isotherm report schemes)
+    pub watch: WatchOptions,
+    /// Watch only these addresses of the process, such as 0x7f0000000000:0x7f0040000000. Needs --probe damon and one
+    /// --pid. May be given several times
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
+    pub range: Vec<AddrRange>,
+    /// Write a recording to this file, which only its owner can read: the snapshots, what the schemes did, and how much
+    /// memory was in use. `isotherm report schemes` shows it
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Show no progress, and do not tell at the end what was done
+    /// Show no progress and no summary at the end
     #[arg(short, long)]
     pub quiet: bool,
 }
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
-  isotherm scheme check prcl.yaml                        what it will do
-  isotherm run --schemes prcl.yaml --pid 1234            until that process ends, or Ctrl-C
+  isotherm scheme check prcl.yaml              what will it do?
+  isotherm run --schemes prcl.yaml --pid 1234  until the process ends, or Ctrl-C
   isotherm run --schemes ethp.yaml -- ./my-program
   isotherm run --schemes prcl.yaml --children --record acted.rec -- make
-  isotherm report schemes acted.rec                      what was done, beside the memory in use
+  isotherm report schemes acted.rec            what did it do?
 
-Signals: HUP makes isotherm read the schemes again. With a command, INT, QUIT, TERM, USR1 and USR2 are passed on to it, and \
-isotherm ends when it has. Without one, INT, QUIT and TERM end the run, and so does the end of its terminal.";
+Signals: HUP makes isotherm read the scheme file again. With a command, isotherm passes INT, QUIT, TERM, USR1 and USR2 \
+on to it, and ends when the command has ended. Without a command, INT, QUIT and TERM end the run. It also ends when its \
+terminal is closed.";

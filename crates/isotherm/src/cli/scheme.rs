@@ -1,4 +1,4 @@
-//! The call of `isotherm scheme`.
+//! The options of `isotherm scheme`.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use super::RECORDING;
 
 /// Check schemes, and try them on a recording
 ///
-/// A scheme says what is to be done to which memory: which regions, by size, access rate and age, and which action, within
-/// which budget. docs/schemes.md describes the language; schemes/ holds examples.
+/// A scheme says which memory to act on, by size, access rate and age, what to do with it, and how much it may do.
+/// docs/schemes.md describes the language. The directory schemes/ has examples.
 #[derive(Args)]
 pub struct Scheme {
     #[command(subcommand)]
@@ -22,36 +22,36 @@ pub enum SchemeCommand {
     Try(SchemeTry),
 }
 
-/// Say what is wrong with a scheme file, or what each of its schemes will do, in plain words
+/// Explain what the schemes of a file do, or list its errors
 ///
-/// Whatever is wrong is told with file, line and column, and the exit status is 1.
+/// Each error is printed with file, line and column. The exit status is 1 if there are errors.
 #[derive(Args)]
 pub struct SchemeCheck {
-    /// The schemes: YAML, the lines of the DAMON papers, or damo's JSON
+    /// The scheme file: YAML, the one-line form of the DAMON papers, or damo's JSON
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
 
-/// Say what schemes would have done to what a recording holds
+/// Show what schemes would have done to a recorded program
 ///
-/// The recording is replayed through the schemes, and nothing is acted on, so that no privileges are needed: which regions and how
-/// many bytes each scheme would have taken, when, and what its budget would have held back. What its actions would have
-/// changed is not known: memory that is reclaimed is read back, for one, if it is needed.
+/// isotherm replays the recording through the schemes and acts on nothing, so no privileges are needed. For each scheme it
+/// reports which regions and how many bytes it would have acted on, when, and how much its quota would have held back.
+/// How the program would have reacted is not known: it might have read reclaimed memory back, for example.
 #[derive(Args)]
 #[command(after_long_help = TRY_EXAMPLES)]
 pub struct SchemeTry {
-    /// The schemes: YAML, the lines of the DAMON papers, or damo's JSON
+    /// The scheme file: YAML, the one-line form of the DAMON papers, or damo's JSON
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The recording
     #[arg(value_name = "REC", default_value = RECORDING)]
     pub recording: PathBuf,
-    /// The format
+    /// The format of the report
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub format: TryFormat,
 }
 
-/// How a trial is written.
+/// The format of a trial's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TryFormat {
     /// For people
@@ -63,5 +63,5 @@ pub enum TryFormat {
 const TRY_EXAMPLES: &str = "\
 Examples:
   isotherm record --pid 1234 --duration 1m
-  isotherm scheme try schemes/prcl.yaml
-  isotherm scheme try mine.yaml other.rec --format json | jq '.schemes[].distinct_bytes'";
+  isotherm scheme try prcl.yaml
+  isotherm scheme try mine.yaml other.rec --format json";

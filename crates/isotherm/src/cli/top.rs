@@ -1,71 +1,75 @@
-//! The call of `isotherm top`.
+//! The options of `isotherm top`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Watch;
+use super::{PhysicalOptions, WatchOptions};
 
-/// Watch the memory temperature of processes, or of all physical memory, live
+/// Watch the memory accesses of processes, or of all physical memory, live
 ///
-/// A screen that moves with time: the heatmap (time across, the newest at the right; addresses up, without the gaps
-/// between them; colour is the access rate), the working set, the hottest mappings, and what the monitor itself costs.
-/// Figures are means over the last second. A key pauses the screen, others zoom into addresses and time.
+/// The screen shows the working set, a heatmap, the hottest mappings, and what the monitor costs. In the heatmap time
+/// goes from left to right and addresses go from bottom to top, without the gaps between mappings; the colour is the
+/// access rate. Figures are means over the last second. Keys pause the screen and zoom into addresses and time.
 ///
-/// With --schemes it acts on what it sees, as `isotherm run` does: reclaims what is cold, backs with huge pages what is hot. What each
-/// scheme does is on the screen, too.
+/// Memory is watched as by `isotherm record`. With --schemes, isotherm also acts on it, as `isotherm run` does, and the
+/// screen shows what each scheme does.
 ///
-/// A command that isotherm starts shows nothing on this screen: what it writes is discarded, or kept with --log. When
-/// the target ends, the last picture stays until q is pressed.
+/// The output of a command that isotherm starts is discarded, or written to the file that --log names. When the target
+/// has ended, the last picture stays until q is pressed.
 #[derive(Args)]
-#[command(after_long_help = KEYS)]
+#[command(after_long_help = AFTER_HELP)]
 pub struct Top {
     #[command(flatten)]
-    pub watch: Watch,
-    /// Act as these schemes say: YAML, the lines of the DAMON papers, or damo's JSON. When the file changes, or at SIGHUP, they are
-    /// read again; if there is an error in it, those in force stay
+    pub watch: WatchOptions,
+    #[command(flatten)]
+    pub physical: PhysicalOptions,
+    /// Act on memory by the schemes of this file: YAML, the one-line form of the DAMON papers, or damo's JSON. isotherm
+    /// reads the file again when it changes and at SIGHUP. If it has an error then, the previous schemes stay in force
     #[arg(short, long, value_name = "FILE")]
     pub schemes: Option<PathBuf>,
-    /// Add what the command writes to its standard output and error to this file [default: discard it]
+    /// Append the standard output and error of the command to this file [default: discard them]
     #[arg(long, value_name = "FILE", conflicts_with = "pid")]
     pub log: Option<PathBuf>,
 }
 
-const KEYS: &str = "\
+const AFTER_HELP: &str = "\
 Keys:
-  q, Ctrl-C         quit
-  ?, F1             help, on the screen
-  Space, p          pause: the screen stands still, the monitor goes on
-  Up, Down          move the cursor through the addresses (k, j); it says what lies there
-  PgUp, PgDn        move it by half a screen
-  +, Enter          zoom into the addresses around the cursor, or into the selection
-  v                 begin a selection at the cursor; Esc gives it up
-  1 to 9            zoom into that line of the table; of schemes: show what that one did last
-  -                 zoom out
-  Home, 0           all addresses
-  Left, Right       go back and forth in time (h, l)
-  End               back to now
-  [, ]              show less, show more time: from 15 s to 1 h
-  s, S              sort the table by the next, by the previous column
-  r                 reverse the order
-  a                 the table of schemes and what they did, and back (with --schemes)
-  Tab, Shift-Tab    the next, the previous target
-  Ctrl-L, Ctrl-Z    draw anew, suspend
+  q, Ctrl-C       quit
+  ?, F1           help on the screen
+  Space, p        pause the screen; the monitor continues
+  Up, Down, k, j  move the cursor through the addresses
+  PgUp, PgDn      move it by half a screen
+  +, Enter        zoom into the addresses at the cursor, or the selection
+  v               start a selection at the cursor; Esc cancels it
+  1 to 9          zoom into that line of the table; in the table of schemes:
+                  show the last application of that scheme
+  -               zoom out
+  Home, 0         all addresses
+  Left, Right     go back and forth in time (h, l)
+  End             back to now
+  [, ]            show less, more time: 15 s to 1 h
+  s, S            sort the table by the next, the previous column
+  r               reverse the order
+  a               switch to the table of schemes and back
+  Tab, Shift-Tab  the next, the previous target
+  Ctrl-L, Ctrl-Z  redraw, suspend
 
 Examples:
-  isotherm top --pid 1234                  a process that runs
-  isotherm top --pid 1234 --children       it and all that it starts
-  isotherm top --physical                  all memory of the machine
-  isotherm top --schemes prcl.yaml --pid 1234
-                                           it, and what the scheme does to it
+  isotherm top --pid 1234                      a process
+  isotherm top --pid 1234 --children           a process and all that it starts
+  isotherm top --physical                      all memory of the machine
+  isotherm top --schemes prcl.yaml --pid 1234  a process and what a scheme does
   isotherm top --log out.txt -- ./my-program
 
-The past is kept for about 60,000 aggregations (100 minutes of 100 ms), the older the coarser, in at most 25 MB for \
-all targets; a paused screen keeps as much again. Colours are true or of 256 where the terminal has them, otherwise access \
-rates are digits; NO_COLOR is honoured. Standard input, if it is no terminal, goes to the command.
+History: isotherm keeps about the last 60,000 aggregation intervals, 100 minutes by default, in at most 25 MB for all \
+targets together. Older times are kept at a lower resolution. A paused screen takes the same amount again.
 
-Signals: HUP, INT, QUIT and TERM end it, the command too; but a HUP that a process sends, and not the terminal, makes isotherm read \
-the schemes again, if there are any. USR1 and USR2 are passed on to the command.
+Terminal: the screen uses true colours or 256 colours. With fewer, or if NO_COLOR is set, access rates are digits. \
+Standard input goes to the command unless it is a terminal.
 
-Exit status: with a command that ended by itself, its own, or 128 and the number of the signal that ended it; else 0, \
-also if q ended the command (it gets SIGTERM). 1 if the run failed, 2 if the call was wrong or this is no terminal.";
+Signals: HUP, INT, QUIT and TERM end isotherm and the command. With --schemes, a HUP that a process sends makes \
+isotherm read the scheme file again. USR1 and USR2 are passed on to the command.
+
+Exit status: that of the command if it ended by itself, or 128 plus the number of the signal that ended it; 0 if q ended \
+the command (it gets SIGTERM) or there is no command; 1 if the run failed; 2 if the call was wrong or there is no terminal.";

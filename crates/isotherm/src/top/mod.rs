@@ -50,7 +50,8 @@ pub fn run(options: &Top) -> Result<ExitCode> {
     check_terminal()?;
     // Keys are for the screen: the command has standard input only if that is no terminal.
     let streams = Streams::Detached { input: !stdin().is_terminal(), log: options.log.clone() };
-    let call = Call { schemes: options.schemes.as_deref(), memory_use: true, streams, ..Call::new("top", watch) };
+    let call = Call::new("top", watch).with(&options.physical);
+    let call = Call { schemes: options.schemes.as_deref(), memory_use: true, streams, ..call };
     // Whatever can fail without the command does so before the command is started.
     let mut run = watch::prepare(call)?;
     let mut command = run.start_command()?;

@@ -1,0 +1,49 @@
+//! The options of `isotherm record`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{PhysicalOptions, RECORDING, WatchOptions};
+
+/// Record the memory accesses of processes, or of all physical memory
+///
+/// Name processes with --pid, give a command after `--`, or choose --physical. The recording ends when the last process
+/// or the command has ended, after --duration, or at Ctrl-C.
+///
+/// The memory of each target is divided into regions. In each sampling round isotherm checks for one random page of each
+/// region whether it was accessed. A region whose access rate has been steady for ten aggregation intervals is sampled
+/// less often, down to one round in 12. So a round never checks more pages than there are regions.
+///
+/// After each aggregation interval isotherm writes a snapshot of all regions. It then merges neighbouring regions of
+/// about the same access rate, and splits regions at random addresses to find new borders. After each update interval it
+/// reads the mappings of the targets again.
+///
+/// The recording is an Apache Arrow IPC stream (docs/recording.md). If isotherm is killed, the recording stays readable,
+/// and at most the last second is lost.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Record {
+    #[command(flatten)]
+    pub watch: WatchOptions,
+    #[command(flatten)]
+    pub physical: PhysicalOptions,
+    /// Write the recording to this file, which only its owner can read
+    #[arg(short, long, value_name = "FILE", default_value = RECORDING)]
+    pub output: PathBuf,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  isotherm record -- ./my-program             from its start to its end
+  isotherm record --pid 1234 --duration 1m    one minute of a process
+  isotherm record --pid 1234 --children       a process and all that it starts
+  isotherm record --pid 1234 --aggr 1s        fewer snapshots, finer rates
+  isotherm record --physical --duration 1m    all memory, page cache included
+  isotherm record --physical -- ./my-program  all memory while a program runs
+
+Signals: with a command, isotherm passes HUP, INT, QUIT, TERM, USR1 and USR2 on to it, and ends when the command has \
+ended. Without a command, HUP, INT, QUIT and TERM end the recording properly.";

@@ -1,0 +1,129 @@
+//! The options of `isotherm report`.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use isotherm_core::{AddrRange, units};
+
+use super::RECORDING;
+
+/// Show a recording
+///
+/// A report goes to standard output, or to a file with -o. The format is that of --format, or of the file's extension:
+/// .txt, .json, .png, .svg or .html. PNG and HTML need a file or a pipe.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Report {
+    /// What to show
+    #[arg(value_name = "KIND")]
+    pub kind: ReportKind,
+    /// The recording
+    #[arg(value_name = "REC", default_value = RECORDING)]
+    pub recording: PathBuf,
+    /// The format [default: that of the extension of -o, else text; html for the kind html]
+    #[arg(short, long, value_name = "FORMAT")]
+    pub format: Option<ReportFormat>,
+    /// Write the report to this file, which only its owner can read
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Use only this time since the start of the recording, such as 2s:10s, :10s or 2s:
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_time_range)]
+    pub time: Option<Range<Duration>>,
+    /// Use only these addresses, such as 0x7f0000000000:0x7f0000100000 or 4GiB:5GiB
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
+    pub address: Option<AddrRange>,
+    /// Use only the target with this process ID
+    #[arg(long, value_name = "PID")]
+    pub target: Option<u32>,
+    #[command(flatten)]
+    pub regions: RegionOptions,
+}
+
+/// Which regions `report regions` shows, and in which order.
+#[derive(Args)]
+#[command(next_help_heading = "Options of `report regions`")]
+pub struct RegionOptions {
+    /// Show only the snapshot at this time since the start of the recording [default: all; in a picture, the last]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub at: Option<Duration>,
+    /// Sort the regions by this key [default: address]
+    #[arg(long, value_name = "KEY")]
+    pub sort: Option<SortKey>,
+    /// Show only regions with at least this access rate, such as 0.5 or 50%
+    #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
+    pub min_rate: Option<f64>,
+    /// Show only regions with at most this access rate
+    #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
+    pub max_rate: Option<f64>,
+    /// Show only regions of at least this age: the time for which the access rate has been about the same
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub min_age: Option<Duration>,
+    /// Show only regions of at most this age
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub max_age: Option<Duration>,
+    /// Show only regions of at least this size, such as 64K or 2M (powers of 1,024)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub min_size: Option<u64>,
+    /// Show only regions of at most this size
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub max_size: Option<u64>,
+}
+
+/// The key by which regions are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortKey {
+    /// Lowest address first
+    Address,
+    /// Highest access rate first
+    Rate,
+    /// Oldest first
+    Age,
+    /// Largest first
+    Size,
+}
+
+/// What a report shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportKind {
+    /// When and where memory is hot: access rates by time and address
+    Heatmap,
+    /// The working set: how much memory is in use, over time
+    Wss,
+    /// The regions of each snapshot
+    Regions,
+    /// Hot, warm and cold bytes, working set and idle time of each mapping
+    Summary,
+    /// What the monitoring cost: regions, page reads, CPU time, late rounds
+    Overhead,
+    /// What schemes did, and the memory in use; for recordings of `isotherm run --record`
+    Schemes,
+    /// All reports in one page, which needs no network
+    Html,
+}
+
+/// The format of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// Fitted to the terminal
+    Text,
+    /// For programs (docs/reports.md)
+    Json,
+    /// Pixel graphics
+    Png,
+    /// Vector graphics
+    Svg,
+    /// The page with all reports, for every kind
+    Html,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  isotherm report summary                    how much is hot, warm, cold?
+  isotherm report heatmap --time 2s:10s      when and where is it hot?
+  isotherm report heatmap -o heatmap.png
+  isotherm report wss --format json
+  isotherm report regions --at 3s --sort rate --min-rate 50%
+  isotherm report schemes acted.rec          what did the schemes do?
+  isotherm report html -o memory.html        all reports in one page";

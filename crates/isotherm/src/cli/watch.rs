@@ -1,0 +1,88 @@
+//! What is watched, and how: options that several commands have.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use isotherm_core::AddrRange;
+use isotherm_core::units::{self, QuantityError};
+
+/// Processes that are watched, and how: for all commands that watch.
+#[derive(Args)]
+pub struct WatchOptions {
+    /// Watch the process with this ID. May be given several times
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Vec<u32>,
+    /// Also watch the descendants of the processes. They join as they start and leave as they end
+    #[arg(long)]
+    pub children: bool,
+    /// End after this time. A command that isotherm started gets SIGTERM then
+    #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub duration: Option<Duration>,
+    /// The method that checks whether a page was accessed
+    #[arg(long, value_name = "PROBE", default_value = "auto")]
+    pub probe: ProbeChoice,
+    #[command(flatten)]
+    pub attributes: AttributeOptions,
+    /// Start this command and watch it
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
+    pub command: Vec<OsString>,
+}
+
+/// Physical memory that is watched, for commands that only watch.
+#[derive(Args)]
+pub struct PhysicalOptions {
+    /// Watch physical memory instead of processes. A command after `--` then only sets how long
+    #[arg(long, conflicts_with_all = ["pid", "children"])]
+    pub physical: bool,
+    /// Watch only these addresses: with --physical, physical addresses such as 4GiB:5GiB; with --probe damon and one
+    /// --pid, addresses of that process such as 0x7f0000000000:0x7f0040000000. May be given several times
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
+    pub range: Vec<AddrRange>,
+}
+
+/// The heading of the options below.
+const ATTRIBUTES: &str = "Monitoring attributes";
+
+/// The monitoring attributes.
+#[derive(Args)]
+pub struct AttributeOptions {
+    /// Sampling interval: the time from clearing the accessed bit of a page to reading it, at least 100us. Without
+    /// --aggr, the aggregation interval becomes 20 times as long (10 times with refs) [default: 5ms; with refs 100ms]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME", value_parser = units::parse_duration)]
+    pub sample: Option<Duration>,
+    /// Aggregation interval: the time over which accesses are counted, and from one snapshot to the next [default:
+    /// 100ms; with refs 1s]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME", value_parser = units::parse_duration)]
+    pub aggr: Option<Duration>,
+    /// Update interval: the time from one read of the mappings to the next [default: 1s]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME", value_parser = units::parse_duration)]
+    pub update: Option<Duration>,
+    /// Number of regions of all targets together. isotherm aims at the minimum, and never exceeds the maximum [default:
+    /// 10:1000]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "MIN:MAX", value_parser = regions)]
+    pub regions: Option<(usize, usize)>,
+    /// Seed of the random choices, to repeat a run [default: from the clock]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+fn regions(text: &str) -> Result<(usize, usize), QuantityError> {
+    units::parse_count_range(text).map(|(min, max)| (min as usize, max as usize))
+}
+
+/// A method that checks whether a page was accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProbeChoice {
+    /// The best that works: idle, then bpf, then refs; for physical memory idle
+    Auto,
+    /// Idle page tracking: single pages, of processes or physical memory. Needs root and CONFIG_IDLE_PAGE_TRACKING
+    Idle,
+    /// Page tables, read by an eBPF program: single pages of processes. Needs root
+    Bpf,
+    /// /proc/PID/clear_refs and smaps: whole mappings only. Needs no root for processes of one's own
+    Refs,
+    /// The kernel's DAMON does the sampling, of processes or physical memory. Needs root, and a kernel whose DAMON is
+    /// not in use. Never chosen by auto
+    Damon,
+}
