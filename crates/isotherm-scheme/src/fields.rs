@@ -32,7 +32,8 @@ impl<'a> Fields<'a> {
         Some(Self { position: node.position, what, map, has_unknown })
     }
 
-    /// Whether a field is unknown. A missing field is then likely to be that one, misspelt, and needs no second message.
+    /// Whether a field is unknown. A missing field is then likely to be that one, misspelt, and needs no second
+    /// message.
     pub fn has_unknown(&self) -> bool {
         self.has_unknown
     }

@@ -1,4 +1,5 @@
-//! Reading values: each method returns the value, or adds a [`Diagnostic`](crate::Diagnostic) at the value's position and returns `None`.
+//! Reading values: each method returns the value, or adds a [`Diagnostic`](crate::Diagnostic) at the value's position
+//! and returns `None`.
 
 use std::fmt::Display;
 
