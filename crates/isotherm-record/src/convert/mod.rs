@@ -1,5 +1,5 @@
-//! Conversion of recordings to other formats. Each format is one file behind one trait; [`convert_with`] is for the formats of
-//! other crates.
+//! Conversion of recordings to other formats. Each format is one file behind one trait; [`convert_with`] is for the
+//! formats of other crates.
 
 mod activity;
 mod csv;
@@ -85,8 +85,8 @@ trait FormatWriter: Sized {
 
 /// Writes `recording` to `output` in `format`.
 ///
-/// A recording that is cut short is converted up to that point (see [`Recording::ending`]). The output has mode 0600. It
-/// appears, or replaces an existing file, only when it is complete.
+/// A recording that is cut short is converted up to that point (see [`Recording::ending`]). The output has mode 0600.
+/// It appears, or replaces an existing file, only when it is complete.
 ///
 /// # Errors
 /// When the output is the recording, the recording is damaged, or the output cannot be written.
@@ -108,7 +108,8 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
 
 /// Writes `output` by means of `write`, for a format that this crate does not know.
 ///
-/// As with [`convert()`], the output has mode 0600. It appears, or replaces an existing file, when `write` has returned.
+/// As with [`convert()`], the output has mode 0600. It appears, or replaces an existing file, when `write` has
+/// returned.
 ///
 /// # Errors
 /// When the output is the recording, or `write` fails.
