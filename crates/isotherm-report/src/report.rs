@@ -1,27 +1,27 @@
-//! Which report in which format: the one function that the command line calls.
+//! Kinds and formats of reports, and the function that writes a report.
 
 use std::io::Write;
 use std::path::Path;
 
-use crate::axis::Fineness;
+use crate::axis::AxisResolution;
 use crate::extension::{UnknownExtension, format_of};
+use crate::extent::Extent;
 use crate::heatmap::{Heatmap, Resolution};
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
 use crate::schemes::Schemes;
-use crate::source::{Seen, Selection, Source, View, walk};
-use crate::space::Survey;
+use crate::source::{Selection, Source, View, Visit, walk};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::text::RegionsText;
 use crate::wss::Wss;
 use crate::{ReportError, Terminal, escape, html, png, svg, text};
 
-/// What is reported.
+/// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The access rate of all memory over time.
     Heatmap,
-    /// The working set: its distribution and over time.
+    /// The working set: percentiles, and over time.
     Wss,
     /// The regions of each snapshot.
     Regions,
@@ -29,9 +29,9 @@ pub enum Kind {
     Summary,
     /// What the monitoring cost.
     Overhead,
-    /// What schemes did, beside the memory in use.
+    /// What schemes did, and the memory in use.
     Schemes,
-    /// All of it on one page.
+    /// All reports in one page.
     Html,
 }
 
@@ -40,7 +40,7 @@ impl Kind {
     pub const ALL: [Self; 7] =
         [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Html];
 
-    /// As it is written on a command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heatmap => "heatmap",
@@ -53,24 +53,24 @@ impl Kind {
         }
     }
 
-    /// The format to take when none is asked for.
+    /// The format of this kind if none is chosen.
     pub fn default_format(self) -> Format {
         if self == Self::Html { Format::Html } else { Format::Text }
     }
 }
 
-/// How it is written.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people, fitted to the terminal.
     Text,
     /// For programs.
     Json,
-    /// A picture of pixels.
+    /// Pixel graphics.
     Png,
-    /// A picture of lines.
+    /// Vector graphics.
     Svg,
-    /// The page that has all reports, whatever the kind.
+    /// The page with all reports, for every kind.
     Html,
 }
 
@@ -78,7 +78,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
 
-    /// As it is written on a command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -89,28 +89,28 @@ impl Format {
         }
     }
 
-    /// The format that the extension of a file's name stands for. None if the name has no extension.
+    /// The format that the extension of a file's name selects. None if the name has no extension.
     ///
     /// # Errors
-    /// If the extension stands for no format.
+    /// If the extension selects no format.
     pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
         let extensions: [&[&str]; 5] = [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["html", "htm"]];
         let formats: Vec<_> = Self::ALL.into_iter().zip(extensions).collect();
         format_of(path, &formats)
     }
 
-    /// Whether it is bytes that would spoil a terminal.
+    /// Whether the format is binary, and not for a terminal.
     pub fn is_binary(self) -> bool {
         self == Self::Png
     }
 }
 
-/// The size of pictures, and how finely a heatmap is divided in them and in JSON.
+/// The size of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Its width in pixels.
+    /// The width in pixels.
     pub width: u32,
-    /// The height of the plot in pixels; titles and axes come on top.
+    /// The height of the plot in pixels, without titles and axes.
     pub height: u32,
 }
 
@@ -120,27 +120,27 @@ impl Default for Picture {
     }
 }
 
-/// What else a report depends on.
+/// Options of reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// What text is fitted to.
+    /// The terminal that text is fitted to.
     pub terminal: Terminal,
-    /// Which regions are told, and in which order.
+    /// Which regions are shown, and in which order.
     pub regions: RegionOptions,
     /// The size of pictures.
     pub picture: Picture,
-    /// Columns and rows of a heatmap in JSON and pictures; by default as many columns as there are snapshots, up to
-    /// 400, and 200 rows.
+    /// Columns and rows of a heatmap in JSON and pictures. The default is one column per snapshot, at most 400, and
+    /// 200 rows.
     pub cells: Option<(usize, usize)>,
 }
 
 impl Options {
-    fn resolution(&self, survey: &Survey) -> Resolution {
-        let snapshots = usize::try_from(survey.snapshots).unwrap_or(usize::MAX);
+    fn resolution(&self, extent: &Extent) -> Resolution {
+        let snapshots = usize::try_from(extent.snapshots).unwrap_or(usize::MAX);
         let (columns, rows) = self.cells.unwrap_or((snapshots.min(400), 200));
         // In a picture an area must be tall enough for its label.
         let rows_of_area = (rows * 18 / self.picture.height.max(1) as usize).max(1);
-        let axis = Fineness { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
+        let axis = AxisResolution { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
         Resolution { columns: columns.max(1), axis }
     }
 }
@@ -148,8 +148,8 @@ impl Options {
 /// Writes a report.
 ///
 /// # Errors
-/// When the recording cannot be read, is empty or holds nothing that was asked for; when the kind does not
-/// have the format; when `out` cannot be written to.
+/// If the recording cannot be read, is empty or has nothing in the selection; if the kind does not have the format; or
+/// if `out` cannot be written to.
 pub fn write(
     kind: Kind,
     format: Format,
@@ -161,8 +161,8 @@ pub fn write(
     match (kind, format) {
         (_, Format::Html) => out.write_all(html::page(source, selection, options)?.as_bytes())?,
         (Kind::Html, _) => {
-            let mend = "take --format html, or another kind of report";
-            return Err(ReportError::Unsupported { kind, format, mend });
+            let fix = "use --format html, or another kind of report";
+            return Err(ReportError::Unsupported { kind, format, fix });
         }
         (Kind::Regions, Format::Text | Format::Json) => write_regions(format, source, selection, options, out)?,
         (_, Format::Text) => write_text(kind, source, selection, options, out)?,
@@ -184,7 +184,7 @@ fn write_text(
     let terminal = &options.terminal;
     match kind {
         Kind::Heatmap => {
-            let heatmap = Heatmap::new(source, selection, |survey| text::resolution(terminal, survey))?;
+            let heatmap = Heatmap::new(source, selection, |extent| text::resolution(terminal, extent))?;
             text::heatmap(out, terminal, &heatmap)?;
         }
         Kind::Wss => text::wss(out, terminal, &wss(source, selection)?)?,
@@ -197,7 +197,7 @@ fn write_text(
 
 fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     match kind {
-        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |survey| options.resolution(survey))?),
+        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |extent| options.resolution(extent))?),
         Kind::Wss => escape::json(&wss(source, selection)?),
         Kind::Overhead => overhead(source, selection)?.json(),
         Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
@@ -208,7 +208,7 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
 fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     let picture = options.picture;
     Ok(match kind {
-        Kind::Heatmap => svg::heatmap(&Heatmap::new(source, selection, |survey| options.resolution(survey))?, picture)?,
+        Kind::Heatmap => svg::heatmap(&Heatmap::new(source, selection, |extent| options.resolution(extent))?, picture)?,
         Kind::Wss => svg::wss(&wss(source, selection)?, picture),
         Kind::Overhead => svg::overhead(&overhead(source, selection)?, picture),
         Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, picture),
@@ -260,16 +260,16 @@ fn write_regions(
     }
 }
 
-/// One line of JSON for each snapshot and target, written as the walk goes on.
+/// Writes one line of JSON for each snapshot and target during the walk.
 struct JsonLines<'a> {
     out: &'a mut dyn Write,
     options: RegionOptions,
 }
 
 impl View for JsonLines<'_> {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if seen.chosen {
-            writeln!(self.out, "{}", escape::json(&TargetRegions::of(seen, &self.options))?)?;
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if visit.chosen {
+            writeln!(self.out, "{}", escape::json(&TargetRegions::of(visit, &self.options))?)?;
         }
         Ok(())
     }

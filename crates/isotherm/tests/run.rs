@@ -158,11 +158,7 @@ fn schemes_change_while_they_run_and_an_error_leaves_those_in_force() {
     signal(running.child(), Signal::TERM);
     let ran = running.end();
     assert_eq!(ran.status, 128 + 15, "the command's end: {}", ran.err);
-    assert!(
-        ran.err.contains("there is no action \"melt\"") && ran.err.contains("in force before stay"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("there is no action \"melt\"") && ran.err.contains("in force before stay"), "{}", ran.err);
     assert_eq!(ran.err.matches("there is no action").count(), 1, "told once: {}", ran.err);
 }
 

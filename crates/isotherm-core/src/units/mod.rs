@@ -11,9 +11,9 @@
 //! | count | `1000`, `1,000` | the count |
 //! | address | `0x7f0000000000`, `4096`, `4GiB` | bytes |
 //!
-//! Units of sizes are powers of 1,024, whatever letters follow the first and in either case: `K`, `kB` and `KiB` are the
-//! same. damo and the papers on DAMON use them in that way. Arithmetic is exact: a whole number is never rounded, and a
-//! fraction is rounded once, to the nearest byte or nanosecond.
+//! Units of sizes are powers of 1,024, whatever letters follow the first and in either case: `K`, `kB` and `KiB` are
+//! the same. damo and the papers on DAMON use them in that way. Arithmetic is exact: a whole number is never rounded,
+//! and a fraction is rounded once, to the nearest byte or nanosecond.
 //!
 //! [`bytes`], [`duration`], [`percent`] and [`count`] write measured figures, with three digits at most where that
 //! suffices. The functions in [`setting`] write what a user has set, with up to two decimals.
@@ -24,7 +24,7 @@ mod parse;
 mod ranges;
 pub mod setting;
 
-pub use format::{bytes, count, duration, nanoseconds, percent};
+pub use format::{bytes, count, duration, nanoseconds, percent, table_bytes};
 pub use parse::{
     A_COUNT, A_SHARE, A_SIZE, A_TIME, QuantityError, parse_address, parse_bytes, parse_count, parse_decimal,
     parse_duration, parse_duration_or, parse_share, parse_share_of,
