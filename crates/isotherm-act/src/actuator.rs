@@ -1,7 +1,6 @@
 //! The actuator: what schemes order is done to the processes of a run.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,6 @@ use std::time::{Duration, Instant};
 use isotherm_core::scheme::{Action, Actuator, Outcome, Refusal, Work};
 use isotherm_core::{AddrRange, BoxError, TargetId};
 use procfs::process::MemoryMap;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::check::check;
@@ -19,8 +17,8 @@ use super::inside::{Inside, InsideCall, InsideError};
 use super::outside::{Memory, advise_ranges, cut_at_mappings};
 use super::refusal::{NOT_MAPPED, refusal};
 use super::way::Way;
-use isotherm_kernel::Roster;
-use isotherm_kernel::madvise::{Advice, Span, advise};
+use isotherm_kernel::madvise::{Advice, advise};
+use isotherm_kernel::{Pidfd, Roster};
 
 /// Acts on the processes of a roster.
 #[derive(Debug)]
@@ -100,11 +98,7 @@ impl ProcessActuator {
         for ((of, range), outcome) in ranges.iter().enumerate().zip(outcomes.iter_mut()) {
             let parts = cut_at_mappings(*range, &mapped, |hole| outcome.refuse(hole.size(), NOT_MAPPED));
             for part in parts {
-                let mut start = part.start();
-                while let Some(piece) = AddrRange::new(start, part.end().min(start.saturating_add(call.most_bytes()))) {
-                    pieces.push((of, piece));
-                    start = piece.end();
-                }
+                pieces.extend(part.pieces(call.most_bytes()).map(|piece| (of, piece)));
             }
         }
         let calls: Vec<AddrRange> = pieces.iter().map(|(_, piece)| *piece).collect();
@@ -169,7 +163,7 @@ impl Actuator for ProcessActuator {
 pub(super) struct Held {
     target: TargetId,
     pub(super) pid: u32,
-    pidfd: Arc<OwnedFd>,
+    pidfd: Pidfd,
 }
 
 impl Held {
@@ -180,12 +174,7 @@ impl Held {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
-    }
-
-    fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
+        self.pidfd.has_ended()
     }
 
     fn mapped(&self) -> Result<Vec<AddrRange>, Errno> {
@@ -201,11 +190,7 @@ impl Held {
 
 impl Memory for Held {
     fn advise(&mut self, ranges: &[AddrRange], advice: Advice) -> Result<usize, Errno> {
-        let mut spans = [Span::default(); isotherm_kernel::madvise::RANGES_A_CALL];
-        for (span, range) in spans.iter_mut().zip(ranges) {
-            *span = (*range).into();
-        }
-        advise(self.pidfd(), &spans[..ranges.len().min(spans.len())], advice)
+        advise(&self.pidfd, ranges.iter().copied(), advice)
     }
 
     fn mapped(&mut self) -> Result<Vec<AddrRange>, Errno> {

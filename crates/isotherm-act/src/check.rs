@@ -1,12 +1,10 @@
 //! Which actions this kernel and these rights allow, found out by trying each on own memory.
 
-use std::os::fd::AsFd;
 use std::{fmt, fs};
 
 use isotherm_core::scheme::{Action, ActionKind};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
 
@@ -14,7 +12,7 @@ use super::error::{ActError, THP_ENABLED};
 use super::inside::{Inside, InsideCall};
 use super::way::Way;
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::{HUGE, Scratch};
+use isotherm_kernel::{HUGE, Pidfd, Scratch};
 
 const SWAPS: &str = "/proc/swaps";
 
@@ -89,10 +87,9 @@ fn outside(action: Action, advice: Advice) -> Result<(), ActError> {
     };
     let scratch = Scratch::new(HUGE)?;
     (0..HUGE / PAGE_SIZE).for_each(|page| scratch.touch(page * PAGE_SIZE));
-    let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).map_err(failed)?;
+    let own = Pidfd::open(std::process::id()).map_err(failed)?;
     let range = AddrRange::new(scratch.start(), scratch.start() + HUGE);
-    let spans: Vec<_> = range.into_iter().map(Into::into).collect();
-    match advise(pidfd.as_fd(), &spans, advice) {
+    match advise(own, range, advice) {
         // A huge page could not be had at this moment.
         Err(Errno::NOMEM | Errno::AGAIN | Errno::BUSY) if advice == Advice::Collapse => {}
         result => drop(result.map_err(failed)?),

@@ -16,23 +16,17 @@ const PRESENT: u64 = HUGE_PAGE_SIZE / 2;
 
 /// The huge pages' worth of memory that lies whole in `range`, in the process of this ID, and is present enough; in ascending order.
 pub(super) fn dense(root: &Path, pid: u32, ranges: &[AddrRange]) -> Result<Vec<(usize, AddrRange)>, Errno> {
-    let errno = |source: &std::io::Error| Errno::from_io_error(source).unwrap_or(Errno::IO);
-    let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|(_, source)| errno(&source))?;
+    let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|error| error.errno())?;
     let mut room = Room::default();
     let mut found = Vec::new();
     for (of, range) in ranges.iter().enumerate() {
-        let mut start = range.start().checked_next_multiple_of(HUGE_PAGE_SIZE).unwrap_or(range.end());
-        while let Some(block) =
-            AddrRange::new(start, start.saturating_add(HUGE_PAGE_SIZE)).filter(|b| b.end() <= range.end())
-        {
+        for block in range.aligned_inside(HUGE_PAGE_SIZE).into_iter().flat_map(|inside| inside.pieces(HUGE_PAGE_SIZE)) {
             let mut present = 0;
-            let pages = (block.start()..block.end()).step_by(PAGE_SIZE as usize);
             let count = |frame: Option<u64>| present += frame.map_or(0, |_| PAGE_SIZE);
-            pagemap.frames(pages, &mut room, count).map_err(|error| errno(&error.source))?;
+            pagemap.frames(block.page_addresses(), &mut room, count).map_err(|error| error.errno())?;
             if present >= PRESENT {
                 found.push((of, block));
             }
-            start = block.end();
         }
     }
     Ok(found)

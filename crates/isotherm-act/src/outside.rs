@@ -99,19 +99,11 @@ fn refusal_of_mapping(advice: Advice, errno: Errno) -> Refusal {
 
 /// `range` in pieces of a call's size, that end at multiples of it; for huge pages, those that lie in it whole.
 fn pieces(range: AddrRange, advice: Advice) -> impl Iterator<Item = AddrRange> {
-    let (size, mut start, end) = match advice {
-        Advice::Collapse => {
-            let start = range.start().checked_next_multiple_of(HUGE_PAGE_SIZE).unwrap_or(range.end());
-            (HUGE_PAGE_SIZE, start, range.end() - range.end() % HUGE_PAGE_SIZE)
-        }
-        _ => (BYTES_A_CALL, range.start(), range.end()),
+    let (range, size) = match advice {
+        Advice::Collapse => (range.aligned_inside(HUGE_PAGE_SIZE), HUGE_PAGE_SIZE),
+        _ => (Some(range), BYTES_A_CALL),
     };
-    std::iter::from_fn(move || {
-        let border = (start / size + 1).saturating_mul(size);
-        let piece = AddrRange::new(start, border.min(end))?;
-        start = piece.end();
-        Some(piece)
-    })
+    range.into_iter().flat_map(move |range| range.pieces(size))
 }
 
 /// The parts of `range` that lie in mappings, a mapping each; tells what lies in none.

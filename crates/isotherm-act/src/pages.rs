@@ -1,9 +1,9 @@
 //! Which pages are young or huge, just before they are acted on.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 
 use isotherm_core::scheme::{PageInspector, PageKind, ProcessFacts, Refusal};
 use isotherm_core::{
@@ -12,7 +12,7 @@ use isotherm_core::{
 use rustix::io::Errno;
 
 use isotherm_kernel::Roster;
-use isotherm_kernel::pages::{FlagTable, Flags, Pagemap, Room};
+use isotherm_kernel::pages::{FlagTable, Pagemap, Room, TableError};
 
 use super::actuator::Held;
 use super::facts::facts;
@@ -111,9 +111,9 @@ impl Young {
         let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(range)]);
         let space = TargetSpace { id: target, layout: Layout::Process, mappings };
         self.probe.update(&[space]).map_err(|_| Errno::PERM)?;
-        for part in parts(range) {
+        for part in range.pieces(PAGES_AT_ONCE * PAGE_SIZE) {
             self.samples.clear();
-            self.samples.extend(addresses(part).map(|addr| Sample { target, addr }));
+            self.samples.extend(part.page_addresses().map(|addr| Sample { target, addr }));
             self.answers.clear();
             self.answers.resize(self.samples.len(), Observation::Idle);
             self.probe.read(&self.samples, &mut self.answers).map_err(|_| Errno::IO)?;
@@ -138,17 +138,14 @@ impl fmt::Debug for Young {
 pub(super) struct Huge {
     root: PathBuf,
     flags: FlagTable,
-    frames_room: Room,
-    flags_room: Room,
+    room: Room,
     frames: Vec<u64>,
 }
 
 impl Huge {
     /// Opens what it needs, below the directory that stands for `/`; says why not, and what would mend it.
     pub(super) fn open(root: &Path) -> Result<Self, BoxError> {
-        let cannot = |(path, source): (PathBuf, io::Error)| {
-            format!("huge pages cannot be told: {} cannot be read: {source}; run isotherm as root", path.display())
-        };
+        let cannot = |error: TableError| format!("huge pages cannot be told: {error}; run isotherm as root");
         let flags = FlagTable::open(root).map_err(cannot)?;
         let own = Pagemap::open(root, "self").map_err(cannot)?;
         let here = &raw const flags as u64;
@@ -158,28 +155,26 @@ impl Huge {
             let why = "huge pages cannot be told: the kernel does not tell page frames in /proc/self/pagemap";
             return Err(format!("{why}; run isotherm with CAP_SYS_ADMIN").into());
         }
-        let room = Room::default;
-        Ok(Self { root: root.into(), flags, frames_room: room(), flags_room: room(), frames: Vec::new() })
+        Ok(Self { root: root.into(), flags, room: Room::default(), frames: Vec::new() })
     }
 
     pub(super) fn find(&mut self, pid: u32, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
-        let errno = |source: &io::Error| Errno::from_io_error(source).unwrap_or(Errno::IO);
-        let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|(_, source)| errno(&source))?;
-        for part in parts(range) {
+        let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|error| error.errno())?;
+        for part in range.pieces(PAGES_AT_ONCE * PAGE_SIZE) {
             self.frames.clear();
             pagemap
-                .frames(addresses(part), &mut self.frames_room, |frame| self.frames.push(frame.unwrap_or(0)))
-                .map_err(|error| errno(&error.source))?;
+                .frames(part.page_addresses(), &mut self.room, |frame| self.frames.push(frame.unwrap_or(0)))
+                .map_err(|error| error.errno())?;
             // Pages of the same huge page mostly follow one another.
             let mut last = (u64::MAX, false);
-            for (addr, &frame) in addresses(part).zip(&self.frames) {
+            for (addr, &frame) in part.page_addresses().zip(&self.frames) {
                 // In a huge page, a page lies where it lies in memory.
                 if frame == 0 || frame % HUGE != addr / PAGE_SIZE % HUGE {
                     continue;
                 }
                 let first = frame - frame % HUGE;
                 if last.0 != first {
-                    last = (first, is_huge(&self.flags, first, &mut self.flags_room).map_err(|e| errno(&e.source))?);
+                    last = (first, self.flags.is_huge_page(first).map_err(|error| error.errno())?);
                 }
                 if last.1 {
                     add_page(found, addr);
@@ -188,32 +183,6 @@ impl Huge {
         }
         Ok(())
     }
-}
-
-/// Whether the huge page's worth of frames from `first` on is one: it begins a compound page, and its middle is a later part of
-/// one, which no smaller one that lies at a multiple of its size could make it.
-fn is_huge(flags: &FlagTable, first: u64, room: &mut Room) -> Result<bool, isotherm_kernel::TableError> {
-    let mut told = [Flags::default(); 2];
-    let mut next = told.iter_mut();
-    flags.each([first, first + HUGE / 2].into_iter(), room, |flags| {
-        if let Some(told) = next.next() {
-            *told = flags;
-        }
-    })?;
-    Ok(told[0].is_head() && told[1].is_tail())
-}
-
-fn parts(range: AddrRange) -> impl Iterator<Item = AddrRange> {
-    let mut start = range.start();
-    std::iter::from_fn(move || {
-        let part = AddrRange::new(start, range.end().min(start.saturating_add(PAGES_AT_ONCE * PAGE_SIZE)))?;
-        start = part.end();
-        Some(part)
-    })
-}
-
-fn addresses(range: AddrRange) -> impl Iterator<Item = u64> {
-    (range.start()..range.end()).step_by(PAGE_SIZE as usize)
 }
 
 /// Adds a page behind all that are there.

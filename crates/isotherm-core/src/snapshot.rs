@@ -87,12 +87,9 @@ impl RegionSnapshot {
 impl TargetSnapshot {
     /// Each region, in order, with the number of its bytes that are mapped.
     pub fn mapped_bytes(&self) -> impl Iterator<Item = (&RegionSnapshot, u64)> {
-        let mut rest = &self.mappings[..];
-        self.regions.iter().map(move |region| {
-            let passed = rest.iter().take_while(|m| m.range.end() <= region.range.start()).count();
-            rest = &rest[passed..];
-            let bytes = rest.iter().map_while(|m| m.range.intersection(region.range)).map(AddrRange::size).sum();
-            (region, bytes)
+        self.regions_with_mappings().map(|(region, mappings)| {
+            let parts = mappings.iter().filter_map(|mapping| mapping.range.intersection(region.range));
+            (region, parts.map(AddrRange::size).sum())
         })
     }
 

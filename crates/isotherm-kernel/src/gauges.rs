@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_core::scheme::{Gauges, Metric};
-use isotherm_core::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetSnapshot};
+use isotherm_core::{BoxError, PAGE_SIZE, PackedRanges, Snapshot, TargetSnapshot};
 use procfs::ProcError;
 use thiserror::Error;
 
@@ -58,7 +58,7 @@ impl SystemGauges {
     /// The share of the accessed memory that is resident, by pages at even distances through all of it.
     fn resident_share(&mut self, snapshot: &Snapshot) -> Option<f64> {
         let accessed: Vec<_> = snapshot.targets.iter().map(|target| (target.id, accessed(target))).collect();
-        let bytes: u64 = accessed.iter().flat_map(|(_, ranges)| ranges).map(|range| range.size()).sum();
+        let bytes: u64 = accessed.iter().map(|(_, ranges)| ranges.bytes()).sum();
         let step = (bytes / PAGE_SIZE).div_ceil(PAGES).max(1) * PAGE_SIZE;
         let (mut looked_at, mut resident) = (0_u64, 0_u64);
         for (id, ranges) in &accessed {
@@ -68,7 +68,8 @@ impl SystemGauges {
                 looked_at += 1;
                 resident += u64::from(frame.is_some());
             };
-            pagemap.frames(at_even_distances(ranges, step), &mut self.room, tell).ok()?;
+            let offsets = (0..ranges.bytes()).step_by(step as usize);
+            pagemap.frames(offsets.map(|offset| ranges.address_at(offset)), &mut self.room, tell).ok()?;
         }
         (looked_at > 0).then(|| resident as f64 / looked_at as f64)
     }
@@ -104,23 +105,8 @@ impl Gauges for SystemGauges {
 }
 
 /// The mapped parts of the regions that were found accessed.
-fn accessed(target: &TargetSnapshot) -> Vec<AddrRange> {
-    let regions = target.regions.iter().filter(|region| region.nr_accesses > 0);
-    let parts = regions.flat_map(|region| target.mappings.iter().filter_map(|m| m.range.intersection(region.range)));
-    parts.collect()
-}
-
-/// The address of a page in every `step` bytes of `ranges`, as if one began where the other ends.
-fn at_even_distances(ranges: &[AddrRange], step: u64) -> impl Iterator<Item = u64> {
-    // How far into the next range the next page lies.
-    let mut ahead = 0;
-    ranges.iter().flat_map(move |range| {
-        let pages = (ahead..range.size()).step_by(step as usize);
-        let first = range.start();
-        let passed = pages.clone().count() as u64 * step;
-        ahead = (ahead + passed).saturating_sub(range.size());
-        pages.map(move |offset| first + offset)
-    })
+fn accessed(target: &TargetSnapshot) -> PackedRanges {
+    target.mapped_parts().filter(|part| part.region.nr_accesses > 0).map(|part| part.range).collect()
 }
 
 /// The number in a file.
@@ -139,7 +125,7 @@ fn fed(path: &Arc<str>) -> Result<f64, GaugeError> {
 mod tests {
     use std::time::Duration;
 
-    use isotherm_core::{Mapping, RegionSnapshot, TargetId};
+    use isotherm_core::{AddrRange, Mapping, RegionSnapshot, TargetId};
 
     use super::*;
     use crate::scratch::Scratch;
@@ -148,18 +134,6 @@ mod tests {
 
     fn range(start: u64, size: u64) -> AddrRange {
         AddrRange::new(start, start + size).unwrap()
-    }
-
-    #[test]
-    fn pages_at_even_distances_pass_over_the_gaps() {
-        let ranges = [range(0x1000, 0x3000), range(0x10000, 0x1000), range(0x20000, 0x4000)];
-        let all: Vec<u64> = at_even_distances(&ranges, 0x1000).collect();
-        assert_eq!(all, [0x1000, 0x2000, 0x3000, 0x10000, 0x20000, 0x21000, 0x22000, 0x23000]);
-        let third: Vec<u64> = at_even_distances(&ranges, 0x3000).collect();
-        assert_eq!(third, [0x1000, 0x10000, 0x22000]);
-        let few: Vec<u64> = at_even_distances(&ranges, 0x7000).collect();
-        assert_eq!(few, [0x1000, 0x23000]);
-        assert_eq!(at_even_distances(&[], 0x1000).count(), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 use isotherm_core::AddrRange;
 use rustix::io::Errno;
@@ -48,28 +48,30 @@ impl Advice {
 /// `struct iovec` with an address of another process in it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Span {
+struct Span {
     start: usize,
     length: usize,
 }
 
-impl From<AddrRange> for Span {
-    fn from(range: AddrRange) -> Self {
-        Self { start: range.start() as usize, length: range.size() as usize }
-    }
-}
-
-/// Gives the advice on `spans` in the address space of `process`, and tells on how many of them it was taken:
-/// fewer than all if the one after them failed. An error is that of the first span.
+/// Gives the advice on `ranges` in the address space of `process`, and tells on how many of them it was taken: fewer than all
+/// if the one after them failed, or if there are more than [`RANGES_A_CALL`].
 ///
-/// Like the system call, this takes up to 1,024 spans.
-pub fn advise(process: BorrowedFd<'_>, spans: &[Span], advice: Advice) -> Result<usize, Errno> {
+/// # Errors
+/// That of the first range.
+pub fn advise(process: impl AsFd, ranges: impl IntoIterator<Item = AddrRange>, advice: Advice) -> Result<usize, Errno> {
+    let mut spans = [Span::default(); RANGES_A_CALL];
+    let mut count = 0;
+    for (span, range) in spans.iter_mut().zip(ranges) {
+        *span = Span { start: range.start() as usize, length: range.size() as usize };
+        count += 1;
+    }
+    let spans = &spans[..count];
     // SAFETY: `spans` has the layout of an array of `struct iovec` and is borrowed for the call. The kernel does not
     // follow the addresses in it in this process unless `process` is this one, and no advice there is changes content.
     let result = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
-            process.as_raw_fd(),
+            process.as_fd().as_raw_fd(),
             spans.as_ptr(),
             spans.len(),
             advice.number(),

@@ -1,15 +1,15 @@
 //! One process: what it is and what it has mapped.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, Mapping, Permissions, ProcessId, TargetId};
 use procfs::ProcError;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use thiserror::Error;
+
+use crate::Pidfd;
 
 /// The first address that belongs to the kernel on x86-64; `[vsyscall]` lies above it.
 const KERNEL_SPACE: u64 = 1 << 63;
@@ -72,7 +72,7 @@ pub enum TargetError {
 pub struct Process {
     id: ProcessId,
     proc: procfs::process::Process,
-    pidfd: Arc<OwnedFd>,
+    pidfd: Pidfd,
     started_unix_ns: u64,
 }
 
@@ -82,15 +82,13 @@ impl Process {
     /// # Errors
     /// If there is no such process, it is a kernel thread or a zombie, or its mappings may not be read.
     pub fn open(pid: u32) -> Result<Self, TargetError> {
-        let none = || TargetError::NoSuchProcess(pid);
-        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(none)?;
         let lookup = |source| match source {
             ProcError::NotFound(_) => TargetError::NoSuchProcess(pid),
             source => TargetError::Lookup { pid, source },
         };
         // The ID of a thread has an entry in /proc, too, but no pidfd.
-        let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|_| none())?;
-        let proc = procfs::process::Process::new(raw.as_raw_nonzero().get()).map_err(lookup)?;
+        let pidfd = Pidfd::open(pid).map_err(|_| TargetError::NoSuchProcess(pid))?;
+        let proc = procfs::process::Process::new(pid.cast_signed()).map_err(lookup)?;
         let stat = proc.stat().map_err(lookup)?;
         let name = stat.comm.clone();
         if stat.flags & KERNEL_THREAD != 0 {
@@ -98,7 +96,7 @@ impl Process {
         }
         let id = ProcessId { pid, start: since_boot(stat.starttime) };
         let started_unix_ns = started_unix_ns(id.start);
-        let process = Self { id, proc, pidfd: Arc::new(pidfd), started_unix_ns };
+        let process = Self { id, proc, pidfd, started_unix_ns };
         match process.mappings() {
             Ok(mappings) if mappings.is_empty() => Err(TargetError::Ended { pid, name }),
             Ok(_) => Ok(process),
@@ -116,9 +114,9 @@ impl Process {
         TargetId::Process(self.id)
     }
 
-    /// Names the process to the kernel, and becomes readable when it has ended.
-    pub fn pidfd(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.pidfd)
+    /// The hold on it.
+    pub fn pidfd(&self) -> Pidfd {
+        self.pidfd.clone()
     }
 
     /// When it started, since the Unix epoch, to the kernel's clock tick.

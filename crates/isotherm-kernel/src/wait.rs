@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use smallvec::SmallVec;
 
-use crate::Roster;
+use crate::{Pidfd, Roster};
 
 /// Stops a run from another thread or a signal.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ pub struct Waiter {
     roster: Roster,
     stop: Stop,
     /// What becomes readable at the end of a process, of those in the roster at the last wait; lent out again and again.
-    ends: Vec<Arc<OwnedFd>>,
+    ends: Vec<Pidfd>,
 }
 
 impl Waiter {

@@ -6,8 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
 use crate::message::{Checksum, Fault, Found, find};
-use crate::reader::Source;
 use crate::schema::columns;
+use crate::source::Source;
 use crate::{RecordError, decode};
 
 /// The rows of a recording one by one, with one batch in memory at a time.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, ListArray, RecordBatch, StringArray, StructArray, UInt32Array, UInt64Array};
-use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_schema::{ArrowError, Fields, SchemaRef};
+use arrow_array::{ArrayRef, RecordBatch, StructArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{ArrowError, SchemaRef};
 use isotherm_core::{Mapping, RegionSnapshot};
 
-use crate::schema::{cost_fields, item, mapping_fields, region_fields, target_fields};
+use crate::arrays::{list, strings, u32s, u64s};
+use crate::schema::{cost_fields, mapping_fields, region_fields, target_fields};
 use crate::{Activity, Cost, TargetInfo, activity, compat};
 
 /// One row as it is written.
@@ -176,29 +177,4 @@ fn costs(costs: &[Option<Cost>]) -> Result<ArrayRef, ArrowError> {
         wide(|cost| cost.unobservable_bytes),
     ];
     Ok(Arc::new(StructArray::try_new(cost_fields(), fields, Some(NullBuffer::from(set)))?))
-}
-
-/// A list column: of each value the number of its entries, and the fields of all entries one after another.
-pub(crate) fn list(
-    entry: Fields,
-    fields: Vec<ArrayRef>,
-    lengths: Vec<usize>,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef, ArrowError> {
-    let entries = StructArray::try_new(entry.clone(), fields, None)?;
-    let offsets =
-        OffsetBuffer::try_from_lengths(lengths).map_err(|error| ArrowError::InvalidArgumentError(error.to_string()))?;
-    Ok(Arc::new(ListArray::try_new(item(entry), offsets, Arc::new(entries), nulls)?))
-}
-
-pub(crate) fn u64s(values: Vec<u64>) -> ArrayRef {
-    Arc::new(UInt64Array::from(values))
-}
-
-pub(crate) fn u32s(values: Vec<u32>) -> ArrayRef {
-    Arc::new(UInt32Array::from(values))
-}
-
-pub(crate) fn strings<S: AsRef<str>>(values: &[S]) -> ArrayRef {
-    Arc::new(StringArray::from_iter_values(values))
 }

@@ -7,15 +7,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{Array, ListArray, RecordBatch, StringArray, StructArray};
 use arrow_buffer::Buffer;
 use arrow_ipc as ipc;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
-use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
+use isotherm_core::{Mapping, RegionSnapshot};
 
 use crate::activity::Identities;
+use crate::arrays::{range_from, u32_at, u64_at};
 use crate::{Activity, Cost, TargetInfo, activity, check, compat, shape};
 
 /// A row as it is in a batch.
@@ -148,18 +148,4 @@ fn cost_at(cost: &StructArray, index: usize) -> Cost {
         cpu_ns: u64_at(cost.column(5), index),
         unobservable_bytes: u64_at(cost.column(6), index),
     }
-}
-
-/// The range in the fields `first` and the one after it of an entry.
-pub(crate) fn range_from(entries: &StructArray, first: usize, index: usize) -> Result<AddrRange, &'static str> {
-    AddrRange::new(u64_at(entries.column(first), index), u64_at(entries.column(first + 1), index))
-        .ok_or("a range of addresses is empty or reversed")
-}
-
-pub(crate) fn u64_at(column: &dyn Array, index: usize) -> u64 {
-    column.as_primitive::<UInt64Type>().value(index)
-}
-
-pub(crate) fn u32_at(column: &dyn Array, index: usize) -> u32 {
-    column.as_primitive::<UInt32Type>().value(index)
 }

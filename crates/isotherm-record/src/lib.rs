@@ -5,7 +5,9 @@
 //! is cut short from a damaged and from a foreign one, without ever trusting a byte of it; [`convert()`] turns one into
 //! Parquet, CSV or JSON.
 
+mod activities;
 mod activity;
+mod arrays;
 mod batches;
 mod check;
 mod columns;
@@ -25,10 +27,11 @@ mod rows;
 mod schema;
 mod shape;
 mod snapshots;
+mod source;
 mod time;
 mod writer;
 
-pub use activity::Activities;
+pub use activities::Activities;
 pub use compat::{identity, permission_letters, pid_column};
 pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use error::RecordError;

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use crate::message::{Checksum, Fault, Found, Message, find};
 use crate::rows::Rows;
 use crate::schema::{FORMAT_KEY, HEADER_KEY, has_our_columns, metadata};
-use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Snapshots, WITH_ACTIVITIES, foreign};
+use crate::source::Source;
+use crate::{Activities, FORMAT, Header, PLAIN, RecordError, Snapshots, foreign};
 
 /// How a recording ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +35,6 @@ pub struct Recording {
     source: Source,
     header: Header,
     ending: Ending,
-}
-
-/// Where rows are read from.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) file: Arc<File>,
-    pub(crate) path: Arc<Path>,
-    pub(crate) format: u64,
-    /// The byte after the header.
-    pub(crate) start: u64,
-    /// The byte after the last whole message with rows.
-    pub(crate) end: u64,
 }
 
 impl Recording {
@@ -113,13 +102,6 @@ impl Recording {
     /// None at present; those of reading come with the activities.
     pub fn activities(&self) -> Result<Activities, RecordError> {
         Ok(Activities::new(self.source.clone()))
-    }
-}
-
-impl Source {
-    /// Whether it has room for activities.
-    pub(crate) fn has_activities(&self) -> bool {
-        self.format >= WITH_ACTIVITIES
     }
 }
 

@@ -8,7 +8,7 @@ use isotherm_core::{Mapping, TargetSnapshot};
 
 use crate::batches::Batches;
 use crate::decode::{self, RawRow};
-use crate::reader::Source;
+use crate::source::Source;
 use crate::{RecordError, Row, TargetInfo, compat};
 
 /// The rows of a recording that are of targets, in the order of their recording. After an error there is no further row.

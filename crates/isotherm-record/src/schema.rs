@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_ipc as ipc;
 use arrow_schema::{DataType, Field, Fields, Schema};
 
+use crate::arrays::{item, required};
 use crate::{Header, WITH_ACTIVITIES, activity};
 
 /// The key of the schema metadata that holds the format's number.
@@ -50,11 +51,6 @@ pub(crate) fn cost_fields() -> Fields {
         required("cpu_ns", DataType::UInt64),
         required("unobservable_bytes", DataType::UInt64),
     ])
-}
-
-/// An entry of a list column.
-pub(crate) fn item(fields: Fields) -> Arc<Field> {
-    Arc::new(Field::new("item", DataType::Struct(fields), false))
 }
 
 /// The columns of a format, in their order.
@@ -130,9 +126,4 @@ fn same_field(found: ipc::Field<'_>, expected: &Field) -> bool {
 
 fn is_int(field: ipc::Field<'_>, bits: i32, signed: bool) -> bool {
     field.type_as_int().is_some_and(|int| int.bitWidth() == bits && int.is_signed() == signed)
-}
-
-/// A field that is never null.
-pub(crate) fn required(name: &str, data_type: DataType) -> Field {
-    Field::new(name, data_type, false)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, PAGE_SIZE, PackedRanges};
 
 use crate::extent::Named;
 
@@ -20,22 +20,14 @@ pub struct Area {
     pub first_row: usize,
     /// The number of rows, at least one.
     pub rows: usize,
-    /// For each piece of `mapped`, the mapped bytes of the area below it.
-    below: Vec<u64>,
+    /// The ranges of `mapped`.
+    packed: PackedRanges,
 }
 
 impl Area {
     fn new(mapped: Vec<Named>) -> Self {
-        let mut bytes = 0;
-        let below = mapped
-            .iter()
-            .map(|named| {
-                let here = bytes;
-                bytes += named.range.size();
-                here
-            })
-            .collect();
-        Self { mapped, bytes, first_row: 0, rows: 1, below }
+        let packed: PackedRanges = mapped.iter().map(|named| named.range).collect();
+        Self { bytes: packed.bytes(), mapped, first_row: 0, rows: 1, packed }
     }
 
     /// The first mapped address.
@@ -60,29 +52,18 @@ impl Area {
 
     /// The mapped bytes of the area below `addr`.
     pub fn offset_of(&self, addr: u64) -> u64 {
-        let i = self.mapped.partition_point(|named| named.range.end() <= addr);
-        match self.mapped.get(i) {
-            Some(named) => self.below[i] + addr.saturating_sub(named.range.start()),
-            None => self.bytes,
-        }
+        self.packed.offset_of(addr)
     }
 
     /// The address with `offset` mapped bytes of the area below it.
     pub fn address_at(&self, offset: u64) -> u64 {
-        let i = self.below.partition_point(|&below| below <= offset).saturating_sub(1);
-        self.mapped.get(i).map_or(0, |named| named.range.start() + (offset - self.below[i]).min(named.range.size()))
+        self.packed.address_at(offset)
     }
 
     /// The mapped pieces between two offsets, each with its name.
     pub fn between(&self, from: u64, to: u64) -> impl Iterator<Item = Named> {
-        let first = self.below.partition_point(|&below| below <= from).saturating_sub(1);
-        self.mapped[first..].iter().zip(&self.below[first..]).take_while(move |&(_, &below)| below < to).filter_map(
-            move |(named, &below)| {
-                let start = named.range.start() + from.saturating_sub(below);
-                let end = named.range.start() + (to - below).min(named.range.size());
-                Some(Named { range: AddrRange::new(start, end)?, name: named.name.clone() })
-            },
-        )
+        let parts = self.packed.between(from, to);
+        parts.map(|(index, range)| Named { range, name: Arc::clone(&self.mapped[index].name) })
     }
 }
 

@@ -1,12 +1,12 @@
-//! Kinds and formats of reports, and the function that writes a report.
+//! The function that writes a report.
 
 use std::io::Write;
-use std::path::Path;
 
 use crate::axis::AxisResolution;
-use crate::extension::{UnknownExtension, format_of};
 use crate::extent::Extent;
 use crate::heatmap::{Heatmap, Resolution};
+use crate::kind::{Format, Kind};
+use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
 use crate::schemes::Schemes;
@@ -14,136 +14,7 @@ use crate::source::{Selection, Source, View, Visit, walk};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::text::RegionsText;
 use crate::wss::Wss;
-use crate::{ReportError, Terminal, escape, html, png, svg, text};
-
-/// The kind of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The access rate of all memory over time.
-    Heatmap,
-    /// The working set: percentiles, and over time.
-    Wss,
-    /// The regions of each snapshot.
-    Regions,
-    /// How much memory is hot, warm and cold, by mapping name.
-    Summary,
-    /// What the monitoring cost.
-    Overhead,
-    /// What schemes did, and the memory in use.
-    Schemes,
-    /// All reports in one page.
-    Html,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Html];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Heatmap => "heatmap",
-            Self::Wss => "wss",
-            Self::Regions => "regions",
-            Self::Summary => "summary",
-            Self::Overhead => "overhead",
-            Self::Schemes => "schemes",
-            Self::Html => "html",
-        }
-    }
-
-    /// The format of this kind if none is chosen.
-    pub fn default_format(self) -> Format {
-        if self == Self::Html { Format::Html } else { Format::Text }
-    }
-}
-
-/// The format of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// For people, fitted to the terminal.
-    Text,
-    /// For programs.
-    Json,
-    /// Pixel graphics.
-    Png,
-    /// Vector graphics.
-    Svg,
-    /// The page with all reports, for every kind.
-    Html,
-}
-
-impl Format {
-    /// All formats.
-    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-            Self::Png => "png",
-            Self::Svg => "svg",
-            Self::Html => "html",
-        }
-    }
-
-    /// The format that the extension of a file's name selects. None if the name has no extension.
-    ///
-    /// # Errors
-    /// If the extension selects no format.
-    pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
-        let extensions: [&[&str]; 5] = [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["html", "htm"]];
-        let formats: Vec<_> = Self::ALL.into_iter().zip(extensions).collect();
-        format_of(path, &formats)
-    }
-
-    /// Whether the format is binary, and not for a terminal.
-    pub fn is_binary(self) -> bool {
-        self == Self::Png
-    }
-}
-
-/// The size of pictures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Picture {
-    /// The width in pixels.
-    pub width: u32,
-    /// The height of the plot in pixels, without titles and axes.
-    pub height: u32,
-}
-
-impl Default for Picture {
-    fn default() -> Self {
-        Self { width: 1200, height: 640 }
-    }
-}
-
-/// Options of reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Options {
-    /// The terminal that text is fitted to.
-    pub terminal: Terminal,
-    /// Which regions are shown, and in which order.
-    pub regions: RegionOptions,
-    /// The size of pictures.
-    pub picture: Picture,
-    /// Columns and rows of a heatmap in JSON and pictures. The default is one column per snapshot, at most 400, and
-    /// 200 rows.
-    pub cells: Option<(usize, usize)>,
-}
-
-impl Options {
-    fn resolution(&self, extent: &Extent) -> Resolution {
-        let snapshots = usize::try_from(extent.snapshots).unwrap_or(usize::MAX);
-        let (columns, rows) = self.cells.unwrap_or((snapshots.min(400), 200));
-        // In a picture an area must be tall enough for its label.
-        let rows_of_area = (rows * 18 / self.picture.height.max(1) as usize).max(1);
-        let axis = AxisResolution { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
-        Resolution { columns: columns.max(1), axis }
-    }
-}
+use crate::{ReportError, escape, html, png, svg, text};
 
 /// Writes a report.
 ///
@@ -197,7 +68,7 @@ fn write_text(
 
 fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     match kind {
-        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |extent| options.resolution(extent))?),
+        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |extent| resolution(options, extent))?),
         Kind::Wss => escape::json(&wss(source, selection)?),
         Kind::Overhead => overhead(source, selection)?.json(),
         Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
@@ -208,7 +79,9 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
 fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     let picture = options.picture;
     Ok(match kind {
-        Kind::Heatmap => svg::heatmap(&Heatmap::new(source, selection, |extent| options.resolution(extent))?, picture)?,
+        Kind::Heatmap => {
+            svg::heatmap(&Heatmap::new(source, selection, |extent| resolution(options, extent))?, picture)?
+        }
         Kind::Wss => svg::wss(&wss(source, selection)?, picture),
         Kind::Overhead => svg::overhead(&overhead(source, selection)?, picture),
         Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, picture),
@@ -273,4 +146,14 @@ impl View for JsonLines<'_> {
         }
         Ok(())
     }
+}
+
+/// The resolution of a heatmap in JSON and pictures.
+fn resolution(options: &Options, extent: &Extent) -> Resolution {
+    let snapshots = usize::try_from(extent.snapshots).unwrap_or(usize::MAX);
+    let (columns, rows) = options.cells.unwrap_or((snapshots.min(400), 200));
+    // In a picture an area must be tall enough for its label.
+    let rows_of_area = (rows * 18 / options.picture.height.max(1) as usize).max(1);
+    let axis = AxisResolution { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
+    Resolution { columns: columns.max(1), axis }
 }

@@ -182,16 +182,9 @@ pub struct Piece<'a> {
 
 /// The mapped pieces of the regions of a row inside `address`, in the order of addresses.
 pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
-    let mut rest = &row.target.mappings[..];
-    row.target.regions.iter().flat_map(move |region| {
-        let passed = rest.iter().take_while(|m| m.range.end() <= region.range.start()).count();
-        rest = &rest[passed..];
-        rest.iter().map_while(move |mapping| Some((mapping, mapping.range.intersection(region.range)?))).filter_map(
-            move |(mapping, range)| {
-                let range = address.map_or(Some(range), |wanted| wanted.intersection(range))?;
-                Some(Piece { range, region, mapping })
-            },
-        )
+    row.target.mapped_parts().filter_map(move |part| {
+        let range = address.map_or(Some(part.range), |wanted| wanted.intersection(part.range))?;
+        Some(Piece { range, region: part.region, mapping: part.mapping })
     })
 }
 

@@ -106,16 +106,7 @@ pub(crate) fn collect(
 
 /// Calls `each` with every part of a region that lies in one mapping, and with the index of that mapping.
 fn mapped(target: &TargetSnapshot, mut each: impl FnMut(&RegionSnapshot, usize, AddrRange)) {
-    let mut first = 0;
-    for region in &target.regions {
-        first += target.mappings[first..].iter().take_while(|m| m.range.end() <= region.range.start()).count();
-        for (nth, mapping) in target.mappings.iter().enumerate().skip(first) {
-            match mapping.range.intersection(region.range) {
-                Some(range) => each(region, nth, range),
-                None => break,
-            }
-        }
-    }
+    target.mapped_parts().for_each(|part| each(part.region, part.mapping_index, part.range));
 }
 
 /// The part of `range` that an action can be carried out on: whole huge pages for actions that make them, else all

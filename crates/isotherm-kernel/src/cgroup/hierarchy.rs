@@ -114,15 +114,9 @@ impl Hierarchy {
         self.mount.as_ref()
     }
 
-    /// The path within the hierarchy of the cgroup that process `pid` belongs to, such as `/system.slice/cron.service`; nothing if
-    /// the process is not there any more.
+    /// The path within the hierarchy of the cgroup that process `pid` belongs to; see [`of_process`].
     pub fn of_process(&self, pid: u32) -> Option<String> {
-        let lines = read::<ProcessCGroups>(&self.root.join(format!("proc/{pid}/cgroup"))).ok()?.0;
-        let line = lines.into_iter().find(|line| match self.version {
-            CgroupVersion::V1 => line.controllers.iter().any(|name| name == "memory"),
-            CgroupVersion::V2 => line.hierarchy == 0,
-        })?;
-        Some(line.pathname.strip_suffix(REMOVED).unwrap_or(&line.pathname).to_owned())
+        of_process(&self.root, pid)
     }
 
     /// The path within the hierarchy of what a user names: by that path, with or without a slash before it, or by a directory in the
@@ -153,6 +147,16 @@ impl Mount {
     }
 }
 
+/// The path of the cgroup that the memory of process `pid` is accounted in, such as `/system.slice/cron.service`, within its hierarchy:
+/// the one of version 1 with the controller `memory`, else the one of version 2 (`cgroups(7)`, "/proc/pid/cgroup"). Nothing if
+/// the process is not there any more, or the kernel has no cgroups.
+pub fn of_process(root: &Path, pid: u32) -> Option<String> {
+    let lines = read::<ProcessCGroups>(&root.join(format!("proc/{pid}/cgroup"))).ok()?.0;
+    let v1 = lines.iter().find(|line| line.controllers.iter().any(|name| name == "memory"));
+    let line = v1.or_else(|| lines.iter().find(|line| line.hierarchy == 0))?;
+    Some(line.pathname.strip_suffix(REMOVED).unwrap_or(&line.pathname).to_owned())
+}
+
 /// Whether this is a mount of the hierarchy that memory is accounted in.
 fn is_of(mount: &MountInfo, version: CgroupVersion) -> bool {
     match version {
@@ -179,4 +183,27 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
 fn read<T: FromBufRead>(path: &Path) -> Result<T, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     T::from_buf_read(BufReader::new(file)).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+    use super::*;
+
+    #[test]
+    fn the_cgroup_of_a_process_is_the_one_that_accounts_its_memory() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        let of = |lines: &str| {
+            std::fs::write(root.path().join("proc/7/cgroup"), lines).unwrap();
+            of_process(root.path(), 7)
+        };
+        assert_eq!(of("0::/system.slice/redis.service\n").as_deref(), Some("/system.slice/redis.service"));
+        assert_eq!(of("5:cpu,cpuacct:/a\n4:memory:/b:c\n0::/\n").as_deref(), Some("/b:c"));
+        assert_eq!(of("1:name=systemd:/a\n0::/d\n").as_deref(), Some("/d"));
+        assert_eq!(of("0::/gone (deleted)\n").as_deref(), Some("/gone"));
+        assert_eq!(of(""), None);
+        assert_eq!(of_process(root.path(), 8), None);
+    }
 }

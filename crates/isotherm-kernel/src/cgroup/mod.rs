@@ -8,5 +8,5 @@
 mod hierarchy;
 mod tree;
 
-pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy};
+pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy, of_process};
 pub use tree::{CgroupPaths, is_below};

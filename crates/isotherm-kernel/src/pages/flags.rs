@@ -1,7 +1,7 @@
 //! `/proc/kpageflags`: what each page frame is used for.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 
 use super::table::{Room, Table, TableError};
 
@@ -12,6 +12,7 @@ const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
 const HUGETLB: u64 = 1 << 17;
 const UNEVICTABLE: u64 = 1 << 18;
+const NO_PAGE: u64 = 1 << 20;
 const ZERO_PAGE: u64 = 1 << 24;
 const IDLE: u64 = 1 << 25;
 
@@ -57,6 +58,16 @@ impl Flags {
         self.0 & HEAD != 0
     }
 
+    /// Whether it is a part of a compound page, the first frame or a later one.
+    pub fn is_compound(self) -> bool {
+        self.is_head() || self.is_tail()
+    }
+
+    /// Whether it is memory that no process can have to itself: none at all, or the page of zeros that all share.
+    pub fn is_no_page(self) -> bool {
+        self.0 & (NO_PAGE | ZERO_PAGE) != 0
+    }
+
     /// Whether it is of hugetlbfs, on no list for reclaim.
     pub fn is_hugetlb(self) -> bool {
         self.0 & HUGETLB != 0
@@ -71,8 +82,8 @@ impl FlagTable {
     /// Opens it.
     ///
     /// # Errors
-    /// With the file's path, and the kernel's word.
-    pub fn open(root: &Path) -> Result<Self, (PathBuf, io::Error)> {
+    /// If the file cannot be opened.
+    pub fn open(root: &Path) -> Result<Self, TableError> {
         Table::open(root, "proc/kpageflags", false).map(Self)
     }
 
@@ -86,23 +97,55 @@ impl FlagTable {
         self.0.entries(frames, REACH, room, |entry| tell(Flags(entry.unwrap_or(0))))
     }
 
+    /// The flags of one frame; nothing if the machine has no such frame.
+    ///
+    /// # Errors
+    /// If the table cannot be read any more.
+    pub fn flags(&self, frame: u64) -> Result<Option<Flags>, TableError> {
+        Ok(self.0.entry(frame)?.map(Flags))
+    }
+
     /// The first frame of the compound page that `tail` is a part of, and what is said of it; nothing if there is none, or things
     /// change meanwhile.
+    ///
+    /// # Errors
+    /// If the table cannot be read any more.
     pub fn head(&self, tail: u64) -> Result<Option<(u64, Flags)>, TableError> {
-        head(tail, |frame| Ok(Flags(self.0.entry(frame)?.unwrap_or(0))))
+        head(tail, |frame| self.look(frame))
+    }
+
+    /// The frames of the compound page that `frame` is a part of, found by looking at few of them; nothing if it is part of none, or
+    /// of one that is larger than memory on a list for reclaim can be, or things change meanwhile.
+    ///
+    /// # Errors
+    /// If the table cannot be read any more.
+    pub fn folio(&self, frame: u64) -> Result<Option<Range<u64>>, TableError> {
+        folio(frame, |frame| self.look(frame))
+    }
+
+    /// Whether the frames from `first` on, a multiple of a huge page's, are one huge page.
+    ///
+    /// # Errors
+    /// If the table cannot be read any more.
+    pub fn is_huge_page(&self, first: u64) -> Result<bool, TableError> {
+        is_huge_page(first, self.look(first)?, &|frame| self.look(frame))
+    }
+
+    /// The flags of one frame. Nothing is known of one that is not there.
+    fn look(&self, frame: u64) -> Result<Flags, TableError> {
+        Ok(self.flags(frame)?.unwrap_or_default())
     }
 }
 
 /// Finds the head of the compound page that `tail` is a part of by looking at few frames.
 ///
 /// A compound page has a power of two of frames and lies at a multiple of its size. So its head is `tail` with some of the lowest
-/// bits cleared, and on the way from small to large the first such frame that is no tail. That a huge page is at hand is
-/// seen at once: its middle is a tail, and of no smaller compound page could it be one.
+/// bits cleared, and on the way from small to large the first such frame that is no tail. A huge page is tried first.
 fn head<E>(tail: u64, look: impl Fn(u64) -> Result<Flags, E>) -> Result<Option<(u64, Flags)>, E> {
     let at_order = |order: u32| tail & !((1 << order) - 1);
     let huge = at_order(HUGE_ORDER);
     let flags = look(huge)?;
-    if flags.is_head() && look(huge + (1 << (HUGE_ORDER - 1)))?.is_tail() {
+    if is_huge_page(huge, flags, &look)? {
         return Ok(Some((huge, flags)));
     }
     let mut before = tail;
@@ -114,6 +157,30 @@ fn head<E>(tail: u64, look: impl Fn(u64) -> Result<Flags, E>) -> Result<Option<(
         let flags = look(candidate)?;
         if !flags.is_tail() {
             return Ok(flags.is_head().then_some((candidate, flags)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a huge page's worth of frames is one compound page: it begins with a head, and its middle is a tail, which it could be
+/// of no smaller compound page.
+fn is_huge_page<E>(first: u64, flags: Flags, look: &impl Fn(u64) -> Result<Flags, E>) -> Result<bool, E> {
+    Ok(flags.is_head() && look(first + (1 << (HUGE_ORDER - 1)))?.is_tail())
+}
+
+/// Finds the frames of the compound page that `frame` is a part of. The frame that is its size behind its head is not of it any more.
+fn folio<E>(frame: u64, look: impl Fn(u64) -> Result<Flags, E>) -> Result<Option<Range<u64>>, E> {
+    let flags = look(frame)?;
+    let head = match (flags.is_head(), flags.is_tail()) {
+        (true, _) => Some(frame),
+        (_, true) => head(frame, &look)?.map(|(head, _)| head),
+        _ => None,
+    };
+    let Some(head) = head else { return Ok(None) };
+    for order in 0..=MOST_ORDER {
+        let end = head + (1 << order);
+        if !look(end)?.is_tail() {
+            return Ok((order > 0 && frame < end).then_some(head..end));
         }
     }
     Ok(None)
@@ -155,6 +222,36 @@ mod tests {
                     prop_assert_eq!(found.map(|(head, _)| head), Some(expected));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_folio_is_found_from_each_of_its_frames() {
+        for orders in [&[9, 9][..], &[3, 3, 4, 2, 2, 0, 0, 0, 0, 2, 4, 5, 5, 7, 8, 9, 10], &[1, 0, 0, 2], &[0]] {
+            let memory = memory(orders);
+            let look = |frame: u64| {
+                let at = frame.checked_sub(START).and_then(|index| memory.get(index as usize));
+                Ok::<_, Infallible>(Flags(at.map_or(0, |(_, flags)| *flags)))
+            };
+            for (frame, &(head, flags)) in (START..).zip(&memory) {
+                let size = memory.iter().filter(|(of, _)| *of == head).count() as u64;
+                let expected = (flags & (HEAD | TAIL) != 0).then_some(head..head + size);
+                assert_eq!(folio(frame, look), Ok(expected), "{orders:?} {frame:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_larger_than_any_folio_or_without_a_head_is_none() {
+        let gigantic = memory(&[11]);
+        let look = |frame: u64| {
+            Ok::<_, Infallible>(Flags(gigantic.get((frame - START) as usize).map_or(0, |(_, flags)| *flags)))
+        };
+        assert_eq!(folio(START, look), Ok(None));
+        assert_eq!(folio(START + 0x300, look), Ok(None));
+        for flags in [TAIL, LRU, 0] {
+            let look = |frame| Ok::<_, Infallible>(Flags(if frame == START + 3 { TAIL } else { flags }));
+            assert_eq!(folio(START + 3, look), Ok(None));
         }
     }
 

@@ -10,7 +10,6 @@ mod runs;
 mod table;
 
 pub use flags::{FlagTable, Flags};
-pub use pagemap::Pagemap;
+pub use pagemap::{Pagemap, PagemapEntry};
 pub use ram::{Ram, RamError, SystemRam};
-pub use runs::runs;
 pub use table::{Room, Table, TableError};

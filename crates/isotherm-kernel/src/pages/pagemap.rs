@@ -1,7 +1,7 @@
 //! `/proc/PID/pagemap`: in which frame a page of a process is.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use isotherm_core::PAGE_SIZE;
 
@@ -9,6 +9,7 @@ use super::table::{Room, Table, TableError};
 
 // Fields of an entry: Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
+const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
 
 /// Pages no more than this far apart are looked up with one call: a look-up costs about as much as a hundred entries.
@@ -19,24 +20,115 @@ const REACH: u64 = 64;
 #[derive(Debug)]
 pub struct Pagemap(Table);
 
+/// What a pagemap says of one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagemapEntry(u64);
+
+impl PagemapEntry {
+    /// The size of an entry in a buffer for [`Pagemap::entries`].
+    pub const BYTES: usize = size_of::<u64>();
+
+    /// The page frame; nothing if the page is not present, and frame 0 if the kernel does not tell it to this user.
+    pub fn frame(self) -> Option<u64> {
+        (self.0 & PRESENT != 0).then_some(self.0 & FRAME)
+    }
+
+    /// Whether this is the page's only mapping.
+    pub fn is_exclusive(self) -> bool {
+        self.0 & EXCLUSIVE != 0
+    }
+}
+
 impl Pagemap {
     /// Opens the pagemap of `process`: an ID, or `self`.
     ///
     /// # Errors
-    /// With the file's path, and the kernel's word.
-    pub fn open(root: &Path, process: &str) -> Result<Self, (PathBuf, io::Error)> {
+    /// If the file cannot be opened.
+    pub fn open(root: &Path, process: &str) -> Result<Self, TableError> {
         Table::open(root, &format!("proc/{process}/pagemap"), false).map(Self)
     }
 
     /// Tells the frame of each page at `addresses`, which are sorted: nothing if the page is not present, and frame 0 if the kernel
     /// does not tell it to this user.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
     pub fn frames(
         &self,
         addresses: impl Iterator<Item = u64>,
         room: &mut Room,
         mut tell: impl FnMut(Option<u64>),
     ) -> Result<(), TableError> {
-        let frame = |entry: u64| (entry & PRESENT != 0).then_some(entry & FRAME);
-        self.0.entries(addresses.map(|addr| addr / PAGE_SIZE), REACH, room, |entry| tell(entry.and_then(frame)))
+        let frame = |entry: Option<u64>| entry.map(PagemapEntry).and_then(PagemapEntry::frame);
+        self.0.entries(addresses.map(|addr| addr / PAGE_SIZE), REACH, room, |entry| tell(frame(entry)))
+    }
+
+    /// The entry of the page at `addr`; nothing beyond the end of the address space.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    pub fn entry(&self, addr: u64) -> Result<Option<PagemapEntry>, TableError> {
+        Ok(self.0.entry(addr / PAGE_SIZE)?.map(PagemapEntry))
+    }
+
+    /// The entries of the pages from `addr` on: as many as `buffer` has room for, and the address space has.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    pub fn entries<'a>(
+        &self,
+        addr: u64,
+        buffer: &'a mut [u8],
+    ) -> Result<impl ExactSizeIterator<Item = PagemapEntry> + use<'a>, TableError> {
+        let count = self.0.fill(addr / PAGE_SIZE, buffer)?;
+        let entries = &buffer.as_chunks::<{ PagemapEntry::BYTES }>().0[..count];
+        Ok(entries.iter().map(|bytes| PagemapEntry(u64::from_ne_bytes(*bytes))))
+    }
+}
+
+impl AsFd for Pagemap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+    use super::*;
+
+    #[test]
+    fn frames_and_entries_of_a_made_pagemap_agree() {
+        let entries = [PRESENT | 7, PRESENT | EXCLUSIVE | 9, 0, 1 << 62 | 5, PRESENT];
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        let bytes: Vec<u8> = entries.into_iter().flat_map(u64::to_ne_bytes).collect();
+        std::fs::write(root.path().join("proc/7/pagemap"), bytes).unwrap();
+        let pagemap = Pagemap::open(root.path(), "7").unwrap();
+
+        let expected = [Some(7), Some(9), None, None, Some(0)];
+        let mut frames = Vec::new();
+        let addresses = (0..6).map(|page| page * PAGE_SIZE);
+        pagemap.frames(addresses, &mut Room::default(), |frame| frames.push(frame)).unwrap();
+        assert_eq!(frames, [&expected[..], &[None]].concat());
+
+        let mut buffer = [0; 4 * PagemapEntry::BYTES];
+        let from_the_second: Vec<_> = pagemap.entries(PAGE_SIZE, &mut buffer).unwrap().collect();
+        assert_eq!(from_the_second.iter().map(|entry| entry.frame()).collect::<Vec<_>>(), expected[1..]);
+        assert_eq!(
+            from_the_second.iter().map(|entry| entry.is_exclusive()).collect::<Vec<_>>(),
+            [true, false, false, false]
+        );
+        assert_eq!(pagemap.entries(4 * PAGE_SIZE, &mut buffer).unwrap().len(), 1, "the table ends there");
+        assert_eq!(pagemap.entry(PAGE_SIZE).unwrap(), Some(from_the_second[0]));
+        assert_eq!(pagemap.entry(9 * PAGE_SIZE).unwrap(), None);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_no_pagemap() {
+        let error = Pagemap::open(tempfile::tempdir().unwrap().path(), "7").unwrap_err();
+        assert_eq!(error.errno(), rustix::io::Errno::NOENT);
+        assert!(error.to_string().contains("proc/7/pagemap cannot be opened"), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// spans `most` entries at most. Each item says which of the places are in the run.
 ///
 /// `most` is at least 1; places may be equal.
-pub fn runs(places: &[u64], reach: u64, most: u64) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn runs(places: &[u64], reach: u64, most: u64) -> impl Iterator<Item = Range<usize>> {
     debug_assert!(places.is_sorted() && most > 0);
     let mut start = 0;
     std::iter::from_fn(move || {

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use thiserror::Error;
 
-use super::runs;
+use super::runs::runs;
 
 /// The bytes of an entry.
 const ENTRY: usize = 8;
@@ -16,16 +18,23 @@ const ENTRY: usize = 8;
 /// So many entries are read or written with one call at most: a page of them, as files in `/sys` take no more.
 pub const MOST: usize = 512;
 
-/// A table cannot be read or written any more.
+/// A table cannot be opened, read or written.
 #[derive(Debug, Error)]
 #[error("{path} cannot be {doing}: {source}")]
 pub struct TableError {
     /// The file.
     pub path: PathBuf,
-    /// What was tried: "read" or "written".
+    /// What was tried: "opened", "read" or "written".
     pub doing: &'static str,
-    /// The kernel's word.
+    /// The error of the system call.
     pub source: io::Error,
+}
+
+impl TableError {
+    /// The number of the error, as the kernel gave it.
+    pub fn errno(&self) -> Errno {
+        Errno::from_io_error(&self.source).unwrap_or(Errno::IO)
+    }
 }
 
 /// Room for the entries of one call, lent out again and again.
@@ -49,12 +58,21 @@ pub struct Table<F = File> {
 
 impl Table {
     /// Opens the file at `path` below `root` for reading, and for writing if asked for.
-    pub fn open(root: &Path, path: &str, write: bool) -> Result<Self, (PathBuf, io::Error)> {
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn open(root: &Path, path: &str, write: bool) -> Result<Self, TableError> {
         let path = root.join(path);
         match File::options().read(true).write(write).open(&path) {
             Ok(file) => Ok(Self { file, path }),
-            Err(source) => Err((path, source)),
+            Err(source) => Err(TableError { path, doing: "opened", source }),
         }
+    }
+}
+
+impl AsFd for Table {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -97,7 +115,7 @@ impl<F: FileExt> Table<F> {
     }
 
     /// Reads as many entries from `place` on as there is room for and the table has; says how many.
-    fn fill(&self, place: u64, bytes: &mut [u8]) -> Result<usize, TableError> {
+    pub(super) fn fill(&self, place: u64, bytes: &mut [u8]) -> Result<usize, TableError> {
         let start = place.saturating_mul(ENTRY as u64);
         let mut told = 0;
         while told < bytes.len() {
@@ -163,8 +181,7 @@ impl<F: FileExt> Table<F> {
 
 /// The kernel's words for "there is no memory there any more": the idle bitmap's is ENXIO.
 fn is_the_end(e: &io::Error) -> bool {
-    let errno = rustix::io::Errno::from_io_error(e);
-    matches!(errno, Some(rustix::io::Errno::NXIO | rustix::io::Errno::FBIG | rustix::io::Errno::OVERFLOW))
+    matches!(Errno::from_io_error(e), Some(Errno::NXIO | Errno::FBIG | Errno::OVERFLOW))
 }
 
 impl<F> fmt::Debug for Table<F> {
@@ -178,7 +195,6 @@ mod tests {
     use std::cell::RefCell;
 
     use proptest::prelude::*;
-    use rustix::io::Errno;
 
     use super::*;
 

@@ -67,7 +67,7 @@ pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, Bp
 
 /// The frames of this process's pages, as pagemap tells them.
 fn frames(own: &Space, places: &[Place]) -> Result<Vec<u64>, BpfError> {
-    let frame = |place: &Place| own.pagemap_entry(place.addr)?.frame().filter(|&frame| frame != 0);
+    let frame = |place: &Place| own.pagemap().entry(place.addr).ok()??.frame().filter(|&frame| frame != 0);
     let frames: Option<Vec<u64>> = places.iter().map(frame).collect();
     frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", mend: PRIVILEGE })
 }

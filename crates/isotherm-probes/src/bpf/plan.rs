@@ -13,7 +13,6 @@ use isotherm_kernel::pages::{FlagTable, Flags, Room};
 /// last one ends makes that one longer. Pages that cannot be cleared, or not without splitting a folio, are left.
 pub(super) fn plan(
     block: &mut Entries,
-    table: &FlagTable,
     folios: &Folios,
     room: &mut Room,
     spans: &mut Vec<AddrRange>,
@@ -30,7 +29,7 @@ pub(super) fn plan(
     frames.sort_unstable();
     let mut flags = [Flags::default(); PAGES];
     let mut pages = frames.iter().map(|&(_, page)| page);
-    let told = table.each(frames.iter().map(|&(frame, _)| frame), room, |told| {
+    let told = folios.table().each(frames.iter().map(|&(frame, _)| frame), room, |told| {
         pages.next().into_iter().for_each(|page| flags[page] = told);
     });
     told.map_err(|e| BpfError::File {
@@ -48,7 +47,7 @@ pub(super) fn plan(
             // A tail whose head is not mapped right before it.
             false
         } else if flags[page].is_head() {
-            folios.stay_whole() && is_whole(block, table, page, next - page)
+            folios.stay_whole() && is_whole(block, folios.table(), page, next - page)
         } else {
             true
         };
@@ -95,7 +94,6 @@ fn parts(block: &Entries, flags: &[Flags; PAGES], head: usize) -> usize {
 /// Whether the folio has no more pages than these.
 fn is_whole(block: &Entries, table: &FlagTable, head: usize, count: usize) -> bool {
     let Some(frame) = block.frame(head) else { return false };
-    let mut after = Flags::default();
-    let told = table.each(std::iter::once(frame + count as u64), &mut Room::default(), |flags| after = flags);
-    told.is_ok() && count.is_power_of_two() && !after.is_tail()
+    let after = table.flags(frame + count as u64);
+    count.is_power_of_two() && after.is_ok_and(|flags| !flags.is_some_and(Flags::is_tail))
 }

@@ -10,11 +10,11 @@ use super::direct_map::{memory_end, prove};
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Place, Program};
-use super::space::{Opened, PagemapEntry, PagemapKind, Space};
+use super::space::{Opened, PagemapKind, Space};
 use super::sweep::{Came, Sweeper};
 use super::swept::Swept;
 use super::target::{State, Target};
-use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, Span, advise};
+use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, advise};
 
 /// Reads accessed bits inside the kernel with eBPF, and clears them with `process_madvise(MADV_COLD)`.
 #[derive(Debug)]
@@ -249,8 +249,7 @@ impl BpfProbe {
         self.program.walk(&self.tables, places, &mut self.leaves)?;
         for (request, leaf) in self.requests.iter().zip(&self.leaves).filter(|(_, leaf)| leaf.young()) {
             let space = targets[request.slot].space();
-            let entry = space.and_then(|space| space.pagemap_entry(request.addr));
-            let alone = entry.is_some_and(PagemapEntry::exclusive);
+            let alone = space.and_then(|space| space.is_exclusive(request.addr)) == Some(true);
             let listed =
                 request.whole.listed && leaf.frame(request.addr).is_some_and(|frame| self.folios.on_a_list(frame));
             if !alone || !listed {
@@ -265,7 +264,6 @@ impl BpfProbe {
 fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]) -> u64 {
     let mut cleared = 0;
     let mut rest = requests;
-    let mut spans = [Span::default(); RANGES_A_CALL];
     while let Some((first, others)) = rest.split_first() {
         if target.is_uncleared(first.addr) {
             unobservable[first.sample] = true;
@@ -275,10 +273,7 @@ fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]
         let Some(space) = target.space() else {
             break;
         };
-        for (span, request) in spans.iter_mut().zip(rest) {
-            *span = request.whole.range.into();
-        }
-        match advise(space.pidfd(), &spans[..rest.len()], Advice::Cold) {
+        match advise(space.pidfd(), rest.iter().map(|request| request.whole.range), Advice::Cold) {
             Ok(done) if done > 0 => {
                 cleared += done as u64;
                 rest = &rest[done..];

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
+use isotherm_kernel::pages::Pagemap;
 use libbpf_rs::{ErrorKind, MapCore, Object, ObjectBuilder, PrintLevel, ProgramInput};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::CapabilitySet;
@@ -240,8 +241,8 @@ impl Program {
     }
 
     /// The address space that the opened file `pagemap` stands for.
-    pub(super) fn resolve(&mut self, pagemap: &File) -> Result<Resolved, BpfError> {
-        let mut args = [pagemap.as_raw_fd() as u64, 0, 0, 0, 0];
+    pub(super) fn resolve(&mut self, pagemap: &Pagemap) -> Result<Resolved, BpfError> {
+        let mut args = [pagemap.as_fd().as_raw_fd() as u64, 0, 0, 0, 0];
         if self.run("resolve", &mut args)? != 0 {
             return Err(BpfError::GaveUp { program: "resolve", why: "it did not find an open file" });
         }

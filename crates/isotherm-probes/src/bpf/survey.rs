@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
 
 use isotherm_core::{AddrRange, IdleTally, Mapping};
 use rustix::io::Errno;
@@ -19,10 +18,10 @@ use super::leaf::Extent;
 use super::look::Look;
 use super::plan::plan;
 use super::program::{Found, MAX_TABLES, PageTables, Program};
-use super::space::{Opened, PagemapEntry, PagemapKind, Space};
+use super::space::{Opened, PagemapKind, Space};
 use crate::mark::Mark;
-use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, Span, advise};
-use isotherm_kernel::pages::{FlagTable, Room};
+use isotherm_kernel::madvise::{Advice, advise};
+use isotherm_kernel::pages::{PagemapEntry, Room};
 
 /// What one table of the second level maps.
 const GIB: u64 = 1 << 30;
@@ -38,13 +37,12 @@ pub(crate) struct PageSurvey {
     tables: PageTables,
     folios: Folios,
     pagemap_kind: PagemapKind,
-    flags: FlagTable,
     // Lent out again and again.
     room: Room,
     blocks: Vec<Entries>,
     again: Vec<Entries>,
     spans: Vec<AddrRange>,
-    pagemap: Box<[u8; PAGES * 8]>,
+    pagemap: Box<[u8; PAGES * PagemapEntry::BYTES]>,
 }
 
 /// A process, and what is known of each of its pages.
@@ -76,17 +74,11 @@ impl PageSurvey {
         let (own, pagemap_kind) = Space::open_own(&mut program)?;
         let tables = prove(&mut program, &own)?;
         let folios = Folios::open(&mut program, &tables, &own)?;
-        let flags = FlagTable::open(Path::new("/")).map_err(|(path, source)| BpfError::File {
-            path: path.display().to_string(),
-            source,
-            mend: "run isotherm as root, on a kernel with CONFIG_PROC_PAGE_MONITOR",
-        })?;
         Ok(Self {
             program,
             tables,
             folios,
             pagemap_kind,
-            flags,
             room: Room::default(),
             blocks: Vec::new(),
             again: Vec::new(),
@@ -176,7 +168,7 @@ impl PageSurvey {
             let marks = of.marks_at(block.start());
             block.take_note(marks, look, tally);
             if look != Look::Locked && block.any_young() {
-                plan(block, &self.flags, &self.folios, &mut self.room, &mut spans)?;
+                plan(block, &self.folios, &mut self.room, &mut spans)?;
             }
         }
         let refused = !clear(of, &spans);
@@ -209,8 +201,9 @@ impl PageSurvey {
     fn judge(&mut self, of: &mut Surveyed, block: &Entries, now: &Entries, refused: bool) {
         let mut alone = [false; PAGES];
         if now.any_young() {
-            let told = of.space.pagemap(block.start(), &mut self.pagemap[..]);
-            told.zip(&mut alone).for_each(|(entry, alone)| *alone = PagemapEntry::exclusive(entry));
+            // An address space that has gone, or cannot be read any more, tells of no page that it is alone.
+            let told = of.space.pagemap().entries(block.start(), &mut self.pagemap[..]).into_iter().flatten();
+            told.zip(&mut alone).for_each(|(entry, alone)| *alone = entry.is_exclusive());
         }
         let marks = of.marks_at(block.start());
         // What could not be cleared before, and has been now, can be told of the next time.
@@ -250,11 +243,8 @@ fn within(start: u64, size: u64, range: AddrRange) -> Option<AddrRange> {
 /// Clears these ranges, all of one mapping. False if the kernel does not clear such a mapping.
 fn clear(of: &mut Surveyed, spans: &[AddrRange]) -> bool {
     let mut rest = spans;
-    let mut room = [Span::default(); RANGES_A_CALL];
     while let [_, others @ ..] = rest {
-        let some = &rest[..rest.len().min(RANGES_A_CALL)];
-        room.iter_mut().zip(some).for_each(|(span, &range)| *span = range.into());
-        match advise(of.space.pidfd(), &room[..some.len()], Advice::Cold) {
+        match advise(of.space.pidfd(), rest.iter().copied(), Advice::Cold) {
             Ok(done) if done > 0 => rest = &rest[done..],
             Err(Errno::SRCH) => {
                 of.gone = true;

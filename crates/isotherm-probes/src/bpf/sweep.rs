@@ -16,7 +16,7 @@ use super::program::{PageTables, Place, Program};
 use super::space::Space;
 use super::swept::{BLOCK, Swept};
 use isotherm_kernel::HUGE;
-use isotherm_kernel::madvise::{Advice, Span, advise};
+use isotherm_kernel::madvise::{Advice, advise};
 
 /// So much is cleared by one call, for which the kernel holds the target's map: about a millisecond if all of it
 /// was accessed. It is a multiple of a huge page.
@@ -74,7 +74,7 @@ impl Sweeper<'_> {
         let mut cleared = 0;
         for mapping in mappings.iter().filter(|mapping| is_worth_it(mapping)) {
             let mut any = false;
-            for piece in pieces(mapping.range, PIECE).take_while(|_| began.elapsed() < LONGEST) {
+            for piece in mapping.range.pieces(PIECE).take_while(|_| began.elapsed() < LONGEST) {
                 match self.piece(space, piece)? {
                     Came::Cleared(0) => {}
                     Came::Cleared(_) => any = true,
@@ -89,11 +89,11 @@ impl Sweeper<'_> {
 
     /// Sweeps a piece of one mapping.
     fn piece(&mut self, space: &Space, piece: AddrRange) -> Result<Came, BpfError> {
-        let spans = self.without_broken_huge_pages(space, piece)?;
-        if spans.is_empty() {
+        let ranges = self.without_broken_huge_pages(space, piece)?;
+        if ranges.is_empty() {
             return Ok(Came::Cleared(0));
         }
-        match advise(space.pidfd(), &spans, Advice::Cold) {
+        match advise(space.pidfd(), ranges, Advice::Cold) {
             Ok(_) => Ok(Came::Cleared(1)),
             Err(Errno::PERM) => Ok(Came::Refused),
             // A locked mapping, or one that has gone, alone or with its process.
@@ -103,8 +103,8 @@ impl Sweeper<'_> {
 
     /// The stretches of `piece` without huge pages that are mapped page by page, which might be split. Such a page is
     /// what is left after a part of a huge page was unmapped or protected.
-    fn without_broken_huge_pages(&mut self, space: &Space, piece: AddrRange) -> Result<Vec<Span>, BpfError> {
-        let stretches: Vec<AddrRange> = pieces(piece, HUGE).collect();
+    fn without_broken_huge_pages(&mut self, space: &Space, piece: AddrRange) -> Result<Vec<AddrRange>, BpfError> {
+        let stretches: Vec<AddrRange> = piece.pieces(HUGE).collect();
         let place = |addr| Place { pgd: space.pgd(), addr };
         let places: Vec<Place> = stretches.iter().flat_map(|stretch| ends_and_middle(*stretch)).map(place).collect();
         let mut leaves = Vec::with_capacity(places.len());
@@ -125,7 +125,7 @@ impl Sweeper<'_> {
                 None => kept.push(stretch),
             }
         }
-        Ok(kept.into_iter().map(Span::from).collect())
+        Ok(kept)
     }
 }
 
@@ -140,33 +140,12 @@ fn is_worth_it(mapping: &Mapping) -> bool {
     !mapping.permissions.shared && anonymous && mapping.range.size() <= LARGEST
 }
 
-/// `range` in pieces that end at multiples of `size`, which is a multiple of a huge page's: so that none is cut.
-fn pieces(range: AddrRange, size: u64) -> impl Iterator<Item = AddrRange> {
-    let mut start = range.start();
-    std::iter::from_fn(move || {
-        let border = (start / size + 1).saturating_mul(size);
-        let piece = AddrRange::new(start, border.min(range.end()))?;
-        start = piece.end();
-        Some(piece)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn range(start: u64, end: u64) -> AddrRange {
         AddrRange::new(start, end).unwrap()
-    }
-
-    #[test]
-    fn pieces_cover_a_mapping_and_meet_at_huge_page_borders() {
-        for (start, end) in [(0x1000, 0x2000), (0x7f00_0012_3000, 0x7f00_3012_3000), (0x1ff_f000, 0x800_0000)] {
-            let all: Vec<_> = pieces(range(start, end), PIECE).collect();
-            assert_eq!((all[0].start(), all[all.len() - 1].end()), (start, end));
-            assert!(all.windows(2).all(|w| w[0].touches(w[1]) && w[1].start() % HUGE == 0));
-            assert!(all.iter().all(|piece| piece.size() <= PIECE));
-        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, Mapping, TargetId};
+use isotherm_core::{AddrRange, Mapping, TargetId, mapping_at};
 
 use super::space::Space;
 use super::swept::Swept;
@@ -53,7 +53,7 @@ impl Target {
 
     /// Whether the whole `range` lies in one mapping.
     pub(super) fn maps_as_one(&self, range: AddrRange) -> bool {
-        let mapping = self.mapping_at(range.start()).map(|index| self.mappings[index].range);
+        let mapping = mapping_at(&self.mappings, range.start()).map(|index| self.mappings[index].range);
         mapping.is_some_and(|mapping| range.end() <= mapping.end())
     }
 
@@ -61,18 +61,18 @@ impl Target {
     pub(super) fn is_shared(&self, addr: u64) -> bool {
         let of_a_file = |mapping: &Mapping| mapping.permissions.shared || mapping.name.starts_with('/');
         self.mapping(addr).is_some_and(of_a_file)
-            && self.space().and_then(|space| space.pagemap_entry(addr)).is_some_and(|entry| !entry.exclusive())
+            && self.space().and_then(|space| space.is_exclusive(addr)) == Some(false)
     }
 
     /// Whether the kernel has refused to clear a page of the mapping that `addr` lies in.
     pub(super) fn is_uncleared(&self, addr: u64) -> bool {
-        self.mapping_at(addr).is_some_and(|index| self.uncleared[index])
+        mapping_at(&self.mappings, addr).is_some_and(|index| self.uncleared[index])
     }
 
     /// Remembers, until the mappings are read again, that the kernel refuses to clear the mapping that `addr` lies in.
     /// False if no mapping is known there.
     pub(super) fn set_uncleared(&mut self, addr: u64) -> bool {
-        let index = self.mapping_at(addr);
+        let index = mapping_at(&self.mappings, addr);
         if let Some(index) = index {
             self.uncleared[index] = true;
         }
@@ -81,12 +81,7 @@ impl Target {
 
     /// The mapping that `addr` lies in.
     pub(super) fn mapping(&self, addr: u64) -> Option<&Mapping> {
-        self.mapping_at(addr).map(|index| &self.mappings[index])
-    }
-
-    fn mapping_at(&self, addr: u64) -> Option<usize> {
-        let index = self.mappings.partition_point(|mapping| mapping.range.end() <= addr);
-        self.mappings.get(index)?.range.contains(addr).then_some(index)
+        mapping_at(&self.mappings, addr).map(|index| &self.mappings[index])
     }
 }
 

@@ -49,7 +49,7 @@ pub enum IdleError {
 
 impl IdleError {
     /// The idle bitmap cannot be opened.
-    pub(crate) fn bitmap((path, source): (PathBuf, io::Error)) -> Self {
+    pub(crate) fn bitmap(TableError { path, source, .. }: TableError) -> Self {
         let mend = match source.kind() {
             ErrorKind::NotFound => {
                 "use a kernel with CONFIG_IDLE_PAGE_TRACKING (in a container, /sys must be mounted), or another probe"
@@ -61,7 +61,7 @@ impl IdleError {
     }
 
     /// The table of frames cannot be opened.
-    pub(crate) fn flags((path, source): (PathBuf, io::Error)) -> Self {
+    pub(crate) fn flags(TableError { path, source, .. }: TableError) -> Self {
         let mend = match source.kind() {
             ErrorKind::NotFound => "use a kernel with CONFIG_PROC_PAGE_MONITOR, or another probe",
             ErrorKind::PermissionDenied => "run isotherm as root",
@@ -71,7 +71,7 @@ impl IdleError {
     }
 
     /// A target's pagemap cannot be opened, for another reason than that it may not be, or has ended.
-    pub(super) fn pagemap((path, source): (PathBuf, io::Error)) -> Self {
+    pub(super) fn pagemap(TableError { path, source, .. }: TableError) -> Self {
         Self::Open {
             path,
             source,

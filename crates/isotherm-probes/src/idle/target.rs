@@ -1,10 +1,10 @@
 //! What the probe knows of one target.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use isotherm_core::{Mapping, PAGE_SIZE, TargetId, TargetSpace};
+use isotherm_core::{Mapping, PAGE_SIZE, TargetId, TargetSpace, mapping_at};
 use rustix::io::Errno;
 
 use super::IdleError;
@@ -36,17 +36,15 @@ impl Target {
     pub(super) fn open(root: &Path, space: &TargetSpace) -> Result<(Self, Option<io::Error>), IdleError> {
         let (way, refusal) = match space.id {
             TargetId::PhysicalMemory => (Way::Physical, None),
-            TargetId::Cgroup(_) => (Way::Refused, Some(ErrorKind::Unsupported.into())),
+            TargetId::Cgroup(_) => (Way::Refused, Some(io::ErrorKind::Unsupported.into())),
             // Opened anew each time: after an exec, the process has another address space.
             TargetId::Process(process) => match Pagemap::open(root, &process.pid.to_string()) {
                 Ok(pagemap) => (Way::Process(pagemap), None),
-                Err((_, e))
-                    if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
-                {
-                    (Way::Gone, None)
-                }
-                Err((_, e)) if e.kind() == ErrorKind::PermissionDenied => (Way::Refused, Some(e)),
-                Err(error) => return Err(IdleError::pagemap(error)),
+                Err(error) => match error.errno() {
+                    Errno::NOENT | Errno::SRCH => (Way::Gone, None),
+                    Errno::ACCESS | Errno::PERM => (Way::Refused, Some(error.source)),
+                    _ => return Err(IdleError::pagemap(error)),
+                },
             },
         };
         Ok((Self { id: space.id, mappings: Arc::clone(&space.mappings), way }, refusal))
@@ -54,8 +52,7 @@ impl Target {
 
     /// Whether a page may be at `addr`.
     pub(super) fn maps(&self, addr: u64) -> bool {
-        let index = self.mappings.partition_point(|mapping| mapping.range.end() <= addr);
-        self.mappings.get(index).is_some_and(|mapping| mapping.range.contains(addr))
+        mapping_at(&self.mappings, addr).is_some()
     }
 
     /// Whether its pages are where they are whatever happens.

@@ -86,16 +86,13 @@ impl PhysicalScan {
         let flags = FlagTable::open(root).map_err(IdleError::flags)?;
         let charged = match Table::open(root, KPAGECGROUP, false) {
             Ok(table) => Some(table),
-            Err((path, e)) => {
-                let mend = if e.kind() == ErrorKind::PermissionDenied {
+            Err(error) => {
+                let mend = if error.source.kind() == ErrorKind::PermissionDenied {
                     "run isotherm as root"
                 } else {
                     "use a kernel with CONFIG_MEMCG and CONFIG_PROC_PAGE_MONITOR"
                 };
-                notes.push(format!(
-                    "memory is not told apart by cgroup: {} cannot be opened ({e}); {mend}",
-                    path.display()
-                ));
+                notes.push(format!("memory is not told apart by cgroup: {error}; {mend}"));
                 None
             }
         };

@@ -37,14 +37,11 @@ impl Pagemaps {
     }
 
     fn frames(&mut self, pagemap: &Pagemap, mapping: &Mapping, tell: &mut impl FnMut(u64)) {
-        let mut start = mapping.range.start();
-        while start < mapping.range.end() {
-            let end = (start + AT_ONCE * PAGE_SIZE).min(mapping.range.end());
-            let addresses = (start..end).step_by(PAGE_SIZE as usize);
-            if pagemap.frames(addresses, &mut self.room, |frame| frame.into_iter().for_each(&mut *tell)).is_err() {
+        for piece in mapping.range.pieces(AT_ONCE * PAGE_SIZE) {
+            let tell = |frame: Option<u64>| frame.into_iter().for_each(&mut *tell);
+            if pagemap.frames(piece.page_addresses(), &mut self.room, tell).is_err() {
                 break;
             }
-            start = end;
         }
     }
 

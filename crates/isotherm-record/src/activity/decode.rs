@@ -10,8 +10,8 @@ use isotherm_core::{MemoryUse, SystemMemory, TargetId};
 
 use super::Identities;
 use crate::Activity;
+use crate::arrays::{range_from, u32_at, u64_at};
 use crate::compat;
-use crate::decode::{range_from, u32_at, u64_at};
 
 /// The activity in row `index` of the column, in which it is not null.
 ///

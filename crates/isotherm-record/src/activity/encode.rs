@@ -11,7 +11,7 @@ use isotherm_core::{MemoryUse, SystemMemory, TargetId};
 
 use super::fields;
 use crate::Activity;
-use crate::columns::{list, strings, u32s, u64s};
+use crate::arrays::{list, strings, u32s, u64s};
 use crate::compat::pid_column;
 use crate::time::nanoseconds;
 

@@ -2,7 +2,7 @@
 
 use arrow_schema::{DataType, Field, Fields};
 
-use crate::schema::{item, required};
+use crate::arrays::{item, required};
 
 /// The fields of the `activity` column.
 pub(crate) fn fields() -> Fields {

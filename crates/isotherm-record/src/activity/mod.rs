@@ -8,10 +8,8 @@ mod decode;
 mod encode;
 mod fields;
 mod identities;
-mod read;
 
 pub(crate) use decode::at;
 pub(crate) use encode::{array, bytes};
 pub(crate) use fields::fields;
 pub(crate) use identities::Identities;
-pub use read::Activities;

@@ -26,22 +26,17 @@ pub(crate) struct Line {
 /// The lines of a row.
 pub(crate) fn lines(row: &Row) -> impl Iterator<Item = Line> {
     let aggregation_ns = nanoseconds(row.aggregation);
-    let mut rest = &row.target.mappings[..];
-    row.target.regions.iter().map(move |region| {
-        let passed = rest.iter().take_while(|mapping| mapping.range.end() <= region.range.start()).count();
-        rest = &rest[passed..];
-        Line {
-            time_ns: nanoseconds(row.time),
-            pid: pid_column(row.target.id),
-            start: region.range.start(),
-            end: region.range.end(),
-            nr_accesses: region.nr_accesses,
-            samples: row.samples,
-            access_rate: region.access_rate(row.samples),
-            age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
-            nr_unobservable: region.nr_unobservable,
-            mapping: main_name(rest, region.range),
-        }
+    row.target.regions_with_mappings().map(move |(region, mappings)| Line {
+        time_ns: nanoseconds(row.time),
+        pid: pid_column(row.target.id),
+        start: region.range.start(),
+        end: region.range.end(),
+        nr_accesses: region.nr_accesses,
+        samples: row.samples,
+        access_rate: region.access_rate(row.samples),
+        age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
+        nr_unobservable: region.nr_unobservable,
+        mapping: main_name(mappings, region.range),
     })
 }
 

@@ -8,7 +8,7 @@ use crate::axis::Area;
 use crate::escape::sanitise;
 use crate::extent::shown_name;
 use crate::heatmap::{Heatmap, TargetMap};
-use crate::report::Picture;
+use crate::options::Picture;
 use crate::text::target_title;
 use crate::ticks;
 

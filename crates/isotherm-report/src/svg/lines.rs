@@ -6,8 +6,8 @@ use isotherm_core::units;
 
 use super::plot::{Curve, LEFT, Plot, time_of};
 use super::{Anchor, Drawing};
+use crate::options::Picture;
 use crate::overhead::{Moment, Overhead};
-use crate::report::Picture;
 use crate::ticks;
 use crate::wss::Wss;
 

@@ -18,7 +18,7 @@ use base64::Engine as _;
 use crate::ReportError;
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::escape::markup;
-use crate::report::Picture;
+use crate::options::Picture;
 use crate::ticks;
 
 pub(crate) use regions::RegionLines;

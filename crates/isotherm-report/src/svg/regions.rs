@@ -8,8 +8,8 @@ use crate::axis::{Axis, AxisResolution};
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::escape::sanitise;
 use crate::extent::{Named, shown_name};
+use crate::options::Picture;
 use crate::regions::{RegionOptions, TargetRegions};
-use crate::report::Picture;
 use crate::source::{Share, View, Visit};
 use crate::text::target_title;
 

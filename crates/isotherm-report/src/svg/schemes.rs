@@ -4,7 +4,7 @@ use isotherm_core::units;
 
 use super::plot::{Curve, LEFT, Plot};
 use super::{Anchor, Drawing, fit, text_width};
-use crate::report::Picture;
+use crate::options::Picture;
 use crate::schemes::{Points, Scheme, Schemes};
 use crate::text::bytes_ticks;
 use crate::ticks;

@@ -5,7 +5,7 @@ use isotherm_core::units;
 use super::{Anchor, Drawing, fit};
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::facts::facts;
-use crate::report::Picture;
+use crate::options::Picture;
 use crate::summary::{Summary, Temperature, folded};
 
 const NAMES: f64 = 220.0;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, PAGE_SIZE, PackedRanges};
 use isotherm_report::extent::Named;
 
 /// The smallest window, in mapped bytes.
@@ -11,21 +11,14 @@ const SMALLEST: u64 = 64 << 10;
 /// All mapped memory without gaps. An offset counts mapped bytes from the lowest address.
 pub struct MappedSpace {
     pieces: Vec<Named>,
-    /// The offset of each piece.
-    below: Vec<u64>,
-    bytes: u64,
+    /// The ranges of the pieces.
+    packed: PackedRanges,
 }
 
 impl MappedSpace {
     /// Makes it of sorted and disjoint pieces.
     pub fn new(pieces: Vec<Named>) -> Self {
-        let mut bytes = 0;
-        let below = pieces.iter().map(|piece| {
-            let here = bytes;
-            bytes += piece.range.size();
-            here
-        });
-        Self { below: below.collect(), bytes, pieces }
+        Self { packed: pieces.iter().map(|piece| piece.range).collect(), pieces }
     }
 
     /// The pieces inside a window; all if there is none.
@@ -43,7 +36,7 @@ impl MappedSpace {
         if to - from <= SMALLEST {
             return window;
         }
-        let at = self.offset(at).clamp(from, to);
+        let at = self.packed.offset_of(at).clamp(from, to);
         let size = ((to - from) / 2).max(SMALLEST);
         let from = at.saturating_sub((at - from) / 2).min(to.saturating_sub(size));
         self.window(from, from + size)
@@ -52,12 +45,12 @@ impl MappedSpace {
     /// A window of twice the size, in which `at` keeps its relative position; `None` if that is everything.
     pub fn zoomed_out(&self, window: Option<AddrRange>, at: u64) -> Option<AddrRange> {
         let (from, to) = self.offsets(window);
-        let at = self.offset(at).clamp(from, to);
+        let at = self.packed.offset_of(at).clamp(from, to);
         let size = (to - from).saturating_mul(2);
-        if size >= self.bytes {
+        if size >= self.packed.bytes() {
             return None;
         }
-        let from = at.saturating_sub((at - from) * 2).min(self.bytes - size);
+        let from = at.saturating_sub((at - from) * 2).min(self.packed.bytes() - size);
         self.window(from, from + size)
     }
 
@@ -67,7 +60,7 @@ impl MappedSpace {
         let (from, to) = self.offsets(window);
         let size = to - from;
         let moved = if up { from.saturating_add(bytes) } else { from.saturating_sub(bytes) };
-        let from = moved.min(self.bytes - size);
+        let from = moved.min(self.packed.bytes() - size);
         self.window(from, from + size)
     }
 
@@ -79,28 +72,14 @@ impl MappedSpace {
 
     /// The window in offsets.
     fn offsets(&self, window: Option<AddrRange>) -> (u64, u64) {
-        window.map_or((0, self.bytes), |window| (self.offset(window.start()), self.offset(window.end())))
+        let packed = &self.packed;
+        window.map_or((0, packed.bytes()), |window| (packed.offset_of(window.start()), packed.offset_of(window.end())))
     }
 
     /// The window between two offsets, in whole pages.
     fn window(&self, from: u64, to: u64) -> Option<AddrRange> {
-        let (from, to) = (from / PAGE_SIZE * PAGE_SIZE, to.next_multiple_of(PAGE_SIZE).min(self.bytes));
-        AddrRange::new(self.address(from), self.address(to.saturating_sub(1)).saturating_add(1))
-    }
-
-    /// The mapped bytes below an address.
-    fn offset(&self, addr: u64) -> u64 {
-        let i = self.pieces.partition_point(|piece| piece.range.end() <= addr);
-        match self.pieces.get(i) {
-            Some(piece) => self.below[i] + addr.saturating_sub(piece.range.start()),
-            None => self.bytes,
-        }
-    }
-
-    /// The address at an offset.
-    fn address(&self, offset: u64) -> u64 {
-        let i = self.below.partition_point(|&below| below <= offset).saturating_sub(1);
-        self.pieces.get(i).map_or(0, |piece| piece.range.start() + (offset - self.below[i]).min(piece.range.size()))
+        let (from, to) = (from / PAGE_SIZE * PAGE_SIZE, to.next_multiple_of(PAGE_SIZE).min(self.packed.bytes()));
+        AddrRange::new(self.packed.address_at(from), self.packed.address_at(to.saturating_sub(1)).saturating_add(1))
     }
 }
 

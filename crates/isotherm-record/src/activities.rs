@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Identities;
+use crate::activity::Identities;
 use crate::batches::Batches;
-use crate::reader::Source;
+use crate::source::Source;
 use crate::{Activity, RecordError, decode};
 
 /// The activities of a recording, in order of time. After an error there is no further one.

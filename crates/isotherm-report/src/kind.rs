@@ -1,0 +1,94 @@
+//! Kinds and formats of reports.
+
+use std::path::Path;
+
+use crate::extension::{UnknownExtension, format_of};
+
+/// The kind of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The access rate of all memory over time.
+    Heatmap,
+    /// The working set: percentiles, and over time.
+    Wss,
+    /// The regions of each snapshot.
+    Regions,
+    /// How much memory is hot, warm and cold, by mapping name.
+    Summary,
+    /// What the monitoring cost.
+    Overhead,
+    /// What schemes did, and the memory in use.
+    Schemes,
+    /// All reports in one page.
+    Html,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 7] =
+        [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Html];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heatmap => "heatmap",
+            Self::Wss => "wss",
+            Self::Regions => "regions",
+            Self::Summary => "summary",
+            Self::Overhead => "overhead",
+            Self::Schemes => "schemes",
+            Self::Html => "html",
+        }
+    }
+
+    /// The format of this kind if none is chosen.
+    pub fn default_format(self) -> Format {
+        if self == Self::Html { Format::Html } else { Format::Text }
+    }
+}
+
+/// The format of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people, fitted to the terminal.
+    Text,
+    /// For programs.
+    Json,
+    /// Pixel graphics.
+    Png,
+    /// Vector graphics.
+    Svg,
+    /// The page with all reports, for every kind.
+    Html,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
+
+    /// The format that the extension of a file's name selects. None if the name has no extension.
+    ///
+    /// # Errors
+    /// If the extension selects no format.
+    pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
+        let extensions: [&[&str]; 5] = [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["html", "htm"]];
+        let formats: Vec<_> = Self::ALL.into_iter().zip(extensions).collect();
+        format_of(path, &formats)
+    }
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Png => "png",
+            Self::Svg => "svg",
+            Self::Html => "html",
+        }
+    }
+
+    /// Whether the format is binary, and not for a terminal.
+    pub fn is_binary(self) -> bool {
+        self == Self::Png
+    }
+}

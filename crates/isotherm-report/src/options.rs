@@ -1,0 +1,33 @@
+//! Options of reports.
+
+use crate::Terminal;
+use crate::regions::RegionOptions;
+
+/// The size of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// The width in pixels.
+    pub width: u32,
+    /// The height of the plot in pixels, without titles and axes.
+    pub height: u32,
+}
+
+impl Default for Picture {
+    fn default() -> Self {
+        Self { width: 1200, height: 640 }
+    }
+}
+
+/// Options of reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// The terminal that text is fitted to.
+    pub terminal: Terminal,
+    /// Which regions are shown, and in which order.
+    pub regions: RegionOptions,
+    /// The size of pictures.
+    pub picture: Picture,
+    /// Columns and rows of a heatmap in JSON and pictures. The default is one column per snapshot, at most 400, and
+    /// 200 rows.
+    pub cells: Option<(usize, usize)>,
+}

@@ -1,0 +1,143 @@
+//! Which crate and which module uses which.
+//!
+//! A module that can be read without its users is understood, tested and moved alone. So modules of one parent, the top-level
+//! modules of a crate first of all, must not use each other in a circle; and a crate uses only those that
+//! `docs/architecture.md` allows it. Code that only tests see is left out.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod cycles;
+mod rooms;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cycles::cycles;
+use source::Crate;
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+/// The root files of all crates of the workspace.
+fn roots() -> Vec<PathBuf> {
+    let crates = fs::read_dir(workspace().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut roots = Vec::new();
+    for package in crates.chain(["bench", "lab"].map(|name| workspace().join(name))) {
+        let source = package.join("src");
+        roots.extend(["lib.rs", "main.rs"].map(|name| source.join(name)).into_iter().filter(|file| file.exists()));
+        let programs = fs::read_dir(source.join("bin")).into_iter().flatten().map(|entry| entry.unwrap().path());
+        roots.extend(programs.filter(|file| file.extension().is_some_and(|extension| extension == "rs")));
+    }
+    roots.sort();
+    assert!(roots.len() > 8, "{roots:?}");
+    roots
+}
+
+#[test]
+fn no_modules_of_a_crate_use_each_other_in_a_circle() {
+    let mut found = Vec::new();
+    for root in roots() {
+        let read = Crate::read(&root);
+        assert!(!read.modules.is_empty(), "{}", root.display());
+        found.extend(cycles(&read).into_iter().map(|cycle| format!("{}:\n{cycle}", root.display())));
+    }
+    assert!(found.is_empty(), "{} circles of modules:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn no_module_imports_all_names_of_a_module_above_it() {
+    let hidden: Vec<String> = roots().iter().flat_map(|root| Crate::read(root).hidden_uses()).collect();
+    assert!(hidden.is_empty(), "what they use is not seen; name it:\n{}", hidden.join("\n"));
+}
+
+#[test]
+fn a_crate_uses_only_those_that_the_architecture_allows_it() {
+    let table = fs::read_to_string(workspace().join("docs/architecture.md")).unwrap();
+    let found = rooms::violations(&table, &workspace().join("crates"));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+mod of_this_test {
+    use crate::cycles::cycles;
+    use crate::source::Crate;
+
+    fn found(source: &str) -> Vec<String> {
+        cycles(&Crate::parse(source))
+    }
+
+    #[test]
+    fn a_circle_is_named_with_each_step() {
+        let source = "
+            mod a { use crate::b::B; }
+            mod b { pub struct B; fn c() -> crate::c::C { crate::c::C } }
+            mod c { pub struct C; fn a() { let _: Vec<super::a::A> = vec![]; } }
+            mod d { use crate::a::A; }
+        ";
+        assert_eq!(
+            found(source),
+            [
+                "  a uses b: crate::b::B at lib.rs:2\n  b uses c: crate::c::C at lib.rs:3\n  c uses a: crate::a::A at lib.rs:4\n"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_use_is_seen_wherever_it_is_written() {
+        let uses = [
+            "use crate::b::B;",
+            "use crate::{b::B, c::C};",
+            "use super::b::{self, B as Other};",
+            "use crate::b::*;",
+            "use crate::B;",
+            "use crate::c::B;",
+            "use super::Renamed;",
+            "fn f() { println!(\"{:?}\", crate::b::B); }",
+            "fn f<T: From<crate::b::B>>() {}",
+            "impl super::b::Trait for u8 {}",
+            "macro_rules! m { () => { $crate::b::f() } }",
+            "mod below { use super::super::b::B; }",
+            "fn f() { use crate::b::B; }",
+        ];
+        for written in uses {
+            let source = format!(
+                "pub use b::B; pub use b::B as Renamed; mod c {{ pub use super::b::*; pub struct C; }}
+                 mod b {{ pub struct B; use crate::a::A; }} mod a {{ pub struct A; {written} }}"
+            );
+            assert_eq!(found(&source).len(), 1, "{written}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_use_makes_no_circle() {
+        let no_uses = [
+            "// use crate::b::B;",
+            "/// See [`crate::b::B`].\nfn f() {}",
+            "const TEXT: &str = \"crate::b::B\";",
+            "#[cfg(test)] mod tests { use crate::b::B; }",
+            "#[cfg(all(test, unix))] use crate::b::B;",
+            "pub(crate) fn b() {}",
+            "use std::b::B;",
+            "mod below { use super::super::Root; }",
+        ];
+        for written in no_uses {
+            let source = format!(
+                "struct Root; mod b {{ pub struct B; use crate::a::A; }} mod a {{ pub struct A;\n{written}\n}}"
+            );
+            assert_eq!(found(&source), [""; 0], "{written}");
+        }
+        assert_eq!(
+            found("mod a { #[cfg(not(test))] use crate::b::B; } mod b { pub struct B; use crate::a; }").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn modules_of_a_module_are_looked_at_as_well() {
+        let source = "mod a { mod b { use super::c::C; } mod c { pub struct C; use super::b; } }";
+        assert_eq!(
+            found(source),
+            ["  a::b uses a::c: crate::a::c::C at lib.rs:1\n  a::c uses a::b: crate::a::b at lib.rs:1\n"]
+        );
+    }
+}
