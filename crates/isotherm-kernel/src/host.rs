@@ -11,12 +11,14 @@ use sha2::Sha256;
 /// The machine that isotherm runs on.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// An identifier of the machine that stays the same from boot to boot, 32 hexadecimal digits. Empty if the machine has none.
+    /// An identifier of the machine that stays the same from boot to boot, 32 hexadecimal digits. Empty if the machine
+    /// has none.
     ///
-    /// The ID in `/etc/machine-id` is confidential. This one is made from it by the scheme of `sd_id128_get_machine_app_specific`
-    /// (machine-id(5)), and does not reveal it.
+    /// The ID in `/etc/machine-id` is confidential. This one is made from it by the scheme of
+    /// `sd_id128_get_machine_app_specific` (machine-id(5)), and does not reveal it.
     pub id: String,
-    /// The identifier of the boot, such as `7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f`. Empty if the kernel does not tell it.
+    /// The identifier of the boot, such as `7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f`. Empty if the kernel does not tell
+    /// it.
     pub boot_id: String,
     /// Its name.
     pub name: String,
@@ -72,8 +74,8 @@ fn hexadecimal(text: &str) -> Option<u128> {
     u128::from_str_radix(text, 16).ok().filter(|&id| valid && id != 0)
 }
 
-/// The identifier of a machine for one application, by systemd's scheme: the HMAC-SHA256 of the application's ID with the
-/// machine's ID as the key, cut to 128 bits and marked as a random UUID (RFC 9562, version 4).
+/// The identifier of a machine for one application, by systemd's scheme: the HMAC-SHA256 of the application's ID with
+/// the machine's ID as the key, cut to 128 bits and marked as a random UUID (RFC 9562, version 4).
 fn application_specific(machine: u128, application: u128) -> Option<u128> {
     let mut mac = Hmac::<Sha256>::new_from_slice(&machine.to_be_bytes()).ok()?;
     mac.update(&application.to_be_bytes());

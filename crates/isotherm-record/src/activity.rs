@@ -125,9 +125,8 @@ fn report(
     }
     let regions = found.last.regions.iter().filter_map(|acted| {
         let target = target(&acted.id).transpose()?;
-        let acted_on = |target| {
-            Ok(ActedRegion { target, range: range(acted.start, acted.end)?, applied: acted.applied_bytes })
-        };
+        let acted_on =
+            |target| Ok(ActedRegion { target, range: range(acted.start, acted.end)?, applied: acted.applied_bytes });
         Some(target.and_then(acted_on))
     });
     Ok(Report {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::RecordError;
 use crate::decode::{self, Rows};
 use crate::message::{Checksum, Fault, Found, find};
 use crate::source::Source;
-use crate::RecordError;
 
 /// The rows of a recording one by one, with one batch in memory at a time.
 #[derive(Debug)]
@@ -78,8 +78,7 @@ impl Batches {
         let batch = decode::batch(message.flatbuffer().map_err(fault)?, body, &self.source.schema)
             .map_err(|reason| RecordError::damaged(path, at, reason))?;
         let count = batch.num_rows();
-        let rows =
-            Rows::new(self.source.format, batch).map_err(|reason| RecordError::damaged(path, at, reason))?;
+        let rows = Rows::new(self.source.format, batch).map_err(|reason| RecordError::damaged(path, at, reason))?;
         self.at = message.end();
         Ok(Batch { at, rows: Arc::new(rows), count, next: 0 })
     }

@@ -1,7 +1,7 @@
 //! Batches out of bytes, and rows out of batches.
 //!
-//! The checksums keep accidents away from Arrow's decoder, which panics at some batches that are wrong. [`crate::shape`]
-//! keeps malice away from it.
+//! The checksums keep accidents away from Arrow's decoder, which panics at some batches that are wrong.
+//! [`crate::shape`] keeps malice away from it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt64Array};
 use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt64Array};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{CompressionType, MetadataVersion};
 use arrow_schema::{DataType, Field, Schema};
@@ -98,10 +98,7 @@ fn first_row(regions: &[RegionSnapshot], mappings: &[Mapping]) -> columns::Row {
 }
 
 fn activity_row(activity: &Activity) -> columns::Row {
-    columns::Row {
-        activity: Some(activity::to_columns(activity, true)),
-        ..columns::Row::new(columns::ACTIVITY, 1)
-    }
+    columns::Row { activity: Some(activity::to_columns(activity, true)), ..columns::Row::new(columns::ACTIVITY, 1) }
 }
 
 fn some_batch() -> RecordBatch {
@@ -130,12 +127,7 @@ fn some_activity() -> Activity {
                     regions: 1,
                     bytes: 4096,
                 },
-                RefusalCount {
-                    refusal: RefusalReason::NoMemory.into(),
-                    unknown_reason: None,
-                    regions: 2,
-                    bytes: 8192,
-                },
+                RefusalCount { refusal: RefusalReason::NoMemory.into(), unknown_reason: None, regions: 2, bytes: 8192 },
             ],
             ..Statistics::default()
         },
@@ -224,7 +216,7 @@ fn a_buffer_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
     body[..8].copy_from_slice(&(1_i64 << 40).to_le_bytes());
     let error = read(directory.path(), &[schema_parts(), (flatbuffer, body)]).unwrap_err();
     assert!(
-        matches!(&error, RecordError::Damaged { reason, .. } if reason == "a column has more or fewer bytes than values"),
+        matches!(&error, RecordError::Damaged { reason, .. } if reason == "a column has more or fewer offsets than values"),
         "{error}"
     );
 }
@@ -253,7 +245,8 @@ fn activities_that_break_the_rules_are_refused() {
     assert_eq!(changed(&starts, &empty), "a range of addresses is empty or reversed");
 }
 
-/// A batch of a later version: more columns, rows of another kind, a target of another type, and columns that are missing.
+/// A batch of a later version: more columns, rows of another kind, a target of another type, and columns that are
+/// missing.
 #[test]
 fn what_a_later_version_adds_is_passed_over() {
     let survey = columns::Row::new("survey", 1);
@@ -324,10 +317,7 @@ fn columns_of_another_type_or_missing_ones_are_refused() {
     assert_eq!(refused(&|fields| fields[1] = Field::new("time_ns", DataType::Int64, false)), other_type);
     assert_eq!(refused(&|fields| fields[7] = Field::new("regions", DataType::Utf8, true)), other_type);
     let large = Field::new("more", DataType::LargeUtf8, true);
-    assert_eq!(
-        refused(&|fields| fields.push(large.clone())),
-        "it has a column of a type that recordings do not use"
-    );
+    assert_eq!(refused(&|fields| fields.push(large.clone())), "it has a column of a type that recordings do not use");
     let small = Field::new("more", DataType::UInt8, true);
     assert_eq!(refused(&|fields| fields.extend(vec![small.clone(); 5000])), "it has too many columns");
 }

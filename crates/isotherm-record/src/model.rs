@@ -37,12 +37,13 @@ pub struct Header {
 /// The machine that a recording was made on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// An identifier of the machine that stays the same from boot to boot, 32 hexadecimal digits. It is made from the ID in
+    /// An identifier of the machine that stays the same from boot to boot, 32 hexadecimal digits. It is made from the
+    /// ID in
     /// `/etc/machine-id`, which it does not reveal. Empty if it is not known.
     #[serde(default)]
     pub id: String,
-    /// The identifier of the boot, as in `/proc/sys/kernel/random/boot_id`. Empty if it is not known: starts of processes are
-    /// then not counted from the boot of the machine.
+    /// The identifier of the boot, as in `/proc/sys/kernel/random/boot_id`. Empty if it is not known: starts of
+    /// processes are then not counted from the boot of the machine.
     #[serde(default)]
     pub boot_id: String,
     /// The host's name.
@@ -93,8 +94,8 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Adds the cost of another snapshot: counts and times are summed, and of pages read in a round and of bytes that could
-    /// not be observed the larger count stays.
+    /// Adds the cost of another snapshot: counts and times are summed, and of pages read in a round and of bytes that
+    /// could not be observed the larger count stays.
     pub fn add(&mut self, other: &Self) {
         self.rounds = self.rounds.saturating_add(other.rounds);
         self.late_rounds = self.late_rounds.saturating_add(other.late_rounds);
@@ -105,8 +106,8 @@ impl Cost {
         self.unobservable_bytes = self.unobservable_bytes.max(other.unobservable_bytes);
     }
 
-    /// How many aggregations of `samples` lie between this snapshot and the one before it, and are missing: all their rounds
-    /// are in [`rounds`](Self::rounds). Only the kernel's DAMON loses some.
+    /// How many aggregations of `samples` lie between this snapshot and the one before it, and are missing: all their
+    /// rounds are in [`rounds`](Self::rounds). Only the kernel's DAMON loses some.
     pub fn lost_aggregations(&self, samples: u32) -> u64 {
         (self.rounds / samples.max(1)).saturating_sub(1).into()
     }
@@ -195,8 +196,8 @@ pub struct Row {
 pub struct Activity {
     /// Since the start of the run.
     pub time: Duration,
-    /// What each scheme has done since the start of the run, and in its last application. Schemes that are changed while it runs
-    /// may begin at zero again.
+    /// What each scheme has done since the start of the run, and in its last application. Schemes that are changed
+    /// while it runs may begin at zero again.
     pub schemes: Vec<Report>,
     /// The memory of those targets for which it could be read.
     pub memory: Vec<(TargetId, MemoryUse)>,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use isotherm_core::{Mapping, RegionSnapshot, Snapshot, TargetId};
 
-use crate::source::Source;
 use crate::rows::Rows;
+use crate::source::Source;
 use crate::{RecordError, Row, SnapshotRecord, TargetInfo, TargetInfos};
 
 /// The most memory that the regions and mappings of one snapshot may take, in bytes.

@@ -76,8 +76,8 @@ impl Recorder {
     ///
     /// The file has mode 0600; an existing one is emptied and gets that mode.
     ///
-    /// A header without the ID of the boot says that the starts of processes are not counted from the boot of the machine. They are
-    /// not written then: readers take the start since the Unix epoch instead.
+    /// A header without the ID of the boot says that the starts of processes are not counted from the boot of the
+    /// machine. They are not written then: readers take the start since the Unix epoch instead.
     ///
     /// # Errors
     /// [`RecordError::Create`] or [`RecordError::Write`].
@@ -146,14 +146,15 @@ impl Recorder {
         Ok(())
     }
 
-    /// Adds what schemes have done, in the place that it has by the order of the calls: it may be older or newer than the
-    /// snapshots around it. Where no snapshots come, because all schemes sleep, activities are handed over by their own time.
+    /// Adds what schemes have done, in the place that it has by the order of the calls: it may be older or newer than
+    /// the snapshots around it. Where no snapshots come, because all schemes sleep, activities are handed over by their
+    /// own time.
     ///
     /// A goal score that is not finite is written as unknown.
     ///
-    /// # Errors
-    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`], and nothing of it is written, when it is older than the
-    /// last activity, or the recording has no column for activities ([`Recorder::create_with_activities`]).
+    /// # Errors [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`], and nothing of it is written,
+    /// when it is older than the last activity, or the recording has no column for activities
+    /// ([`Recorder::create_with_activities`]).
     pub fn write_activity(&mut self, activity: &Activity) -> Result<(), RecordError> {
         if !self.activities {
             return Err(self.not_encoded("it was created without a column for activities"));

@@ -4,8 +4,8 @@ use isotherm_core::NodeId;
 use isotherm_core::scheme::Report;
 use serde::Serialize;
 
-use crate::Activity;
 use super::identity::IdOut;
+use crate::Activity;
 use crate::id::pid_column;
 use crate::time::nanoseconds;
 

@@ -33,20 +33,20 @@ pub(crate) fn lines(row: &Row, from_boot: bool) -> impl Iterator<Item = Line> {
     let aggregation_ns = nanoseconds(row.aggregation);
     let columns::Id { kind, start_ns, cgroup, .. } = StoredId::new(row.target.id, from_boot).column();
     row.target.regions_with_mappings().map(move |(region, mappings)| Line {
-            time_ns: nanoseconds(row.time),
-            pid: pid_column(row.target.id),
-            start: region.range.start(),
-            end: region.range.end(),
-            nr_accesses: region.nr_accesses,
-            samples: row.samples,
-            access_rate: region.access_rate(row.samples),
-            age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
-            nr_unobservable: region.nr_unobservable,
-            mapping: main_name(mappings, region.range),
-            nr_samples: region.nr_samples,
-            target_type: Arc::clone(&kind),
-            start_ns,
-            cgroup,
+        time_ns: nanoseconds(row.time),
+        pid: pid_column(row.target.id),
+        start: region.range.start(),
+        end: region.range.end(),
+        nr_accesses: region.nr_accesses,
+        samples: row.samples,
+        access_rate: region.access_rate(row.samples),
+        age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
+        nr_unobservable: region.nr_unobservable,
+        mapping: main_name(mappings, region.range),
+        nr_samples: region.nr_samples,
+        target_type: Arc::clone(&kind),
+        start_ns,
+        cgroup,
     })
 }
 

@@ -84,8 +84,8 @@ trait FormatWriter: Sized {
 
 /// Writes `recording` to `output` in `format`.
 ///
-/// A recording that is cut short is converted as far as it goes; [`Recording::ending`] says whether it is. The output has mode
-/// 0600 and appears, or replaces what is there, only once it is whole.
+/// A recording that is cut short is converted as far as it goes; [`Recording::ending`] says whether it is. The output
+/// has mode 0600 and appears, or replaces what is there, only once it is whole.
 ///
 /// # Errors
 /// When the output is the recording, the recording is damaged, or the output cannot be written.
@@ -95,9 +95,7 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
             recording::write(recording, file.path()).map_err(|error| match error {
                 // The name of the temporary file means nothing to the user.
                 RecordError::Create { source, .. } | RecordError::Write { source, .. } => TransferError::Write(source),
-                RecordError::Encode { reason, .. } => {
-                    RecordError::Encode { path: output.into(), reason }.into()
-                }
+                RecordError::Encode { reason, .. } => RecordError::Encode { path: output.into(), reason }.into(),
                 error => error.into(),
             })
         }),
@@ -109,7 +107,8 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
 
 /// Lets `write` write `output`, a file made of `recording` in a format that this crate does not know.
 ///
-/// As with [`convert()`], the output has mode 0600 and appears, or replaces what is there, only once `write` has returned.
+/// As with [`convert()`], the output has mode 0600 and appears, or replaces what is there, only once `write` has
+/// returned.
 ///
 /// # Errors
 /// When the output is the recording, or `write` fails.

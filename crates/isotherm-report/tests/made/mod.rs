@@ -70,8 +70,15 @@ pub fn imported(mut source: Made) -> Made {
     let header = &mut source.header;
     header.probe = "damo".into();
     (header.update_ns, header.min_regions, header.max_regions, header.seed) = (0, 0, 0, 0);
-    header.host =
-        Host { id: String::new(), boot_id: String::new(), name: String::new(), kernel: String::new(), architecture: String::new(), cpus: 0, memory_bytes: 0 };
+    header.host = Host {
+        id: String::new(),
+        boot_id: String::new(),
+        name: String::new(),
+        kernel: String::new(),
+        architecture: String::new(),
+        cpus: 0,
+        memory_bytes: 0,
+    };
     for row in &mut source.rows {
         row.cost = None;
         row.info = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
@@ -211,8 +218,18 @@ pub fn schemed(seconds: u32) -> Made {
                         regions: n / 9,
                         bytes: n / 9 * 2 * MIB,
                     },
-                    RefusalCount { refusal: RefusalReason::Busy.with_code(11), unknown_reason: None, regions: n / 3, bytes: n / 3 * 2 * MIB },
-                    RefusalCount { refusal: RefusalReason::Other.with_code(4711), unknown_reason: None, regions: 1, bytes: 4096 },
+                    RefusalCount {
+                        refusal: RefusalReason::Busy.with_code(11),
+                        unknown_reason: None,
+                        regions: n / 3,
+                        bytes: n / 3 * 2 * MIB,
+                    },
+                    RefusalCount {
+                        refusal: RefusalReason::Other.with_code(4711),
+                        unknown_reason: None,
+                        regions: 1,
+                        bytes: 4096,
+                    },
                 ];
             } else {
                 collapsed.applied_regions += 2;
@@ -255,9 +272,9 @@ pub fn schemed(seconds: u32) -> Made {
                         awake,
                         quota: Some(quota),
                         goal_score: Some(0.4 + share / 2.0),
-                        ..report("prcl", Action::PageOut, reclaimed, last(cold, 5 * MIB))
+                        ..report("prcl", Action::PageOut.into(), reclaimed, last(cold, 5 * MIB))
                     },
-                    report("hot", Action::HugePage, collapsed, last(hot, 0)),
+                    report("hot", Action::HugePage.into(), collapsed, last(hot, 0)),
                 ],
                 memory: vec![used(1234, resident)],
                 system: SystemMemory {

@@ -133,6 +133,7 @@ pub fn reasons(refusals: &[RefusalCount]) -> String {
     let mut sorted: Vec<&RefusalCount> = refusals.iter().collect();
     sorted.sort_by_key(|count| std::cmp::Reverse(count.bytes));
     let more = if sorted.len() > 2 { " …" } else { "" };
-    let names: Vec<String> = sorted.iter().take(2).map(|count| refusal_name(&count.refusal, count.unknown_reason.as_deref())).collect();
+    let names: Vec<String> =
+        sorted.iter().take(2).map(|count| refusal_name(&count.refusal, count.unknown_reason.as_deref())).collect();
     names.join(", ") + more
 }
