@@ -153,7 +153,7 @@ fn an_output_that_cannot_be_written_is_reported() {
     let error = convert(&Recording::open(&path).unwrap(), &output, Format::Csv).unwrap_err();
     assert_eq!(
         isotherm_core::chain(&error),
-        format!("cannot write {} (make its directory first): entity not found", output.display())
+        format!("cannot write {} (create its directory first): entity not found", output.display())
     );
 }
 

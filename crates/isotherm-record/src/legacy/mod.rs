@@ -16,7 +16,7 @@ pub(crate) use columns::{Row, RowReader};
 use crate::columns as present;
 use crate::id::StoredId;
 
-/// What stands between the name and the node of a mapping of physical memory.
+/// The text between the name and the node of a mapping of physical memory.
 const NODE: &str = ", node ";
 
 /// The identity that a number in a `pid` column means.
