@@ -18,7 +18,8 @@ pub struct Host {
     /// `sd_id128_get_machine_app_specific`
     /// (machine-id(5)), and does not reveal it.
     pub id: String,
-    /// The identifier of the boot, such as `7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f`. Empty if the kernel does not tell it.
+    /// The identifier of the boot, such as `7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f`. Empty if the kernel does not tell
+    /// it.
     pub boot_id: String,
     /// The host name.
     pub name: String,
@@ -74,8 +75,8 @@ fn hexadecimal(text: &str) -> Option<u128> {
     u128::from_str_radix(text, 16).ok().filter(|&id| valid && id != 0)
 }
 
-/// The identifier of a machine for one application, by systemd's scheme: the HMAC-SHA256 of the application's ID with the
-/// machine's ID as the key, cut to 128 bits and marked as a random UUID (RFC 9562, version 4).
+/// The identifier of a machine for one application, by systemd's scheme: the HMAC-SHA256 of the application's ID with
+/// the machine's ID as the key, cut to 128 bits and marked as a random UUID (RFC 9562, version 4).
 fn application_specific(machine: u128, application: u128) -> Option<u128> {
     let mut mac = Hmac::<Sha256>::new_from_slice(&machine.to_be_bytes()).ok()?;
     mac.update(&application.to_be_bytes());

@@ -6,12 +6,13 @@ use crate::batches::Batches;
 use crate::decode::{Kind, Rows};
 use crate::id::{Identities, StoredId};
 use crate::source::Source;
-use crate::{Activity, RecordError, TargetInfo, activity};
+use crate::{Activity, RecordError, TargetInfo, activity, columns};
 
 /// The activities of a recording, in order of time. After an error there is no further one.
 #[derive(Debug)]
 pub struct Activities {
-    batches: Batches,
+    /// `None` if the recording has no column for activities.
+    batches: Option<Batches>,
     /// The time of the last one.
     time: Duration,
     identities: Identities,
@@ -19,7 +20,8 @@ pub struct Activities {
 
 impl Activities {
     pub(crate) fn new(source: Source) -> Self {
-        Self { batches: Batches::new(source), time: Duration::ZERO, identities: Identities::default() }
+        let some = source.schema.column_with_name(columns::ACTIVITY).is_some();
+        Self { batches: some.then(|| Batches::new(source)), time: Duration::ZERO, identities: Identities::default() }
     }
 
     /// The activity in row `index`, if it is one.
@@ -52,14 +54,14 @@ impl Iterator for Activities {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let (rows, index) = match self.batches.next_row().transpose()? {
+            let (rows, index) = match self.batches.as_mut()?.next_row().transpose()? {
                 Ok(row) => row,
                 Err(error) => return Some(Err(error)),
             };
             match self.read(&rows, index) {
                 Ok(None) => {}
                 Ok(Some(activity)) => return Some(Ok(activity)),
-                Err(reason) => return Some(Err(self.batches.refuse(reason))),
+                Err(reason) => return Some(Err(self.batches.as_mut()?.refuse(reason))),
             }
         }
     }

@@ -104,7 +104,7 @@ pub(crate) fn read(found: columns::Activity, identities: &Identities) -> Result<
     Ok(Activity {
         time: Duration::from_nanos(found.time_ns),
         memory: memory.collect::<Result<_, _>>()?,
-        schemes: found.schemes.into_iter().map(|scheme| report(scheme, &target)).collect::<Result<_, _>>()?,
+        schemes: found.schemes.into_iter().map(|scheme| report(scheme, target)).collect::<Result<_, _>>()?,
         system: SystemMemory {
             total: total_bytes,
             free: free_bytes,

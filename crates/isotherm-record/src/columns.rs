@@ -20,23 +20,24 @@ table! {
     struct Row, RowBuilder, RowReader {
         /// what the row is: `target` or `activity`
         "kind" => kind: Arc<str>,
-        /// nanoseconds since the start of the run
+        /// nanoseconds since the start of the run; rows are in the order of time
         "time_ns" => time_ns: u64,
-        /// the aggregation interval in force, nanoseconds
+        /// the aggregation interval in force, in nanoseconds
         "aggregation_ns" => aggregation_ns: Option<u64>,
         /// samples in an aggregation: the highest possible `nr_accesses`
         "samples" => samples: Option<u32>,
         /// the identity of the target
         "id" => id: Option<Id>,
-        /// what the target is
+        /// what the target is; null if it is what the last row of the target says
         "target" => target: Option<Target>,
-        /// its mappings, sorted and disjoint, as they were read last
+        /// the mappings of the target as they were read last, sorted and disjoint; null if they are what the last row
+        /// of the target says
         "mappings" => mappings: Option<Vec<Mapping>>,
-        /// its regions, sorted and disjoint; between mappings they may cover unmapped space
+        /// the regions of the target, sorted and disjoint; between mappings they may cover unmapped space
         "regions" => regions: Option<Vec<Region>>,
-        /// what the whole snapshot took, all targets together
+        /// what the whole snapshot took, for all targets together; null in all rows of a snapshot but the first
         "cost" => cost: Option<Cost>,
-        /// what schemes have done, and how much memory is in use
+        /// what schemes have done, and how much memory is in use; not null in rows of this kind only
         "activity" => activity: Option<Activity>,
     }
 }
@@ -48,7 +49,8 @@ table! {
         "type" => kind: Arc<str>,
         /// the process ID; null if the target is no process
         "pid" => pid: Option<u32>,
-        /// when the process started, nanoseconds since the boot of the machine, exact to the clock tick of the kernel; null if that is not known
+        /// when the process started, in nanoseconds since the boot of the machine, exact to the clock tick of the
+        /// kernel; null if that is not known, as in a recording of format 1 or 2 that was converted
         "start_ns" => start_ns: Option<u64>,
         /// the kernel's ID of the cgroup, which is the inode number of its directory; null if the target is no cgroup
         "cgroup" => cgroup: Option<u64>,
@@ -58,9 +60,9 @@ table! {
 table! {
     /// What a target is.
     struct Target, TargetBuilder, TargetReader {
-        /// its command line, arguments joined by spaces; `physical memory` for that
+        /// the command line of the process, with arguments joined by spaces; `physical memory` for physical memory
         "command" => command: Arc<str>,
-        /// when it started, nanoseconds since the Unix epoch; for physical memory, when the machine did
+        /// when the target started, in nanoseconds since the Unix epoch; for physical memory, when the machine started
         "started_unix_ns" => started_unix_ns: u64,
     }
 }
@@ -68,15 +70,15 @@ table! {
 table! {
     /// A mapping.
     struct Mapping, MappingBuilder, MappingReader {
-        /// first address; of physical memory, addresses are physical ones: page frame number × 4096
+        /// the first address; addresses of physical memory are page frame number × 4096
         "start" => start: u64,
         /// the address after the last
         "end" => end: u64,
-        /// four letters as in `/proc/PID/maps`, such as `rw-p`; `----` for physical memory
+        /// four letters, as in `/proc/PID/maps`, such as `rw-p`; `----` for physical memory
         "permissions" => permissions: Arc<str>,
         /// the file's path, `[heap]` and the like, or empty for anonymous memory; `System RAM` for physical memory
         "name" => name: Arc<str>,
-        /// the NUMA node that all of it lies on; null if it is not bound to one, as in a process
+        /// the NUMA node that all of the mapping lies on; null if it is not bound to one node, as in a process
         "node" => node: Option<u32>,
     }
 }
@@ -84,17 +86,19 @@ table! {
 table! {
     /// A region.
     struct Region, RegionBuilder, RegionReader {
-        /// first address
+        /// the first address
         "start" => start: u64,
         /// the address after the last
         "end" => end: u64,
-        /// in how many of `samples` the region was found accessed
+        /// in how many of `samples` samples the region was found accessed; counted in the samples that were taken and
+        /// could be observed, and scaled to `samples`
         "nr_accesses" => nr_accesses: u32,
-        /// how many samples were really taken, at most `samples`; a steady region is sampled less often, and its `nr_accesses` is scaled up
+        /// how many samples were really taken, at most `samples`; a region that is steady or new has fewer; `samples`
+        /// where the source does not tell, as with the probe `damon` and in formats 1 and 2
         "nr_samples" => nr_samples: u32,
-        /// for how many aggregations the access frequency has stayed as it is
+        /// for how many aggregations the access frequency has stayed the same
         "age" => age: u32,
-        /// in how many of `samples` it could not be observed
+        /// how many of `samples` samples could not be observed; scaled as `nr_accesses` is
         "nr_unobservable" => nr_unobservable: u32,
         /// reserved for the survey: bytes of the region that are present
         "present_bytes" => present_bytes: Reserved<u64>,
@@ -108,9 +112,10 @@ table! {
 table! {
     /// The cost of a snapshot.
     struct Cost, CostBuilder, CostReader {
-        /// sampling rounds since the last snapshot; twice `samples` or more if aggregations in between are missing (probe `damon`)
+        /// sampling rounds since the last snapshot; twice `samples` or more if aggregations in between are missing, as
+        /// with the probe `damon`
         "rounds" => rounds: u32,
-        /// how many of them began later than they should
+        /// how many of these rounds began late
         "late_rounds" => late_rounds: u32,
         /// pages read in these rounds
         "reads" => reads: u64,
@@ -118,7 +123,7 @@ table! {
         "max_reads" => max_reads: u32,
         /// pages cleared in these rounds
         "clears" => clears: u64,
-        /// CPU time of the monitor's thread in these rounds, nanoseconds
+        /// CPU time of the monitor's thread in these rounds, in nanoseconds
         "cpu_ns" => cpu_ns: u64,
         /// mapped bytes that could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
@@ -128,7 +133,7 @@ table! {
 table! {
     /// An activity.
     struct Activity, ActivityBuilder, ActivityReader {
-        /// when, nanoseconds since the start of the run
+        /// when the activity was taken, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// the schemes, in their order
         "schemes" => schemes: Vec<Scheme>,
@@ -142,19 +147,20 @@ table! {
 table! {
     /// A scheme.
     struct Scheme, SchemeBuilder, SchemeReader {
-        /// its name
+        /// the name of the scheme
         "name" => name: Arc<str>,
-        /// what it does
+        /// the action of the scheme
         "action" => action: Action,
-        /// whether its watermarks let it work
+        /// whether the scheme is awake by its watermarks
         "awake" => awake: bool,
-        /// how much the quota allows in a period now, all limits together; null if nothing limits it
+        /// how many bytes the quota allows in a period now, by all its limits; null if nothing limits it
         "quota_bytes" => quota_bytes: Option<u64>,
-        /// how far its goals are reached, 1 being just so; null without goals, or while it is not known
+        /// how far the goals are reached; 1 is exactly; null without goals, or if it is not known
         "goal_score" => goal_score: Option<f64>,
-        /// since the start of the run, or since the schemes were changed
+        /// the sums since the start of the run, or since the schemes were changed
         "total" => total: Total,
-        /// of its applications since the activity before, the last that acted on something; if there is none, its last application, with no regions; zeros if there was none at all
+        /// the last application since the activity before that acted on something; without one, the last application at
+        /// all, which has no regions; zeros if there was no application
         "last" => last: Last,
     }
 }
@@ -162,9 +168,9 @@ table! {
 table! {
     /// An action with its parameters.
     struct Action, ActionBuilder, ActionReader {
-        /// its name, such as `pageout`
+        /// the name of the action, such as `pageout`
         "name" => name: Arc<str>,
-        /// the NUMA node that it moves memory to; null if it moves none
+        /// the NUMA node that the action moves memory to; null if it moves none
         "target_node" => target_node: Option<u32>,
     }
 }
@@ -172,25 +178,26 @@ table! {
 table! {
     /// What a scheme did, added up.
     struct Total, TotalBuilder, TotalReader {
-        /// how often regions were looked for
+        /// how often the scheme was applied to a snapshot
         "applications" => applications: u64,
-        /// regions that it wanted and the quota allowed, but for those of which filters left nothing
+        /// regions, or parts of regions, that matched the condition, that no filter rejected as a whole, and that the
+        /// quota allowed
         "tried_regions" => tried_regions: u64,
-        /// bytes of them
+        /// bytes of these regions
         "tried_bytes" => tried_bytes: u64,
-        /// what all filters let pass: what the action was called for
+        /// bytes of these regions that all filters allowed; the action was called for them
         "passed_bytes" => passed_bytes: u64,
-        /// ranges that the action was carried out on
+        /// ranges that the action was carried out on, wholly or in part
         "applied_regions" => applied_regions: u64,
-        /// bytes that it was carried out on
+        /// bytes that the action was carried out on
         "applied_bytes" => applied_bytes: u64,
-        /// what it wanted and a filter rejected
+        /// bytes that matched the condition and that a filter rejected
         "rejected_bytes" => rejected_bytes: u64,
-        /// what was refused, an entry for each reason
+        /// what the system refused to act on, with an entry for each reason
         "refusals" => refusals: Vec<Refusal>,
-        /// in how many periods the quota did not suffice
+        /// the number of periods in which the quota did not suffice
         "quota_exceeded" => quota_exceeded: u64,
-        /// time that its actions took, and looking at pages for its filters
+        /// the time of the actions and of inspecting pages for the filters, in nanoseconds
         "spent_ns" => spent_ns: u64,
     }
 }
@@ -198,13 +205,14 @@ table! {
 table! {
     /// What was refused for one reason.
     struct Refusal, RefusalBuilder, RefusalReader {
-        /// the kind of the reason: `target_gone`, `not_mapped`, `no_memory`, `busy`, `not_permitted`, `unsupported`, `unsuitable`, `interrupted` or `other`
+        /// the kind of the reason: `target_gone`, `not_mapped`, `no_memory`, `busy`, `not_permitted`, `unsupported`,
+        /// `unsuitable`, `interrupted` or `other`
         "reason" => reason: Arc<str>,
-        /// the number by which the kernel told the reason (errno); null if it told none
+        /// the error number of the kernel (errno); null if there was none
         "code" => code: Option<i32>,
-        /// ranges that were refused, at least in part
+        /// ranges that were refused, wholly or in part
         "regions" => regions: u64,
-        /// bytes of them
+        /// bytes that were refused
         "bytes" => bytes: u64,
     }
 }
@@ -212,13 +220,13 @@ table! {
 table! {
     /// One application of a scheme.
     struct Last, LastBuilder, LastReader {
-        /// when, nanoseconds since the start of the run
+        /// when the application was, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
-        /// what it wanted and the quota held back
+        /// bytes that matched the condition and that the quota held back
         "held_back_bytes" => held_back_bytes: u64,
-        /// what was left alone because its temperature could not be observed
+        /// bytes that were left alone because their temperature could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
-        /// what it acted on, in that order
+        /// what the scheme acted on, in that order
         "regions" => regions: Vec<Acted>,
     }
 }
@@ -226,13 +234,13 @@ table! {
 table! {
     /// A range that a scheme acted on.
     struct Acted, ActedBuilder, ActedReader {
-        /// whose memory
+        /// the target
         "id" => id: Id,
-        /// first address
+        /// the first address
         "start" => start: u64,
         /// the address after the last
         "end" => end: u64,
-        /// bytes of it that the action was carried out on
+        /// bytes of the range that the action was carried out on
         "applied_bytes" => applied_bytes: u64,
     }
 }
@@ -240,11 +248,11 @@ table! {
 table! {
     /// The memory of a target.
     struct Memory, MemoryBuilder, MemoryReader {
-        /// whose memory
+        /// the target
         "id" => id: Id,
         /// resident bytes (RSS)
         "resident_bytes" => resident_bytes: u64,
-        /// resident bytes, those that several processes share divided among them (PSS)
+        /// resident bytes, of which those that several processes share are divided among them (PSS)
         "proportional_bytes" => proportional_bytes: u64,
         /// bytes in swap
         "swapped_bytes" => swapped_bytes: u64,
@@ -264,7 +272,8 @@ table! {
         "swap_total_bytes" => swap_total_bytes: u64,
         /// bytes of swap that are not used
         "swap_free_bytes" => swap_free_bytes: u64,
-        /// for how long some task has waited for memory (PSI `some`), nanoseconds since any fixed moment; null if the kernel does not tell
+        /// for how long some task has waited for memory (PSI `some`), in nanoseconds since any fixed moment; null if
+        /// the kernel does not provide it
         "stalled_ns" => stalled_ns: Option<u64>,
     }
 }

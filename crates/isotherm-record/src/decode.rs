@@ -1,7 +1,7 @@
 //! Batches out of bytes, and rows out of batches.
 //!
-//! The checksums keep accidents away from Arrow's decoder, which panics at some batches that are wrong. [`crate::shape`]
-//! keeps malice away from it.
+//! The checksums keep accidents away from Arrow's decoder, which panics at some batches that are wrong.
+//! [`crate::shape`] keeps malice away from it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(crate) enum Kind {
 /// The rows of a batch, as rows of format 3 whatever the format of the recording is.
 #[derive(Debug)]
 pub(crate) enum Rows {
-    Present(columns::RowReader),
-    Legacy(legacy::RowReader),
+    Present(Box<columns::RowReader>),
+    Legacy(Box<legacy::RowReader>),
 }
 
 impl Rows {
@@ -53,9 +53,9 @@ impl Rows {
     pub(crate) fn new(format: u64, batch: RecordBatch) -> Result<Self, &'static str> {
         let rows: ArrayRef = Arc::new(StructArray::from(batch));
         if format < FORMAT {
-            legacy::Row::reader(Some(&rows)).map(Self::Legacy)
+            legacy::Row::reader(Some(&rows)).map(|rows| Self::Legacy(Box::new(rows)))
         } else {
-            columns::Row::reader(Some(&rows)).map(Self::Present)
+            columns::Row::reader(Some(&rows)).map(|rows| Self::Present(Box::new(rows)))
         }
     }
 

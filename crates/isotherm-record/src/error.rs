@@ -73,7 +73,7 @@ pub enum RecordError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is instead, as far as that can be told.
+        /// What it is instead, if that is known.
         reason: String,
     },
     /// The recording is of a format that this isotherm does not know.

@@ -216,7 +216,7 @@ fn a_buffer_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
     body[..8].copy_from_slice(&(1_i64 << 40).to_le_bytes());
     let error = read(directory.path(), &[schema_parts(), (flatbuffer, body)]).unwrap_err();
     assert!(
-        matches!(&error, RecordError::Damaged { reason, .. } if reason == "a column has more or fewer bytes than values"),
+        matches!(&error, RecordError::Damaged { reason, .. } if reason == "a column has more or fewer offsets than values"),
         "{error}"
     );
 }
@@ -245,7 +245,8 @@ fn activities_that_break_the_rules_are_refused() {
     assert_eq!(changed(&starts, &empty), "a range of addresses is empty or reversed");
 }
 
-/// A batch of a later version: more columns, rows of another kind, a target of another type, and columns that are missing.
+/// A batch of a later version: more columns, rows of another kind, a target of another type, and columns that are
+/// missing.
 #[test]
 fn what_a_later_version_adds_is_passed_over() {
     let survey = columns::Row::new("survey", 1);

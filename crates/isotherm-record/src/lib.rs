@@ -1,9 +1,9 @@
 //! The recording: a file of snapshots, which monitoring writes and reports read.
 //!
-//! A recording is an Apache Arrow IPC stream; `docs/recording.md` has its columns. [`Recorder`] writes one. What it has handed
-//! to the kernel stays readable however the recorder ends. [`Recording`] reads one. It distinguishes a file that is cut
-//! short from a damaged and from a foreign one, and believes nothing in a file before it is checked. [`convert()`] turns a
-//! recording into Parquet, CSV or JSON, or brings it to the present format.
+//! A recording is an Apache Arrow IPC stream; `docs/recording.md` has its columns. [`Recorder`] writes one. What it has
+//! handed to the kernel stays readable however the recorder ends. [`Recording`] reads one. It distinguishes a file that
+//! is cut short from a damaged and from a foreign one, and believes nothing in a file before it is checked.
+//! [`convert()`] turns a recording into Parquet, CSV or JSON, or brings it to the present format.
 
 #![forbid(unsafe_code)]
 
@@ -46,6 +46,11 @@ pub use permissions::permission_letters;
 pub use reader::{Ending, Recording};
 pub use snapshots::Snapshots;
 pub use writer::Recorder;
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// The format of recordings that this version writes. It reads this format and all before it.
 pub const FORMAT: u64 = 3;

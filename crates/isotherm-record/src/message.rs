@@ -1,9 +1,9 @@
-//! The messages that a recording is made of: how they are framed, and how a torn or damaged one is told.
+//! The messages that a recording consists of: framing them, and recognising a torn or damaged one.
 //!
 //! A message is Arrow's: the marker `0xFFFFFFFF`, the length of the metadata (32 bits, little-endian), the metadata
-//! (a flatbuffer `Message`), the body. Arrow lets the metadata be padded; a recording's padding ends in two
-//! checksums (CRC-32, little-endian): of all that comes before them in the message, and of the body. Other readers
-//! of Arrow pass over them.
+//! (a flatbuffer `Message`), the body. Arrow allows padding after the metadata. In a recording the padding ends
+//! in two checksums (CRC-32, little-endian): of all bytes before them in the message, and of the body. Other readers of
+//! Arrow pass over them.
 
 use std::fs::File;
 use std::io;
@@ -17,9 +17,9 @@ const CHECKSUMS_LEN: usize = 8;
 /// Ends a stream: a message whose metadata has no bytes.
 pub(crate) const END_MARKER: [u8; PREFIX_LEN] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// The most bytes of metadata that are believed; a recording's messages have about a thousand.
+/// The most bytes of metadata that are read. The messages of a recording have a few thousand.
 const MAX_METADATA: usize = 16 << 20;
-/// The most bytes of one body that are believed, compressed or not.
+/// The most bytes of one body that are read, compressed or not.
 pub(crate) const MAX_BODY: u64 = 1 << 30;
 
 /// A message as bytes: `flatbuffer` and `body` framed, with their checksums.
@@ -47,7 +47,7 @@ pub(crate) struct Message {
     body_len: u64,
 }
 
-/// What there is at a place of a file.
+/// What begins at a byte of a file.
 #[derive(Debug)]
 pub(crate) enum Found {
     Message(Message),
@@ -59,7 +59,7 @@ pub(crate) enum Found {
     Torn,
 }
 
-/// Why a message cannot be had.
+/// Why a message cannot be read.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Io(io::Error),
@@ -72,16 +72,16 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// Whether a message's checksum of its metadata is looked at before its metadata is believed.
+/// Whether the checksum of a message's metadata is checked before the metadata is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checksum {
-    /// It has to be right.
+    /// It is checked.
     Needed,
-    /// It is ignored: the file may be somebody else's.
+    /// It is ignored, because the file may be of another program.
     Ignored,
 }
 
-/// Looks at what begins at byte `at` of a `file` of `len` bytes. Never reads, nor allocates for, more than there is.
+/// Finds out what begins at byte `at` of a `file` of `len` bytes. It reads and allocates no more than the file holds.
 pub(crate) fn find(file: &File, at: u64, len: u64, checksum: Checksum) -> Result<Found, Fault> {
     let rest = len.saturating_sub(at);
     if rest == 0 {

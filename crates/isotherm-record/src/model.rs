@@ -7,14 +7,14 @@ use isotherm_core::scheme::Report;
 use isotherm_core::{MemoryUse, Snapshot, SystemMemory, TargetId, TargetSnapshot};
 use serde::{Deserialize, Serialize};
 
-/// What holds for a whole recording.
+/// What is true for a whole recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The version of isotherm that recorded it.
     pub isotherm_version: String,
     /// The probe's name, such as `bpf`.
     pub probe: String,
-    /// What one answer of the probe speaks for: `page` or `mapping`.
+    /// What one answer of the probe is about: `page` or `mapping`.
     pub granularity: String,
     /// The sampling interval.
     pub sampling_ns: u64,
@@ -37,15 +37,15 @@ pub struct Header {
 /// The machine that a recording was made on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// An identifier of the machine that stays the same from boot to boot, 32 hexadecimal digits. It is made from the ID in
-    /// `/etc/machine-id`, which it does not reveal. Empty if it is not known.
+    /// An identifier of the machine that stays the same from boot to boot: 32 hexadecimal digits, which are made from
+    /// `/etc/machine-id` and do not reveal it. Empty if it is not known.
     #[serde(default)]
     pub id: String,
-    /// The identifier of the boot, as in `/proc/sys/kernel/random/boot_id`. Empty if it is not known: starts of processes are
-    /// then not counted from the boot of the machine.
+    /// The identifier of the boot, as in `/proc/sys/kernel/random/boot_id`. Empty if it is not known. The starts of
+    /// processes are then not counted from the boot of the machine.
     #[serde(default)]
     pub boot_id: String,
-    /// The host's name.
+    /// The name of the machine.
     pub name: String,
     /// The kernel's release, such as `6.1.0-18-amd64`.
     pub kernel: String,
@@ -78,7 +78,7 @@ pub struct TargetInfo {
 pub struct Cost {
     /// Sampling rounds since the last snapshot.
     pub rounds: u32,
-    /// How many of them began later than they should.
+    /// How many of these rounds began late.
     pub late_rounds: u32,
     /// Pages read in these rounds.
     pub reads: u64,
@@ -93,8 +93,8 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Adds the cost of another snapshot: counts and times are summed, and of pages read in a round and of bytes that could
-    /// not be observed the larger count stays.
+    /// Adds the cost of another snapshot. Counts and times are summed. The pages read in a round and the bytes that could
+    /// not be observed become the larger of both.
     pub fn add(&mut self, other: &Self) {
         self.rounds = self.rounds.saturating_add(other.rounds);
         self.late_rounds = self.late_rounds.saturating_add(other.late_rounds);
@@ -105,8 +105,8 @@ impl Cost {
         self.unobservable_bytes = self.unobservable_bytes.max(other.unobservable_bytes);
     }
 
-    /// How many aggregations of `samples` lie between this snapshot and the one before it, and are missing: all their rounds
-    /// are in [`rounds`](Self::rounds). Only the kernel's DAMON loses some.
+    /// How many aggregations of `samples` are missing between this snapshot and the one before it. Their rounds are in
+    /// [`rounds`](Self::rounds). Only the kernel's DAMON loses aggregations.
     pub fn lost_aggregations(&self, samples: u32) -> u64 {
         (self.rounds / samples.max(1)).saturating_sub(1).into()
     }
@@ -120,14 +120,14 @@ pub type TargetInfos = Arc<[(TargetId, Arc<TargetInfo>)]>;
 pub struct SnapshotRecord {
     /// The regions of all targets at the end of one aggregation interval.
     pub snapshot: Snapshot,
-    /// What the snapshot cost, all targets together; `None` where nobody knows, as in an imported recording.
+    /// The cost of the snapshot, of all targets together. `None` if it is not known, as in an imported recording.
     pub cost: Option<Cost>,
     /// What the targets are. It may list more targets than the snapshot has.
     pub infos: TargetInfos,
 }
 
 impl SnapshotRecord {
-    /// What a target is; an empty command and no start time if that is not known.
+    /// What a target is. If that is not known, the command is empty and the start is 0.
     pub fn info(&self, id: TargetId) -> Arc<TargetInfo> {
         let unknown = || Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
         self.infos.iter().find(|(known, _)| *known == id).map_or_else(unknown, |(_, info)| Arc::clone(info))
@@ -180,23 +180,23 @@ pub struct Row {
     pub time: Duration,
     /// The aggregation interval in force.
     pub aggregation: Duration,
-    /// Samples an aggregation: the highest possible `nr_accesses`.
+    /// The number of sampling rounds in an aggregation: the highest possible `nr_accesses`.
     pub samples: u32,
     /// The target's regions and its mappings as they were read last.
     pub target: TargetSnapshot,
     /// What the target is.
     pub info: Arc<TargetInfo>,
-    /// What the whole snapshot took; with the snapshot's first row only, so that sums are right.
+    /// The cost of the whole snapshot. Only the first row of a snapshot has it, so that its sums are right.
     pub cost: Option<Cost>,
 }
 
-/// What schemes have done so far, and how much memory is in use, at one time of the run.
+/// What schemes have done until one time of the run, and how much memory is in use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Activity {
     /// Since the start of the run.
     pub time: Duration,
-    /// What each scheme has done since the start of the run, and in its last application. Schemes that are changed while it runs
-    /// may begin at zero again.
+    /// What each scheme has done since the start of the run, and in its last application. The sums of a scheme may begin
+    /// at zero again when schemes are changed during the run.
     pub schemes: Vec<Report>,
     /// The memory of those targets for which it could be read.
     pub memory: Vec<(TargetId, MemoryUse)>,

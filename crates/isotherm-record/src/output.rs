@@ -1,20 +1,20 @@
-//! The file that a recorder writes to: it grows by whole messages.
+//! The file that a recorder writes to. It grows by whole messages.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Recordings hold address-space layouts: they are for their owner only.
+/// Only the owner may read a recording, because it holds address-space layouts.
 const MODE: u32 = 0o600;
 
-/// A file that ends after a whole message whatever happens, as far as this process has a say in it.
+/// A file that ends after a whole message, unless the process is killed during a write.
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,
     /// Bytes of whole messages.
     len: u64,
-    /// Whether it can be cut back; a pipe or a device cannot.
+    /// Whether it can be cut back. A pipe or a device cannot.
     regular: bool,
 }
 
@@ -30,13 +30,13 @@ impl Output {
         Ok(Self { file, len: 0, regular })
     }
 
-    /// Hands one whole message to the kernel; on failure the file is cut back to what it was.
+    /// Hands one whole message to the kernel. On failure the file is cut back to its length before.
     pub(crate) fn append(&mut self, message: &[u8]) -> io::Result<()> {
         let written =
             if self.regular { self.file.write_all_at(message, self.len) } else { self.file.write_all(message) };
         match written {
             Ok(()) => self.len += message.len() as u64,
-            // The failure to write is the one to tell; a torn tail is something that readers cope with.
+            // The error to report is that of the write. If cutting back fails too, readers accept a torn tail.
             Err(_) if self.regular => drop(self.file.set_len(self.len)),
             Err(_) => {}
         }

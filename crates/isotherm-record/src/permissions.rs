@@ -20,7 +20,7 @@ pub(crate) fn letters_of(target: TargetId, permissions: Permissions) -> String {
     if target == TargetId::PhysicalMemory { "----".to_owned() } else { permission_letters(permissions) }
 }
 
-/// The permissions that four letters mean, if they mean any.
+/// Reads permissions from four letters such as `rw-p`. `None` if the letters are invalid.
 pub(crate) fn parse(letters: &str) -> Option<Permissions> {
     let &[r, w, x, s] = letters.as_bytes() else { return None };
     let is = |found: u8, letter: u8| if found == letter { Some(true) } else { (found == b'-').then_some(false) };

@@ -1,4 +1,4 @@
-//! Reading a recording: opening it, and learning how it ends.
+//! Reading a recording: opening it, and finding out how it ends.
 
 use std::fs::File;
 use std::io;
@@ -20,18 +20,18 @@ use crate::{Activities, FORMAT, Header, RecordError, Snapshots, foreign};
 pub enum Ending {
     /// With the end marker: the recorder finished it.
     Whole,
-    /// After a whole message, with no end marker: still being recorded, or the recorder was killed.
+    /// After a whole message, without the end marker: it is still being recorded, or the recorder was killed.
     Unfinished,
     /// Within a message: the recorder was killed while it wrote, or the file was cut.
     CutShort {
-        /// How many bytes from the start can be read: all rows in them are whole.
+        /// How many bytes from the start are readable.
         at: u64,
     },
 }
 
-/// A recording, open for reading. Several passes over its rows are possible, at the same time too.
+/// A recording that is open for reading. Several passes over it are possible, also at the same time.
 ///
-/// What is read is what the file held when it was opened: a recording that is still being made can be opened again.
+/// Readers see what the file held when it was opened. A recording that is still being made can be opened again.
 #[derive(Debug)]
 pub struct Recording {
     source: Source,
@@ -40,10 +40,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens a recording, reads its header and walks over its messages to learn how it ends; rows are not read yet.
+    /// Opens a recording, reads its header and walks over its messages to find out how it ends. Rows are not read yet.
     ///
     /// # Errors
-    /// When the file cannot be read, is no recording, is of a newer format, or is damaged rather than cut short.
+    /// If the file cannot be read, is no recording, is of a newer format, or is damaged rather than cut short.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let open_error = |source| RecordError::Open { path: path.into(), source };
         // Opening a pipe would wait for its writer.
@@ -70,7 +70,7 @@ impl Recording {
         Ok(Self { source, header, ending })
     }
 
-    /// What holds for the whole recording.
+    /// What is true for the whole recording.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -93,15 +93,15 @@ impl Recording {
     /// All snapshots from the start, with one batch in memory at a time.
     ///
     /// # Errors
-    /// None at present; those of reading come with the snapshots.
+    /// None at present. Errors of reading come with the snapshots.
     pub fn snapshots(&self) -> Result<Snapshots, RecordError> {
         Ok(Snapshots::new(self.source.clone()))
     }
 
-    /// All activities from the start, with one batch in memory at a time; none in a recording without schemes.
+    /// All activities from the start, with one batch in memory at a time. A recording without schemes has none.
     ///
     /// # Errors
-    /// None at present; those of reading come with the activities.
+    /// None at present. Errors of reading come with the activities.
     pub fn activities(&self) -> Result<Activities, RecordError> {
         Ok(Activities::new(self.source.clone()))
     }

@@ -13,7 +13,8 @@ use crate::source::Source;
 use crate::target::RawRow;
 use crate::{RecordError, Row, TargetInfo};
 
-/// The rows of a recording that are of targets, in the order of their recording. After an error there is no further row.
+/// The rows of a recording that are of targets, in the order of their recording. After an error there is no further
+/// row.
 ///
 /// Rows of the same target share what it is and its mappings, as long as these do not change.
 #[derive(Debug)]

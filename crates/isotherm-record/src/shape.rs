@@ -1,7 +1,8 @@
-//! Whether the parts of a batch have the sizes that its columns ask for, before anything is allocated or sliced by them.
+//! Whether the parts of a batch have the sizes that its columns ask for, before anything is allocated or sliced by
+//! them.
 //!
-//! Arrow's decoder checks much of this too, but in places by an assertion, and it allocates as much memory as a compressed
-//! buffer claims to need.
+//! Arrow's decoder checks much of this too, but in places by an assertion, and it allocates as much memory as a
+//! compressed buffer claims to need.
 
 use arrow_ipc as ipc;
 use arrow_schema::{DataType, Field, Fields};

@@ -1,7 +1,8 @@
 //! Tables of columns: structs whose declaration is all that a recording needs to know of its columns.
 //!
 //! [`table!`] declares a struct, one field a column. From the declaration follow the Arrow schema, the builder that a
-//! writer pushes values into, the reader that takes values out of a file's columns, and the description of each column for
+//! writer pushes values into, the reader that takes values out of a file's columns, and the description of each column
+//! for
 //! `docs/recording.md`.
 //!
 //! A reader finds a column by its name. It passes over columns that are not declared. A column of type `Option` may be
@@ -473,7 +474,8 @@ pub(crate) fn columns_of(column: &ArrayRef) -> Result<&StructArray, &'static str
     column.as_struct_opt().ok_or(OTHER_TYPE)
 }
 
-/// Declares a table: a struct whose fields are its columns, in their order. The doc comment of a field is its description in
+/// Declares a table: a struct whose fields are its columns, in their order. The doc comment of a field is its
+/// description in
 /// `docs/recording.md`.
 macro_rules! table {
     (

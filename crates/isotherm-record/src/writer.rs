@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::{ArrowError, SchemaRef};
-use isotherm_core::{Mapping, Snapshot, TargetSnapshot};
+use isotherm_core::{Mapping, Snapshot, TargetId, TargetSnapshot};
 
 use crate::columns::{self, RowBuilder};
 use crate::encode::Encoder;
@@ -20,17 +20,17 @@ use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
 use crate::{Activity, Cost, Header, RecordError, SnapshotRecord, TargetInfo, activity, check, schema};
 
-/// Snapshots of at most this time are kept back before they are handed to the kernel.
+/// How much time of a recording is buffered at most before it is handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);
-/// And of at most about this many bytes.
+/// About how many bytes are buffered at most.
 const MAX_BUFFERED: usize = 8 << 20;
 
 /// Writes a recording.
 ///
-/// Snapshots are handed to the kernel in whole batches, one write each, at least every 500 ms of snapshot time: what
-/// has been handed over survives the death of the process, and a reader finds it whatever comes after it.
+/// Snapshots are handed to the kernel in whole batches, with one write each, at least every 500 ms of snapshot time.
+/// What has been handed over stays readable when the process ends, whatever comes after it in the file.
 ///
-/// Dropping a recorder hands over what is buffered, as far as that succeeds, but does not mark the end:
+/// Dropping a recorder hands over what is buffered, if that succeeds, but does not mark the end.
 /// [`Recorder::finish`] does both.
 #[derive(Debug)]
 pub struct Recorder {
@@ -74,10 +74,10 @@ struct Known {
 impl Recorder {
     /// Creates the recording at `path` and hands its header to the kernel.
     ///
-    /// The file has mode 0600; an existing one is emptied and gets that mode.
+    /// The file has mode 0600. An existing file is emptied and gets that mode.
     ///
-    /// A header without the ID of the boot says that the starts of processes are not counted from the boot of the machine. They are
-    /// not written then: readers take the start since the Unix epoch instead.
+    /// If the header has no ID of the boot, the starts of processes are not counted from the boot of the machine. The
+    /// recorder then leaves them out, and readers use the start since the Unix epoch.
     ///
     /// # Errors
     /// [`RecordError::Create`] or [`RecordError::Write`].
@@ -118,24 +118,18 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Adds a snapshot. One without targets adds nothing.
+    /// Adds a snapshot. A snapshot without targets adds nothing.
     ///
-    /// What a target is and its mappings are compared by pointer first: the same `Arc` as the last time costs nothing.
+    /// What a target is and its mappings are compared by pointer first, so that it costs nothing to pass the same `Arc`
+    /// again.
     ///
     /// # Errors
-    /// [`RecordError::Write`] when a batch was due and the kernel did not take it. The batch is lost; the recorder can
-    /// go on, and then repeats what a reader needs to know. [`RecordError::Encode`] when a target breaks the rules of
-    /// [`TargetSnapshot`], or the snapshot is older than the one before it: nothing of it is written.
+    /// [`RecordError::Write`] if a batch was due and the kernel did not take it. The batch is lost. The recorder can be
+    /// used further, and then repeats what a reader needs to know. [`RecordError::Encode`] if a target breaks the rules
+    /// of [`TargetSnapshot`], or the snapshot is older than the one before it. The snapshot is not written then.
     pub fn write(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
-        if record.snapshot.time < self.last {
-            return Err(self.not_encoded("a snapshot is older than the one before it"));
-        }
-        let added = self.write_targets(record);
-        if added.is_err() {
-            // The recording lacks a part of this snapshot: say again what the targets are.
-            self.known.clear();
-        }
-        added?;
+        self.check(&record.snapshot).map_err(|reason| self.not_encoded(reason))?;
+        self.write_targets(record)?;
         let snapshot = &record.snapshot;
         self.known.retain(|_, known| known.seen == snapshot.time);
 
@@ -146,14 +140,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// Adds what schemes have done, in the place that it has by the order of the calls: it may be older or newer than the
-    /// snapshots around it. Where no snapshots come, because all schemes sleep, activities are handed over by their own time.
+    /// Adds an activity. It may be older or newer than the snapshots that are written before and after it.
     ///
     /// A goal score that is not finite is written as unknown.
     ///
     /// # Errors
-    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`], and nothing of it is written, when it is older than the
-    /// last activity, or the recording has no column for activities ([`Recorder::create_with_activities`]).
+    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the activity is older than the one
+    /// before it, or the recording has no column for activities ([`Recorder::create_with_activities`]). The activity is
+    /// not written then.
     pub fn write_activity(&mut self, activity: &Activity) -> Result<(), RecordError> {
         if !self.activities {
             return Err(self.not_encoded("it was created without a column for activities"));
@@ -204,10 +198,29 @@ impl Recorder {
         self.output.len()
     }
 
+    /// Checks a snapshot before it is written.
+    fn check(&self, snapshot: &Snapshot) -> Result<(), &'static str> {
+        if snapshot.time < self.last {
+            return Err("a snapshot is older than the one before it");
+        }
+        for target in &snapshot.targets {
+            check::regions(&target.regions, snapshot.samples)?;
+            if !self.known(target.id).is_some_and(|known| Arc::ptr_eq(&known.mappings, &target.mappings)) {
+                check::mappings(&target.mappings)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the recording says of a target in the last snapshot.
+    fn known(&self, target: TargetId) -> Option<&Known> {
+        self.known.get(&StoredId::new(target, self.from_boot))
+    }
+
     fn write_targets(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
         let mut cost = record.cost.as_ref();
         for (nth, target) in record.snapshot.targets.iter().enumerate() {
-            self.write_target(&record.snapshot, target, cost.take(), record.nth_info(nth))?;
+            self.write_target(&record.snapshot, target, cost.take(), record.nth_info(nth));
             if self.rows.bytes >= MAX_BUFFERED {
                 self.hand_over()?;
             }
@@ -221,17 +234,13 @@ impl Recorder {
         target: &TargetSnapshot,
         cost: Option<&Cost>,
         info: Arc<TargetInfo>,
-    ) -> Result<(), RecordError> {
-        let id = StoredId::new(target.id, self.from_boot);
-        let known = self.known.get(&id);
+    ) {
+        let known = self.known(target.id);
         let same_info = known.is_some_and(|known| Arc::ptr_eq(&known.info, &info) || known.info == info);
         let same_mappings = known
             .is_some_and(|known| Arc::ptr_eq(&known.mappings, &target.mappings) || known.mappings == target.mappings);
 
-        check::regions(&target.regions, snapshot.samples).map_err(|reason| self.not_encoded(reason))?;
-        if !same_mappings {
-            check::mappings(&target.mappings).map_err(|reason| self.not_encoded(reason))?;
-        }
+        let id = StoredId::new(target.id, self.from_boot);
         self.rows.push(&columns::Row {
             aggregation_ns: Some(nanoseconds(snapshot.aggregation)),
             samples: Some(snapshot.samples),
@@ -245,7 +254,6 @@ impl Recorder {
         self.last = snapshot.time;
         let now = Known { info, mappings: Arc::clone(&target.mappings), seen: snapshot.time };
         self.known.insert(id, now);
-        Ok(())
     }
 
     fn hand_over(&mut self) -> Result<(), RecordError> {
@@ -259,7 +267,7 @@ impl Recorder {
             Err(error) => Err(self.not_encoded(error.to_string())),
         };
         if written.is_err() {
-            // The batch may have been the one that says what the targets and their mappings are: say it again.
+            // The batch may have said what the targets and their mappings are. The next rows must repeat it.
             self.known.clear();
         }
         written

@@ -74,7 +74,7 @@ fn an_activity_that_is_older_than_the_one_before_is_not_written() {
     assert!(matches!(error, RecordError::Encode { .. }), "{error}");
     recorder.write_activity(&common::activity(5)).unwrap();
     recorder.finish().unwrap();
-    assert_eq!(common::read_activities(&path).unwrap(), [4, 5].map(|i| common::activity(i)));
+    assert_eq!(common::read_activities(&path).unwrap(), [4, 5].map(common::activity));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn while_all_schemes_sleep_activities_are_handed_over_all_the_same() {
     assert_eq!(recording.ending(), Ending::Unfinished);
     let read: Vec<_> = recording.activities().unwrap().collect::<Result<_, _>>().unwrap();
     assert!(read.len() >= 25, "{}", read.len());
-    assert_eq!(read, (1..=read.len() as u32).map(|i| common::activity(i)).collect::<Vec<_>>());
+    assert_eq!(read, (1..=read.len() as u32).map(common::activity).collect::<Vec<_>>());
 }
 
 #[test]

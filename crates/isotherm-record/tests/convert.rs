@@ -145,7 +145,7 @@ fn a_failed_conversion_leaves_nothing_and_harms_nothing() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_told() {
+fn an_output_that_cannot_be_written_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     common::record(&path, 1);

@@ -1,6 +1,7 @@
 //! What was handed over stays readable when the recorder is killed, or the disk is full.
 //!
-//! The recorders that end badly are processes of their own: this test program once more, told by its environment.
+//! The recorders that end badly are processes of their own: this test program, started again with a variable in its
+//! environment.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -20,7 +21,7 @@ const PATH: &str = "ISOTHERM_TEST_RECORD_TO";
 const LIMIT: u64 = 40_000;
 
 /// Where this process records to, if it is one of those that end badly.
-fn told_path() -> Result<PathBuf, &'static str> {
+fn path_in_environment() -> Result<PathBuf, &'static str> {
     std::env::var_os(PATH).map(PathBuf::from).ok_or("it is a part of another test")
 }
 
@@ -37,7 +38,7 @@ fn this_program(wrapper: &[&str], name: &str, path: &Path) -> Command {
 #[test]
 #[ignore = "is killed by another test"]
 fn records_for_ever() {
-    let path = or_skip!(told_path());
+    let path = or_skip!(path_in_environment());
     let mut recorder = Recorder::create_with_activities(&path, &common::header()).unwrap();
     for i in 1.. {
         recorder.write(&common::snapshot_record(i)).unwrap();
@@ -121,7 +122,7 @@ fn record_until_full(path: &Path) -> (Recorder, u32, usize) {
 #[test]
 #[ignore = "is started by another test, which ignores the signal that comes with a full file"]
 fn records_past_the_limit() {
-    let path = or_skip!(told_path());
+    let path = or_skip!(path_in_environment());
     let before = getrlimit(Resource::Fsize);
     setrlimit(Resource::Fsize, rustix::process::Rlimit { current: Some(LIMIT), ..before }).unwrap();
     let (mut recorder, full_at, rows) = record_until_full(&path);
@@ -151,7 +152,7 @@ fn a_file_that_may_not_grow_ends_with_its_last_batch() {
 #[test]
 #[ignore = "is started by another test, on a small file system"]
 fn records_until_the_disk_is_full() {
-    let path = or_skip!(told_path());
+    let path = or_skip!(path_in_environment());
     let (_, _, rows) = record_until_full(&path);
     let read = installed_or_skip!(common::python("pyarrow", &path));
     assert_eq!((&read["rows"], &read["torn"]), (&json!(rows), &json!(false)));

@@ -1,7 +1,7 @@
 //! Recordings of formats 1 and 2 are read as those of format 3, and brought to it.
 //!
-//! `format1.rec` and `format2.rec` hold what [`common`] makes, as earlier versions wrote it. `real1.rec` and `real2.rec` are
-//! recordings of a process.
+//! `format1.rec` and `format2.rec` hold what [`common`] makes, as earlier versions wrote it. `real1.rec` and
+//! `real2.rec` are recordings of a process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

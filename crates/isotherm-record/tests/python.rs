@@ -54,42 +54,49 @@ fn duckdb_reads_a_recording() {
 #[test]
 fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
     let [read, with_activities] = installed_or_skip!(read_with("pyarrow"));
-    assert_eq!((&read["format"], &read["probe"], &read["torn"]), (&json!("1"), &json!("sim"), &json!(false)));
+    for read in [&read, &with_activities] {
+        assert_eq!((&read["format"], &read["probe"], &read["torn"]), (&json!("3"), &json!("sim"), &json!(false)));
+    }
+    let id = "struct<type: string not null, pid: uint32, start_ns: uint64, cgroup: uint64>";
     let schema = [
-        "time_ns: uint64 not null",
-        "aggregation_ns: uint64 not null",
-        "samples: uint32 not null",
-        "pid: uint32 not null",
-        "target: struct<command: string not null, started_unix_ns: uint64 not null>",
+        "kind: string not null".to_owned(),
+        "time_ns: uint64 not null".to_owned(),
+        "aggregation_ns: uint64".to_owned(),
+        "samples: uint32".to_owned(),
+        format!("id: {id}"),
+        "target: struct<command: string not null, started_unix_ns: uint64 not null>".to_owned(),
         "mappings: list<item: struct<start: uint64 not null, end: uint64 not null, permissions: string not null, \
-         name: string not null> not null>",
+         name: string not null, node: uint32> not null>"
+            .to_owned(),
         "regions: list<item: struct<start: uint64 not null, end: uint64 not null, nr_accesses: uint32 not null, \
-         age: uint32 not null, nr_unobservable: uint32 not null> not null> not null",
+         nr_samples: uint32 not null, age: uint32 not null, nr_unobservable: uint32 not null> not null>"
+            .to_owned(),
         "cost: struct<rounds: uint32 not null, late_rounds: uint32 not null, reads: uint64 not null, \
          max_reads: uint32 not null, clears: uint64 not null, cpu_ns: uint64 not null, \
-         unobservable_bytes: uint64 not null>",
+         unobservable_bytes: uint64 not null>"
+            .to_owned(),
     ];
     assert_eq!(read["schema"], json!(schema));
 
-    assert_eq!((&with_activities["format"], &with_activities["torn"]), (&json!("2"), &json!(false)));
-    let activity = "activity: struct<time_ns: uint64 not null, \
-        schemes: list<item: struct<name: string not null, action: string not null, awake: bool not null, \
+    let activity = format!(
+        "activity: struct<time_ns: uint64 not null, \
+        schemes: list<item: struct<name: string not null, \
+        action: struct<name: string not null, target_node: uint32> not null, awake: bool not null, \
         quota_bytes: uint64, goal_score: double, \
         total: struct<applications: uint64 not null, tried_regions: uint64 not null, tried_bytes: uint64 not null, \
         passed_bytes: uint64 not null, applied_regions: uint64 not null, applied_bytes: uint64 not null, \
-        rejected_bytes: uint64 not null, \
-        refusals: list<item: struct<errno: int32 not null, regions: uint64 not null, \
-        bytes: uint64 not null> not null> not null, \
+        rejected_bytes: uint64 not null, refusals: list<item: struct<reason: string not null, code: int32, \
+        regions: uint64 not null, bytes: uint64 not null> not null> not null, \
         quota_exceeded: uint64 not null, spent_ns: uint64 not null> not null, \
-        last: struct<time_ns: uint64 not null, held_back_bytes: uint64 not null, unobservable_bytes: uint64 not null, \
-        regions: list<item: struct<pid: uint32 not null, start: uint64 not null, end: uint64 not null, \
-        applied_bytes: uint64 not null> not null> not null> not null> not null> not null, \
-        memory: list<item: struct<pid: uint32 not null, resident_bytes: uint64 not null, \
-        proportional_bytes: uint64 not null, \
-        swapped_bytes: uint64 not null> not null> not null, \
+        last: struct<time_ns: uint64 not null, held_back_bytes: uint64 not null, \
+        unobservable_bytes: uint64 not null, regions: list<item: struct<id: {id} not null, start: uint64 not null, \
+        end: uint64 not null, applied_bytes: uint64 not null> not null> not null> not null> not null> not null, \
+        memory: list<item: struct<id: {id} not null, resident_bytes: uint64 not null, \
+        proportional_bytes: uint64 not null, swapped_bytes: uint64 not null> not null> not null, \
         system: struct<total_bytes: uint64 not null, free_bytes: uint64 not null, available_bytes: uint64 not null, \
-        swap_total_bytes: uint64 not null, swap_free_bytes: uint64 not null, stalled_ns: uint64> not null>";
-    assert_eq!(with_activities["schema"], json!(schema.iter().copied().chain([activity]).collect::<Vec<_>>()));
+        swap_total_bytes: uint64 not null, swap_free_bytes: uint64 not null, stalled_ns: uint64> not null>"
+    );
+    assert_eq!(with_activities["schema"], json!(schema.into_iter().chain([activity]).collect::<Vec<_>>()));
 }
 
 /// The examples in the documentation, each as it stands there.

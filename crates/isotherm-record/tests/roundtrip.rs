@@ -142,7 +142,7 @@ fn rows_share_what_does_not_change() {
 }
 
 #[test]
-fn a_target_that_becomes_another_program_is_told() {
+fn a_target_that_becomes_another_program_gets_its_command_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
@@ -158,7 +158,7 @@ fn a_target_that_becomes_another_program_is_told() {
 }
 
 #[test]
-fn a_target_that_comes_back_says_again_what_it_is() {
+fn a_target_that_was_missing_is_described_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
@@ -219,7 +219,7 @@ fn a_device_is_written_to_and_left_as_it_is() {
 }
 
 #[test]
-fn regions_that_overlap_are_not_written() {
+fn a_snapshot_with_regions_that_overlap_is_not_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
@@ -237,7 +237,8 @@ fn regions_that_overlap_are_not_written() {
         assert_eq!(recorder.write(&common::record_of(&snapshot, common::cost(i))).is_err(), i == 3);
     }
     recorder.finish().unwrap();
-    assert_eq!(common::read(&path).unwrap().len(), 7);
+    // Nothing of a snapshot is written if one of its targets is wrong.
+    assert_eq!(common::read(&path).unwrap().len(), 2 * 3);
 }
 
 /// A snapshot of one target, which started at this time since the boot and since the epoch.

@@ -1,5 +1,5 @@
-//! Conversion of recordings to other formats. Each format is one file behind one trait; [`convert_with`] is for the
-//! formats of other crates.
+//! Conversion of recordings to other formats, with one file for each format. [`convert_with`] is for the formats of
+//! other crates.
 
 mod activity;
 mod csv;
@@ -63,7 +63,8 @@ pub enum TransferError {
     Write(#[from] io::Error),
 }
 
-/// The writer of a format. It takes the snapshots target by target, and keeps no more of them than it must.
+/// The writer of a format. It gets the snapshots target by target, and keeps as few of them in memory as the format
+/// allows.
 trait FormatWriter: Sized {
     /// Whether the format has activities.
     const ACTIVITIES: bool = false;

@@ -1,4 +1,5 @@
-//! The columns of formats 1 and 2, as far as they differ from those of format 3. Columns with the same name mean the same.
+//! The columns of formats 1 and 2, as far as they differ from those of format 3. Columns with the same name mean the
+//! same.
 
 use std::sync::Arc;
 

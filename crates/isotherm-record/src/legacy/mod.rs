@@ -1,8 +1,8 @@
 //! Formats 1 and 2: their columns, and what these are in format 3.
 //!
-//! Format 2 is format 1 with the column `activity`. Both name a target by its pid, physical memory by 0, and have no start
-//! since boot. A mapping of physical memory has its node in its name. An action has no parameters, and a refusal is an error
-//! number.
+//! Format 2 is format 1 with the column `activity`. Both name a target by its pid, physical memory by 0, and have no
+//! start since boot. A mapping of physical memory has its node in its name. An action has no parameters, and a refusal
+//! is an error number.
 
 mod columns;
 
@@ -16,7 +16,7 @@ pub(crate) use columns::{Row, RowReader};
 use crate::columns as present;
 use crate::id::StoredId;
 
-/// What stands between the name and the node of a mapping of physical memory.
+/// The text between the name and the node of a mapping of physical memory.
 const NODE: &str = ", node ";
 
 /// The identity that a number in a `pid` column means.
@@ -148,7 +148,8 @@ impl From<columns::Last> for present::Last {
     }
 }
 
-/// The refusal that an error number of Linux means. A number that has several meanings becomes [`RefusalReason::Other`].
+/// The refusal that an error number of Linux means. A number that has several meanings becomes
+/// [`RefusalReason::Other`].
 fn refusal(errno: i32) -> Refusal {
     let reason = match errno {
         // Written for a refusal without an error number.

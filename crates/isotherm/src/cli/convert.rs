@@ -13,13 +13,14 @@ pub struct Convert {
     /// The recording
     #[arg(value_name = "REC")]
     pub recording: PathBuf,
-    /// The file to write: .parquet, .csv, .json, .damo or .damo.json
+    /// The file to write: .rec, .parquet, .csv, .json, .damo or .damo.json
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
 }
 
 const FORMATS: &str = "\
 Formats:
+  .rec        a recording in the present format, made of one in any format
   .parquet    Apache Parquet: a row for each region of each snapshot
   .csv        CSV: the same rows
   .json       one JSON document with the whole recording
