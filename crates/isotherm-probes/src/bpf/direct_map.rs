@@ -71,7 +71,7 @@ pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, Bp
 fn frames(own: &Space, places: &[Place]) -> Result<Vec<u64>, BpfError> {
     let frame = |place: &Place| own.pagemap().entry(place.addr).ok()??.frame().filter(|&frame| frame != 0);
     let frames: Option<Vec<u64>> = places.iter().map(frame).collect();
-    frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", mend: PRIVILEGE })
+    frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", fix: PRIVILEGE })
 }
 
 fn all_met(places: &[Place], leaves: &[Leaf], frames: &[u64]) -> bool {
@@ -87,7 +87,7 @@ fn all_met(places: &[Place], leaves: &[Leaf], frames: &[u64]) -> bool {
 /// page offset. The bit that marks encrypted memory is not one of them.
 fn address_mask() -> Result<u64, BpfError> {
     let bits = parse_address_bits(&read(CPUINFO, "is /proc mounted?")?);
-    let bits = bits.ok_or(BpfError::Silent { path: CPUINFO, what: "address sizes", mend: "use another probe" })?;
+    let bits = bits.ok_or(BpfError::Silent { path: CPUINFO, what: "address sizes", fix: "use another probe" })?;
     Ok(((1 << bits) - 1) & !(PAGE_SIZE - 1))
 }
 
@@ -101,7 +101,7 @@ fn parse_address_bits(cpuinfo: &str) -> Option<u32> {
 /// The end of the machine's memory in bytes. It includes memory that was hot-plugged.
 pub(super) fn memory_end() -> Result<u64, BpfError> {
     let end = parse_memory_end(&read(IOMEM, "is /proc mounted, and does isotherm run as root?")?);
-    end.ok_or(BpfError::Silent { path: IOMEM, what: "the end of memory", mend: PRIVILEGE })
+    end.ok_or(BpfError::Silent { path: IOMEM, what: "the end of memory", fix: PRIVILEGE })
 }
 
 fn parse_memory_end(iomem: &str) -> Option<u64> {
@@ -114,8 +114,8 @@ fn parse_memory_end(iomem: &str) -> Option<u64> {
     ends.max().filter(|&last| last > 0).map(|last| last + 1)
 }
 
-fn read(path: &'static str, mend: &'static str) -> Result<String, BpfError> {
-    fs::read_to_string(path).map_err(|source| BpfError::File { path: path.into(), source, mend })
+fn read(path: &'static str, fix: &'static str) -> Result<String, BpfError> {
+    fs::read_to_string(path).map_err(|source| BpfError::File { path: path.into(), source, fix })
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Folios {
         let table = FlagTable::open(Path::new("/")).map_err(|error| BpfError::File {
             path: error.path.display().to_string(),
             source: error.source,
-            mend: "run isotherm as root, on a kernel with CONFIG_PROC_PAGE_MONITOR",
+            fix: "run isotherm as root, on a kernel with CONFIG_PROC_PAGE_MONITOR",
         })?;
         let mut folios = Self { table, stay_whole: false, pagemap: Box::new([0; PagemapEntry::BYTES << MOST_ORDER]) };
         folios.stay_whole = folios.try_large(program, tables, own)?;
@@ -134,7 +134,7 @@ impl Folios {
 
         let all = AddrRange::new(place.addr, place.addr + if huge { HUGE } else { PAGE_SIZE });
         let all = all.ok_or(BpfError::Trial("the test memory has no address".into()))?;
-        let failed = |what: &str, e: Errno| BpfError::Advise { what: what.into(), source: e.into(), mend: fix(e) };
+        let failed = |what: &str, e: Errno| BpfError::Advise { what: what.into(), source: e.into(), fix: fix(e) };
         advise(own.pidfd(), [all], Advice::Cold).map_err(|e| failed("this process's own memory", e))?;
         // Recent kernels need no privilege for this process's own memory, so check for it explicitly.
         if missing_capabilities().contains(&SYS_NICE) {

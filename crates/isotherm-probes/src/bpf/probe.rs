@@ -262,8 +262,8 @@ impl BpfProbe {
     }
 }
 
-/// Clears up to [`RANGES_A_CALL`] `requests`, all of one target, and returns how many were cleared. The samples that the
-/// kernel refuses to clear become unobservable.
+/// Clears up to [`RANGES_A_CALL`] `requests`, all of one target, and returns how many were cleared. The samples that
+/// the kernel refuses to clear become unobservable.
 fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]) -> u64 {
     let mut cleared = 0;
     let mut rest = requests;
@@ -355,8 +355,8 @@ impl AccessProbe for BpfProbe {
         Ok(())
     }
 
-    /// The number of clears. A page, a huge page and a large folio count as one each. A sweep of a mapping when a target
-    /// is added counts as one, and so does a later sweep of a block.
+    /// The number of clears. A page, a huge page and a large folio count as one each. A sweep of a mapping when a
+    /// target is added counts as one, and so does a later sweep of a block.
     fn clears(&self) -> u64 {
         self.clears
     }

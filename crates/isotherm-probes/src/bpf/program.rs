@@ -205,7 +205,7 @@ impl Program {
         }
     }
 
-    /// Copies the page tables of `level`, 1 or 2, for each of `addrs` in the address space of `pgd`. Calls `tell` with
+    /// Copies the page tables of `level`, 1 or 2, for each of `addrs` in the address space of `pgd`. Calls `found` with
     /// each result, in order. There are at most [`MAX_TABLES`] addresses.
     pub(super) fn copy_tables(
         &mut self,
@@ -213,7 +213,7 @@ impl Program {
         pgd: u64,
         level: u64,
         addrs: &[u64],
-        mut tell: impl FnMut(usize, Found<'_>),
+        mut found: impl FnMut(usize, Found<'_>),
     ) -> Result<(), BpfError> {
         assert!(addrs.len() <= MAX_TABLES);
         for (i, &addr) in addrs.iter().enumerate() {
@@ -232,9 +232,9 @@ impl Program {
             if request.level == level {
                 // SAFETY: as above. The copy is made before the next run of the program can change the element.
                 let table = unsafe { self.tables.memory.add(i).as_ptr().read_volatile() };
-                tell(i, Found::Table(&table));
+                found(i, Found::Table(&table));
             } else {
-                tell(i, Found::Leaf(Leaf(request.entry)));
+                found(i, Found::Leaf(Leaf(request.entry)));
             }
         }
         Ok(())
@@ -298,7 +298,7 @@ fn load_error(source: libbpf_rs::Error, log: &str) -> BpfError {
     let verifier = verifier.split_once("-- END PROG LOAD LOG").map_or(verifier, |(log, _)| log.trim_ascii());
     let skipped = verifier.lines().count().saturating_sub(LOG_LINES);
     let log = verifier.lines().skip(skipped).map(|line| format!("\n  {line}")).collect();
-    BpfError::Load { cause: isotherm_core::chain(&source), mend: fix, log }
+    BpfError::Load { cause: isotherm_core::chain(&source), fix, log }
 }
 
 /// The needed capabilities that this process lacks.

@@ -204,8 +204,8 @@ impl PageSurvey {
         let mut alone = [false; PAGES];
         if now.any_young() {
             // If the pagemap cannot be read, or the address space is gone, no page counts as exclusive.
-            let told = of.space.pagemap().entries(block.start(), &mut self.pagemap[..]).into_iter().flatten();
-            told.zip(&mut alone).for_each(|(entry, alone)| *alone = entry.is_exclusive());
+            let entries = of.space.pagemap().entries(block.start(), &mut self.pagemap[..]).into_iter().flatten();
+            entries.zip(&mut alone).for_each(|(entry, alone)| *alone = entry.is_exclusive());
         }
         let marks = of.marks_at(block.start());
         // A page that could not be cleared before, but could be now, can be observed from the next interval on.

@@ -1,9 +1,9 @@
 //! Sweeps: clear the accessed bits of a large amount of private anonymous memory at once.
 //!
-//! Sweeps make the probe faster: after a sweep, samples find accessed only the memory that is in use, and not all memory
-//! that was ever used. A page costs a sixtieth in a sweep of what it costs alone. All memory is swept when a target is
-//! added. Memory that comes later is swept by [block](BLOCK): once, when a sample in the block is accessed for the first
-//! time. Pages that sweeps leave out are cleared one by one.
+//! Sweeps make the probe faster: after a sweep, samples find accessed only the memory that is in use, and not all
+//! memory that was ever used. A page costs a sixtieth in a sweep of what it costs alone. All memory is swept when a
+//! target is added. Memory that comes later is swept by [block](BLOCK): once, when a sample in the block is accessed
+//! for the first time. Pages that sweeps leave out are cleared one by one.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,8 @@ const PIECE: u64 = 64 << 20;
 /// A mapping larger than this, in bytes, is not swept. It is a reservation with few used pages.
 const LARGEST: u64 = 4 << 40;
 
-/// The longest time that the sweep of a new target takes (about 8 GiB), so that the monitor does not wait for terabytes.
+/// The longest time that the sweep of a new target takes (about 8 GiB), so that the monitor does not wait for
+/// terabytes.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// The number of places in each 2 MiB that are checked for large folios.
@@ -107,8 +108,8 @@ impl Sweeper<'_> {
         }
     }
 
-    /// The parts of `piece` without huge pages that are mapped page by page: a clear might split those. Such a huge page
-    /// is the result of unmapping or protecting a part of it.
+    /// The parts of `piece` without huge pages that are mapped page by page: a clear might split those. Such a huge
+    /// page is the result of unmapping or protecting a part of it.
     fn without_broken_huge_pages(&mut self, space: &Space, piece: AddrRange) -> Result<Vec<AddrRange>, BpfError> {
         let stretches: Vec<AddrRange> = piece.pieces(HUGE).collect();
         let place = |addr| Place { pgd: space.pgd(), addr };
