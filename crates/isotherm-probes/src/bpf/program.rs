@@ -53,7 +53,7 @@ pub(super) struct PageTables {
 
 /// An address to look up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Lookup {
     /// The kernel's address of the top page table; 0 for an address space that maps nothing.
     pub(super) pgd: u64,
     /// The address in the address space.
@@ -169,17 +169,17 @@ impl Program {
         Ok(Self { object, samples, requests, tables })
     }
 
-    /// Looks up all `places`, up to [`MAX_SAMPLES`] in one call, and puts their entries into `leaves`, in order.
+    /// Makes all `lookups`, up to [`MAX_SAMPLES`] in one call, and puts their entries into `leaves`, in order.
     pub(super) fn walk(
         &mut self,
         tables: &PageTables,
-        mut places: impl Iterator<Item = Place>,
+        mut lookups: impl Iterator<Item = Lookup>,
         leaves: &mut Vec<Leaf>,
     ) -> Result<(), BpfError> {
         leaves.clear();
         loop {
             let mut count = 0;
-            for Place { pgd, addr } in places.by_ref().take(MAX_SAMPLES) {
+            for Lookup { pgd, addr } in lookups.by_ref().take(MAX_SAMPLES) {
                 // SAFETY: `count` is below MAX_SAMPLES, the number of elements, and no program runs now.
                 unsafe { self.samples.memory.add(count).write(Sample { pgd, addr, entry: 0 }) };
                 count += 1;
