@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_record::RecordError;
 
+
 /// Why a file of damo could not be imported. The recording is not touched, except by [`ImportError::Record`].
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
