@@ -14,3 +14,8 @@ mod mark;
 mod refs;
 
 pub use refs::{RefsError, RefsProbe};
+
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

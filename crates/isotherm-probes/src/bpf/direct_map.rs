@@ -17,8 +17,8 @@ use isotherm_core::PAGE_SIZE;
 
 use super::BpfError;
 use super::leaf::{Extent, Leaf};
-use super::program::{PageTables, Place, Program};
-use super::space::Space;
+use super::program::{Lookup, PageTables, Program};
+use super::space::SpaceHandle;
 use isotherm_kernel::{HUGE, Scratch};
 
 const GIB: u64 = 1 << 30;
@@ -33,32 +33,32 @@ const WITNESSES: u64 = 16;
 const ATTEMPTS: u32 = 3;
 
 /// Finds out how to read this machine's page tables. `own` is the address space of this process.
-pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, BpfError> {
+pub(super) fn prove(program: &mut Program, own: &SpaceHandle) -> Result<PageTables, BpfError> {
     let address_mask = address_mask()?;
     let memory_end = memory_end()?;
     let scratch = Scratch::new(WITNESSES * HUGE)?;
     // This fails on a kernel without huge pages, which is harmless.
     let _ = scratch.huge(false);
     // One page in each 2 MiB, each at another index of its table.
-    let places: Vec<Place> = (0..WITNESSES)
+    let lookups: Vec<Lookup> = (0..WITNESSES)
         .map(|i| i * HUGE + i * 31 % 512 * PAGE_SIZE)
         .inspect(|&offset| scratch.touch(offset))
-        .map(|offset| Place { pgd: own.pgd(), addr: scratch.start() + offset })
+        .map(|offset| Lookup { pgd: own.pgd(), addr: scratch.start() + offset })
         .collect();
 
     let mut tried = 0;
     let mut leaves = Vec::new();
     for _ in 0..ATTEMPTS {
-        let frames = frames(own, &places)?;
+        let frames = frames(own, &lookups)?;
         for gib in 0..=memory_end / GIB {
             let Some(direct_map) = (own.pgd() & !(GIB - 1)).checked_sub(gib * GIB) else {
                 break;
             };
             for levels in [4, 5] {
                 let tables = PageTables { direct_map, address_mask, memory_end, levels };
-                program.walk(&tables, places.iter().copied(), &mut leaves)?;
+                program.walk(&tables, lookups.iter().copied(), &mut leaves)?;
                 tried += 1;
-                if all_met(&places, &leaves, &frames) {
+                if all_met(&lookups, &leaves, &frames) {
                     return Ok(tables);
                 }
             }
@@ -68,26 +68,24 @@ pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, Bp
 }
 
 /// The frames of this process's pages, from pagemap.
-fn frames(own: &Space, places: &[Place]) -> Result<Vec<u64>, BpfError> {
-    let frame = |place: &Place| own.pagemap().entry(place.addr).ok()??.frame().filter(|&frame| frame != 0);
-    let frames: Option<Vec<u64>> = places.iter().map(frame).collect();
-    frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", mend: PRIVILEGE })
+fn frames(own: &SpaceHandle, lookups: &[Lookup]) -> Result<Vec<u64>, BpfError> {
+    let frame = |lookup: &Lookup| own.pagemap().entry(lookup.addr).ok()??.frame().filter(|&frame| frame != 0);
+    let frames: Option<Vec<u64>> = lookups.iter().map(frame).collect();
+    frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", fix: PRIVILEGE })
 }
 
-fn all_met(places: &[Place], leaves: &[Leaf], frames: &[u64]) -> bool {
-    places.len() == leaves.len()
-        && places
-            .iter()
-            .zip(leaves)
-            .zip(frames)
-            .all(|((place, leaf), &frame)| leaf.extent() == Some(Extent::Page) && leaf.frame(place.addr) == Some(frame))
+fn all_met(lookups: &[Lookup], leaves: &[Leaf], frames: &[u64]) -> bool {
+    lookups.len() == leaves.len()
+        && lookups.iter().zip(leaves).zip(frames).all(|((lookup, leaf), &frame)| {
+            leaf.extent() == Some(Extent::Page) && leaf.frame(lookup.addr) == Some(frame)
+        })
 }
 
 /// The bits of a page-table entry that hold a physical address: as many bits as `/proc/cpuinfo` reports, without the
 /// page offset. The bit that marks encrypted memory is not one of them.
 fn address_mask() -> Result<u64, BpfError> {
     let bits = parse_address_bits(&read(CPUINFO, "is /proc mounted?")?);
-    let bits = bits.ok_or(BpfError::Silent { path: CPUINFO, what: "address sizes", mend: "use another probe" })?;
+    let bits = bits.ok_or(BpfError::Silent { path: CPUINFO, what: "address sizes", fix: "use another probe" })?;
     Ok(((1 << bits) - 1) & !(PAGE_SIZE - 1))
 }
 
@@ -101,7 +99,7 @@ fn parse_address_bits(cpuinfo: &str) -> Option<u32> {
 /// The end of the machine's memory in bytes. It includes memory that was hot-plugged.
 pub(super) fn memory_end() -> Result<u64, BpfError> {
     let end = parse_memory_end(&read(IOMEM, "is /proc mounted, and does isotherm run as root?")?);
-    end.ok_or(BpfError::Silent { path: IOMEM, what: "the end of memory", mend: PRIVILEGE })
+    end.ok_or(BpfError::Silent { path: IOMEM, what: "the end of memory", fix: PRIVILEGE })
 }
 
 fn parse_memory_end(iomem: &str) -> Option<u64> {
@@ -114,8 +112,8 @@ fn parse_memory_end(iomem: &str) -> Option<u64> {
     ends.max().filter(|&last| last > 0).map(|last| last + 1)
 }
 
-fn read(path: &'static str, mend: &'static str) -> Result<String, BpfError> {
-    fs::read_to_string(path).map_err(|source| BpfError::File { path: path.into(), source, mend })
+fn read(path: &'static str, fix: &'static str) -> Result<String, BpfError> {
+    fs::read_to_string(path).map_err(|source| BpfError::File { path: path.into(), source, fix })
 }
 
 #[cfg(test)]

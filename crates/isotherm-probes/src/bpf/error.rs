@@ -23,12 +23,12 @@ pub enum BpfError {
         source: io::Error,
     },
     /// The kernel did not load the eBPF program.
-    #[error("the kernel refused to load the eBPF program: {cause} ({mend}){log}")]
+    #[error("the kernel refused to load the eBPF program: {cause} ({fix}){log}")]
     Load {
         /// The error of libbpf, as text: the log must follow it.
         cause: String,
         /// How to fix it, most probably.
-        mend: String,
+        fix: String,
         /// The last lines of the verifier's log, each after a line break; empty if there is no log.
         log: String,
     },
@@ -49,24 +49,24 @@ pub enum BpfError {
         why: &'static str,
     },
     /// A file of the kernel cannot be read.
-    #[error("{path} cannot be read ({mend})")]
+    #[error("{path} cannot be read ({fix})")]
     File {
         /// The file.
         path: String,
         /// The error of the system call.
         source: io::Error,
         /// How to fix it.
-        mend: &'static str,
+        fix: &'static str,
     },
     /// A file of the kernel lacks the expected content.
-    #[error("{path} does not show {what} ({mend})")]
+    #[error("{path} does not show {what} ({fix})")]
     Silent {
         /// The file.
         path: &'static str,
         /// The missing content.
         what: &'static str,
         /// How to fix it.
-        mend: &'static str,
+        fix: &'static str,
     },
     /// A mapping of the program's memory failed.
     #[error("{what} failed (is the memory of this process limited?)")]
@@ -89,14 +89,14 @@ pub enum BpfError {
         tried: u64,
     },
     /// A page cannot be cleared.
-    #[error("process_madvise(MADV_COLD) on {what} failed ({mend})")]
+    #[error("process_madvise(MADV_COLD) on {what} failed ({fix})")]
     Advise {
         /// Whose memory it is.
         what: String,
         /// The error of process_madvise(2).
         source: io::Error,
         /// How to fix it.
-        mend: &'static str,
+        fix: &'static str,
     },
     /// Access to the memory of the targets is not permitted, for any of them.
     #[error(

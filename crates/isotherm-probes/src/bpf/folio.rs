@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use super::BpfError;
 use super::leaf::{Extent, Leaf};
-use super::program::{PageTables, Place, Program, SYS_NICE, missing_capabilities};
-use super::space::Space;
+use super::program::{Lookup, PageTables, Program, SYS_NICE, missing_capabilities};
+use super::space::SpaceHandle;
 use super::target::Target;
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::pages::{FlagTable, Flags, PagemapEntry};
@@ -45,11 +45,11 @@ pub(super) struct Whole {
 
 impl Folios {
     /// Opens the table of page flags, and tests on this process's own memory what this kernel does to large folios.
-    pub(super) fn open(program: &mut Program, tables: &PageTables, own: &Space) -> Result<Self, BpfError> {
+    pub(super) fn open(program: &mut Program, tables: &PageTables, own: &SpaceHandle) -> Result<Self, BpfError> {
         let table = FlagTable::open(Path::new("/")).map_err(|error| BpfError::File {
             path: error.path.display().to_string(),
             source: error.source,
-            mend: "run isotherm as root, on a kernel with CONFIG_PROC_PAGE_MONITOR",
+            fix: "run isotherm as root, on a kernel with CONFIG_PROC_PAGE_MONITOR",
         })?;
         let mut folios = Self { table, stay_whole: false, pagemap: Box::new([0; PagemapEntry::BYTES << MOST_ORDER]) };
         folios.stay_whole = folios.try_large(program, tables, own)?;
@@ -106,7 +106,7 @@ impl Folios {
     }
 
     /// Whether the pages from `start` on are mapped to `frames`, in order.
-    fn are_mapped_at(&mut self, space: &Space, start: u64, frames: Range<u64>) -> bool {
+    fn are_mapped_at(&mut self, space: &SpaceHandle, start: u64, frames: Range<u64>) -> bool {
         let count = (frames.end - frames.start) as usize;
         let entries = space.pagemap().entries(start, &mut self.pagemap[..count * PagemapEntry::BYTES]);
         entries.is_ok_and(|entries| entries.len() == count && entries.map(PagemapEntry::frame).eq(frames.map(Some)))
@@ -118,12 +118,12 @@ impl Folios {
 
     /// Tests whether this kernel clears a large folio without splitting it: makes a huge page that is mapped by small
     /// entries, clears it, and checks whether it is still whole. The result is also false if no huge page is available.
-    fn try_large(&self, program: &mut Program, tables: &PageTables, own: &Space) -> Result<bool, BpfError> {
+    fn try_large(&self, program: &mut Program, tables: &PageTables, own: &SpaceHandle) -> Result<bool, BpfError> {
         let scratch = Scratch::new(HUGE)?;
-        let place = Place { pgd: own.pgd(), addr: scratch.start() };
+        let lookup = Lookup { pgd: own.pgd(), addr: scratch.start() };
         let mut leaves = Vec::new();
         let mut leaf = || -> Result<Leaf, BpfError> {
-            program.walk(tables, std::iter::once(place), &mut leaves)?;
+            program.walk(tables, std::iter::once(lookup), &mut leaves)?;
             Ok(leaves.first().copied().unwrap_or(Leaf(0)))
         };
 
@@ -132,9 +132,9 @@ impl Folios {
         let huge = huge && leaf()?.extent() == Some(Extent::Huge) && scratch.break_up(PAGE_SIZE).is_ok();
         scratch.touch(0);
 
-        let all = AddrRange::new(place.addr, place.addr + if huge { HUGE } else { PAGE_SIZE });
+        let all = AddrRange::new(lookup.addr, lookup.addr + if huge { HUGE } else { PAGE_SIZE });
         let all = all.ok_or(BpfError::Trial("the test memory has no address".into()))?;
-        let failed = |what: &str, e: Errno| BpfError::Advise { what: what.into(), source: e.into(), mend: fix(e) };
+        let failed = |what: &str, e: Errno| BpfError::Advise { what: what.into(), source: e.into(), fix: fix(e) };
         advise(own.pidfd(), [all], Advice::Cold).map_err(|e| failed("this process's own memory", e))?;
         // Recent kernels need no privilege for this process's own memory, so check for it explicitly.
         if missing_capabilities().contains(&SYS_NICE) {
@@ -142,7 +142,7 @@ impl Folios {
         }
 
         let after = leaf()?;
-        let frame = after.frame(place.addr).unwrap_or(0);
+        let frame = after.frame(lookup.addr).unwrap_or(0);
         Ok(huge && !after.young() && self.flags(frame).is_some_and(Flags::is_head))
     }
 }

@@ -9,14 +9,14 @@
 //! - It clears huge pages and large folios as a whole or not at all, so that none is split: see `folio.rs`, which also
 //!   describes the race that remains.
 //! - `MADV_COLD` flushes the translation of a page from the TLB, so the next access is always observed. It also moves
-//!   the page to the inactive list, as if it had not been used recently. This affects one page for each region and, when
-//!   a target is added, its private anonymous memory (see [`BpfProbe::with_sweeps`]).
+//!   the page to the inactive list, as if it had not been used recently. This affects one page for each region. When a
+//!   target is added, it also affects its private anonymous memory (see [`BpfProbe::with_sweeps`]).
 //! - `MADV_COLD` skips pages that are locked, mapped by several processes, or not on a reclaim list. After the first
 //!   access, such a page is [unobservable](isotherm_core::Observation::Unobservable).
-//! - Accesses that do not use the target's page tables are not observed: accesses by the guest of a virtual machine (KVM
-//!   has page tables of its own) and by devices.
-//! - Others may clear accessed bits at the same time, without a TLB flush: the kernel's DAMON, and reclaim when memory is
-//!   short. A page whose bit they cleared can look idle for a moment.
+//! - Accesses that do not use the target's page tables are not observed: accesses by the guest of a virtual machine
+//!   (KVM has page tables of its own) and by devices.
+//! - Others may clear accessed bits at the same time, without a TLB flush: the kernel's DAMON, and reclaim when
+//!   memory is short. A page whose bit they cleared can look idle for a moment.
 
 #[cfg(target_arch = "x86_64")]
 mod check;

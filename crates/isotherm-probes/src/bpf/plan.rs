@@ -30,13 +30,13 @@ pub(super) fn plan(
     frames.sort_unstable();
     let mut flags = [Flags::default(); PAGES];
     let mut pages = frames.iter().map(|&(_, page)| page);
-    let told = folios.table().each(frames.iter().map(|&(frame, _)| frame), room, |told| {
-        pages.next().into_iter().for_each(|page| flags[page] = told);
+    let read = folios.table().each(frames.iter().map(|&(frame, _)| frame), room, |found| {
+        pages.next().into_iter().for_each(|page| flags[page] = found);
     });
-    told.map_err(|e| BpfError::File {
+    read.map_err(|e| BpfError::File {
         path: e.path.display().to_string(),
         source: e.source,
-        mend: "does a security module forbid access to it?",
+        fix: "does a security module forbid access to it?",
     })?;
 
     let mut page = block.pages().start;

@@ -9,8 +9,8 @@ use super::BpfError;
 use super::direct_map::{memory_end, prove};
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
-use super::program::{PageTables, Place, Program};
-use super::space::{Opened, PagemapKind, Space};
+use super::program::{Lookup, PageTables, Program};
+use super::space::{Opened, PagemapKind, SpaceHandle};
 use super::sweep::{SweepResult, Sweeper};
 use super::swept::Swept;
 use super::target::{State, Target};
@@ -60,7 +60,7 @@ impl BpfProbe {
     /// If the probe does not work here. The error says why, and how to fix it.
     pub fn open() -> Result<Self, BpfError> {
         let mut program = Program::load()?;
-        let (own, pagemap_kind) = Space::open_own(&mut program)?;
+        let (own, pagemap_kind) = SpaceHandle::open_own(&mut program)?;
         let tables = prove(&mut program, &own)?;
         let folios = Folios::open(&mut program, &tables, &own)?;
         Ok(Self {
@@ -115,7 +115,7 @@ impl BpfProbe {
         let Some(pid) = space.id.pid() else {
             return Ok((target(State::Refused), Some(io::ErrorKind::Unsupported.into())));
         };
-        let new = match Space::open(pid, &mut self.program, self.pagemap_kind)? {
+        let new = match SpaceHandle::open(pid, &mut self.program, self.pagemap_kind)? {
             Opened::Held(new) => new,
             Opened::Gone => return Ok((target(State::Gone), None)),
             Opened::Refused(e) => return Ok((target(State::Refused), Some(e))),
@@ -171,11 +171,11 @@ impl BpfProbe {
             last = same.or_else(|| targets.binary_search_by_key(&sample.target, |target| target.id).ok());
             self.slots.push(last);
         }
-        let places = samples.iter().zip(&self.slots).map(|(sample, slot)| {
+        let lookups = samples.iter().zip(&self.slots).map(|(sample, slot)| {
             let space = slot.and_then(|slot| targets[slot].space());
-            Place { pgd: space.map_or(0, Space::pgd), addr: sample.addr }
+            Lookup { pgd: space.map_or(0, SpaceHandle::pgd), addr: sample.addr }
         });
-        self.program.walk(&self.tables, places, &mut self.leaves)
+        self.program.walk(&self.tables, lookups, &mut self.leaves)
     }
 
     /// Makes the requests to clear the samples that were accessed.
@@ -222,11 +222,11 @@ impl BpfProbe {
         for requests in self.requests.chunk_by(|a, b| a.slot == b.slot).flat_map(|of_one| of_one.chunks(RANGES_A_CALL))
         {
             let target = &mut self.targets[requests[0].slot];
-            let Some(pgd) = target.space().map(Space::pgd) else {
+            let Some(pgd) = target.space().map(SpaceHandle::pgd) else {
                 continue;
             };
-            let places = requests.iter().map(|request| Place { pgd, addr: request.addr });
-            self.program.walk(&self.tables, places, &mut self.leaves)?;
+            let lookups = requests.iter().map(|request| Lookup { pgd, addr: request.addr });
+            self.program.walk(&self.tables, lookups, &mut self.leaves)?;
             self.unchanged.clear();
             for (request, leaf) in requests.iter().zip(&self.leaves) {
                 if leaf.maps_as(request.leaf) {
@@ -244,11 +244,11 @@ impl BpfProbe {
     /// the kernel. A skipped page would look accessed forever, so it becomes unobservable.
     fn verify(&mut self) -> Result<(), BpfError> {
         let targets = &self.targets;
-        let places = self.requests.iter().map(|request| {
+        let lookups = self.requests.iter().map(|request| {
             let space = targets[request.slot].space();
-            Place { pgd: space.map_or(0, Space::pgd), addr: request.addr }
+            Lookup { pgd: space.map_or(0, SpaceHandle::pgd), addr: request.addr }
         });
-        self.program.walk(&self.tables, places, &mut self.leaves)?;
+        self.program.walk(&self.tables, lookups, &mut self.leaves)?;
         for (request, leaf) in self.requests.iter().zip(&self.leaves).filter(|(_, leaf)| leaf.young()) {
             let space = targets[request.slot].space();
             let alone = space.and_then(|space| space.is_exclusive(request.addr)) == Some(true);
@@ -262,8 +262,8 @@ impl BpfProbe {
     }
 }
 
-/// Clears up to [`RANGES_A_CALL`] `requests`, all of one target, and returns how many were cleared. The samples that the
-/// kernel refuses to clear become unobservable.
+/// Clears up to [`RANGES_A_CALL`] `requests`, all of one target, and returns how many were cleared. The samples that
+/// the kernel refuses to clear become unobservable.
 fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]) -> u64 {
     let mut cleared = 0;
     let mut rest = requests;
@@ -355,8 +355,8 @@ impl AccessProbe for BpfProbe {
         Ok(())
     }
 
-    /// The number of clears. A page, a huge page and a large folio count as one each. A sweep of a mapping when a target
-    /// is added counts as one, and so does a later sweep of a block.
+    /// The number of clears. A page, a huge page and a large folio count as one each. A sweep of a mapping when a
+    /// target is added counts as one, and so does a later sweep of a block.
     fn clears(&self) -> u64 {
         self.clears
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Reads page tables in the kernel: finds the top page table of an opened process, looks up the page-table entries of
- * many addresses at once, and copies whole page tables. The program only reads. program.rs declares the same structures.
+ * many addresses at once, and copies whole page tables. The program only reads. program.rs declares the same
+ * structures.
  */
 #include "kernel.h"
 
@@ -133,7 +134,10 @@ struct {
 	__type(value, struct page_table);
 } page_tables SEC(".maps");
 
-/* The address of the table of level `wanted` for `addr`, or 0. `found` is the entry above it if the walk ended there. */
+/*
+ * The address of the table of level `wanted` for `addr`, or 0. If the walk ended at an entry above that table, `found`
+ * is set to that entry.
+ */
 static __always_inline __u64 find_table(const struct walk_args *args, __u64 table, __u64 addr, __u64 wanted,
 					__u64 *found)
 {

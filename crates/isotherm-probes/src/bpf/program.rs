@@ -53,7 +53,7 @@ pub(super) struct PageTables {
 
 /// An address to look up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Lookup {
     /// The kernel's address of the top page table; 0 for an address space that maps nothing.
     pub(super) pgd: u64,
     /// The address in the address space.
@@ -169,17 +169,17 @@ impl Program {
         Ok(Self { object, samples, requests, tables })
     }
 
-    /// Looks up all `places`, up to [`MAX_SAMPLES`] in one call, and puts their entries into `leaves`, in order.
+    /// Makes all `lookups`, up to [`MAX_SAMPLES`] in one call, and puts their entries into `leaves`, in order.
     pub(super) fn walk(
         &mut self,
         tables: &PageTables,
-        mut places: impl Iterator<Item = Place>,
+        mut lookups: impl Iterator<Item = Lookup>,
         leaves: &mut Vec<Leaf>,
     ) -> Result<(), BpfError> {
         leaves.clear();
         loop {
             let mut count = 0;
-            for Place { pgd, addr } in places.by_ref().take(MAX_SAMPLES) {
+            for Lookup { pgd, addr } in lookups.by_ref().take(MAX_SAMPLES) {
                 // SAFETY: `count` is below MAX_SAMPLES, the number of elements, and no program runs now.
                 unsafe { self.samples.memory.add(count).write(Sample { pgd, addr, entry: 0 }) };
                 count += 1;
@@ -205,7 +205,7 @@ impl Program {
         }
     }
 
-    /// Copies the page tables of `level`, 1 or 2, for each of `addrs` in the address space of `pgd`. Calls `tell` with
+    /// Copies the page tables of `level`, 1 or 2, for each of `addrs` in the address space of `pgd`. Calls `found` with
     /// each result, in order. There are at most [`MAX_TABLES`] addresses.
     pub(super) fn copy_tables(
         &mut self,
@@ -213,7 +213,7 @@ impl Program {
         pgd: u64,
         level: u64,
         addrs: &[u64],
-        mut tell: impl FnMut(usize, Found<'_>),
+        mut found: impl FnMut(usize, Found<'_>),
     ) -> Result<(), BpfError> {
         assert!(addrs.len() <= MAX_TABLES);
         for (i, &addr) in addrs.iter().enumerate() {
@@ -232,9 +232,9 @@ impl Program {
             if request.level == level {
                 // SAFETY: as above. The copy is made before the next run of the program can change the element.
                 let table = unsafe { self.tables.memory.add(i).as_ptr().read_volatile() };
-                tell(i, Found::Table(&table));
+                found(i, Found::Table(&table));
             } else {
-                tell(i, Found::Leaf(Leaf(request.entry)));
+                found(i, Found::Leaf(Leaf(request.entry)));
             }
         }
         Ok(())
@@ -298,7 +298,7 @@ fn load_error(source: libbpf_rs::Error, log: &str) -> BpfError {
     let verifier = verifier.split_once("-- END PROG LOAD LOG").map_or(verifier, |(log, _)| log.trim_ascii());
     let skipped = verifier.lines().count().saturating_sub(LOG_LINES);
     let log = verifier.lines().skip(skipped).map(|line| format!("\n  {line}")).collect();
-    BpfError::Load { cause: isotherm_core::chain(&source), mend: fix, log }
+    BpfError::Load { cause: isotherm_core::chain(&source), fix, log }
 }
 
 /// The needed capabilities that this process lacks.

@@ -13,12 +13,12 @@ use super::program::{Program, Resolved};
 /// How many times a disturbed look-up is repeated.
 const RESOLVE_ATTEMPTS: u32 = 8;
 
-/// The address space of a process, and a pidfd of the process.
+/// A handle to the address space of a process, and to the process itself.
 ///
 /// The open pagemap keeps a reference to the kernel's `mm_struct`. The kernel therefore does not free and reuse the top
 /// page table. After the process has ended or called exec, that table is empty, and a walk finds nothing present.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(super) struct SpaceHandle {
     pidfd: Pidfd,
     pagemap: Pagemap,
     mm: u64,
@@ -33,14 +33,14 @@ pub(super) struct PagemapKind(u64);
 #[derive(Debug)]
 pub(super) enum Opened {
     /// The process is open.
-    Held(Space),
+    Held(SpaceHandle),
     /// There is no such process, or it has no memory.
     Gone,
     /// Access to its memory is not permitted.
     Refused(io::Error),
 }
 
-impl Space {
+impl SpaceHandle {
     /// Opens this process, and learns the file operations of a pagemap.
     ///
     /// It also checks that a pagemap refers to an address space in the way that the eBPF program assumes.
@@ -111,6 +111,6 @@ fn open_files(pid: u32) -> Result<(Pidfd, Pagemap), Errno> {
 }
 
 fn files_error(pid: u32, errno: Errno) -> BpfError {
-    let mend = "is /proc mounted, and are two more open files for each target allowed (`ulimit -n`)?";
-    BpfError::File { path: format!("/proc/{pid}/pagemap"), source: errno.into(), mend }
+    let fix = "is /proc mounted, and are two more open files for each target allowed (`ulimit -n`)?";
+    BpfError::File { path: format!("/proc/{pid}/pagemap"), source: errno.into(), fix }
 }

@@ -19,7 +19,7 @@ use super::leaf::Extent;
 use super::look::Look;
 use super::plan::plan;
 use super::program::{Found, MAX_TABLES, PageTables, Program};
-use super::space::{Opened, PagemapKind, Space};
+use super::space::{Opened, PagemapKind, SpaceHandle};
 use crate::mark::Mark;
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::pages::{PagemapEntry, Room};
@@ -49,7 +49,7 @@ pub(crate) struct PageSurvey {
 /// A process, and the marks of its pages.
 #[derive(Debug)]
 pub(crate) struct Surveyed {
-    space: Space,
+    space: SpaceHandle,
     /// The marks by block: the key is the address divided by 2 MiB.
     marks: HashMap<u64, Box<[Mark; PAGES]>>,
     /// The marks of the survey before. Those of blocks that are still mapped are moved to `marks`.
@@ -72,7 +72,7 @@ impl PageSurvey {
     /// Loads the program, finds the direct map, and tests on this process's own memory how large folios are cleared.
     pub(crate) fn open() -> Result<Self, BpfError> {
         let mut program = Program::load()?;
-        let (own, pagemap_kind) = Space::open_own(&mut program)?;
+        let (own, pagemap_kind) = SpaceHandle::open_own(&mut program)?;
         let tables = prove(&mut program, &own)?;
         let folios = Folios::open(&mut program, &tables, &own)?;
         Ok(Self {
@@ -96,7 +96,7 @@ impl PageSurvey {
 
     /// Opens a process for a survey. `before` is its state after the last survey.
     pub(crate) fn take(&mut self, pid: u32, before: Option<Surveyed>) -> Result<Taken, BpfError> {
-        let space = match Space::open(pid, &mut self.program, self.pagemap_kind)? {
+        let space = match SpaceHandle::open(pid, &mut self.program, self.pagemap_kind)? {
             Opened::Held(space) => space,
             Opened::Gone => return Ok(Taken::Gone),
             Opened::Refused(e) => return Ok(Taken::Refused(e)),
@@ -204,8 +204,8 @@ impl PageSurvey {
         let mut alone = [false; PAGES];
         if now.any_young() {
             // If the pagemap cannot be read, or the address space is gone, no page counts as exclusive.
-            let told = of.space.pagemap().entries(block.start(), &mut self.pagemap[..]).into_iter().flatten();
-            told.zip(&mut alone).for_each(|(entry, alone)| *alone = entry.is_exclusive());
+            let entries = of.space.pagemap().entries(block.start(), &mut self.pagemap[..]).into_iter().flatten();
+            entries.zip(&mut alone).for_each(|(entry, alone)| *alone = entry.is_exclusive());
         }
         let marks = of.marks_at(block.start());
         // A page that could not be cleared before, but could be now, can be observed from the next interval on.

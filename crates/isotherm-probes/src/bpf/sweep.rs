@@ -1,9 +1,9 @@
 //! Sweeps: clear the accessed bits of a large amount of private anonymous memory at once.
 //!
-//! Sweeps make the probe faster: after a sweep, samples find accessed only the memory that is in use, and not all memory
-//! that was ever used. A page costs a sixtieth in a sweep of what it costs alone. All memory is swept when a target is
-//! added. Memory that comes later is swept by [block](BLOCK): once, when a sample in the block is accessed for the first
-//! time. Pages that sweeps leave out are cleared one by one.
+//! Sweeps make the probe faster: after a sweep, samples find accessed only the memory that is in use, and not all
+//! memory that was ever used. A page costs a sixtieth in a sweep of what it costs alone. All memory is swept when a
+//! target is added. Memory that comes later is swept by [block](BLOCK): once, when a sample in the block is accessed
+//! for the first time. Pages that sweeps leave out are cleared one by one.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use super::BpfError;
 use super::folio::Folios;
 use super::leaf::Extent;
-use super::program::{PageTables, Place, Program};
-use super::space::Space;
+use super::program::{Lookup, PageTables, Program};
+use super::space::SpaceHandle;
 use super::swept::{BLOCK, Swept};
 use isotherm_kernel::HUGE;
 use isotherm_kernel::madvise::{Advice, advise};
@@ -26,7 +26,8 @@ const PIECE: u64 = 64 << 20;
 /// A mapping larger than this, in bytes, is not swept. It is a reservation with few used pages.
 const LARGEST: u64 = 4 << 40;
 
-/// The longest time that the sweep of a new target takes (about 8 GiB), so that the monitor does not wait for terabytes.
+/// The longest time that the sweep of a new target takes (about 8 GiB), so that the monitor does not wait for
+/// terabytes.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// The number of places in each 2 MiB that are checked for large folios.
@@ -53,7 +54,7 @@ impl Sweeper<'_> {
     /// Sweeps the part of the block around `addr` that is in `mapping`.
     pub(super) fn block(
         &mut self,
-        space: &Space,
+        space: &SpaceHandle,
         mapping: &Mapping,
         addr: u64,
         swept: &mut Swept,
@@ -72,7 +73,7 @@ impl Sweeper<'_> {
     /// Sweeps all `mappings`, within the limits of size and time.
     pub(super) fn all(
         &mut self,
-        space: &Space,
+        space: &SpaceHandle,
         mappings: &[Mapping],
         swept: &mut Swept,
     ) -> Result<SweepResult, BpfError> {
@@ -94,7 +95,7 @@ impl Sweeper<'_> {
     }
 
     /// Sweeps a piece of one mapping.
-    fn piece(&mut self, space: &Space, piece: AddrRange) -> Result<SweepResult, BpfError> {
+    fn piece(&mut self, space: &SpaceHandle, piece: AddrRange) -> Result<SweepResult, BpfError> {
         let ranges = self.without_broken_huge_pages(space, piece)?;
         if ranges.is_empty() {
             return Ok(SweepResult::Cleared(0));
@@ -107,21 +108,21 @@ impl Sweeper<'_> {
         }
     }
 
-    /// The parts of `piece` without huge pages that are mapped page by page: a clear might split those. Such a huge page
-    /// is the result of unmapping or protecting a part of it.
-    fn without_broken_huge_pages(&mut self, space: &Space, piece: AddrRange) -> Result<Vec<AddrRange>, BpfError> {
+    /// The parts of `piece` without huge pages that are mapped page by page: a clear might split those. Such a huge
+    /// page is the result of unmapping or protecting a part of it.
+    fn without_broken_huge_pages(&mut self, space: &SpaceHandle, piece: AddrRange) -> Result<Vec<AddrRange>, BpfError> {
         let stretches: Vec<AddrRange> = piece.pieces(HUGE).collect();
-        let place = |addr| Place { pgd: space.pgd(), addr };
-        let places: Vec<Place> = stretches.iter().flat_map(|stretch| ends_and_middle(*stretch)).map(place).collect();
-        let mut leaves = Vec::with_capacity(places.len());
-        self.program.walk(self.tables, places.iter().copied(), &mut leaves)?;
+        let lookup = |addr| Lookup { pgd: space.pgd(), addr };
+        let lookups: Vec<Lookup> = stretches.iter().flat_map(|stretch| ends_and_middle(*stretch)).map(lookup).collect();
+        let mut leaves = Vec::with_capacity(lookups.len());
+        self.program.walk(self.tables, lookups.iter().copied(), &mut leaves)?;
 
         let mut kept: Vec<AddrRange> = Vec::new();
         for (i, &stretch) in stretches.iter().enumerate() {
             let looked_at = i * PLACES..(i + 1) * PLACES;
-            let broken = places[looked_at.clone()].iter().zip(&leaves[looked_at]).any(|(place, leaf)| {
+            let broken = lookups[looked_at.clone()].iter().zip(&leaves[looked_at]).any(|(lookup, leaf)| {
                 leaf.extent() == Some(Extent::Page)
-                    && leaf.frame(place.addr).is_some_and(|frame| self.folios.is_large(frame))
+                    && leaf.frame(lookup.addr).is_some_and(|frame| self.folios.is_large(frame))
             });
             if broken {
                 continue;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping, TargetId, mapping_at};
 
-use super::space::Space;
+use super::space::SpaceHandle;
 use super::swept::Swept;
 
 /// A target, and whether it can be watched.
@@ -25,7 +25,7 @@ pub(super) struct Target {
 #[derive(Debug)]
 pub(super) enum State {
     /// Its page tables can be read.
-    Held(Space),
+    Held(SpaceHandle),
     /// The target has ended. All its memory is idle.
     Gone,
     /// Access to its memory is not permitted. All its memory is unobservable.
@@ -39,7 +39,7 @@ impl Target {
     }
 
     /// The address space, if its page tables can be read.
-    pub(super) fn space(&self) -> Option<&Space> {
+    pub(super) fn space(&self) -> Option<&SpaceHandle> {
         match &self.state {
             State::Held(space) => Some(space),
             State::Gone | State::Refused => None,

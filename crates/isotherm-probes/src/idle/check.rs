@@ -47,7 +47,7 @@ fn check(mut probe: IdleProbe) -> Result<(), IdleError> {
         (0..PAGES).for_each(|page| scratch.touch(page * PAGE_SIZE));
         probe.clear(&samples).map_err(|e| failed("marking", &*e))?;
         for offset in (0..PAGES).step_by(2).map(|page| page * PAGE_SIZE) {
-            // Marking does not flush the TLB. Unmapping the huge page around the address does.
+            // Marking does not flush the TLB. The changes of protection in `break_up` do.
             if scratch.break_up(offset).is_ok() {
                 scratch.touch(offset);
             }

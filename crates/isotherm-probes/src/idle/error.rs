@@ -16,14 +16,14 @@ pub enum IdleError {
     #[error("the idle probe needs pages of 4 KiB, but this machine has pages of {0} bytes (use another probe)")]
     PageSize(usize),
     /// A file does not exist, or opening it is not permitted.
-    #[error("{path} cannot be opened ({mend})")]
+    #[error("{path} cannot be opened ({fix})")]
     Open {
         /// The file.
         path: PathBuf,
         /// The error of open(2).
         source: io::Error,
         /// How to fix it.
-        mend: &'static str,
+        fix: &'static str,
     },
     /// A table of pages cannot be read or written.
     #[error("a table of pages cannot be used (does another program or a security module forbid it?)")]
@@ -50,24 +50,24 @@ pub enum IdleError {
 impl IdleError {
     /// The error for an idle bitmap that cannot be opened.
     pub(crate) fn bitmap(TableError { path, source, .. }: TableError) -> Self {
-        let mend = match source.kind() {
+        let fix = match source.kind() {
             ErrorKind::NotFound => {
                 "use a kernel with CONFIG_IDLE_PAGE_TRACKING (in a container, /sys must be mounted), or another probe"
             }
             ErrorKind::PermissionDenied => "run isotherm as root",
             _ => "use another probe",
         };
-        Self::Open { path, source, mend }
+        Self::Open { path, source, fix }
     }
 
     /// The error for a table of page flags that cannot be opened.
     pub(crate) fn flags(TableError { path, source, .. }: TableError) -> Self {
-        let mend = match source.kind() {
+        let fix = match source.kind() {
             ErrorKind::NotFound => "use a kernel with CONFIG_PROC_PAGE_MONITOR, or another probe",
             ErrorKind::PermissionDenied => "run isotherm as root",
             _ => "use another probe",
         };
-        Self::Open { path, source, mend }
+        Self::Open { path, source, fix }
     }
 
     /// The error for a pagemap that cannot be opened, though the target is alive and access to it is permitted.
@@ -75,7 +75,7 @@ impl IdleError {
         Self::Open {
             path,
             source,
-            mend: "is /proc mounted, and is one more open file for each target allowed (`ulimit -n`)?",
+            fix: "is /proc mounted, and is one more open file for each target allowed (`ulimit -n`)?",
         }
     }
 }

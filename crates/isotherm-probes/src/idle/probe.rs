@@ -40,7 +40,7 @@ pub struct IdleProbe {
     // The buffers below are kept between rounds, so that a round allocates nothing.
     order: Vec<u32>,
     frames: Vec<Option<u64>>,
-    told: Vec<Option<u64>>,
+    entries: Vec<Option<u64>>,
     suspects: Vec<Page>,
     room: Room,
 }
@@ -118,7 +118,7 @@ impl IdleProbe {
             words: Vec::new(),
             order: Vec::new(),
             frames: Vec::new(),
-            told: Vec::new(),
+            entries: Vec::new(),
             suspects: Vec::new(),
             room: Room::default(),
         })
@@ -165,10 +165,11 @@ impl IdleProbe {
         self.marked.extend(found.filter_map(page));
         self.marked.sort_unstable_by_key(|page| page.frame);
 
-        self.told.clear();
-        let told = &mut self.told;
-        self.flags.each(self.marked.iter().map(|page| page.frame), &mut self.room, |flags| told.push(Some(flags.0)))?;
-        for (page, flags) in self.marked.iter_mut().zip(&self.told) {
+        self.entries.clear();
+        let entries = &mut self.entries;
+        self.flags
+            .each(self.marked.iter().map(|page| page.frame), &mut self.room, |flags| entries.push(Some(flags.0)))?;
+        for (page, flags) in self.marked.iter_mut().zip(&self.entries) {
             page.flags = Flags(flags.unwrap_or(0));
             if page.flags.is_tail() && !page.flags.is_hugetlb() {
                 (page.head, page.flags) = self.flags.head(page.frame)?.unwrap_or((page.frame, Flags::default()));
@@ -199,12 +200,12 @@ impl IdleProbe {
 
     /// Answers for the pages that are still idle. The other marked pages become suspects: they may have been accessed.
     fn read_marks(&mut self, answers: &mut [Observation]) -> Result<(), TableError> {
-        self.told.clear();
-        let told = &mut self.told;
+        self.entries.clear();
+        let entries = &mut self.entries;
         let words = self.words.iter().map(|&(word, _)| word);
-        self.bitmap.entries(words, READ_REACH, &mut self.room, |bits| told.push(bits))?;
+        self.bitmap.entries(words, READ_REACH, &mut self.room, |bits| entries.push(bits))?;
         self.suspects.clear();
-        let mut words = self.words.iter().zip(&self.told).peekable();
+        let mut words = self.words.iter().zip(&self.entries).peekable();
         for page in &self.marked {
             while words.next_if(|((word, _), _)| *word < page.word()).is_some() {}
             let bits = words.peek().and_then(|(_, bits)| **bits);

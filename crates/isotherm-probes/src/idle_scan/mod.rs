@@ -116,20 +116,20 @@ pub enum ScanError {
     #[error("{0}")]
     NoProcess(String),
     /// A given cgroup does not exist.
-    #[error("there is no cgroup {named} ({mend})")]
+    #[error("there is no cgroup {named} ({fix})")]
     NoCgroup {
         /// The cgroup, as it was given.
         named: String,
         /// How to list the cgroups.
-        mend: String,
+        fix: String,
     },
     /// A given cgroup has no process. Without a process there are no page tables to read.
-    #[error("there is no process in the cgroup {named} ({mend})")]
+    #[error("there is no process in the cgroup {named} ({fix})")]
     NoProcessInCgroup {
         /// The cgroup, as it was given.
         named: String,
         /// How to list the cgroups that have processes.
-        mend: String,
+        fix: String,
     },
     /// Cgroups were given, but the kernel has none, or they cannot be looked up.
     #[error("memory cannot be split by cgroup: {0}")]

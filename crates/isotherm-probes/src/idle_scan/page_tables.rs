@@ -43,13 +43,13 @@ impl PageTableScan {
             for named in named {
                 let one = Scope::Cgroups(vec![named.clone()]);
                 if scan.population.members(&one, &mut notes)?.is_empty() {
-                    let mend = match hierarchy.directory() {
+                    let fix = match hierarchy.directory() {
                         Some(directory) => {
                             format!("`systemd-cgls` and the directories below {} show the cgroups", directory.display())
                         }
                         None => "/proc/PID/cgroup shows the cgroup of a process".into(),
                     };
-                    return Err(ScanError::NoProcessInCgroup { named: named.clone(), mend });
+                    return Err(ScanError::NoProcessInCgroup { named: named.clone(), fix });
                 }
             }
             scan.notes.append(&mut notes);
@@ -57,8 +57,8 @@ impl PageTableScan {
         Ok(scan)
     }
 
-    /// Visits all processes. Calls `tell` with the result for each process, unless this is the `first` pass.
-    fn pass(&mut self, first: bool, pacer: &mut Pacer, mut tell: impl FnMut(ProcessIdle)) -> Result<(), ScanError> {
+    /// Visits all processes. Calls `report` with the result for each process, unless this is the `first` pass.
+    fn pass(&mut self, first: bool, pacer: &mut Pacer, mut report: impl FnMut(ProcessIdle)) -> Result<(), ScanError> {
         self.survey.begin()?;
         let members = self.population.members(&self.scope, &mut self.notes)?;
         pacer.begin(members.iter().map(|member| member.resident).sum());
@@ -80,7 +80,7 @@ impl PageTableScan {
                 self.population.note_ended(&member, &self.scope, &mut self.notes);
             }
             if !process.total.is_empty() {
-                tell(process);
+                report(process);
             }
             self.held.insert(member.pid, surveyed);
         }

@@ -51,7 +51,7 @@ pub struct PhysicalScan {
     room: Room,
     // The buffers below are kept between passes.
     words: Vec<u64>,
-    told: Vec<Flags>,
+    page_flags: Vec<Flags>,
     pages: Vec<Page>,
     cgroups: Vec<u64>,
     marks: BTreeMap<u64, u64>,
@@ -88,12 +88,12 @@ impl PhysicalScan {
         let charged = match Table::open(root, KPAGECGROUP, false) {
             Ok(table) => Some(table),
             Err(error) => {
-                let mend = if error.source.kind() == ErrorKind::PermissionDenied {
+                let fix = if error.source.kind() == ErrorKind::PermissionDenied {
                     "run isotherm as root"
                 } else {
                     "use a kernel with CONFIG_MEMCG and CONFIG_PROC_PAGE_MONITOR"
                 };
-                notes.push(format!("memory is not split by cgroup ({mend}): {}", chain(&error)));
+                notes.push(format!("memory is not split by cgroup ({fix}): {}", chain(&error)));
                 None
             }
         };
@@ -120,7 +120,7 @@ impl PhysicalScan {
             notes,
             room: Room::default(),
             words: Vec::new(),
-            told: Vec::new(),
+            page_flags: Vec::new(),
             pages: Vec::new(),
             cgroups: Vec::new(),
             marks: BTreeMap::new(),
@@ -174,8 +174,8 @@ impl PhysicalScan {
             if self.paths.below(&[top]).next().is_none() {
                 let directory =
                     self.hierarchy.as_ref().and_then(Hierarchy::directory).unwrap_or(Path::new("/sys/fs/cgroup"));
-                let mend = format!("`find {} -type d` lists the cgroups", directory.display());
-                return Err(ScanError::NoCgroup { named: named.clone(), mend });
+                let fix = format!("`find {} -type d` lists the cgroups", directory.display());
+                return Err(ScanError::NoCgroup { named: named.clone(), fix });
             }
         }
         Ok(())
@@ -263,9 +263,9 @@ impl PhysicalScan {
             self.bitmap
                 .entries(first_word..to.div_ceil(WORD), 1, &mut self.room, |bits| words.push(bits.unwrap_or(0)))?;
         }
-        let told = &mut self.told;
-        told.clear();
-        self.flags.each(from..to, &mut self.room, |flags| told.push(flags))?;
+        let page_flags = &mut self.page_flags;
+        page_flags.clear();
+        self.flags.each(from..to, &mut self.room, |flags| page_flags.push(flags))?;
         self.find_pages(from);
         self.look_up_cgroups()?;
 
@@ -307,10 +307,10 @@ impl PhysicalScan {
     fn find_pages(&mut self, from: u64) {
         self.pages.clear();
         let mut at = 0;
-        while let Some(&flags) = self.told.get(at) {
+        while let Some(&flags) = self.page_flags.get(at) {
             let mut count = 1;
             if flags.is_head() {
-                count += self.told[at + 1..].iter().take_while(|flags| flags.is_tail()).count();
+                count += self.page_flags[at + 1..].iter().take_while(|flags| flags.is_tail()).count();
             }
             // A tail without a head belongs to a page that was made or freed while the flags were read.
             if !flags.is_tail() && flags.is_of_a_user() {

@@ -27,19 +27,19 @@ impl Pagemaps {
         Self { root: root.into(), room: Room::default() }
     }
 
-    /// Calls `tell` with the frame of each page that is present in a process. The frame is 0 if the kernel hides it.
+    /// Calls `found` with the frame of each page that is present in a process. The frame is 0 if the kernel hides it.
     /// Memory that is unmapped during the walk has no pages.
-    pub(super) fn each_frame(&mut self, member: &Member, mut tell: impl FnMut(u64)) {
+    pub(super) fn each_frame(&mut self, member: &Member, mut found: impl FnMut(u64)) {
         let Ok(pagemap) = Pagemap::open(&self.root, &member.pid.to_string()) else { return };
         for mapping in member.mappings.iter().filter(|mapping| is_worth_it(mapping)) {
-            self.frames(&pagemap, mapping, &mut tell);
+            self.frames(&pagemap, mapping, &mut found);
         }
     }
 
-    fn frames(&mut self, pagemap: &Pagemap, mapping: &Mapping, tell: &mut impl FnMut(u64)) {
+    fn frames(&mut self, pagemap: &Pagemap, mapping: &Mapping, found: &mut impl FnMut(u64)) {
         for piece in mapping.range.pieces(AT_ONCE * PAGE_SIZE) {
-            let tell = |frame: Option<u64>| frame.into_iter().for_each(&mut *tell);
-            if pagemap.frames(piece.page_addresses(), &mut self.room, tell).is_err() {
+            let found = |frame: Option<u64>| frame.into_iter().for_each(&mut *found);
+            if pagemap.frames(piece.page_addresses(), &mut self.room, found).is_err() {
                 break;
             }
         }

@@ -55,8 +55,8 @@ fn round(probe: &mut IdleProbe, samples: &[Sample], between: impl FnOnce()) -> V
     answers
 }
 
-/// Writes to every page of the range with new translations. The change of protection flushes the TLB, which marking does
-/// not.
+/// Writes to every page of the range with new translations. The change of protection flushes the TLB, which marking
+/// does not.
 fn write_anew(target: &mut Target, start: u64, size: u64, write: u64) {
     target.request(&format!("protect {start} {size}"));
     target.request(&format!("unprotect {start} {size}"));

@@ -1,5 +1,5 @@
-//! A directory tree with copies of the kernel's files about pages, cgroups and processes, and functions that change them
-//! as a kernel would.
+//! A directory tree with copies of the kernel's files about pages, cgroups and processes, and functions that change
+//! them as a kernel would.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
