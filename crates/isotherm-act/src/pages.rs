@@ -145,7 +145,9 @@ pub(super) struct Huge {
 impl Huge {
     /// Opens what it needs, below the directory that stands for `/`; says why not, and what would mend it.
     pub(super) fn open(root: &Path) -> Result<Self, BoxError> {
-        let cannot = |error: TableError| format!("huge pages cannot be found (run isotherm as root): {}", isotherm_core::chain(&error));
+        let cannot = |error: TableError| {
+            format!("huge pages cannot be found (run isotherm as root): {}", isotherm_core::chain(&error))
+        };
         let flags = FlagTable::open(root).map_err(cannot)?;
         let own = Pagemap::open(root, "self").map_err(cannot)?;
         let here = &raw const flags as u64;
