@@ -13,8 +13,8 @@ use super::others::Others;
 pub enum DamonError {
     /// The kernel has no sysfs interface of DAMON.
     #[error(
-        "the kernel has no sysfs interface of DAMON: there is no {0} (use a kernel built with CONFIG_DAMON_SYSFS, Linux \
-         5.18 or later, or another probe)"
+        "the kernel has no sysfs interface of DAMON: there is no {0} (use a kernel built with CONFIG_DAMON_SYSFS, \
+         Linux 5.18 or later, or another probe)"
     )]
     NoSysfs(PathBuf),
     /// Another program uses DAMON.
@@ -32,9 +32,7 @@ pub enum DamonError {
         path: PathBuf,
     },
     /// The claim cannot be written.
-    #[error(
-        "{path} cannot be written (make it writable; the next run of isotherm needs it to clean up if this run is killed)"
-    )]
+    #[error("{path} cannot be written (make it writable; the next run needs it to clean up if this run is killed)")]
     Claim {
         /// The path of the file.
         path: PathBuf,
@@ -95,7 +93,8 @@ pub enum DamonError {
     },
     /// The kdamond was turned off, although targets still exist.
     #[error(
-        "the kernel's DAMON was turned off by someone else while targets still existed (the recording until then is kept)"
+        "the kernel's DAMON was turned off by someone else while targets still existed (the recording until then is \
+         kept)"
     )]
     TurnedOff,
     /// The results of the kernel's DAMON can be read neither from the tracepoint nor from `tried_regions`.

@@ -69,7 +69,7 @@ impl Settings {
         for (interval, name) in [(a.sampling(), "sampling"), (a.aggregation(), "aggregation"), (a.update(), "update")] {
             if interval.subsec_nanos() % 1000 != 0 {
                 let what = format!(
-                    "the {name} interval ({interval:?}) is not a whole number of microseconds, the unit of the kernel's DAMON"
+                    "the {name} interval ({interval:?}) is not a whole number of microseconds, the kernel's unit"
                 );
                 return Err(DamonError::Settings(what));
             }
@@ -80,7 +80,7 @@ impl Settings {
         let ranges = self.scope.ranges();
         if ranges.len() > a.max_regions() {
             let what = format!(
-                "{} ranges need at least as many regions, but the maximum number of regions is {} (raise it with --regions)",
+                "{} ranges need at least as many regions, but the maximum is {} (raise it with --regions)",
                 ranges.len(),
                 a.max_regions()
             );
