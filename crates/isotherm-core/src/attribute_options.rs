@@ -20,11 +20,11 @@ pub struct AttributeOptions {
 impl AttributeOptions {
     /// The attributes for a probe of this granularity.
     ///
-    /// The default intervals are those of DAMON (5 ms and 100 ms). A probe that speaks for whole mappings walks all page
-    /// tables of its targets in each round, and so samples every 100 ms and aggregates every second. If only the sampling
-    /// interval is given, the aggregation interval follows in the default ratio, 20 or 10. If only the aggregation
-    /// interval is given, the sampling interval is the default, or follows in the ratio where that is shorter, down to
-    /// [`MIN_SAMPLING`].
+    /// The default intervals are those of DAMON (5 ms and 100 ms). A probe that speaks for whole mappings walks all
+    /// page tables of its targets in each round, and so samples every 100 ms and aggregates every second. If only
+    /// the sampling interval is given, the aggregation interval follows in the default ratio, 20 or 10. If only the
+    /// aggregation interval is given, the sampling interval is the default, or follows in the ratio where that is
+    /// shorter, down to [`MIN_SAMPLING`].
     ///
     /// # Errors
     /// Those of [`Attributes::new`].

@@ -18,10 +18,10 @@ pub struct Attributes {
 
 /// The shortest sampling interval, 100 µs: about what one round takes.
 ///
-/// By the clock, a round of the probe `bpf` on 1 GiB reads its pages in 10 to 25 µs, looks up the next pages in 6 to 13,
-/// asks what they are part of in 9 to 20, and clears each accessed page in 4 to 12; a wake-up takes 11 to 70 µs of CPU
-/// time (`bench/README.md`). A shorter interval would be over before its round, so that every round began late and the
-/// monitor took a whole CPU. DAMON itself has no such bound.
+/// By the clock, a round of the probe `bpf` on 1 GiB reads its pages in 10 to 25 µs, looks up the next pages in 6
+/// to 13, asks what they are part of in 9 to 20, and clears each accessed page in 4 to 12; a wake-up takes 11 to 70
+/// µs of CPU time (`bench/README.md`). A shorter interval would be over before its round, so that every round began
+/// late and the monitor took a whole CPU. DAMON itself has no such bound.
 pub const MIN_SAMPLING: Duration = Duration::from_micros(100);
 
 /// Why attributes are invalid.
@@ -83,8 +83,9 @@ impl Attributes {
     /// Checks attributes and makes them.
     ///
     /// # Errors
-    /// If an interval is zero, the sampling interval is under [`MIN_SAMPLING`] or over the aggregation interval, the
-    /// minimum number of regions is under 3 or over the maximum, or an interval is more than 2³² sampling intervals long.
+    /// If an interval is zero, the sampling interval is under [`MIN_SAMPLING`] or over the aggregation interval,
+    /// the minimum number of regions is under 3 or over the maximum, or an interval is more than 2³² sampling
+    /// intervals long.
     pub fn new(
         sampling: Duration,
         aggregation: Duration,

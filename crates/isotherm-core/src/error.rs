@@ -7,10 +7,10 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The text of an error and of its sources, from the outermost inwards, joined by ": ".
 ///
-/// Every error that a user sees is printed by this function. The error types of the workspace keep one rule for it: the
-/// text of an error ([`Display`](std::fmt::Display)) never contains the text of its [`source`](Error::source). An error
-/// that has nothing to add to its source is transparent. A hint on how to fix the failure stands in parentheses, so that
-/// the cause can follow it.
+/// Every error that a user sees is printed by this function. The error types of the workspace keep one rule for it:
+/// the text of an error ([`Display`](std::fmt::Display)) never contains the text of its [`source`](Error::source).
+/// An error that has nothing to add to its source is transparent. A hint on how to fix the failure stands in
+/// parentheses, so that the cause can follow it.
 ///
 /// ```
 /// #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Targets: what is monitored, by which identity, and where its mappings come from.
+//! Targets: what is monitored, its identity, and its mappings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::{AddrRange, BoxError};
 
 /// The identity of a target.
 ///
-/// It is unique on one machine from one boot to the next. A boot id beside it makes it unique for good.
+/// It is unique on one machine until the next boot. Together with the boot id of the machine it is unique for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TargetId {
     /// A process.
@@ -19,16 +19,16 @@ pub enum TargetId {
     Cgroup(CgroupId),
 }
 
-/// The identity of a process. The pid alone is none, because the system gives it to another process later.
+/// The identity of a process. The pid alone is not unique, because the system gives it to another process later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId {
-    /// The number by which the system names the process while it lives; never 0.
+    /// The process id: unique among the processes that live at one time. It is never 0.
     pub pid: u32,
-    /// When the process started, since the machine booted, as exactly as the system tells it.
+    /// When the process started, counted from the boot of the machine, in the resolution of the system's clock.
     pub start: Duration,
 }
 
-/// The system's number for a cgroup, which it does not give to another one.
+/// The number of a cgroup. The system does not give it to another cgroup until the next boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CgroupId(pub u64);
 

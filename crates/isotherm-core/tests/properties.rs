@@ -60,8 +60,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_round_reads_more_than_the_maximum(readings in readings(), seed: u64, min in 3..40_usize, more in 0..60_usize) {
-        let max = min + more;
+    fn no_round_reads_more_than_the_maximum(
+        readings in readings(), seed: u64, min in 3..40_usize, extra in 0..60_usize
+    ) {
+        let max = min + extra;
         let mut monitor = monitor(attributes(10, 1, min, max), seed, readings, TestProbe::new(answer(seed)));
         let mut most = 0;
         run(&mut monitor, ROUNDS, |m| most = most.max(m.regions().count()));

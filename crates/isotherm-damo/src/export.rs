@@ -1,25 +1,24 @@
-//! Writing a recording as damo's JSON, so that damo reads it.
+//! Recordings as JSON that damo reads.
 //!
-//! damo has a record for each target, with all of its snapshots; a recording has them in the order of time. So each pass over the
-//! recording serves as many targets as fit into a bounded memory, or one that is larger than that, snapshot by snapshot.
+//! A file of damo has one record for each target with all its snapshots, while a recording has the snapshots of all targets in the
+//! order of time. One pass over the recording collects as many targets as fit into a bounded memory. A target that does not fit
+//! has a pass of its own, which writes each snapshot as it is read.
 
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use isotherm_core::RegionSnapshot;
+use isotherm_core::{RegionSnapshot, Snapshot, TargetSnapshot};
+use isotherm_record::{ConvertError, Header, RecordError, Recording, TransferError, convert_with, pid_column};
 use serde::Serialize;
 
-use isotherm_record::{
-    ConvertError, Header, RecordError, Recording, Row, SnapshotRecord, TransferError, convert_with, pid_column,
-};
-
-/// Regions that are kept at a time, of 32 bytes each.
+/// The number of regions that are kept in memory, of 32 bytes each.
 const KEPT_REGIONS: u64 = 4 << 20;
 
-/// A record of damo's, but for its snapshots, which come after.
+/// The fields of a record that come before its snapshots.
 #[derive(Serialize)]
 struct Head {
     kdamond_idx: u32,
@@ -30,7 +29,7 @@ struct Head {
     scheme_filters: [u32; 0],
 }
 
-/// In microseconds, as decimal numbers.
+/// Intervals in microseconds, as decimal numbers.
 #[derive(Serialize)]
 struct Intervals {
     sample_us: String,
@@ -39,15 +38,15 @@ struct Intervals {
 }
 
 #[derive(Serialize)]
-struct Snapshot {
+struct SnapshotJson {
     start_time: String,
     end_time: String,
-    regions: Vec<Region>,
+    regions: Vec<RegionJson>,
     total_bytes: String,
 }
 
 #[derive(Serialize)]
-struct Region {
+struct RegionJson {
     start: String,
     end: String,
     nr_accesses: Accesses,
@@ -66,14 +65,15 @@ struct Age {
     aggr_intervals: String,
 }
 
-/// A target, and how much there is of it.
+/// A target of the recording.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     pid: u32,
+    /// The number of regions in all its snapshots, and 2 for each snapshot.
     regions: u64,
 }
 
-/// What of a row damo can hold.
+/// The part of a snapshot of one target that a file of damo can hold.
 struct Moment {
     time: Duration,
     aggregation: Duration,
@@ -81,16 +81,16 @@ struct Moment {
     regions: Vec<RegionSnapshot>,
 }
 
-/// A format of damo's own, by the name that damo gives it.
+/// A format of damo, named as damo names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `json`
     Json,
-    /// `json_compressed`: the same, compressed by zlib.
+    /// `json_compressed`: JSON in a zlib stream.
     JsonCompressed,
 }
 
-/// Writes `recording` to `output` in `format`, as [`isotherm_record::convert()`] writes other formats.
+/// Writes `recording` to `output` in a format of damo. [`isotherm_record::convert()`] writes the other formats in the same way.
 ///
 /// # Errors
 /// As [`isotherm_record::convert()`].
@@ -98,9 +98,9 @@ pub fn export(recording: &Recording, output: &Path, format: Format) -> Result<()
     convert_with(recording, output, |writer| match format {
         Format::Json => write_json(recording, writer),
         Format::JsonCompressed => {
-            // damo takes what `file` says of the first bytes, and `file` knows zlib by those of this level.
+            // damo asks the program `file` for the format, and `file` recognises zlib streams of this level.
             let zlib = ZlibEncoder::new(writer, Compression::default());
-            // JSON comes in very small pieces.
+            // serde_json writes a few bytes at a time.
             let buffered = write_json(recording, BufWriter::with_capacity(1 << 16, zlib))?;
             let zlib = buffered.into_inner().map_err(|error| error.into_error())?;
             Ok(zlib.finish()?)
@@ -113,20 +113,17 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
     let mut records = Records { output, header: recording.header(), record: None, any: false };
     records.output.write_all(b"[")?;
     for batch in batches(&targets) {
-        if let [target] = batch {
-            for row in rows(recording)? {
-                let row = row?;
-                if pid_column(row.target.id) == target.pid {
-                    records.add(target.pid, &row.into())?;
-                }
-            }
-            continue;
-        }
         let mut kept: Vec<Vec<Moment>> = batch.iter().map(|_| Vec::new()).collect();
-        for row in rows(recording)? {
-            let row = row?;
-            if let Some(i) = batch.iter().position(|target| target.pid == pid_column(row.target.id)) {
-                kept[i].push(row.into());
+        for record in recording.snapshots()? {
+            let Snapshot { time, aggregation, samples, targets, .. } = record?.snapshot;
+            for TargetSnapshot { id, regions, .. } in targets {
+                let Some(i) = batch.iter().position(|target| target.pid == pid_column(id)) else { continue };
+                let moment = Moment { time, aggregation, samples, regions };
+                if batch.len() == 1 {
+                    records.add(batch[i].pid, &moment)?;
+                } else {
+                    kept[i].push(moment);
+                }
             }
         }
         for (target, moments) in batch.iter().zip(kept) {
@@ -136,32 +133,25 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
     Ok(records.end()?)
 }
 
-/// The snapshots of `recording`, target by target.
-fn rows(recording: &Recording) -> Result<impl Iterator<Item = Result<Row, RecordError>>, RecordError> {
-    Ok(recording.snapshots()?.flat_map(|record| {
-        let (record, error) = record.map_or_else(|error| (None, Some(Err(error))), |record| (Some(record), None));
-        record.into_iter().flat_map(SnapshotRecord::into_rows).map(Ok).chain(error)
-    }))
-}
-
-/// The targets, in the order of their appearance.
-fn targets(recording: &Recording) -> Result<Vec<Target>, TransferError> {
+/// The targets in the order of their first snapshots.
+fn targets(recording: &Recording) -> Result<Vec<Target>, RecordError> {
     let mut targets: Vec<Target> = Vec::new();
-    let mut places = std::collections::HashMap::new();
-    for row in rows(recording)? {
-        let row = row?;
-        let pid = pid_column(row.target.id);
-        let place = *places.entry(pid).or_insert_with(|| {
-            targets.push(Target { pid, regions: 0 });
-            targets.len() - 1
-        });
-        // A snapshot without regions takes something, too.
-        targets[place].regions += row.target.regions.len() as u64 + 2;
+    let mut indices = HashMap::new();
+    for record in recording.snapshots()? {
+        for target in &record?.snapshot.targets {
+            let pid = pid_column(target.id);
+            let index = *indices.entry(pid).or_insert_with(|| {
+                targets.push(Target { pid, regions: 0 });
+                targets.len() - 1
+            });
+            // A snapshot takes memory even without regions.
+            targets[index].regions += target.regions.len() as u64 + 2;
+        }
     }
     Ok(targets)
 }
 
-/// The targets in runs of no more regions than may be kept, or of one target.
+/// The targets of each pass: as many as have at most [`KEPT_REGIONS`] together, but at least one.
 fn batches(targets: &[Target]) -> impl Iterator<Item = &[Target]> {
     let mut rest = targets;
     std::iter::from_fn(move || {
@@ -176,50 +166,46 @@ fn batches(targets: &[Target]) -> impl Iterator<Item = &[Target]> {
     })
 }
 
-impl From<Row> for Moment {
-    fn from(row: Row) -> Self {
-        Self { time: row.time, aggregation: row.aggregation, samples: row.samples, regions: row.target.regions }
-    }
-}
-
-/// The list of records, as it is written.
+/// Writes the list of records.
 struct Records<'a, W> {
     output: W,
     header: &'a Header,
-    record: Option<Open>,
+    /// The record that is being written.
+    record: Option<OpenRecord>,
+    /// Whether a record has been written.
     any: bool,
 }
 
-/// The record that snapshots are being added to.
-struct Open {
+/// A record that snapshots can be added to. All its snapshots have the same intervals.
+struct OpenRecord {
     pid: u32,
     aggregation: Duration,
     samples: u32,
-    /// The end of its last snapshot.
+    /// The time of its last snapshot.
     end: Duration,
 }
 
 impl<W: Write> Records<'_, W> {
-    /// Adds a snapshot of a target, to its record or to a new one: intervals are the same throughout a record.
+    /// Adds a snapshot of a target. A new record begins with a new target and with new intervals.
     fn add(&mut self, pid: u32, moment: &Moment) -> io::Result<()> {
-        let before = self.record.take().filter(|open| open.pid == pid);
-        let begin = start(moment, before.as_ref().map(|open| open.end));
-        match &before {
+        let previous = self.record.take().filter(|open| open.pid == pid);
+        let start = start(moment, previous.as_ref().map(|open| open.end));
+        match &previous {
             Some(open) if (open.aggregation, open.samples) == (moment.aggregation, moment.samples) => {
                 self.output.write_all(b",\n")?;
             }
             _ => self.begin(pid, moment)?,
         }
         let unix = |time: Duration| (u128::from(self.header.started_unix_ns) + time.as_nanos()).to_string();
-        let snapshot = Snapshot {
-            start_time: unix(begin),
+        let snapshot = SnapshotJson {
+            start_time: unix(start),
             end_time: unix(moment.time),
             total_bytes: moment.regions.iter().map(|region| region.range.size()).sum::<u64>().to_string(),
-            regions: moment.regions.iter().map(Region::from).collect(),
+            regions: moment.regions.iter().map(RegionJson::from).collect(),
         };
         serde_json::to_writer(&mut self.output, &snapshot)?;
         let Moment { time: end, aggregation, samples, .. } = *moment;
-        self.record = Some(Open { pid, aggregation, samples, end });
+        self.record = Some(OpenRecord { pid, aggregation, samples, end });
         Ok(())
     }
 
@@ -239,7 +225,7 @@ impl<W: Write> Records<'_, W> {
         write!(self.output, "\n{},\"snapshots\":[\n", head.strip_suffix('}').unwrap_or(&head))
     }
 
-    /// The intervals by which the counts of `moment` are rates: the recording's, if these do.
+    /// The intervals of `moment`. The sampling interval is that of the header if it fits the number of samples.
     fn intervals(&self, moment: &Moment) -> Intervals {
         let aggregation = moment.aggregation.as_nanos();
         let recorded = u128::from(self.header.sampling_ns);
@@ -262,13 +248,14 @@ impl<W: Write> Records<'_, W> {
     }
 }
 
-/// When the time begins that a snapshot speaks for: with the snapshot before it, unless something is missing in between.
-fn start(moment: &Moment, before: Option<Duration>) -> Duration {
-    let far = moment.time.saturating_sub(before.unwrap_or_default()) > moment.aggregation.saturating_mul(2);
-    if far { moment.time.saturating_sub(moment.aggregation) } else { before.unwrap_or_default() }
+/// The start of a snapshot: the time of the one before it, or one aggregation earlier if there is a gap between the two.
+fn start(moment: &Moment, previous: Option<Duration>) -> Duration {
+    let previous = previous.unwrap_or_default();
+    let is_gap = moment.time.saturating_sub(previous) > moment.aggregation.saturating_mul(2);
+    if is_gap { moment.time.saturating_sub(moment.aggregation) } else { previous }
 }
 
-impl From<&RegionSnapshot> for Region {
+impl From<&RegionSnapshot> for RegionJson {
     fn from(region: &RegionSnapshot) -> Self {
         Self {
             start: region.range.start().to_string(),
@@ -284,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_served_together_as_far_as_their_regions_can_be_kept() {
+    fn a_pass_has_as_many_targets_as_have_regions_that_fit_in_memory() {
         let target = |pid, regions| Target { pid, regions };
         let targets =
             [target(1, 10), target(2, KEPT_REGIONS - 10), target(3, 1), target(4, KEPT_REGIONS * 3), target(5, 1)];

@@ -1,12 +1,17 @@
-//! Moving to and from damo, DAMON's own user-space tool: its recordings, and its schemes.
+//! Recordings and schemes of damo, the user-space tool of DAMON.
 //!
-//! [`import`] makes a recording of one that damo wrote; [`export`] makes such a file of a recording. [`read_schemes`] reads
-//! scheme files in isotherm's own forms and in damo's. `docs/damo.md` says what is kept and what is not.
+//! [`import`] makes a recording of a file that damo wrote, and [`export`] makes a file for damo of a recording. [`read_schemes`]
+//! reads scheme files in isotherm's own forms and in damo's JSON. `docs/damo.md` lists what is kept and what is lost.
 
 mod export;
 mod import;
 mod schemes;
 
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use export::{Format, export};
-pub use import::{DamoError, Imported, import};
+pub use import::{ImportError, Imported, import};
 pub use schemes::{parse_schemes, read_schemes};

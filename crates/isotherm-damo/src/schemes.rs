@@ -1,8 +1,8 @@
-//! The JSON (or YAML) of damo, DAMON's own tool: its schemes, as far as isotherm has the same.
+//! Schemes in damo's JSON (or YAML), as far as isotherm has the same.
 //!
-//! Whole configurations as `damo args damon` writes them are read, of which only the schemes are taken, and lists of schemes as
-//! for `damo schemes`. What isotherm has not is an error, never left out silently. A number without a unit is in the unit that
-//! the field's name tells.
+//! A file is a whole configuration, as `damo args damon` writes it, of which only the schemes are read; or a list of
+//! schemes, as `damo schemes` takes it. What isotherm does not have is an error, and is never left out silently. A number
+//! without a unit is in the unit that damo gives to the field.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,77 +11,79 @@ use isotherm_core::scheme::{
     ClosedInterval, Condition, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, PageKind, Quota, Scheme, Watermarks,
     Weights,
 };
+use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_scheme::form::{Fields, Names, Node, Value, action, at_least_one, flag, list, may_act, or, scalar, text};
-use isotherm_scheme::units::{self, A_SHARE, A_SIZE, A_TIME};
-use isotherm_scheme::{Complaints, Document};
+use isotherm_scheme::form::{AN_ACTION, Fields, Names, Node, Value, action, at_least_one, check_inside};
+use isotherm_scheme::{Diagnostics, Document};
 
-/// Reads the schemes in a file: in isotherm's own forms, or in damo's.
+/// Reads the schemes in a file, which is in one of isotherm's own forms or in damo's.
 ///
 /// # Errors
-/// If it cannot be read, or if anything in it is wrong: all that is found wrong is told.
-pub fn read_schemes(path: &Path) -> Result<Vec<Scheme>, Complaints> {
+/// As [`isotherm_scheme::read_text`] and [`parse_schemes`].
+pub fn read_schemes(path: &Path) -> Result<Vec<Scheme>, Diagnostics> {
     parse_schemes(&path.display().to_string(), &isotherm_scheme::read_text(path)?)
 }
 
-/// Reads the schemes in `text`, in isotherm's own forms or in damo's; `file` is what errors call it.
+/// Reads the schemes in `text`, which is in one of isotherm's own forms or in damo's. `file` is the name of the file in
+/// messages.
 ///
 /// # Errors
-/// All that is found wrong, in the order of lines.
-pub fn parse_schemes(file: &str, text: &str) -> Result<Vec<Scheme>, Complaints> {
+/// All errors in the text, in the order of their positions.
+pub fn parse_schemes(file: &str, text: &str) -> Result<Vec<Scheme>, Diagnostics> {
     let document = Document::parse(file, text)?;
-    match document.tree() {
-        Some(root) if is_damos(root) => document.read(|complaints| schemes(root, complaints)),
+    match document.root() {
+        Some(root) if is_damo(root) => document.read(|diagnostics| schemes(root, diagnostics)),
         _ => document.schemes(),
     }
 }
 
-/// Whether a document is damo's.
-fn is_damos(root: &Node) -> bool {
+/// Whether a document is damo's: it has fields that isotherm's own form does not have.
+fn is_damo(root: &Node) -> bool {
     let is_scheme = |node: &Node| node.get("access_pattern").is_some();
-    let begins_with_one = |node: &Node| matches!(&node.value, Value::List(items) if items.iter().any(is_scheme));
+    let has_scheme = |node: &Node| matches!(&node.value, Value::List(items) if items.iter().any(is_scheme));
     root.get("kdamonds").is_some()
         || root.get("contexts").is_some()
         || is_scheme(root)
-        || begins_with_one(root)
-        || root.get("schemes").is_some_and(begins_with_one)
+        || has_scheme(root)
+        || root.get("schemes").is_some_and(has_scheme)
 }
 
 /// The schemes of all contexts.
-fn schemes(root: &Node, complaints: &mut Complaints) -> Vec<Scheme> {
+fn schemes(root: &Node, diagnostics: &mut Diagnostics) -> Vec<Scheme> {
     let mut nodes = Vec::new();
-    gather(root, &mut nodes, complaints);
+    collect(root, &mut nodes, diagnostics);
     let mut names = Names::default();
-    let mut made = Vec::new();
-    for node in nodes {
-        let nth = made.len();
-        made.push(scheme(node, nth, &mut names, complaints));
-    }
-    at_least_one(made, root.place, complaints)
+    let schemes = nodes.iter().enumerate().map(|(i, node)| scheme(node, i, &mut names, diagnostics)).collect();
+    at_least_one(schemes, root.position, diagnostics)
 }
 
-/// The nodes of all schemes below `node`: of kdamonds, of their contexts, or of a list.
-fn gather<'a>(node: &'a Node, into: &mut Vec<&'a Node>, complaints: &mut Complaints) {
+/// Collects the schemes in `node`: a scheme, a list of schemes, or a map with kdamonds, contexts or schemes.
+fn collect<'a>(node: &'a Node, schemes: &mut Vec<&'a Node>, diagnostics: &mut Diagnostics) {
     match &node.value {
-        Value::Map(_) if node.get("access_pattern").is_some() => into.push(node),
+        Value::Map(_) if node.get("access_pattern").is_some() => schemes.push(node),
         Value::Map(_) => {
             let inner = ["kdamonds", "contexts", "schemes"].into_iter().find_map(|name| Some((name, node.get(name)?)));
             match inner {
-                Some((name, inner)) => match &inner.value {
-                    Value::List(items) if name == "schemes" => into.extend(items),
-                    Value::List(items) => items.iter().for_each(|item| gather(item, into, complaints)),
-                    Value::Null => {}
-                    _ => _ = list(inner, name, complaints),
-                },
-                None => _ = complaints.at::<()>(node.place, "expected damo's kdamonds, contexts or schemes"),
+                Some((_, Node { value: Value::Null, .. })) => {}
+                Some(("schemes", inner)) => schemes.extend(inner.items("schemes", diagnostics).unwrap_or_default()),
+                Some((name, inner)) => {
+                    let items = inner.items(name, diagnostics).unwrap_or_default();
+                    items.iter().for_each(|item| collect(item, schemes, diagnostics));
+                }
+                None => {
+                    diagnostics.fail::<()>(node.position, "expected damo's kdamonds, contexts or schemes");
+                }
             }
         }
-        Value::List(items) => into.extend(items),
-        _ => _ = complaints.at::<()>(node.place, format!("expected a scheme of damo's, found {}", node.what())),
+        Value::List(items) => schemes.extend(items),
+        Value::Null | Value::Text(_) => {
+            diagnostics
+                .fail::<()>(node.position, "expected a map with damo's contexts or schemes, or a list of schemes");
+        }
     }
 }
 
-/// Fields of a scheme; those that damo only writes are known, and say nothing.
+/// The fields of a scheme. Some are only written by damo, and are ignored.
 const SCHEME: [&str; 15] = [
     "name",
     "action",
@@ -100,105 +102,116 @@ const SCHEME: [&str; 15] = [
     "inside",
 ];
 
-fn scheme(node: &Node, nth: usize, names: &mut Names, complaints: &mut Complaints) -> Option<Scheme> {
-    let fields = Fields::open(node, "a scheme of damo's", &SCHEME, complaints)?;
-    let given = fields.get("name").and_then(|node| Some((text(node, "a name", complaints)?, node.place)));
-    let name = names.name(given, nth, node.place, complaints);
+const MICROSECOND: Duration = Duration::from_micros(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
 
-    let named = fields.need("action", complaints);
-    let action = named.and_then(|node| scalar(node, "an action such as pageout", complaints, action));
-    let inside = or(fields.get("inside"), false, |node| flag(node, complaints));
-    if let (Some(action), Some(node), Some(inside)) = (action, named, inside) {
-        may_act(action, inside, node.place, "write \"inside\": true beside it, which damo does not have,", complaints);
+fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagnostics) -> Option<Scheme> {
+    let fields = Fields::open(node, "a scheme of damo", &SCHEME, diagnostics)?;
+    let given = fields.get("name").and_then(|node| Some((node.text("a name", diagnostics)?, node.position)));
+    let name = names.name(given, index, node.position, diagnostics);
+
+    let action_node = fields.require("action", diagnostics);
+    let action = action_node.and_then(|node| node.scalar(AN_ACTION, diagnostics, action));
+    let inside = fields.get_or("inside", false, |node| node.flag(diagnostics));
+    if let (Some(action), Some(node), Some(inside)) = (action, action_node, inside) {
+        let how = "add \"inside\": true to the scheme, a field that damo does not have";
+        check_inside(action, inside, node.position, how, diagnostics);
     }
-    if let Some(node) = fields.get("max_nr_snapshots")
-        && scalar(node, "a number", complaints, |text| Ok(text != "0"))?
-    {
-        return complaints.at(node.place, "isotherm has no max_nr_snapshots; end the run after a time with --duration");
-    }
-    let condition = fields.need("access_pattern", complaints).and_then(|node| condition(node, complaints));
-    let micros = Duration::from_micros(1);
-    let interval = or(fields.get("apply_interval_us"), None, |node| optional_time(node, micros, complaints));
-    let quota = or(fields.get("quotas"), Quota::UNLIMITED, |node| quota(node, complaints));
-    let watermarks = or(fields.get("watermarks"), None, |node| watermarks(node, complaints));
-    let mut all = Some(Vec::new());
-    for name in ["core_filters", "filters", "ops_filters"] {
-        let some = or(fields.get(name), Vec::new(), |node| {
-            let made: Vec<_> = list(node, "filters", complaints)?.iter().map(|node| filter(node, complaints)).collect();
-            made.into_iter().collect()
-        });
-        all = all.zip(some).map(|(mut all, some)| {
-            all.extend(some);
-            all
-        });
-    }
+    let snapshots = fields.get_or("max_nr_snapshots", (), |node| {
+        zero(node, "isotherm has no max_nr_snapshots; end the run with --duration", diagnostics)
+    });
+    let condition = fields.require("access_pattern", diagnostics).and_then(|node| condition(node, diagnostics));
+    let interval = fields.get_or("apply_interval_us", None, |node| optional_time(node, MICROSECOND, diagnostics));
+    let quota = fields.get_or("quotas", Quota::UNLIMITED, |node| quota(node, diagnostics));
+    let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics));
+    // DAMON applies the filters of its core before those of its operations layer.
+    let filters = ["core_filters", "filters", "ops_filters"]
+        .map(|name| fields.get_or(name, Vec::new(), |node| node.list("filters", diagnostics, filter)));
+    let filters: Option<Vec<Vec<Filter>>> = filters.into_iter().collect();
+    snapshots?;
     Some(Scheme {
         inside: inside?,
         apply_interval: interval?,
         quota: quota?,
         watermarks: watermarks?,
-        filters: all?,
+        filters: filters?.concat(),
         ..Scheme::new(&name, condition?, action?)
     })
 }
 
-fn condition(node: &Node, complaints: &mut Complaints) -> Option<Condition> {
-    let fields = Fields::open(node, "an access pattern", &["sz_bytes", "nr_accesses", "age"], complaints)?;
+/// Reports a field that isotherm does not have, unless it is 0, which turns it off.
+fn zero(node: &Node, message: &str, diagnostics: &mut Diagnostics) -> Option<()> {
+    node.scalar("0", diagnostics, |text| if text == "0" { Ok(()) } else { Err(message) })
+}
+
+fn condition(node: &Node, diagnostics: &mut Diagnostics) -> Option<Condition> {
+    let fields = Fields::open(node, "an access pattern", &["sz_bytes", "nr_accesses", "age"], diagnostics)?;
     let any = Condition::ANY;
-    let size = or(fields.get("sz_bytes"), any.size, |node| pair(node, (0, u64::MAX), A_SIZE, complaints, units::size));
-    let rate = or(fields.get("nr_accesses"), any.rate, |node| {
-        pair(node, (0.0, 1.0), A_SHARE, complaints, |text| {
-            if text.contains("sample") {
-                return Err("a count of samples means another rate at other intervals; write it in percent".into());
-            }
-            // damo writes the highest number there is for no bound.
-            let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-            if digits == u64::MAX.to_string() { Ok(1.0) } else { units::share(text, Some(100.0)) }
-        })
+    let size = fields.get_or("sz_bytes", any.size, |node| {
+        bounds(node, A_SIZE, (0, u64::MAX), diagnostics, |text| units::parse_bytes(text).map_err(message))
     });
-    let age = or(fields.get("age"), any.age, |node| {
-        pair(node, (Duration::ZERO, Duration::MAX), A_TIME, complaints, |text| {
-            if text.contains("aggr") {
-                return Err("a count of aggregations means another time at other intervals; write a time".into());
-            }
-            // With --raw damo writes nanoseconds here, where it reads microseconds: then no bound is this number.
-            if text == "18446744073709551615000" {
-                return Err(
-                    "`damo --raw` writes times in another unit than it reads them; write the file without --raw".into(),
-                );
-            }
-            let time = units::time(text, Some(Duration::from_micros(1)))?;
-            Ok(if time >= Duration::from_micros(u64::MAX / 1000) { Duration::MAX } else { time })
-        })
-    });
+    let rate =
+        fields.get_or("nr_accesses", any.rate, |node| bounds(node, A_SHARE, (0.0, 1.0), diagnostics, access_rate));
+    let age =
+        fields.get_or("age", any.age, |node| bounds(node, A_TIME, (Duration::ZERO, Duration::MAX), diagnostics, age));
     Some(Condition { size: size?, rate: rate?, age: age? })
 }
 
-fn pair<T: PartialOrd + Copy>(
-    node: &Node,
-    ends: (T, T),
-    wanted: &str,
-    complaints: &mut Complaints,
-    read: impl Fn(&str) -> Result<T, String>,
-) -> Option<ClosedInterval<T>> {
-    let fields = Fields::open(node, "bounds", &["min", "max"], complaints)?;
-    let mut end = |name| {
-        let node = fields.need(name, complaints)?;
-        scalar(node, wanted, complaints, |text| match text {
-            "min" => Ok(ends.0),
-            "max" => Ok(ends.1),
-            text => read(text),
-        })
-    };
-    let (min, max) = (end("min"), end("max"));
-    ClosedInterval::new(min?, max?).or_else(|| complaints.at(node.place, "min is over max; exchange them"))
+fn access_rate(text: &str) -> Result<f64, String> {
+    if text.contains("sample") {
+        return Err(
+            "isotherm has no access rate in samples, which depends on the intervals; write it in percent".into()
+        );
+    }
+    if is_u64_max(text.trim_end_matches('%')) {
+        return Ok(1.0);
+    }
+    units::parse_share_of(text, 100.0).map_err(message)
 }
 
-/// A time, of `bare` without a unit; none if it is zero or `max`.
-fn optional_time(node: &Node, bare: Duration, complaints: &mut Complaints) -> Option<Option<Duration>> {
-    scalar(node, A_TIME, complaints, |text| match text {
+fn age(text: &str) -> Result<Duration, String> {
+    if text.contains("aggr") {
+        return Err("isotherm has no age in aggregations, which depends on the intervals; write a time".into());
+    }
+    // `damo --raw` writes an age in nanoseconds, and reads it in microseconds. No bound is this number then.
+    if text == "18446744073709551615000" {
+        return Err("`damo --raw` writes times in another unit than it reads; write the file without --raw".into());
+    }
+    match units::parse_duration_or(text, MICROSECOND) {
+        // An age that does not fit in 584 years is no bound.
+        Err(QuantityError::TooLarge { .. }) => Ok(Duration::MAX),
+        other => other.map_err(message),
+    }
+}
+
+/// Whether a number is the highest of 64 bits, which damo writes for no bound.
+fn is_u64_max(text: &str) -> bool {
+    units::parse_count(text) == Ok(u64::MAX)
+}
+
+fn message(error: QuantityError) -> String {
+    error.to_string()
+}
+
+/// The bounds of a pair, which both must be given.
+fn bounds<T: PartialOrd + Copy>(
+    node: &Node,
+    expected: &str,
+    limits: (T, T),
+    diagnostics: &mut Diagnostics,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Option<ClosedInterval<T>> {
+    let fields = Fields::open(node, "a pair of bounds", &["min", "max"], diagnostics)?;
+    let (min, max) = (fields.require("min", diagnostics), fields.require("max", diagnostics));
+    min.and(max)?;
+    node.bounds(expected, limits, diagnostics, read)
+}
+
+/// A time above zero. None for 0 and `max`, which both mean no time.
+fn optional_time(node: &Node, unit: Duration, diagnostics: &mut Diagnostics) -> Option<Option<Duration>> {
+    node.scalar(A_TIME, diagnostics, |text| match text {
         "max" => Ok(None),
-        text => units::time(text, Some(bare)).map(|time| (!time.is_zero()).then_some(time)),
+        text => units::parse_duration_or(text, unit).map(|time| (!time.is_zero()).then_some(time)),
     })
 }
 
@@ -216,97 +229,98 @@ const QUOTA: [&str; 11] = [
     "comments",
 ];
 
-fn quota(node: &Node, complaints: &mut Complaints) -> Option<Quota> {
-    let fields = Fields::open(node, "quotas", &QUOTA, complaints)?;
-    let millis = Duration::from_millis(1);
-    let time = or(fields.get("time_ms"), None, |node| optional_time(node, millis, complaints));
-    let bytes = or(fields.get("sz_bytes"), None, |node| {
-        scalar(node, A_SIZE, complaints, |text| match text {
+fn quota(node: &Node, diagnostics: &mut Diagnostics) -> Option<Quota> {
+    let fields = Fields::open(node, "a map of quotas", &QUOTA, diagnostics)?;
+    let time = fields.get_or("time_ms", None, |node| optional_time(node, MILLISECOND, diagnostics));
+    let bytes = fields.get_or("sz_bytes", None, |node| {
+        node.scalar(A_SIZE, diagnostics, |text| match text {
             "max" => Ok(None),
-            text => units::size(text).map(|bytes| (bytes > 0).then_some(bytes)),
+            text => units::parse_bytes(text).map(|bytes| (bytes > 0).then_some(bytes)),
         })
     });
-    let period = or(fields.get("reset_interval_ms"), None, |node| optional_time(node, millis, complaints));
-    let weights = or(fields.get("weights"), Weights::DEFAULT, |node| weights(node, complaints));
-    let goals = or(fields.get("goals"), Vec::new(), |node| {
-        let made: Vec<_> = list(node, "goals", complaints)?.iter().map(|node| goal(node, complaints)).collect();
-        made.into_iter().collect()
+    let period = fields.get_or("reset_interval_ms", None, |node| optional_time(node, MILLISECOND, diagnostics));
+    let weights = fields.get_or("weights", Weights::DEFAULT, |node| weights(node, diagnostics));
+    let goals = fields.get_or("goals", Vec::new(), |node| node.list("goals", diagnostics, goal));
+    let charges = ["fail_charge_num", "fail_charge_denom"].map(|name| {
+        let message = "isotherm counts refused memory for the quota as other memory; write 0";
+        fields.get_or(name, (), |node| zero(node, message, diagnostics))
     });
-    for name in ["fail_charge_num", "fail_charge_denom"] {
-        if let Some(node) = fields.get(name)
-            && !matches!(&node.value, Value::Text(text) if text == "0")
-        {
-            return complaints.at(node.place, "isotherm charges what was refused like what was done; write 0");
-        }
-    }
-    if let Some(node) = fields.get("goal_tuner")
-        && text(node, "a tuner", complaints)? != "consist"
-    {
-        return complaints.at(node.place, "isotherm has one way to tune a quota, which is nearest to damo's consist");
-    }
+    let tuner = fields.get_or("goal_tuner", (), |node| {
+        node.scalar("a tuner", diagnostics, |text| match text {
+            "consist" => Ok(()),
+            _ => Err("isotherm has one tuner of quotas, which is nearest to damo's consist; write consist"),
+        })
+    });
+    tuner.and(charges[0]).and(charges[1])?;
     let (bytes, time, goals, weights, period) = (bytes?, time?, goals?, weights?, period?);
     if bytes.is_none() && time.is_none() && goals.is_empty() {
         return Some(Quota::UNLIMITED);
     }
     let Some(period) = period else {
-        return complaints.at(node.place, "these quotas need reset_interval_ms, a time above zero");
+        return diagnostics.fail(node.position, "these quotas need reset_interval_ms, a time above zero");
     };
-    Quota::new(bytes, time, period, weights, goals).map_err(|why| complaints.at::<()>(node.place, why.to_string())).ok()
+    match Quota::new(bytes, time, period, weights, goals) {
+        Ok(quota) => Some(quota),
+        Err(error) => diagnostics.fail(node.position, error.to_string()),
+    }
 }
 
-/// Parts of a thousand: `5 %`, or a number of them.
-fn permil(text: &str) -> Result<f64, String> {
-    units::share(text, Some(1000.0))
+/// A share, of which a number without a unit counts thousandths.
+fn permil(text: &str) -> Result<f64, QuantityError> {
+    units::parse_share_of(text, 1000.0)
 }
 
-fn weights(node: &Node, complaints: &mut Complaints) -> Option<Weights> {
-    let fields = Fields::open(node, "weights", &["sz_permil", "nr_accesses_permil", "age_permil"], complaints)?;
+fn weights(node: &Node, diagnostics: &mut Diagnostics) -> Option<Weights> {
+    let fields =
+        Fields::open(node, "a map of weights", &["sz_permil", "nr_accesses_permil", "age_permil"], diagnostics)?;
     let mut weight = |name| {
-        let read = |text: &str| permil(text).map(|share| (share * 1000.0).round() as u32);
-        or(fields.get(name), 0, |node| scalar(node, A_SHARE, complaints, read))
+        let share = fields.get_or(name, 0.0, |node| node.scalar(A_SHARE, diagnostics, permil))?;
+        Some((share * 1000.0).round() as u32)
     };
     let (size, rate, age) = (weight("sz_permil"), weight("nr_accesses_permil"), weight("age_permil"));
-    // damo writes all of them as zero for weights that were not given.
+    // damo writes zeros for weights that were not given.
     Some(Weights::new(size?, rate?, age?).unwrap_or(Weights::DEFAULT))
 }
 
-fn goal(node: &Node, complaints: &mut Complaints) -> Option<Goal> {
+fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
     let known = ["metric", "target_value", "current_value", "nid", "path", "complement"];
-    let fields = Fields::open(node, "a goal", &known, complaints)?;
-    let named = fields.need("metric", complaints)?;
-    let metric = text(named, "a metric", complaints)?;
-    if metric != "some_mem_psi_us" {
-        let message = format!(
-            "isotherm has no goal {metric:?} in damo's form; in its own (docs/schemes.md) it has psi_some, free_memory, \
-             working_set_resident and fed"
-        );
-        return complaints.at(named.place, message);
+    let fields = Fields::open(node, "a goal", &known, diagnostics)?;
+    let metric = fields.require("metric", diagnostics)?;
+    metric.scalar("a metric", diagnostics, |text| match text {
+        "some_mem_psi_us" => Ok(()),
+        other => Err(format!(
+            "isotherm does not read damo's goal {other:?}; its own form has psi_some, free_memory, working_set_resident \
+             and fed (docs/schemes.md)"
+        )),
+    })?;
+    let target = fields.require("target_value", diagnostics)?;
+    let time = optional_time(target, MICROSECOND, diagnostics)?.unwrap_or_default();
+    match Goal::new(Metric::StallTime, time.as_secs_f64()) {
+        Ok(goal) => Some(goal),
+        Err(error) => diagnostics.fail(target.position, error.to_string()),
     }
-    let target = fields.need("target_value", complaints)?;
-    let time = optional_time(target, Duration::from_micros(1), complaints)?;
-    Goal::new(Metric::StallTime, time.unwrap_or_default().as_secs_f64())
-        .map_err(|why| complaints.at::<()>(target.place, why.to_string()))
-        .ok()
 }
 
-fn watermarks(node: &Node, complaints: &mut Complaints) -> Option<Option<Watermarks>> {
+fn watermarks(node: &Node, diagnostics: &mut Diagnostics) -> Option<Option<Watermarks>> {
     let known = ["metric", "interval_us", "high_permil", "mid_permil", "low_permil"];
-    let fields = Fields::open(node, "watermarks", &known, complaints)?;
-    let named = fields.need("metric", complaints)?;
-    match text(named, "a metric", complaints)? {
+    let fields = Fields::open(node, "a map of watermarks", &known, diagnostics)?;
+    let metric = fields.require("metric", diagnostics)?;
+    let metric = match metric.text("a metric", diagnostics)? {
         "none" => return Some(None),
-        "free_mem_rate" => {}
-        other => return complaints.at(named.place, format!("expected none or free_mem_rate, found {other:?}")),
-    }
-    let every = fields.need("interval_us", complaints);
-    let every = every.and_then(|node| optional_time(node, Duration::from_micros(1), complaints));
-    let mut mark = |name| {
-        let node = fields.need(name, complaints)?;
-        scalar(node, A_SHARE, complaints, permil)
+        "free_mem_rate" => Metric::FreeMemory,
+        other => {
+            let message = format!("isotherm has no watermarks on damo's metric {other:?}; write none or free_mem_rate");
+            return diagnostics.fail(metric.position, message);
+        }
     };
+    let interval = fields.require("interval_us", diagnostics);
+    let interval = interval.and_then(|node| optional_time(node, MICROSECOND, diagnostics));
+    let mut mark = |name| fields.require(name, diagnostics)?.scalar(A_SHARE, diagnostics, permil);
     let (high, mid, low) = (mark("high_permil"), mark("mid_permil"), mark("low_permil"));
-    let made = Watermarks::new(Metric::FreeMemory, every?.unwrap_or_default(), high?, mid?, low?);
-    made.map_err(|why| complaints.at::<()>(node.place, why.to_string())).ok().map(Some)
+    match Watermarks::new(metric, interval?.unwrap_or_default(), high?, mid?, low?) {
+        Ok(watermarks) => Some(Some(watermarks)),
+        Err(error) => diagnostics.fail(node.position, error.to_string()),
+    }
 }
 
 const FILTER: [&str; 9] = [
@@ -321,48 +335,55 @@ const FILTER: [&str; 9] = [
     "probe_hits_wsum_range",
 ];
 
-fn filter(node: &Node, complaints: &mut Complaints) -> Option<Filter> {
-    let fields = Fields::open(node, "a filter", &FILTER, complaints)?;
-    let named = fields.need("filter_type", complaints)?;
-    let kind = match text(named, "a type of filter", complaints)? {
-        "anon" => FilterKind::Anonymous,
-        "young" => FilterKind::Pages(PageKind::Young),
+fn filter(node: &Node, diagnostics: &mut Diagnostics) -> Option<Filter> {
+    let fields = Fields::open(node, "a filter", &FILTER, diagnostics)?;
+    let kind = filter_kind(&fields, diagnostics);
+    let matching = fields.get_or("matching", true, |node| node.flag(diagnostics));
+    // Old versions of damo call it filter_pass.
+    let name = if fields.get("allow").is_some() { "allow" } else { "filter_pass" };
+    let allow = fields.get_or(name, false, |node| node.flag(diagnostics));
+    Some(Filter { kind: kind?, matching: matching?, allow: allow? })
+}
+
+fn filter_kind(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
+    let type_node = fields.require("filter_type", diagnostics)?;
+    match type_node.text("a type of filter", diagnostics)? {
+        "anon" => Some(FilterKind::Anonymous),
+        "young" => Some(FilterKind::Pages(PageKind::Young)),
         "memcg" => {
-            let path = text(fields.need("memcg_path", complaints)?, "a path", complaints)?;
-            FilterKind::Cgroup(format!("/{}", path.trim_start_matches('/')).into())
+            let path = fields.require("memcg_path", diagnostics)?.text("a path", diagnostics)?;
+            Some(FilterKind::Cgroup(format!("/{}", path.trim_start_matches('/')).into()))
         }
         "addr" => {
-            let range = fields.need("address_range", complaints)?;
-            let ends = Fields::open(range, "an address range", &["start", "end"], complaints)?;
-            let mut end = |name| {
-                let node = ends.need(name, complaints)?;
-                scalar(node, "an address", complaints, |text| units::address(&text.replace(',', "")))
-            };
+            let range = fields.require("address_range", diagnostics)?;
+            let ends = Fields::open(range, "an address range", &["start", "end"], diagnostics)?;
+            let mut end =
+                |name| ends.require(name, diagnostics)?.scalar("an address", diagnostics, units::parse_address);
             let (start, end) = (end("start"), end("end"));
-            let empty = "this range is empty or reversed";
-            FilterKind::Address(AddrRange::new(start?, end?).or_else(|| complaints.at(range.place, empty))?)
+            AddrRange::new(start?, end?)
+                .map(FilterKind::Address)
+                .or_else(|| diagnostics.fail(range.position, "the range is empty or reversed"))
         }
         "hugepage_size" => {
-            let range = fields.need("hugepage_size", complaints)?;
-            let sizes: Vec<u64> = match list(range, "two sizes", complaints)? {
-                [min, max] => [min, max].into_iter().map(|n| scalar(n, A_SIZE, complaints, units::size)).collect(),
-                _ => None,
-            }?;
-            if sizes[0] <= PAGE_SIZE || sizes[0] > HUGE_PAGE_SIZE || sizes[1] < HUGE_PAGE_SIZE {
-                return complaints
-                    .at(range.place, "isotherm tells huge pages of 2 MiB from all others, and no other sizes");
+            let range = fields.require("hugepage_size", diagnostics)?;
+            let sizes = range.list("two sizes", diagnostics, |node, diagnostics| {
+                node.scalar(A_SIZE, diagnostics, units::parse_bytes)
+            })?;
+            match sizes.as_slice() {
+                [min, max] if *min > PAGE_SIZE && (*min..=*max).contains(&HUGE_PAGE_SIZE) => {
+                    Some(FilterKind::Pages(PageKind::Huge))
+                }
+                [_, _] => diagnostics.fail(
+                    range.position,
+                    "isotherm filters huge pages of 2 MiB only; write two sizes above 4 KiB that include 2 MiB",
+                ),
+                _ => diagnostics.fail(range.position, format!("expected two sizes, found {}", sizes.len())),
             }
-            FilterKind::Pages(PageKind::Huge)
         }
         other => {
-            let message = format!(
-                "isotherm has no filter {other:?}; it has anon, memcg, young, hugepage_size and addr of damo's"
-            );
-            return complaints.at(named.place, message);
+            let message =
+                format!("isotherm has no filter {other:?} of damo; it has anon, memcg, young, hugepage_size and addr");
+            diagnostics.fail(type_node.position, message)
         }
-    };
-    let matching = or(fields.get("matching"), true, |node| flag(node, complaints));
-    let allow = fields.get("allow").or_else(|| fields.get("filter_pass"));
-    let allow = or(allow, false, |node| flag(node, complaints));
-    Some(Filter { kind, matching: matching?, allow: allow? })
+    }
 }

@@ -1,4 +1,4 @@
-//! Schemes of damo's: what they mean, and what is wrong with them.
+//! Schemes in damo's JSON: what they mean, and the errors in them.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{ClosedInterval, FilterKind, Goal, Metric, Quota, Scheme, Weights};
 use isotherm_damo::{parse_schemes, read_schemes};
-use isotherm_scheme::Complaints;
+use isotherm_scheme::Diagnostics;
 use proptest::prelude::*;
 use serde_json::Value;
 
 const DAMO: &str = include_str!("files/schemes.json");
 const SECOND: Duration = Duration::from_secs(1);
 
-fn complaints(text: &str) -> Complaints {
+fn diagnostics(text: &str) -> Diagnostics {
     parse_schemes("f", text).unwrap_err()
 }
 
@@ -31,7 +31,7 @@ fn isotherms_own_forms_are_read_too() {
 }
 
 #[test]
-fn a_file_is_read_in_whichever_form_it_is() {
+fn the_form_of_a_file_is_recognised() {
     let schemes = |path: &str| read_schemes(path.as_ref()).unwrap().len();
     assert_eq!(schemes("tests/files/schemes.json"), 2);
     assert_eq!(schemes("../../schemes/ethp.yaml"), 2);
@@ -40,7 +40,7 @@ fn a_file_is_read_in_whichever_form_it_is() {
 }
 
 #[test]
-fn damos_configuration_is_read_with_all_that_isotherm_has_of_it() {
+fn a_configuration_of_damo_is_read() {
     let schemes = parse_schemes("f", DAMO).unwrap();
     let [first, second] = schemes.as_slice() else { panic!("two schemes") };
     assert_eq!(first.condition.age.min(), SECOND * 90);
@@ -64,7 +64,7 @@ fn damos_configuration_is_read_with_all_that_isotherm_has_of_it() {
 }
 
 #[test]
-fn damos_json() {
+fn errors_have_positions_and_say_what_isotherm_has() {
     let scheme = |more: &str| {
         format!(
             r#"[{{"action": "pageout", "access_pattern": {{"sz_bytes": {{"min": "4 KiB", "max": "max"}}}}, {more}}}]"#
@@ -72,31 +72,31 @@ fn damos_json() {
     };
     for (more, words) in [
         (r#""filters": [{"filter_type": "target", "matching": true}]"#, "no filter \"target\""),
-        (r#""filters": [{"filter_type": "hugepage_size", "hugepage_size": ["64K", "1M"]}]"#, "2 MiB"),
+        (r#""filters": [{"filter_type": "hugepage_size", "hugepage_size": ["64K", "1M"]}]"#, "2 MiB only"),
         (r#""max_nr_snapshots": "5""#, "--duration"),
         (r#""quotas": {"sz_bytes": "1 MiB", "reset_interval_ms": "0 ns"}"#, "need reset_interval_ms"),
         (r#""quotas": {"goal_tuner": "temporal"}"#, "consist"),
-        (r#""quotas": {"fail_charge_num": "1"}"#, "charges"),
+        (r#""quotas": {"fail_charge_num": "1"}"#, "counts refused memory"),
         (r#""quotas": {"goals": [{"metric": "node_mem_free_bp", "target_value": "5 %"}]}"#, "free_memory"),
         (r#""watermarks": {"metric": "load"}"#, "free_mem_rate"),
         (r#""colour": "red""#, "no field \"colour\""),
     ] {
-        let complaints = complaints(&scheme(more));
-        assert!(complaints.to_string().contains(words), "{words}: {complaints}");
-        assert!(complaints.iter().all(|complaint| complaint.place.is_some()));
+        let diagnostics = diagnostics(&scheme(more));
+        assert!(diagnostics.to_string().contains(words), "{words}: {diagnostics}");
+        assert!(diagnostics.iter().all(|diagnostic| diagnostic.position.is_some()));
     }
     for (pattern, words) in [
         (r#"{"nr_accesses": {"min": "3 samples", "max": "max"}}"#, "in percent"),
         (r#"{"age": {"min": "3 aggr_intervals", "max": "max"}}"#, "write a time"),
         (r#"{"age": {"min": "5000000000", "max": "18446744073709551615000"}}"#, "without --raw"),
-        (r#"{"sz_bytes": {"min": "max", "max": "min"}}"#, "exchange"),
+        (r#"{"sz_bytes": {"min": "max", "max": "min"}}"#, "swap them"),
     ] {
         let text = format!(r#"[{{"action": "pageout", "access_pattern": {pattern}}}]"#);
-        assert!(complaints(&text).to_string().contains(words), "{words}");
+        assert!(diagnostics(&text).to_string().contains(words), "{words}: {}", diagnostics(&text));
     }
 }
 
-/// Every place in a document.
+/// The pointers to all values of a document.
 fn places(value: &Value, at: String, found: &mut Vec<String>) {
     match value {
         Value::Array(items) => items.iter().enumerate().for_each(|(i, item)| places(item, format!("{at}/{i}"), found)),
@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_value_of_another_kind_is_read_or_told_where_it_is_wrong(
+    fn a_file_with_another_value_is_read_or_its_errors_have_positions(
         at in any::<prop::sample::Index>(),
         value in prop::sample::select(vec!["null", "[]", "{}", "-1", "\"max\"", "1e400", "[[]]", "\"5 %\"", "true", "18446744073709551616"]),
     ) {
@@ -118,9 +118,9 @@ proptest! {
         let mut all = Vec::new();
         places(&file, String::new(), &mut all);
         *file.pointer_mut(&all[at.index(all.len())]).unwrap() = serde_json::from_str(value).unwrap_or(Value::Null);
-        if let Err(complaints) = parse_schemes("f", &file.to_string()) {
-            prop_assert!(complaints.iter().count() > 0);
-            prop_assert!(complaints.iter().all(|complaint| complaint.place.is_some()));
+        if let Err(diagnostics) = parse_schemes("f", &file.to_string()) {
+            prop_assert!(diagnostics.iter().count() > 0);
+            prop_assert!(diagnostics.iter().all(|diagnostic| diagnostic.position.is_some()));
         }
     }
 }

@@ -1,14 +1,15 @@
-"""damo's own code, for the tests of moving to and from it.
+"""Runs damo's own code for the tests of import and export.
 
 `with_damo.py version` prints the version of damo.
-`with_damo.py read FILE` prints what damo's reader finds in FILE, as JSON.
-`with_damo.py write TRACE FORMAT FILE` lets damo make FILE, in its format FORMAT, of TRACE, the text of a kernel's trace.
-`with_damo.py report REPORT... FILE` prints what damo reports.
+`with_damo.py read FILE` prints as JSON what damo reads in FILE.
+`with_damo.py write TRACE FORMAT FILE` makes damo write FILE in its format FORMAT from TRACE, the text of a kernel trace.
+`with_damo.py report REPORT... FILE` prints a report of damo.
 
-The files in `files` were made by it, each with the version of damo that it is named after:
+The recordings in `files` were made by this script with the versions of damo in their names:
 `PYTHONPATH=DIRECTORY-OF-DAMO python3 with_damo.py write files/trace.txt json files/VERSION.json`.
 
-Nothing here needs a kernel with DAMON, or changes one. Exits with 77 where damo, or the tool `file` that it uses, is missing.
+It neither needs DAMON in the kernel nor changes its settings. It exits with 77 if damo or the program `file`, which damo uses,
+is missing.
 """
 
 import importlib.util
@@ -18,7 +19,7 @@ import shutil
 import subprocess
 import sys
 
-# What lies beside this file is not damo.
+# This directory has no damo.
 sys.path.pop(0)
 found = importlib.util.find_spec("damo")
 if found is None or shutil.which("file") is None:
@@ -45,7 +46,7 @@ def read(path):
     with open(path, "rb") as f:
         plain = f.read(1) == b"["
     if plain:
-        # damo asks `file` first, and knows only the answer of some versions of it.
+        # damo asks `file` for the format, and knows the answer of some versions of `file` only.
         records, error = records_module.parse_json_file(path), None
     else:
         records, error = records_module.parse_records_file(path)

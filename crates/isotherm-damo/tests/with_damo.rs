@@ -1,4 +1,5 @@
-//! Moving to and from damo, with damo: where it is installed (`ISOTHERM_PYTHON`, as `./dev test` sets it up).
+//! Import and export of recordings checked with damo itself, where it is installed: `ISOTHERM_PYTHON`, as `./dev test`
+//! sets it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -24,7 +25,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn damo_reads_what_is_written_for_it() {
+fn damo_reads_an_exported_file() {
     let directory = tempfile::tempdir().unwrap();
     let recording = directory.path().join("a.rec");
     let rows = common::record(&recording, 20);
@@ -51,7 +52,7 @@ fn damo_reads_what_is_written_for_it() {
 }
 
 #[test]
-fn damo_reports_on_what_is_written_for_it() {
+fn damo_reports_on_an_exported_file() {
     let directory = tempfile::tempdir().unwrap();
     let (recording, path) = (directory.path().join("a.rec"), directory.path().join("a.damo"));
     common::record(&recording, 20);
@@ -68,7 +69,7 @@ fn damo_reports_on_what_is_written_for_it() {
 }
 
 #[test]
-fn what_damo_writes_is_read_as_damo_reads_it() {
+fn a_file_of_damo_is_imported_as_damo_reads_it() {
     let directory = tempfile::tempdir().unwrap();
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/trace.txt");
     for format in ["json", "json_compressed"] {
@@ -79,8 +80,7 @@ fn what_damo_writes_is_read_as_damo_reads_it() {
         let records: Vec<Value> = serde_json::from_str(&read).unwrap();
         let rows = common::read(&recording).unwrap();
 
-        // damo's first time is 82,877 s after the boot; the second target's is 12 us later, and it is that of the
-        // snapshot.
+        // The first time is 82,877 s after the boot. The second target's is 12 us later, and is that of the snapshot.
         for (i, record) in records.iter().enumerate() {
             let ours = rows.iter().filter(|row| row.target.id.pid().unwrap() as usize == i + 1).map(|row| {
                 let end = 82_877_000_000_000 + row.time.as_nanos() as u64 - if i == 0 { 12_000 } else { 0 };

@@ -1,4 +1,5 @@
-//! The forms that formats 1 and 2 have for what is a type elsewhere: pids, names with nodes, letters and error numbers.
+//! How formats 1 and 2 write targets, nodes, permissions and refusals: as pids, as a part of names, as letters and as
+//! error numbers.
 
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use isotherm_core::{Mapping, NodeId, Permissions, TargetId};
 
 use crate::TargetInfo;
 
-/// What stands between the name and the node of a mapping of physical memory.
+/// The text between the name and the node of a mapping of physical memory.
 const NODE: &str = ", node ";
 
 /// The number of a target in the `pid` columns and in JSON: the pid of a process, 0 for physical memory.
 ///
-/// A cgroup has no number of its own, and is 0 as well; a recorder refuses it.
+/// A cgroup has no number of its own. It becomes 0 here, and recorders of formats 1 and 2 refuse it.
 pub fn pid_column(id: TargetId) -> u32 {
     id.pid().unwrap_or(0)
 }
@@ -22,9 +23,9 @@ pub(crate) fn has_pid_column(id: TargetId) -> bool {
     !matches!(id, TargetId::Cgroup(_))
 }
 
-/// The target that a number in a `pid` column and what is known of it mean.
+/// The target with this number in a `pid` column.
 ///
-/// These formats hold no boot time, so that the start is counted from the Unix epoch. It is zero if nothing is known.
+/// These formats hold no boot time, so that the start is counted from the Unix epoch. It is zero without `info`.
 pub fn identity(pid: u32, info: Option<&TargetInfo>) -> TargetId {
     match pid {
         0 => TargetId::PhysicalMemory,
@@ -50,7 +51,7 @@ pub(crate) fn permissions_column(pid: u32, permissions: Permissions) -> String {
     if pid == 0 { "----".to_owned() } else { permission_letters(permissions) }
 }
 
-/// The permissions that four letters mean, if they mean any.
+/// Reads permissions from four letters such as `rw-p`. `None` if the letters are invalid.
 pub(crate) fn permissions(letters: &str) -> Option<Permissions> {
     let &[r, w, x, s] = letters.as_bytes() else { return None };
     let is = |found: u8, letter: u8| if found == letter { Some(true) } else { (found == b'-').then_some(false) };

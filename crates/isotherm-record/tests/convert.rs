@@ -71,7 +71,8 @@ fn json_is_one_document_with_all_that_was_recorded() {
     assert_eq!(target["mappings"][0], json!({"start": 65536, "end": 131_072, "permissions": "rw-p", "name": "[heap]"}));
     assert_eq!(
         target["regions"][0],
-        json!({"start": 65536, "end": 81920, "nr_accesses": 1, "access_rate": 0.05, "age_ns": 100_000_000, "nr_unobservable": 1})
+        json!({"start": 65536, "end": 81920, "nr_accesses": 1, "access_rate": 0.05, "age_ns": 100_000_000,
+               "nr_unobservable": 1})
     );
     // What does not change is not said again.
     let with = |key: &str| (0..8).filter(|&i| snapshots[i]["targets"][1].get(key).is_some()).collect::<Vec<_>>();
@@ -146,7 +147,7 @@ fn an_output_that_cannot_be_written_is_told() {
     let error = convert(&Recording::open(&path).unwrap(), &output, Format::Csv).unwrap_err();
     assert_eq!(
         isotherm_core::chain(&error),
-        format!("cannot write {} (make its directory first): entity not found", output.display())
+        format!("cannot write {} (create its directory first): entity not found", output.display())
     );
 }
 

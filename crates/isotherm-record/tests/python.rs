@@ -78,12 +78,14 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
         total: struct<applications: uint64 not null, tried_regions: uint64 not null, tried_bytes: uint64 not null, \
         passed_bytes: uint64 not null, applied_regions: uint64 not null, applied_bytes: uint64 not null, \
         rejected_bytes: uint64 not null, \
-        refusals: list<item: struct<errno: int32 not null, regions: uint64 not null, bytes: uint64 not null> not null> not null, \
+        refusals: list<item: struct<errno: int32 not null, regions: uint64 not null, \
+        bytes: uint64 not null> not null> not null, \
         quota_exceeded: uint64 not null, spent_ns: uint64 not null> not null, \
         last: struct<time_ns: uint64 not null, held_back_bytes: uint64 not null, unobservable_bytes: uint64 not null, \
         regions: list<item: struct<pid: uint32 not null, start: uint64 not null, end: uint64 not null, \
         applied_bytes: uint64 not null> not null> not null> not null> not null> not null, \
-        memory: list<item: struct<pid: uint32 not null, resident_bytes: uint64 not null, proportional_bytes: uint64 not null, \
+        memory: list<item: struct<pid: uint32 not null, resident_bytes: uint64 not null, \
+        proportional_bytes: uint64 not null, \
         swapped_bytes: uint64 not null> not null> not null, \
         system: struct<total_bytes: uint64 not null, free_bytes: uint64 not null, available_bytes: uint64 not null, \
         swap_total_bytes: uint64 not null, swap_free_bytes: uint64 not null, stalled_ns: uint64> not null>";

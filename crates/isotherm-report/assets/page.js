@@ -315,7 +315,8 @@
     const piece = area && pieceAt(area, Math.floor(offsetAt(area, r)));
     const code = target.cells[row * COLUMNS + column], age = (2 ** (target.ages[row * COLUMNS + column] / 8) - 1) / 1e3;
     const what = code === NOTHING ? 'nothing mapped or recorded' : code === DARK ? 'could not be observed'
-      : `access rate ${percent(code / HIGHEST)}, for about ${age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2)))}`;
+      : `access rate ${percent(code / HIGHEST)}, for about ` +
+        (age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2))));
     const digits = Math.max(0, Math.min(4, Math.ceil(-Math.log10(SPAN / COLUMNS)) + 1));
     const [address, name] = piece ? [hex(Math.floor(piece.address)), piece.name] : ['', ''];
     $('readout').textContent = `${seconds(t, digits)} · ${address} · ${name} · ${what}`;
@@ -418,7 +419,9 @@
   scale.width = HIGHEST + 1;
   scale.height = 1;
   const ink = scale.getContext('2d'), strip = ink.createImageData(HIGHEST + 1, 1);
-  for (let i = 0; i <= HIGHEST; i++) strip.data.set([palette[i * 3], palette[i * 3 + 1], palette[i * 3 + 2], 255], i * 4);
+  for (let i = 0; i <= HIGHEST; i++) {
+    strip.data.set([palette[i * 3], palette[i * 3 + 1], palette[i * 3 + 2], 255], i * 4);
+  }
   ink.putImageData(strip, 0, 0);
   $('legend').append('access rate 0', scale, '1', document.createElement('i'), 'not observable');
   $('heatmap').hidden = $('regions').hidden = false;

@@ -144,7 +144,10 @@ impl Page {
 
     /// A point of the window, from shares of the heatmap's width and height.
     fn on_map(&mut self, across: f64, down: f64) -> (f64, f64) {
-        let script = "(() => { const b = document.getElementById('map').getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })()";
+        let script = "(() => {
+            const b = document.getElementById('map').getBoundingClientRect();
+            return [b.x, b.y, b.width, b.height];
+        })()";
         let found = self.eval(script);
         let v = |i: usize| found[i].as_f64().unwrap();
         (v(0) + 118.0 + (v(2) - 268.0) * across, v(1) + 6.0 + (v(3) - 32.0) * down)

@@ -8,7 +8,7 @@ use isotherm_core::scheme::Scheme;
 use isotherm_core::{AddrRange, AttributeOptions};
 use isotherm_sim::Pattern;
 
-use crate::{ConfigError, Prepared, RunError};
+use crate::ConfigError;
 
 /// What to watch, how, for how long, what to do to it, and where to record it.
 ///
@@ -256,15 +256,6 @@ impl RunConfig {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Checks the description, opens the probe, reads the schemes and creates the recording. No command is started and
-    /// no target is touched before [`Prepared::start`].
-    ///
-    /// # Errors
-    /// If the description is wrong, or what it asks for does not work here.
-    pub fn prepare(self) -> Result<Prepared, RunError> {
-        Prepared::new(self)
     }
 }
 

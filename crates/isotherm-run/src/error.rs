@@ -12,7 +12,7 @@ use isotherm_probes::bpf::BpfError;
 use isotherm_probes::damon::DamonError;
 use isotherm_probes::idle::IdleError;
 use isotherm_record::RecordError;
-use isotherm_scheme::Complaints;
+use isotherm_scheme::Diagnostics;
 use thiserror::Error;
 
 /// The description of a run contradicts itself. Nothing has been opened or started.
@@ -104,7 +104,7 @@ pub enum RunError {
     CommandEnded,
     /// A scheme file is wrong. The text has a line for each error: file, line, column, and what is wrong.
     #[error("{0}")]
-    SchemeFile(Complaints),
+    SchemeFile(Diagnostics),
     /// A scheme asks for what does not work here.
     #[error(transparent)]
     Scheme(#[from] Unsupported),

@@ -61,6 +61,17 @@ enum Start {
     Started { pid: u32 },
 }
 
+impl RunConfig {
+    /// Checks the description, opens the probe, reads the schemes and creates the recording. No command is started and
+    /// no target is touched before [`Prepared::start`].
+    ///
+    /// # Errors
+    /// If the description is wrong, or what it asks for does not work here.
+    pub fn prepare(self) -> Result<Prepared, RunError> {
+        Prepared::new(self)
+    }
+}
+
 impl Prepared {
     pub(crate) fn new(config: RunConfig) -> Result<Self, RunError> {
         config.validate()?;

@@ -1,64 +1,70 @@
-//! A scheme file as it was written, before its form is known.
+//! A scheme file before its form is known.
 
 use isotherm_core::scheme::Scheme;
 
-use crate::complaint::Complaints;
-use crate::tree::{Node, tree};
+use crate::diagnostic::Diagnostics;
+use crate::tree::{self, Node};
 use crate::{lines, yaml};
 
-/// A scheme file: lines, or a tree of YAML or JSON, which may be in one form or another.
+/// The contents of a scheme file: lines, or a tree of YAML or JSON values.
 #[derive(Clone, Debug)]
 pub struct Document<'a> {
     file: &'a str,
-    content: Content<'a>,
+    contents: Contents<'a>,
 }
 
 #[derive(Clone, Debug)]
-enum Content<'a> {
+enum Contents<'a> {
     Lines(&'a str),
     Tree(Node),
 }
 
 impl<'a> Document<'a> {
-    /// Takes `text` apart; `file` is what errors call it.
+    /// Reads `text`. `file` is the name of the file in messages.
     ///
     /// # Errors
-    /// If it is neither lines nor YAML.
-    pub fn parse(file: &'a str, text: &'a str) -> Result<Self, Complaints> {
+    /// If the text is neither lines nor YAML.
+    pub fn parse(file: &'a str, text: &'a str) -> Result<Self, Diagnostics> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if lines::are_lines(text) {
-            return Ok(Self { file, content: Content::Lines(text) });
+            return Ok(Self { file, contents: Contents::Lines(text) });
         }
-        let tree = tree(text).map_err(|complaint| Complaints::one(file, complaint))?;
-        Ok(Self { file, content: Content::Tree(tree) })
-    }
-
-    /// Its root, unless it is of lines.
-    pub fn tree(&self) -> Option<&Node> {
-        match &self.content {
-            Content::Lines(_) => None,
-            Content::Tree(root) => Some(root),
+        match tree::parse(text) {
+            Ok(root) => Ok(Self { file, contents: Contents::Tree(root) }),
+            Err(diagnostic) => {
+                let mut diagnostics = Diagnostics::new(file);
+                diagnostics.push(diagnostic);
+                Err(diagnostics)
+            }
         }
     }
 
-    /// The schemes in it, in isotherm's own forms.
+    /// The root of the tree. None if the file consists of lines.
+    pub fn root(&self) -> Option<&Node> {
+        match &self.contents {
+            Contents::Lines(_) => None,
+            Contents::Tree(root) => Some(root),
+        }
+    }
+
+    /// The schemes in the file, which is in one of isotherm's own forms.
     ///
     /// # Errors
-    /// All that is found wrong, in the order of lines.
-    pub fn schemes(&self) -> Result<Vec<Scheme>, Complaints> {
-        self.read(|complaints| match &self.content {
-            Content::Lines(text) => lines::schemes(text, complaints),
-            Content::Tree(root) => yaml::schemes(root, complaints),
+    /// All errors in the file, in the order of their positions.
+    pub fn schemes(&self) -> Result<Vec<Scheme>, Diagnostics> {
+        self.read(|diagnostics| match &self.contents {
+            Contents::Lines(text) => lines::schemes(text, diagnostics),
+            Contents::Tree(root) => yaml::schemes(root, diagnostics),
         })
     }
 
-    /// What `read` makes of it, unless it complains.
+    /// The result of `read`, if it reports no error.
     ///
     /// # Errors
-    /// All that `read` found wrong, in the order of lines.
-    pub fn read<T>(&self, read: impl FnOnce(&mut Complaints) -> T) -> Result<T, Complaints> {
-        let mut complaints = Complaints::new(self.file);
-        let value = read(&mut complaints);
-        complaints.or(value)
+    /// All errors that `read` reports, in the order of their positions.
+    pub fn read<T>(&self, read: impl FnOnce(&mut Diagnostics) -> T) -> Result<T, Diagnostics> {
+        let mut diagnostics = Diagnostics::new(self.file);
+        let value = read(&mut diagnostics);
+        diagnostics.into_result(value)
     }
 }

@@ -1,5 +1,9 @@
-//! What the reader of a further form needs: values with their places, fields, units, and what all schemes must hold.
+//! The parts that the reader of a further form needs: values with positions, fields, and the rules for all schemes.
+//!
+//! Such a reader takes the [root](crate::Document::root) of a [`Document`](crate::Document), reads it with the methods of
+//! [`Node`] and [`Fields`], and reports what is wrong to the [`Diagnostics`](crate::Diagnostics) that
+//! [`Document::read`](crate::Document::read) hands to it.
 
-pub use crate::fields::{Fields, flag, list, or, scalar, text};
-pub use crate::parts::{Names, action, at_least_one, may_act};
+pub use crate::common::{AN_ACTION, Names, action, at_least_one, check_inside};
+pub use crate::fields::Fields;
 pub use crate::tree::{Key, Node, Value};

@@ -1,63 +1,69 @@
-//! The language of isotherm's schemes (`docs/schemes.md`).
+//! Reads schemes from text, and describes schemes in words. `docs/schemes.md` documents the language.
 //!
-//! Two forms are read, told apart by what a file begins with: isotherm's own YAML with everything that a scheme can have,
-//! and the lines of the DAMON papers. Whatever a file holds, [`parse`] either makes schemes of it or says at which line and
-//! column which word is wrong, what was expected there, and never panics.
+//! A scheme file has one of two forms, recognised by how the file begins: YAML with all that a scheme can have, or one
+//! line for each scheme, as in the DAMON papers. For any text, [`parse`] returns either schemes or [`Diagnostics`] with a
+//! line and a column for each error. It never panics.
 //!
-//! A reader of another form that is YAML or JSON takes a [`Document`] and the parts in [`form`].
+//! A crate that reads a further form in YAML or JSON uses [`Document`] and the parts in [`form`].
 
-mod complaint;
+mod common;
 mod describe;
+mod diagnostic;
 mod document;
 mod fields;
 pub mod form;
 mod lines;
-mod parts;
+mod suggest;
 mod tree;
-pub mod units;
+mod value;
 mod yaml;
+
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 use std::path::Path;
 
 use isotherm_core::scheme::Scheme;
 
-pub use complaint::{Complaint, Complaints, Place};
-pub use describe::describe;
+pub use describe::{describe, describe_condition};
+pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use document::Document;
 
 /// The JSON Schema of the YAML form, for editors and other programs.
 pub const JSON_SCHEMA: &str = include_str!("../schema/schemes.json");
 
-/// No scheme file is larger; what is larger is something else.
-const LARGEST: u64 = 1 << 20;
+/// The size at which a file is not read, in bytes. A scheme file has a few kilobytes.
+const MAX_SIZE: u64 = 1 << 20;
 
 /// Reads the schemes in a file.
 ///
 /// # Errors
-/// If it cannot be read, or if anything in it is wrong: all that is found wrong is told.
-pub fn read(path: &Path) -> Result<Vec<Scheme>, Complaints> {
+/// As [`read_text`] and [`parse`].
+pub fn read(path: &Path) -> Result<Vec<Scheme>, Diagnostics> {
     parse(&path.display().to_string(), &read_text(path)?)
 }
 
 /// Reads the text of a scheme file.
 ///
 /// # Errors
-/// If it cannot be read, is larger than a scheme file is, or is no text.
-pub fn read_text(path: &Path) -> Result<String, Complaints> {
-    let unreadable = |why: String| Complaints::of_file(&path.display().to_string(), why);
-    let size = std::fs::metadata(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?.len();
-    if size > LARGEST {
-        return Err(unreadable(format!("has {size} bytes; a scheme file is smaller, so this must be another file")));
+/// If the file cannot be read, has more than 1 MiB, or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String, Diagnostics> {
+    let error = |message| Diagnostics::of_file(&path.display().to_string(), message);
+    let cannot_read = |cause: std::io::Error| error(format!("cannot be read: {cause}"));
+    let size = std::fs::metadata(path).map_err(cannot_read)?.len();
+    if size > MAX_SIZE {
+        return Err(error(format!("has {size} bytes, more than any scheme file; give another file")));
     }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
-    String::from_utf8(bytes)
-        .map_err(|_| unreadable("is no text in UTF-8; a scheme file is YAML, damo's JSON or lines".into()))
+    let bytes = std::fs::read(path).map_err(cannot_read)?;
+    String::from_utf8(bytes).map_err(|_| error("is not text in UTF-8; give a scheme file".into()))
 }
 
-/// Reads the schemes in `text`; `file` is what errors call it.
+/// Reads the schemes in `text`. `file` is the name of the file in messages.
 ///
 /// # Errors
-/// All that is found wrong, in the order of lines.
-pub fn parse(file: &str, text: &str) -> Result<Vec<Scheme>, Complaints> {
+/// All errors in the text, in the order of their positions.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Scheme>, Diagnostics> {
     Document::parse(file, text)?.schemes()
 }

@@ -1,28 +1,29 @@
-//! The lines of the DAMON papers: `<min/max size> <min/max access rate> <min/max age> <action>`.
+//! The one-line form of the DAMON papers: `<min/max size> <min/max access rate> <min/max age> <action>`.
 //!
-//! Each end of a pair is a word of its own, or both are one with a slash between them; `min`, `max` and `null` stand for no bound.
-//! Rates are in percent, with the sign or without. `#` begins a comment.
+//! The two bounds of a pair are two words, or one word with a slash: `4K/max`. `min`, `max` and `null` stand for no bound.
+//! `#` begins a comment. `inside` after the action allows a call inside the target.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use isotherm_core::scheme::{ClosedInterval, Condition, Scheme};
+use isotherm_core::units::{self, QuantityError};
 
-use crate::complaint::Complaints;
-use crate::parts::{Names, action, at_least_one, may_act};
-use crate::units::{self, A_SHARE, A_SIZE, A_TIME};
-use crate::{Complaint, Place};
+use crate::common::{Names, action, at_least_one, check_inside};
+use crate::diagnostic::{Diagnostics, Position};
+use crate::value::shortened;
 
 const FORM: &str = "<min size> <max size> <min access rate> <max access rate> <min age> <max age> <action>, \
                     such as: 4K max 0% 0% 5s max pageout";
 
-/// Whether a text is of lines: its first line that says something is no beginning of YAML or JSON.
+/// Whether a text is in this form: its first line that is not a comment begins neither YAML nor JSON.
 pub(crate) fn are_lines(text: &str) -> bool {
     let first = text.lines().map(without_comment).find(|line| !line.trim().is_empty());
     first.is_some_and(|line| {
-        let yaml = line.contains(": ")
+        let is_yaml = line.contains(": ")
             || line.trim_end().ends_with(':')
             || line.trim_start().starts_with(['-', '[', '{', '%']);
-        !yaml && line.split_whitespace().count() > 1
+        !is_yaml && line.split_whitespace().count() > 1
     })
 }
 
@@ -30,87 +31,92 @@ fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default()
 }
 
-/// A word and where it begins.
 struct Word<'a> {
     text: &'a str,
-    place: Place,
+    position: Position,
 }
 
-pub(crate) fn schemes(text: &str, complaints: &mut Complaints) -> Vec<Scheme> {
+pub(crate) fn schemes(text: &str, diagnostics: &mut Diagnostics) -> Vec<Scheme> {
     let mut names = Names::default();
-    let mut made = Vec::new();
-    for (nth, line) in text.lines().enumerate() {
-        let words = words(without_comment(line), nth + 1);
-        if words.is_empty() {
-            continue;
-        }
-        let scheme = scheme(&words, complaints);
-        let name = names.name(None, made.len(), words[0].place, complaints);
-        made.push(scheme.map(|scheme| Scheme { name: name.into(), ..scheme }));
+    let mut schemes = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let words = words(without_comment(line), i + 1);
+        let Some(first) = words.first() else { continue };
+        let scheme = scheme(&words, first.position, diagnostics);
+        let name = names.name(None, schemes.len(), first.position, diagnostics);
+        schemes.push(scheme.map(|scheme| Scheme { name: name.into(), ..scheme }));
     }
-    at_least_one(made, Place { line: 1, column: 1 }, complaints)
+    at_least_one(schemes, Position::START, diagnostics)
 }
 
-/// The words of a line; a slash parts them, too.
+/// The words of a line. A slash separates words too.
 fn words(line: &str, number: usize) -> Vec<Word<'_>> {
-    let parts = line.split(|c: char| c.is_whitespace() || c == '/').filter(|word| !word.is_empty());
-    let place = |word: &str| {
-        let bytes_before = word.as_ptr() as usize - line.as_ptr() as usize;
-        Place { line: number, column: line[..bytes_before].chars().count() + 1 }
-    };
-    parts.map(|text| Word { text, place: place(text) }).collect()
+    let mut words = Vec::new();
+    let mut column = 1;
+    for word in line.split_inclusive(|c: char| c.is_whitespace() || c == '/') {
+        let text = word.trim_end_matches(|c: char| c.is_whitespace() || c == '/');
+        if !text.is_empty() {
+            words.push(Word { text, position: Position { line: number, column } });
+        }
+        column += word.chars().count();
+    }
+    words
 }
 
-fn scheme(words: &[Word<'_>], complaints: &mut Complaints) -> Option<Scheme> {
-    let [size_min, size_max, rate_min, rate_max, age_min, age_max, wanted, rest @ ..] = words else {
-        let message = format!("this line has {} words where 7 were expected: {FORM}", words.len());
-        return complaints.at(words[0].place, message);
+fn scheme(words: &[Word<'_>], start: Position, diagnostics: &mut Diagnostics) -> Option<Scheme> {
+    let [size_min, size_max, rate_min, rate_max, age_min, age_max, action_word, rest @ ..] = words else {
+        return diagnostics.fail(start, format!("expected 7 words, found {}: {FORM}", words.len()));
     };
     let inside = match rest {
         [] => false,
         [inside] if inside.text == "inside" => true,
         [more, ..] => {
-            let why = match words.len() {
-                9 | 12 | 17 | 18 => " (quotas and watermarks are written in YAML: docs/schemes.md)",
+            // The lengths of lines with quotas and watermarks in the files of old versions of DAMON's tools.
+            let hint = match words.len() {
+                9 | 12 | 17 | 18 => "; write quotas and watermarks in YAML (docs/schemes.md)",
                 _ => "",
             };
             let message =
-                format!("{:?} is too much{why}; a line is {FORM}, and `inside` if that is allowed", more.text);
-            return complaints.at(more.place, message);
+                format!("unexpected \"{}\"{hint}; a line is {FORM}, and may end with inside", shortened(more.text));
+            return diagnostics.fail(more.position, message);
         }
     };
-    let sizes = pair([size_min, size_max], (0, u64::MAX), A_SIZE, complaints, units::size);
-    let rates = pair([rate_min, rate_max], (0.0, 1.0), A_SHARE, complaints, |text| units::share(text, Some(100.0)));
-    let ages =
-        pair([age_min, age_max], (Duration::ZERO, Duration::MAX), A_TIME, complaints, |text| units::time(text, None));
-    let named = action(&wanted.text.to_lowercase()).map_err(|why| complaints.push(Complaint::new(wanted.place, why)));
-    let action = named.ok()?;
-    may_act(action, inside, wanted.place, "add the word `inside` at the end of the line", complaints);
-    let condition = Condition { size: sizes?, rate: rates?, age: ages? };
+    let size = bounds([size_min, size_max], (0, u64::MAX), diagnostics, units::parse_bytes);
+    let rate = bounds([rate_min, rate_max], (0.0, 1.0), diagnostics, rate);
+    let age = bounds([age_min, age_max], (Duration::ZERO, Duration::MAX), diagnostics, units::parse_duration);
+    let action = match action(&action_word.text.to_lowercase()) {
+        Ok(action) => action,
+        Err(message) => return diagnostics.fail(action_word.position, message),
+    };
+    check_inside(action, inside, action_word.position, "add the word inside at the end of the line", diagnostics);
+    let condition = Condition { size: size?, rate: rate?, age: age? };
     Some(Scheme { inside, ..Scheme::new("", condition, action) })
 }
 
-fn pair<T: PartialOrd + Copy>(
+/// Reads an access rate. A whole number without a sign is in per cent, as in the papers.
+fn rate(text: &str) -> Result<f64, QuantityError> {
+    units::parse_share_of(text, if text.contains('.') { 1.0 } else { 100.0 })
+}
+
+fn bounds<T: PartialOrd + Copy, E: Display>(
     [min, max]: [&Word<'_>; 2],
-    ends: (T, T),
-    wanted: &str,
-    complaints: &mut Complaints,
-    read: impl Fn(&str) -> Result<T, String>,
+    limits: (T, T),
+    diagnostics: &mut Diagnostics,
+    read: impl Fn(&str) -> Result<T, E>,
 ) -> Option<ClosedInterval<T>> {
-    let mut end = |word: &Word<'_>, none: T| match word.text {
-        "min" => Some(ends.0),
-        "max" => Some(ends.1),
+    let mut bound = |word: &Word<'_>, none: T| match word.text {
+        "min" => Some(limits.0),
+        "max" => Some(limits.1),
         "null" => Some(none),
-        text => {
-            let read = read(text)
-                .map_err(|why| if why.contains("expected") { format!("{why} (or min, max, null)") } else { why });
-            read.map_err(|why| complaints.push(Complaint::new(word.place, why))).ok()
-        }
+        text => match read(text) {
+            Ok(value) => Some(value),
+            Err(error) => diagnostics.fail(word.position, format!("{error}; min, max and null are no bound")),
+        },
     };
-    let (least, most) = (end(min, ends.0), end(max, ends.1));
+    let (least, most) = (bound(min, limits.0), bound(max, limits.1));
     ClosedInterval::new(least?, most?).or_else(|| {
-        let message =
-            format!("{} is over {}; exchange them, expected the least and the most: {wanted}", min.text, max.text);
-        complaints.at(min.place, message)
+        let (min_text, max_text) = (shortened(min.text), shortened(max.text));
+        let message = format!("the minimum {min_text} is larger than the maximum {max_text}; swap them");
+        diagnostics.fail(min.position, message)
     })
 }

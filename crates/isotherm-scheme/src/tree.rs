@@ -1,118 +1,91 @@
-//! YAML (and so JSON) as a tree in which everything knows its place.
+//! A YAML or JSON document as a tree of values that know their positions.
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
-use crate::{Complaint, Place};
+use crate::{Diagnostic, Position};
 
-/// A value, and where it begins.
+/// A value in a document.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where it begins.
-    pub place: Place,
-    /// What it is.
+    /// Where the value begins.
+    pub position: Position,
+    /// The value.
     pub value: Value,
 }
 
-/// What a value is.
+/// A value of YAML or JSON.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// `null`, `~`, or nothing at all.
+    /// `null`, `~`, or an empty value.
     Null,
-    /// Any other scalar, as it was written.
+    /// Any other scalar, without its quotes. Numbers and booleans are kept as they are written.
     Text(String),
-    /// A list.
+    /// A sequence.
     List(Vec<Node>),
-    /// In the order of the file; no key comes twice.
+    /// A mapping, in the order of the document. No key occurs twice.
     Map(Vec<(Key, Node)>),
 }
 
-/// A key of a map.
+/// A key of a mapping.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Where it begins.
-    pub place: Place,
-    /// How it is written.
+    /// Where the key begins.
+    pub position: Position,
+    /// The key without its quotes.
     pub name: String,
 }
 
-impl Node {
-    /// What it is, for whoever expected something else.
-    pub fn what(&self) -> String {
-        match &self.value {
-            Value::Null => "nothing".into(),
-            Value::Text(text) => format!("\"{}\"", shortened(text)),
-            Value::List(_) => "a list".into(),
-            Value::Map(_) => "a map of fields".into(),
-        }
-    }
+/// The nesting depth at which reading stops. Schemes need less than ten levels.
+const MAX_DEPTH: usize = 32;
 
-    /// The value of this key, if it is a map that has it.
-    pub fn get(&self, name: &str) -> Option<&Self> {
-        match &self.value {
-            Value::Map(fields) => fields.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
-            _ => None,
-        }
-    }
-}
-
-/// The beginning of a text that may be long, on one line.
-fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(40).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
-}
-
-/// Deeper than this nothing of ours is nested, by far.
-const DEEPEST: usize = 32;
-
-/// Reads one document.
-pub(crate) fn tree(text: &str) -> Result<Node, Complaint> {
-    let mut reader = Reader { events: Parser::new_from_str(text), at: Place { line: 1, column: 1 } };
+/// Reads the one document in `text`.
+pub(crate) fn parse(text: &str) -> Result<Node, Diagnostic> {
+    let mut reader = Reader { events: Parser::new_from_str(text), position: Position::START };
     let mut root = None;
     loop {
         match reader.next()? {
             Event::StreamEnd => break,
             Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
             _ if root.is_some() => {
-                return Err(Complaint::new(reader.at, "a second document begins here; a scheme file has one"));
+                let message = "a second document begins here; a scheme file has one";
+                return Err(Diagnostic::new(reader.position, message));
             }
             event => root = Some(reader.node(event, 0)?),
         }
     }
-    root.ok_or_else(|| Complaint::new(Place { line: 1, column: 1 }, "there is nothing in it; expected schemes"))
+    root.ok_or_else(|| Diagnostic::new(Position::START, "the file is empty; expected schemes"))
 }
 
 struct Reader<'a> {
-    events: Parser<'a, saphyr_parser::StrInput<'a>>,
+    events: Parser<'a, StrInput<'a>>,
     /// Where the last event begins.
-    at: Place,
+    position: Position,
 }
 
-fn place(marker: &Marker) -> Place {
-    Place { line: marker.line(), column: marker.col() + 1 }
+fn position(marker: &Marker) -> Position {
+    Position { line: marker.line(), column: marker.col() + 1 }
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<Event<'a>, Complaint> {
+    fn next(&mut self) -> Result<Event<'a>, Diagnostic> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
-                self.at = place(&span.start);
+                self.position = position(&span.start);
                 Ok(event)
             }
             Some(Err(error)) => {
-                Err(Complaint::new(place(error.marker()), format!("this is not YAML: {}", error.info())))
+                Err(Diagnostic::new(position(error.marker()), format!("invalid YAML: {}", error.info())))
             }
             None => Ok(Event::StreamEnd),
         }
     }
 
-    /// The node that begins with `event`.
-    fn node(&mut self, event: Event<'a>, depth: usize) -> Result<Node, Complaint> {
-        let place = self.at;
-        if depth > DEEPEST {
-            return Err(Complaint::new(place, "this is nested more deeply than any scheme is"));
+    /// Reads the value that begins with `event`.
+    fn node(&mut self, event: Event<'a>, depth: usize) -> Result<Node, Diagnostic> {
+        let position = self.position;
+        let error = |message| Err(Diagnostic::new(position, message));
+        if depth > MAX_DEPTH {
+            return error("values are nested too deeply for a scheme file");
         }
         let value = match event {
             Event::Scalar(text, ScalarStyle::Plain, ..) if matches!(&*text, "" | "~" | "null" | "Null" | "NULL") => {
@@ -129,32 +102,28 @@ impl<'a> Reader<'a> {
                 }
             }
             Event::MappingStart(..) => self.map(depth)?,
-            Event::Alias(_) => {
-                return Err(Complaint::new(
-                    place,
-                    "an alias (*) is no part of a scheme file; write the value that it stands for",
-                ));
-            }
-            _ => return Err(Complaint::new(place, "the document ends where a value was expected")),
+            Event::Alias(_) => return error("scheme files have no aliases (*name); write the value itself"),
+            _ => return error("expected a value, found the end of the document"),
         };
-        Ok(Node { place, value })
+        Ok(Node { position, value })
     }
 
-    fn map(&mut self, depth: usize) -> Result<Value, Complaint> {
+    fn map(&mut self, depth: usize) -> Result<Value, Diagnostic> {
         let mut fields: Vec<(Key, Node)> = Vec::new();
         loop {
             let event = match self.next()? {
                 Event::MappingEnd => return Ok(Value::Map(fields)),
                 event => event,
             };
-            let place = self.at;
+            let position = self.position;
             let Event::Scalar(name, ..) = event else {
-                return Err(Complaint::new(place, "expected the name of a field"));
+                return Err(Diagnostic::new(position, "expected the name of a field"));
             };
-            let key = Key { place, name: name.into_owned() };
+            let key = Key { position, name: name.into_owned() };
             if let Some((first, _)) = fields.iter().find(|(known, _)| known.name == key.name) {
-                let message = format!("{} is given twice, first in line {}; leave one out", key.name, first.place.line);
-                return Err(Complaint::new(place, message));
+                let line = first.position.line;
+                let message = format!("the field {:?} is already given in line {line}; remove one of them", key.name);
+                return Err(Diagnostic::new(position, message));
             }
             let event = self.next()?;
             let value = self.node(event, depth + 1)?;

@@ -1,4 +1,4 @@
-//! isotherm's own form: YAML with everything that a scheme can have.
+//! The YAML form, which has everything that a scheme can have.
 
 use std::time::Duration;
 
@@ -6,48 +6,49 @@ use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
     Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, QuotaError, Scheme, Watermarks, Weights,
 };
-use isotherm_core::units::setting;
+use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 
-use crate::complaint::Complaints;
-use crate::fields::{Fields, bounds, flag, list, meant, or, scalar, text, word};
-use crate::parts::{Names, action, at_least_one, interval, may_act};
+use crate::common::{AN_ACTION, Names, action, at_least_one, check_inside, positive_duration};
+use crate::diagnostic::Diagnostics;
+use crate::fields::Fields;
+use crate::suggest::did_you_mean;
 use crate::tree::{Node, Value};
-use crate::units::{self, A_SHARE, A_SIZE, A_TIME};
+use crate::value::shortened;
 
 const SCHEME: [&str; 10] =
     ["name", "size", "access_rate", "age", "action", "inside", "apply_interval", "quota", "watermarks", "filters"];
 
-/// The schemes of a document: a map with the field `schemes`, or the list itself.
-pub(crate) fn schemes(root: &Node, complaints: &mut Complaints) -> Vec<Scheme> {
-    let of_list = match &root.value {
-        Value::Map(_) => Fields::open(root, "a scheme file", &["schemes"], complaints)
-            .and_then(|fields| fields.need("schemes", complaints)),
+/// The schemes of a document: a map with the field `schemes`, or a list.
+pub(crate) fn schemes(root: &Node, diagnostics: &mut Diagnostics) -> Vec<Scheme> {
+    let list = match &root.value {
+        Value::Map(_) => Fields::open(root, "a scheme file", &["schemes"], diagnostics)
+            .and_then(|fields| fields.require("schemes", diagnostics)),
         _ => Some(root),
     };
-    let Some((place, items)) = of_list.and_then(|node| Some((node.place, list(node, "schemes", complaints)?))) else {
+    let Some((list, items)) = list.and_then(|list| Some((list, list.items("schemes", diagnostics)?))) else {
         return Vec::new();
     };
     let mut names = Names::default();
-    let made = items.iter().enumerate().map(|(nth, node)| scheme(node, nth, &mut names, complaints)).collect();
-    at_least_one(made, place, complaints)
+    let schemes = items.iter().enumerate().map(|(i, node)| scheme(node, i, &mut names, diagnostics)).collect();
+    at_least_one(schemes, list.position, diagnostics)
 }
 
-fn scheme(node: &Node, nth: usize, names: &mut Names, complaints: &mut Complaints) -> Option<Scheme> {
-    let fields = Fields::open(node, "a scheme", &SCHEME, complaints)?;
-    let given = fields.get("name").and_then(|node| Some((text(node, "a name", complaints)?, node.place)));
-    let name = names.name(given, nth, node.place, complaints);
-    let condition = condition(&fields, complaints);
-    let inside = or(fields.get("inside"), false, |node| flag(node, complaints));
-    let named = fields.need("action", complaints);
-    let action = named.and_then(|node| scalar(node, "an action such as pageout", complaints, action));
-    if let (Some(action), Some(node), Some(inside)) = (action, named, inside) {
-        may_act(action, inside, node.place, "write `inside: true` beside it", complaints);
+fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagnostics) -> Option<Scheme> {
+    let fields = Fields::open(node, "a scheme", &SCHEME, diagnostics)?;
+    let given = fields.get("name").and_then(|node| Some((node.text("a name", diagnostics)?, node.position)));
+    let name = names.name(given, index, node.position, diagnostics);
+    let condition = condition(&fields, diagnostics);
+    let inside = fields.get_or("inside", false, |node| node.flag(diagnostics));
+    let action_node = fields.require("action", diagnostics);
+    let action = action_node.and_then(|node| node.scalar(AN_ACTION, diagnostics, action));
+    if let (Some(action), Some(node), Some(inside)) = (action, action_node, inside) {
+        check_inside(action, inside, node.position, "add `inside: true` to the scheme", diagnostics);
     }
     let apply_interval =
-        or(fields.get("apply_interval"), None, |node| scalar(node, A_TIME, complaints, interval).map(Some));
-    let quota = or(fields.get("quota"), Quota::UNLIMITED, |node| quota(node, complaints));
-    let watermarks = or(fields.get("watermarks"), None, |node| watermarks(node, complaints).map(Some));
-    let filters = or(fields.get("filters"), Vec::new(), |node| filters(node, complaints));
+        fields.get_or("apply_interval", None, |node| node.scalar(A_TIME, diagnostics, positive_duration).map(Some));
+    let quota = fields.get_or("quota", Quota::UNLIMITED, |node| quota(node, diagnostics));
+    let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics).map(Some));
+    let filters = fields.get_or("filters", Vec::new(), |node| node.list("filters", diagnostics, filter));
     Some(Scheme {
         name: name.into(),
         condition: condition?,
@@ -60,204 +61,210 @@ fn scheme(node: &Node, nth: usize, names: &mut Names, complaints: &mut Complaint
     })
 }
 
-fn condition(fields: &Fields<'_>, complaints: &mut Complaints) -> Option<Condition> {
+fn condition(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Condition> {
     let any = Condition::ANY;
-    let size = or(fields.get("size"), any.size, |node| bounds(node, A_SIZE, (0, u64::MAX), complaints, units::size));
-    let rate = or(fields.get("access_rate"), any.rate, |node| {
-        bounds(node, A_SHARE, (0.0, 1.0), complaints, |text| units::share(text, None))
-    });
-    let age = or(fields.get("age"), any.age, |node| {
-        bounds(node, A_TIME, (Duration::ZERO, Duration::MAX), complaints, |text| units::time(text, None))
+    let size =
+        fields.get_or("size", any.size, |node| node.bounds(A_SIZE, (0, u64::MAX), diagnostics, units::parse_bytes));
+    let rate = fields
+        .get_or("access_rate", any.rate, |node| node.bounds(A_SHARE, (0.0, 1.0), diagnostics, units::parse_share));
+    let age = fields.get_or("age", any.age, |node| {
+        node.bounds(A_TIME, (Duration::ZERO, Duration::MAX), diagnostics, units::parse_duration)
     });
     Some(Condition { size: size?, rate: rate?, age: age? })
 }
 
-fn quota(node: &Node, complaints: &mut Complaints) -> Option<Quota> {
+fn quota(node: &Node, diagnostics: &mut Diagnostics) -> Option<Quota> {
     let known = ["bytes", "time", "period", "weights", "goals"];
-    let fields = Fields::open(node, "a quota", &known, complaints)?;
-    let above_zero = |zero: bool| if zero { Err(QuotaError::Nothing.to_string()) } else { Ok(()) };
-    let bytes = or(fields.get("bytes"), None, |node| {
-        scalar(node, A_SIZE, complaints, |text| {
-            let bytes = units::size(text)?;
-            above_zero(bytes == 0).map(|()| Some(bytes))
+    let fields = Fields::open(node, "a quota", &known, diagnostics)?;
+    let bytes = fields.get_or("bytes", None, |node| {
+        node.scalar(A_SIZE, diagnostics, |text| match units::parse_bytes(text) {
+            Ok(0) => Err(QuotaError::Nothing.to_string()),
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => Err(error.to_string()),
         })
     });
-    let time = or(fields.get("time"), None, |node| {
-        scalar(node, A_TIME, complaints, |text| {
-            let time = units::time(text, None)?;
-            above_zero(time.is_zero()).map(|()| Some(time))
+    let time = fields.get_or("time", None, |node| {
+        node.scalar(A_TIME, diagnostics, |text| match units::parse_duration(text) {
+            Ok(Duration::ZERO) => Err(QuotaError::Nothing.to_string()),
+            Ok(time) => Ok(Some(time)),
+            Err(error) => Err(error.to_string()),
         })
     });
-    let period = or(fields.get("period"), Quota::UNLIMITED.period(), |node| scalar(node, A_TIME, complaints, interval));
-    let weights = or(fields.get("weights"), Weights::DEFAULT, |node| weights(node, complaints));
-    let goals = or(fields.get("goals"), Vec::new(), |node| {
-        let goals = list(node, "goals", complaints)?.iter().map(|node| goal(node, complaints)).collect::<Vec<_>>();
-        goals.into_iter().collect()
-    });
+    let period =
+        fields.get_or("period", Quota::UNLIMITED.period(), |node| node.scalar(A_TIME, diagnostics, positive_duration));
+    let weights = fields.get_or("weights", Weights::DEFAULT, |node| weights(node, diagnostics));
+    let goals = fields.get_or("goals", Vec::new(), |node| node.list("goals", diagnostics, goal));
     let (bytes, time, period, goals) = (bytes?, time?, period?, goals?);
     if bytes.is_none() && time.is_none() && goals.is_empty() {
-        if fields.is_strange {
+        if fields.has_unknown() {
             return None;
         }
-        return complaints.at(node.place, "this quota limits nothing; give bytes, time or goals, or leave it out");
+        return diagnostics
+            .fail(node.position, "this quota has no limit; give bytes, time or goals, or leave out the quota");
     }
     if time.is_some_and(|time| time > period) {
-        let place = fields.get("time").map_or(node.place, |node| node.place);
-        return complaints.at(
-            place,
-            format!("more time than a period has ({}); shorten it or lengthen the period", setting::duration(period)),
-        );
+        let position = fields.get("time").map_or(node.position, |node| node.position);
+        let message = format!("the time is longer than the period of {}", units::setting::duration(period));
+        return diagnostics.fail(position, message);
     }
-    Quota::new(bytes, time, period, weights?, goals)
-        .map_err(|why| complaints.at::<()>(node.place, why.to_string()))
-        .ok()
+    match Quota::new(bytes, time, period, weights?, goals) {
+        Ok(quota) => Some(quota),
+        Err(error) => diagnostics.fail(node.position, error.to_string()),
+    }
 }
 
-fn weights(node: &Node, complaints: &mut Complaints) -> Option<Weights> {
-    let fields = Fields::open(node, "weights", &["size", "access_rate", "age"], complaints)?;
+fn weights(node: &Node, diagnostics: &mut Diagnostics) -> Option<Weights> {
+    const A_WEIGHT: &str = "a weight: a whole number from 0 to 1000";
+    let fields = Fields::open(node, "weights", &["size", "access_rate", "age"], diagnostics)?;
     let mut weight = |name| {
-        or(fields.get(name), 0, |node| {
-            let wanted = "a weight: a whole number from 0 to 1000";
-            let read = |text: &str| text.parse().ok().filter(|&weight| weight <= 1000);
-            scalar(node, wanted, complaints, |text| read(text).ok_or_else(|| units::expected(wanted, text)))
+        fields.get_or(name, 0, |node| {
+            node.scalar(A_WEIGHT, diagnostics, |text| {
+                text.parse().ok().filter(|&weight| weight <= 1000).ok_or_else(|| QuantityError::form(A_WEIGHT, text))
+            })
         })
     };
     let (size, rate, age) = (weight("size"), weight("access_rate"), weight("age"));
     Weights::new(size?, rate?, age?)
-        .or_else(|| complaints.at(node.place, "all weights are zero; give at least one of size, access_rate and age"))
+        .or_else(|| diagnostics.fail(node.position, "all weights are zero; give a weight to size, access_rate or age"))
 }
 
 const GOALS: [&str; 4] = ["psi_some", "free_memory", "working_set_resident", "fed"];
 
-fn goal(node: &Node, complaints: &mut Complaints) -> Option<Goal> {
-    let fields = Fields::open(node, "a goal", &GOALS, complaints)?;
-    let given: Vec<(&str, &Node)> = GOALS.iter().filter_map(|name| Some((*name, fields.get(name)?))).collect();
-    let [(name, value)] = given.as_slice() else {
-        if fields.is_strange {
-            return None;
-        }
-        let message = format!("expected one goal an entry, such as `- psi_some: 10ms`, found {}", given.len());
-        return complaints.at(node.place, message);
-    };
-    let (metric, target) = match *name {
-        "psi_some" => (Metric::StallTime, scalar(value, A_TIME, complaints, interval)?.as_secs_f64()),
-        "fed" => {
-            let fields = Fields::open(value, "a fed goal", &["from", "value"], complaints)?;
-            let from = fields.need("from", complaints).and_then(|node| text(node, "the name of a file", complaints));
-            let wanted = "a number above zero";
-            let number =
-                |text: &str| units::decimal(text).filter(|n| *n > 0.0).ok_or_else(|| units::expected(wanted, text));
-            let target = fields.need("value", complaints).and_then(|node| scalar(node, wanted, complaints, number));
+fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
+    let fields = Fields::open(node, "a goal", &GOALS, diagnostics)?;
+    let (name, value) =
+        only_field(&fields, &GOALS, node, "one goal in each entry, such as `- psi_some: 10ms`", diagnostics)?;
+    let share = |diagnostics: &mut Diagnostics| value.scalar(A_SHARE, diagnostics, units::parse_share);
+    let (metric, target) = match name {
+        "psi_some" => (Metric::StallTime, value.scalar(A_TIME, diagnostics, positive_duration)?.as_secs_f64()),
+        "free_memory" => (Metric::FreeMemory, share(diagnostics)?),
+        "working_set_resident" => (Metric::WorkingSetResident, share(diagnostics)?),
+        _ => {
+            const A_NUMBER: &str = "a number above zero";
+            let fields = Fields::open(value, "a fed goal", &["from", "value"], diagnostics)?;
+            let from =
+                fields.require("from", diagnostics).and_then(|node| node.text("the name of a file", diagnostics));
+            let target = fields.require("value", diagnostics).and_then(|node| {
+                node.scalar(A_NUMBER, diagnostics, |text| {
+                    let number = units::parse_decimal(text).filter(|number| *number > 0.0);
+                    number.ok_or_else(|| QuantityError::form(A_NUMBER, text))
+                })
+            });
             (Metric::Fed(from?.into()), target?)
         }
-        name => {
-            let share = scalar(value, A_SHARE, complaints, |text| units::share(text, None))?;
-            (if name == "free_memory" { Metric::FreeMemory } else { Metric::WorkingSetResident }, share)
-        }
     };
-    Goal::new(metric, target).map_err(|why| complaints.at::<()>(value.place, why.to_string())).ok()
+    match Goal::new(metric, target) {
+        Ok(goal) => Some(goal),
+        Err(error) => diagnostics.fail(value.position, error.to_string()),
+    }
 }
 
-fn watermarks(node: &Node, complaints: &mut Complaints) -> Option<Watermarks> {
+/// The one field that a map has, of `names`.
+fn only_field<'a, 'n>(
+    fields: &Fields<'a>,
+    names: &[&'n str],
+    node: &Node,
+    expected: &str,
+    diagnostics: &mut Diagnostics,
+) -> Option<(&'n str, &'a Node)> {
+    let given: Vec<(&str, &Node)> = names.iter().filter_map(|name| Some((*name, fields.get(name)?))).collect();
+    match given.as_slice() {
+        [one] => Some(*one),
+        _ if fields.has_unknown() => None,
+        given => diagnostics.fail(node.position, format!("expected {expected}, found {}", given.len())),
+    }
+}
+
+/// How often watermarks are checked by default.
+const WATERMARK_INTERVAL: Duration = Duration::from_secs(5);
+
+fn watermarks(node: &Node, diagnostics: &mut Diagnostics) -> Option<Watermarks> {
     let known = ["metric", "interval", "high", "mid", "low"];
-    let fields = Fields::open(node, "watermarks", &known, complaints)?;
+    let fields = Fields::open(node, "a map of watermarks", &known, diagnostics)?;
     let metrics = [("free_memory", &Metric::FreeMemory), ("pressure", &Metric::Pressure)];
-    let metric = fields.need("metric", complaints).and_then(|node| word(node, "metric", &metrics, complaints));
-    let every = or(fields.get("interval"), Duration::from_secs(5), |node| scalar(node, A_TIME, complaints, interval));
+    let metric = fields.require("metric", diagnostics).and_then(|node| node.word("metric", &metrics, diagnostics));
+    let interval =
+        fields.get_or("interval", WATERMARK_INTERVAL, |node| node.scalar(A_TIME, diagnostics, positive_duration));
     let mut mark = |name| {
-        let node = fields.need(name, complaints)?;
-        Some((node.place, scalar(node, A_SHARE, complaints, |text| units::share(text, None))?))
+        let node = fields.require(name, diagnostics)?;
+        Some((node.position, node.scalar(A_SHARE, diagnostics, units::parse_share)?))
     };
     let (high, mid, low) = (mark("high"), mark("mid"), mark("low"));
-    let ((_, high), (mid_at, mid), (low_at, low)) = (high?, mid?, low?);
-    let place = if mid > high { mid_at } else { low_at };
-    let made = Watermarks::new(metric?.clone(), every?, high, mid, low);
-    made.map_err(|why| complaints.at::<()>(place, why.to_string())).ok()
-}
-
-fn filters(node: &Node, complaints: &mut Complaints) -> Option<Vec<Filter>> {
-    let made = list(node, "filters", complaints)?.iter().map(|node| filter(node, complaints)).collect::<Vec<_>>();
-    made.into_iter().collect()
-}
-
-fn filter(node: &Node, complaints: &mut Complaints) -> Option<Filter> {
-    let fields = Fields::open(node, "a filter", &["allow", "reject"], complaints)?;
-    let (allow, what) = match (fields.get("allow"), fields.get("reject")) {
-        (Some(what), None) => (true, what),
-        (None, Some(what)) => (false, what),
-        _ if fields.is_strange => return None,
-        _ => {
-            let message = "expected one of allow and reject an entry, such as `- reject: young`";
-            return complaints.at(node.place, message);
+    let ((_, high), (mid_position, mid), (low_position, low)) = (high?, mid?, low?);
+    match Watermarks::new(metric?.clone(), interval?, high, mid, low) {
+        Ok(watermarks) => Some(watermarks),
+        Err(error) => {
+            let position = if mid > high { mid_position } else { low_position };
+            diagnostics.fail(position, error.to_string())
         }
-    };
-    let (matching, what) = match what.get("not") {
+    }
+}
+
+fn filter(node: &Node, diagnostics: &mut Diagnostics) -> Option<Filter> {
+    let fields = Fields::open(node, "a filter", &["allow", "reject"], diagnostics)?;
+    let expected = "either allow or reject in each entry, such as `- reject: young`";
+    let (verdict, memory) = only_field(&fields, &["allow", "reject"], node, expected, diagnostics)?;
+    let (matching, memory) = match memory.get("not") {
         Some(inner) => {
-            Fields::open(what, "a filter's memory", &["not"], complaints)?;
+            Fields::open(memory, "a kind of memory", &["not"], diagnostics)?;
             (false, inner)
         }
-        None => (true, what),
+        None => (true, memory),
     };
-    Some(Filter { kind: kind(what, complaints)?, matching, allow })
+    Some(Filter { kind: kind(memory, diagnostics)?, matching, allow: verdict == "allow" })
 }
 
+/// Kinds of memory that are one word, and those that are a field with a value.
 const WORDS: [&str; 4] = ["anonymous", "file", "huge_page", "young"];
 const KINDS: [&str; 5] = ["mapping", "address", "process", "command", "cgroup"];
 
-fn kind(node: &Node, complaints: &mut Complaints) -> Option<FilterKind> {
+fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
     if let Value::Text(word) = &node.value {
         return match word.as_str() {
             "anonymous" => Some(FilterKind::Anonymous),
             "file" => Some(FilterKind::File),
             "huge_page" => Some(FilterKind::Pages(PageKind::Huge)),
             "young" => Some(FilterKind::Pages(PageKind::Young)),
-            other if KINDS.contains(&other) => {
-                let message = format!("{other} needs to know which, such as `{{{other}: …}}`");
-                complaints.at(node.place, message)
+            word if KINDS.contains(&word) => {
+                diagnostics.fail(node.position, format!("{word} needs a value, such as `{{{word}: …}}`"))
             }
-            other => {
+            word => {
                 let known: Vec<&str> = WORDS.into_iter().chain(KINDS).chain(["not"]).collect();
-                complaints.at(node.place, format!("there is no kind of memory {other:?}; {}", meant(other, &known)))
+                let message =
+                    format!("there is no kind of memory \"{}\"; {}", shortened(word), did_you_mean(word, &known));
+                diagnostics.fail(node.position, message)
             }
         };
     }
-    let fields = Fields::open(node, "a filter's memory", &KINDS, complaints)?;
-    let given: Vec<(&str, &Node)> = KINDS.iter().filter_map(|name| Some((*name, fields.get(name)?))).collect();
-    let [(name, value)] = given.as_slice() else {
-        if fields.is_strange {
-            return None;
-        }
-        return complaints.at(node.place, format!("expected one kind of memory a filter, found {}", given.len()));
-    };
-    match *name {
-        "mapping" => Some(FilterKind::Mapping(Pattern::new(text(value, "a name such as \"[heap]\"", complaints)?))),
-        "command" => Some(FilterKind::Command(Pattern::new(text(value, "a name such as redis-*", complaints)?))),
+    let fields = Fields::open(node, "a kind of memory", &KINDS, diagnostics)?;
+    let (name, value) = only_field(&fields, &KINDS, node, "one kind of memory in each filter", diagnostics)?;
+    match name {
+        "mapping" => Some(FilterKind::Mapping(Pattern::new(value.text("a name such as \"[heap]\"", diagnostics)?))),
+        "command" => Some(FilterKind::Command(Pattern::new(value.text("a name such as redis-*", diagnostics)?))),
         "cgroup" => {
-            let path = text(value, "a path such as /system.slice", complaints)?;
+            let path = value.text("a path such as /system.slice", diagnostics)?;
             if !path.starts_with('/') {
-                let message = format!("expected a cgroup's path from the root of the hierarchy, such as /{path}");
-                return complaints.at(value.place, message);
+                let message = format!("expected a path from the root of the cgroups, such as /{}", shortened(path));
+                return diagnostics.fail(value.position, message);
             }
             Some(FilterKind::Cgroup(path.into()))
         }
         "process" => {
-            let wanted = "the ID of a process, a whole number above zero";
+            const A_PID: &str = "a process ID, a whole number above zero";
             let read =
-                |text: &str| text.parse().ok().filter(|&pid| pid > 0).ok_or_else(|| units::expected(wanted, text));
-            Some(FilterKind::Process(scalar(value, wanted, complaints, read)?))
+                |text: &str| text.parse().ok().filter(|&pid| pid > 0).ok_or_else(|| QuantityError::form(A_PID, text));
+            Some(FilterKind::Process(value.scalar(A_PID, diagnostics, read)?))
         }
         _ => {
-            let wanted = "two addresses, such as [0x7f0000000000, 0x7f0000100000]";
-            let Value::List(ends) = &value.value else {
-                return complaints.at(value.place, format!("expected {wanted}, found {}", value.what()));
+            const A_RANGE: &str = "two addresses, such as [0x7f0000000000, 0x7f0000100000]";
+            let [start, end] = value.items(A_RANGE, diagnostics)? else {
+                return diagnostics.fail(value.position, format!("expected {A_RANGE}"));
             };
-            let [from, to] = ends.as_slice() else {
-                return complaints.at(value.place, format!("expected {wanted}, found {}", ends.len()));
-            };
-            let from = scalar(from, wanted, complaints, units::address);
-            let to = scalar(to, wanted, complaints, units::address);
-            let empty = "this range is empty or reversed; the first address must be the lower";
-            AddrRange::new(from?, to?).map(FilterKind::Address).or_else(|| complaints.at(value.place, empty))
+            let mut address = |node: &Node| node.scalar(A_RANGE, diagnostics, units::parse_address);
+            let (start, end) = (address(start), address(end));
+            AddrRange::new(start?, end?).map(FilterKind::Address).or_else(|| {
+                diagnostics.fail(value.position, "the range is empty or reversed; write the lower address first")
+            })
         }
     }
 }

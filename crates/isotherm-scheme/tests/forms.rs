@@ -1,4 +1,4 @@
-//! What the forms mean, and that they mean the same.
+//! What the forms mean, and that both mean the same.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::time::Duration;
@@ -45,10 +45,9 @@ fn the_same_scheme_in_all_forms() {
     assert_eq!(meaning(&lines[1..]), meaning(&ethp));
 }
 
-#[test]
-fn every_field_means_what_it_says() {
-    let text = "
-- name: all of it
+/// A scheme with every field, and every kind of goal and filter.
+const EVERY_FIELD: &str = "
+- name: every field
   size: [4K, 1G]
   access_rate: {min: 5%, max: max}
   age: {max: 1h}
@@ -77,6 +76,9 @@ fn every_field_means_what_it_says() {
     - reject: huge_page
     - reject: {not: young}
 ";
+
+#[test]
+fn every_field_means_what_it_says() {
     let filter = |allow, matching, kind| Filter { kind, matching, allow };
     let goals = vec![
         Goal::new(Metric::StallTime, 0.01).unwrap(),
@@ -87,7 +89,7 @@ fn every_field_means_what_it_says() {
     let millis = Duration::from_millis;
     let weights = Weights::new(1, 2, 3).unwrap();
     let expected = Scheme {
-        name: "all of it".into(),
+        name: "every field".into(),
         condition: Condition {
             size: ClosedInterval::new(4096, 1 << 30).unwrap(),
             rate: ClosedInterval::new(0.05, 1.0).unwrap(),
@@ -110,7 +112,48 @@ fn every_field_means_what_it_says() {
             filter(false, false, FilterKind::Pages(PageKind::Young)),
         ],
     };
-    assert_eq!(one(text), expected);
+    assert_eq!(one(EVERY_FIELD), expected);
+}
+
+#[test]
+fn a_share_is_written_in_percent_or_as_a_part_of_one() {
+    let rate = |text: &str| {
+        let bounds = one(text).condition.rate;
+        (bounds.min(), bounds.max())
+    };
+    for text in [
+        "- {action: stat, access_rate: [5%, 50%]}",
+        "- {action: stat, access_rate: [0.05, 0.5]}",
+        "- {action: stat, access_rate: {min: 5 %, max: 0.5}}",
+        "min max 5% 50% min max stat",
+        "min max 5 50 min max stat",
+        "min max 0.05 0.5 min max stat",
+        "min max 5/0.5 min max stat",
+    ] {
+        assert_eq!(rate(text), (0.05, 0.5), "{text}");
+    }
+    assert_eq!(rate("- {action: stat, access_rate: 1}"), (1.0, 1.0));
+    assert_eq!(rate("min max 1 1.0 min max stat"), (0.01, 1.0));
+
+    let [percent, part] = ["50%", "0.5"].map(|share| {
+        one(&format!(
+            "- {{action: stat, watermarks: {{metric: pressure, high: {share}, mid: {share}, low: 0}}, \
+             quota: {{goals: [{{free_memory: {share}}}]}}}}"
+        ))
+    });
+    assert_eq!(percent, part);
+}
+
+#[test]
+fn units_of_sizes_are_powers_of_1024() {
+    for (text, bytes) in
+        [("4K", 4096), ("4kB", 4096), ("4 KiB", 4096), ("2M", 2 << 20), ("1.5G", 3 << 29), ("1TiB", 1 << 40)]
+    {
+        let expected = ClosedInterval::new(bytes, bytes).unwrap();
+        assert_eq!(one(&format!("- {{action: stat, size: {text}}}")).condition.size, expected, "{text}");
+        let text = text.replace(' ', "");
+        assert_eq!(one(&format!("{text} {text} 0 0 min max stat")).condition.size, expected, "{text}");
+    }
 }
 
 #[test]
@@ -125,7 +168,10 @@ fn what_is_left_out_or_null_is_the_default() {
 
 #[test]
 fn a_scheme_in_plain_words() {
-    let words: String =
-        [PRCL, ETHP, GENTLE].iter().flat_map(|text| parse("f", text).unwrap()).map(|s| describe(&s)).collect();
+    let words: String = [PRCL, ETHP, GENTLE, EVERY_FIELD, "- action: stat"]
+        .iter()
+        .flat_map(|text| parse("f", text).unwrap())
+        .map(|s| describe(&s))
+        .collect();
     insta::assert_snapshot!(words);
 }

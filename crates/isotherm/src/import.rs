@@ -1,4 +1,4 @@
-//! `isotherm import`: recordings that other tools made.
+//! `isotherm import`: recordings of other tools.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,24 +25,19 @@ fn damo(options: &ImportDamo) -> Result<ExitCode> {
     let path = output.display();
     progress.done(format_args!("{} snapshots, {} in {path}", imported.snapshots, units::bytes(imported.bytes)));
     for (target, what) in &imported.targets {
-        let target = match target.pid() {
-            None => {
-                progress.done(format_args!("target 0: {target}"));
-                continue;
+        match target.pid() {
+            None => progress.done(format_args!("target 0: {target}")),
+            Some(pid) if what.is_empty() => progress.done(format_args!("target {pid}: the process with this ID")),
+            Some(pid) => {
+                progress.done(format_args!("target {pid}: {what}; its process is not known (name it with --pid)"));
             }
-            Some(pid) => pid,
-        };
-        if what.is_empty() {
-            progress.done(format_args!("target {target}: the process of this ID"));
-        } else {
-            progress.done(format_args!("target {target}: {what}, of which the process is not known; --pid tells it"));
         }
     }
-    progress.done(format_args!("what next: isotherm report summary {path}; isotherm report heatmap {path}"));
+    progress.done(format_args!("next: isotherm report summary {path}; isotherm report heatmap {path}"));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Beside the file, with its name up to what says whose it is.
+/// The recording for an imported file: next to it, with its name up to the extensions that damo and isotherm give.
 fn recording_of(file: &Path) -> PathBuf {
     let plain = file.with_extension("");
     let plain =
@@ -57,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recording_is_named_after_what_it_is_made_of() {
+    fn a_recording_is_named_after_the_imported_file() {
         for (file, recording) in [
             ("damon.data", "damon.rec"),
             ("/tmp/x.damo.json", "/tmp/x.rec"),

@@ -96,9 +96,11 @@ mod tests {
 
     #[test]
     fn paragraphs_with_a_heading_are_sections_and_examples_keep_their_layout() {
-        let text = "Examples:\n  isotherm top     live\n  isotherm idle\n\nExit status: 0 if\nall went well.\n\nSee too: here is why.";
+        let text = "Examples:\n  isotherm top     live\n  isotherm idle\n\nExit status: 0 if\nall went well.\n\n\
+                    See too: here is why.";
         let roff = sections(text).render();
-        let wanted = ".SH EXAMPLES\n.nf\nisotherm top     live\nisotherm idle\n.fi\n.SH \"EXIT STATUS\"\n0 if\nall went well.\n\
+        let wanted = ".SH EXAMPLES\n.nf\nisotherm top     live\nisotherm idle\n.fi\n\
+                      .SH \"EXIT STATUS\"\n0 if\nall went well.\n\
                       .SH \"SEE TOO\"\nHere is why.\n";
         assert_eq!(roff.split_once(wanted).map(|(_, rest)| rest), Some(""), "{roff}");
     }

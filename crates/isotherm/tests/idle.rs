@@ -18,7 +18,8 @@ const HOT: u64 = 16;
 /// Starts a workload with a cold area and a hot one, and gives where they lie.
 fn workload(place: &Place) -> (Kept, [(u64, u64); 2]) {
     let text = format!(
-        "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{COLD} MiB\"\n[[area]]\nname = \"hot\"\nsize = \"{HOT} MiB\"\n\
+        "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{COLD} MiB\"\n\
+         [[area]]\nname = \"hot\"\nsize = \"{HOT} MiB\"\n\
          [[phase]]\ntime = \"1000s\"\ntouch = [{{ area = \"hot\", every = \"20ms\" }}]\n"
     );
     std::fs::write(place.path("two.toml"), text).unwrap();

@@ -1,11 +1,11 @@
-//! Moving to and from damo, as its user does.
+//! `isotherm import damo` and `isotherm convert` to damo, as their users call them.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
 
 use common::Place;
 
-/// What damo writes, of one process and three aggregations.
+/// A file as damo writes it, with one process and three aggregations.
 fn damon_data() -> String {
     let region = |start: u64, accesses: u32| {
         format!(
@@ -23,7 +23,7 @@ fn damon_data() -> String {
 }
 
 #[test]
-fn a_recording_of_damo_is_imported_reported_and_taken_back() {
+fn a_recording_of_damo_is_imported_reported_and_converted_back() {
     let place = Place::new();
     std::fs::write(place.path("damon.data"), damon_data()).unwrap();
     let ran = place.run(&["import", "damo", "--pid", "4711"]);
@@ -43,12 +43,12 @@ fn a_recording_of_damo_is_imported_reported_and_taken_back() {
 }
 
 #[test]
-fn what_is_no_recording_of_damo_is_refused_in_a_line() {
+fn a_file_that_is_not_a_recording_of_damo_is_refused_in_one_line() {
     let place = Place::new();
     std::fs::write(place.path("cut"), &damon_data()[..300]).unwrap();
     for (arguments, status, words) in [
         (&["import", "damo"][..], 1, &["cannot open damon.data", "check the name"][..]),
-        (&["import", "damo", "cut"], 1, &["cut is cut short at [0].snapshots[0]", "line ", "use a copy"]),
+        (&["import", "damo", "cut"], 1, &["cut is cut short at [0].snapshots[0]", "line ", "use a whole copy"]),
         (&["import", "damo", "cut", "-o", "cut"], 1, &["into itself", "-o"]),
         (&["import", "perf", "cut"], 2, &["perf"]),
         (&["import", "damo", "--pid", "me"], 2, &["--pid", "me"]),

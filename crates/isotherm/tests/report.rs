@@ -7,8 +7,8 @@ use common::{Place, Ran};
 
 const MIB: u64 = 1 << 20;
 
-/// A place with the recording `known.rec` of one snapshot: 1 MiB that every sample found accessed, and 2 MiB that half of
-/// the samples did.
+/// A place with the recording `known.rec` of one snapshot: 1 MiB that every sample found accessed, and 2 MiB that half
+/// of the samples did.
 fn place() -> Place {
     let place = Place::new();
     let region = |start: u64, bytes: u64, accesses: u32| {

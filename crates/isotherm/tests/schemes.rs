@@ -15,7 +15,7 @@ fn place(schemes: &str) -> Place {
 }
 
 #[test]
-fn a_right_file_is_told_in_plain_words() {
+fn a_correct_file_is_described_in_plain_words() {
     let ran = place(PRCL).run(&["scheme", "check", "mine.yaml"]);
     assert_eq!((ran.status, ran.err.as_str()), (0, ""));
     assert!(ran.out.starts_with("prcl: reclaims memory at once"), "{}", ran.out);
@@ -23,7 +23,7 @@ fn a_right_file_is_told_in_plain_words() {
 }
 
 #[test]
-fn a_wrong_file_is_told_with_every_place() {
+fn every_error_of_a_file_is_printed_with_its_position() {
     let place = place(&PRCL.replace("age: {min: 1s}", "age: {mn: 1s}").replace("pageout", "swap"));
     for call in [["scheme", "check", "mine.yaml"], ["scheme", "try", "mine.yaml"]] {
         let ran = place.run(&call);
@@ -38,7 +38,7 @@ fn a_wrong_file_is_told_with_every_place() {
 }
 
 #[test]
-fn a_trial_tells_what_would_have_been_taken_and_held_back() {
+fn a_trial_shows_what_schemes_would_have_acted_on_and_what_their_quotas_held_back() {
     let place = place(&format!(
         "{PRCL}    quota: {{bytes: 1M, period: 100s}}\n  - name: all\n    age: {{min: 1s}}\n    action: stat\n"
     ));
@@ -62,14 +62,14 @@ fn a_trial_tells_what_would_have_been_taken_and_held_back() {
     let ran = place.run(&["scheme", "try", "mine.yaml", "isotherm.rec"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     for words in
-        ["prcl (pageout)", "would have taken  1 MiB in all", "budget held back", "the largest of", "all (stat)"]
+        ["prcl (pageout)", "would have acted on  1 MiB in total", "quota held back", "largest of", "all (stat)"]
     {
         assert!(ran.out.contains(words), "{words:?} is not in {}", ran.out);
     }
 }
 
 #[test]
-fn what_a_recording_cannot_tell_is_said() {
+fn a_trial_notes_what_a_recording_does_not_have() {
     let more = "    watermarks: {metric: pressure, high: 9%, mid: 5%, low: 0%}\n    filters: [{reject: young}]\n    \
                 quota: {time: 1ms, goals: [{psi_some: 1ms}]}\n";
     let place = place(&format!("{PRCL}{more}"));

@@ -28,7 +28,7 @@ impl Actuator for DryRunActuator {
     }
 }
 
-/// An inspector that looks at nothing. It knows the processes that it is told of, and finds no page young or huge.
+/// An inspector that inspects nothing. It knows the processes that were inserted, and finds no page young or huge.
 #[derive(Clone, Debug, Default)]
 pub struct DryRunInspector {
     processes: BTreeMap<TargetId, ProcessFacts>,

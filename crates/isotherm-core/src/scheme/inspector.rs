@@ -1,4 +1,4 @@
-//! Inspectors: a way to learn what filters ask of single pages and of processes.
+//! Inspectors: a way to learn the properties of pages and processes that filters depend on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::{AddrRange, BoxError, TargetId};
 
 use super::Refusal;
 
-/// A property of single pages, which only an inspector can tell.
+/// A property of single pages, which only an inspector can find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageKind {
     /// Accessed since the accessed bit of the page was cleared last.
@@ -26,7 +26,7 @@ impl PageKind {
     }
 }
 
-/// What filters ask of a process.
+/// The properties of a process that filters depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFacts {
     /// Its short name, without the path of its program and without arguments.
@@ -37,11 +37,11 @@ pub struct ProcessFacts {
 
 /// A way to learn properties of pages and of processes. It changes nothing.
 pub trait PageInspector {
-    /// Checks that pages of this kind can be told. It is called before the first call of a scheme whose filters
+    /// Checks that pages of this kind can be found. It is called before the first call of a scheme whose filters
     /// need it.
     ///
     /// # Errors
-    /// Says why they cannot be told and how to fix that.
+    /// Says why they cannot be found and how to fix that.
     fn tells(&mut self, kind: PageKind) -> Result<(), BoxError>;
 
     /// The facts of a target that is a process; `None` if it has ended. It is called only if filters need it.
@@ -51,7 +51,7 @@ pub trait PageInspector {
     /// ranges within `range`, in the order of addresses.
     ///
     /// # Errors
-    /// If the pages cannot be told now. Then nothing of `range` is acted on.
+    /// If the pages cannot be found now. Then nothing of `range` is acted on.
     fn pages(
         &mut self,
         target: TargetId,

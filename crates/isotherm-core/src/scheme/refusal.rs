@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Refusal {
     /// The kind of the reason.
     pub reason: RefusalReason,
-    /// The number by which the operating system told the reason. Its meaning belongs to that system.
+    /// The error number of the operating system, if there was one. Its meaning depends on the system.
     pub code: Option<i32>,
 }
 
@@ -30,7 +30,7 @@ pub enum RefusalReason {
     Unsuitable,
     /// A signal or a deadline ended the action before it was complete.
     Interrupted,
-    /// Any other reason; the code tells more.
+    /// Any other reason. The error number says more.
     Other,
 }
 
@@ -68,14 +68,14 @@ impl RefusalReason {
         Self::ALL.into_iter().find(|reason| reason.name() == name)
     }
 
-    /// The reason, with the number by which the operating system told it.
+    /// The refusal for this reason, with the error number of the operating system.
     pub const fn with_code(self, code: i32) -> Refusal {
         Refusal { reason: self, code: Some(code) }
     }
 }
 
 impl From<RefusalReason> for Refusal {
-    /// A reason that no number of the operating system stands behind.
+    /// The refusal for this reason, without an error number.
     fn from(reason: RefusalReason) -> Self {
         Self { reason, code: None }
     }

@@ -1,7 +1,7 @@
 //! Sizes, times, shares and counts as text: the one parser and the one formatter of the workspace.
 //!
-//! The `parse_*` functions read what people write. They accept a superset of what the formatter writes, and they never
-//! panic.
+//! The `parse_*` functions read what people write. They accept a superset of what the formatter writes, and they
+//! never panic.
 //!
 //! | quantity | accepted | bare number |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | count | `1000`, `1,000` | the count |
 //! | address | `0x7f0000000000`, `4096`, `4GiB` | bytes |
 //!
-//! Units of sizes are powers of 1,024, whatever letters follow the first and in either case: `K`, `kB` and `KiB` are the
-//! same. damo and the papers on DAMON use them in that way. Arithmetic is exact: a whole number is never rounded, and a
-//! fraction is rounded once, to the nearest byte or nanosecond.
+//! Units of sizes are powers of 1,024, whatever letters follow the first and in either case: `K`, `kB` and `KiB`
+//! are the same. damo and the papers on DAMON use them in that way. Arithmetic is exact: a whole number is never
+//! rounded, and a fraction is rounded once, to the nearest byte or nanosecond.
 //!
 //! [`bytes`], [`duration`], [`percent`] and [`count`] write measured figures, with three digits at most where that
 //! suffices. The functions in [`setting`] write what a user has set, with up to two decimals.

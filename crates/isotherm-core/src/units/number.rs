@@ -15,8 +15,8 @@ pub(super) struct Number {
 impl Number {
     /// Reads the number at the start of `text`. Returns it and the rest of the text.
     ///
-    /// A comma separates thousands, and is accepted only where it does: `1,5` is refused, because some readers take it for
-    /// one and a half.
+    /// A comma separates thousands, and is accepted only where it does: `1,5` is refused, because some readers take
+    /// it for one and a half.
     pub(super) fn read(text: &str) -> Option<(Self, &str)> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',').unwrap_or(text.len());
         let (number, rest) = text.split_at(end);

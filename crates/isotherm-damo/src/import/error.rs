@@ -1,19 +1,20 @@
-//! What can go wrong with a file of damo's: each error says what, where, why, and what would mend it.
+//! Why a file of damo cannot be imported: what is wrong, where, and how to fix it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use isotherm_record::RecordError;
 
-/// Why a file of damo's could not be imported. Nothing was written then, but for [`DamoError::Record`].
+
+/// Why a file of damo could not be imported. The recording is not touched, except by [`ImportError::Record`].
 #[derive(Debug, thiserror::Error)]
-pub enum DamoError {
-    /// The file does not exist, may not be read, or is a directory.
+pub enum ImportError {
+    /// The file does not exist, is not readable, or is a directory.
     #[error("cannot open {}{}", path.display(), hint(source))]
     Open {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Reading failed.
@@ -21,11 +22,11 @@ pub enum DamoError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The path names something that is neither a file nor a directory, such as a pipe.
-    #[error("cannot read {}: it is not a regular file; give the path of one", path.display())]
+    /// The path is neither a file nor a directory, but a pipe or a device.
+    #[error("cannot read {}: it is not a regular file; give the path of a file", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
@@ -36,58 +37,58 @@ pub enum DamoError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is of another kind, or of a kind of damo's that is not JSON.
-    #[error("{} is not JSON of damo's: {reason}", path.display())]
+    /// The file is in another format, possibly one of damo.
+    #[error("{} is not JSON of damo: {reason}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is instead, and the mend.
+        /// What the file is, and how to get JSON.
         reason: String,
     },
-    /// The file ends before it is whole.
+    /// The file ends in the middle of the JSON.
     #[error(
-        "{} is cut short at {place}: damo's JSON can be read only whole; use a copy that is, or record again",
+        "{} is cut short at {place}: a file of damo can only be read as a whole; use a whole copy, or record again",
         path.display()
     )]
     CutShort {
         /// The file.
         path: PathBuf,
-        /// Where, in the JSON.
+        /// The place in the JSON.
         place: String,
     },
-    /// The compressed bytes are not what was written.
-    #[error("{} is damaged after {place}, and cannot be decompressed there (use a good copy)", path.display())]
+    /// Decompression failed.
+    #[error("{} is damaged: it cannot be decompressed after {place} (use a good copy)", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where, in the JSON.
+        /// The place in the JSON.
         place: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The text is not JSON, or the JSON does not say what damo's says.
-    #[error("{} cannot be understood at {place}: {reason}; {mend}", path.display())]
-    Misread {
+    /// The text is not JSON, or the JSON does not have damo's layout.
+    #[error("{} has an error at {place}: {reason}; {fix}", path.display())]
+    Malformed {
         /// The file.
         path: PathBuf,
-        /// Where, in the JSON.
+        /// The place in the JSON.
         place: String,
         /// What is wrong.
         reason: String,
-        /// What would mend it.
-        mend: &'static str,
+        /// How to fix it.
+        fix: &'static str,
     },
-    /// What the file says cannot be a recording.
+    /// The values in the file contradict each other or the options.
     #[error("{} cannot be imported: {reason}", path.display())]
-    Senseless {
+    Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong, where, and the mend.
+        /// What is wrong, where, and how to fix it.
         reason: String,
     },
-    /// The JSON is larger than what is read.
+    /// The JSON is larger than the limit.
     #[error(
-        "{} holds more than {} GiB of JSON, more than is imported at once; split it, with `damo adjust` for one",
+        "{} holds more than {} GiB of JSON, the limit of an import; split it, for example with `damo adjust`",
         path.display(),
         super::MAX_JSON >> 30
     )]
@@ -95,7 +96,7 @@ pub enum DamoError {
         /// The file.
         path: PathBuf,
     },
-    /// The recording would be written over the file that is imported.
+    /// The recording would replace the file that is imported.
     #[error("cannot import {} into itself: name another file with -o", path.display())]
     Itself {
         /// The file.
@@ -106,22 +107,22 @@ pub enum DamoError {
     Record(#[from] RecordError),
 }
 
-impl DamoError {
+impl ImportError {
     pub(super) fn foreign(path: &Path, reason: impl Into<String>) -> Self {
         Self::Foreign { path: path.into(), reason: reason.into() }
     }
 
-    pub(super) fn senseless(path: &Path, reason: impl Into<String>) -> Self {
-        Self::Senseless { path: path.into(), reason: reason.into() }
+    pub(super) fn invalid(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Invalid { path: path.into(), reason: reason.into() }
     }
 }
 
-/// How to fix a failure to open.
+/// How to fix a failure to open the file.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => " (check the name: damo itself writes damon.data)",
+        io::ErrorKind::NotFound => " (check the name: the default of damo is damon.data)",
         io::ErrorKind::PermissionDenied => {
-            " (only root may read what damo records: read it as root, or change its owner)"
+            " (only root may read damo's recordings: read it as root, or change its owner)"
         }
         io::ErrorKind::IsADirectory => " (give a file)",
         _ => "",

@@ -1,14 +1,14 @@
-//! What stands in a file of damo's: a list of records, each of one target, each with its snapshots.
+//! The layout of a file of damo: a list of records, each with the snapshots of one target.
 //!
-//! Only what a recording can hold is read; all else is passed over. What older versions of damo do not write may be missing.
+//! Fields that a recording cannot hold are skipped. Fields that older versions of damo do not write are optional.
 
 use serde::Deserialize;
 
 use super::scalar::{Bytes, Count, Interval, Percent, Time};
 
-/// All snapshots of one target, or a part of them.
+/// Snapshots of one target. Several records may belong to the same target.
 #[derive(Debug, Deserialize)]
-#[serde(expecting = "a record of damo's, with its target and snapshots")]
+#[serde(expecting = "a record of damo, with its target and snapshots")]
 pub(super) struct Record {
     #[serde(default)]
     pub(super) kdamond_idx: Option<Count>,
@@ -18,57 +18,57 @@ pub(super) struct Record {
     pub(super) intervals: Option<Intervals>,
     #[serde(default)]
     pub(super) scheme_idx: Option<Count>,
-    /// The target's index in its context; of old kernels whatever they called it, up to a pointer. None if the regions are
+    /// The target's index in its context. Old kernels write another number, which may be a pointer. None if the regions are
     /// those of all targets of the context.
     #[serde(default)]
     pub(super) target_id: Option<Bytes>,
     pub(super) snapshots: Vec<Snapshot>,
 }
 
-/// The intervals in force.
+/// The intervals of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(expecting = "intervals of damo's, with sample_us and aggr_us")]
+#[serde(expecting = "intervals of damo, with sample_us and aggr_us")]
 pub(super) struct Intervals {
     pub(super) sample_us: Interval,
     pub(super) aggr_us: Interval,
     #[serde(default)]
     pub(super) ops_update_us: Option<Interval>,
     #[serde(default)]
-    pub(super) intervals_goal: Option<Goal>,
+    intervals_goal: Option<Goal>,
 }
 
 impl Intervals {
-    /// Whether the kernel changes them as it goes.
+    /// Whether the kernel tunes the intervals during the run.
     pub(super) fn are_tuned(&self) -> bool {
         self.intervals_goal.and_then(|goal| goal.aggrs).is_some_and(|aggrs| aggrs.0 != 0)
     }
 }
 
-/// What the kernel tunes the intervals to.
+/// The goal that the kernel tunes the intervals to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a goal of intervals")]
-pub(super) struct Goal {
-    /// Over how many aggregations; 0 if the intervals stay as they are.
+struct Goal {
+    /// The number of aggregations between two changes; 0 if the intervals are fixed.
     #[serde(default)]
     aggrs: Option<Count>,
 }
 
 /// One aggregation.
 #[derive(Debug, Deserialize)]
-#[serde(expecting = "a snapshot of damo's, with its times and regions")]
+#[serde(expecting = "a snapshot of damo, with its times and regions")]
 pub(super) struct Snapshot {
     #[serde(default)]
     pub(super) start_time: Option<Time>,
     pub(super) end_time: Time,
     pub(super) regions: Vec<Region>,
-    /// The sampling interval that the kernel had tuned to.
+    /// The sampling interval that the kernel has chosen.
     #[serde(default)]
     pub(super) sample_interval_us: Option<Interval>,
 }
 
-/// One region; there are many of them, so each takes little.
+/// One region. A file has millions of them, so this type is small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "WholeRegion")]
+#[serde(try_from = "RawRegion")]
 pub(super) struct Region {
     pub(super) start: u64,
     pub(super) end: u64,
@@ -79,66 +79,67 @@ pub(super) struct Region {
 /// How often a region was found accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accesses {
-    /// In so many samples.
+    /// The number of samples.
     Samples(u32),
-    /// In so many thousandths of a per cent of the samples.
+    /// The share of the samples, in thousandths of a per cent.
     Percent(u32),
 }
 
-/// For how long a region has been as it is.
+/// For how long the access rate of a region has been the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
-    /// Old kernels do not tell.
+    /// Old kernels do not report it.
     Unknown,
     Aggregations(u32),
     Nanoseconds(u64),
 }
 
+/// A region as damo writes it.
 #[derive(Deserialize)]
-#[serde(expecting = "a region of damo's, with start, end and nr_accesses")]
-struct WholeRegion {
+#[serde(expecting = "a region of damo, with start, end and nr_accesses")]
+struct RawRegion {
     start: Bytes,
     end: Bytes,
-    nr_accesses: WholeAccesses,
+    nr_accesses: RawAccesses,
     #[serde(default)]
-    age: Option<WholeAge>,
+    age: Option<RawAge>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, expecting = "nr_accesses of damo's, with samples or percent")]
-struct WholeAccesses {
+#[serde(default, expecting = "nr_accesses of damo, with samples or percent")]
+struct RawAccesses {
     samples: Option<Count>,
     percent: Option<Percent>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, expecting = "an age of damo's, with usec or aggr_intervals")]
-struct WholeAge {
+#[serde(default, expecting = "an age of damo, with usec or aggr_intervals")]
+struct RawAge {
     usec: Option<Interval>,
     aggr_intervals: Option<Count>,
 }
 
-impl TryFrom<WholeRegion> for Region {
+impl TryFrom<RawRegion> for Region {
     type Error = String;
 
-    fn try_from(whole: WholeRegion) -> Result<Self, String> {
-        let WholeRegion { start: Bytes(start), end: Bytes(end), nr_accesses, age } = whole;
-        let count = |value: i64, what| u32::try_from(value).map_err(|_| format!("{value} {what} are impossible"));
+    fn try_from(raw: RawRegion) -> Result<Self, String> {
+        let RawRegion { start: Bytes(start), end: Bytes(end), nr_accesses, age } = raw;
+        let count = |value: i64, what| u32::try_from(value).map_err(|_| format!("{value} is out of range for {what}"));
         if start > end {
-            return Err(format!("a region ends at {end:#x}, before its start at {start:#x}"));
+            return Err(format!("the region ends at {end:#x}, before its start at {start:#x}"));
         }
         if start == end {
-            // damo's mark for the end of a time; it has impossible counts.
+            // damo marks the end of a period with such a region, whose counts are out of range.
             return Ok(Self { start, end, accesses: Accesses::Samples(0), age: Age::Unknown });
         }
         let accesses = match (nr_accesses.samples, nr_accesses.percent) {
-            (Some(Count(samples)), _) => Accesses::Samples(count(samples, "accesses")?),
+            (Some(Count(samples)), _) => Accesses::Samples(count(samples, "a number of accesses")?),
             (None, Some(Percent(thousandths))) => Accesses::Percent(thousandths),
             (None, None) => return Err("nr_accesses has neither samples nor percent".into()),
         };
-        let WholeAge { usec, aggr_intervals } = age.unwrap_or_default();
+        let RawAge { usec, aggr_intervals } = age.unwrap_or_default();
         let age = match (aggr_intervals, usec) {
-            (Some(Count(age)), _) => Age::Aggregations(count(age, "aggregations of age")?),
+            (Some(Count(age)), _) => Age::Aggregations(count(age, "an age in aggregations")?),
             (None, Some(Interval(age))) => Age::Nanoseconds(age),
             (None, None) => Age::Unknown,
         };

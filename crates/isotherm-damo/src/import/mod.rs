@@ -1,68 +1,67 @@
-//! Moving to and from damo: recordings of DAMON's own user-space tool, in its formats `json` and `json_compressed`.
+//! Recordings of damo in its formats `json` and `json_compressed`, made into recordings of isotherm.
 //!
-//! [`import`] makes a recording of such a file; [`convert`](crate::convert()) makes such a file of a recording. `docs/damo.md`
-//! says what is kept and what is not. The layout is known from what damo writes and reads; nothing of it is promised by anyone.
+//! The layout of these files is taken from what damo writes and reads. damo does not document it.
 //!
-//! Unlike a recording, a file of damo's can be read only whole: its targets stand one after another, and time begins again with each.
+//! A file of damo can only be read as a whole: it has one target after another, and the time begins again with each.
 
 mod error;
 mod file;
 mod open;
-mod pace;
 mod scalar;
 mod sidecar;
 mod targets;
 mod timeline;
+mod timing;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use isotherm_core::TargetId;
-
-pub use error::DamoError;
-
+use isotherm_core::units::{count, nanoseconds};
 use isotherm_record::{Header, Host, Recorder, SnapshotRecord};
-use timeline::{Found, Timeline};
 
-/// The most JSON that is read, in bytes. damo's own layout takes 380 bytes of it for a region, the import 60.
+pub use error::ImportError;
+use timeline::{Findings, Timeline};
+
+/// The limit of the JSON, in bytes. damo's layout has 380 bytes for each region, of which the import keeps 60 in memory.
 const MAX_JSON: u64 = 8 << 30;
 
-/// What an import brought.
+/// What an import wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// Snapshots that were written.
+    /// The number of snapshots.
     pub snapshots: u64,
-    /// The targets, in the order of the file, each with its command: what damo calls it if its process is not known, else nothing.
+    /// The targets in the order of the file. The text is empty if the process is known, and is otherwise what damo calls
+    /// the target.
     pub targets: Vec<(TargetId, String)>,
-    /// Bytes of the recording.
+    /// The size of the recording, in bytes.
     pub bytes: u64,
-    /// What the user should know: what was guessed, changed or left out.
+    /// What was assumed, changed or left out, for the user: a sentence each.
     pub notes: Vec<String>,
 }
 
 /// Makes the recording `output` of `path`, a file that damo wrote as `json` or `json_compressed`.
 ///
-/// `pids` says what its first targets are: process IDs, or 0 for physical memory. Of the others, what damo wrote beside the
-/// file (`FILE.kdamonds`) tells. `version` is that of isotherm.
+/// `pids` identifies the first targets of the file: process IDs, or 0 for physical memory. The file `PATH.kdamonds`, which
+/// damo writes next to its recording, identifies the others. `version` is the version of isotherm, for the header.
 ///
-/// Nothing is written before all is read: an existing `output` is replaced only then. Memory is taken for all regions of the file,
-/// about 60 bytes each.
+/// The whole file is read before anything is written; an existing `output` is replaced only then. The import holds all
+/// regions of the file in memory, about 60 bytes each.
 ///
 /// # Errors
-/// See [`DamoError`].
-pub fn import(path: &Path, output: &Path, pids: &[u32], version: &str) -> Result<Imported, DamoError> {
+/// See [`ImportError`].
+pub fn import(path: &Path, output: &Path, pids: &[u32], version: &str) -> Result<Imported, ImportError> {
     if output.canonicalize().is_ok_and(|output| path.canonicalize().is_ok_and(|input| input == output)) {
-        return Err(DamoError::Itself { path: path.into() });
+        return Err(ImportError::Itself { path: path.into() });
     }
     let records = open::records(path)?;
     let mut notes = Vec::new();
     let kdamonds = sidecar::read(path).unwrap_or_else(|note| {
         notes.push(note);
-        None
+        Vec::new()
     });
-    let kdamonds = kdamonds.unwrap_or_default();
     let timeline = Timeline::new(path, records, &kdamonds, pids)?;
-    notes.extend(notes_on(&timeline.found));
+    notes.extend(notes_on(&timeline.findings));
 
     let bounds = timeline.first().and_then(|key| key.context(&kdamonds)?.nr_regions);
     let header = header(&timeline, bounds.map_or((0, 0), |bounds| (bounds.min.0, bounds.max.0)), version);
@@ -78,18 +77,21 @@ pub fn import(path: &Path, output: &Path, pids: &[u32], version: &str) -> Result
     Ok(Imported { snapshots, targets, bytes: recorder.finish()?, notes })
 }
 
-/// What damo does not tell is empty or 0.
+/// The probe that the header of an imported recording names.
+const PROBE: &str = "damo";
+
+/// The header. What a file of damo does not hold is empty or 0.
 fn header(timeline: &Timeline, (min_regions, max_regions): (u64, u64), version: &str) -> Header {
-    let pace = timeline.found.pace;
-    let aggregation_ns = pace.map_or(0, |pace| pace.aggregation_ns);
-    let by_samples = pace.map_or(0, |pace| pace.aggregation_ns / u64::from(pace.samples.max(1)));
+    let Findings { timing, sampling_ns, update_ns, .. } = timeline.findings;
+    let aggregation_ns = timing.map_or(0, |timing| timing.aggregation_ns);
+    let computed_sampling_ns = timing.map_or(0, |timing| timing.aggregation_ns / u64::from(timing.samples.max(1)));
     Header {
         isotherm_version: version.into(),
         probe: PROBE.into(),
         granularity: "page".into(),
-        sampling_ns: timeline.found.sampling_ns.unwrap_or(by_samples),
+        sampling_ns: sampling_ns.unwrap_or(computed_sampling_ns),
         aggregation_ns,
-        update_ns: timeline.found.update_ns.unwrap_or(0),
+        update_ns: update_ns.unwrap_or(0),
         min_regions,
         max_regions,
         seed: 0,
@@ -104,28 +106,27 @@ fn header(timeline: &Timeline, (min_regions, max_regions): (u64, u64), version: 
     }
 }
 
-/// What an imported recording names as its probe.
-const PROBE: &str = "damo";
-
-fn notes_on(found: &Found) -> Vec<String> {
+fn notes_on(findings: &Findings) -> Vec<String> {
+    let Findings { regions, over_full, without_age, guessed_timings, timing, .. } = *findings;
+    let regions = count(regions);
     let mut notes = Vec::new();
-    if found.guessed > 0
-        && let Some(pace) = found.pace
+    if guessed_timings > 0
+        && let Some(timing) = timing
     {
         notes.push(format!(
-            "the file does not tell the intervals: by its times, aggregations last {}; {} samples each are assumed",
-            isotherm_core::units::nanoseconds(pace.aggregation_ns),
-            pace.samples
+            "the file does not give the intervals: assuming aggregations of {}, as its times suggest, with {} samples each",
+            nanoseconds(timing.aggregation_ns),
+            timing.samples
         ));
     }
-    if found.clamped > 0 {
+    if over_full > 0 {
+        let over_full = count(over_full);
         notes.push(format!(
-            "{} of {} regions had more accesses than samples; they count as accessed in all samples",
-            found.clamped, found.regions
+            "{over_full} of {regions} regions have more accesses than samples: taken as accessed in all samples"
         ));
     }
-    if found.ageless > 0 {
-        notes.push(format!("{} of {} regions have no age; it counts as 0", found.ageless, found.regions));
+    if without_age > 0 {
+        notes.push(format!("{} of {regions} regions have no age: taken as age 0", count(without_age)));
     }
     notes
 }

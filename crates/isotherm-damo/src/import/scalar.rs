@@ -1,53 +1,22 @@
-//! Numbers as damo writes them: plain, as text, with thousands separated, with units.
+//! Numbers in the forms that damo writes: plain, as text, with separated thousands, with units.
 //!
-//! `4096`, `"4096"`, `"4,096"` and `"4 KiB"` are the same size to damo; `100000`, `"100000"` and `"100 ms"` the same
-//! interval, because an interval is plain in microseconds; a point in time is plain in nanoseconds. Times with units may be sums,
-//! as in `5 s 300 ms`.
+//! `4096`, `"4096"`, `"4,096"` and `"4 KiB"` are the same size; `100000`, `"100000"` and `"100 ms"` are the same interval,
+//! because an interval without a unit is in microseconds. A point in time without a unit is in nanoseconds.
 
+use std::fmt::{self, Display};
 use std::time::Duration;
 
-use isotherm_core::units::{parse_bytes, parse_count, parse_decimal, parse_duration_or};
+use isotherm_core::units::{self, QuantityError};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A quantity: what it is called, what a plain number of it is a multiple of, and how a text of it is read that is not
-/// negative.
-struct Kind {
-    expected: &'static str,
-    plain: i128,
-    read: fn(&str) -> Option<i128>,
-}
-
-const SIZE: Kind =
-    Kind { expected: "a size or an address in bytes", plain: 1, read: |text| parse_bytes(text).ok().map(i128::from) };
-const TIME: Kind =
-    Kind { expected: "a time in nanoseconds", plain: 1, read: |text| nanoseconds(text, Duration::from_nanos(1)) };
-const INTERVAL: Kind = Kind {
-    expected: "an interval in microseconds",
-    plain: 1_000,
-    read: |text| nanoseconds(text, Duration::from_micros(1)),
-};
-const COUNT: Kind = Kind {
-    expected: "a number",
-    plain: 1,
-    read: |text| parse_count(text).ok().map(i128::from).or_else(|| rounded(parse_decimal(text)?, 1)),
-};
-const THOUSANDTHS: Kind = Kind {
-    expected: "a percentage",
-    plain: 1_000,
-    read: |text| rounded(parse_decimal(text.strip_suffix('%').unwrap_or(text))?, 1_000),
-};
-
-/// A time with units, or a number of `plain`, in nanoseconds.
-fn nanoseconds(text: &str, plain: Duration) -> Option<i128> {
-    parse_duration_or(text, plain).ok().map(|time| time.as_nanos() as i128)
-}
+const A_PERCENTAGE: &str = "a percentage";
 
 /// A size or an address, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bytes(pub(super) u64);
 
-/// A point in time, in nanoseconds since whatever it is counted from.
+/// A point in time, in nanoseconds from an unspecified start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Time(pub(super) i64);
 
@@ -59,93 +28,125 @@ pub(super) struct Interval(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Count(pub(super) i64);
 
-/// A share, in thousandths of a per cent.
+/// A share, in thousandths of a per cent. It can be over 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Percent(pub(super) u32);
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        number(deserializer, &SIZE).map(Self)
+        let bytes = |text: &str| if text == "max" { Ok(u64::MAX) } else { units::parse_bytes(text) };
+        scalar(deserializer, "a size or an address in bytes", bytes).map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        number(deserializer, &TIME).map(Self)
+        scalar(deserializer, "a time in nanoseconds", |text| {
+            signed(text, "a time in nanoseconds", |text| {
+                units::parse_duration_or(text, Duration::from_nanos(1)).map(|time| time.as_nanos())
+            })
+        })
+        .map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Interval {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        number(deserializer, &INTERVAL).map(Self)
+        scalar(deserializer, "an interval in microseconds", |text| {
+            let interval = units::parse_duration_or(text, Duration::from_micros(1))?;
+            // The parser refuses times that do not fit.
+            Ok(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX))
+        })
+        .map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        number(deserializer, &COUNT).map(Self)
+        scalar(deserializer, "a number", |text| {
+            signed(text, "a number", |text| units::parse_count(text).map(u128::from))
+        })
+        .map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        number(deserializer, &THOUSANDTHS).map(Self)
+        scalar(deserializer, A_PERCENTAGE, |text| {
+            let number = units::parse_decimal(text.strip_suffix('%').unwrap_or(text));
+            let thousandths = number.map(|percent| (percent * 1000.0).round());
+            let fitting = thousandths.filter(|value| *value <= f64::from(u32::MAX));
+            fitting.map(|value| value as u32).ok_or_else(|| QuantityError::form(A_PERCENTAGE, text))
+        })
+        .map(Self)
     }
 }
 
-/// Reads a quantity that must fit into `T`.
-fn number<'de, D: Deserializer<'de>, T: TryFrom<i128>>(deserializer: D, kind: &'static Kind) -> Result<T, D::Error> {
-    let value = deserializer.deserialize_any(Scalar(kind))?;
-    T::try_from(value).map_err(|_| D::Error::custom(format_args!("{value} is out of range for {}", kind.expected)))
+/// Reads a number that may be negative.
+fn signed(
+    text: &str,
+    expected: &'static str,
+    read: impl FnOnce(&str) -> Result<u128, QuantityError>,
+) -> Result<i64, QuantityError> {
+    let text = text.trim_start();
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let value = i128::try_from(read(digits)?).ok().and_then(|value| i64::try_from(sign * value).ok());
+    value.ok_or_else(|| QuantityError::form(expected, text))
 }
 
-struct Scalar(&'static Kind);
+/// Reads a number or a text with `read`, which gets either as text.
+fn scalar<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    read: impl FnOnce(&str) -> Result<T, QuantityError>,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_any(Scalar { expected, read })
+}
 
-impl Visitor<'_> for Scalar {
-    type Value = i128;
+struct Scalar<R> {
+    expected: &'static str,
+    read: R,
+}
 
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0.expected)
+impl<R> Scalar<R> {
+    fn number<T, E: Error>(self, number: impl Display, unexpected: Unexpected<'_>) -> Result<T, E>
+    where
+        R: FnOnce(&str) -> Result<T, QuantityError>,
+    {
+        (self.read)(&number.to_string()).map_err(|_| E::invalid_value(unexpected, &self.expected))
+    }
+}
+
+impl<T, R: FnOnce(&str) -> Result<T, QuantityError>> Visitor<'_> for Scalar<R> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<i128, E> {
-        Ok(i128::from(value) * self.0.plain)
+    fn visit_u64<E: Error>(self, value: u64) -> Result<T, E> {
+        self.number(value, Unexpected::Unsigned(value))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<i128, E> {
-        Ok(i128::from(value) * self.0.plain)
+    fn visit_i64<E: Error>(self, value: i64) -> Result<T, E> {
+        self.number(value, Unexpected::Signed(value))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<i128, E> {
-        rounded(value, self.0.plain).ok_or_else(|| E::invalid_value(Unexpected::Float(value), &self))
+    fn visit_f64<E: Error>(self, value: f64) -> Result<T, E> {
+        // The text of a float has no exponent.
+        self.number(value, Unexpected::Float(value))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<i128, E> {
-        parse(text, self.0).ok_or_else(|| {
-            // A name of any length is not to fill the screen.
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.read)(text).map_err(|_| {
+            // The message stays short, whatever the file holds.
             let start: String = text.chars().take(40).collect();
-            E::invalid_value(Unexpected::Str(&start), &self)
+            E::invalid_value(Unexpected::Str(&start), &self.expected)
         })
     }
-}
-
-fn parse(text: &str, kind: &Kind) -> Option<i128> {
-    match text {
-        "min" => return Some(0),
-        "max" => return Some(u64::MAX.into()),
-        _ => {}
-    }
-    let text = text.trim();
-    match text.strip_prefix('-') {
-        Some(magnitude) => (kind.read)(magnitude).map(|value| -value),
-        None => (kind.read)(text),
-    }
-}
-
-/// To the nearest; nothing of what is no number, or is beyond all that damo could mean.
-fn rounded(value: f64, multiple: i128) -> Option<i128> {
-    let value = value * multiple as f64;
-    (value.abs() < 1e30).then_some(value.round() as i128)
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
-//! What damo writes beside a recording: `FILE.kdamonds`, the parameters, in which the targets' process IDs are.
+//! The file `FILE.kdamonds` that damo writes next to a recording: the parameters of the run, with the process IDs of the
+//! targets.
 //!
-//! damo writes it since 2.6 or before; a recording without one is as good, but its targets have no process IDs.
+//! Versions of damo from about 2.6 write it. A recording can be imported without it, but its targets then have no process
+//! IDs.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -11,17 +14,17 @@ use serde::Deserialize;
 
 use super::scalar::{Bytes, Count};
 
-/// The most of it that is read, in bytes; damo's own is a few thousand.
+/// The size at which reading stops, in bytes. The file has a few kilobytes.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// One of the kernel's monitors.
+/// One of the kernel's monitoring threads.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Kdamond {
     pub(super) contexts: Vec<Context>,
 }
 
-/// One set of targets and parameters.
+/// A set of targets with common parameters.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Context {
@@ -37,7 +40,7 @@ struct Target {
     pid: Option<Count>,
 }
 
-/// Of the number of regions.
+/// Bounds of the number of regions.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Bounds {
     pub(super) min: Bytes,
@@ -46,50 +49,47 @@ pub(super) struct Bounds {
 
 /// What a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Physical memory.
-    Physical,
-    /// The memory of a process.
+pub(super) enum TargetKind {
+    PhysicalMemory,
+    /// The memory of the process with this ID.
     Process(u32),
 }
 
 impl Context {
-    /// What the target of this index is, or what all of them are together; nothing if that is not told.
-    pub(super) fn place(&self, target: Option<u64>) -> Option<Place> {
+    /// What the target with this index is. Without an index, what all targets together are. None if that is unknown.
+    pub(super) fn target(&self, index: Option<u64>) -> Option<TargetKind> {
         if self.ops.as_deref() == Some("paddr") {
-            return Some(Place::Physical);
+            return Some(TargetKind::PhysicalMemory);
         }
-        let target = match target {
-            Some(index) => self.targets.get(usize::try_from(index).ok()?)?,
-            None if self.targets.len() == 1 => self.targets.first()?,
-            None => return None,
+        let target = match (index, self.targets.as_slice()) {
+            (Some(index), targets) => targets.get(usize::try_from(index).ok()?)?,
+            (None, [only]) => only,
+            (None, _) => return None,
         };
-        u32::try_from(target.pid?.0).ok().filter(|&pid| pid > 0).map(Place::Process)
+        u32::try_from(target.pid?.0).ok().filter(|&pid| pid > 0).map(TargetKind::Process)
     }
 }
 
-/// Where it is.
-pub(super) fn path_of(path: &Path) -> PathBuf {
+/// Reads the file that belongs to the recording `path`. Returns no kdamonds if there is no such file.
+///
+/// # Errors
+/// A note for the user, who does without the file.
+pub(super) fn read(path: &Path) -> Result<Vec<Kdamond>, String> {
+    let path = path_of(path);
+    let ignored = |cause: &dyn Display| format!("{} is ignored, because it cannot be read: {cause}", path.display());
+    // `open` on a pipe would wait for a writer.
+    match std::fs::metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(ignored(&error)),
+        Ok(kind) if !kind.is_file() => return Err(ignored(&"it is not a regular file")),
+        Ok(_) => {}
+    }
+    let file = File::open(&path).map_err(|error| ignored(&error))?;
+    serde_json::from_reader(BufReader::new(file.take(MAX_SIZE))).map_err(|error| ignored(&error))
+}
+
+fn path_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".kdamonds");
     name.into()
-}
-
-/// Reads what lies beside `path`: nothing if there is none.
-///
-/// # Errors
-/// Why it cannot be read, for the user to be told; a recording can do without.
-pub(super) fn read(path: &Path) -> Result<Option<Vec<Kdamond>>, String> {
-    let path = path_of(path);
-    let cannot = |why: &dyn std::fmt::Display| format!("{} was left out, it cannot be read: {why}", path.display());
-    // Opening a pipe would wait for its writer.
-    match std::fs::metadata(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(cannot(&error)),
-        Ok(kind) if !kind.is_file() => return Err(cannot(&"it is not a regular file")),
-        Ok(_) => {}
-    }
-    let file = File::open(&path).map_err(|error| cannot(&error))?;
-    let kdamonds = serde_json::from_reader(BufReader::new(file.take(MAX_SIZE)));
-    kdamonds.map(Some).map_err(|error| cannot(&error))
 }

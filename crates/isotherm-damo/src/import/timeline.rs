@@ -1,4 +1,4 @@
-//! From records, each of one target, to snapshots of all targets in the order of time.
+//! Snapshots of all targets in the order of time, made of records of one target each.
 
 use std::collections::HashMap;
 use std::mem;
@@ -7,53 +7,55 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, Mapping, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-
-use super::DamoError;
-use super::file::{self, Record};
-use super::pace::{Pace, Paces};
-use super::sidecar::Kdamond;
-use super::targets::{Key, Known, identify};
 use isotherm_record::{TargetInfo, TargetInfos};
 
-/// What the memory of a process is called, of which damo's JSON does not say what is mapped where.
+use super::ImportError;
+use super::file::{self, Record};
+use super::sidecar::Kdamond;
+use super::targets::{TargetKey, Unidentified, identify};
+use super::timing::{RecordTiming, Timing};
+
+/// The name of the mappings of a process, which damo's JSON does not have.
 const UNKNOWN: &str = "(mapping unknown)";
-/// What physical memory is called.
+/// The name of the mappings of physical memory.
 const PHYSICAL: &str = "(physical memory)";
 
-/// Points in time from here on, in nanoseconds, are counted from the Unix epoch: 2001. Those of a trace are counted from the boot.
+/// Times from here on are counted from the Unix epoch, in nanoseconds: the year 2001. The times of a trace are counted from the
+/// boot.
 const UNIX_TIME: i64 = 1_000_000_000_000_000_000;
 
-/// All that a file holds, in the order of time.
+/// The contents of a file in the order of time.
 #[derive(Debug)]
 pub(super) struct Timeline {
     tracks: Vec<Track>,
-    /// All moments: when they end, of which track, which of it.
+    /// The end of each moment, the index of its track, and its index in the track.
     order: Vec<(i64, usize, usize)>,
     /// The start of the run, on damo's clock.
     start: i64,
-    pub(super) found: Found,
+    pub(super) findings: Findings,
 }
 
-/// What was come across on the way.
+/// What the header and the notes for the user need to know of a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Findings {
     /// The intervals of the first record.
-    pub(super) pace: Option<Pace>,
+    pub(super) timing: Option<Timing>,
     pub(super) sampling_ns: Option<u64>,
     pub(super) update_ns: Option<u64>,
+    /// The number of regions.
     pub(super) regions: u64,
-    /// Regions with more accesses than samples.
-    pub(super) clamped: u64,
-    /// Regions without an age.
-    pub(super) ageless: u64,
-    /// Records whose intervals had to be guessed.
-    pub(super) guessed: u64,
+    /// The number of regions with more accesses than samples.
+    pub(super) over_full: u64,
+    /// The number of regions without an age.
+    pub(super) without_age: u64,
+    /// The number of records that do not give their intervals.
+    pub(super) guessed_timings: u64,
 }
 
-/// One target.
+/// The snapshots of one target.
 #[derive(Debug)]
 struct Track {
-    known: Known,
+    target: Unidentified,
     id: TargetId,
     info: Arc<TargetInfo>,
     moments: Vec<Moment>,
@@ -65,45 +67,45 @@ struct Track {
 struct Moment {
     start: Option<i64>,
     end: i64,
-    pace: Pace,
+    timing: Timing,
     regions: Vec<RegionSnapshot>,
-    /// Which record and snapshot of the file it was.
+    /// The indices of the record in the file and of the snapshot in the record.
     place: (usize, usize),
 }
 
 impl Timeline {
-    /// Brings the records into order.
+    /// Sorts the contents of `records` by time.
     ///
     /// # Errors
-    /// When what they say cannot be a recording, or nothing is in them.
+    /// When the records have no snapshots, or their values contradict each other.
     pub(super) fn new(
         path: &Path,
         records: Vec<Record>,
         kdamonds: &[Kdamond],
         pids: &[u32],
-    ) -> Result<Self, DamoError> {
-        let mut found = Found::default();
+    ) -> Result<Self, ImportError> {
+        let mut findings = Findings::default();
         let mut tracks: Vec<Track> = Vec::new();
         let mut numbers = HashMap::new();
         for (number, record) in records.into_iter().enumerate() {
-            let key = Key::of(&record);
+            let key = TargetKey::of(&record);
             let track = *numbers.entry(key).or_insert_with(|| {
                 tracks.push(Track::new(key));
                 tracks.len() - 1
             });
-            tracks[track].add(number, record, &mut found).map_err(|reason| DamoError::senseless(path, reason))?;
+            tracks[track].add(number, record, &mut findings).map_err(|reason| ImportError::invalid(path, reason))?;
         }
         tracks.retain(|track| !track.moments.is_empty());
         if tracks.is_empty() {
-            return Err(DamoError::senseless(path, "it holds no snapshot; record for longer"));
+            return Err(ImportError::invalid(path, "it has no snapshots; record for longer"));
         }
         for track in &mut tracks {
             track.moments.sort_by_key(|moment| moment.end);
-            track.check().map_err(|reason| DamoError::senseless(path, reason))?;
+            track.check().map_err(|reason| ImportError::invalid(path, reason))?;
         }
 
-        let known: Vec<_> = tracks.iter().map(|track| track.known).collect();
-        for (track, (id, info)) in tracks.iter_mut().zip(identify(path, &known, kdamonds, pids)?) {
+        let targets: Vec<_> = tracks.iter().map(|track| track.target).collect();
+        for (track, (id, info)) in tracks.iter_mut().zip(identify(path, &targets, kdamonds, pids)?) {
             (track.id, track.info) = (id, info);
         }
         let start = tracks.iter().filter_map(Track::start).min().unwrap_or(0);
@@ -112,42 +114,42 @@ impl Timeline {
         };
         let mut order: Vec<_> = tracks.iter().enumerate().flat_map(ends).collect();
         order.sort_unstable();
-        Ok(Self { tracks, order, start, found })
+        Ok(Self { tracks, order, start, findings })
     }
 
-    /// When the run started, since the Unix epoch; nothing if damo counted from something else.
+    /// The start of the run since the Unix epoch. None if the times are counted from the boot.
     pub(super) fn started_unix_ns(&self) -> Option<u64> {
         u64::try_from(self.start).ok().filter(|_| self.start >= UNIX_TIME)
     }
 
     /// The key of the first target.
-    pub(super) fn first(&self) -> Option<Key> {
-        self.tracks.first().map(|track| track.known.key)
+    pub(super) fn first(&self) -> Option<TargetKey> {
+        self.tracks.first().map(|track| track.target.key)
     }
 
-    /// The targets, each with its command.
+    /// The targets, each with its command line.
     pub(super) fn targets(&self) -> impl Iterator<Item = (TargetId, String)> {
         self.tracks.iter().map(|track| (track.id, track.info.command.clone()))
     }
 
-    /// What the targets are.
+    /// The information on each target for the recording.
     pub(super) fn infos(&self) -> TargetInfos {
         self.tracks.iter().map(|track| (track.id, Arc::clone(&track.info))).collect()
     }
 
-    /// The snapshots, in the order of time. Their regions are given away.
+    /// The snapshots in the order of time.
     ///
-    /// damo has a time for each target of the same aggregation, a little apart: those less than half an aggregation apart, and of the
-    /// same intervals, are one snapshot, at the time of the last of them.
+    /// damo's times of the same aggregation differ a little from target to target. Moments of different targets with the same
+    /// intervals and less than half an aggregation apart become one snapshot, at the latest of their times.
     pub(super) fn into_snapshots(mut self) -> impl Iterator<Item = Snapshot> {
         let mut next = 0;
         std::iter::from_fn(move || {
             let &(begin, track, moment) = self.order.get(next)?;
-            let pace = self.tracks[track].moments[moment].pace;
-            let latest = begin.saturating_add(i64::try_from(pace.aggregation_ns / 2).unwrap_or(i64::MAX));
+            let timing = self.tracks[track].moments[moment].timing;
+            let latest = begin.saturating_add(i64::try_from(timing.aggregation_ns / 2).unwrap_or(i64::MAX));
             let mut snapshot = Snapshot {
-                aggregation: Duration::from_nanos(pace.aggregation_ns),
-                samples: pace.samples,
+                aggregation: Duration::from_nanos(timing.aggregation_ns),
+                samples: timing.samples,
                 ..Snapshot::default()
             };
             let mut end = begin;
@@ -155,8 +157,8 @@ impl Timeline {
                 && at <= latest
             {
                 let track = &mut self.tracks[track];
-                let there = snapshot.targets.iter().any(|target| target.id == track.id);
-                if there || track.moments[moment].pace != pace {
+                let is_in_snapshot = snapshot.targets.iter().any(|target| target.id == track.id);
+                if is_in_snapshot || track.moments[moment].timing != timing {
                     break;
                 }
                 snapshot.targets.push(track.take(moment));
@@ -170,9 +172,9 @@ impl Timeline {
 }
 
 impl Track {
-    fn new(key: Key) -> Self {
+    fn new(key: TargetKey) -> Self {
         Self {
-            known: Known { key, highest: 0 },
+            target: Unidentified { key, end: 0 },
             id: TargetId::PhysicalMemory,
             info: Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 }),
             moments: Vec::new(),
@@ -180,39 +182,39 @@ impl Track {
         }
     }
 
-    /// Takes in a record of this target, the file's number `number`.
-    fn add(&mut self, number: usize, record: Record, found: &mut Found) -> Result<(), String> {
-        let paces = Paces::of(&record)
-            .map_err(|reason| format!("[{number}].intervals has {reason}; give it those that it was recorded with"))?;
-        found.guessed += u64::from(!paces.told && !record.snapshots.is_empty());
-        found.pace = found.pace.or(Some(paces.usual));
+    /// Adds a record of this target, the one with index `number` in the file.
+    fn add(&mut self, number: usize, record: Record, findings: &mut Findings) -> Result<(), String> {
+        let timing = RecordTiming::of(&record)
+            .map_err(|reason| format!("[{number}].intervals has {reason}; write the intervals of the run"))?;
+        findings.guessed_timings += u64::from(timing.is_guess && !record.snapshots.is_empty());
+        findings.timing = findings.timing.or(Some(timing.initial));
         if let Some(intervals) = &record.intervals {
-            found.sampling_ns = found.sampling_ns.or(Some(intervals.sample_us.0));
-            found.update_ns = found.update_ns.or(intervals.ops_update_us.map(|update| update.0));
+            findings.sampling_ns = findings.sampling_ns.or(Some(intervals.sample_us.0));
+            findings.update_ns = findings.update_ns.or(intervals.ops_update_us.map(|update| update.0));
         }
         for (i, snapshot) in record.snapshots.into_iter().enumerate() {
-            // damo's mark for the end of a time.
+            // damo marks the end of a period with such a region.
             if matches!(&snapshot.regions[..], [region] if region.start == 0 && region.end == 0) {
                 continue;
             }
-            let pace = paces.at(&snapshot);
-            let regions = regions(&snapshot.regions, pace, found)
+            let timing = timing.of_snapshot(&snapshot);
+            let regions = regions(&snapshot.regions, timing, findings)
                 .map_err(|reason| format!("[{number}].snapshots[{i}].regions has {reason}"))?;
-            self.known.highest = self.known.highest.max(regions.last().map_or(0, |region| region.range.end()));
+            self.target.end = self.target.end.max(regions.last().map_or(0, |region| region.range.end()));
             let (start, end) = (snapshot.start_time.map(|start| start.0), snapshot.end_time.0);
-            self.moments.push(Moment { start, end, pace, regions, place: (number, i) });
+            self.moments.push(Moment { start, end, timing, regions, place: (number, i) });
         }
         Ok(())
     }
 
-    /// One time has one snapshot.
+    /// Checks that no two moments have the same time.
     fn check(&self) -> Result<(), String> {
         match self.moments.windows(2).find(|pair| pair[0].end == pair[1].end) {
             Some([a, b, ..]) => {
                 let place = |moment: &Moment| format!("[{}].snapshots[{}]", moment.place.0, moment.place.1);
                 Err(format!(
                     "{} and {} are of the same target and end at the same time; \
-                     leave one of them out",
+                     remove one of them",
                     place(a),
                     place(b)
                 ))
@@ -221,10 +223,11 @@ impl Track {
         }
     }
 
-    /// When it was first watched: the start of its first snapshot, if that is not far off.
+    /// When monitoring of the target began: at the start of its first snapshot, or one aggregation before its end if that start is
+    /// more than two aggregations before the end.
     fn start(&self) -> Option<i64> {
         let first = self.moments.first()?;
-        let aggregation = i64::try_from(first.pace.aggregation_ns).unwrap_or(i64::MAX);
+        let aggregation = i64::try_from(first.timing.aggregation_ns).unwrap_or(i64::MAX);
         let earliest = first.end.saturating_sub(aggregation.saturating_mul(2));
         Some(match first.start {
             Some(start) if start < first.end && start >= earliest => start,
@@ -232,11 +235,11 @@ impl Track {
         })
     }
 
-    /// One of its moments, which gives its regions away.
+    /// The snapshot of a moment, whose regions are moved out.
     fn take(&mut self, moment: usize) -> TargetSnapshot {
         let regions = mem::take(&mut self.moments[moment].regions);
         let name = if self.id == TargetId::PhysicalMemory { PHYSICAL } else { UNKNOWN };
-        let mappings = watched(&regions, name);
+        let mappings = mappings(&regions, name);
         if *self.mappings != *mappings {
             self.mappings = mappings.into();
         }
@@ -244,36 +247,36 @@ impl Track {
     }
 }
 
-/// The regions of a snapshot in our form, in order.
-fn regions(regions: &[file::Region], pace: Pace, found: &mut Found) -> Result<Vec<RegionSnapshot>, String> {
-    let mut ours = Vec::with_capacity(regions.len());
+/// The regions of a snapshot, sorted by address.
+fn regions(regions: &[file::Region], timing: Timing, findings: &mut Findings) -> Result<Vec<RegionSnapshot>, String> {
+    let mut converted = Vec::with_capacity(regions.len());
     for region in regions {
         let Some(range) = AddrRange::new(region.start, region.end) else { continue };
-        let (nr_accesses, clamped) = pace.nr_accesses(region);
-        found.clamped += u64::from(clamped);
-        found.ageless += u64::from(region.age == file::Age::Unknown);
-        ours.push(RegionSnapshot {
+        let (nr_accesses, is_over_full) = timing.nr_accesses(region);
+        findings.over_full += u64::from(is_over_full);
+        findings.without_age += u64::from(region.age == file::Age::Unknown);
+        converted.push(RegionSnapshot {
             range,
             nr_accesses,
-            nr_samples: pace.samples,
+            nr_samples: timing.samples,
             nr_unobservable: 0,
-            age: pace.age(region),
+            age: timing.age(region),
         });
     }
-    found.regions += ours.len() as u64;
-    ours.sort_by_key(|region| region.range);
-    match ours.windows(2).find(|pair| pair[0].range.end() > pair[1].range.start()) {
+    findings.regions += converted.len() as u64;
+    converted.sort_by_key(|region| region.range);
+    match converted.windows(2).find(|pair| pair[0].range.end() > pair[1].range.start()) {
         Some([a, b, ..]) => Err(format!(
-            "two regions that overlap, {} and {}; if they are of several targets (`damo record --snapshot` puts all into one \
-             list), they cannot be told apart: record without --snapshot, or one target",
+            "two regions that overlap, {} and {}; if they belong to several targets, which `damo record --snapshot` does not \
+             distinguish, record without --snapshot, or record one target",
             a.range, b.range
         )),
-        _ => Ok(ours),
+        _ => Ok(converted),
     }
 }
 
-/// What was watched, as mappings: each run of regions that touch.
-fn watched(regions: &[RegionSnapshot], name: &str) -> Vec<Mapping> {
+/// One mapping for each run of adjacent regions.
+fn mappings(regions: &[RegionSnapshot], name: &str) -> Vec<Mapping> {
     let mut runs: Vec<AddrRange> = Vec::new();
     for region in regions {
         match runs.last_mut() {
@@ -283,6 +286,7 @@ fn watched(regions: &[RegionSnapshot], name: &str) -> Vec<Mapping> {
             _ => runs.push(region.range),
         }
     }
-    let mapping = |range| Mapping { range, permissions: Permissions::NONE, name: name.into(), node: None };
-    runs.into_iter().map(mapping).collect()
+    runs.into_iter()
+        .map(|range| Mapping { range, permissions: Permissions::NONE, name: name.into(), node: None })
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! Recordings in other formats: one file each, behind one trait. [`convert_with`] is for a format that another crate writes.
+//! Conversion of recordings to other formats. Each format is one file behind one trait; [`convert_with`] is for the formats of
+//! other crates.
 
 mod activity;
 mod csv;
@@ -15,21 +16,21 @@ use crate::{Activity, RecordError, Recording, Row};
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// The output could not be written. Nothing is left of it, and what was there before is still there.
+    /// The output could not be written. A file that was there before is unchanged.
     #[error("cannot write {}{}", path.display(), hint(source))]
     Write {
         /// The output.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The output is the recording itself, which would be lost.
+    /// The output would replace the recording.
     #[error("cannot convert {} to itself: give another name", path.display())]
     Itself {
         /// The recording and the output.
         path: PathBuf,
     },
-    /// The recording could not be read to its end.
+    /// The recording could not be read.
     #[error(transparent)]
     Record(#[from] RecordError),
 }
@@ -45,7 +46,7 @@ pub enum Format {
     Json,
 }
 
-/// Why the writer of a format stopped: `?` makes it of either error.
+/// Why the contents of a recording could not be written in another format. The operator `?` makes it of either cause.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// The recording could not be read.
@@ -56,9 +57,9 @@ pub enum TransferError {
     Write(#[from] io::Error),
 }
 
-/// The writer of a format: takes rows one after another, and keeps no more of them than it must.
+/// The writer of a format. It gets one row after another, and keeps as few of them in memory as the format allows.
 trait FormatWriter: Sized {
-    /// Whether it takes activities too.
+    /// Whether the format has activities.
     const ACTIVITIES: bool = false;
 
     /// Begins the output.
@@ -67,7 +68,7 @@ trait FormatWriter: Sized {
     /// Adds a row.
     fn row(&mut self, row: &Row) -> io::Result<()>;
 
-    /// Adds an activity; all come after the last row.
+    /// Adds an activity. All activities come after the last row.
     fn activity(&mut self, _activity: &Activity) -> io::Result<()> {
         Ok(())
     }
@@ -78,8 +79,8 @@ trait FormatWriter: Sized {
 
 /// Writes `recording` to `output` in `format`.
 ///
-/// A recording that is cut short is converted as far as it goes ([`Recording::ending`] tells). The output has mode
-/// 0600 and appears, or replaces what is there, only once it is whole.
+/// A recording that is cut short is converted up to that point (see [`Recording::ending`]). The output has mode 0600. It
+/// appears, or replaces an existing file, only when it is complete.
 ///
 /// # Errors
 /// When the output is the recording, the recording is damaged, or the output cannot be written.
@@ -91,9 +92,9 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
     })
 }
 
-/// Lets `write` write `output`, a file made of `recording` in a format that this crate does not know.
+/// Writes `output` by means of `write`, for a format that this crate does not know.
 ///
-/// As with [`convert()`], the output has mode 0600 and appears, or replaces what is there, only once `write` has returned.
+/// As with [`convert()`], the output has mode 0600. It appears, or replaces an existing file, when `write` has returned.
 ///
 /// # Errors
 /// When the output is the recording, or `write` fails.
@@ -110,7 +111,7 @@ pub fn convert_with(
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    // Such a file is made with mode 0600, and goes when it is dropped.
+    // The file has mode 0600, and is deleted when it is dropped.
     let file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(without_path(error)))?;
     let writer = BufWriter::new(file.as_file().try_clone().map_err(failed)?);
     let mut writer = write(writer).map_err(|error| match error {
@@ -138,13 +139,13 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
 /// How to fix a failure to write.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => " (make its directory first)",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (make room, or write elsewhere)",
+        io::ErrorKind::NotFound => " (create its directory first)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (free some space, or write elsewhere)",
         _ => "",
     }
 }
 
-/// The error of the operating system, without the name of the temporary file, which means nothing to the user.
+/// The error without the name of the temporary file, which the user does not know.
 fn without_path(error: io::Error) -> io::Error {
     error.kind().into()
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::scheme::Scheme;
-use isotherm_scheme::Complaints;
+use isotherm_scheme::Diagnostics;
 
 /// A scheme file, and which state of it was read.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl SchemeFile {
     /// The file of this path, and its schemes.
-    pub(crate) fn open(path: &Path) -> (Self, Result<Vec<Scheme>, Complaints>) {
+    pub(crate) fn open(path: &Path) -> (Self, Result<Vec<Scheme>, Diagnostics>) {
         let mut file = Self { path: path.into(), read: None, seen: None };
         let schemes = file.read();
         (file, schemes)
@@ -33,7 +33,7 @@ impl SchemeFile {
     }
 
     /// Reads its schemes as they are now.
-    pub(crate) fn read(&mut self) -> Result<Vec<Scheme>, Complaints> {
+    pub(crate) fn read(&mut self) -> Result<Vec<Scheme>, Diagnostics> {
         // The stamp is taken first, so that a change during the reading is seen as a change later.
         self.read = self.stamp();
         self.seen = self.read;

@@ -1,4 +1,4 @@
-//! `isotherm scheme`: checking schemes, and trying them on a recording.
+//! `isotherm scheme`: checks schemes, and tries them on a recording.
 
 mod show;
 mod trial;
@@ -35,15 +35,15 @@ fn check(file: &Path) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     let mut out = std::io::stdout().lock();
-    for (nth, scheme) in schemes.iter().enumerate() {
-        let gap = if nth == 0 { "" } else { "\n" };
-        write!(out, "{gap}{}", isotherm_scheme::describe(scheme))?;
+    for (i, scheme) in schemes.iter().enumerate() {
+        let separator = if i == 0 { "" } else { "\n" };
+        write!(out, "{separator}{}", isotherm_scheme::describe(scheme))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The schemes of a file; if anything is wrong with it, tells the user where and what.
+/// The schemes of a file. Prints the errors of the file if there are any.
 fn read(file: &Path) -> Option<Vec<Scheme>> {
-    // As compilers do: file, line and column first, so that editors find the place.
-    isotherm_damo::read_schemes(file).map_err(|complaints| eprintln!("{complaints}")).ok()
+    // The lines have no program name: editors look for file, line and column at their start.
+    isotherm_damo::read_schemes(file).map_err(|diagnostics| eprintln!("{diagnostics}")).ok()
 }

@@ -1,4 +1,4 @@
-//! A trial for people and for programs.
+//! The result of a trial as text and as JSON.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::trial::{Step, Trial, Tried};
 
-/// So many lines of time at most.
+/// The number of lines in the table of a scheme, at most.
 const LINES: u32 = 12;
-/// So many regions of a scheme at most.
+/// The number of regions that are listed for a scheme, at most.
 const REGIONS: usize = 5;
-/// The width of a bar.
+/// The width of the longest bar, in characters.
 const BAR: u64 = 20;
 
 pub fn text(trial: &Trial, out: &mut impl Write) -> io::Result<()> {
@@ -42,32 +42,32 @@ fn scheme(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<()> 
         (Some(first), Some(last)) => {
             writeln!(
                 out,
-                "  would have taken  {} in all, {} of it different memory",
+                "  would have acted on  {} in total, on {} of distinct memory",
                 bytes(total.passed_bytes),
                 bytes(tried.distinct_bytes)
             )?;
             writeln!(
                 out,
-                "                    in {} of {applications} applications, from {} to {}",
+                "                       in {} of {applications} applications, from {} to {}",
                 count(taking.len() as u64),
                 duration(first.time),
                 duration(last.time)
             )?;
         }
-        _ => writeln!(out, "  would have taken  nothing in {applications} applications")?,
+        _ => writeln!(out, "  would have acted on  nothing in {applications} applications")?,
     }
     if total.rejected_bytes > 0 {
-        writeln!(out, "  filters rejected  {} in all", bytes(total.rejected_bytes))?;
+        writeln!(out, "  filters rejected     {} in total", bytes(total.rejected_bytes))?;
     }
     if tried.most_unobservable > 0 {
         let most = bytes(tried.most_unobservable);
-        writeln!(out, "  left alone        {most} at most whose temperature could not be observed")?;
+        writeln!(out, "  could not observe    at most {most} at a time, and left it alone")?;
     }
     if let Some(most) = tried.steps.iter().filter(|step| step.held_back > 0).max_by_key(|step| step.held_back) {
         let times = tried.steps.iter().filter(|step| step.held_back > 0).count() as u64;
         writeln!(
             out,
-            "  budget held back  {} at most, at {}; something in {} applications, the quota was used up in {} periods",
+            "  quota held back      at most {} at a time, at {}; some memory in {} applications; used up in {} periods",
             bytes(most.held_back),
             duration(most.time),
             count(times),
@@ -81,22 +81,22 @@ fn scheme(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<()> 
     largest(tried, out)
 }
 
-/// What was taken and held back, from time to time.
+/// A table of the bytes acted on and held back, by time.
 fn over_time(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<()> {
     let span = span(trial.duration);
     let lines = trial.duration.as_nanos().div_ceil(span.as_nanos()).clamp(1, LINES.into()) as u32;
     let rows: Vec<(Duration, u64, u64)> = (0..lines)
-        .map(|nth| {
-            // A snapshot speaks for the time before it.
-            let (from, to) = (span * nth, if nth + 1 == lines { Duration::MAX } else { span * (nth + 1) });
-            let of = tried.steps.iter().filter(|step| from < step.time && step.time <= to);
-            of.fold((from, 0, 0), |(from, taken, held): (_, u64, u64), step| {
+        .map(|i| {
+            // A snapshot describes the time before it.
+            let (from, to) = (span * i, if i + 1 == lines { Duration::MAX } else { span * (i + 1) });
+            let steps = tried.steps.iter().filter(|step| from < step.time && step.time <= to);
+            steps.fold((from, 0, 0), |(from, taken, held): (_, u64, u64), step| {
                 (from, taken + step.bytes, held.max(step.held_back))
             })
         })
         .collect();
     let most = rows.iter().map(|(_, taken, _)| *taken).max().unwrap_or(0).max(1);
-    writeln!(out, "\n  {:>9}  {:>10}  {:>14}", "from", "taken", "held back")?;
+    writeln!(out, "\n  {:>9}  {:>10}  {:>14}", "from", "acted on", "held back")?;
     for (from, taken, held) in rows {
         let bar = "#".repeat((u128::from(taken) * u128::from(BAR)).div_ceil(u128::from(most)) as usize);
         let amount = |n: u64| if n == 0 { "-".to_owned() } else { bytes(n) };
@@ -106,7 +106,7 @@ fn over_time(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<(
     Ok(())
 }
 
-/// A time that people count in, of which few make up `duration`.
+/// A round time that divides `duration` into at most [`LINES`] parts.
 fn span(duration: Duration) -> Duration {
     let millis = [1, 2, 5, 10, 20, 50, 100, 200, 500].map(Duration::from_millis);
     let seconds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400].map(Duration::from_secs);
@@ -114,7 +114,7 @@ fn span(duration: Duration) -> Duration {
     spans.find(|span| *span * LINES >= duration).unwrap_or(duration / LINES)
 }
 
-/// The largest regions that were taken.
+/// A list of the largest regions acted on.
 fn largest(tried: &Tried, out: &mut impl Write) -> io::Result<()> {
     let mut all: Vec<_> =
         tried.steps.iter().flat_map(|step| step.regions.iter().map(move |r| (step.time, r))).collect();
@@ -122,7 +122,7 @@ fn largest(tried: &Tried, out: &mut impl Write) -> io::Result<()> {
         return Ok(());
     }
     all.sort_by_key(|(time, (region, _))| (std::cmp::Reverse(region.range.size()), *time));
-    writeln!(out, "\n  the largest of {} regions:", count(all.len() as u64))?;
+    writeln!(out, "\n  largest of {} regions:", count(all.len() as u64))?;
     for (time, (region, mapping)) in all.into_iter().take(REGIONS) {
         let mapping = if mapping.is_empty() { "anonymous".to_owned() } else { sanitise(mapping).into() };
         let (at, size) = (duration(time), bytes(region.range.size()));

@@ -78,7 +78,7 @@ impl SchemeActivity {
         let known = |scheme: &Scheme| KnownScheme {
             name: Arc::clone(&scheme.name),
             period: scheme.quota.period(),
-            selects: isotherm_scheme::describe(scheme).lines().nth(1).unwrap_or_default().trim().to_owned(),
+            selects: isotherm_scheme::describe_condition(&scheme.condition),
         };
         self.in_force = schemes.iter().map(known).collect();
     }

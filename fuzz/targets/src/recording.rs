@@ -1,0 +1,197 @@
+//! The reader of recordings.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
+use isotherm_core::{
+    AddrRange, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
+};
+use isotherm_record::{Activity, Cost, Header, Host, Recorder, Recording, SnapshotRecord, TargetInfo};
+
+use crate::scratch::Scratch;
+
+thread_local! {
+    static FILES: Scratch = Scratch::new("a.rec");
+}
+
+/// Reads a recording, as it is and with its checksums made right: wrong ones would hide what lies behind them.
+///
+/// # Panics
+/// If a snapshot is not as documented.
+pub fn recording_reader(data: &[u8]) {
+    FILES.with(|files| {
+        read(files.input(data));
+        let mut repaired = data.to_vec();
+        repair_checksums(&mut repaired);
+        if repaired != data {
+            read(files.input(&repaired));
+        }
+    });
+}
+
+fn read(path: &Path) {
+    let Ok(recording) = Recording::open(path) else { return };
+    let mut time = Duration::ZERO;
+    for record in recording.snapshots().into_iter().flatten().map_while(Result::ok) {
+        let snapshot = &record.snapshot;
+        assert!(time <= snapshot.time, "time goes backwards");
+        time = snapshot.time;
+        for TargetSnapshot { regions, mappings, .. } in &snapshot.targets {
+            assert!(regions.is_sorted_by(|a, b| a.range.end() <= b.range.start()), "regions overlap");
+            assert!(regions.iter().all(|region| region.nr_accesses <= snapshot.samples), "more accesses than samples");
+            assert!(mappings.is_sorted_by(|a, b| a.range.end() <= b.range.start()), "mappings overlap");
+        }
+    }
+    for activity in recording.activities().into_iter().flatten().map_while(Result::ok) {
+        let scores = activity.schemes.iter().filter_map(|report| report.goal_score);
+        scores.for_each(|score| assert!(score.is_finite()));
+    }
+}
+
+const MARKER: [u8; 4] = [0xff; 4];
+/// The marker and the length of the metadata.
+const PREFIX: usize = 8;
+/// The checksums of head and body, at the end of the metadata.
+const CHECKSUMS: usize = 8;
+
+/// Computes the checksums of all messages anew (`docs/recording.md` has the layout). Stops at what is not a message.
+fn repair_checksums(bytes: &mut [u8]) {
+    let mut rest = bytes;
+    while let Some((head, body)) = message(rest) {
+        let (message, after) = rest.split_at_mut(head + body);
+        let (head, body) = message.split_at_mut(head);
+        let (checked, sums) = head.split_at_mut(head.len() - CHECKSUMS);
+        sums[..4].copy_from_slice(&crc32fast::hash(checked).to_le_bytes());
+        sums[4..].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+        rest = after;
+    }
+}
+
+/// The lengths of the head and the body of the message that begins here.
+fn message(bytes: &[u8]) -> Option<(usize, usize)> {
+    let (prefix, rest) = bytes.split_at_checked(PREFIX)?;
+    let (marker, length) = prefix.split_at(MARKER.len());
+    let metadata = u32::from_le_bytes(length.try_into().ok()?) as usize;
+    if marker != MARKER || metadata < CHECKSUMS || metadata > rest.len() {
+        return None;
+    }
+    let (metadata, rest) = rest.split_at(metadata);
+    let body = usize::try_from(arrow_ipc::root_as_message(metadata).ok()?.bodyLength()).ok()?;
+    Some((PREFIX + metadata.len(), body.min(rest.len())))
+}
+
+/// A recording with two targets, and one with what schemes did too.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = directory.path().join("a.rec");
+    [false, true]
+        .map(|with_activities| {
+            record(&path, with_activities).expect("a recording can be written");
+            std::fs::read(&path).expect("a recording can be read")
+        })
+        .into()
+}
+
+fn record(path: &Path, with_activities: bool) -> Result<(), isotherm_record::RecordError> {
+    let mut recorder = if with_activities {
+        Recorder::create_with_activities(path, &header())?
+    } else {
+        Recorder::create(path, &header())?
+    };
+    let info = Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1 << 60 });
+    let cost = Cost { rounds: 20, reads: 80, cpu_ns: 1000, ..Cost::default() };
+    for i in 1..=3 {
+        let snapshot = snapshot(i);
+        let infos = snapshot.targets.iter().map(|target| (target.id, Arc::clone(&info))).collect();
+        recorder.write(&SnapshotRecord { snapshot, cost: Some(cost), infos })?;
+        if with_activities {
+            recorder.write_activity(&activity(i))?;
+        }
+    }
+    recorder.finish().map(drop)
+}
+
+fn header() -> Header {
+    let host = Host {
+        name: "host".into(),
+        kernel: "6.1.0".into(),
+        architecture: "x86_64".into(),
+        cpus: 2,
+        memory_bytes: 8 << 30,
+    };
+    Header {
+        isotherm_version: "0.0.0".into(),
+        probe: "sim".into(),
+        granularity: "page".into(),
+        sampling_ns: 5_000_000,
+        aggregation_ns: 100_000_000,
+        update_ns: 1_000_000_000,
+        min_regions: 10,
+        max_regions: 1000,
+        seed: 42,
+        started_unix_ns: 1 << 60,
+        host,
+    }
+}
+
+fn process(pid: u32) -> TargetId {
+    TargetId::process(pid, Duration::from_secs(1))
+}
+
+fn range(start: u64, end: u64) -> AddrRange {
+    AddrRange::new(start << 12, end << 12).expect("the range is not empty")
+}
+
+fn snapshot(i: u32) -> Snapshot {
+    let region = |start, end, nr_accesses| RegionSnapshot {
+        range: range(start, end),
+        nr_accesses,
+        nr_samples: 20,
+        nr_unobservable: i % 2,
+        age: i,
+    };
+    let mapping = |start, end, name: &str| Mapping {
+        range: range(start, end),
+        permissions: Permissions::READ_WRITE,
+        name: name.into(),
+        node: None,
+    };
+    let target = |id| TargetSnapshot {
+        id: process(id),
+        regions: vec![region(16, 20, i), region(20, 32, 0), region(40, 50, 20)],
+        mappings: [mapping(16, 32, "[heap]"), mapping(40, 50 + u64::from(i), "/usr/lib/libc.so.6")].into(),
+    };
+    Snapshot {
+        time: Duration::from_millis(100) * i,
+        aggregation: Duration::from_millis(100),
+        samples: 20,
+        targets: vec![target(7), target(9)],
+        ..Snapshot::default()
+    }
+}
+
+fn activity(i: u32) -> Activity {
+    let report = Report {
+        name: "cold".into(),
+        action: Action::PageOut,
+        awake: true,
+        quota: Some(1 << 20),
+        goal_score: Some(0.5),
+        total: Statistics {
+            refusals: vec![RefusalCount { refusal: RefusalReason::NoMemory.into(), regions: 1, bytes: 4096 }],
+            ..Statistics::default()
+        },
+        last: Application {
+            regions: vec![ActedRegion { target: process(7), range: range(16, 20), applied: 4096 }],
+            ..Application::default()
+        },
+    };
+    Activity {
+        time: Duration::from_millis(100) * i,
+        schemes: vec![report],
+        memory: vec![(process(7), MemoryUse::default())],
+        system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
+    }
+}
