@@ -58,6 +58,6 @@ fn damon(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Fin
     let about = "the kernel's own DAMON; only when it is asked for";
     Finding {
         features: there.then(|| Features::find(&places).to_string()),
-        ..finding("damon", about, tried.map_err(|error| isotherm_core::chain(&error)))
+        ..finding("damon", about, tried.map_err(|error| error.to_string()))
     }
 }
