@@ -29,7 +29,7 @@ pub enum GaugeError {
     )]
     Pressure(#[source] ProcError),
     /// `/proc/meminfo` cannot be read.
-    #[error("the system's memory cannot be read from /proc/meminfo (check that /proc is mounted)")]
+    #[error("the system's memory cannot be read from /proc/meminfo (is /proc mounted?)")]
     Memory(#[source] ProcError),
     /// A file of the user does not contain a number.
     #[error("no number can be read from {path}: {why} (write one number, such as 0.7, to the file before the start)")]

@@ -58,7 +58,7 @@ pub enum TargetError {
         source: io::Error,
     },
     /// The process cannot be read from `/proc` for another reason.
-    #[error("process {pid} cannot be read from /proc (check that /proc is mounted)")]
+    #[error("process {pid} cannot be read from /proc (is /proc mounted?)")]
     Lookup {
         /// The process ID.
         pid: u32,

@@ -105,7 +105,7 @@ fn what_cannot_work_is_told_before_the_command_is_started() {
     let cases = [
         ("- {action: pageout, age: 5}", "mine.yaml:1:26: 5 has no unit"),
         ("- {action: mlock}", "write `inside: true`"),
-        ("- {action: stat, quota: {goals: [{fed: {from: none, value: 1}}]}}", "no figure can be read from none"),
+        ("- {action: stat, quota: {goals: [{fed: {from: none, value: 1}}]}}", "no number can be read from none"),
         ("- {action: stat, watermarks: {metric: heat}}", "watermarks needs the field high"),
         ("", "mine.yaml"),
     ];

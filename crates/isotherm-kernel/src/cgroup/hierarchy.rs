@@ -36,9 +36,7 @@ impl CgroupVersion {
 #[derive(Debug, Error)]
 pub enum NoHierarchy {
     /// The list of the hierarchies cannot be read.
-    #[error(
-        "{path} cannot be read: {why} (check that /proc is mounted and that the kernel is built with CONFIG_CGROUPS)"
-    )]
+    #[error("{path} cannot be read: {why} (is /proc mounted, and is the kernel built with CONFIG_CGROUPS?)")]
     Unknown {
         /// The path of the file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! Reads `/proc/kpageflags`, which says what each page frame is used for.
+//! Reads `/proc/kpageflags`, which gives the use of each page frame.
 
 use std::ops::Range;
 use std::path::Path;

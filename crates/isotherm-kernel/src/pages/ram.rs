@@ -16,7 +16,7 @@ const BLOCKS: &str = "sys/devices/system/memory";
 #[derive(Debug, Error)]
 pub enum RamError {
     /// The file cannot be read.
-    #[error("{path} cannot be read (check that /proc is mounted, and run isotherm as root)")]
+    #[error("{path} cannot be read (run isotherm as root; is /proc mounted?)")]
     File {
         /// The path of the file.
         path: PathBuf,
