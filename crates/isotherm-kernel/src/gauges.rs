@@ -10,7 +10,7 @@ use isotherm_core::{BoxError, PAGE_SIZE, PackedRanges, Snapshot, TargetSnapshot}
 use procfs::ProcError;
 use thiserror::Error;
 
-use crate::pages::{Pagemap, Room};
+use crate::pages::{PageBuffer, Pagemap};
 use crate::usage::{PRESSURE, pressure, stall_time, system_memory};
 
 /// The number of pages of the working set that are checked.
@@ -45,7 +45,7 @@ pub enum GaugeError {
 #[derive(Debug)]
 pub struct SystemGauges {
     root: PathBuf,
-    room: Room,
+    room: PageBuffer,
 }
 
 impl SystemGauges {
@@ -56,7 +56,7 @@ impl SystemGauges {
 
     /// Like [`new`](Self::new), with `root` in place of `/`.
     pub fn below(root: &Path) -> Self {
-        Self { root: root.into(), room: Room::default() }
+        Self { root: root.into(), room: PageBuffer::default() }
     }
 
     /// The share of the accessed memory that is resident, from 0 to 1, measured on evenly spaced pages. `None` if no

@@ -27,7 +27,7 @@ pub use pages::{RamError, TableError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;
 pub use process::{Process, TargetError, mapping};
-pub use processes::{Member, Processes, Roster};
+pub use processes::{Member, ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
 pub use usage::{memory_use, system_memory};
 pub use wait::{Rest, Stop, Waiter, Woken};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Mapping, Permissions, ProcessId, TargetId};
 use procfs::ProcError;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::Pidfd;
@@ -42,18 +43,29 @@ pub enum TargetError {
         /// The name of the process.
         name: String,
     },
+    /// The kernel does not let the process be held.
+    #[error("process {pid} cannot be opened ({hint})")]
+    Open {
+        /// The process ID.
+        pid: u32,
+        /// How to fix it.
+        hint: &'static str,
+        /// The error of the kernel.
+        source: io::Error,
+    },
     /// The user may not read the mappings of the process.
     #[error(
-        "process {pid} ({name}) belongs to user {owner}, and its memory map cannot be read (run isotherm as root or \
-         with CAP_SYS_PTRACE, or choose a process of your own)"
+        "process {pid} ({name}) belongs to {}, and its memory map cannot be read (run isotherm as root or with \
+         CAP_SYS_PTRACE, or choose a process of your own)",
+        owner.map_or("an unknown user".into(), |owner| format!("user {owner}"))
     )]
     NotPermitted {
         /// The process ID.
         pid: u32,
         /// The name of the process.
         name: String,
-        /// The user ID of the owner.
-        owner: u32,
+        /// The user ID of the owner; `None` if it cannot be read.
+        owner: Option<u32>,
         /// The error of the kernel.
         source: io::Error,
     },
@@ -65,6 +77,19 @@ pub enum TargetError {
         /// The error.
         source: ProcError,
     },
+}
+
+/// Why no pidfd of the process could be opened (`pidfd_open(2)`).
+fn not_opened(pid: u32, errno: Errno) -> TargetError {
+    let hint = match errno {
+        // A thread that does not lead its process has an ID, but no pidfd: EINVAL, since Linux 6.15 ENOENT.
+        Errno::SRCH | Errno::INVAL | Errno::NOENT => return TargetError::NoSuchProcess(pid),
+        Errno::MFILE | Errno::NFILE => "raise the limit of open files: ulimit -n",
+        Errno::NOSYS => "Linux 5.3 or later is needed",
+        Errno::PERM | Errno::ACCESS => "a seccomp filter, as in a container, may forbid pidfd_open",
+        _ => "see pidfd_open(2)",
+    };
+    TargetError::Open { pid, hint, source: errno.into() }
 }
 
 /// A running process. A pidfd refers to it, so a later process with the same ID is not mistaken for it.
@@ -87,7 +112,7 @@ impl Process {
             source => TargetError::Lookup { pid, source },
         };
         // A thread ID also has an entry in /proc, but no pidfd.
-        let pidfd = Pidfd::open(pid).map_err(|_| TargetError::NoSuchProcess(pid))?;
+        let pidfd = Pidfd::open(pid).map_err(|errno| not_opened(pid, errno))?;
         let proc = procfs::process::Process::new(pid.cast_signed()).map_err(lookup)?;
         let stat = proc.stat().map_err(lookup)?;
         let name = stat.comm.clone();
@@ -101,7 +126,7 @@ impl Process {
             Ok(mappings) if mappings.is_empty() => Err(TargetError::Ended { pid, name }),
             Ok(_) => Ok(process),
             Err(ProcError::PermissionDenied(_)) => {
-                let owner = process.proc.uid().unwrap_or_default();
+                let owner = process.proc.uid().ok();
                 let source = io::Error::from(io::ErrorKind::PermissionDenied);
                 Err(TargetError::NotPermitted { pid, name, owner, source })
             }
@@ -203,4 +228,35 @@ fn since_boot(ticks: u64) -> Duration {
 fn started_unix_ns(since_boot: Duration) -> u64 {
     let boot_s = procfs::boot_time_secs().unwrap_or_default();
     boot_s * 1_000_000_000 + since_boot.as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_id_without_a_process_is_reported_as_such() {
+        let reported = |errno| match not_opened(7, errno) {
+            TargetError::NoSuchProcess(7) => "none".to_owned(),
+            error => isotherm_core::chain(&error),
+        };
+        for errno in [Errno::SRCH, Errno::INVAL, Errno::NOENT] {
+            assert_eq!(reported(errno), "none", "{errno}");
+        }
+        assert!(reported(Errno::MFILE).contains("ulimit -n): Too many open files"), "{}", reported(Errno::MFILE));
+        assert!(reported(Errno::NOSYS).contains("Linux 5.3"), "{}", reported(Errno::NOSYS));
+        assert!(reported(Errno::PERM).contains("seccomp"), "{}", reported(Errno::PERM));
+    }
+
+    #[test]
+    fn an_owner_that_cannot_be_read_is_unknown_and_not_root() {
+        let error = |owner| TargetError::NotPermitted {
+            pid: 7,
+            name: "x".into(),
+            owner,
+            source: io::Error::from(io::ErrorKind::PermissionDenied),
+        };
+        assert!(error(None).to_string().contains("belongs to an unknown user"));
+        assert!(error(Some(1000)).to_string().contains("belongs to user 1000"));
+    }
 }

@@ -19,9 +19,9 @@ pub struct Member {
 
 /// The processes of a run as of the last survey. Clones share one table.
 #[derive(Clone, Debug, Default)]
-pub struct Roster(Arc<Mutex<BTreeMap<TargetId, Member>>>);
+pub struct ProcessTable(Arc<Mutex<BTreeMap<TargetId, Member>>>);
 
-impl Roster {
+impl ProcessTable {
     /// Locks the table of the processes, by identity.
     pub fn members(&self) -> MutexGuard<'_, BTreeMap<TargetId, Member>> {
         // A panic in another thread leaves the map consistent, because each change is one insertion or removal.
@@ -32,7 +32,7 @@ impl Roster {
 /// The address spaces of processes and, optionally, of their descendants.
 #[derive(Debug)]
 pub struct Processes {
-    roster: Roster,
+    process_table: ProcessTable,
     /// The process whose end ends the run.
     leader: Option<TargetId>,
     children: bool,
@@ -47,35 +47,35 @@ impl Processes {
     /// # Errors
     /// Fails if a process cannot be monitored, or if `children` is set and the kernel does not list children.
     pub fn new(processes: impl IntoIterator<Item = u32>, children: bool) -> Result<Self, TargetError> {
-        let roster = Roster::default();
+        let process_table = ProcessTable::default();
         for pid in processes {
             let process = Process::open(pid)?;
             if children {
                 process.children().map_err(|source| TargetError::Lookup { pid, source })?;
             }
             let command = process.command();
-            roster.members().insert(process.id(), Member { process, command });
+            process_table.members().insert(process.id(), Member { process, command });
         }
-        Ok(Self { roster, leader: None, children })
+        Ok(Self { process_table, leader: None, children })
     }
 
     /// Ends the run when the process `pid` ends, even if other processes still run. A process that is not in the table
     /// counts as ended.
     #[must_use]
     pub fn ending_with(self, pid: u32) -> Self {
-        let leader = with_pid(&self.roster.members(), pid).unwrap_or(TargetId::process(pid, Duration::ZERO));
+        let leader = with_pid(&self.process_table.members(), pid).unwrap_or(TargetId::process(pid, Duration::ZERO));
         Self { leader: Some(leader), ..self }
     }
 
     /// The shared table of the processes. Every survey updates it.
-    pub fn roster(&self) -> Roster {
-        self.roster.clone()
+    pub fn process_table(&self) -> ProcessTable {
+        self.process_table.clone()
     }
 }
 
 impl AddressSpace for Processes {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
-        let mut members = self.roster.members();
+        let mut members = self.process_table.members();
         if self.children {
             // A child that joins can have children itself.
             let mut parents: Vec<TargetId> = members.keys().copied().collect();

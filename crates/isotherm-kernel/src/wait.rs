@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use smallvec::SmallVec;
 
-use crate::{Pidfd, Roster};
+use crate::{Pidfd, ProcessTable};
 
 /// Stops a run from another thread or from a signal handler. Clones refer to the same run.
 #[derive(Clone, Debug)]
@@ -87,16 +87,16 @@ pub enum Woken {
 /// Waits for the sampling rounds of one run.
 #[derive(Debug)]
 pub struct Waiter {
-    roster: Roster,
+    process_table: ProcessTable,
     stop: Stop,
     /// The pidfds of the processes at the last wait. The vector is kept so that a wait does not allocate.
     ends: Vec<Pidfd>,
 }
 
 impl Waiter {
-    /// A waiter that notices the end of the processes in `roster`, and `stop`.
-    pub fn new(roster: Roster, stop: Stop) -> Self {
-        Self { roster, stop, ends: Vec::new() }
+    /// A waiter that notices the end of the processes in `process_table`, and `stop`.
+    pub fn new(process_table: ProcessTable, stop: Stop) -> Self {
+        Self { process_table, stop, ends: Vec::new() }
     }
 
     /// Waits until `due`, or until the stop. Returns at once if `due` has passed.
@@ -144,7 +144,7 @@ impl Waiter {
     /// The descriptors to poll: the stop first, then each process. The table is not locked during the wait.
     fn prepare(&mut self) -> SmallVec<[PollFd<'_>; 8]> {
         self.ends.clear();
-        self.ends.extend(self.roster.members().values().map(|member| member.process.pidfd()));
+        self.ends.extend(self.process_table.members().values().map(|member| member.process.pidfd()));
         // The list is on the stack for a few targets, so that a round does not allocate.
         let mut fds = SmallVec::new();
         fds.push(PollFd::from_borrowed_fd(self.stop.0.as_fd(), PollFlags::IN));

@@ -81,14 +81,14 @@ fn descendants_join_and_leave() {
     let script = "sh -c 'sleep 60 & read line; kill $!; wait'; read line";
     let mut shell = ChildGuard::start("sh", &["-c", script]);
     let mut processes = Processes::new([shell.id()], true).unwrap();
-    let roster = processes.roster();
+    let process_table = processes.process_table();
     // Between fork and exec, a child has the command line of its parent.
-    let sleeps = || roster.members().values().any(|member| member.command == "sleep 60");
+    let sleeps = || process_table.members().values().any(|member| member.command == "sleep 60");
     eventually(|| ids(&mut processes).len() == 3 && sleeps());
 
     std::io::Write::write_all(shell.0.stdin.as_mut().unwrap(), b"\n").unwrap();
     eventually(|| ids(&mut processes) == [shell.id()]);
-    assert_eq!(roster.members().len(), 1);
+    assert_eq!(process_table.members().len(), 1);
     shell.end();
     assert_eq!(ids(&mut processes), []);
 }
@@ -117,7 +117,7 @@ fn a_wait_reports_the_end_of_a_target_and_a_stop() {
     let mut sleep = ChildGuard::start("sleep", &["1000"]);
     let processes = Processes::new([sleep.id()], false).unwrap();
     let stop = Stop::new().unwrap();
-    let mut waiter = Waiter::new(processes.roster(), stop.clone());
+    let mut waiter = Waiter::new(processes.process_table(), stop.clone());
     let soon = || Instant::now() + Duration::from_millis(20);
 
     let due = soon();
@@ -136,7 +136,7 @@ fn a_pause_ends_on_request_at_its_time_at_the_end_of_a_target_and_at_a_stop() {
     let mut sleep = ChildGuard::start("sleep", &["1000"]);
     let processes = Processes::new([sleep.id()], false).unwrap();
     let (stop, rest) = (Stop::new().unwrap(), Rest::new().unwrap());
-    let mut waiter = Waiter::new(processes.roster(), stop.clone());
+    let mut waiter = Waiter::new(processes.process_table(), stop.clone());
     let late = || Some(Instant::now() + Duration::from_secs(3600));
     assert_eq!(waiter.rest(&rest, late()).unwrap(), Woken::Due, "no pause is requested");
 
@@ -163,12 +163,12 @@ fn a_pause_ends_on_request_at_its_time_at_the_end_of_a_target_and_at_a_stop() {
 fn the_process_table_is_not_locked_during_a_wait() {
     let sleep = ChildGuard::start("sleep", &["1000"]);
     let processes = Processes::new([sleep.id()], false).unwrap();
-    let (stop, roster) = (Stop::new().unwrap(), processes.roster());
-    let mut waiter = Waiter::new(roster.clone(), stop.clone());
+    let (stop, process_table) = (Stop::new().unwrap(), processes.process_table());
+    let mut waiter = Waiter::new(process_table.clone(), stop.clone());
     let waiting = std::thread::spawn(move || waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap());
     // If the wait locked the table, this thread would block before the stop.
     std::thread::sleep(Duration::from_millis(50));
-    assert!(roster.members().contains_key(&Process::open(sleep.id()).unwrap().id()));
+    assert!(process_table.members().contains_key(&Process::open(sleep.id()).unwrap().id()));
     stop.ask();
     assert_eq!(waiting.join().unwrap(), Woken::Stopped);
 }

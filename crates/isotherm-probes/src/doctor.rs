@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::RefsProbe;
 use crate::bpf::BpfProbe;
-use crate::damon::{self, DamonError, Features, Places};
+use crate::damon::{self, DamonError, DamonPaths, Features};
 use crate::idle::IdleProbe;
 
 /// The result of trying one probe.
@@ -53,7 +53,7 @@ pub fn examine() -> Vec<Finding> {
 
 /// Checks whether the kernel's DAMON is available, without starting it: another program may be about to use it.
 fn damon(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Finding) -> Finding {
-    let places = Places::system();
+    let places = DamonPaths::system();
     let tried = damon::check(&places);
     let there = !matches!(tried, Err(DamonError::NoSysfs(_)));
     let about = "the kernel's own DAMON; only when it is asked for";

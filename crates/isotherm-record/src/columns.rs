@@ -328,7 +328,8 @@ mod tests {
         let table = column_table();
         assert!(
             document.contains(&table),
-            "docs/recording.md has another table of columns than `cargo run -p isotherm-record --example columns` prints"
+            "docs/recording.md has another table of columns than `cargo run -p isotherm-record --example columns` \
+             prints"
         );
     }
 }

@@ -65,20 +65,12 @@ fn assert_cut(directory: &Path, small: &Small, cut: usize) {
     if cut == 0 {
         assert!(matches!(result, Err(RecordError::Empty { .. })), "at {cut}: {result:?}");
     } else if cut < small.borders[0].0 {
-        assert!(
-            matches!(result, Err(RecordError::CutInHeader { at, .. }) if at == cut as u64),
-            "at {cut}: {result:?}"
-        );
+        assert!(matches!(result, Err(RecordError::CutInHeader { at, .. }) if at == cut as u64), "at {cut}: {result:?}");
     } else {
         let &(border, rows, activities) = small.borders.iter().rev().find(|(border, ..)| *border <= cut).unwrap();
         let ending = if border == cut { Ending::Unfinished } else { Ending::CutShort { at: border as u64 } };
         let read = result.unwrap();
-        assert!(
-            read == (ending, small.beginning(rows, activities)),
-            "at {cut}: {:?}, {} rows",
-            read.0,
-            read.1.0.len()
-        );
+        assert!(read == (ending, small.beginning(rows, activities)), "at {cut}: {:?}, {} rows", read.0, read.1.0.len());
     }
 }
 

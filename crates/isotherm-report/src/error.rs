@@ -32,7 +32,8 @@ pub enum ReportError {
     },
     /// The recording has no activity of schemes.
     #[error(
-        "no schemes ran while this recording was made; `isotherm run --schemes FILE --record REC` records what schemes do"
+        "no schemes ran while this recording was made; `isotherm run --schemes FILE --record REC` records what \
+         schemes do"
     )]
     NoSchemes,
     /// The report does not exist in this format.

@@ -151,7 +151,8 @@ fn regions_beyond_the_end_are_refused() {
     let regions = RegionOptions { at: Some(Duration::from_secs(99)), ..RegionOptions::default() };
     let options = Options { regions, ..Options::default() };
     let error = report(Kind::Regions, Format::Text, &made::phases(20), &options).unwrap_err();
-    insta::assert_snapshot!(error.to_string(), @"nothing in the recording matches time 99 s; it holds snapshots from 100 ms to 2 s");
+    insta::assert_snapshot!(error.to_string(), @"nothing in the recording matches time 99 s; it holds snapshots from \
+        100 ms to 2 s");
 }
 
 #[test]
@@ -248,7 +249,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn texts_fit_any_terminal(columns in 0..220_usize, rows in 0..70_usize, colour in 0..3_usize, unicode: bool, targets: bool) {
+    fn texts_fit_any_terminal(
+        columns in 0..220_usize, rows in 0..70_usize, colour in 0..3_usize, unicode: bool, targets: bool
+    ) {
         let colour = [Colour::None, Colour::Ansi256, Colour::True][colour];
         let terminal = Terminal { columns, rows, colour, unicode };
         let source = if targets { two() } else { hostile() };
@@ -258,7 +261,8 @@ proptest! {
                 let wide = unicode_width::UnicodeWidthStr::width(line);
                 // A single word may be wider than a very narrow terminal.
                 let least = if kind == Kind::Heatmap || kind == Kind::Regions { 10 } else { 20 };
-                prop_assert!(columns < least || wide <= columns.max(10) || !line.trim().contains(' '), "{kind:?} at {columns}: {line:?}");
+                prop_assert!(columns < least || wide <= columns.max(10) || !line.trim().contains(' '), "{kind:?} at \
+                    {columns}: {line:?}");
             }
             if !unicode {
                 prop_assert!(text.lines().all(|line| !line.contains(['█', '─', '│', '▀', '…'])));
@@ -378,7 +382,8 @@ fn figures_that_an_imported_recording_lacks_are_left_out() {
 fn a_recording_without_schemes_says_how_to_record_some() {
     let source = made::phases(20);
     let error = report(Kind::Schemes, Format::Text, &source, &Options::default()).unwrap_err();
-    insta::assert_snapshot!(error.to_string(), @"no schemes ran while this recording was made; `isotherm run --schemes FILE --record REC` records what schemes do");
+    insta::assert_snapshot!(error.to_string(), @"no schemes ran while this recording was made; `isotherm run \
+        --schemes FILE --record REC` records what schemes do");
     let page = String::from_utf8(report(Kind::Html, Format::Html, &source, &Options::default()).unwrap()).unwrap();
     assert!(!page.contains("h-schemes") && !page.contains("{{"), "a page has a section of schemes only if some ran");
     let page = report(Kind::Html, Format::Html, &made::schemed(4), &Options::default()).unwrap();

@@ -42,7 +42,8 @@ impl Page {
         let mut out = std::fs::File::create(&file).unwrap();
         isotherm_report::write(Kind::Html, Format::Html, source, &Selection::default(), &Options::default(), &mut out)
             .unwrap();
-        // Chromium uses descriptors 3 and 4, to which the shell moves its input and output. If it hangs it is ended, and
+        // Chromium uses descriptors 3 and 4, to which the shell moves its input and output. If it hangs it is ended,
+        // and
         // the next read fails.
         let mut browser = Command::new("sh")
             .args(["-c", "exec timeout -k 5 120 \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", &chromium])

@@ -170,7 +170,8 @@ fn overhead_covers_the_selected_time_and_all_targets() {
 fn missing_aggregations_are_counted_by_the_rounds_of_the_next_snapshot() {
     let mut source = made::phases(50);
     assert_eq!(summary(&source, &Selection::default()).lost_aggregations, 0);
-    // The rounds of three aggregations at once, and those of one and a half. In the latter no whole aggregation is missing.
+    // The rounds of three aggregations at once, and those of one and a half. In the latter no whole aggregation is
+    // missing.
     for (row, rounds) in [(10, 60), (20, 30)] {
         source.rows[row].cost.as_mut().unwrap().rounds = rounds;
     }
@@ -387,7 +388,8 @@ proptest! {
 
     #[test]
     fn cells_are_rates_and_every_mapped_byte_is_in_exactly_one_row(
-        rows in rows(), columns in 1..50_usize, lines in 0..80_usize, areas in 1..5_usize, least in 1..4_usize, group in 1..3_usize,
+        rows in rows(), columns in 1..50_usize, lines in 0..80_usize, areas in 1..5_usize,
+        least in 1..4_usize, group in 1..3_usize,
     ) {
         let axis = AxisResolution { rows: lines, rows_of_area: least, areas, group };
         let source = made(rows);

@@ -16,7 +16,8 @@ use crate::{Control, EndReason, RunError};
 /// The name of the thread that the source runs on.
 const THREAD: &str = "monitor";
 
-/// A run that goes on. Dropping it stops the run and waits for its end; [`wait`](Self::wait) waits for it to end by itself.
+/// A run that goes on. Dropping it stops the run and waits for its end; [`wait`](Self::wait) waits for it to end by
+/// itself.
 pub struct Session {
     control: Control,
     command: Option<Command>,
@@ -43,7 +44,8 @@ pub struct Summary {
     pub lasted: Duration,
     /// The recording, if one was asked for.
     pub recording: Option<RecordingSummary>,
-    /// The command, if [`Prepared::start`](crate::Prepared::start) started one. It may still run, if the run ended before it.
+    /// The command, if [`Prepared::start`](crate::Prepared::start) started one. It may still run, if the run ended
+    /// before it.
     pub command: Option<Command>,
 }
 

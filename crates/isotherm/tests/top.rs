@@ -567,7 +567,7 @@ fn schemes_that_cannot_work_are_told_without_a_screen_and_before_the_command_is_
     let place = Place::new();
     for (schemes, word) in [
         ("- {action: pageout, age: 5}", "mine.yaml:1:26: 5 has no unit"),
-        ("- {action: mlock}", "write `inside: true`"),
+        ("- {action: mlock}", "add `inside: true`"),
         ("- {action: stat, quota: {goals: [{fed: {from: none, value: 1}}]}}", "no number can be read from none"),
     ] {
         std::fs::write(place.path("mine.yaml"), schemes).unwrap();

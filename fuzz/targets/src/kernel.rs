@@ -2,7 +2,7 @@
 
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::{PhysicalMemory, mapping, memory_use, system_memory};
-use isotherm_probes::damon::{Format, Places};
+use isotherm_probes::damon::{DamonPaths, Format};
 use procfs::FromRead;
 use procfs::process::MemoryMaps;
 
@@ -39,7 +39,7 @@ thread_local! {
 pub fn tracepoint_format(data: &[u8]) {
     TRACEFS.with(|files| {
         files.input(data);
-        if let Ok(format) = Format::read(&Places::under(&files.path(""))) {
+        if let Ok(format) = Format::read(&DamonPaths::under(&files.path(""))) {
             assert_eq!(format.id, 567);
         }
     });

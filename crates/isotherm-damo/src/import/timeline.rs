@@ -267,7 +267,8 @@ fn regions(regions: &[file::Region], timing: Timing, findings: &mut Findings) ->
     converted.sort_by_key(|region| region.range);
     match converted.windows(2).find(|pair| pair[0].range.end() > pair[1].range.start()) {
         Some([a, b, ..]) => Err(format!(
-            "two regions that overlap, {} and {}; if they belong to several targets, which `damo record --snapshot` does \
+            "two regions that overlap, {} and {}; if they belong to several targets, which `damo record --snapshot` \
+             does \
              not distinguish, record without --snapshot, or record one target",
             a.range, b.range
         )),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::table::{Room, Table, TableError};
+use super::table::{PageBuffer, Table, TableError};
 
 // The bits of an entry are described in Linux Documentation/admin-guide/mm/pagemap.rst. Their numbers are in
 // include/uapi/linux/kernel-page-flags.h.
@@ -97,7 +97,7 @@ impl FlagTable {
     pub fn each(
         &self,
         frames: impl Iterator<Item = u64>,
-        room: &mut Room,
+        room: &mut PageBuffer,
         mut tell: impl FnMut(Flags),
     ) -> Result<(), TableError> {
         self.0.entries(frames, REACH, room, |entry| tell(Flags(entry.unwrap_or(0))))

@@ -16,4 +16,4 @@ mod table;
 pub use flags::{FlagTable, Flags};
 pub use pagemap::{Pagemap, PagemapEntry};
 pub use ram::{Ram, RamError, SystemRam};
-pub use table::{Room, Table, TableError};
+pub use table::{PageBuffer, Table, TableError};

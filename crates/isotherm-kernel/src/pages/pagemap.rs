@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_core::PAGE_SIZE;
 
-use super::table::{Room, Table, TableError};
+use super::table::{PageBuffer, Table, TableError};
 
 // The fields of an entry are described in Linux Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
@@ -59,7 +59,7 @@ impl Pagemap {
     pub fn frames(
         &self,
         addresses: impl Iterator<Item = u64>,
-        room: &mut Room,
+        room: &mut PageBuffer,
         mut tell: impl FnMut(Option<u64>),
     ) -> Result<(), TableError> {
         let frame = |entry: Option<u64>| entry.map(PagemapEntry).and_then(PagemapEntry::frame);
@@ -113,7 +113,7 @@ mod tests {
         let expected = [Some(7), Some(9), None, None, Some(0)];
         let mut frames = Vec::new();
         let addresses = (0..6).map(|page| page * PAGE_SIZE);
-        pagemap.frames(addresses, &mut Room::default(), |frame| frames.push(frame)).unwrap();
+        pagemap.frames(addresses, &mut PageBuffer::default(), |frame| frames.push(frame)).unwrap();
         assert_eq!(frames, [&expected[..], &[None]].concat());
 
         let mut buffer = [0; 4 * PagemapEntry::BYTES];

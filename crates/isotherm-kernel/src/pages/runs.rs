@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Divides `places`, the sorted indices of entries, into runs. One call reads or writes a run.
 ///
 /// Neighbours in a run are at most `reach` entries apart. A run spans at most `most` entries, which must be at least 1.
-/// Places may be equal. Each item is the range of indices into `places` that belong to the run.
+/// DamonPaths may be equal. Each item is the range of indices into `places` that belong to the run.
 pub(super) fn runs(places: &[u64], reach: u64, most: u64) -> impl Iterator<Item = Range<usize>> {
     debug_assert!(places.is_sorted() && most > 0);
     let mut start = 0;

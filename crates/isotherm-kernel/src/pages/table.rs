@@ -40,12 +40,12 @@ impl TableError {
 
 /// A reusable buffer for the entries of one call.
 #[derive(Debug)]
-pub struct Room {
+pub struct PageBuffer {
     bytes: Box<[u8; MOST * ENTRY]>,
     places: Vec<u64>,
 }
 
-impl Default for Room {
+impl Default for PageBuffer {
     fn default() -> Self {
         Self { bytes: Box::new([0; MOST * ENTRY]), places: Vec::new() }
     }
@@ -103,7 +103,7 @@ impl<F: FileExt> Table<F> {
         &self,
         places: impl Iterator<Item = u64>,
         reach: u64,
-        room: &mut Room,
+        room: &mut PageBuffer,
         mut tell: impl FnMut(Option<u64>),
     ) -> Result<(), TableError> {
         room.places.clear();
@@ -154,7 +154,7 @@ impl<F: FileExt> Table<F> {
         &self,
         entries: impl Iterator<Item = (u64, u64)> + Clone,
         reach: u64,
-        room: &mut Room,
+        room: &mut PageBuffer,
     ) -> Result<(), TableError> {
         room.places.clear();
         room.places.extend(entries.clone().map(|(place, _)| place));
@@ -276,7 +276,7 @@ mod tests {
             places.sort_unstable();
             let table = Table::made(Made::new(2000, most.max(ENTRY)));
             let mut told = Vec::new();
-            table.entries(places.iter().copied(), reach, &mut Room::default(), |entry| told.push(entry)).unwrap();
+            table.entries(places.iter().copied(), reach, &mut PageBuffer::default(), |entry| told.push(entry)).unwrap();
             let expected: Vec<_> = places.iter().map(|&place| (place < 2000).then_some(place)).collect();
             prop_assert_eq!(told, expected);
         }
@@ -289,7 +289,7 @@ mod tests {
         ) {
             let table = Table::made(Made::new(2000, most));
             let entries = places.iter().map(|&place| (place, !place));
-            table.write(entries, reach, &mut Room::default()).unwrap();
+            table.write(entries, reach, &mut PageBuffer::default()).unwrap();
             for place in 0..2000 {
                 let entry = table.file.entry(place);
                 if places.contains(&place) {
@@ -308,7 +308,7 @@ mod tests {
     fn neighbours_are_read_with_one_call() {
         let table = Table::made(Made::new(2000, 1 << 20));
         let places = [5, 6, 7, 40, 1000, 1001];
-        table.entries(places.into_iter(), 64, &mut Room::default(), |_| ()).unwrap();
+        table.entries(places.into_iter(), 64, &mut PageBuffer::default(), |_| ()).unwrap();
         assert_eq!(*table.file.calls.borrow(), 2);
     }
 
@@ -316,9 +316,9 @@ mod tests {
     fn only_the_end_of_memory_is_not_an_error() {
         for (errno, is_error) in [(Errno::NXIO, false), (Errno::IO, true), (Errno::PERM, true), (Errno::INVAL, true)] {
             let table = Table::made(Failing(errno));
-            let read = table.entries([3].into_iter(), 0, &mut Room::default(), |entry| assert_eq!(entry, None));
+            let read = table.entries([3].into_iter(), 0, &mut PageBuffer::default(), |entry| assert_eq!(entry, None));
             assert_eq!(read.is_err(), is_error, "{errno}");
-            assert_eq!(table.write([(3, 1)].into_iter(), 0, &mut Room::default()).is_err(), is_error, "{errno}");
+            assert_eq!(table.write([(3, 1)].into_iter(), 0, &mut PageBuffer::default()).is_err(), is_error, "{errno}");
         }
     }
 }

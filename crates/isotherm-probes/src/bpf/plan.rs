@@ -7,7 +7,7 @@ use isotherm_core::AddrRange;
 use super::BpfError;
 use super::entries::{Entries, PAGES};
 use super::folio::Folios;
-use isotherm_kernel::pages::{FlagTable, Flags, Room};
+use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer};
 
 /// Adds the ranges of a block that must be cleared to `spans`: ranges that contain accessed pages. A range that begins
 /// at the end of the last span extends that span. Pages that cannot be cleared, or only by splitting a folio, are
@@ -15,7 +15,7 @@ use isotherm_kernel::pages::{FlagTable, Flags, Room};
 pub(super) fn plan(
     block: &mut Entries,
     folios: &Folios,
-    room: &mut Room,
+    room: &mut PageBuffer,
     spans: &mut Vec<AddrRange>,
 ) -> Result<(), BpfError> {
     if block.is_huge() {

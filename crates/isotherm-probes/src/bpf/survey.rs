@@ -22,7 +22,7 @@ use super::program::{Found, MAX_TABLES, PageTables, Program};
 use super::space::{Opened, PagemapKind, SpaceHandle};
 use crate::mark::Mark;
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::pages::{PagemapEntry, Room};
+use isotherm_kernel::pages::{PageBuffer, PagemapEntry};
 
 /// The amount of memory that one table of the second level maps, in bytes.
 const GIB: u64 = 1 << 30;
@@ -39,7 +39,7 @@ pub(crate) struct PageSurvey {
     folios: Folios,
     pagemap_kind: PagemapKind,
     // The buffers below are kept between surveys.
-    room: Room,
+    room: PageBuffer,
     blocks: Vec<Entries>,
     again: Vec<Entries>,
     spans: Vec<AddrRange>,
@@ -80,7 +80,7 @@ impl PageSurvey {
             tables,
             folios,
             pagemap_kind,
-            room: Room::default(),
+            room: PageBuffer::default(),
             blocks: Vec::new(),
             again: Vec::new(),
             spans: Vec::new(),

@@ -27,13 +27,13 @@ use rustix::io::Errno;
 
 use super::others::{Others, Seen};
 use super::thread::Thread;
-use super::{DamonError, Places, files};
+use super::{DamonError, DamonPaths, files};
 
 /// The right to write to DAMON's sysfs files. Only [`Claim::take`] makes one, and it fails while DAMON is in use by
 /// anyone else.
 #[derive(Debug)]
 pub(super) struct Claim {
-    places: Places,
+    places: DamonPaths,
     file: File,
     noted: Noted,
 }
@@ -57,7 +57,7 @@ impl Claim {
     /// # Errors
     /// Returns [`DamonError::Busy`] if another program uses DAMON, and [`DamonError::Claimed`] if another run of
     /// isotherm does.
-    pub(super) fn take(places: &Places) -> Result<Self, DamonError> {
+    pub(super) fn take(places: &DamonPaths) -> Result<Self, DamonError> {
         let others = look_for_others(places)?;
         if others.any() && !left_by_a_killed_run(places)? {
             return Err(DamonError::Busy(others));
@@ -161,7 +161,7 @@ impl Noted {
     }
 
     /// Whether the kdamond in sysfs is the noted one.
-    fn owns(&self, places: &Places, seen: &Seen) -> bool {
+    fn owns(&self, places: &DamonPaths, seen: &Seen) -> bool {
         let same_directory = match self.directory {
             Some(directory) => inode(&places.kdamond(0)).ok() == Some(directory),
             // The run was killed before it noted the directory, so the directory has no settings yet.
@@ -180,7 +180,7 @@ impl Noted {
 }
 
 /// Turns the noted kdamond off and removes it, if it still exists.
-fn clean_up(places: &Places, noted: &Noted) -> Result<(), DamonError> {
+fn clean_up(places: &DamonPaths, noted: &Noted) -> Result<(), DamonError> {
     if files::read_number::<u32>(&places.nr_kdamonds())? != 1 {
         return Ok(());
     }
@@ -203,7 +203,7 @@ fn clean_up(places: &Places, noted: &Noted) -> Result<(), DamonError> {
 ///
 /// # Errors
 /// Returns [`DamonError::Claimed`] if the run still exists.
-pub(super) fn left_by_a_killed_run(places: &Places) -> Result<bool, DamonError> {
+pub(super) fn left_by_a_killed_run(places: &DamonPaths) -> Result<bool, DamonError> {
     let path = places.claim();
     let Ok(mut file) = File::open(&path) else {
         return Ok(false);
@@ -225,7 +225,7 @@ fn fingerprint(operations: &str, targets: &[u32]) -> String {
 
 /// Looks for other users. If it finds only a thread, it tries again for up to 200 ms, because the thread of a kdamond
 /// that was just turned off is listed for a moment longer.
-fn look_for_others(places: &Places) -> Result<Others, DamonError> {
+fn look_for_others(places: &DamonPaths) -> Result<Others, DamonError> {
     const TRIES: u32 = 10;
     let mut others = Others::look(places)?;
     for _ in 0..TRIES {
@@ -239,7 +239,7 @@ fn look_for_others(places: &Places) -> Result<Others, DamonError> {
 }
 
 /// Opens and locks the file of the claim. Makes it if it does not exist.
-fn lock(places: &Places) -> Result<File, DamonError> {
+fn lock(places: &DamonPaths) -> Result<File, DamonError> {
     let path = places.claim();
     let failed = |source| DamonError::Claim { path: path.clone(), source };
     loop {
@@ -266,14 +266,14 @@ fn lock(places: &Places) -> Result<File, DamonError> {
 }
 
 /// Removes the locked file of the claim, and its directory if it is empty.
-fn remove(places: &Places, _locked: &File) {
+fn remove(places: &DamonPaths, _locked: &File) {
     // If this fails, a claim stays that matches nothing in sysfs. The next run ignores it.
     let _ = fs::remove_file(places.claim());
     let _ = fs::remove_dir(&places.run);
 }
 
 /// The boot ID, which differs from boot to boot.
-fn boot(places: &Places) -> Option<String> {
+fn boot(places: &DamonPaths) -> Option<String> {
     files::read(&places.proc.join("sys/kernel/random/boot_id")).ok()
 }
 

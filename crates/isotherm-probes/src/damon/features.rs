@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 
 use super::others::Others;
-use super::{DamonError, Places, claim, files, kdamond, run};
+use super::{DamonError, DamonPaths, claim, files, kdamond, run};
 
 /// The features of this kernel's DAMON.
 ///
@@ -28,7 +28,7 @@ pub struct Features {
 
 impl Features {
     /// Finds the features.
-    pub fn find(places: &Places) -> Self {
+    pub fn find(places: &DamonPaths) -> Self {
         let symbols = Symbols::read(places);
         let context = places.kdamond(0).join("contexts/0");
         let operations = match files::read(&context.join("avail_operations")) {
@@ -59,7 +59,7 @@ impl fmt::Display for Features {
 ///
 /// # Errors
 /// Returns the error that the run would fail with.
-pub fn check(places: &Places) -> Result<(), DamonError> {
+pub fn check(places: &DamonPaths) -> Result<(), DamonError> {
     let others = Others::look(places)?;
     // The next run removes what a killed run left.
     if others.any() && !claim::left_by_a_killed_run(places)? {
@@ -85,7 +85,7 @@ pub fn check(places: &Places) -> Result<(), DamonError> {
 ///
 /// # Errors
 /// Returns [`DamonError::Operations`] if the kernel does not have them.
-pub fn check_operations(places: &Places, operations: &'static str) -> Result<(), DamonError> {
+pub fn check_operations(places: &DamonPaths, operations: &'static str) -> Result<(), DamonError> {
     let available = Features::find(places).operations;
     if available.is_empty() { Ok(()) } else { kdamond::has(&available, operations) }
 }
@@ -99,7 +99,7 @@ struct Symbols {
 }
 
 impl Symbols {
-    fn read(places: &Places) -> Self {
+    fn read(places: &DamonPaths) -> Self {
         let mut found = Self::default();
         let Ok(file) = File::open(places.proc.join("kallsyms")) else {
             return found;

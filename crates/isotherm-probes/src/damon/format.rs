@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Places, TraceError};
+use super::{DamonPaths, TraceError};
 
 /// The directory of the tracepoint in tracefs. It has one event per region at the end of each aggregation.
 const EVENT: &str = "events/damon/damon_aggregated";
@@ -52,7 +52,7 @@ impl Format {
     ///
     /// # Errors
     /// Fails if tracefs is not mounted or not readable, or if the tracepoint or one of its fields is missing.
-    pub fn read(places: &Places) -> Result<Self, TraceError> {
+    pub fn read(places: &DamonPaths) -> Result<Self, TraceError> {
         let event = find(places)?;
         let read =
             |path: &Path| fs::read_to_string(path).map_err(|source| TraceError::Read { path: path.into(), source });
@@ -129,7 +129,7 @@ fn field(text: &str, name: &str) -> Option<Field> {
 }
 
 /// Finds the directory of the tracepoint.
-fn find(places: &Places) -> Result<PathBuf, TraceError> {
+fn find(places: &DamonPaths) -> Result<PathBuf, TraceError> {
     let there = |path: &PathBuf| fs::exists(path).is_ok_and(|exists| exists);
     let events: Vec<PathBuf> = places.tracefs.iter().map(|root| root.join(EVENT)).collect();
     if let Some(event) = events.iter().find(|event| there(event)) {

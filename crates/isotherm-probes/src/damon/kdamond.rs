@@ -9,12 +9,12 @@ use isotherm_core::AddrRange;
 use super::claim::Claim;
 use super::settings::{Scope, Settings};
 use super::thread::Thread;
-use super::{DamonError, Places, files};
+use super::{DamonError, DamonPaths, files};
 
 /// A kdamond that isotherm has made. Dropping it turns the kdamond off and removes it.
 #[derive(Debug)]
 pub struct Kdamond {
-    places: Places,
+    places: DamonPaths,
     claim: Claim,
     thread: Option<Thread>,
 }
@@ -28,7 +28,7 @@ impl Kdamond {
     /// # Errors
     /// Returns [`DamonError::Busy`] or [`DamonError::Claimed`] if DAMON is in use, and [`DamonError::NoSysfs`] if the
     /// kernel has no DAMON. Fails also if a file cannot be read or written.
-    pub fn claim(places: Places) -> Result<Self, DamonError> {
+    pub fn claim(places: DamonPaths) -> Result<Self, DamonError> {
         let claim = Claim::take(&places)?;
         let kdamond = Self { places, claim, thread: None };
         files::write(&kdamond.path("contexts/nr_contexts"), "1")?;
@@ -146,7 +146,7 @@ impl Kdamond {
     }
 
     /// The paths of the kernel's files.
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &DamonPaths {
         &self.places
     }
 

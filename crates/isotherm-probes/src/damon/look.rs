@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::others::{Others, Seen};
-use super::{DamonError, Places, files};
+use super::{DamonError, DamonPaths, files};
 
 /// The kernel modules that run a kdamond that sysfs does not list (Linux `Documentation/admin-guide/mm/damon/`).
 const MODULES: [&str; 3] = ["damon_reclaim", "damon_lru_sort", "damon_stat"];
@@ -14,7 +14,7 @@ impl Others {
     ///
     /// # Errors
     /// Fails if the kernel has no sysfs interface of DAMON or its files cannot be read.
-    pub fn look(places: &Places) -> Result<Self, DamonError> {
+    pub fn look(places: &DamonPaths) -> Result<Self, DamonError> {
         let nr_kdamonds = places.nr_kdamonds();
         if !fs::exists(&nr_kdamonds).is_ok_and(|exists| exists) {
             return Err(DamonError::NoSysfs(nr_kdamonds));
@@ -40,13 +40,13 @@ impl Others {
 
 impl Seen {
     /// Reads what is available of a kdamond, which can disappear at any time.
-    pub(super) fn read(places: &Places, index: u32) -> Self {
+    pub(super) fn read(places: &DamonPaths, index: u32) -> Self {
         let seen = Self::read_once(places, index);
         // The kdamond was turned off between the reading of its state and of its thread.
         if seen.state == "on" && seen.pid.is_none() { Self::read_once(places, index) } else { seen }
     }
 
-    fn read_once(places: &Places, index: u32) -> Self {
+    fn read_once(places: &DamonPaths, index: u32) -> Self {
         let kdamond = places.kdamond(index);
         let context = kdamond.join("contexts/0");
         let nr_targets = files::read_number(&context.join("targets/nr_targets")).unwrap_or(0_u32);

@@ -7,7 +7,7 @@
 //! - While a kdamond exists that isotherm did not make, nothing is written to DAMON's sysfs files. Every write needs a
 //!   claim, and a claim first looks for other users.
 //! - A run leaves nothing behind when it ends. If it is killed, the next run removes what it left (see [`claim`]).
-//! - All paths come from [`Places`], so a test that uses a directory tree of its own cannot change the machine.
+//! - All paths come from [`DamonPaths`], so a test that uses a directory tree of its own cannot change the machine.
 //!
 //! The behaviour of the kernel is described in Linux `Documentation/admin-guide/mm/damon/usage.rst` and
 //! `Documentation/ABI/testing/sysfs-kernel-mm-damon`.
@@ -35,7 +35,7 @@ pub use features::{Features, check, check_operations};
 pub use format::{Format, Told};
 pub use kdamond::Kdamond;
 pub use others::{Others, Seen};
-pub use places::Places;
+pub use places::DamonPaths;
 pub use run::{Run, now_ns};
 pub use settings::{Scope, Settings};
 pub use thread::Thread;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The probe uses no other paths, so a test that uses a directory tree of its own cannot change the machine.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct DamonPaths {
     /// DAMON's sysfs interface, `/sys/kernel/mm/damon/admin`.
     pub admin: PathBuf,
     /// `/proc`.
@@ -21,7 +21,7 @@ pub struct Places {
     pub boot: PathBuf,
 }
 
-impl Places {
+impl DamonPaths {
     /// The paths of this machine.
     pub fn system() -> Self {
         Self::under(Path::new("/"))

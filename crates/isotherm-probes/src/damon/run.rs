@@ -12,7 +12,7 @@ use super::kdamond::Kdamond;
 use super::ring::Ring;
 use super::settings::Settings;
 use super::traced::{Lost, Traced};
-use super::{DamonError, Places, TraceError};
+use super::{DamonError, DamonPaths, TraceError};
 
 /// The maximum size of an event in the ring buffer, in bytes: the header, the time and the length of the record, and
 /// the fields.
@@ -55,7 +55,7 @@ impl Run {
     ///
     /// # Errors
     /// Fails if DAMON is in use, if the kernel has no DAMON, or if its results cannot be read.
-    pub fn prepare(places: Places) -> Result<Self, DamonError> {
+    pub fn prepare(places: DamonPaths) -> Result<Self, DamonError> {
         let trace = trace(&places);
         let kdamond = Kdamond::claim(places)?;
         let method = match trace {
@@ -188,7 +188,7 @@ impl Run {
 }
 
 /// Checks that the tracepoint can be used, by opening it for the calling thread, and returns its layout.
-pub(super) fn trace(places: &Places) -> Result<Format, TraceError> {
+pub(super) fn trace(places: &DamonPaths) -> Result<Format, TraceError> {
     let format = Format::read(places)?;
     Ring::open(format.id, 0, 1)?;
     Ok(format)

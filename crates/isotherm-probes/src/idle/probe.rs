@@ -7,7 +7,7 @@ use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, Targe
 use super::IdleError;
 use super::target::Target;
 use isotherm_kernel::Scratch;
-use isotherm_kernel::pages::{FlagTable, Flags, Pagemap, Room, Table, TableError};
+use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, Pagemap, Table, TableError};
 
 /// The idle bitmap, relative to the root directory.
 pub(crate) const BITMAP: &str = "sys/kernel/mm/page_idle/bitmap";
@@ -42,7 +42,7 @@ pub struct IdleProbe {
     frames: Vec<Option<u64>>,
     entries: Vec<Option<u64>>,
     suspects: Vec<Page>,
-    room: Room,
+    room: PageBuffer,
 }
 
 /// What the last clear found for a sample.
@@ -95,7 +95,7 @@ impl IdleProbe {
         own.touch(0);
         let pagemap = Pagemap::open(root, "self").map_err(IdleError::pagemap)?;
         let mut frame = None;
-        pagemap.frames(std::iter::once(own.start()), &mut Room::default(), |found| frame = found)?;
+        pagemap.frames(std::iter::once(own.start()), &mut PageBuffer::default(), |found| frame = found)?;
         match frame {
             Some(0) | None => Err(IdleError::HiddenFrames),
             Some(_) => Ok(probe),
@@ -120,7 +120,7 @@ impl IdleProbe {
             frames: Vec::new(),
             entries: Vec::new(),
             suspects: Vec::new(),
-            room: Room::default(),
+            room: PageBuffer::default(),
         })
     }
 

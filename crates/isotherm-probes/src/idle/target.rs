@@ -8,7 +8,7 @@ use isotherm_core::{Mapping, PAGE_SIZE, TargetId, TargetSpace, mapping_at};
 use rustix::io::Errno;
 
 use super::IdleError;
-use isotherm_kernel::pages::{Pagemap, Room};
+use isotherm_kernel::pages::{PageBuffer, Pagemap};
 
 /// A target, and the method by which the frames of its pages are found.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Target {
     pub(super) fn frames(
         &self,
         addresses: impl ExactSizeIterator<Item = u64>,
-        room: &mut Room,
+        room: &mut PageBuffer,
         mut found: impl FnMut(Option<u64>),
     ) {
         let mut left = addresses.len();

@@ -8,7 +8,7 @@ use isotherm_kernel::cgroup::CgroupVersion;
 
 /// The method by which a scan finds idle memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ScanMethod {
     /// Idle page tracking, page frame by page frame. Memory counts for the cgroup that it is charged to.
     IdlePageTracking,
     /// The accessed bits in page tables, process by process. Memory counts for the cgroup that the process is in.
@@ -19,7 +19,7 @@ pub enum Way {
 #[derive(Clone, Debug)]
 pub struct IdleFindings {
     /// The method of the scan.
-    pub way: Way,
+    pub method: ScanMethod,
     /// The version of the cgroup hierarchy that accounts memory, if there is one.
     pub cgroup_version: Option<CgroupVersion>,
     /// All memory that was scanned, in bytes.

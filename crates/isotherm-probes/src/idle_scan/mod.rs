@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use isotherm_core::chain;
 use thiserror::Error;
 
-pub use findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, Way};
-pub use open::{WayChoice, open};
+pub use findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
+pub use open::{ScanChoice, open};
 pub use pacer::{Pacer, Rate};
 pub use page_tables::PageTableScan;
 pub use physical::PhysicalScan;
@@ -60,7 +60,7 @@ impl Detail {
 /// A scan for idle memory.
 pub trait Scan {
     /// The method of the scan.
-    fn way(&self) -> Way;
+    fn method(&self) -> ScanMethod;
 
     /// Marks all memory in the scope as idle.
     ///

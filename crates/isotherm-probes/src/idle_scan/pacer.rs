@@ -39,7 +39,7 @@ impl Pacer {
     /// A pacer that limits the speed to `rate`, if it is given, and ends the scan when `stop` is requested. `progress`
     /// is called with the bytes that have been visited and the bytes in all.
     pub fn new(rate: Option<Rate>, stop: Stop, progress: impl FnMut(u64, u64) + 'static) -> Self {
-        let waiter = Waiter::new(isotherm_kernel::Roster::default(), stop);
+        let waiter = Waiter::new(isotherm_kernel::ProcessTable::default(), stop);
         let began_cpu = monitor_cpu_time();
         Self { rate, waiter, progress: Box::new(progress), began: Instant::now(), began_cpu, done: 0, total: 0 }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_core::{IdleTally, chain};
 
-use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, Way};
+use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
 use super::population::{Member, Population};
 use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::bpf::{Look, PageSurvey, Surveyed, Taken};
@@ -125,8 +125,8 @@ impl PageTableScan {
 }
 
 impl Scan for PageTableScan {
-    fn way(&self) -> Way {
-        Way::PageTables
+    fn method(&self) -> ScanMethod {
+        ScanMethod::PageTables
     }
 
     fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {
@@ -148,7 +148,7 @@ impl Scan for PageTableScan {
         let known = self.population.hierarchy().is_some();
         let cgroups = cgroups.into_iter().map(|(path, own)| CgroupIdle { path, inode: None, own });
         Ok(IdleFindings {
-            way: Way::PageTables,
+            method: ScanMethod::PageTables,
             cgroup_version: self.population.hierarchy().map(Hierarchy::version),
             total,
             cgroups: if known { cgroups.collect() } else { Vec::new() },

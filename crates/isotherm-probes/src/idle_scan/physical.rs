@@ -9,7 +9,7 @@ use std::path::Path;
 
 use isotherm_core::{IdleTally, PAGE_SIZE, chain};
 
-use super::findings::{CgroupIdle, IdleFindings, Way};
+use super::findings::{CgroupIdle, IdleFindings, ScanMethod};
 use super::frames::{FrameSet, Frames};
 use super::population::{Member, Population};
 use super::processes::Pagemaps;
@@ -18,7 +18,7 @@ use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::idle::{BITMAP, IdleError, IdleProbe};
 use crate::mark::Mark;
 use isotherm_kernel::cgroup::{CgroupPaths, Hierarchy};
-use isotherm_kernel::pages::{FlagTable, Flags, Room, SystemRam, Table};
+use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, SystemRam, Table};
 
 /// The cgroup of each page frame, relative to the root directory.
 const KPAGECGROUP: &str = "proc/kpagecgroup";
@@ -48,7 +48,7 @@ pub struct PhysicalScan {
     frames: Frames,
     pagemaps: Pagemaps,
     notes: Vec<String>,
-    room: Room,
+    room: PageBuffer,
     // The buffers below are kept between passes.
     words: Vec<u64>,
     page_flags: Vec<Flags>,
@@ -118,7 +118,7 @@ impl PhysicalScan {
             frames: Frames::default(),
             pagemaps: Pagemaps::new(root),
             notes,
-            room: Room::default(),
+            room: PageBuffer::default(),
             words: Vec::new(),
             page_flags: Vec::new(),
             pages: Vec::new(),
@@ -355,7 +355,7 @@ impl PhysicalScan {
             ));
         }
         Ok(IdleFindings {
-            way: Way::IdlePageTracking,
+            method: ScanMethod::IdlePageTracking,
             cgroup_version: self.hierarchy.as_ref().map(Hierarchy::version),
             total,
             cgroups: if self.charged.is_some() { cgroups } else { Vec::new() },
@@ -366,8 +366,8 @@ impl PhysicalScan {
 }
 
 impl Scan for PhysicalScan {
-    fn way(&self) -> Way {
-        Way::IdlePageTracking
+    fn method(&self) -> ScanMethod {
+        ScanMethod::IdlePageTracking
     }
 
     fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {

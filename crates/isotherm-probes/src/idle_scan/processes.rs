@@ -7,7 +7,7 @@ use isotherm_core::{IdleTally, Mapping, PAGE_SIZE, PageState};
 use super::findings::{MappingIdle, ProcessIdle};
 use super::frames::Frames;
 use super::population::Member;
-use isotherm_kernel::pages::{Pagemap, Room};
+use isotherm_kernel::pages::{PageBuffer, Pagemap};
 
 /// The number of pages whose frames are read at once: as many as fit into one call.
 const AT_ONCE: u64 = 512;
@@ -19,12 +19,12 @@ const RESERVATION: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Pagemaps {
     root: PathBuf,
-    room: Room,
+    room: PageBuffer,
 }
 
 impl Pagemaps {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.into(), room: Room::default() }
+        Self { root: root.into(), room: PageBuffer::default() }
     }
 
     /// Calls `found` with the frame of each page that is present in a process. The frame is 0 if the kernel hides it.

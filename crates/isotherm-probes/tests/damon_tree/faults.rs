@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use isotherm_core::Attributes;
-use isotherm_probes::damon::{DamonError, Features, Places, Run, Scope, Settings, check, check_operations};
+use isotherm_probes::damon::{DamonError, DamonPaths, Features, Run, Scope, Settings, check, check_operations};
 
 use crate::made::{Made, processes, settings};
 
@@ -20,7 +20,7 @@ fn assert_says(error: &DamonError, parts: &[&str]) {
 #[test]
 fn without_damon_the_error_names_the_missing_kernel_option() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Run::prepare(Places::under(dir.path())).unwrap_err();
+    let error = Run::prepare(DamonPaths::under(dir.path())).unwrap_err();
     assert!(matches!(error, DamonError::NoSysfs(_)));
     assert_says(&error, &["CONFIG_DAMON_SYSFS", "another probe"]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

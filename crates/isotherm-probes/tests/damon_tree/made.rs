@@ -8,21 +8,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::{AddrRange, Attributes};
-use isotherm_probes::damon::{Places, Scope, Settings};
+use isotherm_probes::damon::{DamonPaths, Scope, Settings};
 
 /// The process ID of the kdamond in the tree.
 pub const KDAMOND: u32 = 77;
 
 pub struct Made {
     pub dir: tempfile::TempDir,
-    pub places: Places,
+    pub places: DamonPaths,
 }
 
 impl Made {
     /// A kernel whose DAMON is not in use, with `tried_regions` and without tracefs.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let places = Places::under(dir.path());
+        let places = DamonPaths::under(dir.path());
         let made = Self { dir, places };
         made.file("nr_kdamonds", "0\n");
         made.file("0/state", "off\n");

@@ -26,7 +26,8 @@ fn cells(t: &Temperature) -> String {
 }
 
 const HEADS: &str = "<th>size</th><th>hot</th><th>warm</th><th>cold</th>\
-    <th title=\"could not be observed\">unobs.</th><th title=\"working set: bytes of regions that were accessed at all\">WSS</th>\
+    <th title=\"could not be observed\">unobs.</th><th title=\"working set: bytes of regions that were accessed at \
+    all\">WSS</th>\
     <th title=\"how long the cold had been cold at the end\">cold for</th>";
 
 /// A bar with parts for hot, warm, cold and unobservable memory.
@@ -134,7 +135,8 @@ pub(crate) fn overhead(o: &Overhead) -> String {
         .map(|(name, fact)| format!("<dt>{name}</dt><dd>{}</dd>\n", markup(fact)))
         .collect();
     format!(
-        "<dl>{facts}</dl>\n<table class=\"figures\"><thead><tr><th></th><th>mean</th><th>25 %</th><th>50 %</th><th>75 %</th>\
+        "<dl>{facts}</dl>\n<table class=\"figures\"><thead><tr><th></th><th>mean</th><th>25 %</th><th>50 %</th><th>75 \
+         %</th>\
          <th>90 %</th><th>99 %</th><th>max</th><th>limit</th></tr></thead><tbody>\n{}{}</tbody></table>\n",
         row("regions", &o.regions),
         if o.measured { row("pages read in a sampling round", &o.reads_per_sampling) } else { String::new() }
@@ -147,9 +149,11 @@ const REGIONS: usize = 20;
 
 /// A line for each scheme.
 pub(crate) fn schemes(s: &Schemes) -> String {
-    const HEADS: &str = "<th>scheme</th><th>action</th><th>applications</th><th title=\"what it wanted and the quota allowed\">tried</th>\
+    const HEADS: &str = "<th>scheme</th><th>action</th><th>applications</th><th title=\"what it wanted and the quota \
+        allowed\">tried</th>\
         <th>applied</th><th title=\"by the kernel\">refused</th><th title=\"by filters\">rejected</th>\
-        <th title=\"by the quota, in the last application\">held back</th><th title=\"periods in which the quota did not suffice\">exceeded</th>\
+        <th title=\"by the quota, in the last application\">held back</th><th title=\"periods in which the quota did \
+        not suffice\">exceeded</th>\
         <th title=\"time that actions took\">took</th><th title=\"share of the time\">awake</th>";
     let mut out = format!("<table class=\"figures\"><thead><tr>{HEADS}</tr></thead>\n<tbody>\n");
     for scheme in s.schemes.iter().take(SCHEMES) {
@@ -191,7 +195,8 @@ fn one_scheme(scheme: &Scheme, s: &Schemes) -> String {
     let mut out = format!("<details><summary>{name} ({action}{gone})</summary>\n<dl>{facts}</dl>\n");
     let regions = scheme.last_acting.as_ref().map_or(&[][..], |last| &last.regions);
     if !regions.is_empty() {
-        out += "<table class=\"figures\"><thead><tr><th>pid</th><th>from</th><th>size</th><th>applied</th></tr></thead><tbody>\n";
+        out += "<table \
+            class=\"figures\"><thead><tr><th>pid</th><th>from</th><th>size</th><th>applied</th></tr></thead><tbody>\n";
         for region in regions.iter().take(REGIONS) {
             _ = writeln!(
                 out,

@@ -125,7 +125,15 @@ impl Drawing {
         let png = base64::engine::general_purpose::STANDARD.encode(raster(columns, rows, cells)?);
         let (x, y, w, h) = (n(x), n(y), n(w), n(h));
         self.raw(&format!(
-            r#"<image x="{x}" y="{y}" width="{w}" height="{h}" preserveAspectRatio="none" class="cells" href="data:image/png;base64,{png}"/>"#
+            concat!(
+                r#"<image x="{x}" y="{y}" width="{w}" height="{h}" preserveAspectRatio="none" class="cells" "#,
+                r#"href="data:image/png;base64,{png}"/>"#
+            ),
+            x = x,
+            y = y,
+            w = w,
+            h = h,
+            png = png
         ));
         Ok(())
     }

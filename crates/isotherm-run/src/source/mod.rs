@@ -1,4 +1,5 @@
-//! Sources of snapshots: each runs on the thread of its session until it is over, and hands what it finds to an [`Outlet`].
+//! Sources of snapshots: each runs on the thread of its session until it is over, and hands what it finds to an
+//! [`Outlet`].
 
 mod kernel;
 mod monitor;

@@ -28,7 +28,8 @@ Formats:
               the name damon.data selects it too
   .damo.json  plain JSON of damo
 
-damo's formats have regions, access counts, ages and times. They have no mappings, commands, costs, activity of schemes \
+damo's formats have regions, access counts, ages and times. They have no mappings, commands, costs, activity of \
+schemes \
 and unobservable samples.";
 
 /// Import a recording of another tool

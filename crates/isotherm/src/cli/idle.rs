@@ -75,10 +75,12 @@ Examples:
   isotherm idle --interval 1m --histogram    a report every minute
   isotherm idle -i 5m --rate 5% -q -o /var/lib/node_exporter/isotherm.prom
 
-Figures: a page counts with its full size; a huge page has one accessed bit and counts as a whole. A page that appeared \
+Figures: a page counts with its full size; a huge page has one accessed bit and counts as a whole. A page that \
+appeared \
 during the interval counts as accessed. Locked memory is reported separately.
 
-Signals: HUP, INT, QUIT and TERM end isotherm. During the first interval, isotherm reports what has been idle so far. A \
+Signals: HUP, INT, QUIT and TERM end isotherm. During the first interval, isotherm reports what has been idle \
+so far. A \
 second signal ends it at once.";
 
 /// What figures are listed for.

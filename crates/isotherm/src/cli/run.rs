@@ -51,5 +51,6 @@ Examples:
   isotherm report schemes acted.rec            what did it do?
 
 Signals: HUP makes isotherm read the scheme file again. With a command, isotherm passes INT, QUIT, TERM, USR1 and USR2 \
-on to it, and ends when the command has ended. Without a command, INT, QUIT and TERM end the run. It also ends when its \
+on to it, and ends when the command has ended. Without a command, INT, QUIT and TERM end the run. It also ends when \
+its \
 terminal is closed.";
