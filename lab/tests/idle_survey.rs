@@ -15,8 +15,8 @@ fn figures_of_cgroups_are_right_by_page_tables() {
     account_in_v2();
     // Without idle page tracking, page tables are the default.
     let tracks = Path::new("/sys/kernel/mm/page_idle/bitmap").exists();
-    let method: &[&str] = if tracks { &["--probe", "bpf"] } else { &[] };
-    let idle = |arguments: &[&str]| idle(&[way, arguments].concat());
+    let probe: &[&str] = if tracks { &["--probe", "bpf"] } else { &[] };
+    let idle = |arguments: &[&str]| idle(&[probe, arguments].concat());
 
     let one = CgroupWorkload::new(&format!("{V2}/one"), 320, 96);
     let inner = CgroupWorkload::new(&format!("{V2}/outer/inner"), 128, 160);

@@ -218,7 +218,7 @@ impl Run<'_> {
             time_unix_ns: unix_ns(),
             interval_ns: 0,
             cut_short: false,
-            method: match found.method {
+            way: match found.method {
                 ScanMethod::IdlePageTracking => "idle_page_tracking",
                 ScanMethod::PageTables => "page_tables",
             },

@@ -192,13 +192,11 @@ impl Program {
             if self.run("walk", &mut args)? != 0 {
                 return Err(BpfError::GaveUp { program: "walk", why: "it did not look up all samples" });
             }
-            // SAFETY: the elements are within the mapping, as above. The read is volatile because the kernel wrote the
-            // elements, which the compiler does not know.
-            leaves.extend(
-                (0..count).map(|i| {
-                    Leaf(unsafe { (&raw const (*self.samples.memory.add(i).as_ptr()).entry).read_volatile() })
-                }),
-            );
+            leaves.extend((0..count).map(|i| {
+                // SAFETY: the elements are within the mapping, as above. The read is volatile because the kernel wrote
+                // the elements, which the compiler does not know.
+                Leaf(unsafe { (&raw const (*self.samples.memory.add(i).as_ptr()).entry).read_volatile() })
+            }));
             if count < MAX_SAMPLES {
                 return Ok(());
             }

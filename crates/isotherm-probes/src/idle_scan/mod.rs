@@ -90,13 +90,13 @@ pub enum ScanError {
     /// Neither method works here.
     #[error(
         "no method to find idle memory works here; idle page tracking: {}; page tables: {}",
-        chain(.idle), chain(.bpf)
+        chain(&**.idle), chain(&**.bpf)
     )]
     Neither {
         /// Why idle page tracking does not work.
-        idle: IdleError,
+        idle: Box<IdleError>,
         /// Why page tables cannot be read by eBPF.
-        bpf: BpfError,
+        bpf: Box<BpfError>,
     },
     /// The addresses of the system's memory cannot be read.
     #[error(transparent)]

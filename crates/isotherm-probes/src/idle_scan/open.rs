@@ -24,7 +24,7 @@ pub fn open(choice: ScanChoice, scope: Scope, detail: Detail) -> Result<Box<dyn 
         ScanChoice::Bpf => Ok(Box::new(PageTableScan::open(scope, detail)?)),
         ScanChoice::Auto => match PhysicalScan::open(scope.clone(), detail) {
             Err(ScanError::Idle(idle)) => match PageTableScan::open(scope, detail) {
-                Err(ScanError::Bpf(bpf)) => Err(ScanError::Neither { idle, bpf }),
+                Err(ScanError::Bpf(bpf)) => Err(ScanError::Neither { idle: Box::new(idle), bpf: Box::new(bpf) }),
                 opened => Ok(Box::new(opened?)),
             },
             opened => Ok(Box::new(opened?)),
