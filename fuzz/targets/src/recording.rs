@@ -82,16 +82,21 @@ fn message(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((PREFIX + metadata.len(), body.min(rest.len())))
 }
 
-/// A recording with two targets, and one with what schemes did too.
+/// Recordings of the older formats.
+const OLDER: [&[u8]; 2] = [
+    include_bytes!("../../../crates/isotherm-record/tests/files/format1.rec"),
+    include_bytes!("../../../crates/isotherm-record/tests/files/format2.rec"),
+];
+
+/// A recording with two targets, one with activities too, and recordings of the older formats.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let path = directory.path().join("a.rec");
-    [false, true]
-        .map(|with_activities| {
-            record(&path, with_activities).expect("a recording can be written");
-            std::fs::read(&path).expect("a recording can be read")
-        })
-        .into()
+    let present = [false, true].map(|with_activities| {
+        record(&path, with_activities).expect("a recording can be written");
+        std::fs::read(&path).expect("a recording can be read")
+    });
+    present.into_iter().chain(OLDER.map(<[u8]>::to_vec)).collect()
 }
 
 fn record(path: &Path, with_activities: bool) -> Result<(), isotherm_record::RecordError> {
@@ -115,6 +120,8 @@ fn record(path: &Path, with_activities: bool) -> Result<(), isotherm_record::Rec
 
 fn header() -> Header {
     let host = Host {
+        id: "0123456789abcdef0123456789abcdef".into(),
+        boot_id: "01234567-89ab-cdef-0123-456789abcdef".into(),
         name: "host".into(),
         kernel: "6.1.0".into(),
         architecture: "x86_64".into(),
@@ -175,12 +182,17 @@ fn snapshot(i: u32) -> Snapshot {
 fn activity(i: u32) -> Activity {
     let report = Report {
         name: "cold".into(),
-        action: Action::PageOut,
+        action: Action::PageOut.into(),
         awake: true,
         quota: Some(1 << 20),
         goal_score: Some(0.5),
         total: Statistics {
-            refusals: vec![RefusalCount { refusal: RefusalReason::NoMemory.into(), regions: 1, bytes: 4096 }],
+            refusals: vec![RefusalCount {
+                refusal: RefusalReason::NoMemory.into(),
+                unknown_reason: None,
+                regions: 1,
+                bytes: 4096,
+            }],
             ..Statistics::default()
         },
         last: Application {
