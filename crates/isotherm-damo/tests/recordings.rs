@@ -227,6 +227,7 @@ fn new_intervals_begin_a_new_record_and_are_imported_again() {
         };
         for region in snapshot.targets.iter_mut().flat_map(|target| &mut target.regions) {
             region.nr_accesses = region.nr_accesses.min(samples);
+            region.nr_samples = region.nr_samples.min(samples);
         }
         recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap();
     }
