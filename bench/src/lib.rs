@@ -3,6 +3,8 @@
 //! A [`Monitored`] holds one run of the monitor on one pattern, [simulated](simulated::watch) or
 //! [real](real::watch), and the truth. A [`Score`] compares the two.
 
+#![forbid(unsafe_code)]
+
 pub mod every_page;
 pub mod real;
 pub mod schemes;

@@ -1,4 +1,4 @@
-//! Compiles the eBPF program of the `bpf` probe with clang, for the one architecture that it knows.
+//! Compiles the eBPF program of the `bpf` probe with clang. The probe exists on x86-64 only.
 
 use std::env;
 use std::path::PathBuf;
@@ -20,16 +20,16 @@ fn main() {
 
 fn compile() -> Result<(), String> {
     let object = PathBuf::from(env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?).join("program.bpf.o");
-    // Set by libbpf-sys, which brings libbpf's headers along.
+    // libbpf-sys sets this variable to the directory of its copy of libbpf's headers.
     let headers = env::var("DEP_BPF_INCLUDE").map_err(|e| format!("DEP_BPF_INCLUDE: {e}"))?;
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    // The oldest kernel that can run the program (5.17) knows the third version of the instruction set. `-g` makes
-    // the type information (BTF) by which structure fields are found in the running kernel.
+    // `-mcpu=v3`: every kernel that can run the program (5.17 and later) supports version 3 of the instruction set.
+    // `-g` adds type information (BTF). The loader uses it to find structure fields in the running kernel.
     let status = Command::new(&clang)
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-I", &headers])
         .args(["-fdebug-prefix-map=.=isotherm", "-c", &format!("{SOURCES}/program.bpf.c"), "-o"])
         .arg(&object)
         .status()
-        .map_err(|e| format!("{clang} cannot be run ({e}); install clang, or name it in the variable CLANG"))?;
-    if status.success() { Ok(()) } else { Err(format!("{clang} ended with {status}; its messages are above")) }
+        .map_err(|e| format!("{clang} cannot be run ({e}); install clang, or set the variable CLANG to its path"))?;
+    if status.success() { Ok(()) } else { Err(format!("{clang} failed ({status}); see its messages above")) }
 }

@@ -2,6 +2,8 @@
 //!
 //! The tests (`lab/tests/*.rs`) run as root inside a virtual machine, one after the other. `lab/test` lists
 //! which tests run on which kernel. The helpers panic on any failure.
+
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 pub mod idle;

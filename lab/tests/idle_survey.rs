@@ -15,7 +15,7 @@ fn figures_of_cgroups_are_right_by_page_tables() {
     account_in_v2();
     // Without idle page tracking, page tables are the default.
     let tracks = Path::new("/sys/kernel/mm/page_idle/bitmap").exists();
-    let way: &[&str] = if tracks { &["--probe", "bpf"] } else { &[] };
+    let method: &[&str] = if tracks { &["--probe", "bpf"] } else { &[] };
     let idle = |arguments: &[&str]| idle(&[way, arguments].concat());
 
     let one = CgroupWorkload::new(&format!("{V2}/one"), 320, 96);

@@ -1,5 +1,7 @@
 //! Precision, recall and error of what isotherm finds, per pattern, simulated and real.
 
+#![forbid(unsafe_code)]
+
 use std::collections::HashSet;
 use std::path::PathBuf;
 

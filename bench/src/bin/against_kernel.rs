@@ -1,5 +1,7 @@
 //! isotherm's probes compared with the kernel's DAMON and with checking every page.
 
+#![forbid(unsafe_code)]
+
 use std::path::PathBuf;
 use std::time::Duration;
 

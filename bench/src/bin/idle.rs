@@ -1,5 +1,7 @@
 //! The CPU time of a scan by `isotherm idle`, for several sizes of memory.
 
+#![forbid(unsafe_code)]
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

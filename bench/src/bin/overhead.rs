@@ -1,5 +1,7 @@
 //! The cost of isotherm: CPU time of the monitor, slowdown of the target, pages read, for several sizes of memory.
 
+#![forbid(unsafe_code)]
+
 use std::path::PathBuf;
 use std::time::Duration;
 

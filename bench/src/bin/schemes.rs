@@ -1,5 +1,7 @@
 //! The effect of schemes: runtime and memory of programs with and without them.
 
+#![forbid(unsafe_code)]
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::PathBuf;

@@ -11,19 +11,19 @@ use isotherm_core::{AddrRange, BoxError, TargetId};
 use procfs::process::MemoryMap;
 use rustix::io::Errno;
 
+use super::call_method::CallMethod;
 use super::check::check;
 use super::dense::dense;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::outside::{Memory, advise_ranges, cut_at_mappings};
 use super::refusal::{NOT_MAPPED, refusal};
-use super::way::Way;
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::{Pidfd, Roster};
+use isotherm_kernel::{Pidfd, ProcessTable};
 
-/// Acts on the processes of a roster.
+/// Acts on the processes of a process table.
 #[derive(Debug)]
 pub struct ProcessActuator {
-    roster: Roster,
+    process_table: ProcessTable,
     root: PathBuf,
     inside: Inside,
     spent: Duration,
@@ -35,9 +35,9 @@ pub struct ProcessActuator {
 
 impl ProcessActuator {
     /// An actuator for these processes. Nothing is opened or started before it is needed.
-    pub fn new(roster: Roster) -> Self {
+    pub fn new(process_table: ProcessTable) -> Self {
         Self {
-            roster,
+            process_table,
             root: "/".into(),
             inside: Inside::new(),
             spent: Duration::ZERO,
@@ -46,12 +46,13 @@ impl ProcessActuator {
         }
     }
 
-    /// Acts on the processes of this roster from here on: those that have been acted on so far are no more.
-    pub fn act_on(&mut self, roster: Roster) {
-        self.roster = roster;
+    /// Acts on the processes of this table from here on.
+    pub fn act_on(&mut self, process_table: ProcessTable) {
+        self.process_table = process_table;
     }
 
-    /// Ends all work when it is set, from any thread: what has begun is finished, and the next [`apply`](Actuator::apply)
+    /// Ends all work when it is set, from any thread: what has begun is finished, and the next
+    /// [`apply`](Actuator::apply)
     /// fails.
     pub fn interrupt(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupt)
@@ -128,8 +129,8 @@ fn refuse_all(ranges: &[AddrRange], outcomes: &mut [Outcome], refusal: Refusal) 
 
 impl Actuator for ProcessActuator {
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError> {
-        let way = Way::of(action, inside)?;
-        Ok(check(action, way, &mut self.inside)?)
+        let method = CallMethod::of(action, inside)?;
+        Ok(check(action, method, &mut self.inside)?)
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
@@ -137,17 +138,17 @@ impl Actuator for ProcessActuator {
             return Err("the run is over".into());
         }
         let began = Instant::now();
-        let way = Way::of(work.action, work.inside)?;
-        match (Held::new(&self.roster, work.target).filter(|held| !held.has_ended()), way) {
+        let method = CallMethod::of(work.action, work.inside)?;
+        match (Held::new(&self.process_table, work.target).filter(|held| !held.has_ended()), method) {
             (None, _) => refuse_all(work.ranges, outcomes, refusal(Errno::SRCH)),
-            (Some(_), Way::Nothing) => {
+            (Some(_), CallMethod::Nothing) => {
                 work.ranges.iter().zip(outcomes).for_each(|(range, outcome)| *outcome = Outcome::all(*range));
             }
-            (Some(mut held), Way::Outside(Advice::Collapse)) if work.action == Action::HugePage => {
+            (Some(mut held), CallMethod::Outside(Advice::Collapse)) if work.action == Action::HugePage => {
                 self.back_with_huge_pages(&mut held, work.ranges, outcomes);
             }
-            (Some(mut held), Way::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
-            (Some(held), Way::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
+            (Some(mut held), CallMethod::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
+            (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
         }
         self.spent += began.elapsed();
         Ok(())
@@ -167,9 +168,9 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// A hold on a process of the roster, which does not keep the roster from others meanwhile.
-    pub(super) fn new(roster: &Roster, target: TargetId) -> Option<Self> {
-        let members = roster.members();
+    /// Holds a process of the table, without keeping the table locked.
+    pub(super) fn new(process_table: &ProcessTable, target: TargetId) -> Option<Self> {
+        let members = process_table.members();
         Some(Self { target, pid: target.pid()?, pidfd: members.get(&target)?.process.pidfd() })
     }
 

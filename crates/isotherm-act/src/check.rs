@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
 
+use super::call_method::CallMethod;
 use super::error::{ActError, THP_ENABLED};
 use super::inside::{Inside, InsideCall};
-use super::way::Way;
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::{HUGE, Pidfd, Scratch};
 
@@ -39,42 +39,42 @@ pub fn capabilities() -> Vec<Capability> {
     let ways = ActionKind::ALL.into_iter().map(Action::from).flat_map(|action| [(action, false), (action, true)]);
     let mut found: Vec<Capability> = Vec::new();
     for (action, may_be_inside) in ways {
-        let Ok(way) = Way::of(action, may_be_inside) else {
+        let Ok(method) = CallMethod::of(action, may_be_inside) else {
             continue;
         };
-        let is_inside = matches!(way, Way::Inside(_));
+        let is_inside = matches!(method, CallMethod::Inside(_));
         // What is allowed to be inside but is not, has been listed.
-        if way.by().is_empty() || is_inside != may_be_inside {
+        if method.by().is_empty() || is_inside != may_be_inside {
             continue;
         }
-        let tried = check(action, way, &mut inside);
+        let tried = check(action, method, &mut inside);
         let why_not = tried.err().map(|error| error.to_string());
         let works = why_not.is_none();
         found.push(Capability {
             action: action.kind().name(),
             inside: is_inside,
-            by: way.by(),
+            by: method.by(),
             works,
             why_not,
-            limit: limit(way),
+            limit: limit(method),
         });
     }
     found
 }
 
 /// What a way does not reach on this machine.
-fn limit(way: Way) -> Option<&'static str> {
+fn limit(method: CallMethod) -> Option<&'static str> {
     // The first line is a heading.
     let no_swap = || fs::read_to_string(SWAPS).is_ok_and(|swaps| swaps.lines().count() <= 1);
-    (way == Way::Outside(Advice::PageOut) && no_swap()).then_some("without swap, memory of files only")
+    (method == CallMethod::Outside(Advice::PageOut) && no_swap()).then_some("without swap, memory of files only")
 }
 
 /// Tries one on own memory.
-pub(super) fn check(action: Action, way: Way, inside: &mut Inside) -> Result<(), ActError> {
-    match way {
-        Way::Nothing => Ok(()),
-        Way::Outside(advice) => outside(action, advice),
-        Way::Inside(call) => inside_this(action, call, inside),
+pub(super) fn check(action: Action, method: CallMethod, inside: &mut Inside) -> Result<(), ActError> {
+    match method {
+        CallMethod::Nothing => Ok(()),
+        CallMethod::Outside(advice) => outside(action, advice),
+        CallMethod::Inside(call) => inside_this(action, call, inside),
     }
 }
 
@@ -103,7 +103,8 @@ fn outside(action: Action, advice: Advice) -> Result<(), ActError> {
 fn mend(errno: Errno, advice: Advice) -> &'static str {
     match (errno, advice) {
         (Errno::PERM, _) => {
-            "run isotherm as root, or with CAP_SYS_NICE; in a container, its seccomp filter must allow process_madvise()"
+            "run isotherm as root, or with CAP_SYS_NICE; in a container, its seccomp filter must allow \
+             process_madvise()"
         }
         (Errno::NOSYS, _) => "Linux 5.10 or later is needed, and a seccomp filter must not hide process_madvise()",
         (Errno::INVAL, Advice::Collapse) => "Linux 6.1 or later with CONFIG_TRANSPARENT_HUGEPAGE is needed",

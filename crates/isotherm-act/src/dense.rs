@@ -1,6 +1,7 @@
 //! Which memory is in use enough that huge pages back it without much waste.
 //!
-//! To make a huge page fills all of it: where a program uses a page here and there, memory that was never there comes into being. The
+//! To make a huge page fills all of it: where a program uses a page here and there, memory that was never there comes
+//! into being. The
 //! region that such pages lie in may well be hot.
 
 use std::path::Path;
@@ -9,15 +10,16 @@ use isotherm_core::scheme::HUGE_PAGE_SIZE;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 
-use isotherm_kernel::pages::{Pagemap, Room};
+use isotherm_kernel::pages::{PageBuffer, Pagemap};
 
 /// Of a huge page's worth of memory, so much has to be present: at worst, huge pages make two bytes of one.
 const PRESENT: u64 = HUGE_PAGE_SIZE / 2;
 
-/// The huge pages' worth of memory that lies whole in `range`, in the process of this ID, and is present enough; in ascending order.
+/// The huge pages' worth of memory that lies whole in `range`, in the process of this ID, and is present enough; in
+/// ascending order.
 pub(super) fn dense(root: &Path, pid: u32, ranges: &[AddrRange]) -> Result<Vec<(usize, AddrRange)>, Errno> {
     let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|error| error.errno())?;
-    let mut room = Room::default();
+    let mut room = PageBuffer::default();
     let mut found = Vec::new();
     for (of, range) in ranges.iter().enumerate() {
         for block in range.aligned_inside(HUGE_PAGE_SIZE).into_iter().flat_map(|inside| inside.pieces(HUGE_PAGE_SIZE)) {

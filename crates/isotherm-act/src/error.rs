@@ -50,7 +50,8 @@ pub enum ActError {
     },
     /// Huge pages are off, so that allowing them changes nothing.
     #[error(
-        "{0} by madvise(MADV_HUGEPAGE) would change nothing: huge pages are off (\"never\" in {THP_ENABLED}); write \"madvise\" \
+        "{0} by madvise(MADV_HUGEPAGE) would change nothing: huge pages are off (\"never\" in {THP_ENABLED}); write \
+         \"madvise\" \
          to it, or use hugepage without `inside: true`, which makes them at once"
     )]
     HugePagesOff(Action),

@@ -9,13 +9,15 @@ use rustix::io::Errno;
 use super::refusal::{NOT_MAPPED, refusal};
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL};
 
-/// So much is advised by one call at most: for as long the kernel holds the target's map, and so late is a stop noticed.
+/// So much is advised by one call at most: for as long the kernel holds the target's map, and so late is a stop
+/// noticed.
 /// It is a multiple of a huge page, so that none is cut.
 const BYTES_A_CALL: u64 = 4 << 20;
 
 /// The memory of a process, and the kernel that is asked.
 pub(super) trait Memory {
-    /// Gives the advice on the ranges in their order, and tells on how many it was taken; an error is that of the first.
+    /// Gives the advice on the ranges in their order, and tells on how many it was taken; an error is that of the
+    /// first.
     fn advise(&mut self, ranges: &[AddrRange], advice: Advice) -> Result<usize, Errno>;
 
     /// What is mapped now: sorted and disjoint, a range a mapping.
@@ -88,7 +90,8 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
     }
 }
 
-/// Why advice on a part of one mapping was refused. Only the making of huge pages needs memory; to other advice `ENOMEM` says that
+/// Why advice on a part of one mapping was refused. Only the making of huge pages needs memory; to other advice
+/// `ENOMEM` says that
 /// the mapping has gone in the meantime.
 fn refusal_of_mapping(advice: Advice, errno: Errno) -> Refusal {
     match errno {

@@ -11,8 +11,8 @@ use isotherm_core::{
 };
 use rustix::io::Errno;
 
-use isotherm_kernel::Roster;
-use isotherm_kernel::pages::{FlagTable, Pagemap, Room, TableError};
+use isotherm_kernel::ProcessTable;
+use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 
 use super::actuator::Held;
 use super::facts::facts;
@@ -24,10 +24,10 @@ const HUGE: u64 = 512;
 /// So many pages are asked for at once.
 const PAGES_AT_ONCE: u64 = 512;
 
-/// Looks at the pages of the processes of a roster, and at what the processes are.
+/// Inspects the pages of the processes of a table, and what the processes are.
 #[derive(Debug)]
 pub struct ProcessInspector {
-    roster: Roster,
+    process_table: ProcessTable,
     open_probe: OpenProbe,
     root: PathBuf,
     young: Option<Young>,
@@ -36,15 +36,16 @@ pub struct ProcessInspector {
 }
 
 impl ProcessInspector {
-    /// An inspector of these processes. It asks the probe that `open_probe` opens which pages are young. Nothing is opened
+    /// An inspector of these processes. It asks the probe that `open_probe` opens which pages are young. Nothing is
+    /// opened
     /// before it is needed.
-    pub fn new(roster: Roster, open_probe: OpenProbe) -> Self {
-        Self { roster, open_probe, root: "/".into(), young: None, huge: None, spent: Duration::ZERO }
+    pub fn new(process_table: ProcessTable, open_probe: OpenProbe) -> Self {
+        Self { process_table, open_probe, root: "/".into(), young: None, huge: None, spent: Duration::ZERO }
     }
 
-    /// Inspects the processes of this roster from here on.
-    pub fn inspect(&mut self, roster: Roster) {
-        self.roster = roster;
+    /// Inspects the processes of this table from here on.
+    pub fn inspect(&mut self, process_table: ProcessTable) {
+        self.process_table = process_table;
     }
 }
 
@@ -59,7 +60,7 @@ impl PageInspector for ProcessInspector {
     }
 
     fn process(&mut self, target: TargetId) -> Option<ProcessFacts> {
-        let held = Held::new(&self.roster, target)?;
+        let held = Held::new(&self.process_table, target)?;
         facts(&self.root, held.pid).filter(|_| !held.has_ended())
     }
 
@@ -71,7 +72,7 @@ impl PageInspector for ProcessInspector {
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
         let began = Instant::now();
-        let held = Held::new(&self.roster, target).ok_or_else(|| refusal(Errno::SRCH))?;
+        let held = Held::new(&self.process_table, target).ok_or_else(|| refusal(Errno::SRCH))?;
         self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
         let told = match (kind, &mut self.young, &mut self.huge) {
             (PageKind::Young, Some(young), _) => young.find(target, range, found),
@@ -91,7 +92,8 @@ impl PageInspector for ProcessInspector {
 
 /// Opens a probe that reads the accessed bit of single pages, and clears none when it learns of a target.
 ///
-/// It is opened when a scheme first asks which pages are young. An error says why it cannot be opened and how to fix that.
+/// It is opened when a scheme first asks which pages are young. An error says why it cannot be opened and how to fix
+/// that.
 pub type OpenProbe = fn() -> Result<Box<dyn AccessProbe + Send>, BoxError>;
 
 /// Tells which pages of a process have been accessed since their accessed bit was last cleared, by whomever.
@@ -138,24 +140,26 @@ impl fmt::Debug for Young {
 pub(super) struct Huge {
     root: PathBuf,
     flags: FlagTable,
-    room: Room,
+    room: PageBuffer,
     frames: Vec<u64>,
 }
 
 impl Huge {
     /// Opens what it needs, below the directory that stands for `/`; says why not, and what would mend it.
     pub(super) fn open(root: &Path) -> Result<Self, BoxError> {
-        let cannot = |error: TableError| format!("huge pages cannot be told: {error}; run isotherm as root");
+        let cannot = |error: TableError| {
+            format!("huge pages cannot be found (run isotherm as root): {}", isotherm_core::chain(&error))
+        };
         let flags = FlagTable::open(root).map_err(cannot)?;
         let own = Pagemap::open(root, "self").map_err(cannot)?;
         let here = &raw const flags as u64;
         let mut told = None;
-        own.frames(std::iter::once(here), &mut Room::default(), |frame| told = frame)?;
+        own.frames(std::iter::once(here), &mut PageBuffer::default(), |frame| told = frame)?;
         if told.is_none_or(|frame| frame == 0) {
             let why = "huge pages cannot be told: the kernel does not tell page frames in /proc/self/pagemap";
             return Err(format!("{why}; run isotherm with CAP_SYS_ADMIN").into());
         }
-        Ok(Self { root: root.into(), flags, room: Room::default(), frames: Vec::new() })
+        Ok(Self { root: root.into(), flags, room: PageBuffer::default(), frames: Vec::new() })
     }
 
     pub(super) fn find(&mut self, pid: u32, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {

@@ -5,7 +5,8 @@ use rustix::io::Errno;
 
 /// The refusal that an error of a call on mapped memory means, with the number.
 ///
-/// `ENOMEM` then means too little memory or a limit. A caller that knows that it means unmapped addresses says so itself. The numbers
+/// `ENOMEM` then means too little memory or a limit. A caller that knows that it means unmapped addresses says so
+/// itself. The numbers
 /// are those of `madvise(2)`, `process_madvise(2)`, `mlock(2)` and `ptrace(2)`.
 pub(crate) fn refusal(errno: Errno) -> Refusal {
     let reason = match errno {

@@ -3,7 +3,7 @@
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, PageInspector, PageKind, RefusalReason, Work};
 use isotherm_core::{AccessProbe, AddrRange, BoxError, PAGE_SIZE};
-use isotherm_kernel::{Processes, Roster};
+use isotherm_kernel::{ProcessTable, Processes};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_testing::or_skip;
 
@@ -11,7 +11,7 @@ use super::inside::tests::target::{SIZE, Target};
 use super::{InsideError, ProcessActuator, ProcessInspector};
 
 fn actuator(target: &Target) -> ProcessActuator {
-    ProcessActuator::new(Processes::new([target.pid()], false).unwrap().roster())
+    ProcessActuator::new(Processes::new([target.pid()], false).unwrap().process_table())
 }
 
 fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
@@ -19,7 +19,7 @@ fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
 }
 
 fn inspector(target: &Target) -> ProcessInspector {
-    ProcessInspector::new(Processes::new([target.pid()], false).unwrap().roster(), open_probe)
+    ProcessInspector::new(Processes::new([target.pid()], false).unwrap().process_table(), open_probe)
 }
 
 fn apply(actuator: &mut ProcessActuator, target: &Target, action: Action, ranges: &[AddrRange]) -> Vec<Outcome> {
@@ -134,7 +134,7 @@ fn a_target_that_has_gone_or_is_not_there_refuses_all() {
     for action in [Action::PageOut, Action::NoHugePage] {
         let gone = Outcome::refused(memory, RefusalReason::TargetGone.with_code(libc::ESRCH));
         assert_eq!(apply(&mut actuator, &target, action, &[memory]), [gone]);
-        let none = &mut ProcessActuator::new(Roster::default());
+        let none = &mut ProcessActuator::new(ProcessTable::default());
         assert_eq!(apply(none, &target, action, &[memory]), [gone]);
     }
 }
@@ -153,7 +153,7 @@ fn why_no_call_can_be_made_inside_a_target_is_told_in_words() {
 
 #[test]
 fn an_action_that_is_inside_only_has_to_be_allowed() {
-    let mut actuator = ProcessActuator::new(Roster::default());
+    let mut actuator = ProcessActuator::new(ProcessTable::default());
     for action in [Action::NoHugePage, Action::MLock, Action::MUnlock] {
         let why = actuator.supports(action, false).unwrap_err().to_string();
         assert!(why.contains("inside: true"), "{why}");
@@ -171,7 +171,7 @@ fn nothing_more_is_done_once_the_run_is_over_and_nothing_to_those_of_another_ros
     actuator.apply(&work, &mut outcomes).unwrap();
     assert_eq!(outcomes, [Outcome::all(target.memory)]);
 
-    actuator.act_on(Processes::new([], false).unwrap().roster());
+    actuator.act_on(Processes::new([], false).unwrap().process_table());
     actuator.apply(&work, &mut outcomes).unwrap();
     assert_eq!(outcomes[0].refused, target.memory.size());
     actuator.interrupt().store(true, std::sync::atomic::Ordering::Relaxed);

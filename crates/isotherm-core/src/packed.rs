@@ -39,7 +39,8 @@ impl PackedRanges {
         }
     }
 
-    /// The address that has `offset` bytes of the ranges below it. From the last byte on, the end of the last range; 0 if there
+    /// The address that has `offset` bytes of the ranges below it. From the last byte on, the end of the last range; 0
+    /// if there
     /// is no range.
     pub fn address_at(&self, offset: u64) -> u64 {
         let index = self.index_at(offset);

@@ -3,7 +3,8 @@
 use crate::{AddrRange, PAGE_SIZE};
 
 impl AddrRange {
-    /// The range in pieces that end at multiples of `size`, so that each but the first and the last has `size` bytes. `size` is
+    /// The range in pieces that end at multiples of `size`, so that each but the first and the last has `size` bytes.
+    /// `size` is
     /// not 0.
     pub fn pieces(self, size: u64) -> impl Iterator<Item = Self> {
         let mut start = self.start();

@@ -1,8 +1,8 @@
 //! Recordings as JSON that damo reads.
 //!
-//! A file of damo has one record for each target with all its snapshots, while a recording has the snapshots of all targets in the
-//! order of time. One pass over the recording collects as many targets as fit into a bounded memory. A target that does not fit
-//! has a pass of its own, which writes each snapshot as it is read.
+//! A file of damo has one record for each target with all its snapshots, while a recording has the snapshots of all
+//! targets in the order of time. One pass over the recording collects as many targets as fit into a bounded memory. A
+//! target that does not fit has a pass of its own, which writes each snapshot as it is read.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -90,7 +90,8 @@ pub enum Format {
     JsonCompressed,
 }
 
-/// Writes `recording` to `output` in a format of damo. [`isotherm_record::convert()`] writes the other formats in the same way.
+/// Writes `recording` to `output` in a format of damo. [`isotherm_record::convert()`] writes the other formats in the
+/// same way.
 ///
 /// # Errors
 /// As [`isotherm_record::convert()`].
@@ -248,7 +249,8 @@ impl<W: Write> Records<'_, W> {
     }
 }
 
-/// The start of a snapshot: the time of the one before it, or one aggregation earlier if there is a gap between the two.
+/// The start of a snapshot: the time of the one before it, or one aggregation earlier if there is a gap between the
+/// two.
 fn start(moment: &Moment, previous: Option<Duration>) -> Duration {
     let previous = previous.unwrap_or_default();
     let is_gap = moment.time.saturating_sub(previous) > moment.aggregation.saturating_mul(2);

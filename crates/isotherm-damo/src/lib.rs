@@ -1,7 +1,10 @@
 //! Recordings and schemes of damo, the user-space tool of DAMON.
 //!
-//! [`import`] makes a recording of a file that damo wrote, and [`export`] makes a file for damo of a recording. [`read_schemes`]
-//! reads scheme files in isotherm's own forms and in damo's JSON. `docs/damo.md` lists what is kept and what is lost.
+//! [`import`] makes a recording of a file that damo wrote, and [`export`] makes a file for damo of a recording.
+//! [`read_schemes`] reads scheme files in isotherm's own forms and in damo's JSON. `docs/damo.md` lists what is kept
+//! and what is lost.
+
+#![forbid(unsafe_code)]
 
 mod export;
 mod import;

@@ -1,8 +1,8 @@
 //! Schemes in damo's JSON (or YAML), as far as isotherm has the same.
 //!
 //! A file is a whole configuration, as `damo args damon` writes it, of which only the schemes are read; or a list of
-//! schemes, as `damo schemes` takes it. What isotherm does not have is an error, and is never left out silently. A number
-//! without a unit is in the unit that damo gives to the field.
+//! schemes, as `damo schemes` takes it. What isotherm does not have is an error, and is never left out silently. A
+//! number without a unit is in the unit that damo gives to the field.
 
 use std::path::Path;
 use std::time::Duration;
@@ -289,8 +289,8 @@ fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
     metric.scalar("a metric", diagnostics, |text| match text {
         "some_mem_psi_us" => Ok(()),
         other => Err(format!(
-            "isotherm does not read damo's goal {other:?}; its own form has psi_some, free_memory, working_set_resident \
-             and fed (docs/schemes.md)"
+            "isotherm does not read damo's goal {other:?}; its own form has psi_some, free_memory, \
+             working_set_resident and fed (docs/schemes.md)"
         )),
     })?;
     let target = fields.require("target_value", diagnostics)?;

@@ -64,9 +64,9 @@ fn process(pid: u32) -> TargetId {
 }
 
 /// The time, the target, and start, accesses and age of each region.
-type Told = (u64, u32, Vec<(u64, u32, u32)>);
+type Contents = (u64, u32, Vec<(u64, u32, u32)>);
 
-fn told(rows: &[Row]) -> Vec<Told> {
+fn contents(rows: &[Row]) -> Vec<Contents> {
     let region = |region: &RegionSnapshot| (region.range.start(), region.nr_accesses, region.age);
     rows.iter()
         .map(|row| {
@@ -79,8 +79,8 @@ fn told(rows: &[Row]) -> Vec<Told> {
         .collect()
 }
 
-/// What `trace.txt` tells.
-fn trace() -> Vec<Told> {
+/// The contents of `trace.txt`.
+fn trace() -> Vec<Contents> {
     let row = |i: u32, target: u32| {
         let low = [0x55d0_c000_0000, 0x5610_0000_0000][target as usize];
         let regions = vec![
@@ -98,7 +98,7 @@ fn trace() -> Vec<Told> {
 fn files_of_all_versions_and_both_formats_have_the_same_contents() {
     for name in ["1.9.0.json", "2.3.0.json_compressed", "3.4.3.json", "3.4.3.json_compressed"] {
         let (imported, rows) = imported(&made(name)).unwrap();
-        assert_eq!(told(&rows), trace(), "{name}");
+        assert_eq!(contents(&rows), trace(), "{name}");
         assert_eq!((imported.snapshots, imported.notes), (3, vec![]), "{name}");
         assert!(rows.iter().all(|row| row.samples == 20 && row.aggregation == Duration::from_millis(100)), "{name}");
     }
@@ -129,10 +129,10 @@ fn the_parameters_next_to_the_file_have_the_processes_and_the_bounds() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("damon.data");
     std::fs::copy(made("3.4.3.json_compressed"), &path).unwrap();
-    let beside = directory.path().join("damon.data.kdamonds");
+    let parameters = directory.path().join("damon.data.kdamonds");
     let context = json!({"ops": "vaddr", "targets": [{"pid": "4711", "regions": []}, {"pid": 815, "regions": []}],
         "nr_regions": {"min": "10", "max": "1,000"}});
-    std::fs::write(&beside, json!([{"state": "on", "pid": "99", "contexts": [context]}]).to_string()).unwrap();
+    std::fs::write(&parameters, json!([{"state": "on", "pid": "99", "contexts": [context]}]).to_string()).unwrap();
 
     let output = directory.path().join("damon.rec");
     let imported = import(&path, &output, &[], VERSION).unwrap();
@@ -140,7 +140,7 @@ fn the_parameters_next_to_the_file_have_the_processes_and_the_bounds() {
     let header = Recording::open(&output).unwrap().header().clone();
     assert_eq!((header.min_regions, header.max_regions), (10, 1000));
 
-    std::fs::write(&beside, "[{\"contexts\": 7").unwrap();
+    std::fs::write(&parameters, "[{\"contexts\": 7").unwrap();
     let imported = import(&path, &output, &[42], VERSION).unwrap();
     assert_eq!(imported.targets, [(process(42), String::new()), (process(2), "damo's target 1".into())]);
     assert!(imported.notes[0].contains("damon.data.kdamonds is ignored"), "{:?}", imported.notes);
@@ -205,7 +205,7 @@ proptest! {
         let imported = import(&damos, &back, &[], VERSION).unwrap();
 
         prop_assert_eq!(imported.notes.len(), 0);
-        prop_assert_eq!(told(&common::read(&back).unwrap()), told(&common::read(&ours).unwrap()));
+        prop_assert_eq!(contents(&common::read(&back).unwrap()), contents(&common::read(&ours).unwrap()));
         let (ours, back) = (Recording::open(&ours).unwrap(), Recording::open(&back).unwrap());
         prop_assert_eq!(back.header().started_unix_ns, ours.header().started_unix_ns);
         prop_assert_eq!(back.header().sampling_ns, ours.header().sampling_ns);
@@ -294,7 +294,7 @@ fn physical_memory_is_target_0() {
     let (imported, rows) = imported_json(&file).unwrap();
     assert_eq!(imported.targets, [(TargetId::PhysicalMemory, String::new())]);
     // The regions are sorted.
-    assert_eq!(told(&rows), [(100_000_000, 0, vec![(gib, 0, 9), (4 * gib, 3, 1)])]);
+    assert_eq!(contents(&rows), [(100_000_000, 0, vec![(gib, 0, 9), (4 * gib, 3, 1)])]);
     assert_eq!(&*rows[0].target.mappings[0].name, "(physical memory)");
 }
 
@@ -305,7 +305,7 @@ fn records_of_the_same_target_are_one() {
     second["snapshots"].as_array_mut().unwrap().remove(0);
     let (imported, rows) = imported_json(&json!([record(Value::Null, &[&[(0, 4096, 1, 1)]]), second])).unwrap();
     assert_eq!(imported.snapshots, 2);
-    assert_eq!(told(&rows), [(100_000_000, 0, vec![(0, 1, 1)]), (200_000_000, 0, vec![(0, 2, 2)])]);
+    assert_eq!(contents(&rows), [(100_000_000, 0, vec![(0, 1, 1)]), (200_000_000, 0, vec![(0, 2, 2)])]);
 }
 
 #[test]
@@ -319,11 +319,7 @@ fn notes_say_what_was_assumed_or_changed() {
     file[0]["snapshots"][0]["regions"][0]["age"] = json!({"usec": null, "aggr_intervals": null});
     let (imported, rows) = imported_json(&file).unwrap();
     assert_eq!((rows[1].samples, rows[1].target.regions[0].nr_accesses), (22, 22));
-    assert!(
-        imported.notes[0].contains("aggregations of 100 ms, as its times suggest, with 22 samples"),
-        "{:?}",
-        imported.notes
-    );
+    assert!(imported.notes[0].contains("aggregations of 100 ms are assumed, with 22 samples"), "{:?}", imported.notes);
     assert!(imported.notes[1].starts_with("1 of 2 regions have no age"), "{:?}", imported.notes);
 }
 

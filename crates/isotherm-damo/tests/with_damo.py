@@ -2,14 +2,14 @@
 
 `with_damo.py version` prints the version of damo.
 `with_damo.py read FILE` prints as JSON what damo reads in FILE.
-`with_damo.py write TRACE FORMAT FILE` makes damo write FILE in its format FORMAT from TRACE, the text of a kernel trace.
+`with_damo.py write TRACE FORMAT FILE` makes damo write FILE in FORMAT from TRACE, the text of a kernel trace.
 `with_damo.py report REPORT... FILE` prints a report of damo.
 
 The recordings in `files` were made by this script with the versions of damo in their names:
 `PYTHONPATH=DIRECTORY-OF-DAMO python3 with_damo.py write files/trace.txt json files/VERSION.json`.
 
-It neither needs DAMON in the kernel nor changes its settings. It exits with 77 if damo or the program `file`, which damo uses,
-is missing.
+It neither needs DAMON in the kernel nor changes its settings. It exits with 77 if damo or the program `file`, which
+damo uses, is missing.
 """
 
 import importlib.util

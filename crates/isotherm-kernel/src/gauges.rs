@@ -1,4 +1,5 @@
-//! Gauges: the figures of the kernel, and of the user, that watermarks and goals go by.
+//! Reads the metrics that the watermarks and the goals of schemes use, from `/proc` and from files that the user
+//! writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,60 +10,64 @@ use isotherm_core::{BoxError, PAGE_SIZE, PackedRanges, Snapshot, TargetSnapshot}
 use procfs::ProcError;
 use thiserror::Error;
 
-use crate::pages::{Pagemap, Room};
+use crate::pages::{PageBuffer, Pagemap};
 use crate::usage::{PRESSURE, pressure, stall_time, system_memory};
 
-/// Of the working set, so many pages are looked at: enough for a share that is right to about 1 %, in a few milliseconds.
+/// The number of pages of the working set that are checked.
+///
+/// The standard error of a share p of n pages is √(p(1 − p) / n), which is at most 0.8 % here. The check takes a few
+/// milliseconds.
 const PAGES: u64 = 4096;
 
-/// Why a figure cannot be known here.
+/// Why a metric is not available.
 #[derive(Debug, Error)]
 pub enum GaugeError {
-    /// The kernel keeps no account of pressure.
+    /// The kernel has no pressure stall information.
     #[error(
-        "the pressure on memory cannot be read from /{PRESSURE}: {0}; start a kernel that has CONFIG_PSI with psi=1 on its \
-         command line, or go by free_memory"
+        "the memory pressure cannot be read from /{PRESSURE} (boot a kernel built with CONFIG_PSI and add psi=1 to its \
+         command line, or use the metric free_memory)"
     )]
     Pressure(#[source] ProcError),
-    /// There is no account of memory.
-    #[error("the system's memory cannot be read from /proc/meminfo: {0}; is /proc mounted?")]
+    /// `/proc/meminfo` cannot be read.
+    #[error("the system's memory cannot be read from /proc/meminfo (is /proc mounted?)")]
     Memory(#[source] ProcError),
-    /// The user's file holds no figure.
-    #[error("no figure can be read from {path}: {why}; write one number to that file, such as 0.7, before the start")]
+    /// A file of the user does not contain a number.
+    #[error("no number can be read from {path}: {why} (write one number, such as 0.7, to the file before the start)")]
     Fed {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
 }
 
-/// Reads metrics from `/proc`, and those that are fed from files of the user's.
+/// Reads the kernel's metrics from `/proc`, and [`Metric::Fed`] from files of the user.
 #[derive(Debug)]
 pub struct SystemGauges {
     root: PathBuf,
-    room: Room,
+    room: PageBuffer,
 }
 
 impl SystemGauges {
-    /// The gauges of this machine.
+    /// Reads the metrics of this machine.
     pub fn new() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// Those below a directory that stands for `/`.
+    /// Like [`new`](Self::new), with `root` in place of `/`.
     pub fn below(root: &Path) -> Self {
-        Self { root: root.into(), room: Room::default() }
+        Self { root: root.into(), room: PageBuffer::default() }
     }
 
-    /// The share of the accessed memory that is resident, by pages at even distances through all of it.
+    /// The share of the accessed memory that is resident, from 0 to 1, measured on evenly spaced pages. `None` if no
+    /// memory was accessed or a pagemap cannot be read.
     fn resident_share(&mut self, snapshot: &Snapshot) -> Option<f64> {
         let accessed: Vec<_> = snapshot.targets.iter().map(|target| (target.id, accessed(target))).collect();
         let bytes: u64 = accessed.iter().map(|(_, ranges)| ranges.bytes()).sum();
         let step = (bytes / PAGE_SIZE).div_ceil(PAGES).max(1) * PAGE_SIZE;
         let (mut looked_at, mut resident) = (0_u64, 0_u64);
         for (id, ranges) in &accessed {
-            // One that has ended has no memory.
+            // A process that has ended has no memory.
             let Some(Ok(pagemap)) = id.pid().map(|pid| Pagemap::open(&self.root, &pid.to_string())) else { continue };
             let tell = |frame: Option<u64>| {
                 looked_at += 1;
@@ -86,7 +91,7 @@ impl Gauges for SystemGauges {
         match metric {
             Metric::FreeMemory => system_memory(&self.root).map(|_| ()).map_err(GaugeError::Memory),
             Metric::Pressure | Metric::StallTime => pressure(&self.root).map(|_| ()).map_err(GaugeError::Pressure),
-            // Of the targets, which are known only once they run.
+            // The targets are known only when the run has started.
             Metric::WorkingSetResident => Ok(()),
             Metric::Fed(path) => fed(path).map(|_| ()),
         }
@@ -104,19 +109,19 @@ impl Gauges for SystemGauges {
     }
 }
 
-/// The mapped parts of the regions that were found accessed.
+/// The mapped parts of the regions that were accessed.
 fn accessed(target: &TargetSnapshot) -> PackedRanges {
     target.mapped_parts().filter(|part| part.region.nr_accesses > 0).map(|part| part.range).collect()
 }
 
-/// The number in a file.
+/// Reads the number in a file of the user.
 fn fed(path: &Arc<str>) -> Result<f64, GaugeError> {
     let error = |why: String| GaugeError::Fed { path: path.to_string(), why };
     let text = fs::read_to_string(&**path).map_err(|source| error(source.to_string()))?;
     let number = text.trim();
     match number.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
-        _ => Err(error(format!("{:?} is no number", number.chars().take(40).collect::<String>()))),
+        _ => Err(error(format!("{:?} is not a number", number.chars().take(40).collect::<String>()))),
     }
 }
 
@@ -137,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_the_working_set_that_is_resident_is_that_of_its_accessed_pages() {
+    fn the_resident_share_counts_only_accessed_pages() {
         let scratch = Scratch::new(64 * MIB).unwrap();
-        // A quarter of what is accessed was ever touched; a part that is not accessed does not count.
+        // The test touches 8 MiB. The accessed region has 32 MiB, so its resident share is a quarter.
         (0..8 * MIB / PAGE_SIZE).for_each(|page| scratch.touch(page * PAGE_SIZE));
         let all = range(scratch.start(), 64 * MIB);
         let region =
@@ -156,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_figures_are_read_and_a_kernel_without_them_is_told() {
+    fn kernel_metrics_are_read_and_missing_ones_are_reported() {
         let root = tempfile::tempdir().unwrap();
         let proc = root.path().join("proc");
         fs::create_dir_all(proc.join("pressure")).unwrap();
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_fed_by_a_file_and_anything_else_in_it_is_told() {
+    fn a_fed_metric_reads_one_number_and_rejects_anything_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("figure");
         let metric = Metric::Fed(path.to_str().unwrap().into());
@@ -191,6 +196,6 @@ mod tests {
             assert_eq!(gauges.read(&metric, &Snapshot::default()), value, "{text:?}");
             assert_eq!(gauges.supports(&metric).is_ok(), value.is_some(), "{text:?}");
         }
-        assert!(check(&mut gauges).contains("is no number"), "{}", check(&mut gauges));
+        assert!(check(&mut gauges).contains("is not a number"), "{}", check(&mut gauges));
     }
 }

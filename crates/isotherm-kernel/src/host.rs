@@ -1,4 +1,4 @@
-//! The machine, and what the monitor takes of it.
+//! Facts about this machine, and the CPU time of the monitor.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,24 +11,25 @@ use sha2::Sha256;
 /// The machine that isotherm runs on.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// An identifier of the machine that stays the same from boot to boot, 32 hexadecimal digits. Empty if the machine
-    /// has none.
+    /// An identifier of the machine that stays the same from boot to boot: 32 hexadecimal digits. Empty if the
+    /// machine has none.
     ///
     /// The ID in `/etc/machine-id` is confidential. This one is made from it by the scheme of
-    /// `sd_id128_get_machine_app_specific` (machine-id(5)), and does not reveal it.
+    /// `sd_id128_get_machine_app_specific`
+    /// (machine-id(5)), and does not reveal it.
     pub id: String,
     /// The identifier of the boot, such as `7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f`. Empty if the kernel does not tell
     /// it.
     pub boot_id: String,
-    /// Its name.
+    /// The host name.
     pub name: String,
     /// The kernel's release, such as `6.1.0-18-amd64`.
     pub kernel: String,
     /// The processor's architecture, such as `x86_64`.
     pub architecture: String,
-    /// Processors that this process may run on.
+    /// The number of processors that this process may run on.
     pub cpus: u32,
-    /// Memory, in bytes.
+    /// The size of the usable memory, in bytes.
     pub memory_bytes: u64,
 }
 
@@ -88,7 +89,7 @@ fn application_specific(machine: u128, application: u128) -> Option<u128> {
 /// The CPU time that the calling thread has taken so far, in user space and in the kernel.
 pub fn monitor_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    // The kernel counts up from zero, and nanoseconds stay below a second.
+    // The clock starts at zero, so `tv_sec` is not negative; `tv_nsec` is below 10⁹.
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 

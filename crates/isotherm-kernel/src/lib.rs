@@ -1,8 +1,12 @@
-//! Readers and callers of the Linux kernel's interfaces to memory.
+//! Reads and calls the Linux kernel's interfaces to memory.
 //!
-//! Which processes there are and what they have mapped ([`Processes`]), where physical memory is ([`PhysicalMemory`]), the kernel's tables
-//! of pages ([`pages`]), control groups ([`cgroup`]), advice on memory ([`madvise`]), how much memory is in use ([`memory_use`],
-//! [`SystemGauges`]), and waiting for the next round ([`Waiter`]).
+//! - [`Processes`]: the processes of a run and their mappings
+//! - [`PhysicalMemory`]: the ranges of physical memory
+//! - [`pages`]: the kernel's tables of pages
+//! - [`cgroup`]: control groups
+//! - [`madvise`]: advice on the memory of another process
+//! - [`memory_use`], [`system_memory`], [`SystemGauges`]: how much memory is in use
+//! - [`Waiter`]: waits for the next sampling round
 
 pub mod cgroup;
 mod gauges;
@@ -23,7 +27,7 @@ pub use pages::{RamError, TableError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;
 pub use process::{Process, TargetError, mapping};
-pub use processes::{Member, Processes, Roster};
+pub use processes::{Member, ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
 pub use usage::{memory_use, system_memory};
 pub use wait::{Rest, Stop, Waiter, Woken};

@@ -1,4 +1,4 @@
-//! One call of `process_madvise`: advice on memory of another process.
+//! Calls `process_madvise(2)`, which gives advice on the memory of another process.
 
 #![allow(unsafe_code)]
 
@@ -7,20 +7,22 @@ use std::os::fd::{AsFd, AsRawFd};
 use isotherm_core::AddrRange;
 use rustix::io::Errno;
 
-/// Ranges a call. The kernel holds the target's map for as long as a call takes, about 5 µs a range, and the target's
-/// `mmap` waits; and in that time things change that were looked at before. Each call costs about 2 µs itself.
+/// The maximum number of ranges in one call.
+///
+/// The kernel holds the lock of the target's memory map during a call, about 5 µs per range. Meanwhile `mmap(2)` waits
+/// in the target, and the results of earlier checks become stale. A call itself takes about 2 µs.
 pub const RANGES_A_CALL: usize = 32;
 
-/// What a process may advise on another's memory: nothing of it changes what is in the memory.
+/// Advice that a process may give on the memory of another one. No advice changes the content of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Clears accessed bits and moves pages to the inactive list.
+    /// Clears the accessed bits and moves the pages to the inactive list.
     Cold,
-    /// Reclaims.
+    /// Reclaims the pages.
     PageOut,
-    /// Reads in.
+    /// Reads the pages in from swap or from their file.
     WillNeed,
-    /// Makes huge pages.
+    /// Collapses the pages into transparent huge pages.
     Collapse,
 }
 
@@ -34,7 +36,7 @@ impl Advice {
         }
     }
 
-    /// As it is called in manuals and messages.
+    /// The name of the constant in `madvise(2)`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cold => "MADV_COLD",
@@ -45,7 +47,7 @@ impl Advice {
     }
 }
 
-/// `struct iovec` with an address of another process in it.
+/// A `struct iovec` whose address belongs to another process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
@@ -53,11 +55,12 @@ struct Span {
     length: usize,
 }
 
-/// Gives the advice on `ranges` in the address space of `process`, and tells on how many of them it was taken: fewer than all
-/// if the one after them failed, or if there are more than [`RANGES_A_CALL`].
+/// Gives the advice on `ranges` in the address space of `process`. Only the first [`RANGES_A_CALL`] ranges are passed.
+///
+/// Returns how many ranges the kernel processed completely. It stops at the first range that fails.
 ///
 /// # Errors
-/// That of the first range.
+/// Returns the kernel's error if the first range fails.
 pub fn advise(process: impl AsFd, ranges: impl IntoIterator<Item = AddrRange>, advice: Advice) -> Result<usize, Errno> {
     let mut spans = [Span::default(); RANGES_A_CALL];
     let mut count = 0;
@@ -66,8 +69,9 @@ pub fn advise(process: impl AsFd, ranges: impl IntoIterator<Item = AddrRange>, a
         count += 1;
     }
     let spans = &spans[..count];
-    // SAFETY: `spans` has the layout of an array of `struct iovec` and is borrowed for the call. The kernel does not
-    // follow the addresses in it in this process unless `process` is this one, and no advice there is changes content.
+    // SAFETY: `spans` has the layout of an array of `struct iovec` and is borrowed for the call. Its addresses belong
+    // to `process`. If that is this process, the call is still sound, because no `Advice` changes the content of
+    // memory.
     let result = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,

@@ -1,4 +1,4 @@
-//! Physical memory as a target: System RAM, or what of it was asked for.
+//! Physical memory as a target: all System RAM, or some ranges of it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use isotherm_core::{
 
 use crate::pages::{Ram, RamError, SystemRam};
 
-/// Physical memory, of which offline blocks are no part. An address in it is a page frame's number times the size of a page.
+/// Physical memory without the offline memory blocks.
+///
+/// An address is a page frame number times the page size.
 #[derive(Debug)]
 pub struct PhysicalMemory {
     ram: SystemRam,
@@ -18,18 +20,19 @@ pub struct PhysicalMemory {
 }
 
 impl PhysicalMemory {
-    /// The memory in these ranges of physical addresses, widened to whole pages; all of it if there are none.
+    /// The memory in the ranges `asked` of physical addresses, or all memory if `asked` is empty. The ranges are
+    /// widened to whole pages.
     ///
     /// # Errors
-    /// If it cannot be told where memory is, or there is none in one of the ranges.
+    /// Fails if the ranges of System RAM cannot be read, or if a range of `asked` contains no System RAM.
     pub fn new(asked: impl IntoIterator<Item = AddrRange>) -> Result<Self, RamError> {
         Self::at(Path::new("/"), asked)
     }
 
-    /// The same of the machine whose files lie below `root`.
+    /// Like [`new`](Self::new), with `root` in place of `/`.
     ///
     /// # Errors
-    /// As those of [`new`](Self::new).
+    /// The same as those of [`new`](Self::new).
     pub fn at(root: &Path, asked: impl IntoIterator<Item = AddrRange>) -> Result<Self, RamError> {
         let mut ram = SystemRam::new(root);
         let all = ram.read()?;
@@ -43,7 +46,7 @@ impl PhysicalMemory {
         Ok(Self { ram, asked, mappings })
     }
 
-    /// When it came to be: when the machine started, since the Unix epoch.
+    /// The boot time of the machine, in nanoseconds since the Unix epoch; 0 if it is unknown.
     pub fn started_unix_ns() -> u64 {
         procfs::boot_time_secs().unwrap_or_default() * 1_000_000_000
     }
@@ -51,7 +54,7 @@ impl PhysicalMemory {
 
 impl AddressSpace for PhysicalMemory {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
-        // Memory that was there and of which nothing new can be read is still there.
+        // If the list cannot be read, the last one stays valid.
         if let Ok(all) = self.ram.read() {
             let now = mappings(&all, &self.asked);
             if now != self.mappings {
@@ -64,14 +67,14 @@ impl AddressSpace for PhysicalMemory {
     }
 }
 
-/// What of memory was asked for.
+/// The parts of `all` that lie in `asked`, or all of it if `asked` is empty.
 fn mappings(all: &[Ram], asked: &[AddrRange]) -> Arc<[Mapping]> {
     let mut asked = asked.to_vec();
     if asked.is_empty() {
         asked.extend(AddrRange::new(0, u64::MAX));
     }
     asked.sort();
-    // Ranges that overlap are one.
+    // Merge overlapping ranges, so that the mappings are disjoint.
     asked.dedup_by(|later, earlier| {
         let overlap = later.start() <= earlier.end();
         if overlap && let Some(both) = AddrRange::new(earlier.start(), earlier.end().max(later.end())) {
@@ -97,7 +100,7 @@ fn whole_pages(range: AddrRange) -> AddrRange {
     AddrRange::new(start, end).unwrap_or(range)
 }
 
-/// As it can be asked for.
+/// The range in the form that the option `--range` accepts.
 fn in_hexadecimal(range: AddrRange) -> String {
     format!("{:#x}:{:#x}", range.start(), range.end())
 }
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_cut_to_memory_and_widened_to_pages() {
+    fn ranges_are_cut_to_system_ram_and_widened_to_pages() {
         let root = made("1000-4fff : System RAM\n8000-ffff : System RAM\n");
         let memory = |asked: &[AddrRange]| {
             PhysicalMemory::at(root.path(), asked.iter().copied()).map(|mut memory| ranges(&mut memory))
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_went_is_left_out_and_a_list_that_went_changes_nothing() {
+    fn removed_memory_is_left_out_and_a_missing_list_changes_nothing() {
         let root = made("1000-4fff : System RAM\n8000-ffff : System RAM\n");
         let iomem = root.path().join("proc/iomem");
         let mut memory = PhysicalMemory::at(root.path(), []).unwrap();

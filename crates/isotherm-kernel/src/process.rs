@@ -1,4 +1,4 @@
-//! One process: what it is and what it has mapped.
+//! One process: its identity and its mappings.
 
 use std::io;
 use std::sync::Arc;
@@ -7,67 +7,92 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Mapping, Permissions, ProcessId, TargetId};
 use procfs::ProcError;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::Pidfd;
 
-/// The first address that belongs to the kernel on x86-64; `[vsyscall]` lies above it.
+/// The first address of the kernel's half of the address space on x86-64. `[vsyscall]` lies above it.
 const KERNEL_SPACE: u64 = 1 << 63;
 
-/// Set in a process's flags if it is a kernel thread (`PF_KTHREAD`, see `proc_pid_stat(5)`).
+/// The flag of a kernel thread (`PF_KTHREAD`, see `proc_pid_stat(5)`).
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
-/// Set in a process's flags from the beginning of its end on (`PF_EXITING`).
+/// The flag of a process that is exiting (`PF_EXITING`).
 const EXITING: u32 = 0x4;
 
 /// Why a process cannot be watched.
 #[derive(Debug, Error)]
 pub enum TargetError {
-    /// There is no process of this ID.
-    #[error("there is no process {0}; `ps -e` lists those that there are")]
+    /// There is no process with this ID.
+    #[error("there is no process {0} (`ps -e` lists the processes)")]
     NoSuchProcess(u32),
-    /// The process has ended, but its parent has not taken notice yet.
-    #[error("process {pid} ({name}) has ended already (it is a zombie); choose one that runs")]
+    /// The process has ended, and its parent has not waited for it yet.
+    #[error("process {pid} ({name}) has already ended and is a zombie (choose a running process)")]
     Ended {
-        /// Its ID.
+        /// The process ID.
         pid: u32,
-        /// Its name.
+        /// The name of the process.
         name: String,
     },
     /// The process is a kernel thread.
-    #[error("process {pid} ({name}) is a kernel thread and has no memory of its own; choose a user process")]
+    #[error("process {pid} ({name}) is a kernel thread and has no memory of its own (choose a user process)")]
     KernelThread {
-        /// Its ID.
+        /// The process ID.
         pid: u32,
-        /// Its name.
+        /// The name of the process.
         name: String,
     },
-    /// Its mappings may not be read.
-    #[error(
-        "process {pid} ({name}) is of user {owner}, whose memory map this user may not read: {source}; run isotherm as \
-         root (with CAP_SYS_PTRACE), or choose a process of your own"
-    )]
-    NotPermitted {
-        /// Its ID.
+    /// The kernel does not let the process be held.
+    #[error("process {pid} cannot be opened ({hint})")]
+    Open {
+        /// The process ID.
         pid: u32,
-        /// Its name.
-        name: String,
-        /// The user ID of its owner.
-        owner: u32,
-        /// The kernel's word.
+        /// How to fix it.
+        hint: &'static str,
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// Anything else that the kernel said.
-    #[error("process {pid} cannot be looked up in /proc: {source}; is /proc mounted?")]
-    Lookup {
-        /// Its ID.
+    /// The user may not read the mappings of the process.
+    #[error(
+        "process {pid} ({name}) belongs to {}, and its memory map cannot be read (run isotherm as root or with \
+         CAP_SYS_PTRACE, or choose a process of your own)",
+        owner.map_or("an unknown user".into(), |owner| format!("user {owner}"))
+    )]
+    NotPermitted {
+        /// The process ID.
         pid: u32,
-        /// What went wrong.
+        /// The name of the process.
+        name: String,
+        /// The user ID of the owner; `None` if it cannot be read.
+        owner: Option<u32>,
+        /// The error of the kernel.
+        source: io::Error,
+    },
+    /// The process cannot be read from `/proc` for another reason.
+    #[error("process {pid} cannot be read from /proc (is /proc mounted?)")]
+    Lookup {
+        /// The process ID.
+        pid: u32,
+        /// The error.
         source: ProcError,
     },
 }
 
-/// A process that runs, held so that its ID cannot come to mean another one.
+/// Why no pidfd of the process could be opened (`pidfd_open(2)`).
+fn not_opened(pid: u32, errno: Errno) -> TargetError {
+    let hint = match errno {
+        // A thread that does not lead its process has an ID, but no pidfd: EINVAL, since Linux 6.15 ENOENT.
+        Errno::SRCH | Errno::INVAL | Errno::NOENT => return TargetError::NoSuchProcess(pid),
+        Errno::MFILE | Errno::NFILE => "raise the limit of open files: ulimit -n",
+        Errno::NOSYS => "Linux 5.3 or later is needed",
+        Errno::PERM | Errno::ACCESS => "a seccomp filter, as in a container, may forbid pidfd_open",
+        _ => "see pidfd_open(2)",
+    };
+    TargetError::Open { pid, hint, source: errno.into() }
+}
+
+/// A running process. A pidfd refers to it, so a later process with the same ID is not mistaken for it.
 #[derive(Debug)]
 pub struct Process {
     id: ProcessId,
@@ -77,17 +102,17 @@ pub struct Process {
 }
 
 impl Process {
-    /// Takes hold of a process and checks that it can be watched.
+    /// Opens a process and checks that it can be monitored.
     ///
     /// # Errors
-    /// If there is no such process, it is a kernel thread or a zombie, or its mappings may not be read.
+    /// Fails if there is no such process, if it is a kernel thread or a zombie, or if its mappings cannot be read.
     pub fn open(pid: u32) -> Result<Self, TargetError> {
         let lookup = |source| match source {
             ProcError::NotFound(_) => TargetError::NoSuchProcess(pid),
             source => TargetError::Lookup { pid, source },
         };
-        // The ID of a thread has an entry in /proc, too, but no pidfd.
-        let pidfd = Pidfd::open(pid).map_err(|_| TargetError::NoSuchProcess(pid))?;
+        // A thread ID also has an entry in /proc, but no pidfd.
+        let pidfd = Pidfd::open(pid).map_err(|errno| not_opened(pid, errno))?;
         let proc = procfs::process::Process::new(pid.cast_signed()).map_err(lookup)?;
         let stat = proc.stat().map_err(lookup)?;
         let name = stat.comm.clone();
@@ -101,7 +126,7 @@ impl Process {
             Ok(mappings) if mappings.is_empty() => Err(TargetError::Ended { pid, name }),
             Ok(_) => Ok(process),
             Err(ProcError::PermissionDenied(_)) => {
-                let owner = process.proc.uid().unwrap_or_default();
+                let owner = process.proc.uid().ok();
                 let source = io::Error::from(io::ErrorKind::PermissionDenied);
                 Err(TargetError::NotPermitted { pid, name, owner, source })
             }
@@ -109,22 +134,23 @@ impl Process {
         }
     }
 
-    /// Its identity as a target.
+    /// The identity of the process as a target.
     pub fn id(&self) -> TargetId {
         TargetId::Process(self.id)
     }
 
-    /// The hold on it.
+    /// The pidfd of the process.
     pub fn pidfd(&self) -> Pidfd {
         self.pidfd.clone()
     }
 
-    /// When it started, since the Unix epoch, to the kernel's clock tick.
+    /// The start time of the process, in nanoseconds since the Unix epoch, with the precision of the kernel's clock
+    /// tick.
     pub fn started_unix_ns(&self) -> u64 {
         self.started_unix_ns
     }
 
-    /// Its command line with spaces between the arguments, or its name where it has none.
+    /// The command line, with spaces between the arguments, or the name of the process if it has no command line.
     pub fn command(&self) -> String {
         match self.proc.cmdline() {
             Ok(arguments) if !arguments.is_empty() => arguments.join(" "),
@@ -132,30 +158,30 @@ impl Process {
         }
     }
 
-    /// What it has mapped in user space; empty once it has ended.
+    /// The mappings of the process in user space. The list is empty when the process has ended.
     ///
     /// # Errors
-    /// If the process is gone altogether or its mappings may not be read.
+    /// Fails if `/proc/PID` no longer exists or the mappings may not be read.
     pub fn mappings(&self) -> Result<Arc<[Mapping]>, ProcError> {
         loop {
             let mappings: Arc<[Mapping]> = self.proc.maps()?.iter().filter_map(mapping).collect();
-            // A process that calls exec between the opening and the reading of its maps has nothing in them: they are of the address space
-            // that it has left. Then its new one is asked for.
+            // If the process calls execve(2) after its maps file is opened, the file still refers to the old address
+            // space and is empty. Read the new one then.
             if !mappings.is_empty() || self.is_ending() {
                 return Ok(mappings);
             }
         }
     }
 
-    /// Whether its first thread is about to end, or has: from then on it has no mappings.
+    /// Whether the main thread is exiting or has exited. The process has no mappings from then on.
     fn is_ending(&self) -> bool {
         self.proc.stat().map_or(true, |stat| stat.flags & EXITING != 0)
     }
 
-    /// Its children, those of all its threads.
+    /// The process IDs of the children of all threads of the process.
     ///
     /// # Errors
-    /// If the process is gone, or the kernel does not keep lists of children (`CONFIG_PROC_CHILDREN`).
+    /// Fails if the process no longer exists, or if the kernel does not list children (`CONFIG_PROC_CHILDREN`).
     pub fn children(&self) -> Result<Vec<u32>, ProcError> {
         let mut children = Vec::new();
         for task in self.proc.tasks()? {
@@ -165,7 +191,8 @@ impl Process {
     }
 }
 
-/// The mapping as the monitor knows it; nothing for `[vsyscall]`, which lies in the kernel's half.
+/// Converts an entry of `/proc/PID/maps`. Returns `None` for `[vsyscall]`, which lies in the kernel's half of the
+/// address space.
 pub fn mapping(map: &MemoryMap) -> Option<Mapping> {
     let (start, end) = map.address;
     let range = AddrRange::new(start, end).filter(|range| range.end() < KERNEL_SPACE)?;
@@ -191,14 +218,45 @@ pub fn mapping(map: &MemoryMap) -> Option<Mapping> {
     Some(Mapping { range, permissions, name, node: None })
 }
 
-/// A time in clock ticks since boot, as in field 22 of `/proc/PID/stat`.
+/// Converts clock ticks since boot, the unit of field 22 of `/proc/PID/stat` (`proc_pid_stat(5)`).
 fn since_boot(ticks: u64) -> Duration {
     let ticks_per_s = procfs::ticks_per_second().max(1);
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / ticks_per_s))
 }
 
-/// A time since boot as one since the Unix epoch.
+/// Converts a time since boot to nanoseconds since the Unix epoch.
 fn started_unix_ns(since_boot: Duration) -> u64 {
     let boot_s = procfs::boot_time_secs().unwrap_or_default();
     boot_s * 1_000_000_000 + since_boot.as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_id_without_a_process_is_reported_as_such() {
+        let reported = |errno| match not_opened(7, errno) {
+            TargetError::NoSuchProcess(7) => "none".to_owned(),
+            error => isotherm_core::chain(&error),
+        };
+        for errno in [Errno::SRCH, Errno::INVAL, Errno::NOENT] {
+            assert_eq!(reported(errno), "none", "{errno}");
+        }
+        assert!(reported(Errno::MFILE).contains("ulimit -n): Too many open files"), "{}", reported(Errno::MFILE));
+        assert!(reported(Errno::NOSYS).contains("Linux 5.3"), "{}", reported(Errno::NOSYS));
+        assert!(reported(Errno::PERM).contains("seccomp"), "{}", reported(Errno::PERM));
+    }
+
+    #[test]
+    fn an_owner_that_cannot_be_read_is_unknown_and_not_root() {
+        let error = |owner| TargetError::NotPermitted {
+            pid: 7,
+            name: "x".into(),
+            owner,
+            source: io::Error::from(io::ErrorKind::PermissionDenied),
+        };
+        assert!(error(None).to_string().contains("belongs to an unknown user"));
+        assert!(error(Some(1000)).to_string().contains("belongs to user 1000"));
+    }
 }

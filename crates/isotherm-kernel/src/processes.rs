@@ -1,4 +1,4 @@
-//! The processes that a run watches: who is there, who joins, who has left.
+//! The processes that a run monitors, and their descendants as they appear and end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,75 +8,76 @@ use isotherm_core::{AddressSpace, BoxError, Layout, TargetId, TargetSpace};
 
 use crate::{Process, TargetError};
 
-/// One process of a run.
+/// A process of a run.
 #[derive(Debug)]
 pub struct Member {
-    /// The process itself.
+    /// The process.
     pub process: Process,
-    /// Its command line as it was read last: exec changes it.
+    /// The command line as of the last survey. `execve(2)` changes it.
     pub command: String,
 }
 
-/// The processes of a run as they were at the last survey; shared with whoever waits for their end or names them.
+/// The processes of a run as of the last survey. Clones share one table.
 #[derive(Clone, Debug, Default)]
-pub struct Roster(Arc<Mutex<BTreeMap<TargetId, Member>>>);
+pub struct ProcessTable(Arc<Mutex<BTreeMap<TargetId, Member>>>);
 
-impl Roster {
-    /// The processes, by ID.
+impl ProcessTable {
+    /// Locks the table of the processes, by identity.
     pub fn members(&self) -> MutexGuard<'_, BTreeMap<TargetId, Member>> {
-        // A panic elsewhere leaves the map whole: each change of it is one insertion or removal.
+        // A panic in another thread leaves the map consistent, because each change is one insertion or removal.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The address spaces of some processes, and of their descendants if asked for.
+/// The address spaces of processes and, optionally, of their descendants.
 #[derive(Debug)]
 pub struct Processes {
-    roster: Roster,
-    /// The process with which the run ends, whoever else is still there.
+    process_table: ProcessTable,
+    /// The process whose end ends the run.
     leader: Option<TargetId>,
     children: bool,
 }
 
 impl Processes {
-    /// Watches these processes, and with `children` their descendants, too, as they appear.
+    /// Monitors these processes. With `children`, their descendants are monitored too, as they appear.
     ///
-    /// A descendant whose parent ended before it was seen is missed: the kernel does not tell whose it was.
+    /// A descendant is missed if its parent ended before a survey found the descendant, because the kernel gives it
+    /// another parent then.
     ///
     /// # Errors
-    /// If one of the processes cannot be watched, or if the kernel keeps no lists of children.
+    /// Fails if a process cannot be monitored, or if `children` is set and the kernel does not list children.
     pub fn new(processes: impl IntoIterator<Item = u32>, children: bool) -> Result<Self, TargetError> {
-        let roster = Roster::default();
+        let process_table = ProcessTable::default();
         for pid in processes {
             let process = Process::open(pid)?;
             if children {
                 process.children().map_err(|source| TargetError::Lookup { pid, source })?;
             }
             let command = process.command();
-            roster.members().insert(process.id(), Member { process, command });
+            process_table.members().insert(process.id(), Member { process, command });
         }
-        Ok(Self { roster, leader: None, children })
+        Ok(Self { process_table, leader: None, children })
     }
 
-    /// Ends the run when the process with this pid ends, even if descendants of it live on. A process that is not watched has ended
-    /// already.
+    /// Ends the run when the process `pid` ends, even if other processes still run. A process that is not in the table
+    /// counts as ended.
     #[must_use]
     pub fn ending_with(self, pid: u32) -> Self {
-        let leader = with_pid(&self.roster.members(), pid).unwrap_or(TargetId::process(pid, Duration::ZERO));
+        let leader = with_pid(&self.process_table.members(), pid).unwrap_or(TargetId::process(pid, Duration::ZERO));
         Self { leader: Some(leader), ..self }
     }
 
-    /// Who is there, kept up to date with every survey.
-    pub fn roster(&self) -> Roster {
-        self.roster.clone()
+    /// The shared table of the processes. Every survey updates it.
+    pub fn process_table(&self) -> ProcessTable {
+        self.process_table.clone()
     }
 }
 
 impl AddressSpace for Processes {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
-        let mut members = self.roster.members();
+        let mut members = self.process_table.members();
         if self.children {
-            // Every child that joins may have children of its own.
+            // A child that joins can have children itself.
             let mut parents: Vec<TargetId> = members.keys().copied().collect();
             while let Some(parent) = parents.pop() {
                 let children = members.get(&parent).and_then(|member| member.process.children().ok());
@@ -84,7 +85,7 @@ impl AddressSpace for Processes {
                     if with_pid(&members, pid).is_some() {
                         continue;
                     }
-                    // One that has ended since, or that may not be watched, does not join.
+                    // A child that has ended or may not be monitored does not join.
                     if let Ok(process) = Process::open(pid) {
                         parents.push(process.id());
                         members.insert(process.id(), Member { process, command: String::new() });
@@ -109,7 +110,7 @@ impl AddressSpace for Processes {
     }
 }
 
-/// The member with this pid.
+/// The identity of the process with this ID.
 fn with_pid(members: &BTreeMap<TargetId, Member>, pid: u32) -> Option<TargetId> {
     let all = TargetId::process(pid, Duration::ZERO)..=TargetId::process(pid, Duration::MAX);
     members.range(all).next().map(|(&id, _)| id)

@@ -1,4 +1,4 @@
-//! Own memory to try things on.
+//! Memory of this process on which probes and actions are tested.
 
 #![allow(unsafe_code)]
 
@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use thiserror::Error;
 
-/// Own memory cannot be had.
+/// The memory for the test cannot be mapped.
 #[derive(Debug, Error)]
-#[error("mapping memory to try the probe on failed: {0}; is there a limit on this process's memory?")]
+#[error("memory for the test of the probe cannot be mapped (check the limits on the memory of this process)")]
 pub struct NoScratch(#[source] io::Error);
 
-/// A private anonymous mapping that begins at a 2 MiB border.
+/// A private anonymous mapping that starts at a multiple of 2 MiB.
 #[derive(Debug)]
 pub struct Scratch {
     memory: NonNull<c_void>,
@@ -25,16 +25,19 @@ pub struct Scratch {
     size: u64,
 }
 
-/// The size of a huge page.
+/// The size of a huge page, in bytes.
 pub const HUGE: u64 = 2 << 20;
 
 impl Scratch {
-    /// Memory of `size` bytes, untouched.
+    /// Maps `size` bytes and touches none of them.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses the mapping.
     pub fn new(size: u64) -> Result<Self, NoScratch> {
         let failed = |e: Errno| NoScratch(e.into());
-        // Room for the border.
+        // The start can move up to the next multiple of 2 MiB.
         let mapped = (size + HUGE) as usize;
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlays nothing.
+        // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other mapping.
         let memory = unsafe {
             mmap_anonymous(
                 ptr::null_mut(),
@@ -47,30 +50,44 @@ impl Scratch {
         Ok(Self { memory, mapped, start: (memory.as_ptr() as u64).next_multiple_of(HUGE), size })
     }
 
-    /// Its first address.
+    /// The first address of the memory.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Asks for huge pages, or for none.
+    /// Enables or disables transparent huge pages for the memory.
+    ///
+    /// # Errors
+    /// Returns the error of `madvise(2)`.
     pub fn huge(&self, wanted: bool) -> Result<(), Errno> {
         let advice = if wanted { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-        // SAFETY: the range is this value's own; the advice does not change what is in it.
+        // SAFETY: this value owns the range, and the advice does not change its content.
         unsafe { madvise(self.at(0), self.size as usize, advice) }
     }
 
-    /// Accesses the page at `offset`.
+    /// Writes to the page at `offset` bytes from the start.
+    ///
+    /// # Panics
+    /// Panics if `offset` is beyond the memory.
     pub fn touch(&self, offset: u64) {
         assert!(offset < self.size);
-        // SAFETY: within the range, which is mapped for reading and writing and not otherwise referred to.
+        // SAFETY: the address is in the range, which is mapped for reading and writing. No reference to it exists.
         unsafe { self.at(offset).cast::<u8>().write_volatile(1) };
     }
 
-    /// Forbids writing to the page at `offset` and allows it again: a huge page there is then mapped by small entries.
+    /// Splits the mapping of a huge page at `offset` bytes from the start into entries of base pages. For this, the
+    /// page is made read-only and then writable again.
+    ///
+    /// # Errors
+    /// Returns the error of `mprotect(2)`.
+    ///
+    /// # Panics
+    /// Panics if `offset` is beyond the memory.
     pub fn break_up(&self, offset: u64) -> Result<(), Errno> {
         assert!(offset < self.size);
         let page = PAGE_SIZE as usize;
-        // SAFETY: a page of the range, to which nothing writes in between, as no reference to it exists.
+        // SAFETY: the page is in the range. Nothing writes to it while it is read-only, because no reference to it
+        // exists.
         unsafe {
             mprotect(self.at(offset), page, MprotectFlags::READ)?;
             mprotect(self.at(offset), page, MprotectFlags::READ | MprotectFlags::WRITE)
@@ -85,7 +102,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this size, and nothing points into it. A failure leaves memory behind, no more.
+        // SAFETY: `new` mapped the memory with this size, and no pointer to it is left. A failure only leaks the
+        // memory.
         let _ = unsafe { munmap(self.memory.as_ptr(), self.mapped) };
     }
 }

@@ -1,4 +1,4 @@
-//! Memory in use: what `/proc` says of a process, and of the system.
+//! The memory use of a process and of the system, from `/proc`.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,24 +8,25 @@ use isotherm_core::{MemoryUse, SystemMemory};
 use procfs::process::{MMapExtension, SmapsRollup};
 use procfs::{FromRead, Meminfo, MemoryPressure, ProcError, ProcResult};
 
-/// The memory that process `pid` uses, below the directory that stands for `/`. The kernel walks its page tables for it, about a
-/// millisecond for 1 GiB.
+/// The memory that process `pid` uses, in bytes, from `smaps_rollup` below `root`, which stands for `/`.
+///
+/// The kernel walks the page tables of the process, which takes about 1 ms per GiB.
 ///
 /// # Errors
-/// If it has ended, or its memory may not be looked at.
+/// Fails if the process has ended or the file may not be read.
 pub fn memory_use(root: &Path, pid: u32) -> ProcResult<MemoryUse> {
     let rollup: SmapsRollup = FromRead::from_file(root.join(format!("proc/{pid}/smaps_rollup")))?;
-    // A process that has ended but was not waited for has the file, and nothing in it.
+    // The file of a zombie is empty.
     let mapped = rollup.memory_map_rollup.0.first().ok_or(ProcError::NotFound(None))?;
     let MMapExtension { map, .. } = &mapped.extension;
     let bytes = |name| map.get(name).copied().unwrap_or_default();
     Ok(MemoryUse { resident: bytes("Rss"), proportional: bytes("Pss"), swapped: bytes("Swap") })
 }
 
-/// The memory of the system, below the directory that stands for `/`.
+/// The memory of the system, in bytes, from `/proc/meminfo` below `root`, which stands for `/`.
 ///
 /// # Errors
-/// If `/proc/meminfo` cannot be read. A kernel without pressure stall information is no error.
+/// Fails if `/proc/meminfo` cannot be read. If the kernel has no pressure stall information, `stalled` is `None`.
 pub fn system_memory(root: &Path) -> ProcResult<SystemMemory> {
     let info = Meminfo::from_file(root.join("proc/meminfo"))?;
     Ok(SystemMemory {
@@ -38,16 +39,18 @@ pub fn system_memory(root: &Path) -> ProcResult<SystemMemory> {
     })
 }
 
-/// How long, and in which share of late, tasks have waited for memory. Opening the file is not enough: without PSI at boot
-/// (`psi=0`) it is there, and reading it fails.
+/// How long tasks have waited for memory, in total and as a share of recent time.
+///
+/// To find out whether the kernel has this information, the file must be read: with `psi=0` it exists, but reading
+/// fails.
 pub(crate) fn pressure(root: &Path) -> ProcResult<MemoryPressure> {
     MemoryPressure::from_read(File::open(root.join(PRESSURE))?)
 }
 
-/// The kernel's pressure stall information of memory, below the directory that stands for `/`.
+/// The path of the kernel's pressure stall information on memory, relative to `/`.
 pub(crate) const PRESSURE: &str = "proc/pressure/memory";
 
-/// For how long some task has waited for memory, since the machine's start.
+/// How long at least one task has waited for memory since boot.
 pub(crate) fn stall_time(pressure: &MemoryPressure) -> Duration {
     Duration::from_micros(pressure.some.total)
 }
@@ -60,7 +63,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn this_process_uses_memory_and_what_is_not_there_none() {
+    fn memory_use_grows_with_an_allocation_and_fails_without_a_process() {
         let root = Path::new("/");
         let before = memory_use(root, std::process::id()).unwrap();
         let memory = vec![1_u8; 64 * MIB as usize];
@@ -72,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn the_system_has_no_more_free_than_there_is() {
+    fn free_memory_does_not_exceed_total_memory() {
         let memory = system_memory(Path::new("/")).unwrap();
         assert!(memory.free > 0 && memory.free <= memory.total, "{memory:?}");
         assert!(memory.swap_free <= memory.swap_total, "{memory:?}");
     }
 
     #[test]
-    fn a_kernel_without_pressure_stall_information_tells_the_rest() {
+    fn system_memory_is_read_without_pressure_stall_information() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("proc")).unwrap();
         std::fs::copy("/proc/meminfo", root.path().join("proc/meminfo")).unwrap();

@@ -1,4 +1,5 @@
-//! Waiting for the next round: to the microsecond, unless a target ends or the run is stopped.
+//! Waits for the next sampling round with microsecond precision. The stop of the run and the end of a target are
+//! noticed during a wait.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -8,57 +9,57 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use smallvec::SmallVec;
 
-use crate::{Pidfd, Roster};
+use crate::{Pidfd, ProcessTable};
 
-/// Stops a run from another thread or a signal.
+/// Stops a run from another thread or from a signal handler. Clones refer to the same run.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<OwnedFd>);
 
 impl Stop {
-    /// A stop that nobody has asked for yet.
+    /// A stop that is not requested yet.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// Fails if no file descriptor is available.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self(Arc::new(event()?)))
     }
 
-    /// Asks for the stop. It stays asked for.
+    /// Requests the stop. A request cannot be withdrawn.
     pub fn ask(&self) {
-        ring(&self.0);
+        signal(&self.0);
     }
 }
 
-/// Lets a run rest, from another thread: as long as it is asked for, nothing is monitored.
+/// Pauses a run from another thread. Nothing is monitored during the pause. Clones refer to the same run.
 #[derive(Clone, Debug)]
 pub struct Rest(Arc<RestState>);
 
 #[derive(Debug)]
 struct RestState {
     wanted: AtomicBool,
-    /// Rings when it is over.
+    /// Becomes readable when the pause ends.
     over: OwnedFd,
 }
 
 impl Rest {
-    /// A rest that nobody has asked for yet.
+    /// A pause that is not requested yet.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// Fails if no file descriptor is available.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self(Arc::new(RestState { wanted: AtomicBool::new(false), over: event()? })))
     }
 
-    /// Whether the run is to rest now.
+    /// Whether a pause is requested now.
     pub fn is_wanted(&self) -> bool {
         self.0.wanted.load(Ordering::Acquire)
     }
 
-    /// Asks for the rest, or ends it.
+    /// Requests a pause (`true`) or ends it (`false`).
     pub fn want(&self, wanted: bool) {
         let before = self.0.wanted.swap(wanted, Ordering::AcqRel);
         if before && !wanted {
-            ring(&self.0.over);
+            signal(&self.0.over);
         }
     }
 }
@@ -67,41 +68,41 @@ fn event() -> rustix::io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-fn ring(event: &OwnedFd) {
-    // Fails only if the counter is full: then it has rung long ago.
+fn signal(event: &OwnedFd) {
+    // The write fails only if the counter is full. The descriptor is readable then.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
-/// Why a wait came to its end.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The time has come, or the rest is over.
+    /// The time is reached, or the pause is over.
     Due,
-    /// A target has ended, and the time has come.
+    /// A target has ended. [`Waiter::until`] returns this only when the time is reached too.
     TargetEnded,
-    /// The run is to stop.
+    /// A stop is requested.
     Stopped,
 }
 
-/// Waits for the rounds of one run.
+/// Waits for the sampling rounds of one run.
 #[derive(Debug)]
 pub struct Waiter {
-    roster: Roster,
+    process_table: ProcessTable,
     stop: Stop,
-    /// What becomes readable at the end of a process, of those in the roster at the last wait; lent out again and again.
+    /// The pidfds of the processes at the last wait. The vector is kept so that a wait does not allocate.
     ends: Vec<Pidfd>,
 }
 
 impl Waiter {
-    /// A waiter that looks out for the end of the processes in `roster` and for `stop`.
-    pub fn new(roster: Roster, stop: Stop) -> Self {
-        Self { roster, stop, ends: Vec::new() }
+    /// A waiter that notices the end of the processes in `process_table`, and `stop`.
+    pub fn new(process_table: ProcessTable, stop: Stop) -> Self {
+        Self { process_table, stop, ends: Vec::new() }
     }
 
-    /// Waits until `due`; not at all if that has passed.
+    /// Waits until `due`, or until the stop. Returns at once if `due` has passed.
     ///
     /// # Errors
-    /// If the kernel refuses to wait on so many processes.
+    /// Fails if `poll(2)` fails, for example because there are too many processes.
     pub fn until(&mut self, due: Instant) -> std::io::Result<Woken> {
         let mut fds = self.prepare();
         wait(&mut fds, Some(due))?;
@@ -111,18 +112,18 @@ impl Waiter {
         if fds[1..].iter().all(|fd| fd.revents().is_empty()) {
             return Ok(Woken::Due);
         }
-        // A target's end does not shorten the round of the others.
+        // The end of a target does not shorten the round of the other targets.
         fds.truncate(1);
         wait(&mut fds, Some(due))?;
         Ok(if fds[0].revents().is_empty() { Woken::TargetEnded } else { Woken::Stopped })
     }
 
-    /// Waits until the rest is over, or until `due` if there is such a time; a target's end is told at once.
+    /// Waits until the pause ends, until `due` if there is such a time, until the stop, or until a target ends.
     ///
     /// # Errors
-    /// If the kernel refuses to wait on so many processes.
+    /// Fails if `poll(2)` fails, for example because there are too many processes.
     pub fn rest(&mut self, rest: &Rest, due: Option<Instant>) -> std::io::Result<Woken> {
-        // What rang for an earlier rest does not end this one.
+        // Clear the event of an earlier pause, so that it does not end this one.
         let _ = rustix::io::read(&rest.0.over, &mut [0_u8; 8]);
         if !rest.is_wanted() {
             return Ok(Woken::Due);
@@ -140,11 +141,11 @@ impl Waiter {
         })
     }
 
-    /// What is waited for: first the stop, then the end of each process. The roster is free for others during the wait.
+    /// The descriptors to poll: the stop first, then each process. The table is not locked during the wait.
     fn prepare(&mut self) -> SmallVec<[PollFd<'_>; 8]> {
         self.ends.clear();
-        self.ends.extend(self.roster.members().values().map(|member| member.process.pidfd()));
-        // On the stack for a few targets, so that a round allocates nothing.
+        self.ends.extend(self.process_table.members().values().map(|member| member.process.pidfd()));
+        // The list is on the stack for a few targets, so that a round does not allocate.
         let mut fds = SmallVec::new();
         fds.push(PollFd::from_borrowed_fd(self.stop.0.as_fd(), PollFlags::IN));
         fds.extend(self.ends.iter().map(|end| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)));
@@ -163,7 +164,7 @@ fn wait(fds: &mut [PollFd<'_>], due: Option<Instant>) -> std::io::Result<()> {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A wait of more than i64::MAX seconds is as good as one of that many.
+    // No wait is longer than i64::MAX seconds in practice.
     let tv_sec = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     Timespec { tv_sec, tv_nsec: i64::from(duration.subsec_nanos()) }
 }

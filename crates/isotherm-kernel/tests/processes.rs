@@ -1,4 +1,4 @@
-//! Targets: taking hold of processes, following their children and their ends.
+//! Opens processes, follows their children, and waits for their end.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::process::{Child, Command, Stdio};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use isotherm_core::AddressSpace;
 use isotherm_kernel::{Process, Processes, Rest, Stop, TargetError, Waiter, Woken};
 
-/// A child that ends with the test, and most of its descendants with it: they read from the test.
-struct Kept(Child);
+/// A child that is killed when the test ends. Descendants that read from the test end too.
+struct ChildGuard(Child);
 
-impl Kept {
+impl ChildGuard {
     fn start(program: &str, arguments: &[&str]) -> Self {
         Self(Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
@@ -26,7 +26,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.end();
     }
@@ -35,7 +35,7 @@ impl Drop for Kept {
 fn eventually(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "it never came to hold");
+        assert!(start.elapsed() < Duration::from_secs(20), "the condition never became true");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -45,14 +45,14 @@ fn ids(processes: &mut Processes) -> Vec<u32> {
 }
 
 #[test]
-fn a_process_tells_what_it_is_and_what_it_has_mapped() {
-    let sleep = Kept::start("sleep", &["1000"]);
+fn a_process_has_its_command_mappings_and_start_time() {
+    let sleep = ChildGuard::start("sleep", &["1000"]);
     eventually(|| Process::open(sleep.id()).is_ok_and(|process| process.command() == "sleep 1000"));
     let process = Process::open(sleep.id()).unwrap();
     let mappings = process.mappings().unwrap();
     let named = |name: &str| mappings.iter().any(|mapping| mapping.name.contains(name));
     assert!(named("[stack]") && named("sleep"), "{mappings:?}");
-    assert!(!named("[vsyscall]"), "which is the kernel's");
+    assert!(!named("[vsyscall]"), "[vsyscall] is not in user space");
     assert!(mappings.windows(2).all(|pair| pair[0].range.end() <= pair[1].range.start()));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let started = Duration::from_nanos(process.started_unix_ns());
@@ -60,15 +60,15 @@ fn a_process_tells_what_it_is_and_what_it_has_mapped() {
 }
 
 #[test]
-fn what_is_no_process_cannot_be_opened() {
+fn a_missing_process_cannot_be_opened() {
     for pid in [0, u32::MAX, i32::MAX as u32] {
         assert!(matches!(Process::open(pid), Err(TargetError::NoSuchProcess(p)) if p == pid), "{pid}");
     }
 }
 
 #[test]
-fn a_zombie_has_ended() {
-    let mut child = Kept::start("true", &[]);
+fn a_zombie_is_reported_as_ended() {
+    let mut child = ChildGuard::start("true", &[]);
     eventually(|| !matches!(Process::open(child.id()), Ok(_) | Err(TargetError::Lookup { .. })));
     assert!(matches!(Process::open(child.id()), Err(TargetError::Ended { .. })));
     child.end();
@@ -77,34 +77,34 @@ fn a_zombie_has_ended() {
 
 #[test]
 fn descendants_join_and_leave() {
-    // The shell starts a shell that starts sleep; a line on its input makes the two end.
+    // The shell starts a shell that starts sleep. A line on the input ends both.
     let script = "sh -c 'sleep 60 & read line; kill $!; wait'; read line";
-    let mut shell = Kept::start("sh", &["-c", script]);
+    let mut shell = ChildGuard::start("sh", &["-c", script]);
     let mut processes = Processes::new([shell.id()], true).unwrap();
-    let roster = processes.roster();
-    // Between fork and exec, a child still has its parent's command line.
-    let sleeps = || roster.members().values().any(|member| member.command == "sleep 60");
+    let process_table = processes.process_table();
+    // Between fork and exec, a child has the command line of its parent.
+    let sleeps = || process_table.members().values().any(|member| member.command == "sleep 60");
     eventually(|| ids(&mut processes).len() == 3 && sleeps());
 
     std::io::Write::write_all(shell.0.stdin.as_mut().unwrap(), b"\n").unwrap();
     eventually(|| ids(&mut processes) == [shell.id()]);
-    assert_eq!(roster.members().len(), 1);
+    assert_eq!(process_table.members().len(), 1);
     shell.end();
     assert_eq!(ids(&mut processes), []);
 }
 
 #[test]
-fn without_children_only_the_process_itself_is_watched() {
-    let shell = Kept::start("sh", &["-c", "exec 3<&0; cat <&3 & wait"]);
+fn without_children_only_the_process_itself_is_monitored() {
+    let shell = ChildGuard::start("sh", &["-c", "exec 3<&0; cat <&3 & wait"]);
     let mut processes = Processes::new([shell.id()], false).unwrap();
     eventually(|| Process::open(shell.id()).unwrap().children().unwrap().len() == 1);
     assert_eq!(ids(&mut processes), [shell.id()]);
 }
 
 #[test]
-fn the_run_ends_with_its_leader_whoever_lives_on() {
-    let mut leader = Kept::start("sleep", &["1000"]);
-    let other = Kept::start("sleep", &["1000"]);
+fn the_run_ends_with_its_leader_while_others_still_run() {
+    let mut leader = ChildGuard::start("sleep", &["1000"]);
+    let other = ChildGuard::start("sleep", &["1000"]);
     let processes = Processes::new([leader.id(), other.id()], false).unwrap();
     let mut processes = processes.ending_with(leader.id());
     assert_eq!(ids(&mut processes).len(), 2);
@@ -113,11 +113,11 @@ fn the_run_ends_with_its_leader_whoever_lives_on() {
 }
 
 #[test]
-fn a_wait_tells_of_the_end_of_a_target_and_of_a_stop() {
-    let mut sleep = Kept::start("sleep", &["1000"]);
+fn a_wait_reports_the_end_of_a_target_and_a_stop() {
+    let mut sleep = ChildGuard::start("sleep", &["1000"]);
     let processes = Processes::new([sleep.id()], false).unwrap();
     let stop = Stop::new().unwrap();
-    let mut waiter = Waiter::new(processes.roster(), stop.clone());
+    let mut waiter = Waiter::new(processes.process_table(), stop.clone());
     let soon = || Instant::now() + Duration::from_millis(20);
 
     let due = soon();
@@ -126,19 +126,19 @@ fn a_wait_tells_of_the_end_of_a_target_and_of_a_stop() {
     sleep.end();
     let due = soon();
     assert_eq!(waiter.until(due).unwrap(), Woken::TargetEnded);
-    assert!(Instant::now() >= due, "the round of the others is not cut short");
+    assert!(Instant::now() >= due, "the round of the other targets is not shortened");
     stop.ask();
     assert_eq!(waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap(), Woken::Stopped);
 }
 
 #[test]
-fn a_rest_ends_when_it_is_over_when_its_time_has_come_when_a_target_ends_and_at_a_stop() {
-    let mut sleep = Kept::start("sleep", &["1000"]);
+fn a_pause_ends_on_request_at_its_time_at_the_end_of_a_target_and_at_a_stop() {
+    let mut sleep = ChildGuard::start("sleep", &["1000"]);
     let processes = Processes::new([sleep.id()], false).unwrap();
     let (stop, rest) = (Stop::new().unwrap(), Rest::new().unwrap());
-    let mut waiter = Waiter::new(processes.roster(), stop.clone());
+    let mut waiter = Waiter::new(processes.process_table(), stop.clone());
     let late = || Some(Instant::now() + Duration::from_secs(3600));
-    assert_eq!(waiter.rest(&rest, late()).unwrap(), Woken::Due, "nobody has asked for it");
+    assert_eq!(waiter.rest(&rest, late()).unwrap(), Woken::Due, "no pause is requested");
 
     rest.want(true);
     assert_eq!(waiter.rest(&rest, Some(Instant::now() + Duration::from_millis(5))).unwrap(), Woken::Due);
@@ -151,7 +151,7 @@ fn a_rest_ends_when_it_is_over_when_its_time_has_come_when_a_target_ends_and_at_
     assert!(!rest.is_wanted());
     other.join().unwrap();
 
-    // The end of an earlier rest is not that of the next one.
+    // The event of an earlier pause does not end the next one.
     rest.want(true);
     sleep.end();
     assert_eq!(waiter.rest(&rest, late()).unwrap(), Woken::TargetEnded);
@@ -160,25 +160,25 @@ fn a_rest_ends_when_it_is_over_when_its_time_has_come_when_a_target_ends_and_at_
 }
 
 #[test]
-fn the_roster_is_free_for_others_during_a_wait() {
-    let sleep = Kept::start("sleep", &["1000"]);
+fn the_process_table_is_not_locked_during_a_wait() {
+    let sleep = ChildGuard::start("sleep", &["1000"]);
     let processes = Processes::new([sleep.id()], false).unwrap();
-    let (stop, roster) = (Stop::new().unwrap(), processes.roster());
-    let mut waiter = Waiter::new(roster.clone(), stop.clone());
+    let (stop, process_table) = (Stop::new().unwrap(), processes.process_table());
+    let mut waiter = Waiter::new(process_table.clone(), stop.clone());
     let waiting = std::thread::spawn(move || waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap());
-    // Were it locked, the stop would never be asked for.
+    // If the wait locked the table, this thread would block before the stop.
     std::thread::sleep(Duration::from_millis(50));
-    assert!(roster.members().contains_key(&Process::open(sleep.id()).unwrap().id()));
+    assert!(process_table.members().contains_key(&Process::open(sleep.id()).unwrap().id()));
     stop.ask();
     assert_eq!(waiting.join().unwrap(), Woken::Stopped);
 }
 
 #[test]
-fn a_process_that_calls_exec_again_and_again_never_seems_to_have_ended() {
+fn a_process_that_calls_exec_repeatedly_never_appears_ended() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("again");
     std::fs::write(&script, "[ $1 -gt 0 ] || exec sleep 1000\nexec sh $0 $(($1 - 1))\n").unwrap();
-    let restless = Kept::start("sh", &[script.to_str().unwrap(), "300"]);
+    let restless = ChildGuard::start("sh", &[script.to_str().unwrap(), "300"]);
     let mut processes = Processes::new([restless.id()], false).unwrap();
     let process = Process::open(restless.id()).unwrap();
     while !process.command().starts_with("sleep") {

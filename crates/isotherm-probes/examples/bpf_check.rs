@@ -1,4 +1,4 @@
-//! Opens the bpf probe, tries it on own memory, and says what it found: one small program to run on another kernel.
+//! Tests the bpf probe on this process's own memory and prints the result: a small program for use on other kernels.
 
 use std::process::ExitCode;
 
@@ -12,12 +12,12 @@ fn main() -> ExitCode {
                 "bpf: works; {} levels of page tables, direct map at {:#x}, large folios are {}",
                 probe.page_table_levels(),
                 probe.direct_map(),
-                if probe.clears_large_folios() { "cleared whole" } else { "left alone" }
+                if probe.clears_large_folios() { "cleared as a whole" } else { "not cleared" }
             );
             ExitCode::SUCCESS
         }
         Err(e) => {
-            println!("bpf: {e}");
+            println!("bpf: {}", isotherm_core::chain(&e));
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,7 @@
-//! What the bpf probe costs: `cargo run --release -p isotherm-probes --example bpf_cost`, as root.
+//! Measures the cost of the bpf probe. Run it as root:
+//! `cargo run --release -p isotherm-probes --example bpf_cost`.
 //!
-//! It watches a copy of itself that holds 1 GiB. Each figure is the median of many turns.
+//! The target is a second process of this program that holds 1 GiB. Most figures are medians of many repetitions.
 
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -29,7 +30,7 @@ fn main() -> Result<(), BoxError> {
     result
 }
 
-/// Holds 1 GiB, and writes to the first so many bytes of it: once each time it is told to, or all the time.
+/// Holds 1 GiB of memory. Each command on the standard input names a number of bytes to write to, once or forever.
 fn be_watched() -> Result<(), BoxError> {
     let mut memory = vec![0u8; SIZE as usize];
     println!("{}", memory.as_ptr().addr().next_multiple_of(PAGE as usize));
@@ -103,7 +104,7 @@ fn measure(child: &mut Child) -> Result<(), BoxError> {
         );
     }
 
-    // Rounds as the monitor makes them: 1,000 regions, a tenth of the memory in use all the time.
+    // Rounds like those of the monitor: 1,000 regions, with a tenth of the memory in constant use.
     probe.update(&[])?;
     probe.update(&space)?;
     write("forever", HOT)?;

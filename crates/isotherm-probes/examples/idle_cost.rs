@@ -1,4 +1,6 @@
-//! What the `idle` probe costs: for each sample, of marking and of reading, on own memory. Root, and a kernel that tracks idle pages.
+//! Measures the cost of the `idle` probe: the time to mark and to read one sample, on this process's own memory.
+//!
+//! It needs root and a kernel with idle page tracking.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a measurement that fails may panic")]
 
 use std::time::{Duration, Instant};
@@ -10,12 +12,13 @@ const PAGE: u64 = 4096;
 const SAMPLES: u64 = 1000;
 const ROUNDS: u32 = 20;
 
-/// Pages from one sample to the next: each is in another word of the bitmap, and in another batch of every table.
+/// The distance between two samples in pages. Each sample is in another word of the bitmap, and in another batch of
+/// every table.
 const APART: u64 = 67;
 
 fn main() {
     let size = SAMPLES * APART * PAGE;
-    // Small pages, if huge ones are not forced.
+    // The pages are small, unless the system forces huge pages.
     let mut memory = vec![1_u8; size as usize + PAGE as usize];
     let start = (memory.as_ptr() as u64).next_multiple_of(PAGE);
     let range = AddrRange::new(start, start + size).unwrap();

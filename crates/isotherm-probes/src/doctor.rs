@@ -1,30 +1,31 @@
-//! Which probes work here, found out by trying each.
+//! Finds out which probes work on this machine by trying each of them.
 
+use isotherm_core::chain;
 use serde::Serialize;
 
 use crate::RefsProbe;
 use crate::bpf::BpfProbe;
-use crate::damon::{self, DamonError, Features, Places};
+use crate::damon::{self, DamonError, DamonPaths, Features};
 use crate::idle::IdleProbe;
 
-/// What trying one probe showed.
+/// The result of trying one probe.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     /// The probe's name, as `--probe` takes it.
     pub probe: &'static str,
-    /// What it is, in one line.
+    /// A description of the probe in one line.
     pub about: &'static str,
-    /// Whether it works here, for this user.
+    /// Whether the probe works on this machine, for this user.
     pub works: bool,
-    /// If it does not: what failed, why, and what would mend it.
+    /// Why the probe does not work, and how to fix it. `None` if it works.
     pub why_not: Option<String>,
-    /// Whether a run may choose it by itself.
+    /// Whether a run may choose the probe on its own (`--probe auto`).
     pub auto: bool,
-    /// What of it this kernel has, where kernels differ.
+    /// The features of the probe that this kernel has, if kernels differ in them.
     pub features: Option<String>,
 }
 
-/// Tries every probe: first those that a run may choose by itself, the best first.
+/// Tries every probe. The probes that a run may choose on its own come first, in order of preference.
 pub fn examine() -> Vec<Finding> {
     let finding = |probe, about, tried: Result<(), String>| Finding {
         probe,
@@ -38,26 +39,26 @@ pub fn examine() -> Vec<Finding> {
         finding(
             "idle",
             "the kernel's idle page tracking, page by page; physical memory, too",
-            IdleProbe::check().map_err(|error| error.to_string()),
+            IdleProbe::check().map_err(|error| chain(&error)),
         ),
-        finding("bpf", "page tables read by eBPF, page by page", BpfProbe::check().map_err(|error| error.to_string())),
+        finding("bpf", "page tables read by eBPF, page by page", BpfProbe::check().map_err(|error| chain(&error))),
         finding(
             "refs",
             "/proc/PID/clear_refs and smaps; coarse, a mapping at a time",
-            RefsProbe::check().map_err(|error| error.to_string()),
+            RefsProbe::check().map_err(|error| chain(&error)),
         ),
         Finding { auto: false, ..damon(&finding) },
     ]
 }
 
-/// The kernel's DAMON is not tried, only looked at: trying it would mean to change what another may be about to use.
+/// Checks whether the kernel's DAMON is available, without starting it: another program may be about to use it.
 fn damon(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Finding) -> Finding {
-    let places = Places::system();
+    let places = DamonPaths::system();
     let tried = damon::check(&places);
     let there = !matches!(tried, Err(DamonError::NoSysfs(_)));
     let about = "the kernel's own DAMON; only when it is asked for";
     Finding {
         features: there.then(|| Features::find(&places).to_string()),
-        ..finding("damon", about, tried.map_err(|error| error.to_string()))
+        ..finding("damon", about, tried.map_err(|error| chain(&error)))
     }
 }

@@ -1,7 +1,9 @@
-//! The ways to learn which memory was accessed.
+//! The access probes: how isotherm learns which memory was accessed.
 //!
-//! The probes [`bpf`], [`idle`] and [`RefsProbe`] tell for single pages or mappings whether they were accessed; [`damon`] takes
-//! the kernel's own monitor instead. [`idle_scan`] looks at all pages for how long they have been idle. [`doctor`] tells which of these work here.
+//! - [`bpf`], [`idle`] and [`RefsProbe`] report for single pages or single mappings whether they were accessed.
+//! - [`damon`] uses the kernel's own monitor instead.
+//! - [`idle_scan`] visits every page and reports how long it has been idle.
+//! - [`doctor`] finds out which of these work on this machine.
 
 pub mod bpf;
 pub mod damon;
@@ -12,3 +14,8 @@ mod mark;
 mod refs;
 
 pub use refs::{RefsError, RefsProbe};
+
+/// Compiles and runs the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,26 +1,26 @@
-//! What is remembered of a page from one interval to the next, in a byte.
+//! The state of a page that is kept from one interval to the next, in one byte.
 
 use isotherm_core::{MOST_INTERVALS, PageState};
 
 use isotherm_kernel::pages::Flags;
 
-/// What is known of a page.
+/// The state of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark(u8);
 
 impl Mark {
-    /// It was accessed in the last interval, or has just come, and is marked as idle now. It may turn out to be idle next time.
+    /// The page was accessed in the last interval, or it is new. It is marked as idle now.
     pub(crate) const ACCESSED: Self = Self(0);
-    /// Nothing could be told of the last interval, but it is marked now.
+    /// The last interval could not be observed. The page is marked as idle now.
     pub(crate) const UNKNOWN: Self = Self(251);
-    /// It could not be marked: whether it is accessed cannot be told before it can.
+    /// The page could not be marked. Its accesses cannot be observed until it is marked.
     pub(crate) const UNMARKED: Self = Self(252);
-    /// It is locked in memory.
+    /// The page is locked in memory.
     pub(crate) const UNEVICTABLE: Self = Self(253);
-    /// There is no page of a user there.
+    /// There is no user page at this address.
     pub(crate) const NOTHING: Self = Self(254);
 
-    /// After one interval more in which it was not accessed.
+    /// The state after one more interval without an access. The count of intervals stops at [`MOST_INTERVALS`].
     pub(crate) fn idle_longer(self) -> Self {
         match self.0 {
             before @ 0..MOST_INTERVALS => Self(before + 1),
@@ -29,7 +29,7 @@ impl Mark {
         }
     }
 
-    /// What becomes of a page that has just been marked for the first time, or could not be.
+    /// The state after the first attempt to mark the page. `flags` are the kernel's flags of the page.
     pub(crate) fn at_first(flags: Flags) -> Self {
         if flags.is_unevictable() {
             Self::UNEVICTABLE
@@ -40,7 +40,8 @@ impl Mark {
         }
     }
 
-    /// What becomes of it after an interval, by the kernel's flags and bitmap.
+    /// The state after one more interval. `flags` are the kernel's flags of the page, and `still_idle` is its bit in
+    /// the idle bitmap.
     pub(crate) fn after(self, flags: Flags, still_idle: bool) -> Self {
         if flags.is_unevictable() {
             Self::UNEVICTABLE
@@ -49,14 +50,14 @@ impl Mark {
         } else if still_idle {
             self.idle_longer()
         } else if flags.is_marked_idle() || matches!(self, Self::UNMARKED | Self::UNEVICTABLE) {
-            // The kernel could not look at it just now; or it was not marked to begin with.
+            // Either the kernel could not check the page just now, or the page was not marked when the interval began.
             Self::UNKNOWN
         } else {
             Self::ACCESSED
         }
     }
 
-    /// What the last interval showed; nothing if there is no page.
+    /// The result of the last interval, or `None` if there is no page.
     pub(crate) fn state(self) -> Option<PageState> {
         match self {
             Self::ACCESSED => Some(PageState::Accessed),
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_counted_up_to_their_maximum_and_no_further() {
+    fn idle_intervals_are_counted_up_to_the_maximum() {
         let mut mark = Mark::ACCESSED;
         for intervals in 1..=300_u32 {
             mark = mark.idle_longer();
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_known_before_has_been_idle_for_one_interval() {
+    fn a_page_with_an_unknown_past_has_been_idle_for_one_interval() {
         for mark in [Mark::UNKNOWN, Mark::UNMARKED, Mark::UNEVICTABLE, Mark::NOTHING] {
             assert_eq!(mark.idle_longer().state(), Some(PageState::Idle(1)));
         }

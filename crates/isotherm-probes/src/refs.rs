@@ -1,9 +1,13 @@
-//! The probe `refs`: `/proc/PID/clear_refs` and `/proc/PID/smaps`, for an ordinary user and a process of their own.
+//! The probe `refs`: watches processes with `/proc/PID/clear_refs` and `/proc/PID/smaps`.
 //!
-//! It is coarse: clearing is for the whole process, and reading tells for each mapping how much of it was referenced,
-//! not where. A mapping of which any page was referenced counts as accessed. Each round walks all page tables of the
-//! process twice, so its cost grows with the process; longer intervals keep it low. The kernel does not flush the TLB
-//! when it clears, so that a small mapping whose translations all stay there can look idle although it is used.
+//! An ordinary user can watch a process of their own with it. Its limits are:
+//!
+//! - A clear applies to the whole process. A read shows how many bytes of each mapping were referenced, but not which.
+//!   A mapping counts as accessed if any page of it was referenced.
+//! - Each round walks all page tables of the process twice. The cost grows with the size of the process; a longer
+//!   sampling interval lowers it.
+//! - The kernel does not flush the TLB when it clears. A small mapping whose translations all stay in the TLB can look
+//!   idle although it is in use.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -14,48 +18,48 @@ use procfs::FromBufRead;
 use procfs::process::{MemoryMap, MemoryMaps, VmFlags};
 use thiserror::Error;
 
-/// Clears the referenced bits of all pages (`proc(5)`, `/proc/PID/clear_refs`).
+/// Written to `/proc/PID/clear_refs`, this clears the referenced bits of all pages (`proc(5)`).
 const CLEAR_ALL: &[u8] = b"1";
 
-/// Why a process cannot be watched by `refs`.
+/// Why `refs` cannot watch a process.
 #[derive(Debug, Error)]
 pub enum RefsError {
-    /// A file of it may not be opened, or is not there.
-    #[error("{path} cannot be opened: {source}; {}", mend(source))]
+    /// A file of the process does not exist, or opening it is not permitted.
+    #[error("{path} cannot be opened ({})", fix(source))]
     Open {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The error of open(2).
         source: io::Error,
     },
-    /// A file of it cannot be used.
-    #[error("{path} cannot be used: {source}")]
+    /// A file of the process cannot be read or written.
+    #[error("{path} cannot be used")]
     Use {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The target is not a process.
-    #[error("{0} is not a process, and `refs` reads the files of a process; choose another probe")]
+    #[error("{0} is not a process, and the refs probe can only watch processes (use another probe)")]
     NotAProcess(TargetId),
-    /// The bits do not tell what they should.
-    #[error("a page was {0}; this kernel does not keep referenced bits as proc(5) says")]
+    /// The referenced bits are wrong.
+    #[error("a page was {0}: this kernel does not keep referenced bits as proc(5) says (use another probe)")]
     Untrue(&'static str),
 }
 
-fn mend(error: &io::Error) -> &'static str {
+fn fix(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "has the process ended, or has the kernel no CONFIG_PROC_PAGE_MONITOR?",
         _ => "watch a process of your own, or run isotherm as root",
     }
 }
 
-/// Learns from `clear_refs` and `smaps` which mappings were accessed.
+/// Reads from `clear_refs` and `smaps` which mappings were accessed.
 #[derive(Debug, Default)]
 pub struct RefsProbe {
     targets: Vec<Target>,
-    /// Pages that the kernel was told to clear: those that were referenced.
+    /// The number of mappings with referenced pages that were cleared.
     clears: u64,
 }
 
@@ -64,24 +68,24 @@ struct Target {
     id: TargetId,
     pid: u32,
     clear_refs: Option<File>,
-    /// What the last read said of each mapping.
+    /// The result of the last read for each mapping, sorted by address.
     mappings: Vec<(AddrRange, Observation)>,
 }
 
 impl RefsProbe {
-    /// A probe that knows no target yet.
+    /// A probe without targets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tries the probe on this very process: clears, touches, reads.
+    /// Tests the probe on this process: clears the referenced bits, touches pages, and reads the bits again.
     ///
     /// # Errors
-    /// Says which step failed.
+    /// If a file cannot be opened or used, or if the touched pages are not reported as referenced.
     pub fn check() -> Result<(), RefsError> {
         let me = std::process::id();
         let mut clear_refs = open(me, "clear_refs")?;
-        // Pages that were never touched: the first touch of a page marks it whatever the TLB holds.
+        // These pages are new. The first touch of a page sets its referenced bit, whatever the TLB holds.
         let mut memory = vec![0_u8; 8 << 20];
         clear_refs.write_all(CLEAR_ALL).map_err(|source| RefsError::Use { path: path(me, "clear_refs"), source })?;
         for byte in memory.iter_mut().step_by(4096) {
@@ -91,7 +95,7 @@ impl RefsProbe {
         let mappings = observe(me).map_err(|source| RefsError::Use { path: path(me, "smaps"), source })?;
         match mappings.iter().find(|(range, _)| range.contains(addr)) {
             Some((_, Observation::Accessed)) => Ok(()),
-            _ => Err(RefsError::Untrue("touched, but not seen as referenced")),
+            _ => Err(RefsError::Untrue("touched, but is not shown as referenced")),
         }
     }
 }
@@ -111,7 +115,7 @@ impl AccessProbe for RefsProbe {
             let pid = space.id.pid().ok_or(RefsError::NotAProcess(space.id))?;
             let clear_refs = match open(pid, "clear_refs") {
                 Ok(file) => Some(file),
-                // It has ended since it was surveyed.
+                // The process has ended since the targets were updated.
                 Err(RefsError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(error.into()),
             };
@@ -122,7 +126,7 @@ impl AccessProbe for RefsProbe {
 
     fn clear(&mut self, _samples: &[Sample]) -> Result<(), BoxError> {
         for target in &mut self.targets {
-            // A target that has ended is noticed at the next survey.
+            // The next update notices that the target has ended.
             if let Some(file) = &mut target.clear_refs
                 && file.write_all(CLEAR_ALL).is_err()
             {
@@ -162,14 +166,14 @@ impl Target {
     }
 }
 
-/// What `smaps` says of each mapping since the last clear.
+/// Reads from `smaps` which mappings were referenced since the last clear.
 fn observe(pid: u32) -> io::Result<Vec<(AddrRange, Observation)>> {
     let mut text = Vec::new();
     File::open(path(pid, "smaps"))?.read_to_end(&mut text)?;
     let maps = MemoryMaps::from_buf_read(BufReader::new(&text[..])).map_err(io::Error::other)?;
     let seen = |map: &MemoryMap| {
         let range = isotherm_kernel::mapping(map)?.range;
-        // smaps counts neither the pages of hugetlbfs nor those that are no memory at all.
+        // smaps does not count the pages of hugetlbfs, nor pages without a page frame descriptor (device memory).
         let observation = if map.extension.vm_flags.intersects(VmFlags::HT | VmFlags::PF) {
             Observation::Unobservable
         } else if map.extension.map.get("Referenced").is_some_and(|&bytes| bytes > 0) {

@@ -1,4 +1,4 @@
-//! The probe refs, on a real process of one's own.
+//! The `refs` probe on a real process of the same user.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -8,8 +8,8 @@ use isotherm_kernel::Processes;
 use isotherm_probes::RefsProbe;
 use isotherm_testing::installed_or_skip;
 
-/// Maps two areas with a gap between, tells where, and touches the one that each line of its input names. They are
-/// larger than any TLB, because clearing does not flush it.
+/// Maps two areas with a gap between them and prints their addresses. Each line of its input names an area to touch.
+/// The areas are larger than any TLB, because a clear does not flush the TLB.
 const TOUCHER: &str = "
 import ctypes, mmap, sys
 areas = [mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | mmap.PROT_WRITE)
@@ -23,7 +23,7 @@ for line in sys.stdin:
 ";
 
 #[test]
-fn a_mapping_that_was_touched_is_told_from_one_that_was_not() {
+fn a_touched_mapping_is_accessed_and_an_untouched_one_is_idle() {
     let mut python = Command::new("python3");
     let child = python.args(["-c", TOUCHER]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = installed_or_skip!(child.map_err(|e| format!("python3 cannot be run: {e}")));
@@ -52,10 +52,10 @@ fn a_mapping_that_was_touched_is_told_from_one_that_was_not() {
     let mut answers = [Observation::Unobservable; 2];
     probe.clear(&samples).unwrap();
     probe.read(&samples, &mut answers).unwrap();
-    assert_eq!(answers, [Observation::Idle; 2], "a target that has ended accesses nothing");
+    assert_eq!(answers, [Observation::Idle; 2], "a target that has ended is idle");
 }
 
 #[test]
-fn the_probe_works_on_this_very_process() {
+fn the_probe_passes_its_own_test() {
     RefsProbe::check().unwrap();
 }

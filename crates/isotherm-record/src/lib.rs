@@ -5,6 +5,8 @@
 //! is cut short from a damaged and from a foreign one, and believes nothing in a file before it is checked.
 //! [`convert()`] turns a recording into Parquet, CSV or JSON, or brings it to the present format.
 
+#![forbid(unsafe_code)]
+
 mod activities;
 mod activity;
 mod batches;

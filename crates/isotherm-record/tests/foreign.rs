@@ -56,7 +56,8 @@ fn nothing_there() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(
         refusal(&directory.path().join("a.rec")),
-        "cannot open the recording FILE (check the name, or record first with `isotherm record`): No such file or directory (os error 2)"
+        "cannot open the recording FILE (check the name, or record first with `isotherm record`): No such file or \
+         directory (os error 2)"
     );
 }
 

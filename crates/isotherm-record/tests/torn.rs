@@ -59,34 +59,37 @@ fn read(directory: &Path, bytes: &[u8]) -> Result<(Ending, Rows), RecordError> {
     Ok((recording.ending(), (rows, activities)))
 }
 
+/// Cut after `cut` bytes, a recording gives all that was whole before.
+fn assert_cut(directory: &Path, small: &Small, cut: usize) {
+    let result = read(directory, &small.bytes[..cut]);
+    if cut == 0 {
+        assert!(matches!(result, Err(RecordError::Empty { .. })), "at {cut}: {result:?}");
+    } else if cut < small.borders[0].0 {
+        assert!(matches!(result, Err(RecordError::CutInHeader { at, .. }) if at == cut as u64), "at {cut}: {result:?}");
+    } else {
+        let &(border, rows, activities) = small.borders.iter().rev().find(|(border, ..)| *border <= cut).unwrap();
+        let ending = if border == cut { Ending::Unfinished } else { Ending::CutShort { at: border as u64 } };
+        let read = result.unwrap();
+        assert!(read == (ending, small.beginning(rows, activities)), "at {cut}: {:?}, {} rows", read.0, read.1.0.len());
+    }
+}
+
 #[test]
 fn cut_at_any_byte_it_gives_all_that_was_whole_before() {
+    const THREADS: usize = 4;
     let directory = tempfile::tempdir().unwrap();
     let small = small(directory.path());
     assert!(small.borders.len() == 3, "{:?}", small.borders);
-    let (header_end, ..) = small.borders[0];
-
-    for cut in 0..small.bytes.len() {
-        let result = read(directory.path(), &small.bytes[..cut]);
-        if cut == 0 {
-            assert!(matches!(result, Err(RecordError::Empty { .. })), "at {cut}: {result:?}");
-        } else if cut < header_end {
-            assert!(
-                matches!(result, Err(RecordError::CutInHeader { at, .. }) if at == cut as u64),
-                "at {cut}: {result:?}"
-            );
-        } else {
-            let &(border, rows, activities) = small.borders.iter().rev().find(|(border, ..)| *border <= cut).unwrap();
-            let ending = if border == cut { Ending::Unfinished } else { Ending::CutShort { at: border as u64 } };
-            let read = result.unwrap();
-            assert!(
-                read == (ending, small.beginning(rows, activities)),
-                "at {cut}: {:?}, {} rows",
-                read.0,
-                read.1.0.len()
-            );
+    std::thread::scope(|scope| {
+        for first in 0..THREADS {
+            let small = &small;
+            scope.spawn(move || {
+                let directory = tempfile::tempdir().unwrap();
+                let cuts = (first..small.bytes.len()).step_by(THREADS);
+                cuts.for_each(|cut| assert_cut(directory.path(), small, cut));
+            });
         }
-    }
+    });
     assert_eq!(read(directory.path(), &small.bytes).unwrap(), (Ending::Whole, small.rows));
 }
 

@@ -1,24 +1,24 @@
-//! The address axis: all that was mapped, one piece after the other, without the gaps, in rows.
+//! The address axis: mapped memory in the order of its addresses, without the gaps, divided into rows.
 
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, PAGE_SIZE, PackedRanges};
 
-use crate::space::Named;
+use crate::extent::Named;
 
-/// A gap smaller than this does not divide the picture; it is cut out all the same.
+/// The smallest gap that starts a new area. Smaller gaps are cut out too, within an area.
 const DIVIDING_GAP: u64 = 64 << 20;
 
 /// A part of the axis between two large gaps.
 #[derive(Clone, Debug)]
 pub struct Area {
-    /// What is mapped in it: sorted, disjoint, with names.
+    /// The mapped pieces, with names. They are sorted and disjoint.
     pub mapped: Vec<Named>,
     /// The mapped bytes.
     pub bytes: u64,
-    /// Its first row on the axis.
+    /// The first row of the area on the axis.
     pub first_row: usize,
-    /// How many rows it has, at least one.
+    /// The number of rows, at least one.
     pub rows: usize,
     /// The ranges of `mapped`.
     packed: PackedRanges,
@@ -30,7 +30,7 @@ impl Area {
         Self { bytes: packed.bytes(), mapped, first_row: 0, rows: 1, packed }
     }
 
-    /// From the first to the last mapped address.
+    /// The first mapped address.
     pub fn start(&self) -> u64 {
         self.mapped.first().map_or(0, |named| named.range.start())
     }
@@ -40,13 +40,13 @@ impl Area {
         self.mapped.last().map_or(0, |named| named.range.end())
     }
 
-    /// How many of the area's mapped bytes lie below its row `row`, counted from its first.
+    /// The mapped bytes of the area below its row `row`. The first row of the area is 0.
     pub fn row_offset(&self, row: usize) -> u64 {
         if row >= self.rows {
             return self.bytes;
         }
         let offset = (u128::from(self.bytes) * row as u128 / self.rows as u128) as u64;
-        // Rows end with pages where there are pages enough.
+        // Rows end at page boundaries if there is at least a page per row.
         if self.bytes >= self.rows as u64 * PAGE_SIZE { offset / PAGE_SIZE * PAGE_SIZE } else { offset }
     }
 
@@ -67,16 +67,16 @@ impl Area {
     }
 }
 
-/// How finely an axis may be divided.
+/// Into how many parts an axis is divided.
 #[derive(Clone, Copy, Debug)]
-pub struct Fineness {
-    /// Rows in all, unless there are fewer pages, or more areas.
+pub struct AxisResolution {
+    /// The number of rows, unless there are fewer pages or more areas.
     pub rows: usize,
-    /// Rows that each area has at least, unless it has fewer pages.
+    /// The minimum number of rows of an area, unless it has fewer pages.
     pub rows_of_area: usize,
-    /// Areas at most.
+    /// The maximum number of areas.
     pub areas: usize,
-    /// Rows come in groups of so many, as two half blocks of a terminal make one character.
+    /// Rows come in groups of this size. In a terminal, two half blocks make one character.
     pub group: usize,
 }
 
@@ -90,8 +90,8 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Lays out what is mapped: divides it at the largest gaps and gives each area rows by its size.
-    pub fn new(mapped: &[Named], fineness: Fineness) -> Self {
+    /// Divides mapped memory at the largest gaps, and gives each area rows in proportion to its size.
+    pub fn new(mapped: &[Named], fineness: AxisResolution) -> Self {
         let mut gaps: Vec<(u64, usize)> = mapped
             .windows(2)
             .enumerate()
@@ -119,19 +119,19 @@ impl Axis {
         self.areas.iter().map(|area| area.bytes).sum()
     }
 
-    /// The area and its offsets of a piece that is mapped as one, or `None` if it is not on the axis.
+    /// The area of a contiguous mapped range, and the offsets of its ends. None if the range is not on the axis.
     fn place(&self, range: AddrRange) -> Option<(&Area, u64, u64)> {
         let i = self.areas.partition_point(|area| area.end() <= range.start());
         let area = self.areas.get(i)?;
         (area.start() <= range.start()).then(|| (area, area.offset_of(range.start()), area.offset_of(range.end())))
     }
 
-    /// The rows that a mapped piece lies in, with how many of its bytes lie in each.
+    /// The rows that a mapped range lies in, each with the bytes of the range in it.
     pub fn rows_of(&self, range: AddrRange) -> impl Iterator<Item = (usize, u64)> {
         self.place(range)
             .into_iter()
             .flat_map(|(area, from, to)| {
-                // Rounded to pages, a row begins at most one row off.
+                // Row boundaries are rounded to pages, so the guess is off by one row at most.
                 let guess = (u128::from(from) * area.rows as u128 / u128::from(area.bytes.max(1))) as usize;
                 (guess.saturating_sub(1)..area.rows).map_while(move |row| {
                     let (start, end) = (area.row_offset(row), area.row_offset(row + 1));
@@ -141,12 +141,12 @@ impl Axis {
             .filter(|&(_, bytes)| bytes > 0)
     }
 
-    /// The area of a row, and the row counted from the area's first.
+    /// The area of a row, and the index of the row in the area.
     pub fn row(&self, row: usize) -> Option<(&Area, usize)> {
         self.areas.iter().find(|area| row < area.first_row + area.rows).map(|area| (area, row - area.first_row))
     }
 
-    /// The name that most of a row's bytes have.
+    /// The name of most bytes of a row.
     pub fn row_name(&self, row: usize) -> Arc<str> {
         let Some((area, row)) = self.row(row) else { return "".into() };
         let mut sizes: Vec<(Arc<str>, u64)> = vec![];
@@ -160,10 +160,10 @@ impl Axis {
     }
 }
 
-/// Gives each area the rows it has at least, and the rest by size; says how many that is.
-fn share_rows(areas: &mut [Area], fineness: Fineness) -> usize {
+/// Gives each area its minimum of rows, and distributes the rest by size. Returns the number of rows.
+fn share_rows(areas: &mut [Area], fineness: AxisResolution) -> usize {
     let group = fineness.group.max(1);
-    // A row has at least a page, as long as there is one group of them.
+    // A row has at least a page, unless the area has fewer pages than a group has rows.
     let most = |area: &Area| {
         let pages = usize::try_from(area.bytes.div_ceil(PAGE_SIZE)).unwrap_or(usize::MAX);
         if pages < group { pages } else { pages / group * group }
@@ -173,7 +173,7 @@ fn share_rows(areas: &mut [Area], fineness: Fineness) -> usize {
     }
     let total: f64 = areas.iter().map(|area| area.bytes as f64).sum();
     let mut used: usize = areas.iter().map(|area| area.rows).sum();
-    // Group after group goes to the area that is furthest below its share: a highest-averages method.
+    // Each further group goes to the area that is furthest below its share (a highest-averages method).
     while used + group <= fineness.rows {
         let need = |area: &Area| area.bytes as f64 / total / (area.rows as f64 + 0.5 * group as f64);
         let open = areas.iter_mut().filter(|area| area.rows < most(area));
@@ -198,10 +198,10 @@ mod tests {
     }
 
     const MIB: u64 = 1 << 20;
-    const FINE: Fineness = Fineness { rows: 20, rows_of_area: 1, areas: 8, group: 1 };
+    const FINE: AxisResolution = AxisResolution { rows: 20, rows_of_area: 1, areas: 8, group: 1 };
 
     #[test]
-    fn large_gaps_divide_and_small_ones_are_only_cut_out() {
+    fn large_gaps_start_an_area_and_small_ones_are_cut_out() {
         let mapped = [
             named(MIB, 3 * MIB, "a"),
             named(4 * MIB, 6 * MIB, "b"),
@@ -218,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn no_more_areas_than_asked_for_and_every_area_has_a_row() {
+    fn there_are_no_more_areas_than_allowed_and_each_has_a_row() {
         let mapped: Vec<_> = (1..50).map(|i| named(i << 40, (i << 40) + (i << 20), "x")).collect();
-        let axis = Axis::new(&mapped, Fineness { rows: 3, rows_of_area: 1, areas: 8, group: 1 });
+        let axis = Axis::new(&mapped, AxisResolution { rows: 3, rows_of_area: 1, areas: 8, group: 1 });
         assert_eq!(axis.areas.len(), 8);
         assert_eq!(axis.rows, 8);
         assert_eq!(axis.bytes(), (1..50).sum::<u64>() << 20);

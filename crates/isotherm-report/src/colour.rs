@@ -5,18 +5,17 @@ use colorous::PLASMA;
 /// Red, green and blue.
 pub type Rgb = [u8; 3];
 
-/// What could not be observed: a grey, which the scale does not have.
+/// The colour of unobservable memory: a grey that the scale does not have.
 pub const UNOBSERVABLE: Rgb = [128, 128, 128];
 
-/// The colour of an access rate of 0 to 1: matplotlib's plasma, from deep blue for cold to yellow for hot. It is even
-/// to the eye, also to most of those who cannot tell some colours apart, and never as dark as a black terminal or as
-/// light as a white page.
+/// The colour of an access rate from 0 to 1: matplotlib's plasma, from deep blue for cold to yellow for hot. The scale
+/// is perceptually even, also with most kinds of colour blindness, and is visible on black and on white.
 pub fn of_rate(rate: f64) -> Rgb {
     let colour = PLASMA.eval_continuous(rate.clamp(0.0, 1.0));
     [colour.r, colour.g, colour.b]
 }
 
-/// As CSS and SVG write it.
+/// The notation of CSS and SVG, such as `#0d0887`.
 pub fn hex([r, g, b]: Rgb) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a report; each message says what, where and how to mend it.
+//! Errors of reports. Each says what failed, and how to fix it; its source says why.
 
 use std::io;
 use std::time::Duration;
@@ -7,51 +7,50 @@ use isotherm_core::{BoxError, units};
 
 use crate::{Format, Kind};
 
-/// Why a report could not be made.
+/// Why a report cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The recording could not be read.
+    /// The recording cannot be read.
     #[error(transparent)]
     Source(BoxError),
     /// The recording holds no snapshot.
     #[error(
-        "nothing was recorded: the recording holds no snapshot (the run ended before its first aggregation); \
-         record for longer than one aggregation interval, {}",
+        "nothing was recorded: the run ended before its first aggregation interval of {} was over; record for longer",
         units::duration(*aggregation)
     )]
     NothingRecorded {
         /// The aggregation interval of the recording.
         aggregation: Duration,
     },
-    /// The recording holds snapshots, but none that was asked for.
+    /// No snapshot of the recording matches the selection.
     #[error("nothing in the recording matches {asked}; it holds {holds}")]
     NothingMatches {
-        /// What was asked for, as text.
+        /// The selection, as text.
         asked: String,
-        /// What the recording holds, as text.
+        /// What the recording has, as text.
         holds: String,
     },
-    /// The recording holds nothing of schemes.
+    /// The recording has no activity of schemes.
     #[error(
-        "the recording holds nothing of schemes: none ran while it was made; `isotherm run --schemes FILE --record REC` records \
-         what they do"
+        "no schemes ran while this recording was made; `isotherm run --schemes FILE --record REC` records what \
+         schemes do"
     )]
     NoSchemes,
-    /// A format that a kind of report does not have.
-    #[error("the {} report has no {} format; {mend}", kind.name(), format.name())]
+    /// The report does not exist in this format.
+    #[error("the {} report has no {} format; {fix}", kind.name(), format.name())]
     Unsupported {
-        /// The kind.
+        /// The kind of the report.
         kind: Kind,
         /// The format.
         format: Format,
-        /// What to ask for instead.
-        mend: &'static str,
+        /// How to fix it.
+        fix: &'static str,
     },
-    /// The report could not be written.
+    /// The report cannot be written.
     #[error("cannot write the report")]
     Write(#[from] io::Error),
-    /// A picture could not be drawn.
-    #[error("cannot draw the picture: {0}; try --format svg")]
+    /// A picture cannot be drawn.
+    #[error("cannot draw the picture: {0}; use --format svg")]
     Picture(String),
 }
 

@@ -1,4 +1,4 @@
-//! Names and commands come from the watched process: nothing of them may act on a terminal or a page.
+//! Escaping of names and commands. They come from the watched process, and must not act on a terminal or a page.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,21 +8,22 @@ use serde::Serialize;
 
 use crate::ReportError;
 
-/// Whether a character could act on a terminal, hide, or turn the direction of what follows.
-fn acts(c: char) -> bool {
+/// Whether a character controls a terminal, is invisible, or changes the direction of text.
+fn is_unsafe(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
-/// The text with whatever could act on a terminal written out, as in `\x1b`.
+/// The text with unsafe characters written as escapes such as `\x1b`.
 pub fn sanitise(text: &str) -> Cow<'_, str> {
-    if !text.contains(acts) {
+    if !text.contains(is_unsafe) {
         return text.into();
     }
     let mut clean = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {
-            c if !acts(c) => clean.push(c),
+            c if !is_unsafe(c) => clean.push(c),
             '\n' => clean.push_str("\\n"),
             '\t' => clean.push_str("\\t"),
             c if u32::from(c) < 0x100 => _ = write!(clean, "\\x{:02x}", u32::from(c)),
@@ -32,7 +33,7 @@ pub fn sanitise(text: &str) -> Cow<'_, str> {
     clean.into()
 }
 
-/// The text, [sanitised](sanitise), as content or attribute of XML or HTML.
+/// The text, [sanitised](sanitise) and escaped for content and attributes of XML and HTML.
 pub fn markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in sanitise(text).chars() {
@@ -48,29 +49,29 @@ pub fn markup(text: &str) -> String {
     out
 }
 
-/// JSON that may stand in a `<script>` block: no `<`, `>` or `&` is left to end or open anything.
+/// JSON for a `<script>` block: `<`, `>` and `&` are escaped, so the text cannot end the block.
 pub fn json_in_html(value: &impl Serialize) -> Result<String, ReportError> {
     let json = json(value)?;
     Ok(json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e"))
 }
 
-/// JSON on one line, with every control character escaped, those of C1 too.
+/// JSON on one line, with all control characters escaped, also those of C1.
 pub fn json(value: &impl Serialize) -> Result<String, ReportError> {
     let mut out = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Tame))?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapingFormatter))?;
     String::from_utf8(out).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e).into())
 }
 
-/// serde_json leaves DEL and the C1 controls as they are; a terminal may take them for commands.
-struct Tame;
+/// Escapes DEL and the C1 controls too. serde_json does not, and a terminal may interpret them.
+struct EscapingFormatter;
 
-impl serde_json::ser::Formatter for Tame {
+impl serde_json::ser::Formatter for EscapingFormatter {
     fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        if !fragment.contains(acts) {
+        if !fragment.contains(is_unsafe) {
             return writer.write_all(fragment.as_bytes());
         }
         for c in fragment.chars() {
-            if acts(c) {
+            if is_unsafe(c) {
                 write!(writer, "\\u{:04x}", u32::from(c))?;
             } else {
                 write!(writer, "{c}")?;

@@ -1,4 +1,4 @@
-//! What a reader must know before the figures: what was recorded how, and what spoils it.
+//! Facts about a recording for its reader: what was recorded, how, and which problems there were.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use isotherm_core::units;
 use crate::escape::sanitise;
 use crate::summary::{MANY_LATE, Summary};
 
-/// A few lines about the recording, the most important first.
+/// Lines about the recording, the most important first.
 pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     let header = &summary.recording;
     let mut facts = vec![];
@@ -20,7 +20,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     };
     facts.push(format!("{what}: {}, {} snapshots", units::duration(span), units::count(summary.snapshots)));
     let version = sanitise(&header.isotherm_version);
-    // Of a recording that was imported, not all is known.
+    // The host of an imported recording is not known.
     if header.host.name.is_empty() {
         facts.push(format!("recorded by {}, imported by isotherm {version}", sanitise(&header.probe)));
     } else {
@@ -49,7 +49,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     facts
 }
 
-/// What a reader must beware of.
+/// Problems that affect the figures.
 pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     let mut warnings = vec![];
     let header = &summary.recording;
@@ -84,15 +84,16 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     warnings
 }
 
-/// What is to be said of aggregations of the kernel's DAMON that are missing.
+/// The warning about missing aggregations of the kernel's DAMON.
 pub(crate) fn lost_aggregations(count: u64) -> String {
     format!(
-        "missing aggregations: {} of the kernel's were not taken in time; lengthen --aggr or lower the maximum of --regions",
+        "missing aggregations: {} of the kernel's were not taken in time; \
+         lengthen --aggr or lower the maximum of --regions",
         units::count(count)
     )
 }
 
-/// What memory is that the probe cannot observe.
+/// The kinds of memory that the probe cannot observe.
 fn why_unobservable(summary: &Summary) -> &'static str {
     let physical = summary.targets.iter().any(|target| target.pid == 0);
     match &summary.recording.probe[..] {

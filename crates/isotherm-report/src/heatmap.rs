@@ -9,39 +9,38 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::ReportError;
-use crate::axis::{Axis, Fineness};
-use crate::source::{Seen, Selection, Share, Source, View, walk};
-use crate::space::{Place, Survey, shown_name};
+use crate::axis::{Axis, AxisResolution};
+use crate::extent::{Extent, TargetExtent, shown_name};
+use crate::source::{Selection, Share, Source, View, Visit, walk};
 
-/// How finely a heatmap is divided.
+/// Into how many cells a heatmap is divided.
 #[derive(Clone, Copy, Debug)]
 pub struct Resolution {
-    /// Columns of all targets.
+    /// Columns, for all targets.
     pub columns: usize,
-    /// The address axis of each target.
-    pub axis: Fineness,
+    /// Rows of each target.
+    pub axis: AxisResolution,
 }
 
-/// What is known about a row's memory in a column's time.
+/// The memory of a row in the time of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The access rate of what could be observed, 0 to 1: accessed samples of observed samples, weighted by
-    /// bytes and time.
+    /// The access rate, 0 to 1: the share of observed samples that found an access, weighted by bytes and time.
     pub rate: f32,
-    /// The share that could not be observed, 0 to 1.
+    /// The share of unobservable samples, 0 to 1.
     pub unobservable: f32,
-    /// For how long the access frequency had stayed as it was, on the mean.
+    /// The mean age: the time for which the access rate has been about the same.
     pub age: Duration,
 }
 
 impl Cell {
-    /// Whether more of it is in the dark than not, so that its rate says little.
+    /// Whether most samples are unobservable, so that the rate means little.
     pub fn is_unobservable(&self) -> bool {
         self.unobservable > 0.5
     }
 }
 
-/// The sums that make a cell.
+/// The sums behind a cell.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     weight: f64,
@@ -60,20 +59,20 @@ impl Sums {
     }
 }
 
-/// One target's part of a heatmap.
+/// The heatmap of one target.
 pub struct TargetMap {
-    /// Which target.
+    /// The target.
     pub id: TargetId,
-    /// What it is.
+    /// Its command and start.
     pub info: Arc<TargetInfo>,
-    /// The address axis: a row of cells for each of its rows, low addresses first.
+    /// The address axis. Each of its rows is a row of cells, low addresses first.
     pub axis: Axis,
     columns: usize,
     sums: Vec<Sums>,
 }
 
 impl TargetMap {
-    /// The cell of a row (0 is the lowest addresses) and a column; `None` where nothing was mapped or recorded.
+    /// The cell of a row (0 has the lowest addresses) and a column. None if nothing was mapped or recorded there.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
         self.sums.get(row * self.columns + column)?.cell()
     }
@@ -81,56 +80,56 @@ impl TargetMap {
 
 /// The access rate over time and addresses, for each target.
 pub struct Heatmap {
-    /// Where the time axis begins.
+    /// The start of the time axis.
     pub start: Duration,
-    /// Where it ends.
+    /// The end of the time axis.
     pub end: Duration,
-    /// Into how many columns it is divided.
+    /// The number of columns.
     pub columns: usize,
-    /// A picture for each target.
+    /// The targets.
     pub targets: Vec<TargetMap>,
 }
 
 impl Heatmap {
-    /// Computes the heatmap of what is selected, in two walks.
+    /// Computes the heatmap of a selection, in two walks.
     ///
     /// # Errors
-    /// When the source cannot be read or holds nothing that was asked for.
+    /// If the source cannot be read or has nothing in the selection.
     pub fn new(
         source: &dyn Source,
         selection: &Selection,
-        resolution: impl FnOnce(&Survey) -> Resolution,
+        resolution: impl FnOnce(&Extent) -> Resolution,
     ) -> Result<Self, ReportError> {
-        let mut survey = Survey::default();
-        walk(source, selection, &mut [&mut survey])?;
-        let survey = survey.finish();
-        let resolution = resolution(&survey);
-        let mut heatmap = Self::blank(&survey, survey.places.iter(), resolution);
+        let mut extent = Extent::default();
+        walk(source, selection, &mut [&mut extent])?;
+        let extent = extent.finish();
+        let resolution = resolution(&extent);
+        let mut heatmap = Self::blank(&extent, extent.targets.iter(), resolution);
         walk(source, selection, &mut [&mut heatmap])?;
         Ok(heatmap)
     }
 
-    /// A heatmap without any row in it yet.
-    pub fn blank<'a>(survey: &Survey, places: impl Iterator<Item = &'a Place>, resolution: Resolution) -> Self {
-        let (start, end) = survey.time.unwrap_or_default();
+    /// A heatmap without data.
+    pub fn blank<'a>(extent: &Extent, targets: impl Iterator<Item = &'a TargetExtent>, resolution: Resolution) -> Self {
+        let (start, end) = extent.time.unwrap_or_default();
         let columns = resolution.columns.max(1);
-        let targets = places
-            .map(|place| {
-                let axis = Axis::new(&place.mapped, resolution.axis);
+        let targets = targets
+            .map(|target| {
+                let axis = Axis::new(&target.mapped, resolution.axis);
                 let sums = vec![Sums::default(); axis.rows * columns];
-                TargetMap { id: place.id, info: place.info.clone(), axis, columns, sums }
+                TargetMap { id: target.id, info: target.info.clone(), axis, columns, sums }
             })
             .collect();
         Self { start, end, columns, targets }
     }
 
-    /// When a column begins; that of the column after the last is the end.
+    /// The start of a column. That of the column after the last is the end.
     pub fn column_time(&self, column: usize) -> Duration {
         let span = (self.end - self.start).as_nanos();
         self.start + Duration::from_nanos((span * column as u128 / self.columns as u128) as u64)
     }
 
-    /// The columns that a span of time touches, each with the seconds it has of it.
+    /// The columns that overlap a span of time, each with the seconds of the overlap.
     fn columns_of(&self, from: Duration, to: Duration) -> Vec<(usize, f64)> {
         let width = (self.end - self.start).as_secs_f64() / self.columns as f64;
         if width <= 0.0 {
@@ -148,15 +147,15 @@ impl Heatmap {
 }
 
 impl View for Heatmap {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if !seen.chosen {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
             return Ok(());
         }
-        let columns = self.columns_of(seen.since, seen.row.time);
-        let Some(map) = self.targets.iter_mut().find(|map| map.id == seen.row.target.id) else { return Ok(()) };
-        let aggregation = seen.row.aggregation.as_secs_f64();
-        for piece in seen.pieces() {
-            let share = Share::of(piece.region, seen.row.samples);
+        let columns = self.columns_of(visit.since, visit.row.time);
+        let Some(map) = self.targets.iter_mut().find(|map| map.id == visit.row.target.id) else { return Ok(()) };
+        let aggregation = visit.row.aggregation.as_secs_f64();
+        for piece in visit.pieces() {
+            let share = Share::of(piece.region, visit.row.samples);
             let age = f64::from(piece.region.age) * aggregation;
             for (row, bytes) in map.axis.rows_of(piece.range) {
                 for &(column, seconds) in &columns {
@@ -173,7 +172,7 @@ impl View for Heatmap {
     }
 }
 
-/// To four decimals, and exactly what a reader of JSON expects of, say, 0.1.
+/// The share with four decimals. The detour by f64 makes 0.1 appear as 0.1 in JSON.
 fn rounded(share: f32) -> f64 {
     (f64::from(share) * 1e4).round() / 1e4
 }
@@ -188,22 +187,39 @@ impl Serialize for Heatmap {
 
 impl TargetMap {
     fn json(&self) -> Value {
-        let areas: Vec<Value> = self.axis.areas.iter().map(|area| {
-            let mappings: Vec<Value> = area
+        let areas: Vec<Value> = self
+            .axis
+            .areas
+            .iter()
+            .map(|area| {
+                let mappings: Vec<Value> = area
                 .mapped
                 .iter()
                 .map(|named| {
                     json!({ "start": named.range.start(), "end": named.range.end(), "name": shown_name(&named.name) })
                 })
                 .collect();
-            json!({ "start": area.start(), "end": area.end(), "bytes": area.bytes, "first_row": area.first_row, "rows": area.rows, "mappings": mappings })
-        }).collect();
+                json!({
+                    "start": area.start(),
+                    "end": area.end(),
+                    "bytes": area.bytes,
+                    "first_row": area.first_row,
+                    "rows": area.rows,
+                    "mappings": mappings,
+                })
+            })
+            .collect();
         let rows: Vec<Value> = (0..self.axis.rows)
             .filter_map(|row| {
                 let (area, inside) = self.axis.row(row)?;
                 let (from, to) = (area.row_offset(inside), area.row_offset(inside + 1));
                 let end = area.address_at(to.saturating_sub(1)) + 1;
-                Some(json!({ "start": area.address_at(from), "end": end, "bytes": to - from, "name": shown_name(&self.axis.row_name(row)) }))
+                Some(json!({
+                    "start": area.address_at(from),
+                    "end": end,
+                    "bytes": to - from,
+                    "name": shown_name(&self.axis.row_name(row)),
+                }))
             })
             .collect();
         let matrix = |value: &dyn Fn(Cell) -> Option<f64>| -> Value {

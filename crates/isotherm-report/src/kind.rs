@@ -1,15 +1,15 @@
-//! Which report, and in which format.
+//! Kinds and formats of reports.
 
 use std::path::Path;
 
 use crate::extension::{UnknownExtension, format_of};
 
-/// What is reported.
+/// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The access rate of all memory over time.
     Heatmap,
-    /// The working set: its distribution and over time.
+    /// The working set: percentiles, and over time.
     Wss,
     /// The regions of each snapshot.
     Regions,
@@ -17,9 +17,9 @@ pub enum Kind {
     Summary,
     /// What the monitoring cost.
     Overhead,
-    /// What schemes did, beside the memory in use.
+    /// What schemes did, and the memory in use.
     Schemes,
-    /// All of it on one page.
+    /// All reports in one page.
     Html,
 }
 
@@ -28,7 +28,7 @@ impl Kind {
     pub const ALL: [Self; 7] =
         [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Html];
 
-    /// As it is written on a command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heatmap => "heatmap",
@@ -41,24 +41,24 @@ impl Kind {
         }
     }
 
-    /// The format to take when none is asked for.
+    /// The format of this kind if none is chosen.
     pub fn default_format(self) -> Format {
         if self == Self::Html { Format::Html } else { Format::Text }
     }
 }
 
-/// How it is written.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people, fitted to the terminal.
     Text,
     /// For programs.
     Json,
-    /// A picture of pixels.
+    /// Pixel graphics.
     Png,
-    /// A picture of lines.
+    /// Vector graphics.
     Svg,
-    /// The page that has all reports, whatever the kind.
+    /// The page with all reports, for every kind.
     Html,
 }
 
@@ -66,17 +66,17 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
 
-    /// The format that the extension of a file's name stands for. None if the name has no extension.
+    /// The format that the extension of a file's name selects. None if the name has no extension.
     ///
     /// # Errors
-    /// If the extension stands for no format.
+    /// If the extension selects no format.
     pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
         let extensions: [&[&str]; 5] = [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["html", "htm"]];
         let formats: Vec<_> = Self::ALL.into_iter().zip(extensions).collect();
         format_of(path, &formats)
     }
 
-    /// As it is written on a command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -87,7 +87,7 @@ impl Format {
         }
     }
 
-    /// Whether it is bytes that would spoil a terminal.
+    /// Whether the format is binary, and not for a terminal.
     pub fn is_binary(self) -> bool {
         self == Self::Png
     }

@@ -1,28 +1,32 @@
-//! Views of a recording for people and programs: heatmap, working set, regions, summary, overhead, what schemes did, and a
-//! page with all.
+//! Reports on a recording: heatmap, working set, regions, summary, overhead, activity of schemes, and a page with all
+//! of them.
 //!
-//! Each view is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`], [`summary`],
-//! [`overhead`], [`schemes`]); each format renders it. A recording is walked over row by row and never held as a whole, so
-//! memory does not grow with its length other than by a few numbers a snapshot. Nothing of a recording is
-//! trusted: names and commands are the watched process's, and are escaped for whatever they are shown on.
+//! Each report is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`], [`summary`],
+//! [`overhead`], [`schemes`]). Each format renders that data. A recording is read row by row and never held as a whole,
+//! so memory grows with its length by a few numbers per snapshot only. Nothing in a recording is trusted: names and
+//! commands come from the watched process, and are escaped for each format.
 //!
-//! [`write`](fn@write) is the whole of it:
+//! [`write`](fn@write) makes a report in one call:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use isotherm_report::{Format, Kind, Options, Selection};
 //! let recording = isotherm_record::Recording::open("isotherm.rec".as_ref())?;
 //! let mut out = std::io::stdout().lock();
-//! isotherm_report::write(Kind::Summary, Format::Text, &recording, &Selection::default(), &Options::default(), &mut out)?;
+//! let (selection, options) = (Selection::default(), Options::default());
+//! isotherm_report::write(Kind::Summary, Format::Text, &recording, &selection, &options, &mut out)?;
 //! # Ok(())
 //! # }
 //! ```
+
+#![forbid(unsafe_code)]
 
 pub mod axis;
 pub mod colour;
 mod error;
 mod escape;
 mod extension;
+pub mod extent;
 mod facts;
 pub mod heatmap;
 mod html;
@@ -35,7 +39,6 @@ pub mod regions;
 mod report;
 pub mod schemes;
 mod source;
-pub mod space;
 pub mod summary;
 mod svg;
 mod text;
@@ -47,7 +50,12 @@ pub use escape::sanitise;
 pub use extension::UnknownExtension;
 pub use kind::{Format, Kind};
 pub use options::{Options, Picture};
-pub use regions::{Bounds, RegionOptions, Sort};
+pub use regions::{Limits, RegionOptions, Sort};
 pub use report::write;
-pub use source::{Activities, Piece, Rows, Seen, SelectedTarget, Selection, Share, Source, View, pieces, walk};
+pub use source::{Activities, Piece, Rows, SelectedTarget, Selection, Share, Source, View, Visit, pieces, walk};
 pub use text::{Colour, Terminal};
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

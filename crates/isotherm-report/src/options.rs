@@ -1,14 +1,14 @@
-//! What a report depends on besides its kind and format.
+//! Options of reports.
 
 use crate::Terminal;
 use crate::regions::RegionOptions;
 
-/// The size of pictures, and how finely a heatmap is divided in them and in JSON.
+/// The size of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Its width in pixels.
+    /// The width in pixels.
     pub width: u32,
-    /// The height of the plot in pixels; titles and axes come on top.
+    /// The height of the plot in pixels, without titles and axes.
     pub height: u32,
 }
 
@@ -18,16 +18,16 @@ impl Default for Picture {
     }
 }
 
-/// What else a report depends on.
+/// Options of reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// What text is fitted to.
+    /// The terminal that text is fitted to.
     pub terminal: Terminal,
-    /// Which regions are told, and in which order.
+    /// Which regions are shown, and in which order.
     pub regions: RegionOptions,
     /// The size of pictures.
     pub picture: Picture,
-    /// Columns and rows of a heatmap in JSON and pictures; by default as many columns as there are snapshots, up to
-    /// 400, and 200 rows.
+    /// Columns and rows of a heatmap in JSON and pictures. The default is one column per snapshot, at most 400, and
+    /// 200 rows.
     pub cells: Option<(usize, usize)>,
 }

@@ -1,4 +1,4 @@
-//! What the monitoring cost, against what it may cost: regions, reads, CPU time, late rounds.
+//! What the monitoring cost: regions, page reads, CPU time, late rounds, and their limits.
 
 use std::time::Duration;
 
@@ -6,82 +6,82 @@ use isotherm_record::Header;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::source::{Seen, View};
+use crate::source::{View, Visit};
 use crate::wss::Percentiles;
 use crate::{ReportError, escape};
 
-/// One snapshot's cost, of all targets together.
+/// The cost of one snapshot, of all targets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Moment {
-    /// Since the recording's start.
+    /// The time since the start of the recording.
     pub time_ns: u64,
     /// Regions of all targets.
     pub regions: u64,
-    /// Pages read a sampling round, on the mean of the rounds since the snapshot before.
+    /// Pages read per sampling round: the mean of the rounds since the previous snapshot.
     pub reads_per_sampling: f64,
-    /// Pages read in the round that read most.
+    /// The maximum of pages read in a round.
     pub max_reads: u64,
-    /// CPU time of the monitor since the snapshot before, in per cent of one CPU.
+    /// CPU time of the monitor since the previous snapshot, in per cent of one CPU.
     pub cpu_percent: f64,
-    /// Rounds that began late since the snapshot before.
+    /// Rounds since the previous snapshot that began late.
     pub late_rounds: u64,
     /// Mapped bytes that could not be observed.
     pub unobservable_bytes: u64,
 }
 
-/// A mean and a maximum, with the distribution over the snapshots between them.
+/// A load: mean, maximum, and percentiles over the snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
     /// The mean.
     pub mean: f64,
-    /// The highest there ever was.
+    /// The maximum.
     pub max: u64,
-    /// The distribution over the snapshots.
+    /// The percentiles over the snapshots.
     pub percentiles: Percentiles<f64>,
 }
 
-/// What the monitoring cost. Costs are those of all targets: of a selection, only its time counts.
+/// What the monitoring cost. Costs are those of all targets. Of a selection, only the time applies.
 #[derive(Clone, Debug, Serialize)]
 pub struct Overhead {
-    /// The probe's name.
+    /// The name of the probe.
     pub probe: String,
-    /// CPU time of the monitor's thread in per cent of one CPU.
+    /// CPU time of the monitor's thread, in per cent of one CPU.
     pub cpu_percent: f64,
     /// Regions of all targets in a snapshot.
     pub regions: Load,
-    /// Pages read in a sampling round. The percentiles are of each snapshot's mean.
+    /// Pages read in a sampling round. The percentiles are those of the means of the snapshots.
     pub reads_per_sampling: Load,
-    /// The number of regions, and so of reads, that may not be exceeded.
+    /// The maximum number of regions, and so of reads in a round.
     pub max_regions: u64,
     /// Rounds that began late.
     pub late_rounds: u64,
     /// All rounds.
     pub rounds: u64,
-    /// Aggregations that are missing: events of the kernel's DAMON that were not taken in time.
+    /// Missing aggregations: events of the kernel's DAMON that isotherm did not read in time.
     pub lost_aggregations: u64,
-    /// Mapped bytes that could not be observed: the mean of the snapshots.
+    /// Mapped bytes that could not be observed: the mean over the snapshots.
     pub unobservable_bytes: u64,
-    /// The highest number of bytes that could not be observed.
+    /// The maximum of bytes that could not be observed.
     pub unobservable_bytes_max: u64,
-    /// Pages read, all together.
+    /// All pages read.
     pub reads: u64,
-    /// Pages cleared, all together.
+    /// All pages cleared.
     pub clears: u64,
     /// CPU time of the monitor's thread.
     pub cpu_ns: u64,
-    /// The time that all this is spread over.
+    /// The time in which these costs arose.
     pub wall_ns: u64,
-    /// Snapshot by snapshot.
+    /// The cost of each snapshot.
     pub over_time: Vec<Moment>,
-    /// Whether the recording tells what it cost. One that was imported does not: all but regions and times is 0 then, and `null` in
-    /// JSON.
+    /// Whether the recording has costs. An imported one has not: then all figures but regions and times are 0, and
+    /// `null` in JSON.
     #[serde(skip)]
     pub measured: bool,
     #[serde(skip)]
     current: Option<Moment>,
 }
 
-/// Figures that are not there when nothing was measured, of all and of each moment.
+/// Figures that are missing in a recording without costs: of the whole, and of each snapshot.
 const MEASURED: [&str; 10] = [
     "cpu_percent",
     "reads_per_sampling",
@@ -98,7 +98,7 @@ const MEASURED_OF_MOMENT: [&str; 5] =
     ["reads_per_sampling", "max_reads", "cpu_percent", "late_rounds", "unobservable_bytes"];
 
 impl Overhead {
-    /// Nothing yet, of a recording with this header.
+    /// The costs of a recording with this header, before its rows are visited.
     pub fn new(header: &Header) -> Self {
         Self {
             probe: header.probe.clone(),
@@ -121,7 +121,7 @@ impl Overhead {
         }
     }
 
-    /// The sums and distributions, once all rows were seen.
+    /// Computes sums and percentiles. All rows must have been visited.
     pub fn finish(mut self) -> Self {
         self.over_time.extend(self.current.take());
         let n = self.over_time.len().max(1) as f64;
@@ -144,7 +144,7 @@ impl Overhead {
         self
     }
 
-    /// As JSON on one line: what was not measured is `null`.
+    /// JSON on one line. Figures that were not measured are `null`.
     pub(crate) fn json(&self) -> Result<String, ReportError> {
         if self.measured {
             return escape::json(self);
@@ -162,29 +162,29 @@ impl Overhead {
         share(self.late_rounds, self.rounds)
     }
 
-    /// The time that the costs are spread over.
+    /// The time in which the costs arose.
     pub fn wall(&self) -> Duration {
         Duration::from_nanos(self.wall_ns)
     }
 }
 
 impl View for Overhead {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if seen.first_of_snapshot || self.current.is_none() {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if visit.first_of_snapshot || self.current.is_none() {
             self.over_time.extend(self.current.take());
-            self.measured |= seen.row.cost.is_some();
-            let cost = seen.row.cost.unwrap_or_default();
-            let elapsed = seen.elapsed.as_nanos() as u64;
+            self.measured |= visit.row.cost.is_some();
+            let cost = visit.row.cost.unwrap_or_default();
+            let elapsed = visit.elapsed.as_nanos() as u64;
             self.late_rounds = self.late_rounds.saturating_add(u64::from(cost.late_rounds));
             self.rounds = self.rounds.saturating_add(u64::from(cost.rounds));
-            let lost = cost.lost_aggregations(seen.row.samples);
+            let lost = cost.lost_aggregations(visit.row.samples);
             self.lost_aggregations = self.lost_aggregations.saturating_add(lost);
             self.reads = self.reads.saturating_add(cost.reads);
             self.clears = self.clears.saturating_add(cost.clears);
             self.cpu_ns = self.cpu_ns.saturating_add(cost.cpu_ns);
             self.wall_ns = self.wall_ns.saturating_add(elapsed);
             self.current = Some(Moment {
-                time_ns: seen.row.time.as_nanos() as u64,
+                time_ns: visit.row.time.as_nanos() as u64,
                 regions: 0,
                 reads_per_sampling: share(cost.reads, u64::from(cost.rounds)),
                 max_reads: u64::from(cost.max_reads),
@@ -194,7 +194,7 @@ impl View for Overhead {
             });
         }
         if let Some(moment) = &mut self.current {
-            moment.regions += seen.row.target.regions.len() as u64;
+            moment.regions += visit.row.target.regions.len() as u64;
         }
         Ok(())
     }

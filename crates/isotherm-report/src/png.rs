@@ -1,11 +1,11 @@
-//! Pictures of pixels: an SVG drawn with fonts of our own, so that it looks the same on every machine.
+//! PNG: an SVG drawn with an embedded font, so that it looks the same on every machine.
 
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb};
 
 use crate::ReportError;
 
-/// Pixels for each unit of the SVG: sharp on today's screens.
+/// Pixels per unit of the SVG. 2 is sharp on screens of high resolution.
 const SCALE: f32 = 2.0;
 
 /// The PNG of an SVG.

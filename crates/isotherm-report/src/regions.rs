@@ -1,4 +1,4 @@
-//! The regions of snapshots: sorted, filtered, one table or one line of JSON for each snapshot and target.
+//! The regions of snapshots, filtered and sorted. Each snapshot and target makes one table, or one line of JSON.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use isotherm_record::{TargetInfo, pid_column};
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::source::{Seen, Selection, Source, View, walk};
-use crate::space::shown_name;
+use crate::extent::shown_name;
+use crate::source::{Selection, Source, View, Visit, walk};
 
-/// By what regions are sorted.
+/// The order of regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
     /// Lowest address first.
@@ -26,65 +26,65 @@ pub enum Sort {
     Size,
 }
 
-/// A lower and an upper bound, both inclusive.
+/// A lower and an upper limit, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds<T> {
-    /// At least.
+pub struct Limits<T> {
+    /// The lower limit.
     pub min: Option<T>,
-    /// At most.
+    /// The upper limit.
     pub max: Option<T>,
 }
 
-impl<T> Default for Bounds<T> {
+impl<T> Default for Limits<T> {
     fn default() -> Self {
         Self { min: None, max: None }
     }
 }
 
-impl<T: PartialOrd> Bounds<T> {
+impl<T: PartialOrd> Limits<T> {
     fn hold(&self, value: T) -> bool {
         self.min.as_ref().is_none_or(|min| value >= *min) && self.max.as_ref().is_none_or(|max| value <= *max)
     }
 }
 
-/// Which regions are told, and in which order.
+/// Which regions are shown, and in which order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RegionOptions {
-    /// Only the snapshot that speaks for this time; of pictures, the last one if there is none given.
+    /// Only the snapshot that covers this time. A picture shows the last snapshot if this is `None`.
     pub at: Option<Duration>,
     /// The order.
     pub sort: Sort,
-    /// Bounds of the access rate, 0 to 1.
-    pub rate: Bounds<f64>,
-    /// Bounds of the age.
-    pub age: Bounds<Duration>,
-    /// Bounds of the size in bytes.
-    pub size: Bounds<u64>,
+    /// Limits of the access rate, 0 to 1.
+    pub rate: Limits<f64>,
+    /// Limits of the age.
+    pub age: Limits<Duration>,
+    /// Limits of the size in bytes.
+    pub size: Limits<u64>,
 }
 
-/// A region as it is told.
+/// A region of the report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Region {
-    /// Its first address.
+    /// The first address.
     pub start: u64,
-    /// The address after its last.
+    /// The address after the last.
     pub end: u64,
-    /// In how many samples it was found accessed.
+    /// The number of samples that found it accessed.
     pub nr_accesses: u32,
-    /// The share of its samples that found it accessed, 0 to 1.
+    /// The share of samples that found it accessed, 0 to 1.
     pub access_rate: f64,
-    /// For how long the access frequency has stayed as it is.
+    /// The age: the time for which the access rate has been about the same.
     pub age_ns: u64,
-    /// The share of its samples in which it could not be observed, 0 to 1.
+    /// The share of samples that could not be observed, 0 to 1.
     pub unobservable_share: f64,
-    /// How many of its bytes are mapped.
+    /// The mapped bytes of the region.
     pub mapped_bytes: u64,
-    /// The name that most of its mapped bytes have.
+    /// The name of most of its mapped bytes.
     pub name: Arc<str>,
 }
 
 impl Region {
-    /// Its size, mapped or not.
+    /// The size, including unmapped bytes.
     pub fn size(&self) -> u64 {
         self.end - self.start
     }
@@ -93,36 +93,36 @@ impl Region {
 /// The regions of one target in one snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TargetRegions {
-    /// Since the recording's start.
+    /// The time since the start of the recording.
     pub time_ns: u64,
     /// The aggregation interval.
     pub aggregation_ns: u64,
-    /// Samples an aggregation: the highest possible `nr_accesses`.
+    /// Samples per aggregation interval: the highest possible `nr_accesses`.
     pub samples: u32,
-    /// Which target: its pid, or 0 for physical memory.
+    /// The process ID of the target, or 0 for physical memory.
     pub pid: u32,
     #[serde(skip)]
     id: TargetId,
-    /// Its regions.
+    /// The regions.
     pub regions: Vec<Region>,
-    /// What the target is.
+    /// The command and start of the target.
     #[serde(skip)]
     pub info: Arc<TargetInfo>,
 }
 
 impl TargetRegions {
-    /// What is asked for of one row.
-    pub fn of(seen: &Seen<'_>, options: &RegionOptions) -> Self {
-        let row = seen.row;
+    /// The regions of one row that the options select.
+    pub fn of(visit: &Visit<'_>, options: &RegionOptions) -> Self {
+        let row = visit.row;
         let mut regions: Vec<Region> = vec![];
         let mut named = 0;
-        // Pieces come region by region; a region between two mappings has none, and is not told.
+        // The pieces of a region are consecutive. A region without mapped bytes has none, and is left out.
         let mut last: Option<AddrRange> = None;
-        for piece in seen.pieces() {
+        for piece in visit.pieces() {
             if last != Some(piece.region.range) {
                 last = Some(piece.region.range);
                 named = 0;
-                let range = seen.clip(piece.region.range).unwrap_or(piece.region.range);
+                let range = visit.clip(piece.region.range).unwrap_or(piece.region.range);
                 let age = (row.aggregation.as_nanos() as u64).saturating_mul(piece.region.age.into());
                 regions.push(Region {
                     start: range.start(),
@@ -165,23 +165,23 @@ impl TargetRegions {
         }
     }
 
-    /// Which target.
+    /// The target.
     pub fn id(&self) -> TargetId {
         self.id
     }
 }
 
-/// Narrows a selection to one snapshot: the one that speaks for `at`, which is the first that ends at or after
-/// it, or without `at` the last one.
+/// Narrows a selection to one snapshot: the one that covers `at`, which is the first that ends at or after it. Without
+/// `at`, that is the last one.
 ///
 /// # Errors
-/// When the recording, as far as selected, does not reach to `at`.
+/// If the selection ends before `at`.
 pub fn one_snapshot(
     source: &dyn Source,
     selection: &Selection,
     at: Option<Duration>,
 ) -> Result<Selection, ReportError> {
-    let mut found = Moments { at, ..Moments::default() };
+    let mut found = SnapshotSearch { at, ..SnapshotSearch::default() };
     walk(source, selection, &mut [&mut found])?;
     let time = match (found.covers, at) {
         (Some(time), _) => time,
@@ -201,7 +201,7 @@ pub fn one_snapshot(
 }
 
 #[derive(Default)]
-struct Moments {
+struct SnapshotSearch {
     at: Option<Duration>,
     first: Option<Duration>,
     covers: Option<Duration>,
@@ -209,13 +209,13 @@ struct Moments {
     slack: Duration,
 }
 
-impl View for Moments {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if seen.chosen {
-            let time = seen.row.time;
+impl View for SnapshotSearch {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if visit.chosen {
+            let time = visit.row.time;
             self.first.get_or_insert(time);
             self.last = time;
-            self.slack = seen.row.aggregation;
+            self.slack = visit.row.aggregation;
             if self.at.is_some_and(|at| time >= at) {
                 self.covers.get_or_insert(time);
             }

@@ -1,16 +1,16 @@
-//! Which report in which format: the one function that the command line calls.
+//! The function that writes a report.
 
 use std::io::Write;
 
-use crate::axis::Fineness;
+use crate::axis::AxisResolution;
+use crate::extent::Extent;
 use crate::heatmap::{Heatmap, Resolution};
 use crate::kind::{Format, Kind};
 use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
 use crate::schemes::Schemes;
-use crate::source::{Seen, Selection, Source, View, walk};
-use crate::space::Survey;
+use crate::source::{Selection, Source, View, Visit, walk};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::text::RegionsText;
 use crate::wss::Wss;
@@ -19,8 +19,8 @@ use crate::{ReportError, escape, html, png, svg, text};
 /// Writes a report.
 ///
 /// # Errors
-/// When the recording cannot be read, is empty or holds nothing that was asked for; when the kind does not
-/// have the format; when `out` cannot be written to.
+/// If the recording cannot be read, is empty or has nothing in the selection; if the kind does not have the format; or
+/// if `out` cannot be written to.
 pub fn write(
     kind: Kind,
     format: Format,
@@ -32,8 +32,8 @@ pub fn write(
     match (kind, format) {
         (_, Format::Html) => out.write_all(html::page(source, selection, options)?.as_bytes())?,
         (Kind::Html, _) => {
-            let mend = "take --format html, or another kind of report";
-            return Err(ReportError::Unsupported { kind, format, mend });
+            let fix = "use --format html, or another kind of report";
+            return Err(ReportError::Unsupported { kind, format, fix });
         }
         (Kind::Regions, Format::Text | Format::Json) => write_regions(format, source, selection, options, out)?,
         (_, Format::Text) => write_text(kind, source, selection, options, out)?,
@@ -55,7 +55,7 @@ fn write_text(
     let terminal = &options.terminal;
     match kind {
         Kind::Heatmap => {
-            let heatmap = Heatmap::new(source, selection, |survey| text::resolution(terminal, survey))?;
+            let heatmap = Heatmap::new(source, selection, |extent| text::resolution(terminal, extent))?;
             text::heatmap(out, terminal, &heatmap)?;
         }
         Kind::Wss => text::wss(out, terminal, &wss(source, selection)?)?,
@@ -68,7 +68,7 @@ fn write_text(
 
 fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     match kind {
-        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |survey| resolution(options, survey))?),
+        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |extent| resolution(options, extent))?),
         Kind::Wss => escape::json(&wss(source, selection)?),
         Kind::Overhead => overhead(source, selection)?.json(),
         Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
@@ -80,7 +80,7 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
     let picture = options.picture;
     Ok(match kind {
         Kind::Heatmap => {
-            svg::heatmap(&Heatmap::new(source, selection, |survey| resolution(options, survey))?, picture)?
+            svg::heatmap(&Heatmap::new(source, selection, |extent| resolution(options, extent))?, picture)?
         }
         Kind::Wss => svg::wss(&wss(source, selection)?, picture),
         Kind::Overhead => svg::overhead(&overhead(source, selection)?, picture),
@@ -133,27 +133,27 @@ fn write_regions(
     }
 }
 
-/// One line of JSON for each snapshot and target, written as the walk goes on.
+/// Writes one line of JSON for each snapshot and target during the walk.
 struct JsonLines<'a> {
     out: &'a mut dyn Write,
     options: RegionOptions,
 }
 
 impl View for JsonLines<'_> {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if seen.chosen {
-            writeln!(self.out, "{}", escape::json(&TargetRegions::of(seen, &self.options))?)?;
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if visit.chosen {
+            writeln!(self.out, "{}", escape::json(&TargetRegions::of(visit, &self.options))?)?;
         }
         Ok(())
     }
 }
 
-/// How finely a heatmap is divided.
-fn resolution(options: &Options, survey: &Survey) -> Resolution {
-    let snapshots = usize::try_from(survey.snapshots).unwrap_or(usize::MAX);
+/// The resolution of a heatmap in JSON and pictures.
+fn resolution(options: &Options, extent: &Extent) -> Resolution {
+    let snapshots = usize::try_from(extent.snapshots).unwrap_or(usize::MAX);
     let (columns, rows) = options.cells.unwrap_or((snapshots.min(400), 200));
     // In a picture an area must be tall enough for its label.
     let rows_of_area = (rows * 18 / options.picture.height.max(1) as usize).max(1);
-    let axis = Fineness { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
+    let axis = AxisResolution { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
     Resolution { columns: columns.max(1), axis }
 }

@@ -1,4 +1,4 @@
-//! Where rows come from, which of them were asked for, and one walk over them for all views.
+//! The source of rows, the selection of rows, and the walk that shows each row to the views.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,29 +13,29 @@ use crate::ReportError;
 /// The rows of one walk over a source.
 pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;
 
-/// What schemes did, of one walk over a source.
+/// The activity of schemes, of one walk over a source.
 pub type Activities<'a> = Box<dyn Iterator<Item = Result<Activity, BoxError>> + 'a>;
 
-/// A thing with a header that can be walked over several times: a recording.
+/// A recording, or something like it, whose rows can be read several times.
 pub trait Source {
-    /// What holds for the whole recording.
+    /// The header of the recording.
     fn header(&self) -> &Header;
 
-    /// Starts a walk over all rows, in the order of time.
+    /// All rows, in the order of time.
     ///
     /// # Errors
-    /// When the rows cannot be read, here or at any row.
+    /// If the rows cannot be read, at once or at any row.
     fn rows(&self) -> Result<Rows<'_>, BoxError>;
 
-    /// What schemes did, in the order of time; nothing where none ran.
+    /// The activity of schemes, in the order of time. Empty if no schemes ran.
     ///
     /// # Errors
-    /// When it cannot be read, here or at any time.
+    /// If it cannot be read, at once or at any item.
     fn activities(&self) -> Result<Activities<'_>, BoxError> {
         Ok(Box::new(std::iter::empty()))
     }
 
-    /// Why the recording does not reach to the end of its run, if it does not.
+    /// Why the recording ends before its run, if it does.
     fn cut_short(&self) -> Option<String> {
         None
     }
@@ -71,22 +71,22 @@ impl Source for Recording {
     }
 }
 
-/// Which part of a recording a report is about; whatever is `None` is not narrowed.
+/// The part of a recording that a report is about. `None` selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Times since the recording's start. A snapshot speaks for the time before it, so one at `t` belongs
-    /// to a range with `start < t <= end` (one at 0 to a range from 0).
+    /// Time since the start of the recording. A snapshot covers the time before it, so a snapshot at `t` belongs to a
+    /// range with `start < t <= end` (one at 0 to a range from 0).
     pub time: Option<Range<Duration>>,
-    /// Addresses: of regions, only what lies inside.
+    /// Addresses. Regions and mappings are cut to them.
     pub address: Option<AddrRange>,
-    /// One target; of a pid that several processes had one after another, all of these.
+    /// One target. If several processes had the process ID one after another, all of these.
     pub target: Option<SelectedTarget>,
 }
 
-/// A target as a user asks for it.
+/// A target as the user names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectedTarget {
-    /// The processes with this pid.
+    /// The processes with this process ID.
     Process(u32),
     /// Physical memory.
     PhysicalMemory,
@@ -132,38 +132,38 @@ impl Selection {
     }
 }
 
-/// One row on a walk.
-pub struct Seen<'a> {
+/// A row on a walk.
+pub struct Visit<'a> {
     /// The row.
     pub row: &'a Row,
-    /// The row speaks for the time from here to its own.
+    /// The start of the time that the row covers. The end is the time of the row.
     pub since: Duration,
     /// Whether it is the first row of its snapshot.
     pub first_of_snapshot: bool,
-    /// Time since the snapshot before, or since the start of the run: what the row's cost is spread over.
+    /// The time since the previous snapshot, or since the start of the run: the time in which the cost arose.
     pub elapsed: Duration,
-    /// Whether its target was asked for. Costs are those of all targets, so such rows are shown all the same.
+    /// Whether the target is selected. Rows of other targets are visited too, because costs are those of all targets.
     pub chosen: bool,
     address: Option<AddrRange>,
 }
 
-impl Seen<'_> {
-    /// How much time the row speaks for.
+impl Visit<'_> {
+    /// The length of the time that the row covers.
     pub fn span(&self) -> Duration {
         self.row.time.saturating_sub(self.since)
     }
 
-    /// The mapped, asked-for pieces of the row's regions, in the order of addresses.
+    /// The mapped and selected pieces of the regions, in the order of addresses.
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         pieces(self.row, self.address)
     }
 
-    /// The part of a range that was asked for.
+    /// The selected part of a range.
     pub fn clip(&self, range: AddrRange) -> Option<AddrRange> {
         self.address.map_or(Some(range), |wanted| wanted.intersection(range))
     }
 
-    /// What is mapped and asked for, in the order of addresses.
+    /// The selected parts of the mappings with their names, in the order of addresses.
     pub fn mapped(&self) -> impl Iterator<Item = (AddrRange, Arc<str>)> {
         self.row.target.mappings.iter().filter_map(|mapping| Some((self.clip(mapping.range)?, mapping.label())))
     }
@@ -172,15 +172,15 @@ impl Seen<'_> {
 /// The part of one region that lies in one mapping.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece<'a> {
-    /// Where it lies.
+    /// The addresses.
     pub range: AddrRange,
-    /// The region it is part of.
+    /// The region.
     pub region: &'a RegionSnapshot,
-    /// The mapping it lies in.
+    /// The mapping.
     pub mapping: &'a Mapping,
 }
 
-/// The mapped pieces of a row's regions inside `address`, in the order of addresses.
+/// The mapped pieces of the regions of a row inside `address`, in the order of addresses.
 pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
     row.target.mapped_parts().filter_map(move |part| {
         let range = address.map_or(Some(part.range), |wanted| wanted.intersection(part.range))?;
@@ -188,40 +188,40 @@ pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Pie
     })
 }
 
-/// How a region's samples went: what was seen, and what could not be.
+/// Shares of the samples of a region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// The share of its samples that could be observed, 0 to 1.
+    /// The share of samples that could be observed, 0 to 1.
     pub observed: f64,
-    /// The share of its samples that found it accessed, 0 to `observed`.
+    /// The share of samples that found an access, 0 to `observed`.
     pub accessed: f64,
 }
 
 impl Share {
-    /// Of one region.
+    /// The shares of a region.
     pub fn of(region: &RegionSnapshot, samples: u32) -> Self {
         let observed = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
         Self { observed, accessed: region.access_rate(samples).min(observed) }
     }
 
-    /// The access rate of what could be observed, 0 to 1; `None` if nothing could.
+    /// The access rate of the observed samples, 0 to 1. None if there are none.
     pub fn rate(self) -> Option<f64> {
         (self.observed > 0.0).then(|| self.accessed / self.observed)
     }
 }
 
-/// Something that is made of the rows of one walk.
+/// Something that is computed from the rows of one walk.
 pub trait View {
-    /// Takes in one row.
+    /// Adds a row.
     ///
     /// # Errors
-    /// When the view writes what it sees and cannot.
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError>;
+    /// If the view writes to an output that cannot be written to.
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError>;
 }
 
-/// What a walk came across, asked for or not.
+/// The contents of a source, for error messages.
 #[derive(Clone, Debug, Default)]
-struct Holds {
+struct Contents {
     rows: u64,
     first: Duration,
     last: Duration,
@@ -230,7 +230,7 @@ struct Holds {
     high: u64,
 }
 
-impl Holds {
+impl Contents {
     fn add(&mut self, row: &Row) {
         if self.rows == 0 {
             self.first = row.time;
@@ -263,14 +263,14 @@ impl Holds {
     }
 }
 
-/// Walks once over `source` and shows every row of the selected time to each of `views`.
+/// Reads `source` once, and adds every row of the selected time to each of `views`.
 ///
 /// # Errors
-/// When the source cannot be read, holds nothing, or holds nothing that was asked for.
+/// If the source cannot be read, is empty, or has nothing in the selection.
 pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn View]) -> Result<(), ReportError> {
-    let mut holds = Holds::default();
+    let mut contents = Contents::default();
     let mut matched = false;
-    // The time of each target's last row, the time of the last snapshot, and of the one before.
+    // The time of the last row of each target, of the current snapshot, and of the previous one.
     let mut last_of: std::collections::HashMap<TargetId, Duration> = std::collections::HashMap::new();
     let (mut current, mut previous) = (None, Duration::ZERO);
     for row in source.rows().map_err(ReportError::Source)? {
@@ -283,12 +283,12 @@ pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn Vi
         if matched && selection.time.as_ref().is_some_and(|range| row.time > range.end) {
             return Ok(());
         }
-        holds.add(&row);
+        contents.add(&row);
         let since = since(&row, last_of.insert(row.target.id, row.time));
         if !selection.holds_time(row.time) {
             continue;
         }
-        let seen = Seen {
+        let visit = Visit {
             since: selection.time.as_ref().map_or(since, |range| since.max(range.start).min(row.time)),
             first_of_snapshot,
             elapsed: row.time.saturating_sub(previous),
@@ -296,27 +296,27 @@ pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn Vi
             address: selection.address,
             row: &row,
         };
-        matched |= seen.chosen && (selection.address.is_none() || seen.pieces().next().is_some());
+        matched |= visit.chosen && (selection.address.is_none() || visit.pieces().next().is_some());
         for view in &mut *views {
-            view.add(&seen)?;
+            view.add(&visit)?;
         }
     }
-    if holds.rows == 0 {
+    if contents.rows == 0 {
         return Err(ReportError::NothingRecorded { aggregation: Duration::from_nanos(source.header().aggregation_ns) });
     }
     if !matched {
-        return Err(ReportError::NothingMatches { asked: selection.describe(), holds: holds.describe() });
+        return Err(ReportError::NothingMatches { asked: selection.describe(), holds: contents.describe() });
     }
     Ok(())
 }
 
-/// From when on a row speaks: from its target's row before, unless that is so far back that something is missing.
+/// The start of the time that a row covers: the previous row of its target, unless rows are missing in between.
 fn since(row: &Row, before: Option<Duration>) -> Duration {
     let aggregation = row.time.saturating_sub(row.aggregation);
     match before {
         Some(before) if row.time.saturating_sub(before) <= row.aggregation.saturating_mul(2) => before,
         Some(before) => aggregation.max(before),
-        // A run's first snapshot reaches back to the start.
+        // The first snapshot of a run covers the time from its start.
         None if row.time <= row.aggregation.saturating_mul(2) => Duration::ZERO,
         None => aggregation,
     }

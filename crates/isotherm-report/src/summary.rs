@@ -1,8 +1,8 @@
-//! The summary: by mapping name, how much memory is hot, warm and cold, and for how long the cold has been cold.
+//! The summary: hot, warm and cold memory by mapping name, and for how long cold memory has been cold.
 //!
-//! Sizes are means over the selected time, weighted by time, so that hot + warm + cold + unobservable is the size
-//! and the sum over the names is the mean size of all. How long the cold memory has been cold is told as of
-//! the last snapshot in which the name was there: a mean over time would say half of it.
+//! Sizes are means over the selected time, weighted by time. So hot + warm + cold + unobservable is the size, and the
+//! sum over the names is the mean size of all memory. The time for which memory has been cold is that of the last
+//! snapshot that has the name: a mean over time would be half of it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,83 +14,83 @@ use isotherm_record::{Header, TargetInfo, pid_column};
 use serde::Serialize;
 
 use crate::ReportError;
+use crate::extent::shown_name;
 use crate::overhead::Overhead;
-use crate::source::{Seen, Share, View};
-use crate::space::shown_name;
+use crate::source::{Share, View, Visit};
 
-/// From this access rate on, memory is hot; below it, if it was accessed at all, warm; otherwise cold.
+/// The lowest access rate of hot memory. Memory with a lower rate is warm, and memory without accesses is cold.
 pub const HOT: f64 = 0.5;
 
-/// Late rounds above this share of all rounds make the figures doubtful.
+/// The share of late rounds above which a report warns of them.
 pub const MANY_LATE: f64 = 0.01;
 
-/// How warm the memory of one name is.
+/// Hot, warm and cold memory of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Temperature {
-    /// The name of the mappings; `anonymous` for memory without one.
+    /// The name of the mappings, `anonymous` for memory without a name.
     pub name: Arc<str>,
     /// Mapped bytes: the sum of the next four.
     pub size_bytes: u64,
     /// Bytes with an access rate of at least [`HOT`].
     pub hot_bytes: u64,
-    /// Bytes that were accessed, but less than that.
+    /// Bytes with a lower access rate.
     pub warm_bytes: u64,
-    /// Bytes that were not found accessed.
+    /// Bytes without accesses.
     pub cold_bytes: u64,
     /// Bytes that could not be observed.
     pub unobservable_bytes: u64,
-    /// Bytes of regions that were found accessed at least once in an aggregation, on the mean.
+    /// The working set: bytes of regions with at least one access in an aggregation interval. The mean over time.
     pub working_set_bytes: u64,
     /// The largest working set of a single snapshot.
     pub working_set_max_bytes: u64,
-    /// For how long the cold bytes had been cold at the last snapshot, on the mean; nothing if none were cold.
+    /// The mean time for which cold bytes had been cold at the last snapshot. None if there are no cold bytes.
     pub cold_for_ns: Option<u64>,
 }
 
-/// One target, in all.
+/// Hot, warm and cold memory of one target.
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetTemperature {
-    /// Which target.
+    /// The process ID, or 0 for physical memory.
     pub pid: u32,
-    /// Its command line.
+    /// The command line.
     pub command: String,
-    /// The time of its first snapshot in the selection.
+    /// The time of the first snapshot in the selection.
     pub first_ns: u64,
-    /// The time of its last snapshot in the selection.
+    /// The time of the last snapshot in the selection.
     pub last_ns: u64,
-    /// All of its memory.
+    /// All memory of the target.
     #[serde(flatten)]
     pub total: Temperature,
 }
 
-/// The answer to "what is my memory doing".
+/// The summary of a recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The time that is summed up: from here …
+    /// The start of the selected time.
     pub from_ns: u64,
-    /// … to here.
+    /// The end of the selected time.
     pub to_ns: u64,
-    /// Snapshots in it.
+    /// The number of snapshots.
     pub snapshots: u64,
-    /// What holds for the whole recording.
+    /// The header of the recording.
     pub recording: Header,
-    /// Why the recording does not reach to the end of its run, if it does not.
+    /// Why the recording ends before its run, if it does.
     pub cut_short: Option<String>,
-    /// Rounds of sampling, and how many of them began late.
+    /// Sampling rounds.
     pub rounds: u64,
-    /// Rounds that began later than they should.
+    /// Sampling rounds that began late.
     pub late_rounds: u64,
-    /// Aggregations that are missing: events of the kernel's DAMON that were not taken in time.
+    /// Missing aggregations: events of the kernel's DAMON that isotherm did not read in time.
     pub lost_aggregations: u64,
-    /// Target by target.
+    /// The targets.
     pub targets: Vec<TargetTemperature>,
     /// All memory.
     pub total: Temperature,
-    /// Name by name: the most hot first, then the largest.
+    /// The names: those with most hot memory first, then the largest.
     pub mappings: Vec<Temperature>,
 }
 
-/// Means over time, in bytes × seconds until the end.
+/// Sums over time, in bytes × seconds.
 #[derive(Clone, Default)]
 struct Sums {
     hot: f64,
@@ -98,20 +98,20 @@ struct Sums {
     cold: f64,
     unobservable: f64,
     working_set: f64,
-    /// The working set in the snapshot that is being seen, and the largest so far.
+    /// The time and the working set of the current snapshot, and the largest working set so far.
     current: (Duration, u64),
     largest: u64,
-    /// Target by target: the time of its last snapshot, its cold bytes then, and these times their age.
+    /// For each target: the time of its last snapshot, its cold bytes then, and the sum of cold bytes × age.
     idle: HashMap<TargetId, (Duration, f64, f64)>,
 }
 
 impl Sums {
-    fn add(&mut self, seen: &Seen<'_>, bytes: u64, region: &isotherm_core::RegionSnapshot) {
-        let share = Share::of(region, seen.row.samples);
-        let time = seen.row.time;
-        let weight = bytes as f64 * seen.span().as_secs_f64();
+    fn add(&mut self, visit: &Visit<'_>, bytes: u64, region: &isotherm_core::RegionSnapshot) {
+        let share = Share::of(region, visit.row.samples);
+        let time = visit.row.time;
+        let weight = bytes as f64 * visit.span().as_secs_f64();
         self.unobservable += weight * (1.0 - share.observed);
-        let idle = self.idle.entry(seen.row.target.id).or_insert((time, 0.0, 0.0));
+        let idle = self.idle.entry(visit.row.target.id).or_insert((time, 0.0, 0.0));
         if idle.0 != time {
             *idle = (time, 0.0, 0.0);
         }
@@ -122,7 +122,7 @@ impl Sums {
                 self.cold += weight * share.observed;
                 let cold = bytes as f64 * share.observed;
                 idle.1 += cold;
-                idle.2 += cold * f64::from(region.age) * seen.row.aggregation.as_secs_f64();
+                idle.2 += cold * f64::from(region.age) * visit.row.aggregation.as_secs_f64();
             }
             None => {}
         }
@@ -163,7 +163,7 @@ struct TargetSums {
     sums: Sums,
 }
 
-/// Sums up what it sees.
+/// Computes the summary.
 #[derive(Default)]
 pub struct SummaryBuilder {
     names: HashMap<Arc<str>, Sums>,
@@ -176,7 +176,7 @@ pub struct SummaryBuilder {
 }
 
 impl SummaryBuilder {
-    /// The summary, together with the costs of the same walk.
+    /// The summary. `overhead` is of the same walk.
     pub fn finish(self, header: &Header, cut_short: Option<String>, overhead: &Overhead) -> Summary {
         let seconds = self.covered.as_secs_f64().max(1e-9);
         let mut mappings: Vec<_> = self.names.into_iter().map(|(name, sums)| sums.over(seconds, name)).collect();
@@ -213,16 +213,16 @@ impl SummaryBuilder {
 }
 
 impl View for SummaryBuilder {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if !seen.chosen {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
             return Ok(());
         }
-        let row = seen.row;
-        let (start, end) = self.span.unwrap_or((seen.since, row.time));
-        self.span = Some((start.min(seen.since), end.max(row.time)));
+        let row = visit.row;
+        let (start, end) = self.span.unwrap_or((visit.since, row.time));
+        self.span = Some((start.min(visit.since), end.max(row.time)));
         if self.last.replace(row.time) != Some(row.time) {
             self.snapshots += 1;
-            self.covered += seen.span();
+            self.covered += visit.span();
         }
         let target = match self.targets.iter().position(|target| target.id == row.target.id) {
             Some(i) => &mut self.targets[i],
@@ -235,7 +235,7 @@ impl View for SummaryBuilder {
         };
         target.last = row.time;
         target.info = row.info.clone();
-        for piece in seen.pieces() {
+        for piece in visit.pieces() {
             let bytes = piece.range.size();
             let label = piece.mapping.label();
             let name = shown_name(&label);
@@ -243,16 +243,17 @@ impl View for SummaryBuilder {
                 self.names.insert(name.into(), Sums::default());
             }
             if let Some(sums) = self.names.get_mut(name) {
-                sums.add(seen, bytes, piece.region);
+                sums.add(visit, bytes, piece.region);
             }
-            target.sums.add(seen, bytes, piece.region);
-            self.total.add(seen, bytes, piece.region);
+            target.sums.add(visit, bytes, piece.region);
+            self.total.add(visit, bytes, piece.region);
         }
         Ok(())
     }
 }
 
-/// The rows worth telling, and the rest as one: names of less than `least` of the size and the hot, or beyond `most` rows.
+/// The largest rows, and the sum of the others: names with less than the share `least` of the size and of the hot
+/// memory, or beyond `most` rows.
 pub fn folded(mappings: &[Temperature], most: usize, least: f64) -> (Vec<&Temperature>, Option<(usize, Temperature)>) {
     let size: u64 = mappings.iter().map(|m| m.size_bytes).fold(0, u64::saturating_add);
     let hot: u64 = mappings.iter().map(|m| m.hot_bytes).fold(0, u64::saturating_add);

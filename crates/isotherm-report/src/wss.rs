@@ -1,4 +1,4 @@
-//! The working set: how much memory was found accessed, snapshot by snapshot, and its distribution.
+//! The working set: how much memory was accessed in each snapshot, and the percentiles over the snapshots.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::ReportError;
-use crate::source::{Seen, View};
+use crate::source::{View, Visit};
 
-/// The percentiles that are told.
+/// The percentiles that reports show.
 pub const PERCENTILES: [u32; 7] = [0, 25, 50, 75, 90, 99, 100];
 
 /// Values at [`PERCENTILES`], by the nearest-rank method: the smallest value that at least that share of all values
-/// does not exceed. Each is a value that really occurred.
+/// does not exceed. Each is one of the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Percentiles<T>(pub [T; 7]);
 
 impl<T: Copy + Default + PartialOrd> Percentiles<T> {
-    /// Of some values; all default if there are none.
+    /// The percentiles of some values. All are the default value if there are no values.
     pub fn of(mut values: Vec<T>) -> Self {
         values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
         Self(PERCENTILES.map(|p| {
@@ -52,15 +52,15 @@ impl<T: Copy + Serialize> Serialize for Percentiles<T> {
 /// The working set of one target in one snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
-    /// Since the recording's start.
+    /// The time since the start of the recording.
     #[serde(rename = "time_ns", serialize_with = "as_ns")]
     pub time: Duration,
-    /// Which target.
+    /// The target.
     #[serde(rename = "pid", serialize_with = "as_pid")]
     pub target: TargetId,
-    /// Mapped bytes of regions that were found accessed at least once.
+    /// Mapped bytes of regions with at least one access.
     pub bytes: u64,
-    /// All mapped bytes; for charts.
+    /// All mapped bytes, for charts.
     #[serde(skip)]
     pub mapped: u64,
 }
@@ -76,7 +76,7 @@ fn as_pid<S: Serializer>(target: &TargetId, serializer: S) -> Result<S::Ok, S::E
 /// The working set over time.
 #[derive(Clone, Debug, Default)]
 pub struct Wss {
-    /// One for each snapshot and target, in the order of time.
+    /// A point for each snapshot and target, in the order of time.
     pub points: Vec<Point>,
 }
 
@@ -96,28 +96,28 @@ impl Wss {
         sums
     }
 
-    /// The distribution over the snapshots of the sum of all targets.
+    /// The percentiles over the snapshots of the sum of all targets.
     pub fn percentiles(&self) -> Percentiles<u64> {
         Percentiles::of(self.sums().into_iter().map(|(_, bytes, _)| bytes).collect())
     }
 
-    /// How many targets there are.
+    /// The number of targets.
     pub fn targets(&self) -> usize {
         self.points.iter().map(|point| point.target).collect::<std::collections::BTreeSet<_>>().len()
     }
 }
 
 impl View for Wss {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if seen.chosen {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if visit.chosen {
             let (mut bytes, mut mapped) = (0, 0);
-            for piece in seen.pieces() {
+            for piece in visit.pieces() {
                 mapped += piece.range.size();
                 if piece.region.nr_accesses > 0 {
                     bytes += piece.range.size();
                 }
             }
-            self.points.push(Point { time: seen.row.time, target: seen.row.target.id, bytes, mapped });
+            self.points.push(Point { time: visit.row.time, target: visit.row.target.id, bytes, mapped });
         }
         Ok(())
     }

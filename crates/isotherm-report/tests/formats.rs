@@ -1,4 +1,4 @@
-//! What people read: texts at several widths, errors, pictures and the page, with hostile names too.
+//! Formats for people: texts at several widths, errors, pictures and the page, also with hostile names.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod made;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use isotherm_record::TargetInfo;
 use isotherm_report::{
-    Bounds, Colour, Format, Kind, Options, RegionOptions, ReportError, Selection, Sort, Source, Terminal, write,
+    Colour, Format, Kind, Limits, Options, RegionOptions, ReportError, Selection, Sort, Source, Terminal, write,
 };
 use made::Made;
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ fn two() -> Made {
     first
 }
 
-/// Everything that names could do harm with.
+/// Names and commands that could harm a terminal or a page.
 fn hostile() -> Made {
     const NAME: &str = "/tmp/</script><img src=x onerror=alert(1)>\x1b[31m\u{9b}2J\"'&\u{202e}{{data}}\r\n";
     let mut made = made::phases(20);
@@ -73,7 +73,7 @@ fn texts_at_the_width_of_a_terminal() {
 }
 
 #[test]
-fn physical_memory_is_called_that_and_has_no_process_id() {
+fn physical_memory_has_a_name_and_no_process_id() {
     let mut source = made::phases_of(0, 60);
     source.header.probe = "idle".into();
     // Schemes act on processes only.
@@ -116,7 +116,7 @@ fn the_heatmap_in_colour() {
 }
 
 #[test]
-fn what_spoils_the_figures_is_said() {
+fn problems_of_a_recording_are_shown() {
     let mut source = made::phases(20);
     source.header.probe = "refs".into();
     source.header.granularity = "mapping".into();
@@ -132,9 +132,9 @@ fn regions_are_filtered_and_sorted() {
     let regions = RegionOptions {
         at: Some(Duration::from_millis(150)),
         sort: Sort::Size,
-        rate: Bounds { min: Some(0.5), max: None },
-        age: Bounds { min: None, max: Some(Duration::from_secs(1)) },
-        size: Bounds { min: Some(1 << 20), max: Some(10 << 20) },
+        rate: Limits { min: Some(0.5), max: None },
+        age: Limits { min: None, max: Some(Duration::from_secs(1)) },
+        size: Limits { min: Some(1 << 20), max: Some(10 << 20) },
     };
     let options = Options { regions, ..Options::default() };
     let json = report(Kind::Regions, Format::Json, &made::phases(20), &options).unwrap();
@@ -151,7 +151,8 @@ fn regions_beyond_the_end_are_refused() {
     let regions = RegionOptions { at: Some(Duration::from_secs(99)), ..RegionOptions::default() };
     let options = Options { regions, ..Options::default() };
     let error = report(Kind::Regions, Format::Text, &made::phases(20), &options).unwrap_err();
-    insta::assert_snapshot!(error.to_string(), @"nothing in the recording matches time 99 s; it holds snapshots from 100 ms to 2 s");
+    insta::assert_snapshot!(error.to_string(), @"nothing in the recording matches time 99 s; it holds snapshots from \
+        100 ms to 2 s");
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn an_empty_recording_is_refused_in_every_format() {
 }
 
 #[test]
-fn hostile_names_do_no_harm() {
+fn hostile_names_are_escaped_in_every_format() {
     let source = hostile();
     for kind in TEXTS {
         let text = text(kind, &source, plain(200, 40));
@@ -216,7 +217,7 @@ fn hostile_names_do_no_harm() {
 }
 
 #[test]
-fn a_page_has_a_bound_whatever_the_recording() {
+fn the_size_of_a_page_is_bounded() {
     // 60 targets with 900 regions and as many mappings with long names each.
     let names: Vec<String> = (0..900).map(|i| format!("/a/{}/{i}", "long".repeat(80))).collect();
     let mut rows = vec![];
@@ -248,7 +249,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn texts_fit_any_terminal(columns in 0..220_usize, rows in 0..70_usize, colour in 0..3_usize, unicode: bool, targets: bool) {
+    fn texts_fit_any_terminal(
+        columns in 0..220_usize, rows in 0..70_usize, colour in 0..3_usize, unicode: bool, targets: bool
+    ) {
         let colour = [Colour::None, Colour::Ansi256, Colour::True][colour];
         let terminal = Terminal { columns, rows, colour, unicode };
         let source = if targets { two() } else { hostile() };
@@ -258,7 +261,8 @@ proptest! {
                 let wide = unicode_width::UnicodeWidthStr::width(line);
                 // A single word may be wider than a very narrow terminal.
                 let least = if kind == Kind::Heatmap || kind == Kind::Regions { 10 } else { 20 };
-                prop_assert!(columns < least || wide <= columns.max(10) || !line.trim().contains(' '), "{kind:?} at {columns}: {line:?}");
+                prop_assert!(columns < least || wide <= columns.max(10) || !line.trim().contains(' '), "{kind:?} at \
+                    {columns}: {line:?}");
             }
             if !unicode {
                 prop_assert!(text.lines().all(|line| !line.contains(['█', '─', '│', '▀', '…'])));
@@ -274,7 +278,7 @@ fn a_recording_on_disk_is_reported_like_its_rows() {
     let mut recorder = isotherm_record::Recorder::create_with_activities(file.path(), &source.header).unwrap();
     let mut activities = source.activities.iter().peekable();
     for row in &source.rows {
-        // What schemes did becomes known a little later.
+        // The activity of schemes is recorded a little later than the snapshots.
         while let Some(activity) = activities.next_if(|activity| activity.time + Duration::from_millis(300) < row.time)
         {
             recorder.write_activity(activity).unwrap();
@@ -314,12 +318,12 @@ fn absurd_figures_do_not_panic() {
         (cost.cpu_ns, cost.reads, cost.unobservable_bytes) = (u64::MAX, u64::MAX, u64::MAX);
         rows.push(row);
     }
-    // One snapshot at time 0 only, too.
+    // Also with a single snapshot at time 0.
     let mut still = made::row(1, 1, &mappings, vec![]);
     still.time = Duration::ZERO;
     let mut absurd = made::schemed(4);
     for (i, activity) in absurd.activities.iter_mut().enumerate() {
-        // Times that stand still, and leap; counts that fall and rise to the end; memory of no size.
+        // Times that do not advance, and that jump; counts that fall, and that overflow; memory of size 0.
         activity.time = if i < 3 { Duration::ZERO } else { Duration::from_nanos(u64::MAX) };
         activity.system = isotherm_core::SystemMemory { free: u64::MAX, ..Default::default() };
         for (scheme, pair) in activity.schemes.iter_mut().zip([true, false]) {
@@ -348,7 +352,7 @@ fn absurd_figures_do_not_panic() {
 }
 
 #[test]
-fn what_an_imported_recording_does_not_tell_is_left_out() {
+fn figures_that_an_imported_recording_lacks_are_left_out() {
     let source = made::imported(made::phases(40));
     let summary = text(Kind::Summary, &source, plain(80, 24));
     let facts: Vec<&str> = summary.lines().take(3).collect();
@@ -378,7 +382,8 @@ fn what_an_imported_recording_does_not_tell_is_left_out() {
 fn a_recording_without_schemes_says_how_to_record_some() {
     let source = made::phases(20);
     let error = report(Kind::Schemes, Format::Text, &source, &Options::default()).unwrap_err();
-    insta::assert_snapshot!(error.to_string(), @"the recording holds nothing of schemes: none ran while it was made; `isotherm run --schemes FILE --record REC` records what they do");
+    insta::assert_snapshot!(error.to_string(), @"no schemes ran while this recording was made; `isotherm run \
+        --schemes FILE --record REC` records what schemes do");
     let page = String::from_utf8(report(Kind::Html, Format::Html, &source, &Options::default()).unwrap()).unwrap();
     assert!(!page.contains("h-schemes") && !page.contains("{{"), "a page has a section of schemes only if some ran");
     let page = report(Kind::Html, Format::Html, &made::schemed(4), &Options::default()).unwrap();

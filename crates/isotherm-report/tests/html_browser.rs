@@ -1,4 +1,4 @@
-//! The page in a real browser: headless Chromium, driven over a pipe with its DevTools protocol.
+//! The page in a browser: headless Chromium, controlled by its DevTools protocol over a pipe.
 //!
 //! Needs `chromium`, or the program that `ISOTHERM_CHROMIUM` names; without it, the tests are skipped. With
 //! `ISOTHERM_SCREENSHOTS` set to a directory, the tests write screenshots to it.
@@ -16,13 +16,13 @@ use isotherm_report::{Format, Kind, Options, Selection, Source};
 use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
-/// A page in a browser that is ended when this is dropped.
+/// A page in a browser. The browser ends when this is dropped.
 struct Page {
     browser: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     session: Option<String>,
-    /// What went wrong on the page: exceptions, violations of its policy, console errors, requests.
+    /// Problems of the page: exceptions, violations of its policy, console errors, requests.
     complaints: Vec<String>,
     last_id: u64,
     loaded: bool,
@@ -42,8 +42,9 @@ impl Page {
         let mut out = std::fs::File::create(&file).unwrap();
         isotherm_report::write(Kind::Html, Format::Html, source, &Selection::default(), &Options::default(), &mut out)
             .unwrap();
-        // Chromium speaks on descriptors 3 and 4; a shell can make these of its input and output. One that hangs is
-        // ended, which the next read notices.
+        // Chromium uses descriptors 3 and 4, to which the shell moves its input and output. If it hangs it is ended,
+        // and
+        // the next read fails.
         let mut browser = Command::new("sh")
             .args(["-c", "exec timeout -k 5 120 \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", &chromium])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
@@ -96,7 +97,7 @@ impl Page {
         }
     }
 
-    /// The next message, after a look at whether it complains.
+    /// The next message. If it reports a problem, the problem is kept.
     fn next(&mut self) -> Value {
         let mut bytes = vec![];
         self.from.read_until(0, &mut bytes).unwrap();
@@ -118,7 +119,7 @@ impl Page {
         message
     }
 
-    /// The value of an expression; of a promise, what it comes to.
+    /// The value of an expression. If that is a promise, the value to which it resolves.
     fn eval(&mut self, expression: &str) -> Value {
         let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let result = self.call("Runtime.evaluate", params);
@@ -126,7 +127,7 @@ impl Page {
         result["result"]["value"].clone()
     }
 
-    /// Lets the page paint what it was asked to.
+    /// Waits until the page has painted.
     fn settle(&mut self) {
         self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))");
     }
@@ -135,14 +136,14 @@ impl Page {
         self.eval(&format!("document.getElementById('{id}').textContent")).as_str().unwrap().into()
     }
 
-    /// What the heatmap shows now: from and to in time, from and to in rows.
+    /// The visible part of the heatmap: start and end in time, first and last row.
     fn view(&mut self) -> Vec<f64> {
         self.settle();
         let view = self.eval("document.getElementById('map').dataset.view");
         view.as_str().unwrap().split(' ').map(|v| v.parse().unwrap()).collect()
     }
 
-    /// A point of the window, from shares of the heatmap's width and height.
+    /// The point of the window at these shares of the width and height of the heatmap.
     fn on_map(&mut self, across: f64, down: f64) -> (f64, f64) {
         let script = "(() => {
             const b = document.getElementById('map').getBoundingClientRect();
@@ -175,7 +176,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // An orderly end lets all of the browser's processes end; the kill is for one that does not listen.
+        // `Browser.close` ends all processes of the browser. The kill is for a browser that does not react.
         let end = json!({ "id": 0, "method": "Browser.close" }).to_string();
         let asked = self.to.write_all(end.as_bytes()).and_then(|()| self.to.write_all(&[0])).is_ok();
         for _ in 0..if asked { 100 } else { 0 } {
@@ -190,7 +191,7 @@ impl Drop for Page {
     }
 }
 
-/// How many colours there are in some of the canvas' pixels.
+/// The number of colours in a sample of the pixels of the canvas.
 const COLOURS: &str = "(() => {
     const map = document.getElementById('map'), seen = new Set();
     const data = map.getContext('2d').getImageData(0, 0, map.width, map.height).data;
@@ -199,7 +200,7 @@ const COLOURS: &str = "(() => {
 })()";
 
 #[test]
-fn the_heatmap_can_be_zoomed_and_read_off_by_pointer() {
+fn the_heatmap_can_be_zoomed_and_read_with_the_pointer() {
     let mut page = installed_or_skip!(Page::open(&made::phases(300), false, true));
     page.settle();
     assert!(page.eval(COLOURS).as_u64().unwrap() > 10, "the heatmap is not drawn");
@@ -281,7 +282,7 @@ fn the_page_can_be_read_without_scripts() {
 }
 
 #[test]
-fn names_of_the_watched_process_cannot_run_anything() {
+fn names_of_the_watched_process_cannot_run_scripts() {
     let mut source = made::phases(20);
     for row in &mut source.rows {
         let mut mappings = row.target.mappings.to_vec();
@@ -295,7 +296,7 @@ fn names_of_the_watched_process_cannot_run_anything() {
     assert_ne!(page.eval("document.title"), json!("owned"));
     assert_eq!(page.eval("document.images.length"), json!(0));
     page.assert_content();
-    // The page's policy holds: nothing is fetched, whoever asks.
+    // The content security policy forbids any fetch.
     let refused = page.eval(
         "new Promise(done => {
             addEventListener('securitypolicyviolation', event => done(event.effectiveDirective), { once: true });
@@ -306,12 +307,12 @@ fn names_of_the_watched_process_cannot_run_anything() {
 }
 
 #[test]
-fn what_schemes_did_is_told_in_a_section_of_its_own() {
+fn the_activity_of_schemes_has_a_section_of_its_own() {
     let mut page = installed_or_skip!(Page::open(&made::schemed(60), false, true));
     page.settle();
     let section = "document.getElementById('h-schemes').closest('section')";
     assert_eq!(page.eval(&format!("{section}.querySelectorAll('table')[0].tBodies[0].rows.length")), json!(2));
-    // What is to be said of each is folded up; opened, it is seen.
+    // The facts of each scheme are visible once its element is unfolded.
     let seen = format!("{section}.querySelector('details dl').checkVisibility()");
     assert_eq!(page.eval(&seen), json!(false));
     page.eval(&format!("{section}.querySelectorAll('details').forEach(each => each.open = true)"));

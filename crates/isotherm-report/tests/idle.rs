@@ -1,4 +1,4 @@
-//! The report of `isotherm idle`: as text at several widths, as JSON by its schema, and in the text format of Prometheus.
+//! The report of `isotherm idle`: text at several widths, JSON by its schema, and the text format of Prometheus.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use isotherm_core::{IdleTally, PageState};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
-/// So many MiB that are idle for so many intervals, accessed, unobservable.
+/// A tally of MiB: idle for a number of intervals, accessed, unobservable.
 fn tally(idle: &[(u8, u64)], accessed: u64, unobservable: u64) -> IdleTally {
     let mut tally = IdleTally::default();
     idle.iter().for_each(|&(intervals, mib)| tally.add(PageState::Idle(intervals), mib * MIB));
@@ -83,7 +83,7 @@ fn the_text_at_120_columns() {
 }
 
 #[test]
-fn no_line_is_wider_than_the_terminal_and_nothing_acts_on_it() {
+fn no_line_is_wider_than_the_terminal_and_control_characters_are_escaped() {
     for columns in [20, 40, 60, 80, 100, 200] {
         for line in written(&made(true), IdleFormat::Text, columns).lines() {
             assert!(line.chars().count() <= columns, "{columns}: {line}");
@@ -93,7 +93,7 @@ fn no_line_is_wider_than_the_terminal_and_nothing_acts_on_it() {
 }
 
 #[test]
-fn the_json_is_as_its_schema_says() {
+fn the_json_matches_its_schema() {
     let path = format!("{}/schemas/idle.json", env!("CARGO_MANIFEST_DIR"));
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
@@ -110,7 +110,7 @@ fn the_json_is_as_its_schema_says() {
     }
 }
 
-/// What the format demands of a line with a sample: a name, labels in quotes with three escapes, and a number.
+/// A line with a sample, parsed by the rules of the format: a name, labels in quotes with three escapes, and a number.
 fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
     let (series, value) = line.rsplit_once(' ').unwrap();
     let (name, rest) = series.split_once('{').unwrap_or((series, "}"));
@@ -142,7 +142,7 @@ fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
 }
 
 #[test]
-fn the_text_format_of_prometheus_can_be_read_and_sums_are_right() {
+fn the_text_format_of_prometheus_is_valid_and_sums_are_right() {
     let report = made(true);
     let text = written(&report, IdleFormat::Prometheus, 80);
     let mut described = Vec::new();
@@ -174,7 +174,7 @@ fn the_text_format_of_prometheus_can_be_read_and_sums_are_right() {
     }
     let name = "/user.slice/user-1000.slice/session \"7\"\\\u{1b}[31m.scope";
     assert!(samples.iter().any(|(_, labels, _)| labels.contains(&("cgroup".into(), name.into()))));
-    // Cumulative: what has been idle for two minutes has been so for one, too.
+    // The bands are cumulative: memory that has been idle for two minutes has been idle for one minute too.
     let at_least = |seconds: &str| {
         let database = ("cgroup".into(), "/system.slice/database.service".into());
         let labels = vec![database, ("at_least_seconds".into(), seconds.into())];

@@ -1,4 +1,4 @@
-//! The JSON of every report is what its schema in `schemas/` says, and has what is promised by name.
+//! The JSON of every report matches its schema in `schemas/`, and has the documented fields.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod made;
@@ -17,7 +17,7 @@ fn json_of(kind: Kind, source: &made::Made) -> Vec<Value> {
 }
 
 #[test]
-fn every_json_report_is_as_its_schema_says() {
+fn every_json_report_matches_its_schema() {
     for kind in [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead, Kind::Schemes] {
         let path = format!("{}/schemas/{}.json", env!("CARGO_MANIFEST_DIR"), kind.name());
         let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -30,7 +30,7 @@ fn every_json_report_is_as_its_schema_says() {
                 validator.iter_errors(line).map(|e| format!("{}: {e}", e.instance_path())).collect();
             assert!(errors.is_empty(), "{kind:?}: {errors:#?}");
         }
-        // A schema that everything fits would prove nothing.
+        // The schema must refuse other documents.
         assert!(!validator.is_valid(&serde_json::json!({ "time_ns": -1 })));
     }
 }
@@ -41,7 +41,7 @@ fn fields(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_promised_by_name_is_there() {
+fn the_documented_fields_exist() {
     let wss = &json(Kind::Wss)[0];
     assert_eq!(fields(wss), ["over_time", "percentiles"]);
     let mut percentiles = fields(&wss["percentiles"]);
@@ -102,7 +102,7 @@ fn the_matrices_of_a_heatmap_have_the_shape_of_its_axes() {
 }
 
 #[test]
-fn what_an_imported_recording_does_not_tell_is_null_and_not_zero() {
+fn figures_that_an_imported_recording_lacks_are_null_and_not_zero() {
     let overhead = &json_of(Kind::Overhead, &made::imported(made::phases(40)))[0];
     let unknown = [
         "cpu_percent",

@@ -1,4 +1,4 @@
-//! What the views compute, against recordings whose truth is known.
+//! The figures of the views, for recordings with known contents.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod made;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use isotherm_core::{PAGE_SIZE, RegionSnapshot};
 use isotherm_record::Row;
-use isotherm_report::axis::{Axis, Fineness};
+use isotherm_report::axis::{Axis, AxisResolution};
+use isotherm_report::extent::{Extent, Named};
 use isotherm_report::heatmap::{Heatmap, Resolution};
 use isotherm_report::overhead::Overhead;
 use isotherm_report::schemes::Schemes;
-use isotherm_report::space::{Named, Survey};
 use isotherm_report::summary::{Summary, SummaryBuilder};
 use isotherm_report::wss::Wss;
 use isotherm_report::{ReportError, SelectedTarget, Selection, Source, walk};
@@ -20,7 +20,7 @@ use made::{AGGREGATION, ANON, HEAP, MIB, Made, made, mapping, process, range, re
 use proptest::prelude::*;
 
 fn resolution(columns: usize, rows: usize) -> Resolution {
-    Resolution { columns, axis: Fineness { rows, rows_of_area: 1, areas: 8, group: 1 } }
+    Resolution { columns, axis: AxisResolution { rows, rows_of_area: 1, areas: 8, group: 1 } }
 }
 
 fn heatmap(source: &Made, selection: &Selection, columns: usize, rows: usize) -> Heatmap {
@@ -66,7 +66,7 @@ fn a_cell_is_the_mean_weighted_by_bytes_and_time() {
 fn unobservable_memory_is_neither_hot_nor_cold() {
     let mappings = one_mapping();
     let dark = RegionSnapshot { nr_unobservable: 20, ..region(HEAP, HEAP + 2 * MIB, 0, 1) };
-    // Of what could be observed of the other half, all was accessed.
+    // All observed samples of the other half found an access.
     let half = RegionSnapshot { nr_unobservable: 10, ..region(HEAP + 2 * MIB, HEAP + 4 * MIB, 10, 1) };
     let source = made(vec![row(1, 1, &mappings, vec![dark, half])]);
     let map = heatmap(&source, &Selection::default(), 1, 2);
@@ -105,7 +105,7 @@ fn gaps_are_cut_out_of_the_address_axis() {
 }
 
 #[test]
-fn the_working_set_is_the_cores() {
+fn the_working_set_is_that_of_core() {
     let source = made::phases(25);
     let expected: Vec<u64> = source.rows.iter().map(|row| row.target.working_set()).collect();
     let points = wss(&source, &Selection::default()).points;
@@ -133,7 +133,7 @@ fn targets_are_summed_by_snapshot() {
 }
 
 #[test]
-fn a_summary_adds_up_and_knows_for_how_long_the_cold_is_cold() {
+fn a_summary_adds_up_and_has_the_age_of_cold_memory() {
     let source = made::phases(60);
     let summary = summary(&source, &Selection::default());
     for t in summary.mappings.iter().chain([&summary.total]) {
@@ -150,7 +150,7 @@ fn a_summary_adds_up_and_knows_for_how_long_the_cold_is_cold() {
 }
 
 #[test]
-fn overhead_is_of_the_selected_time_and_of_all_targets() {
+fn overhead_covers_the_selected_time_and_all_targets() {
     let source = made::phases(50);
     let of = |selection: &Selection| {
         let mut overhead = Overhead::new(source.header());
@@ -167,10 +167,11 @@ fn overhead_is_of_the_selected_time_and_of_all_targets() {
 }
 
 #[test]
-fn aggregations_that_are_missing_are_counted_from_the_rounds_of_the_next() {
+fn missing_aggregations_are_counted_by_the_rounds_of_the_next_snapshot() {
     let mut source = made::phases(50);
     assert_eq!(summary(&source, &Selection::default()).lost_aggregations, 0);
-    // Three aggregations' rounds at once, and one and a half: of the latter none is missing as a whole.
+    // The rounds of three aggregations at once, and those of one and a half. In the latter no whole aggregation is
+    // missing.
     for (row, rounds) in [(10, 60), (20, 30)] {
         source.rows[row].cost.as_mut().unwrap().rounds = rounds;
     }
@@ -213,7 +214,7 @@ fn schemes(source: &Made, selection: &Selection) -> Schemes {
 }
 
 #[test]
-fn what_schemes_did_is_the_last_of_what_was_written_down() {
+fn the_sums_of_schemes_are_those_of_the_last_activity() {
     let source = made::schemed(20);
     let view = schemes(&source, &Selection::default());
     let end = source.activities.last().unwrap();
@@ -235,7 +236,7 @@ fn what_schemes_did_is_the_last_of_what_was_written_down() {
         assert_eq!((scheme.quota_bytes, scheme.goal_score), (report.quota, report.goal_score));
     }
     let hot = &view.schemes[1].total.refusals;
-    assert_eq!(hot.iter().map(|r| r.called()).collect::<Vec<_>>(), ["EAGAIN", "EINVAL", "error 4711"]);
+    assert_eq!(hot.iter().map(|r| r.label()).collect::<Vec<_>>(), ["EAGAIN", "EINVAL", "error 4711"]);
     // It slept for a quarter of the time.
     assert_eq!(view.schemes.iter().map(|s| (s.awake_share * 4.0).round()).collect::<Vec<_>>(), [3.0, 4.0]);
     let last = view.schemes[0].last.as_ref().unwrap();
@@ -243,7 +244,7 @@ fn what_schemes_did_is_the_last_of_what_was_written_down() {
 }
 
 #[test]
-fn the_last_application_that_acted_stays_told_after_one_that_found_nothing() {
+fn the_last_application_that_acted_is_kept_after_one_that_found_nothing() {
     let mut source = made::schemed(6);
     source.activities[5].schemes[0].last.regions.clear();
     source.activities[4].schemes[0].last.regions.truncate(2);
@@ -257,7 +258,7 @@ fn the_last_application_that_acted_stays_told_after_one_that_found_nothing() {
 }
 
 #[test]
-fn what_schemes_did_in_neighbouring_times_adds_up() {
+fn the_sums_of_neighbouring_times_add_up() {
     let source = made::schemed(20);
     let of = |from: u64, to: u64| {
         let time = Some(Duration::from_secs(from)..Duration::from_secs(to));
@@ -275,7 +276,7 @@ fn what_schemes_did_in_neighbouring_times_adds_up() {
 fn schemes_that_are_changed_while_they_run_are_counted_to_the_end() {
     let mut source = made::schemed(4);
     let whole = source.activities[3].schemes[1].total.applied_bytes;
-    // After the second look `prcl` is taken out, and `hot` begins anew under its name.
+    // After the second moment `prcl` is removed, and `hot` is restarted under the same name.
     let before = source.activities[1].schemes[1].total.clone();
     for activity in &mut source.activities[2..] {
         activity.schemes.remove(0);
@@ -287,12 +288,12 @@ fn schemes_that_are_changed_while_they_run_are_counted_to_the_end() {
     let told: Vec<_> = view.schemes.iter().map(|scheme| (&*scheme.name, scheme.in_force)).collect();
     assert_eq!(told, [("prcl", false), ("hot", true)]);
     assert_eq!(view.schemes[0].total.applied_bytes, source.activities[1].schemes[0].total.applied_bytes);
-    // In the third second all was refused, so that what is counted since does not exceed what was counted before.
+    // In the third second everything is refused, so the count since the restart does not exceed the count before it.
     assert_eq!(view.schemes[1].total.applied_bytes, whole);
 }
 
 #[test]
-fn memory_and_regions_are_of_the_selected_target_and_addresses() {
+fn memory_and_regions_are_those_of_the_selected_target_and_addresses() {
     let mut source = made::schemed(6);
     for activity in &mut source.activities {
         let used = activity.memory[0].1;
@@ -306,7 +307,7 @@ fn memory_and_regions_are_of_the_selected_target_and_addresses() {
     assert_eq!(one.over_time[0].used().unwrap()[0], resident);
     let regions = |view: &Schemes| view.schemes[0].last.as_ref().unwrap().regions.len();
     assert_eq!((regions(&all), regions(&one)), (14, 1));
-    // Of the first region the upper half, of the second the lower one.
+    // The upper half of the first region, and the lower half of the second.
     let address = Some(range(ANON + 64 * MIB + MIB / 2, ANON + 72 * MIB + MIB / 2));
     let part = schemes(&source, &Selection { address, ..Selection::default() });
     assert_eq!(regions(&part), 2);
@@ -324,14 +325,14 @@ fn memory_and_regions_are_of_the_selected_target_and_addresses() {
 }
 
 #[test]
-fn rates_are_bytes_by_time_and_two_looks_at_once_are_one() {
+fn rates_are_bytes_by_time_and_close_moments_make_one_point() {
     let mut source = made::schemed(4);
     let rates = |source: &Made| schemes(source, &Selection::default()).rate("prcl");
     let plain = rates(&source);
     let expected =
         source.activities[1].schemes[0].total.applied_bytes - source.activities[0].schemes[0].total.applied_bytes;
     assert!((plain[1].1 - expected as f64).abs() < 1.0, "{plain:?}");
-    // A last look right after the one before, as at the end of a run, with a few more bytes: no leap of the rate.
+    // A last moment shortly after the previous one, as at the end of a run, does not make the rate jump.
     let mut last = source.activities[3].clone();
     last.time += Duration::from_millis(2);
     last.schemes[0].total.applied_bytes += MIB;
@@ -387,14 +388,15 @@ proptest! {
 
     #[test]
     fn cells_are_rates_and_every_mapped_byte_is_in_exactly_one_row(
-        rows in rows(), columns in 1..50_usize, lines in 0..80_usize, areas in 1..5_usize, least in 1..4_usize, group in 1..3_usize,
+        rows in rows(), columns in 1..50_usize, lines in 0..80_usize, areas in 1..5_usize,
+        least in 1..4_usize, group in 1..3_usize,
     ) {
-        let fineness = Fineness { rows: lines, rows_of_area: least, areas, group };
+        let axis = AxisResolution { rows: lines, rows_of_area: least, areas, group };
         let source = made(rows);
         if source.rows.iter().all(|row| row.target.mappings.is_empty()) {
             return Ok(());
         }
-        let map = Heatmap::new(&source, &Selection::default(), |_| Resolution { columns, axis: fineness }).unwrap();
+        let map = Heatmap::new(&source, &Selection::default(), |_| Resolution { columns, axis }).unwrap();
         let target = &map.targets[0];
         for r in 0..target.axis.rows {
             for c in 0..columns {
@@ -403,12 +405,12 @@ proptest! {
                 }
             }
         }
-        let mut survey = Survey::default();
-        walk(&source, &Selection::default(), &mut [&mut survey]).unwrap();
-        let survey = survey.finish();
+        let mut extent = Extent::default();
+        walk(&source, &Selection::default(), &mut [&mut extent]).unwrap();
+        let extent = extent.finish();
         let axis = &target.axis;
         let mut found = vec![0; axis.rows];
-        for Named { range, .. } in &survey.places[0].mapped {
+        for Named { range, .. } in &extent.targets[0].mapped {
             let mut bytes = 0;
             for (r, n) in axis.rows_of(*range) {
                 found[r] += n;
@@ -425,13 +427,13 @@ proptest! {
     }
 
     #[test]
-    fn addresses_and_offsets_of_an_area_are_each_others_inverse(rows in rows(), share in 0.0..1.0_f64) {
-        let mut survey = Survey::default();
-        if walk(&made(rows), &Selection::default(), &mut [&mut survey]).is_err() {
+    fn address_at_is_the_inverse_of_offset_of(rows in rows(), share in 0.0..1.0_f64) {
+        let mut extent = Extent::default();
+        if walk(&made(rows), &Selection::default(), &mut [&mut extent]).is_err() {
             return Ok(());
         }
-        for place in survey.finish().places {
-            for area in Axis::new(&place.mapped, resolution(1, 9).axis).areas {
+        for target in extent.finish().targets {
+            for area in Axis::new(&target.mapped, resolution(1, 9).axis).areas {
                 let offset = (share * area.bytes as f64) as u64;
                 prop_assert_eq!(area.offset_of(area.address_at(offset)), offset);
                 prop_assert_eq!(area.between(0, area.bytes).map(|named| named.range.size()).sum::<u64>(), area.bytes);

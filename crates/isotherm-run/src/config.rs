@@ -1,4 +1,5 @@
-//! The description of a run: one object that the command line, a program that embeds isotherm, and a configuration file make.
+//! The description of a run: one object that the command line, a program that embeds isotherm, and a configuration file
+//! make.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -248,7 +249,8 @@ impl RunConfig {
                 return Err(ConfigError::SchemesOnPhysicalMemory);
             }
         }
-        // The intervals of a probe that sees single pages are the shorter ones: what is wrong with them is wrong with all.
+        // The intervals of a probe that sees single pages are the shorter ones: what is wrong with them is wrong with
+        // all.
         let attributes = self.attributes.resolve(isotherm_core::Granularity::Page)?;
         match self.duration {
             Some(duration) if duration < attributes.aggregation() => {
@@ -263,11 +265,11 @@ impl Targets {
     fn validate(&self, probe: ProbeChoice) -> Result<(), ConfigError> {
         let damon = probe == ProbeChoice::Damon;
         match self {
-            Self::Processes { pids, .. } if pids.is_empty() => Err(ConfigError::NoTarget),
             Self::Processes { ranges, .. } if !ranges.is_empty() && !damon => Err(ConfigError::RangeNeedsDamon),
-            Self::Processes { pids, ranges, .. } if !ranges.is_empty() && pids.len() > 1 => {
-                Err(ConfigError::RangeOfSeveralProcesses)
+            Self::Processes { pids, ranges, .. } if !ranges.is_empty() && pids.len() != 1 => {
+                Err(ConfigError::RangeNeedsOneProcess)
             }
+            Self::Processes { pids, .. } if pids.is_empty() => Err(ConfigError::NoTarget),
             Self::Processes { children: true, .. } | Self::Command { children: true, .. } if damon => {
                 Err(ConfigError::DamonWithChildren)
             }

@@ -7,7 +7,7 @@ use isotherm_core::scheme::Scheme;
 use isotherm_kernel::{Rest, Stop};
 
 use crate::RunError;
-use crate::schemes::Mailbox;
+use crate::mailbox::Mailbox;
 
 /// Gives commands to a run. Clones control the same run; a command to a run that is over does nothing.
 #[derive(Clone, Debug)]
@@ -45,7 +45,8 @@ impl Control {
         self.stop.ask();
     }
 
-    /// Changes the attributes at the end of the current aggregation interval. [`Event::Attributes`](crate::Event::Attributes)
+    /// Changes the attributes at the end of the current aggregation interval.
+    /// [`Event::Attributes`](crate::Event::Attributes)
     /// says when they are in force. Rates and the times that ages mean are carried over. A replay ignores it.
     pub fn set_attributes(&self, attributes: Attributes) {
         self.lock().attributes = Some(attributes);
@@ -57,7 +58,8 @@ impl Control {
     }
 
     /// Puts other schemes in force. A scheme that has the name of one in force continues its statistics and its quota.
-    /// [`Event::Schemes`](crate::Event::Schemes) says when they are in force; a warning says that they cannot work here.
+    /// [`Event::Schemes`](crate::Event::Schemes) says when they are in force; a warning says that they cannot work
+    /// here.
     /// Without effect in a run that was prepared without schemes.
     pub fn set_schemes(&self, schemes: Vec<Scheme>) {
         self.mailbox.replace(schemes);

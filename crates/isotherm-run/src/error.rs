@@ -25,8 +25,8 @@ pub enum ConfigError {
     #[error("only the probe damon can watch a part of a process")]
     RangeNeedsDamon,
     /// A range is of one address space.
-    #[error("address ranges are of one process, and several are named")]
-    RangeOfSeveralProcesses,
+    #[error("an address range is a part of one process")]
+    RangeNeedsOneProcess,
     /// The kernel's DAMON keeps the targets that it began with.
     #[error("the probe damon watches the targets that it began with, and cannot follow children")]
     DamonWithChildren,

@@ -1,11 +1,14 @@
 //! Runs of isotherm: the programming interface.
 //!
-//! A [`RunConfig`] describes a run: where snapshots come from (the monitor on a probe, the kernel's DAMON, a simulation, a
-//! recording that is replayed), which targets, which attributes, which schemes, and the recording. [`RunConfig::prepare`]
+//! A [`RunConfig`] describes a run: where snapshots come from (the monitor on a probe, the kernel's DAMON, a
+//! simulation, a
+//! recording that is replayed), which targets, which attributes, which schemes, and the recording.
+//! [`RunConfig::prepare`]
 //! checks it and opens what it needs; [`Prepared::start`] starts it; [`Session::wait`] waits for its end.
 //!
 //! What happens comes out as [`Event`]s, to any number of receivers: iterators ([`Prepared::subscribe`]) and
-//! sinks ([`Prepared::add_sink`]), each behind a bounded queue. A slow receiver never delays a sampling round, and is told what
+//! sinks ([`Prepared::add_sink`]), each behind a bounded queue. A slow receiver never delays a sampling round, and is
+//! told what
 //! it missed. Commands go in by [`Control`], from any thread: other attributes, other schemes, an update, the end.
 //!
 //! Nothing here ends the process, writes to the standard streams or handles signals: that is its user's part.
@@ -26,8 +29,11 @@ mod control;
 mod delivery;
 mod error;
 mod event;
+mod mailbox;
+mod outlet;
 mod prepared;
 mod probe;
+mod properties;
 mod recording;
 mod schemes;
 mod session;
@@ -40,5 +46,7 @@ pub use control::Control;
 pub use delivery::{EventSink, Events};
 pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, Severity};
-pub use prepared::{Prepared, Properties};
-pub use session::{RecordingSummary, Session, Summary};
+pub use prepared::Prepared;
+pub use properties::Properties;
+pub use recording::RecordingSummary;
+pub use session::{Session, Summary};

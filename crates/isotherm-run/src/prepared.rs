@@ -4,15 +4,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use isotherm_core::{AddrRange, Attributes, Granularity};
 use isotherm_kernel::{PhysicalMemory, Processes, TargetError};
-use isotherm_record::{Header, Recorder, Recording};
+use isotherm_record::{Recorder, Recording};
 
 use crate::command::Command;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};
+use crate::outlet::Outlet;
 use crate::probe::{OpenProbe, ProbeKind};
+use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
 use crate::schemes::{PreparedSchemes, SchemeThread, fixed_schemes};
 use crate::session::Session;
-use crate::source::{KernelSource, MonitorSource, Outlet, ReplaySource, SimulationSource};
+use crate::source::{KernelSource, MonitorSource, ReplaySource, SimulationSource};
 use crate::targets::LiveTargets;
 use crate::{CommandLine, ConfigError, Control, Event, Notice, RunConfig, RunError, Source, Targets};
 
@@ -28,17 +30,6 @@ pub struct Prepared {
     control: Control,
     notices: Vec<Notice>,
     recording: Option<RecordingSink>,
-}
-
-/// What holds for a run from its beginning.
-#[derive(Clone, Debug)]
-pub struct Properties {
-    /// The name of the probe, such as `bpf`; `simulation`; or the name that a replayed recording has.
-    pub probe: String,
-    /// The smallest piece of memory that one answer of the probe speaks for.
-    pub granularity: Granularity,
-    /// The attributes that the run begins with; `None` if a replayed recording does not tell them.
-    pub attributes: Option<Attributes>,
 }
 
 /// The source of a run, as far as it can be made before the run starts.
@@ -244,22 +235,6 @@ fn check_duration(duration: Option<Duration>, attributes: Attributes) -> Result<
             Err(ConfigError::DurationTooShort { duration, aggregation: attributes.aggregation() })
         }
         _ => Ok(()),
-    }
-}
-
-impl Properties {
-    /// Those of the run that a recording was made of.
-    fn of(header: &Header) -> Self {
-        let time = Duration::from_nanos;
-        let attributes = Attributes::new(
-            time(header.sampling_ns),
-            time(header.aggregation_ns),
-            time(header.update_ns),
-            header.min_regions as usize,
-            header.max_regions as usize,
-        );
-        let granularity = if header.granularity == "mapping" { Granularity::Mapping } else { Granularity::Page };
-        Self { probe: header.probe.clone(), granularity, attributes: attributes.ok() }
     }
 }
 

@@ -3,7 +3,7 @@
 use isotherm_core::{AccessProbe, Granularity};
 use isotherm_probes::RefsProbe;
 use isotherm_probes::bpf::BpfProbe;
-use isotherm_probes::damon::{self, Places, Scope};
+use isotherm_probes::damon::{self, DamonPaths, Scope};
 use isotherm_probes::idle::IdleProbe;
 
 use crate::error::chain;
@@ -22,7 +22,7 @@ pub(crate) enum ProbeKind {
     /// Our own monitor, through a probe.
     Monitor(Box<dyn AccessProbe + Send>),
     /// The kernel's DAMON. It is claimed only when the run starts, so that a run that never starts leaves nothing.
-    Kernel(Places),
+    Kernel(DamonPaths),
 }
 
 impl OpenProbe {
@@ -37,7 +37,7 @@ impl OpenProbe {
             ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?)),
             ProbeChoice::Refs => Ok(Self::refs()),
             ProbeChoice::Damon => {
-                let paths = Places::system();
+                let paths = DamonPaths::system();
                 damon::check(&paths)?;
                 let has_ranges = matches!(targets, Targets::Processes { ranges, .. } if !ranges.is_empty());
                 damon::check_operations(&paths, Scope::operations_for(targets.is_physical(), has_ranges))?;

@@ -9,9 +9,17 @@ use isotherm_kernel::Host;
 use isotherm_record::{Cost, Header, Recorder, SnapshotRecord};
 
 use crate::delivery::{EventSink, Sinks};
-use crate::prepared::Properties;
-use crate::session::RecordingSummary;
+use crate::properties::Properties;
 use crate::{Event, Missed};
+
+/// A recording that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingSummary {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
 
 /// Writes snapshots and activities to a recording.
 pub(crate) struct RecordingSink {

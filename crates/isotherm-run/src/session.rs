@@ -1,22 +1,23 @@
 //! A run that goes on, and its end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::command::Command;
 use crate::delivery::SinkThreads;
-use crate::recording::RecordingSlot;
+use crate::outlet::Outlet;
+use crate::recording::{RecordingSlot, RecordingSummary};
 use crate::schemes::SchemeThread;
-use crate::source::{Outlet, Source};
+use crate::source::Source;
 use crate::{Control, EndReason, RunError};
 
 /// The name of the thread that the source runs on.
 const THREAD: &str = "monitor";
 
-/// A run that goes on. Dropping it stops the run and waits for its end; [`wait`](Self::wait) waits for it to end by itself.
+/// A run that goes on. Dropping it stops the run and waits for its end; [`wait`](Self::wait) waits for it to end by
+/// itself.
 pub struct Session {
     control: Control,
     command: Option<Command>,
@@ -43,17 +44,9 @@ pub struct Summary {
     pub lasted: Duration,
     /// The recording, if one was asked for.
     pub recording: Option<RecordingSummary>,
-    /// The command, if [`Prepared::start`](crate::Prepared::start) started one. It may still run, if the run ended before it.
+    /// The command, if [`Prepared::start`](crate::Prepared::start) started one. It may still run, if the run ended
+    /// before it.
     pub command: Option<Command>,
-}
-
-/// A recording that is complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordingSummary {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Its length in bytes.
-    pub bytes: u64,
 }
 
 impl Session {

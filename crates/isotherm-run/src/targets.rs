@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isotherm_core::{AddressSpace, BoxError, TargetId, TargetSpace};
-use isotherm_kernel::{Member, PhysicalMemory, Processes, Roster};
+use isotherm_kernel::{Member, PhysicalMemory, ProcessTable, Processes};
 use isotherm_record::{TargetInfo, TargetInfos};
 
 /// What a live run watches.
@@ -17,17 +17,19 @@ pub(crate) enum LiveTargets {
 
 impl LiveTargets {
     /// The processes whose end matters to the run.
-    pub(crate) fn processes(&self) -> Roster {
+    pub(crate) fn processes(&self) -> ProcessTable {
         match self {
-            Self::Processes(processes) | Self::Physical(_, Some(processes)) => processes.roster(),
-            Self::Physical(_, None) => Roster::default(),
+            Self::Processes(processes) | Self::Physical(_, Some(processes)) => processes.process_table(),
+            Self::Physical(_, None) => ProcessTable::default(),
         }
     }
 
     /// A reader of what each target is.
     pub(crate) fn infos(&self) -> InfoReader {
         match self {
-            Self::Processes(processes) => InfoReader { processes: Some(processes.roster()), last: Arc::default() },
+            Self::Processes(processes) => {
+                InfoReader { processes: Some(processes.process_table()), last: Arc::default() }
+            }
             Self::Physical(..) => {
                 let command = "physical memory".into();
                 let info = TargetInfo { command, started_unix_ns: PhysicalMemory::started_unix_ns() };
@@ -54,7 +56,7 @@ impl AddressSpace for LiveTargets {
 #[derive(Debug)]
 pub(crate) struct InfoReader {
     /// The processes that are the targets; `None` for physical memory, which never changes.
-    processes: Option<Roster>,
+    processes: Option<ProcessTable>,
     last: TargetInfos,
 }
 

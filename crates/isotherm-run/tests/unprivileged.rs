@@ -205,7 +205,7 @@ fn a_description_that_contradicts_itself_is_refused_before_anything_is_opened() 
     };
     assert_eq!(refusal(processes(&[], false, &[]), ProbeChoice::Auto), ConfigError::NoTarget);
     assert_eq!(refusal(processes(&[1], false, &range), ProbeChoice::Bpf), ConfigError::RangeNeedsDamon);
-    assert_eq!(refusal(processes(&[1, 2], false, &range), ProbeChoice::Damon), ConfigError::RangeOfSeveralProcesses);
+    assert_eq!(refusal(processes(&[1, 2], false, &range), ProbeChoice::Damon), ConfigError::RangeNeedsOneProcess);
     assert_eq!(refusal(processes(&[1], true, &[]), ProbeChoice::Damon), ConfigError::DamonWithChildren);
     let physical = || Targets::Physical { ranges: vec![], during: None };
     assert_eq!(refusal(physical(), ProbeChoice::Refs), ConfigError::ProbeSeesProcessesOnly);

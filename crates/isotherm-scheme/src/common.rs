@@ -57,8 +57,8 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
 pub struct Names(BTreeMap<String, Position>);
 
 impl Names {
-    /// The name of the scheme with this index, counted from 0: `given`, or `scheme-` and its number. `position` is that of
-    /// the scheme.
+    /// The name of the scheme with this index, counted from 0: `given`, or `scheme-` and its number. `position` is
+    /// that of the scheme.
     ///
     /// A name that another scheme has is reported.
     pub fn name(

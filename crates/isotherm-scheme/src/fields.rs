@@ -1,9 +1,8 @@
 //! The fields of a map: known, missing and unknown ones.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Position};
-use crate::suggest::{alternatives, did_you_mean};
+use crate::message::{alternatives, did_you_mean, shortened};
 use crate::tree::{Key, Node, Value};
-use crate::value::shortened;
 
 /// The fields of a map. Unknown ones have been reported.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +32,8 @@ impl<'a> Fields<'a> {
         Some(Self { position: node.position, what, map, has_unknown })
     }
 
-    /// Whether a field is unknown. A missing field is then likely to be that one, misspelt, and needs no second message.
+    /// Whether a field is unknown. A missing field is then likely to be that one, misspelt, and needs no second
+    /// message.
     pub fn has_unknown(&self) -> bool {
         self.has_unknown
     }

@@ -1,10 +1,12 @@
 //! Reads schemes from text, and describes schemes in words. `docs/schemes.md` documents the language.
 //!
-//! A scheme file has one of two forms, recognised by how the file begins: YAML with all that a scheme can have, or one
-//! line for each scheme, as in the DAMON papers. For any text, [`parse`] returns either schemes or [`Diagnostics`] with a
-//! line and a column for each error. It never panics.
+//! A scheme file has one of two forms, recognised by how the file begins: YAML with all that a scheme can have, or
+//! one line for each scheme, as in the DAMON papers. For any text, [`parse`] returns either schemes or
+//! [`Diagnostics`] with a line and a column for each error. It never panics.
 //!
 //! A crate that reads a further form in YAML or JSON uses [`Document`] and the parts in [`form`].
+
+#![forbid(unsafe_code)]
 
 mod common;
 mod describe;
@@ -13,7 +15,7 @@ mod document;
 mod fields;
 pub mod form;
 mod lines;
-mod suggest;
+mod message;
 mod tree;
 mod value;
 mod yaml;

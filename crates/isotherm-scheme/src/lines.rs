@@ -1,7 +1,7 @@
 //! The one-line form of the DAMON papers: `<min/max size> <min/max access rate> <min/max age> <action>`.
 //!
-//! The two bounds of a pair are two words, or one word with a slash: `4K/max`. `min`, `max` and `null` stand for no bound.
-//! `#` begins a comment. `inside` after the action allows a call inside the target.
+//! The two bounds of a pair are two words, or one word with a slash: `4K/max`. `min`, `max` and `null` stand for no
+//! bound. `#` begins a comment. `inside` after the action allows a call inside the target.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use isotherm_core::units::{self, QuantityError};
 
 use crate::common::{Names, action, at_least_one, check_inside};
 use crate::diagnostic::{Diagnostics, Position};
-use crate::value::shortened;
+use crate::message::shortened;
 
 const FORM: &str = "<min size> <max size> <min access rate> <max access rate> <min age> <max age> <action>, \
                     such as: 4K max 0% 0% 5s max pageout";

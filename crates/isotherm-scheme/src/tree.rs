@@ -2,7 +2,8 @@
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
-use crate::{Diagnostic, Position};
+use crate::diagnostic::{Diagnostic, Position};
+use crate::message::shortened;
 
 /// A value in a document.
 #[derive(Clone, Debug)]
@@ -33,6 +34,18 @@ pub struct Key {
     pub position: Position,
     /// The key without its quotes.
     pub name: String,
+}
+
+impl Node {
+    /// The value in a message about it.
+    pub(crate) fn shown(&self) -> String {
+        match &self.value {
+            Value::Null => "nothing".into(),
+            Value::Text(text) => format!("\"{}\"", shortened(text)),
+            Value::List(_) => "a list".into(),
+            Value::Map(_) => "a map of fields".into(),
+        }
+    }
 }
 
 /// The nesting depth at which reading stops. Schemes need less than ten levels.

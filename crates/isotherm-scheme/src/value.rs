@@ -1,4 +1,5 @@
-//! Reading values: each method returns the value, or adds a [`Diagnostic`](crate::Diagnostic) at the value's position and returns `None`.
+//! Reading values: each method returns the value, or adds a [`Diagnostic`](crate::Diagnostic) at the value's position
+//! and returns `None`.
 
 use std::fmt::Display;
 
@@ -7,7 +8,7 @@ use isotherm_core::units::QuantityError;
 
 use crate::diagnostic::Diagnostics;
 use crate::fields::Fields;
-use crate::suggest::did_you_mean;
+use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
 impl Node {
@@ -130,16 +131,6 @@ impl Node {
             None => "the minimum is larger than the maximum; swap them".into(),
         }
     }
-
-    /// The value in a message about it.
-    pub(crate) fn shown(&self) -> String {
-        match &self.value {
-            Value::Null => "nothing".into(),
-            Value::Text(text) => format!("\"{}\"", shortened(text)),
-            Value::List(_) => "a list".into(),
-            Value::Map(_) => "a map of fields".into(),
-        }
-    }
 }
 
 /// The value of the word `found`.
@@ -151,14 +142,4 @@ pub(crate) fn lookup<T: Copy>(found: &str, what: &str, words: &[(&str, T)]) -> R
             Err(format!("there is no {what} \"{}\"; {}", shortened(found), did_you_mean(found, &names)))
         }
     }
-}
-
-/// The beginning of a text that may be long, on one line.
-pub(crate) fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(40).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    // The message puts quotes around it, so quotes within need no backslash.
-    short.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
 }

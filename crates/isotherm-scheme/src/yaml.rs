@@ -11,9 +11,8 @@ use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 use crate::common::{AN_ACTION, Names, action, at_least_one, check_inside, positive_duration};
 use crate::diagnostic::Diagnostics;
 use crate::fields::Fields;
-use crate::suggest::did_you_mean;
+use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
-use crate::value::shortened;
 
 const SCHEME: [&str; 10] =
     ["name", "size", "access_rate", "age", "action", "inside", "apply_interval", "quota", "watermarks", "filters"];

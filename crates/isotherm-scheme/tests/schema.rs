@@ -68,7 +68,8 @@ fn what_is_right_is_right_for_both() {
         json!({"action": "cold", "quota": {"time": "5ms", "weights": {"age": 1}}}),
         json!({"action": "cold", "quota": {"goals": [{"fed": {"from": "f", "value": 2.5}}, {"free_memory": "5%"}]}}),
         json!({"action": "cold", "watermarks": {"metric": "pressure", "high": "9%", "mid": 0.05, "low": 0}}),
-        json!({"action": "cold", "filters": [{"reject": {"not": {"process": 7}}}, {"allow": {"address": [0, "0x1000"]}}]}),
+        json!({"action": "cold", "filters": [{"reject": {"not": {"process": 7}}}, {"allow": "file"}]}),
+        json!({"action": "cold", "filters": [{"allow": {"address": [0, "0x1000"]}}]}),
     ] {
         both(&json!({"schemes": [scheme]}), true);
         both(&json!([scheme]), true);

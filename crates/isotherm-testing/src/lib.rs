@@ -17,6 +17,8 @@
 //! # a_test();
 //! ```
 
+#![forbid(unsafe_code)]
+
 use std::fmt::Display;
 use std::io::Write;
 use std::panic::Location;

@@ -30,8 +30,8 @@ const RECORDING: &str = "isotherm.rec";
 /// Show which memory is hot, which is cold, and for how long.
 ///
 /// isotherm samples the memory accesses of running processes, or of all physical memory. Neighbouring pages of equal
-/// access rate form a region, and one page stands for its region. So the cost does not grow with the size of the memory.
-/// isotherm can also act on memory: it reclaims cold memory, or backs hot memory with huge pages.
+/// access rate form a region, and one page stands for its region. So the cost does not grow with the size of the
+/// memory. isotherm can also act on memory: it reclaims cold memory, or backs hot memory with huge pages.
 ///
 /// The method is that of DAMON (Data Access MONitor). The kernel needs neither DAMON nor idle page tracking. Most
 /// commands need root; `isotherm doctor` says what works on this machine.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::units;
-use isotherm_kernel::{Roster, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_kernel::{ProcessTable, Stop, Waiter, Woken, monitor_cpu_time};
 use isotherm_probes::idle_scan::{
-    self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanError, Scope, Way, WayChoice,
+    self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanChoice, ScanError, ScanMethod, Scope,
 };
 use isotherm_record::permission_letters;
 use isotherm_report::Terminal;
@@ -19,6 +19,7 @@ use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
 };
 
+use signal_hook::low_level::emulate_default_handler;
 use tempfile::NamedTempFile;
 
 use crate::WrongCall;
@@ -34,9 +35,6 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// How often the progress is shown anew.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
-/// The exit status after a second Ctrl-C: 128 and the number of the signal.
-const INTERRUPTED: i32 = 130;
-
 pub fn run(options: &Idle) -> Result<ExitCode> {
     let interval = options.interval.unwrap_or(INTERVAL);
     if interval.is_zero() {
@@ -49,9 +47,10 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
         replaceable(path).with_context(|| unwritable(path))?;
     }
     let scope = scope(options);
-    let scan = idle_scan::open(way(options.probe), scope.clone(), detail(options))?;
-    if scan.way() == Way::PageTables && scope == Scope::All && !options.all {
-        let how = "this kernel has no idle page tracking that could be used, so that pages would be cleared with MADV_COLD, which moves \
+    let scan = idle_scan::open(method(options.probe), scope.clone(), detail(options))?;
+    if scan.method() == ScanMethod::PageTables && scope == Scope::All && !options.all {
+        let how = "this kernel has no idle page tracking that could be used, so that pages would be cleared with \
+            MADV_COLD, which moves \
                    them to the inactive list";
         bail!(
             "{how}; say whose memory is to be looked at, with --pid or --cgroup, or that it is everyone's, with --all"
@@ -60,12 +59,13 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
 
     let stop = Stop::new().context("this process has no file descriptor left")?;
     let asked = stop.clone();
-    let mut before = false;
-    on_signals(ENDING, move |_| {
-        if before {
-            std::process::exit(INTERRUPTED);
+    let mut stopping = false;
+    on_signals(ENDING, move |origin| {
+        if stopping {
+            // The second signal does what it does to a program that does not handle it.
+            let _ = emulate_default_handler(origin.signal);
         }
-        before = true;
+        stopping = true;
         asked.ask();
     })?;
     let on_terminal = !options.quiet && stderr().is_terminal();
@@ -92,11 +92,11 @@ fn detail(options: &Idle) -> Detail {
     Detail { processes: mappings || options.by.contains(&By::Process), mappings }
 }
 
-fn way(probe: IdleProbeChoice) -> WayChoice {
+fn method(probe: IdleProbeChoice) -> ScanChoice {
     match probe {
-        IdleProbeChoice::Auto => WayChoice::Auto,
-        IdleProbeChoice::Idle => WayChoice::Idle,
-        IdleProbeChoice::Bpf => WayChoice::Bpf,
+        IdleProbeChoice::Auto => ScanChoice::Auto,
+        IdleProbeChoice::Idle => ScanChoice::Idle,
+        IdleProbeChoice::Bpf => ScanChoice::Bpf,
     }
 }
 
@@ -114,7 +114,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Makes this many reports.
     fn until(mut self, count: u64) -> Result<ExitCode> {
-        let mut waiter = Waiter::new(Roster::default(), self.stop.clone());
+        let mut waiter = Waiter::new(ProcessTable::default(), self.stop.clone());
         let mut began = Instant::now();
         let mut pacer = self.pacer("marking", self.stop.clone());
         match self.scan.mark(&mut pacer) {
@@ -151,7 +151,8 @@ impl Run<'_> {
             report.cut_short = stopped;
             if now - began > self.interval + self.interval / 10 {
                 report.notes.push(
-                    "looking takes so long that pages were let alone for longer than the interval; lengthen --interval or raise --rate"
+                    "looking takes so long that pages were let alone for longer than the interval; lengthen \
+                     --interval or raise --rate"
                         .into(),
                 );
             }
@@ -217,9 +218,9 @@ impl Run<'_> {
             time_unix_ns: unix_ns(),
             interval_ns: 0,
             cut_short: false,
-            way: match found.way {
-                Way::IdlePageTracking => "idle_page_tracking",
-                Way::PageTables => "page_tables",
+            method: match found.method {
+                ScanMethod::IdlePageTracking => "idle_page_tracking",
+                ScanMethod::PageTables => "page_tables",
             },
             cgroup_version: found.cgroup_version.map(|version| version.number()),
             cost,
@@ -275,7 +276,8 @@ fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {
     }
 }
 
-/// Puts a file in the place of the one before it, if there is one, at once. What is for Prometheus everyone may read, as its
+/// Puts a file in the place of the one before it, if there is one, at once. What is for Prometheus everyone may read,
+/// as its
 /// collector is another user; all else its owner only.
 fn replace(path: &Path, text: &[u8], format: IdleFormat) -> Result<()> {
     let mode = if format == IdleFormat::Prometheus { 0o644 } else { 0o600 };

@@ -1,5 +1,7 @@
 //! `isotherm`: the command line.
 
+#![forbid(unsafe_code)]
+
 mod cli;
 mod clock;
 mod command;

@@ -69,7 +69,8 @@ impl Progress {
         self.write(&line);
     }
 
-    /// Shows what schemes have done with the next snapshot, or at once if all schemes sleep and there is none for a while.
+    /// Shows what schemes have done with the next snapshot, or at once if all schemes sleep and there is none for a
+    /// while.
     fn activity(&mut self, activity: &Activity) {
         let of = |scheme: &Report| format!("  {}: {}", scheme.name, bytes(scheme.total.applied_bytes));
         self.acted = activity.schemes.iter().map(of).collect();
@@ -97,7 +98,8 @@ impl Progress {
     pub fn warn_of_gaps(&self) {
         if self.lost > 0 {
             tell(format_args!(
-                "isotherm: {} aggregations are missing from the recording: they were not taken from the kernel in time; \
+                "isotherm: {} aggregations are missing from the recording: they were not taken from the kernel in \
+                 time; \
                  lengthen --aggr, lower the maximum of --regions, or mount tracefs if it is not mounted",
                 self.lost
             ));

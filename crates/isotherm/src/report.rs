@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm_record::Recording;
-use isotherm_report::{Bounds, Format, Kind, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
+use isotherm_report::{Format, Kind, Limits, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
 
 use crate::WrongCall;
 use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
@@ -40,9 +40,9 @@ pub fn run(options: &Report) -> Result<ExitCode> {
             Some(SortKey::Age) => Sort::Age,
             Some(SortKey::Size) => Sort::Size,
         },
-        rate: Bounds { min: chosen.min_rate, max: chosen.max_rate },
-        age: Bounds { min: chosen.min_age, max: chosen.max_age },
-        size: Bounds { min: chosen.min_size, max: chosen.max_size },
+        rate: Limits { min: chosen.min_rate, max: chosen.max_rate },
+        age: Limits { min: chosen.min_age, max: chosen.max_age },
+        size: Limits { min: chosen.min_size, max: chosen.max_size },
     };
     let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
     let report = Options { terminal, regions, ..Options::default() };

@@ -40,7 +40,8 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     }
 }
 
-/// As [`command::handle_signals`], but a hang-up that a process sends reloads the schemes. The terminal's own is the end.
+/// As [`command::handle_signals`], but a hang-up that a process sends reloads the schemes. The terminal's own is the
+/// end.
 fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
     let pid = command.map(Command::pid);
     let others = if pid.is_some() { &OF_THE_COMMAND[..] } else { &[] };

@@ -131,7 +131,7 @@ fn an_empty_cgroup_is_refused_and_so_is_all_memory_without_the_option_for_it() {
     or_skip!(bpf_works());
     let place = Place::new();
     let ran = place.run(&["idle", "--probe", "bpf", "--cgroup", "/no/such"]);
-    assert!(ran.status == 1 && ran.err.contains("no process in a cgroup /no/such"), "{ran:?}");
+    assert!(ran.status == 1 && ran.err.contains("no process in the cgroup /no/such"), "{ran:?}");
     let ran = place.run(&["idle", "--probe", "bpf"]);
     assert!(ran.status == 1 && ran.err.contains("--all") && ran.err.contains("inactive list"), "{ran:?}");
 }

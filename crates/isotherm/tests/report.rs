@@ -13,8 +13,9 @@ fn place() -> Place {
     let place = Place::new();
     let region = |start: u64, bytes: u64, accesses: u32| {
         format!(
-            r#"{{"start": {start}, "end": {}, "nr_accesses": {{"samples": {accesses}}}, "age": {{"aggr_intervals": 3}}}}"#,
-            start + bytes
+            r#"{{"start": {start}, "end": {end}, "nr_accesses": {{"samples": {accesses}}}, "age": {{"{age}": 3}}}}"#,
+            end = start + bytes,
+            age = "aggr_intervals",
         )
     };
     let regions = [region(0x5500_0000_0000, MIB, 20), region(0x7ffd_0000_0000, 2 * MIB, 10)].join(", ");

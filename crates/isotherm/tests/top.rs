@@ -567,8 +567,8 @@ fn schemes_that_cannot_work_are_told_without_a_screen_and_before_the_command_is_
     let place = Place::new();
     for (schemes, word) in [
         ("- {action: pageout, age: 5}", "mine.yaml:1:26: 5 has no unit"),
-        ("- {action: mlock}", "write `inside: true`"),
-        ("- {action: stat, quota: {goals: [{fed: {from: none, value: 1}}]}}", "no figure can be read from none"),
+        ("- {action: mlock}", "add `inside: true`"),
+        ("- {action: stat, quota: {goals: [{fed: {from: none, value: 1}}]}}", "no number can be read from none"),
     ] {
         std::fs::write(place.path("mine.yaml"), schemes).unwrap();
         let mut user = User::runs(&place, &["-s", "mine.yaml", "--", "touch", "touched"]);

@@ -55,7 +55,7 @@ fn a_process_of_another_user() {
     let sleep = Kept(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap());
     let pid = if common::is_root() { sleep.0.id() } else { 1 };
     let ran = or_skip!(place.run_as_nobody(&["record", "--pid", &pid.to_string()]));
-    refused(&ran, 1, &[&format!("process {pid}"), "of user 0", "as root"]);
+    refused(&ran, 1, &[&format!("process {pid}"), "belongs to user 0", "as root"]);
 }
 
 #[test]

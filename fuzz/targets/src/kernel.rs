@@ -2,7 +2,7 @@
 
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::{PhysicalMemory, mapping, memory_use, system_memory};
-use isotherm_probes::damon::{Format, Places};
+use isotherm_probes::damon::{DamonPaths, Format};
 use procfs::FromRead;
 use procfs::process::MemoryMaps;
 
@@ -10,6 +10,9 @@ use crate::bytes;
 use crate::scratch::Scratch;
 
 const PID: u32 = 1;
+/// The files below `/proc` that are read.
+const READ: [&str; 7] =
+    ["1/smaps_rollup", "1/cgroup", "iomem", "meminfo", "pressure/memory", "self/cgroup", "self/mountinfo"];
 
 thread_local! {
     static TRACEFS: Scratch = {
@@ -22,7 +25,7 @@ thread_local! {
     /// All files have the same contents.
     static PROC: Scratch = {
         let files = Scratch::new("input");
-        for name in ["1/smaps_rollup", "1/cgroup", "iomem", "meminfo", "pressure/memory", "self/cgroup", "self/mountinfo"] {
+        for name in READ {
             files.link(&format!("proc/{name}"));
         }
         files
@@ -36,7 +39,7 @@ thread_local! {
 pub fn tracepoint_format(data: &[u8]) {
     TRACEFS.with(|files| {
         files.input(data);
-        if let Ok(format) = Format::read(&Places::under(&files.path(""))) {
+        if let Ok(format) = Format::read(&DamonPaths::under(&files.path(""))) {
             assert_eq!(format.id, 567);
         }
     });
@@ -95,8 +98,8 @@ pub(crate) fn proc_seeds() -> Vec<Vec<u8>> {
         "12:memory:/user.slice\n11:cpu,cpuacct:/\n0::/ (deleted)\n",
         "25 30 0:23 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n\
          26 30 0:24 /a\\040b /mnt rw - cgroup cgroup rw,memory\n",
-        "55d0c0000000-7ffd10021000 ---p 00000000 00:00 0    [rollup]\nRss:             1234 kB\nPss:              617 kB\n\
-         Swap:               0 kB\n",
+        "55d0c0000000-7ffd10021000 ---p 00000000 00:00 0    [rollup]\nRss:             1234 kB\n\
+         Pss:              617 kB\nSwap:               0 kB\n",
         "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0    [heap]\n7f0000000000-7f0000021000 r-xp 00001000 08:01 42 \
          /usr/lib/libc.so.6 (deleted)\nffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n",
     ])

@@ -3,6 +3,8 @@
 //! `fuzz/fuzz_targets` runs them with libFuzzer, and `tests/properties.rs` runs them on a fixed number of inputs. See
 //! `fuzz/README.md`.
 
+#![forbid(unsafe_code)]
+
 mod damo;
 mod kernel;
 mod recording;

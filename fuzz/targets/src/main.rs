@@ -1,4 +1,5 @@
-//! Writes valid inputs for the fuzz targets: `cargo run -p isotherm-fuzz-targets -- DIRECTORY` makes `DIRECTORY/TARGET/seed-N`.
+//! Writes valid inputs for the fuzz targets: `cargo run -p isotherm-fuzz-targets -- DIRECTORY` makes
+//! `DIRECTORY/TARGET/seed-N`.
 
 use std::path::Path;
 

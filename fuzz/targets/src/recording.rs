@@ -16,7 +16,7 @@ thread_local! {
     static FILES: Scratch = Scratch::new("a.rec");
 }
 
-/// Reads a recording, as it is and with its checksums made right: wrong ones would hide what lies behind them.
+/// Reads a recording as it is, and with correct checksums. A wrong checksum hides defects in the code that follows.
 ///
 /// # Panics
 /// If a snapshot is not as documented.

@@ -1,4 +1,5 @@
-//! The fuzz targets on a fixed number of inputs, the same each time: any bytes, changed seeds, and what fuzzing has found.
+//! The fuzz targets on a fixed number of inputs, the same each time: any bytes, changed seeds, and what fuzzing has
+//! found.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::collections::BTreeSet;
@@ -105,7 +106,8 @@ fn change() -> impl Strategy<Value = Change> {
         2 => any::<u8>().prop_map(|byte| Replacement::Bytes(vec![byte])),
         2 => number().prop_map(Replacement::Bytes),
         3 => select(TEXTS.to_vec()).prop_map(Replacement::Text),
-        1 => (any::<Index>(), any::<Index>(), 1..200_usize).prop_map(|(seed, at, len)| Replacement::Seed(seed, at, len)),
+        1 => (any::<Index>(), any::<Index>(), 1..200_usize)
+            .prop_map(|(seed, at, len)| Replacement::Seed(seed, at, len)),
     ];
     // Bytes of the same number keep the layout of binary formats.
     (any::<Index>(), by, any::<bool>(), 0..12_usize).prop_map(|(at, by, keep, replaced)| {

@@ -58,13 +58,15 @@ pub enum InsideError {
     MainThreadEnded(u32),
     /// It does not stop, or does not go on.
     #[error(
-        "process {0} did not come to a place where it could make a call in time: it waits for a device or for a child after \
+        "process {0} did not come to a place where it could make a call in time: it waits for a device or for a child \
+         after \
          vfork(), or is frozen; try again"
     )]
     Unresponsive(u32),
     /// A seccomp filter is on.
     #[error(
-        "process {0} runs under seccomp, which may end it for a call that it does not make itself; use actions that work \
+        "process {0} runs under seccomp, which may end it for a call that it does not make itself; use actions that \
+         work \
          from outside"
     )]
     Seccomp(u32),
@@ -76,18 +78,21 @@ pub enum InsideError {
     ShadowStack(u32),
     /// The stack pointer is not where it could be worked with.
     #[error(
-        "the main thread of process {0} is not on its own stack (a signal stack, a coroutine) whenever it is looked at; \
+        "the main thread of process {0} is not on its own stack (a signal stack, a coroutine) whenever it is looked \
+         at; \
          use actions that work from outside"
     )]
     OtherStack(u32),
     /// It is busy with what must not be interrupted.
     #[error(
-        "the main thread of process {0} is in a restartable sequence, or gets signals, whenever it is looked at; try again"
+        "the main thread of process {0} is in a restartable sequence, or gets signals, whenever it is looked at; try \
+         again"
     )]
     Busy(u32),
     /// Its code has not what is needed.
     #[error(
-        "the code of process {0} has no `syscall; ret` or no rt_sigreturn, which every C library has; use actions that work \
+        "the code of process {0} has no `syscall; ret` or no rt_sigreturn, which every C library has; use actions \
+         that work \
          from outside"
     )]
     NoPlace(u32),
@@ -102,7 +107,8 @@ pub enum InsideError {
 }
 
 impl InsideError {
-    /// As an error number, for the account of what was refused: one for each way to mend it, where there is one that fits.
+    /// As an error number, for the account of what was refused: one for each way to mend it, where there is one that
+    /// fits.
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::Architecture(_) => Errno::NOSYS,

@@ -50,7 +50,8 @@ pub(super) struct Frame {
     pub vector_at: u64,
 }
 
-/// The frame that leads a thread with these registers back; `vector` is its XSAVE image, with four bytes of room after it,
+/// The frame that leads a thread with these registers back; `vector` is its XSAVE image, with four bytes of room after
+/// it,
 /// and is made ready to be written, too. Nothing if the image is none.
 pub(super) fn lay(registers: &Registers, blocked: u64, vector: &mut [u8], restorer: u64) -> Option<Frame> {
     let size = vector.len().checked_sub(4).filter(|size| *size >= SMALLEST_XSAVE)?;
@@ -120,7 +121,8 @@ pub(super) fn lay(registers: &Registers, blocked: u64, vector: &mut [u8], restor
 
 /// The registers with which a thread goes on by itself: a system call that was interrupted begins again.
 ///
-/// One that the kernel would resume (a sleep that has its end) cannot be resumed after `rt_sigreturn`, and returns `EINTR`,
+/// One that the kernel would resume (a sleep that has its end) cannot be resumed after `rt_sigreturn`, and returns
+/// `EINTR`,
 /// as it does after a signal handler.
 fn led_back(registers: &Registers) -> Registers {
     let mut back = *registers;

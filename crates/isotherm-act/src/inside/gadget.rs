@@ -14,7 +14,8 @@ pub(super) const RESTORERS: [&[u8]; 2] =
 /// Code is read in pieces of this size.
 const PIECE: usize = 256 << 10;
 
-/// Not more than this is read of one target: what is needed is in the C library, or at the start of a program without one.
+/// Not more than this is read of one target: what is needed is in the C library, or at the start of a program without
+/// one.
 const MOST: u64 = 128 << 20;
 
 /// Where the two are.

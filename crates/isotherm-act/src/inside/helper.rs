@@ -1,14 +1,16 @@
 //! The helper: a process of its own that does the tracing, so that isotherm's death interrupts nothing.
 //!
-//! It is a fork of isotherm, in a session of its own and deaf to every signal that can be blocked, and it holds nothing of
-//! isotherm's but its own end of a socket. When isotherm ends, however it does, that socket ends, and the helper after it, once
+//! It is a fork of isotherm, in a session of its own and deaf to every signal that can be blocked, and it holds nothing
+//! of
+//! isotherm's but its own end of a socket. When isotherm ends, however it does, that socket ends, and the helper after
+//! it, once
 //! it has finished what it was at. Should the helper itself be killed, the frame leads the thread back (see `frame`).
 
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -17,11 +19,14 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg, socketpair,
 };
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
 use super::message::{Plain, Reply, Request};
 use super::ptrace::VECTOR_ROOM;
 use super::tracer::{End, Files, make_calls};
+
+/// How long a helper may take to end before it is killed, and again after that.
+const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// The helper, as isotherm sees it.
 #[derive(Debug)]
@@ -36,7 +41,8 @@ impl Helper {
         let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `all` is filled before it is read, `before` by the second call. All signals are blocked from before the
+        // SAFETY: `all` is filled before it is read, `before` by the second call. All signals are blocked from before
+        // the
         // fork on, so that no handler of this program ever runs in the child.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
@@ -84,11 +90,39 @@ impl Helper {
 }
 
 impl Drop for Helper {
-    /// Ends it, and waits for that.
+    /// Ends the helper, and waits for its end. A helper that does not end in [`END_WITHIN`] is killed: it may have been
+    /// stopped or frozen. The target is unharmed by that (see `frame`).
     fn drop(&mut self) {
         drop(self.socket.take());
-        // It is this process's own child, and has been waited for nowhere else.
-        while matches!(waitpid(Some(self.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
+        if self.ends_within(END_WITHIN) {
+            return;
+        }
+        let _ = kill_process(self.pid, Signal::KILL);
+        // A process in a frozen cgroup of version 1 dies when it is thawed. Nothing is gained by waiting for that.
+        self.ends_within(END_WITHIN);
+    }
+}
+
+impl Helper {
+    /// Waits for the helper's end for at most this time. Returns whether it has ended.
+    fn ends_within(&self, longest: Duration) -> bool {
+        // The pidfd of a child becomes readable when it ends. Without one, the child is asked for its end now and then.
+        let pidfd = pidfd_open(self.pid, PidfdFlags::empty());
+        let deadline = Instant::now() + longest;
+        loop {
+            match waitpid(Some(self.pid), WaitOptions::NOHANG) {
+                Ok(None) | Err(Errno::INTR) => {}
+                Ok(Some(_)) | Err(_) => return true,
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let wait = if pidfd.is_ok() { left } else { left.min(Duration::from_millis(10)) };
+            let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+            let mut fds: Vec<PollFd<'_>> = pidfd.iter().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)).collect();
+            let _ = poll(&mut fds, Some(&wait));
+        }
     }
 }
 
@@ -105,7 +139,8 @@ impl Drop for NoWayBack {
 /// All that the helper does. What it was forked from may have had threads that held locks: it takes none.
 fn serve(socket: OwnedFd) -> ! {
     let end = NoWayBack;
-    // SAFETY: these take numbers and a pointer to a static text. The descriptors that are closed belong to owners that never
+    // SAFETY: these take numbers and a pointer to a static text. The descriptors that are closed belong to owners that
+    // never
     // run in this process.
     unsafe {
         libc::setsid();
@@ -168,4 +203,38 @@ fn receive(socket: BorrowedFd<'_>, request: &mut Request) -> Option<[OwnedFd; 2]
 fn answer(socket: BorrowedFd<'_>, reply: &Reply) {
     // Nobody is there to hear it if isotherm has gone.
     let _ = send(socket, reply.bytes(), SendFlags::NOSIGNAL);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    /// The state of a process, as `/proc/PID/stat` has it; `None` if there is no such process.
+    fn state(pid: Pid) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    #[test]
+    fn a_helper_that_is_stopped_is_killed_instead_of_waited_for() {
+        let helper = Helper::start().unwrap();
+        let pid = helper.pid();
+        kill_process(pid, Signal::STOP).unwrap();
+        let began = Instant::now();
+        while state(pid) != Some('T') {
+            assert!(began.elapsed() < Duration::from_secs(20), "the helper does not stop: {:?}", state(pid));
+            std::thread::yield_now();
+        }
+        drop(helper);
+        assert_eq!(state(pid), None, "the helper is gone, and so is its zombie");
+    }
+
+    #[test]
+    fn a_helper_ends_with_its_socket() {
+        let helper = Helper::start().unwrap();
+        let pid = helper.pid();
+        drop(helper);
+        assert_eq!(state(pid), None);
+    }
 }

@@ -1,7 +1,9 @@
 //! Acting from inside: system calls that a process can make for itself only, made in it by `ptrace`.
 //!
-//! The main thread of the target is stopped for some tens of microseconds, makes the calls, and goes on as if nothing had
-//! happened: a system call that it was in begins or goes on again, a signal that comes at that moment is delivered. What is
+//! The main thread of the target is stopped for some tens of microseconds, makes the calls, and goes on as if nothing
+//! had
+//! happened: a system call that it was in begins or goes on again, a signal that comes at that moment is delivered.
+//! What is
 //! guaranteed, how, and what is refused: `docs/acting.md`.
 //!
 //! - No code is written into the target. It is sent to a `syscall` instruction in its own C library.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// The registers of a thread.
 pub(super) type Registers = libc::user_regs_struct;
 
-/// Room for a thread's floating-point and vector registers: AMX has the largest, 11 KiB.
+/// Space for a thread's floating-point and vector registers: AMX has the largest, 11 KiB.
 pub(super) const VECTOR_ROOM: usize = 16 << 10;
 
 const NT_X86_XSTATE: usize = 0x202;
@@ -47,7 +47,8 @@ pub(super) enum Waited {
 
 impl Tracee {
     fn request(self, request: libc::c_uint, addr: usize, data: usize) -> Result<usize, Errno> {
-        // SAFETY: the callers below pass, for each request, pointers to memory that is borrowed for the call and has the size
+        // SAFETY: the callers below pass, for each request, pointers to memory that is borrowed for the call and has
+        // the size
         // that the request says it has, or plain numbers.
         let result = unsafe { libc::ptrace(request, self.0, addr, data) };
         usize::try_from(result).map_err(|_| last_errno())

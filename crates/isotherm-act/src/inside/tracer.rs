@@ -2,9 +2,12 @@
 //!
 //! This runs in the helper, a fork of a process that may have threads: nothing here allocates or takes a lock.
 //!
-//! In the order in which things happen: the thread is seized and interrupted; its registers are read and, in a frame on its
-//! stack, written down; it is given those of a call; it is run into the call and out of it; the next call follows; its own
-//! registers are given back, and it is let go. If a signal comes in between, its own registers are given back first, the signal
+//! In the order in which things happen: the thread is seized and interrupted; its registers are read and, in a frame on
+//! its
+//! stack, written down; it is given those of a call; it is run into the call and out of it; the next call follows; its
+//! own
+//! registers are given back, and it is let go. If a signal comes in between, its own registers are given back first,
+//! the signal
 //! is delivered as it would have been, and all begins again. If the tracer vanishes at any point, the frame leads the
 //! thread back ([`frame`](super::frame)).
 
@@ -290,7 +293,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// A request to the kernel fails because the thread was killed; then it is waited for, so that its parent learns of that.
+    /// A request to the kernel fails because the thread was killed; then it is waited for, so that its parent learns of
+    /// that.
     fn failed(&self, errno: Errno) -> End {
         if errno != Errno::SRCH {
             return Held(Refused::Failed);
@@ -383,7 +387,8 @@ fn why_stopped(status: i32) -> Stop {
     }
 }
 
-/// Whether the thread was in a system call that ends with `EINTR` when a thread is stopped, though without a limit of time,
+/// Whether the thread was in a system call that ends with `EINTR` when a thread is stopped, though without a limit of
+/// time,
 /// so that it may begin again: unless a signal handler is run, nobody can tell.
 ///
 /// `signal(7)`, "Interruption of system calls and library functions by stop signals", lists them.

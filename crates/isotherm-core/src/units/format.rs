@@ -22,6 +22,11 @@ pub fn bytes(n: u64) -> String {
     with_unit(value, unit)
 }
 
+/// A size for a column of a table: as [`bytes`], but 0 has no unit.
+pub fn table_bytes(n: u64) -> String {
+    if n == 0 { "0".into() } else { bytes(n) }
+}
+
 /// A time such as `250 µs`, `5 ms`, `12.3 s`, `2 min 5 s`, `1 h 3 min`.
 pub fn duration(d: Duration) -> String {
     let ns = d.as_nanos();

@@ -24,7 +24,7 @@ mod parse;
 mod ranges;
 pub mod setting;
 
-pub use format::{bytes, count, duration, nanoseconds, percent};
+pub use format::{bytes, count, duration, nanoseconds, percent, table_bytes};
 pub use parse::{
     A_COUNT, A_SHARE, A_SIZE, A_TIME, QuantityError, parse_address, parse_bytes, parse_count, parse_decimal,
     parse_duration, parse_duration_or, parse_share, parse_share_of,

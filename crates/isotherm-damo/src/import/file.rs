@@ -18,8 +18,8 @@ pub(super) struct Record {
     pub(super) intervals: Option<Intervals>,
     #[serde(default)]
     pub(super) scheme_idx: Option<Count>,
-    /// The target's index in its context. Old kernels write another number, which may be a pointer. None if the regions are
-    /// those of all targets of the context.
+    /// The target's index in its context. Old kernels write another number, which may be a pointer. None if the
+    /// regions are those of all targets of the context.
     #[serde(default)]
     pub(super) target_id: Option<Bytes>,
     pub(super) snapshots: Vec<Snapshot>,

@@ -23,7 +23,8 @@ use isotherm_record::{Header, Host, Recorder, SnapshotRecord};
 pub use error::ImportError;
 use timeline::{Findings, Timeline};
 
-/// The limit of the JSON, in bytes. damo's layout has 380 bytes for each region, of which the import keeps 60 in memory.
+/// The limit of the JSON, in bytes. damo's layout has 380 bytes for each region, of which the import keeps 60 in
+/// memory.
 const MAX_JSON: u64 = 8 << 30;
 
 /// What an import wrote.
@@ -31,8 +32,8 @@ const MAX_JSON: u64 = 8 << 30;
 pub struct Imported {
     /// The number of snapshots.
     pub snapshots: u64,
-    /// The targets in the order of the file. The text is empty if the process is known, and is otherwise what damo calls
-    /// the target.
+    /// The targets in the order of the file. The text is empty if the process is known, and is otherwise what damo
+    /// calls the target.
     pub targets: Vec<(TargetId, String)>,
     /// The size of the recording, in bytes.
     pub bytes: u64,
@@ -42,8 +43,9 @@ pub struct Imported {
 
 /// Makes the recording `output` of `path`, a file that damo wrote as `json` or `json_compressed`.
 ///
-/// `pids` identifies the first targets of the file: process IDs, or 0 for physical memory. The file `PATH.kdamonds`, which
-/// damo writes next to its recording, identifies the others. `version` is the version of isotherm, for the header.
+/// `pids` identifies the first targets of the file: process IDs, or 0 for physical memory. The file `PATH.kdamonds`,
+/// which damo writes next to its recording, identifies the others. `version` is the version of isotherm, for the
+/// header.
 ///
 /// The whole file is read before anything is written; an existing `output` is replaced only then. The import holds all
 /// regions of the file in memory, about 60 bytes each.
@@ -116,7 +118,7 @@ fn notes_on(findings: &Findings) -> Vec<String> {
         && let Some(timing) = timing
     {
         notes.push(format!(
-            "the file does not give the intervals: assuming aggregations of {}, as its times suggest, with {} samples each",
+            "the file has no intervals: by its times, aggregations of {} are assumed, with {} samples each",
             nanoseconds(timing.aggregation_ns),
             timing.samples
         ));

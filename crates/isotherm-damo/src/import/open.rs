@@ -19,12 +19,9 @@ const KNOWN: [(&[u8], &str); 5] = [
     (b"\xff\xff\xff\xff", "it may be a recording of isotherm, which needs no import"),
     (
         b"PERFILE2",
-        "it is a recording of perf; convert it to JSON first with `damo convert_record_format --format json_compressed`",
+        "it is a recording of perf; convert it first with `damo convert_record_format --format json_compressed`",
     ),
-    (
-        b"damon_recfmt_ver",
-        "it is in an old format; convert it to JSON first with `damo convert_record_format` of damo 2.0.0",
-    ),
+    (b"damon_recfmt_ver", "it is in an old format; convert it first with `damo convert_record_format` of damo 2.0.0"),
     (b"\x1f\x8b", "it is compressed with gzip; decompress it first"),
     (b"\x28\xb5\x2f\xfd", "it is compressed with zstd; decompress it first"),
 ];
@@ -73,7 +70,7 @@ fn what(start: &[u8]) -> &'static str {
     } else if text.trim_start().starts_with('{') {
         "damo's JSON is a list, this is an object; give the file that `damo record` wrote"
     } else if text.contains("damon_aggregated:") {
-        "it is text of perf script; convert it to JSON first with `damo convert_record_format --format json_compressed`"
+        "it is text of perf script; convert it first with `damo convert_record_format --format json_compressed`"
     } else {
         "it does not begin with a list in JSON; give a file that `damo record` wrote, such as damon.data"
     }

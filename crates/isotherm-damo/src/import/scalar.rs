@@ -1,7 +1,7 @@
 //! Numbers in the forms that damo writes: plain, as text, with separated thousands, with units.
 //!
-//! `4096`, `"4096"`, `"4,096"` and `"4 KiB"` are the same size; `100000`, `"100000"` and `"100 ms"` are the same interval,
-//! because an interval without a unit is in microseconds. A point in time without a unit is in nanoseconds.
+//! `4096`, `"4096"`, `"4,096"` and `"4 KiB"` are the same size; `100000`, `"100000"` and `"100 ms"` are the same
+//! interval, because an interval without a unit is in microseconds. A point in time without a unit is in nanoseconds.
 
 use std::fmt::{self, Display};
 use std::time::Duration;

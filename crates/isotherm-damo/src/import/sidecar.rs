@@ -1,8 +1,8 @@
-//! The file `FILE.kdamonds` that damo writes next to a recording: the parameters of the run, with the process IDs of the
-//! targets.
+//! The file `FILE.kdamonds` that damo writes next to a recording: the parameters of the run, with the process IDs of
+//! the targets.
 //!
-//! Versions of damo from about 2.6 write it. A recording can be imported without it, but its targets then have no process
-//! IDs.
+//! Versions of damo from about 2.6 write it. A recording can be imported without it, but its targets then have no
+//! process IDs.
 
 use std::ffi::OsString;
 use std::fmt::Display;

@@ -1,7 +1,7 @@
 //! The identity of each target: a process or physical memory.
 //!
-//! damo numbers the targets of a context. The identity comes from the user, from the file of parameters next to the recording, or
-//! otherwise from the number and the addresses.
+//! damo numbers the targets of a context. The identity comes from the user, from the file of parameters next to the
+//! recording, or otherwise from the number and the addresses.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

@@ -20,8 +20,8 @@ const UNKNOWN: &str = "(mapping unknown)";
 /// The name of the mappings of physical memory.
 const PHYSICAL: &str = "(physical memory)";
 
-/// Times from here on are counted from the Unix epoch, in nanoseconds: the year 2001. The times of a trace are counted from the
-/// boot.
+/// Times from here on are counted from the Unix epoch, in nanoseconds: the year 2001. The times of a trace are
+/// counted from the boot.
 const UNIX_TIME: i64 = 1_000_000_000_000_000_000;
 
 /// The contents of a file in the order of time.
@@ -139,8 +139,8 @@ impl Timeline {
 
     /// The snapshots in the order of time.
     ///
-    /// damo's times of the same aggregation differ a little from target to target. Moments of different targets with the same
-    /// intervals and less than half an aggregation apart become one snapshot, at the latest of their times.
+    /// damo's times of the same aggregation differ a little from target to target. Moments of different targets with
+    /// the same intervals and less than half an aggregation apart become one snapshot, at the latest of their times.
     pub(super) fn into_snapshots(mut self) -> impl Iterator<Item = Snapshot> {
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -223,8 +223,8 @@ impl Track {
         }
     }
 
-    /// When monitoring of the target began: at the start of its first snapshot, or one aggregation before its end if that start is
-    /// more than two aggregations before the end.
+    /// When monitoring of the target began: at the start of its first snapshot, or one aggregation before its end if
+    /// that start is more than two aggregations before the end.
     fn start(&self) -> Option<i64> {
         let first = self.moments.first()?;
         let aggregation = i64::try_from(first.timing.aggregation_ns).unwrap_or(i64::MAX);
@@ -267,8 +267,9 @@ fn regions(regions: &[file::Region], timing: Timing, findings: &mut Findings) ->
     converted.sort_by_key(|region| region.range);
     match converted.windows(2).find(|pair| pair[0].range.end() > pair[1].range.start()) {
         Some([a, b, ..]) => Err(format!(
-            "two regions that overlap, {} and {}; if they belong to several targets, which `damo record --snapshot` does not \
-             distinguish, record without --snapshot, or record one target",
+            "two regions that overlap, {} and {}; if they belong to several targets, which `damo record --snapshot` \
+             does \
+             not distinguish, record without --snapshot, or record one target",
             a.range, b.range
         )),
         _ => Ok(converted),

@@ -92,8 +92,8 @@ impl Timing {
     }
 }
 
-/// The intervals of a record that does not give them: an aggregation is as long as the median snapshot, and has as many samples
-/// as with DAMON's defaults, or as the highest count.
+/// The intervals of a record that does not give them: an aggregation is as long as the median snapshot, and has as
+/// many samples as with DAMON's defaults, or as the highest count.
 fn guess(snapshots: &[Snapshot]) -> Timing {
     let mut lengths: Vec<u64> = snapshots.iter().filter_map(length).collect();
     if lengths.is_empty() {
@@ -132,8 +132,8 @@ mod tests {
     }
 
     fn snapshot(start: u64, end: u64) -> serde_json::Value {
-        let count = serde_json::json!({"samples": 3});
-        serde_json::json!({"start_time": start, "end_time": end, "regions": [{"start": 0, "end": 4096, "nr_accesses": count}]})
+        let region = serde_json::json!({"start": 0, "end": 4096, "nr_accesses": {"samples": 3}});
+        serde_json::json!({"start_time": start, "end_time": end, "regions": [region]})
     }
 
     #[test]

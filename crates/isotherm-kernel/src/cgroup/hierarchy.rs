@@ -1,4 +1,4 @@
-//! Which hierarchy memory is accounted in, and where it is mounted.
+//! Finds the cgroup hierarchy that accounts memory, and its mount point.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,20 +10,20 @@ use procfs::process::{MountInfo, MountInfos};
 use procfs::{FromBufRead, ProcessCGroups};
 use thiserror::Error;
 
-/// What the kernel adds to the path of a cgroup that was removed while a process was in it.
+/// The suffix that the kernel adds to the path of a removed cgroup that a process still belongs to.
 const REMOVED: &str = " (deleted)";
 
-/// The kind of a hierarchy.
+/// The version of a hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupVersion {
-    /// One of several, with the controllers that it was mounted with.
+    /// One of several hierarchies, with the controllers that it was mounted with.
     V1,
-    /// The unified one.
+    /// The unified hierarchy.
     V2,
 }
 
 impl CgroupVersion {
-    /// 1 or 2.
+    /// The number of the version, 1 or 2.
     pub fn number(self) -> u8 {
         match self {
             Self::V1 => 1,
@@ -32,29 +32,29 @@ impl CgroupVersion {
     }
 }
 
-/// Why it cannot be told whose memory is.
+/// Why no hierarchy that accounts memory is found.
 #[derive(Debug, Error)]
 pub enum NoHierarchy {
-    /// The kernel does not tell of cgroups.
-    #[error("{path} cannot be read ({why}); is /proc mounted, and does the kernel have cgroups (CONFIG_CGROUPS)?")]
+    /// The list of the hierarchies cannot be read.
+    #[error("{path} cannot be read: {why} (is /proc mounted, and is the kernel built with CONFIG_CGROUPS?)")]
     Unknown {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
-    /// There are hierarchies, but no controller of memory in any.
+    /// There are hierarchies, but none has the controller `memory`.
     #[error(
-        "no cgroup hierarchy accounts memory: {path} tells of none with the controller `memory`, and none of version 2; \
-         use a kernel with CONFIG_MEMCG, and without cgroup_disable=memory"
+        "no cgroup hierarchy accounts memory: {path} lists neither a hierarchy with the controller `memory` nor one of \
+         version 2 (use a kernel built with CONFIG_MEMCG and booted without cgroup_disable=memory)"
     )]
     WithoutMemory {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
 }
 
-/// The hierarchy that memory is accounted in.
+/// The hierarchy that accounts memory.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     root: PathBuf,
@@ -62,20 +62,20 @@ pub struct Hierarchy {
     mount: Option<Mount>,
 }
 
-/// Where it is mounted.
+/// A mount of the hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// The directory, below which directories are cgroups.
+    /// The mount point. Each directory below it is a cgroup.
     pub(super) directory: PathBuf,
-    /// The cgroup that this directory is: `/`, unless only a part of the hierarchy is mounted.
+    /// The cgroup at the mount point: `/`, unless only a part of the hierarchy is mounted.
     pub(super) cgroup: String,
 }
 
 impl Hierarchy {
-    /// Finds it on the machine whose files lie below `root`.
+    /// Finds the hierarchy from the files below `root`, which stands for `/`.
     ///
     /// # Errors
-    /// If the kernel has no cgroups, or accounts memory in none.
+    /// Fails if the kernel has no cgroups, or if no hierarchy accounts memory.
     pub fn find(root: &Path) -> Result<Self, NoHierarchy> {
         let path = root.join("proc/self/cgroup");
         let unknown = |why: String| NoHierarchy::Unknown { path: path.clone(), why };
@@ -87,7 +87,7 @@ impl Hierarchy {
         } else {
             return Err(NoHierarchy::WithoutMemory { path });
         };
-        // Where it is mounted is worth knowing, but it can do without.
+        // The mount point is optional: without it, only the paths of processes are known.
         let mounts = read::<MountInfos>(&root.join("proc/self/mountinfo")).map(|mounts| mounts.0).unwrap_or_default();
         let mount = mounts.iter().filter(|mount| is_of(mount, version)).map(|mount| {
             let directory = unescaped(mount.mount_point.as_os_str().as_bytes());
@@ -95,17 +95,17 @@ impl Hierarchy {
             let cgroup = String::from_utf8_lossy(&unescaped(mount.root.as_bytes())).into_owned();
             Mount { directory: root.join(directory.strip_prefix("/").unwrap_or(directory)), cgroup }
         });
-        // The whole of it rather than a part, and the usual place rather than one deep down.
+        // Prefer a mount of the whole hierarchy to a mount of a part, then the shortest mount point.
         let mount = mount.min_by_key(|mount| (mount.cgroup.len(), mount.directory.as_os_str().len()));
         Ok(Self { root: root.into(), version, mount })
     }
 
-    /// Its kind.
+    /// The version of the hierarchy.
     pub fn version(&self) -> CgroupVersion {
         self.version
     }
 
-    /// The directory that it is mounted at, if it is.
+    /// The mount point, if the hierarchy is mounted.
     pub fn directory(&self) -> Option<&Path> {
         self.mount.as_ref().map(|mount| mount.directory.as_path())
     }
@@ -114,13 +114,13 @@ impl Hierarchy {
         self.mount.as_ref()
     }
 
-    /// The path within the hierarchy of the cgroup that process `pid` belongs to; see [`of_process`].
+    /// The path, within the hierarchy, of the cgroup that process `pid` belongs to. See [`of_process`].
     pub fn of_process(&self, pid: u32) -> Option<String> {
         of_process(&self.root, pid)
     }
 
-    /// The path within the hierarchy of what a user names: by that path, with or without a slash before it, or by a directory in the
-    /// mounted hierarchy.
+    /// The path, within the hierarchy, of the cgroup that a user names. The name is that path, with or without a
+    /// leading slash, or a directory below the mount point.
     pub fn path_of(&self, named: &str) -> String {
         let within = self.mount.as_ref().and_then(|mount| {
             let below = Path::new(named).strip_prefix(&mount.directory).ok()?;
@@ -134,7 +134,7 @@ impl Hierarchy {
 }
 
 impl Mount {
-    /// The path of the cgroup at `below`, relative to the directory.
+    /// The path of the cgroup whose directory is `below`, relative to the mount point.
     pub(super) fn path(&self, below: &Path) -> String {
         let (top, below) = (self.cgroup.trim_end_matches('/'), below.to_string_lossy());
         if below.is_empty() && top.is_empty() {
@@ -147,9 +147,11 @@ impl Mount {
     }
 }
 
-/// The path of the cgroup that the memory of process `pid` is accounted in, such as `/system.slice/cron.service`, within its hierarchy:
-/// the one of version 1 with the controller `memory`, else the one of version 2 (`cgroups(7)`, "/proc/pid/cgroup"). Nothing if
-/// the process is not there any more, or the kernel has no cgroups.
+/// The path, within its hierarchy, of the cgroup that accounts the memory of process `pid`, such as
+/// `/system.slice/cron.service`.
+///
+/// The hierarchy is that of version 1 with the controller `memory`, or else that of version 2 (`cgroups(7)`,
+/// "/proc/pid/cgroup"). Returns `None` if the process no longer exists or the kernel has no cgroups.
 pub fn of_process(root: &Path, pid: u32) -> Option<String> {
     let lines = read::<ProcessCGroups>(&root.join(format!("proc/{pid}/cgroup"))).ok()?.0;
     let v1 = lines.iter().find(|line| line.controllers.iter().any(|name| name == "memory"));
@@ -157,7 +159,7 @@ pub fn of_process(root: &Path, pid: u32) -> Option<String> {
     Some(line.pathname.strip_suffix(REMOVED).unwrap_or(&line.pathname).to_owned())
 }
 
-/// Whether this is a mount of the hierarchy that memory is accounted in.
+/// Whether this is a mount of the hierarchy that accounts memory.
 fn is_of(mount: &MountInfo, version: CgroupVersion) -> bool {
     match version {
         CgroupVersion::V1 => mount.fs_type == "cgroup" && mount.super_options.contains_key("memory"),
@@ -165,7 +167,7 @@ fn is_of(mount: &MountInfo, version: CgroupVersion) -> bool {
     }
 }
 
-/// A path of mountinfo, in which the kernel writes blanks and backslashes as octal numbers (`\040`).
+/// Decodes a path of `/proc/PID/mountinfo`. The kernel writes white space and backslashes as octal numbers (`\040`).
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -192,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cgroup_of_a_process_is_the_one_that_accounts_its_memory() {
+    fn a_process_belongs_to_the_cgroup_that_accounts_its_memory() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
         let of = |lines: &str| {

@@ -1,9 +1,9 @@
-//! Control groups, as far as it matters whose memory is: the hierarchy that memory is accounted in, the path of each of its
-//! cgroups by inode number, and the cgroup that a process belongs to.
+//! Reads control groups: the hierarchy that accounts memory, the paths of its cgroups by inode number, and the cgroup
+//! of a process.
 //!
-//! There are hierarchies of version 1, one for each set of controllers, and one of version 2 (Linux
-//! `Documentation/admin-guide/cgroup-v1` and `cgroup-v2.rst`). They may be there side by side; the memory controller is in one of them
-//! at a time, and only that one matters here. Inode numbers are unique within a hierarchy only.
+//! A machine can have several hierarchies of version 1, each with its own set of controllers, and one of version 2
+//! (Linux `Documentation/admin-guide/cgroup-v1` and `cgroup-v2.rst`). The memory controller belongs to one hierarchy at
+//! a time. This module uses only that hierarchy. Inode numbers are unique within one hierarchy.
 
 mod hierarchy;
 mod tree;

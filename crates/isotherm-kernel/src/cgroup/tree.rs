@@ -1,4 +1,4 @@
-//! The cgroups that there are, by inode number.
+//! The cgroups of a hierarchy, by inode number.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::Hierarchy;
 
-/// The paths of the cgroups of a hierarchy by inode number, which is what `/proc/kpagecgroup` tells.
+/// The paths of the cgroups of a hierarchy, by inode number. `/proc/kpagecgroup` identifies cgroups by this number.
 ///
-/// It remembers those that have gone since they were first read: the kernel does not give an inode number twice.
+/// Removed cgroups are kept, because the kernel does not use an inode number twice.
 #[derive(Clone, Debug, Default)]
 pub struct CgroupPaths {
     paths: HashMap<u64, String>,
@@ -17,8 +17,9 @@ pub struct CgroupPaths {
 }
 
 impl CgroupPaths {
-    /// Reads which cgroups there are now, and keeps those that were known. Says whether any could be read: not if the hierarchy is
-    /// not mounted, or may not be looked at.
+    /// Reads the current cgroups and adds them to the known ones.
+    ///
+    /// Returns `false` if the hierarchy is not mounted or its mount point cannot be read.
     pub fn read(&mut self, hierarchy: &Hierarchy) -> bool {
         let Some(mount) = hierarchy.mount() else { return false };
         let Ok(top) = fs::metadata(&mount.directory) else { return false };
@@ -26,7 +27,7 @@ impl CgroupPaths {
         self.insert(top.ino(), mount.path(Path::new("")));
         let mut left = vec![PathBuf::new()];
         while let Some(below) = left.pop() {
-            // One that went in the meantime has no entries.
+            // A cgroup that was removed meanwhile has no entries.
             for entry in fs::read_dir(mount.directory.join(&below)).into_iter().flatten().flatten() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     let below = below.join(entry.file_name());
@@ -43,12 +44,12 @@ impl CgroupPaths {
         self.there.insert(inode);
     }
 
-    /// Whether the cgroup with this inode number was there when they were read last.
+    /// Whether the cgroup with this inode number existed at the last [`read`](Self::read).
     pub fn is_there(&self, inode: u64) -> bool {
         self.there.contains(&inode)
     }
 
-    /// The path of the cgroup with this inode number.
+    /// The path of the cgroup with this inode number, if it is known.
     pub fn path(&self, inode: u64) -> Option<&str> {
         self.paths.get(&inode).map(String::as_str)
     }
@@ -60,7 +61,7 @@ impl CgroupPaths {
     }
 }
 
-/// Whether the cgroup at `path` is that at `top` or below it.
+/// Whether the cgroup at `path` is the cgroup at `top` or a descendant of it.
 pub fn is_below(path: &str, top: &str) -> bool {
     let rest = path.strip_prefix(top.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

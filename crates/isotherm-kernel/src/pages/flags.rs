@@ -1,11 +1,12 @@
-//! `/proc/kpageflags`: what each page frame is used for.
+//! Reads `/proc/kpageflags`, which gives the use of each page frame.
 
 use std::ops::Range;
 use std::path::Path;
 
-use super::table::{Room, Table, TableError};
+use super::table::{PageBuffer, Table, TableError};
 
-// Bits of an entry: Documentation/admin-guide/mm/pagemap.rst, numbers in include/uapi/linux/kernel-page-flags.h.
+// The bits of an entry are described in Linux Documentation/admin-guide/mm/pagemap.rst. Their numbers are in
+// include/uapi/linux/kernel-page-flags.h.
 const LRU: u64 = 1 << 5;
 const ANON: u64 = 1 << 12;
 const HEAD: u64 = 1 << 15;
@@ -16,131 +17,139 @@ const NO_PAGE: u64 = 1 << 20;
 const ZERO_PAGE: u64 = 1 << 24;
 const IDLE: u64 = 1 << 25;
 
-/// Frames no more than this far apart are looked up with one call.
+/// Frames that are at most this many frames apart are read with one call.
 const REACH: u64 = 32;
 
-/// Folios of memory on a list for reclaim have at most 2¹⁰ frames; a huge page is 2⁹.
+/// A folio on an LRU list has at most 2¹⁰ frames. A huge page has 2⁹ frames.
 const MOST_ORDER: u32 = 10;
 const HUGE_ORDER: u32 = 9;
 
-/// What the kernel says of one frame; nothing is known of a frame that is not there.
+/// The flags of one page frame. They are 0 for a frame that does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u64);
 
 impl Flags {
-    /// Whether it is user memory on a list for reclaim; of a compound page, the head says it for all.
+    /// Whether the frame is on an LRU list. For a compound page, only the flag of the head is valid.
     pub fn is_listed(self) -> bool {
         self.0 & LRU != 0
     }
 
-    /// Whether it is marked as idle. It may have been accessed all the same: only a look into the idle bitmap makes sure.
+    /// Whether the frame has the idle flag. The frame may have been accessed nevertheless: the kernel checks the
+    /// accessed bits only when the idle bitmap is read.
     pub fn is_marked_idle(self) -> bool {
         self.0 & IDLE != 0
     }
 
-    /// Whether it is a part of a compound page, but not its first frame.
+    /// Whether the frame is a part of a compound page other than its first frame.
     pub fn is_tail(self) -> bool {
         self.0 & TAIL != 0
     }
 
-    /// Whether it is user memory: on a list for reclaim, or anonymous memory that is taken off it, or waits to be put there.
+    /// Whether the frame is user memory: it is on an LRU list, or it is anonymous memory that is isolated from the list
+    /// or not yet on it.
     pub fn is_of_a_user(self) -> bool {
         self.is_listed() || self.0 & ANON != 0 && self.0 & (HUGETLB | ZERO_PAGE) == 0
     }
 
-    /// Whether it is locked in memory, so that it is never reclaimed.
+    /// Whether the frame is unevictable, so that it is never reclaimed.
     pub fn is_unevictable(self) -> bool {
         self.0 & UNEVICTABLE != 0
     }
 
-    /// Whether it is the first frame of a compound page.
+    /// Whether the frame is the first one of a compound page.
     pub fn is_head(self) -> bool {
         self.0 & HEAD != 0
     }
 
-    /// Whether it is a part of a compound page, the first frame or a later one.
+    /// Whether the frame is a part of a compound page.
     pub fn is_compound(self) -> bool {
         self.is_head() || self.is_tail()
     }
 
-    /// Whether it is memory that no process can have to itself: none at all, or the page of zeros that all share.
+    /// Whether the frame cannot belong to one process: it has no page, or it is the shared zero page.
     pub fn is_no_page(self) -> bool {
         self.0 & (NO_PAGE | ZERO_PAGE) != 0
     }
 
-    /// Whether it is of hugetlbfs, on no list for reclaim.
+    /// Whether the frame belongs to hugetlbfs. Such frames are on no LRU list.
     pub fn is_hugetlb(self) -> bool {
         self.0 & HUGETLB != 0
     }
 }
 
-/// The open table of all frames.
+/// The open file `/proc/kpageflags`.
 #[derive(Debug)]
 pub struct FlagTable(Table);
 
 impl FlagTable {
-    /// Opens it.
+    /// Opens the file below `root`, which stands for `/`.
     ///
     /// # Errors
-    /// If the file cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn open(root: &Path) -> Result<Self, TableError> {
         Table::open(root, "proc/kpageflags", false).map(Self)
     }
 
-    /// Tells the flags of each of `frames`, which are sorted.
+    /// Calls `tell` with the flags of each of `frames`, which must be sorted.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read.
     pub fn each(
         &self,
         frames: impl Iterator<Item = u64>,
-        room: &mut Room,
+        room: &mut PageBuffer,
         mut tell: impl FnMut(Flags),
     ) -> Result<(), TableError> {
         self.0.entries(frames, REACH, room, |entry| tell(Flags(entry.unwrap_or(0))))
     }
 
-    /// The flags of one frame; nothing if the machine has no such frame.
+    /// The flags of one frame, or `None` if the machine has no such frame.
     ///
     /// # Errors
-    /// If the table cannot be read any more.
+    /// Fails if the file cannot be read.
     pub fn flags(&self, frame: u64) -> Result<Option<Flags>, TableError> {
         Ok(self.0.entry(frame)?.map(Flags))
     }
 
-    /// The first frame of the compound page that `tail` is a part of, and what is said of it; nothing if there is none, or things
-    /// change meanwhile.
+    /// The first frame of the compound page that `tail` belongs to, and its flags. Returns `None` if there is no head,
+    /// or if the pages change meanwhile.
     ///
     /// # Errors
-    /// If the table cannot be read any more.
+    /// Fails if the file cannot be read.
     pub fn head(&self, tail: u64) -> Result<Option<(u64, Flags)>, TableError> {
-        head(tail, |frame| self.look(frame))
+        head(tail, |frame| self.flags_or_zero(frame))
     }
 
-    /// The frames of the compound page that `frame` is a part of, found by looking at few of them; nothing if it is part of none, or
-    /// of one that is larger than memory on a list for reclaim can be, or things change meanwhile.
+    /// The frames of the compound page that `frame` belongs to. Only a few of them are read.
+    ///
+    /// Returns `None` if the frame belongs to no compound page, if the compound page has more than 2¹⁰ frames, or if
+    /// the pages change meanwhile.
     ///
     /// # Errors
-    /// If the table cannot be read any more.
+    /// Fails if the file cannot be read.
     pub fn folio(&self, frame: u64) -> Result<Option<Range<u64>>, TableError> {
-        folio(frame, |frame| self.look(frame))
+        folio(frame, |frame| self.flags_or_zero(frame))
     }
 
-    /// Whether the frames from `first` on, a multiple of a huge page's, are one huge page.
+    /// Whether a huge page starts at frame `first`, which must be a multiple of 512.
     ///
     /// # Errors
-    /// If the table cannot be read any more.
+    /// Fails if the file cannot be read.
     pub fn is_huge_page(&self, first: u64) -> Result<bool, TableError> {
-        is_huge_page(first, self.look(first)?, &|frame| self.look(frame))
+        is_huge_page(first, self.flags_or_zero(first)?, &|frame| self.flags_or_zero(frame))
     }
 
-    /// The flags of one frame. Nothing is known of one that is not there.
-    fn look(&self, frame: u64) -> Result<Flags, TableError> {
+    /// The flags of one frame, or 0 if it does not exist.
+    fn flags_or_zero(&self, frame: u64) -> Result<Flags, TableError> {
         Ok(self.flags(frame)?.unwrap_or_default())
     }
 }
 
-/// Finds the head of the compound page that `tail` is a part of by looking at few frames.
+/// Finds the head of the compound page that `tail` belongs to. Only a few frames are read.
 ///
-/// A compound page has a power of two of frames and lies at a multiple of its size. So its head is `tail` with some of the lowest
-/// bits cleared, and on the way from small to large the first such frame that is no tail. A huge page is tried first.
+/// The number of frames of a compound page is a power of two, and the page is aligned to its size. So the number of its
+/// head is `tail` with some of the lowest bits cleared. From the smallest order to the largest, the first such frame
+/// that is not a tail is the head. The order of a huge page is tried first, because it is the most common one.
 fn head<E>(tail: u64, look: impl Fn(u64) -> Result<Flags, E>) -> Result<Option<(u64, Flags)>, E> {
     let at_order = |order: u32| tail & !((1 << order) - 1);
     let huge = at_order(HUGE_ORDER);
@@ -162,13 +171,13 @@ fn head<E>(tail: u64, look: impl Fn(u64) -> Result<Flags, E>) -> Result<Option<(
     Ok(None)
 }
 
-/// Whether a huge page's worth of frames is one compound page: it begins with a head, and its middle is a tail, which it could be
-/// of no smaller compound page.
+/// Whether a huge page starts at `first`, which has these flags: the first frame is a head and the middle frame is a
+/// tail. If the compound page were smaller, the middle frame would not be a tail, because compound pages are aligned.
 fn is_huge_page<E>(first: u64, flags: Flags, look: &impl Fn(u64) -> Result<Flags, E>) -> Result<bool, E> {
     Ok(flags.is_head() && look(first + (1 << (HUGE_ORDER - 1)))?.is_tail())
 }
 
-/// Finds the frames of the compound page that `frame` is a part of. The frame that is its size behind its head is not of it any more.
+/// Finds the frames of the compound page that `frame` belongs to. The first frame after the page is not a tail.
 fn folio<E>(frame: u64, look: impl Fn(u64) -> Result<Flags, E>) -> Result<Option<Range<u64>>, E> {
     let flags = look(frame)?;
     let head = match (flags.is_head(), flags.is_tail()) {
@@ -196,7 +205,8 @@ mod tests {
 
     const START: u64 = 0x1000;
 
-    /// Memory from frame 0x1000 on, in which compound pages of these orders follow one another, each at a multiple of its size.
+    /// The head and the flags of each frame from 0x1000 on, where compound pages of these orders follow one another,
+    /// each aligned to its size.
     fn memory(orders: &[u32]) -> Vec<(u64, u64)> {
         let mut memory: Vec<(u64, u64)> = Vec::new();
         for &order in orders {
@@ -242,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_any_folio_or_without_a_head_is_none() {
+    fn no_folio_is_found_if_it_is_too_large_or_has_no_head() {
         let gigantic = memory(&[11]);
         let look = |frame: u64| {
             Ok::<_, Infallible>(Flags(gigantic.get((frame - START) as usize).map_or(0, |(_, flags)| *flags)))
@@ -256,19 +266,19 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_page_takes_two_looks() {
+    fn the_head_of_a_huge_page_is_found_with_two_reads() {
         let memory = memory(&[9, 9]);
-        let looks = std::cell::Cell::new(0);
+        let reads = std::cell::Cell::new(0);
         let look = |frame: u64| {
-            looks.set(looks.get() + 1);
+            reads.set(reads.get() + 1);
             Ok::<_, Infallible>(Flags(memory[(frame - START) as usize].1))
         };
         assert_eq!(head(START + 0x3f1, look), Ok(Some((START + 0x200, Flags(LRU | HEAD)))));
-        assert_eq!(looks.get(), 2);
+        assert_eq!(reads.get(), 2);
     }
 
     #[test]
-    fn tails_without_a_head_have_none() {
+    fn no_head_is_found_where_there_is_none() {
         let look = |flags| move |_| Ok::<_, Infallible>(Flags(flags));
         assert_eq!(head(START + 3, look(TAIL)), Ok(None));
         assert_eq!(head(START + 3, look(0)), Ok(None));

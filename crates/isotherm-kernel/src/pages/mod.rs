@@ -1,7 +1,11 @@
-//! The kernel's tables of pages, as files of 64-bit entries: what a page is (`/proc/kpageflags`), where it is
-//! (`/proc/PID/pagemap`), whether it is idle (`/sys/kernel/mm/page_idle/bitmap`); and where memory is at all (`/proc/iomem`).
+//! Reads the kernel's tables of pages, which are files of 64-bit entries, and the ranges of System RAM.
 //!
-//! Every reader takes the directory that stands for `/`, so that tests run on a made tree.
+//! - [`FlagTable`]: the use of each page frame (`/proc/kpageflags`)
+//! - [`Pagemap`]: the page frame of each page of a process (`/proc/PID/pagemap`)
+//! - [`Table`]: any such file, for example the idle bitmap (`/sys/kernel/mm/page_idle/bitmap`)
+//! - [`SystemRam`]: the ranges of memory (`/proc/iomem`)
+//!
+//! Every reader takes the directory that stands for `/`, so that tests can use a directory tree of their own.
 
 mod flags;
 mod pagemap;
@@ -12,4 +16,4 @@ mod table;
 pub use flags::{FlagTable, Flags};
 pub use pagemap::{Pagemap, PagemapEntry};
 pub use ram::{Ram, RamError, SystemRam};
-pub use table::{Room, Table, TableError};
+pub use table::{PageBuffer, Table, TableError};

@@ -1,80 +1,83 @@
-//! `/proc/PID/pagemap`: in which frame a page of a process is.
+//! Reads `/proc/PID/pagemap`, which gives the page frame of each page of a process.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use isotherm_core::PAGE_SIZE;
 
-use super::table::{Room, Table, TableError};
+use super::table::{PageBuffer, Table, TableError};
 
-// Fields of an entry: Documentation/admin-guide/mm/pagemap.rst.
+// The fields of an entry are described in Linux Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
 const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
 
-/// Pages no more than this far apart are looked up with one call: a look-up costs about as much as a hundred entries.
+/// Pages that are at most this many pages apart are read with one call. A call costs about as much as reading a hundred
+/// entries.
 const REACH: u64 = 64;
 
-/// The open pagemap of a process. It is of the address space that the process had when it was opened: after the process has called
-/// exec, or has ended, nothing is present in it.
+/// The open pagemap of a process.
+///
+/// It refers to the address space that the process had when the file was opened. After the process has called
+/// `execve(2)` or has ended, no page is present in it.
 #[derive(Debug)]
 pub struct Pagemap(Table);
 
-/// What a pagemap says of one page.
+/// The entry of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagemapEntry(u64);
 
 impl PagemapEntry {
-    /// The size of an entry in a buffer for [`Pagemap::entries`].
+    /// The size of an entry, in bytes.
     pub const BYTES: usize = size_of::<u64>();
 
-    /// The page frame; nothing if the page is not present, and frame 0 if the kernel does not tell it to this user.
+    /// The page frame number, or `None` if the page is not present. The number is 0 if the user may not read it
+    /// (`CAP_SYS_ADMIN`).
     pub fn frame(self) -> Option<u64> {
         (self.0 & PRESENT != 0).then_some(self.0 & FRAME)
     }
 
-    /// Whether this is the page's only mapping.
+    /// Whether the page is mapped only once.
     pub fn is_exclusive(self) -> bool {
         self.0 & EXCLUSIVE != 0
     }
 }
 
 impl Pagemap {
-    /// Opens the pagemap of `process`: an ID, or `self`.
+    /// Opens the pagemap of `process`, which is a process ID or `self`, below `root`, which stands for `/`.
     ///
     /// # Errors
-    /// If the file cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn open(root: &Path, process: &str) -> Result<Self, TableError> {
         Table::open(root, &format!("proc/{process}/pagemap"), false).map(Self)
     }
 
-    /// Tells the frame of each page at `addresses`, which are sorted: nothing if the page is not present, and frame 0 if the kernel
-    /// does not tell it to this user.
+    /// Calls `tell` with the [frame](PagemapEntry::frame) of each page at `addresses`, which must be sorted.
     ///
     /// # Errors
-    /// If the file cannot be read any more.
+    /// Fails if the file cannot be read.
     pub fn frames(
         &self,
         addresses: impl Iterator<Item = u64>,
-        room: &mut Room,
+        room: &mut PageBuffer,
         mut tell: impl FnMut(Option<u64>),
     ) -> Result<(), TableError> {
         let frame = |entry: Option<u64>| entry.map(PagemapEntry).and_then(PagemapEntry::frame);
         self.0.entries(addresses.map(|addr| addr / PAGE_SIZE), REACH, room, |entry| tell(frame(entry)))
     }
 
-    /// The entry of the page at `addr`; nothing beyond the end of the address space.
+    /// The entry of the page at `addr`, or `None` beyond the end of the address space.
     ///
     /// # Errors
-    /// If the file cannot be read any more.
+    /// Fails if the file cannot be read.
     pub fn entry(&self, addr: u64) -> Result<Option<PagemapEntry>, TableError> {
         Ok(self.0.entry(addr / PAGE_SIZE)?.map(PagemapEntry))
     }
 
-    /// The entries of the pages from `addr` on: as many as `buffer` has room for, and the address space has.
+    /// The entries of the pages from `addr` on, up to the size of `buffer` or the end of the address space.
     ///
     /// # Errors
-    /// If the file cannot be read any more.
+    /// Fails if the file cannot be read.
     pub fn entries<'a>(
         &self,
         addr: u64,
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_and_entries_of_a_made_pagemap_agree() {
+    fn frames_and_entries_agree() {
         let entries = [PRESENT | 7, PRESENT | EXCLUSIVE | 9, 0, 1 << 62 | 5, PRESENT];
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
@@ -110,7 +113,7 @@ mod tests {
         let expected = [Some(7), Some(9), None, None, Some(0)];
         let mut frames = Vec::new();
         let addresses = (0..6).map(|page| page * PAGE_SIZE);
-        pagemap.frames(addresses, &mut Room::default(), |frame| frames.push(frame)).unwrap();
+        pagemap.frames(addresses, &mut PageBuffer::default(), |frame| frames.push(frame)).unwrap();
         assert_eq!(frames, [&expected[..], &[None]].concat());
 
         let mut buffer = [0; 4 * PagemapEntry::BYTES];
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_has_no_pagemap() {
+    fn opening_the_pagemap_of_a_missing_process_fails() {
         let error = Pagemap::open(tempfile::tempdir().unwrap().path(), "7").unwrap_err();
         assert_eq!(error.errno(), rustix::io::Errno::NOENT);
         assert!(error.to_string().contains("proc/7/pagemap cannot be opened"), "{error}");

@@ -1,4 +1,4 @@
-//! Where memory is: System RAM of `/proc/iomem`, less the blocks that are offline, and the node of each.
+//! Reads the ranges of System RAM from `/proc/iomem`, without offline memory blocks, and the NUMA node of each range.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,64 +12,62 @@ use thiserror::Error;
 const IOMEM: &str = "proc/iomem";
 const BLOCKS: &str = "sys/devices/system/memory";
 
-/// Why it cannot be told where memory is.
+/// Why the ranges of System RAM cannot be read.
 #[derive(Debug, Error)]
 pub enum RamError {
-    /// A file is not to be read.
-    #[error("{path} cannot be read: {source}; is /proc mounted, and is this root?")]
+    /// The file cannot be read.
+    #[error("{path} cannot be read (run isotherm as root; is /proc mounted?)")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// The kernel shows zeros in the place of addresses.
-    #[error(
-        "{path} hides where memory is; run isotherm as root, or with CAP_SYS_ADMIN, which physical addresses are shown to"
-    )]
+    /// The kernel shows zeros instead of addresses.
+    #[error("{path} hides physical addresses from this user (run isotherm as root or with CAP_SYS_ADMIN)")]
     Hidden {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// No System RAM is listed.
-    #[error("{path} lists no System RAM; is this /proc that of a container or of another kind of machine?")]
+    /// The file lists no System RAM.
+    #[error("{path} lists no System RAM (run isotherm outside the container; some virtual machines list none)")]
     None {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// Nothing that was asked for is memory.
-    #[error("{asked} is not in System RAM; this machine's lies at {ram} (see {path})")]
+    /// A requested range contains no System RAM.
+    #[error("{asked} is not in System RAM (the System RAM of this machine is at {ram}, see {path})")]
     NotThere {
-        /// What was asked for.
+        /// The requested range.
         asked: String,
-        /// Where memory lies.
+        /// The ranges of System RAM.
         ram: String,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
 }
 
-/// A piece of memory that is in use as one.
+/// A range of System RAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ram {
-    /// Where it lies: whole pages.
+    /// The physical addresses. They cover whole pages.
     pub range: AddrRange,
-    /// What it is called, such as `System RAM`.
+    /// The name in `/proc/iomem`, such as `System RAM`.
     pub name: Arc<str>,
-    /// The node that it belongs to, if it is one only.
+    /// The NUMA node, or `None` if it is unknown or there are several.
     pub node: Option<NodeId>,
 }
 
-/// Reads where memory is, again and again.
+/// Reads the ranges of System RAM, and the memory blocks only if they may have changed.
 #[derive(Debug)]
 pub struct SystemRam {
     root: PathBuf,
     blocks: Blocks,
-    /// As it was when the blocks were read: reading them all takes a while on a large machine.
+    /// The state at the last reading of the blocks. Reading all blocks takes long on a large machine.
     seen: Option<Seen>,
 }
 
-/// What tells that blocks may have changed: when one goes offline or online, the machine has another amount of memory.
+/// The values that show whether blocks may have changed. The total changes when a block goes offline or online.
 #[derive(Debug, PartialEq)]
 struct Seen {
     ranges: Vec<(AddrRange, String)>,
@@ -77,17 +75,20 @@ struct Seen {
 }
 
 impl SystemRam {
-    /// A reader that has not read yet.
+    /// A reader of the files below `root`, which stands for `/`. It does not read yet.
     pub fn new(root: &Path) -> Self {
         Self { root: root.into(), blocks: Blocks::default(), seen: None }
     }
 
-    /// The file that tells most of it.
+    /// The path of `iomem`.
     pub fn path(&self) -> PathBuf {
         self.root.join(IOMEM)
     }
 
-    /// Memory as it is now, sorted and disjoint.
+    /// The current ranges, sorted and disjoint.
+    ///
+    /// # Errors
+    /// Fails if `iomem` cannot be read, hides its addresses, or lists no System RAM.
     pub fn read(&mut self) -> Result<Vec<Ram>, RamError> {
         let path = self.path();
         let text = fs::read_to_string(&path).map_err(|source| RamError::File { path: path.clone(), source })?;
@@ -112,7 +113,7 @@ enum Parsed {
     None,
 }
 
-/// The ranges of System RAM and their names: whole pages, sorted and disjoint.
+/// Parses the ranges of System RAM and their names. The ranges cover whole pages and are sorted and disjoint.
 fn parse(iomem: &str) -> Parsed {
     let mut ranges: Vec<(AddrRange, String)> = Vec::new();
     let mut hidden = false;
@@ -126,7 +127,7 @@ fn parse(iomem: &str) -> Parsed {
             continue;
         }
         hidden |= last == 0;
-        // Pages that are memory only in part are not used.
+        // The kernel does not use a page that is only partly memory.
         let end = last.saturating_add(1) / PAGE_SIZE * PAGE_SIZE;
         let start = first.checked_next_multiple_of(PAGE_SIZE);
         ranges.extend(start.and_then(|start| AddrRange::new(start, end)).map(|range| (range, name.to_owned())));
@@ -140,16 +141,17 @@ fn parse(iomem: &str) -> Parsed {
     }
 }
 
-/// How much memory the machine has, as the kernel writes it.
+/// The line of `/proc/meminfo` with the size of the memory.
 fn total(root: &Path) -> Option<String> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     text.lines().find(|line| line.starts_with("MemTotal:")).map(str::to_owned)
 }
 
-/// The blocks in which memory goes offline and online, by number; none where the kernel has no such blocks.
+/// The memory blocks by number. A block goes offline and online as a whole. The map is empty if the kernel has no
+/// memory hotplug.
 #[derive(Debug, Default)]
 struct Blocks {
-    /// Bytes of a block, or 0 if there are none.
+    /// The size of a block in bytes, or 0 if there are no blocks.
     size: u64,
     blocks: BTreeMap<u64, Block>,
 }
@@ -157,7 +159,7 @@ struct Blocks {
 #[derive(Debug)]
 struct Block {
     online: bool,
-    /// The node that it belongs to, if it is one only.
+    /// The NUMA node, or `None` if it is unknown or there are several.
     node: Option<NodeId>,
 }
 
@@ -182,7 +184,7 @@ impl Blocks {
             let number = start.checked_div(self.size);
             let end =
                 number.and_then(|number| (number + 1).checked_mul(self.size)).unwrap_or(u64::MAX).min(range.end());
-            // What is in no block cannot go offline.
+            // Memory outside all blocks cannot go offline.
             let block = number.and_then(|number| self.blocks.get(&number));
             if block.is_none_or(|block| block.online)
                 && let Some(part) = AddrRange::new(start, end)
@@ -206,7 +208,7 @@ impl Block {
         let state = fs::read_to_string(path.join("state"));
         let online = match &state {
             Ok(state) => state.trim() == "online",
-            // It has been taken away.
+            // The block has been removed.
             Err(e) => e.kind() != ErrorKind::NotFound,
         };
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -232,7 +234,7 @@ mod tests {
   140000000-147ffffff : System RAM (kmem)
 ";
 
-    /// A made `/` with this text as its list of memory, and blocks of 128 MiB: number, state, nodes.
+    /// A directory that stands for `/`, with this `iomem` and these blocks of 128 MiB: number, state, nodes.
     fn made(iomem: &str, blocks: &[(u64, &str, &[u32])]) -> (tempfile::TempDir, SystemRam) {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -255,18 +257,18 @@ mod tests {
         (root, ram)
     }
 
-    fn told(ram: &mut SystemRam) -> Vec<(u64, u64, String, Option<u32>)> {
+    fn read(ram: &mut SystemRam) -> Vec<(u64, u64, String, Option<u32>)> {
         let all = ram.read().unwrap();
-        let tell = |ram: &Ram| (ram.range.start(), ram.range.end(), ram.name.to_string(), ram.node.map(|node| node.0));
-        all.iter().map(tell).collect()
+        let row = |ram: &Ram| (ram.range.start(), ram.range.end(), ram.name.to_string(), ram.node.map(|node| node.0));
+        all.iter().map(row).collect()
     }
 
     #[test]
-    fn memory_is_whole_pages_of_system_ram_wherever_that_is_listed() {
+    fn all_system_ram_is_found_in_whole_pages() {
         let (_root, mut ram) = made(IOMEM_TEXT, &[]);
         let plain = |start, end| (start, end, "System RAM".to_owned(), None);
         assert_eq!(
-            told(&mut ram),
+            read(&mut ram),
             [
                 plain(0x1000, 0x9f000),
                 plain(0x10_0000, 0x800_0000),
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_offline_are_left_out_and_the_rest_has_its_node() {
+    fn offline_blocks_are_left_out_and_the_others_have_their_node() {
         let blocks: [(u64, &str, &[u32]); 6] = [
             (0, "online", &[0]),
             (32, "online", &[0]),
@@ -295,17 +297,17 @@ mod tests {
             on(0x1_1000_0000, 0x1_1800_0000, None),
             on(0x1_1800_0000, 0x1_2000_0000, Some(1)),
         ];
-        assert_eq!(told(&mut ram), before);
+        assert_eq!(read(&mut ram), before);
 
-        // A block goes offline: the machine has less memory.
+        // A block goes offline, so the machine has less memory.
         let state = root.path().join("sys/devices/system/memory/memory35/state");
         fs::write(state, "offline\n").unwrap();
         fs::write(root.path().join("proc/meminfo"), "MemTotal:  896 kB\n").unwrap();
-        assert_eq!(told(&mut ram), before[..4]);
+        assert_eq!(read(&mut ram), before[..4]);
     }
 
     #[test]
-    fn hidden_and_missing_memory_are_told_apart() {
+    fn hidden_addresses_and_missing_memory_are_different_errors() {
         let error = |iomem| made(iomem, &[]).1.read().unwrap_err().to_string();
         let hidden = error("00000000-00000000 : System RAM\n  00000000-00000000 : Kernel code\n");
         assert!(hidden.contains("hides") && hidden.contains("as root"), "{hidden}");
@@ -313,7 +315,7 @@ mod tests {
         assert!(none.contains("no System RAM"), "{none}");
         let (root, mut ram) = made("", &[]);
         fs::remove_file(root.path().join("proc/iomem")).unwrap();
-        let gone = ram.read().unwrap_err().to_string();
+        let gone = isotherm_core::chain(&ram.read().unwrap_err());
         assert!(gone.contains("proc/iomem") && gone.contains("No such file"), "{gone}");
     }
 }

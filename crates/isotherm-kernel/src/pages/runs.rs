@@ -1,11 +1,11 @@
-//! Batching: places in a file that are near each other are read or written with one call.
+//! Groups entries of a file that are near each other, so that one call reads or writes each group.
 
 use std::ops::Range;
 
-/// Cuts `places`, which are sorted, into runs for one call each: neighbours in a run are no more than `reach` apart, and a run
-/// spans `most` entries at most. Each item says which of the places are in the run.
+/// Divides `places`, the sorted indices of entries, into runs. One call reads or writes a run.
 ///
-/// `most` is at least 1; places may be equal.
+/// Neighbours in a run are at most `reach` entries apart. A run spans at most `most` entries, which must be at least 1.
+/// DamonPaths may be equal. Each item is the range of indices into `places` that belong to the run.
 pub(super) fn runs(places: &[u64], reach: u64, most: u64) -> impl Iterator<Item = Range<usize>> {
     debug_assert!(places.is_sorted() && most > 0);
     let mut start = 0;
@@ -26,7 +26,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_place_is_in_one_run_and_no_run_is_too_long_or_has_a_hole(
+        fn every_place_is_in_one_run_and_no_run_is_too_long_or_has_a_gap(
             mut places in prop::collection::vec(0_u64..2000, 0..200),
             reach in 0_u64..70,
             most in 1_u64..300,
@@ -42,7 +42,7 @@ mod tests {
                 let (first, last) = (inside[0], inside[inside.len() - 1]);
                 prop_assert!(last - first < most);
                 prop_assert!(inside.windows(2).all(|pair| pair[1] - pair[0] <= reach));
-                // Two runs are two only where they must be.
+                // Two runs are separate only if one run cannot hold both.
                 if let Some((end, start)) = before {
                     prop_assert!(first - end > reach || first - start >= most);
                 }

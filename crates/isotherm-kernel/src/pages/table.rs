@@ -1,4 +1,4 @@
-//! A file of the kernel that is a table of 64-bit entries.
+//! Reads and writes files of the kernel that are tables of 64-bit entries.
 
 use std::fmt;
 use std::fs::File;
@@ -12,39 +12,40 @@ use thiserror::Error;
 
 use super::runs::runs;
 
-/// The bytes of an entry.
+/// The size of an entry, in bytes.
 const ENTRY: usize = 8;
 
-/// So many entries are read or written with one call at most: a page of them, as files in `/sys` take no more.
+/// The maximum number of entries in one call. It is one page of entries, because a file in `/sys` transfers at most a
+/// page.
 pub const MOST: usize = 512;
 
 /// A table cannot be opened, read or written.
 #[derive(Debug, Error)]
-#[error("{path} cannot be {doing}: {source}")]
+#[error("{path} cannot be {doing}")]
 pub struct TableError {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What was tried: "opened", "read" or "written".
+    /// The operation that failed: "opened", "read" or "written".
     pub doing: &'static str,
     /// The error of the system call.
     pub source: io::Error,
 }
 
 impl TableError {
-    /// The number of the error, as the kernel gave it.
+    /// The error number of the system call, or `EIO` if there is none.
     pub fn errno(&self) -> Errno {
         Errno::from_io_error(&self.source).unwrap_or(Errno::IO)
     }
 }
 
-/// Room for the entries of one call, lent out again and again.
+/// A reusable buffer for the entries of one call.
 #[derive(Debug)]
-pub struct Room {
+pub struct PageBuffer {
     bytes: Box<[u8; MOST * ENTRY]>,
     places: Vec<u64>,
 }
 
-impl Default for Room {
+impl Default for PageBuffer {
     fn default() -> Self {
         Self { bytes: Box::new([0; MOST * ENTRY]), places: Vec::new() }
     }
@@ -57,10 +58,10 @@ pub struct Table<F = File> {
 }
 
 impl Table {
-    /// Opens the file at `path` below `root` for reading, and for writing if asked for.
+    /// Opens the file at `path` below `root`, which stands for `/`, for reading, and with `write` also for writing.
     ///
     /// # Errors
-    /// If the file cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn open(root: &Path, path: &str, write: bool) -> Result<Self, TableError> {
         let path = root.join(path);
         match File::options().read(true).write(write).open(&path) {
@@ -77,26 +78,32 @@ impl AsFd for Table {
 }
 
 impl<F: FileExt> Table<F> {
-    /// A table that something else than an open file stands for.
+    /// A table on something other than an open file.
     #[cfg(test)]
     pub fn made(file: F) -> Self {
         Self { file, path: "made".into() }
     }
 
-    /// The entry at `place`, or nothing beyond the table's end.
+    /// The entry with index `place`, or `None` beyond the end of the table.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read.
     pub fn entry(&self, place: u64) -> Result<Option<u64>, TableError> {
         let mut bytes = [0; ENTRY];
         let told = self.fill(place, &mut bytes)?;
         Ok((told == 1).then_some(u64::from_ne_bytes(bytes)))
     }
 
-    /// Tells each of the entries at `places`, which are sorted, in their order; nothing for those beyond the table's end. Places no
-    /// more than `reach` apart are read with one call.
+    /// Calls `tell` with each of the entries at the indices `places`, which must be sorted, and with `None` for each
+    /// index beyond the end of the table. One call reads entries that are at most `reach` entries apart.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read.
     pub fn entries(
         &self,
         places: impl Iterator<Item = u64>,
         reach: u64,
-        room: &mut Room,
+        room: &mut PageBuffer,
         mut tell: impl FnMut(Option<u64>),
     ) -> Result<(), TableError> {
         room.places.clear();
@@ -114,18 +121,21 @@ impl<F: FileExt> Table<F> {
         Ok(())
     }
 
-    /// Reads as many entries from `place` on as there is room for and the table has; says how many.
+    /// Reads entries from index `place` on, up to the size of `bytes` or the end of the table. Returns their number.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read.
     pub(super) fn fill(&self, place: u64, bytes: &mut [u8]) -> Result<usize, TableError> {
         let start = place.saturating_mul(ENTRY as u64);
         let mut told = 0;
         while told < bytes.len() {
-            // The kernel takes no read that is not of whole entries.
+            // The kernel rejects a read that is not aligned to entries.
             let whole = told / ENTRY * ENTRY;
             match self.file.read_at(&mut bytes[whole..], start.saturating_add(whole as u64)) {
                 Ok(read) if whole + read > told => told = whole + read,
                 Ok(_) => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // Beyond the end of memory, or of what a file can be long.
+                // The position is beyond the end of memory, or beyond the maximum size of a file.
                 Err(e) if is_the_end(&e) => break,
                 Err(source) => return Err(self.error("read", source)),
             }
@@ -133,13 +143,18 @@ impl<F: FileExt> Table<F> {
         Ok(told / ENTRY)
     }
 
-    /// Writes entries at sorted and different places, and zeros between those of one call, which are no more than `reach` apart;
-    /// what lies beyond the table's end is left out.
+    /// Writes `entries`, pairs of index and value whose indices must be sorted and different.
+    ///
+    /// One call writes entries that are at most `reach` entries apart, with zeros between them. Entries beyond the end
+    /// of the table are left out.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
     pub fn write(
         &self,
         entries: impl Iterator<Item = (u64, u64)> + Clone,
         reach: u64,
-        room: &mut Room,
+        room: &mut PageBuffer,
     ) -> Result<(), TableError> {
         room.places.clear();
         room.places.extend(entries.clone().map(|(place, _)| place));
@@ -163,7 +178,7 @@ impl<F: FileExt> Table<F> {
         let mut done = 0;
         while done < bytes.len() {
             match self.file.write_at(&bytes[done..], start.saturating_add(done as u64)) {
-                // Of a write that is torn within an entry, the entry is written again.
+                // If a write ends within an entry, write the entry again.
                 Ok(written) if written >= ENTRY => done += written / ENTRY * ENTRY,
                 Ok(_) => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -179,7 +194,7 @@ impl<F: FileExt> Table<F> {
     }
 }
 
-/// The kernel's words for "there is no memory there any more": the idle bitmap's is ENXIO.
+/// Whether the error means that the position is beyond the end of memory. The idle bitmap returns `ENXIO`.
 fn is_the_end(e: &io::Error) -> bool {
     matches!(Errno::from_io_error(e), Some(Errno::NXIO | Errno::FBIG | Errno::OVERFLOW))
 }
@@ -198,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// A table in which calls do no more than `most` bytes, and end at its length: reads with nothing, writes with ENXIO.
+    /// A table whose calls transfer at most `most` bytes. Beyond the end, reads return 0 and writes fail with ENXIO.
     struct Made {
         entries: RefCell<Vec<u8>>,
         most: usize,
@@ -253,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_entry_is_told_however_calls_are_cut_short(
+        fn every_entry_is_read_if_calls_are_cut_short(
             mut places in prop::collection::vec(0_u64..3000, 0..100),
             reach in 0_u64..100,
             most in 1_usize..5000,
@@ -261,20 +276,20 @@ mod tests {
             places.sort_unstable();
             let table = Table::made(Made::new(2000, most.max(ENTRY)));
             let mut told = Vec::new();
-            table.entries(places.iter().copied(), reach, &mut Room::default(), |entry| told.push(entry)).unwrap();
+            table.entries(places.iter().copied(), reach, &mut PageBuffer::default(), |entry| told.push(entry)).unwrap();
             let expected: Vec<_> = places.iter().map(|&place| (place < 2000).then_some(place)).collect();
             prop_assert_eq!(told, expected);
         }
 
         #[test]
-        fn what_is_written_is_there_and_zeros_lie_only_between_what_is_near(
+        fn entries_are_written_and_zeros_only_between_near_entries(
             places in prop::collection::btree_set(0_u64..3000, 0..100),
             reach in 1_u64..100,
             most in 8_usize..5000,
         ) {
             let table = Table::made(Made::new(2000, most));
             let entries = places.iter().map(|&place| (place, !place));
-            table.write(entries, reach, &mut Room::default()).unwrap();
+            table.write(entries, reach, &mut PageBuffer::default()).unwrap();
             for place in 0..2000 {
                 let entry = table.file.entry(place);
                 if places.contains(&place) {
@@ -293,17 +308,17 @@ mod tests {
     fn neighbours_are_read_with_one_call() {
         let table = Table::made(Made::new(2000, 1 << 20));
         let places = [5, 6, 7, 40, 1000, 1001];
-        table.entries(places.into_iter(), 64, &mut Room::default(), |_| ()).unwrap();
+        table.entries(places.into_iter(), 64, &mut PageBuffer::default(), |_| ()).unwrap();
         assert_eq!(*table.file.calls.borrow(), 2);
     }
 
     #[test]
-    fn the_end_of_memory_is_no_error_and_anything_else_is() {
+    fn only_the_end_of_memory_is_not_an_error() {
         for (errno, is_error) in [(Errno::NXIO, false), (Errno::IO, true), (Errno::PERM, true), (Errno::INVAL, true)] {
             let table = Table::made(Failing(errno));
-            let read = table.entries([3].into_iter(), 0, &mut Room::default(), |entry| assert_eq!(entry, None));
+            let read = table.entries([3].into_iter(), 0, &mut PageBuffer::default(), |entry| assert_eq!(entry, None));
             assert_eq!(read.is_err(), is_error, "{errno}");
-            assert_eq!(table.write([(3, 1)].into_iter(), 0, &mut Room::default()).is_err(), is_error, "{errno}");
+            assert_eq!(table.write([(3, 1)].into_iter(), 0, &mut PageBuffer::default()).is_err(), is_error, "{errno}");
         }
     }
 }

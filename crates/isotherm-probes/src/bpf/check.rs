@@ -1,34 +1,36 @@
-//! A trial of the whole probe on own memory.
+//! A test of the whole probe on this process's own memory.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
+use isotherm_core::{
+    AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace, chain,
+};
 
 use super::{BpfError, BpfProbe};
 use isotherm_kernel::Scratch;
 
 const PAGES: u64 = 64;
 
-/// How often a trial in which nothing could be observed is made again: just after pages have been touched first, they may wait
-/// on another processor to become reclaimable, which they have to be.
+/// How many times the test is repeated while some pages cannot be observed. A page that was touched for the first time
+/// may wait on another processor before it is put on a reclaim list, and can be cleared only after that.
 const ATTEMPTS: u32 = 20;
 
 impl BpfProbe {
-    /// Opens a probe and watches own memory with it, some of which is accessed and some not.
+    /// Opens the probe and tests it on this process's own memory.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and if what the probe says is wrong.
+    /// The errors of [`open`](Self::open), and [`BpfError::Trial`] if the probe's answers are wrong.
     pub fn check() -> Result<(), BpfError> {
         check(Self::open()?)
     }
 }
 
-/// Touches own pages, clears them, touches half of them again, and asks `probe` which.
+/// Touches pages, clears them, touches half of them again, and compares the answers of `probe`.
 fn check(probe: BpfProbe) -> Result<(), BpfError> {
     let mut probe = probe.with_sweeps(false);
     let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
-    // Without huge pages configured this fails, and then there are none to be kept away.
+    // This fails on a kernel without huge pages, which is harmless.
     let _ = scratch.huge(false);
     let id = TargetId::process(std::process::id(), Duration::ZERO);
     let range = AddrRange::new(scratch.start(), scratch.start() + PAGES * PAGE_SIZE);
@@ -63,7 +65,7 @@ fn check(probe: BpfProbe) -> Result<(), BpfError> {
     Ok(())
 }
 
-/// Counts the pages that could be observed, all of which must have been as `truth` says.
+/// Returns the number of pages that could be observed, or an error if one of them is not as `truth` says.
 fn expect(
     answers: &[Observation],
     truth: impl Fn(usize) -> Observation,
@@ -72,11 +74,11 @@ fn expect(
     let observed = || answers.iter().enumerate().filter(|&(_, &answer)| answer != Observation::Unobservable);
     let wrong = observed().filter(|&(page, &answer)| answer != truth(page)).count();
     if wrong > 0 {
-        return Err(BpfError::Trial(format!("of {} {what}, {wrong} were said to be otherwise", answers.len())));
+        return Err(BpfError::Trial(format!("{wrong} of {} {what} were reported wrongly", answers.len())));
     }
     Ok(observed().count())
 }
 
-fn failed(doing: &str, e: &dyn std::error::Error) -> BpfError {
-    BpfError::Trial(format!("{doing} own pages failed: {e}"))
+fn failed(step: &str, e: &(dyn std::error::Error + 'static)) -> BpfError {
+    BpfError::Trial(format!("{step} its own pages failed: {}", chain(e)))
 }

@@ -1,13 +1,15 @@
-//! Where the kernel maps physical memory, found and proven.
+//! Finds the kernel's direct map of physical memory, and proves that it is the right one.
 //!
-//! A page-table entry holds a physical address; to read on there, the address at which the kernel maps physical address 0
-//! (`page_offset_base`) must be known. It is not exported, but a multiple of 1 GiB, and every page table lies in
-//! that map: so it is the top page table's address rounded down to 1 GiB, less a number of GiB no larger than
-//! memory. Each such number is tried. The one is right for which the walk of addresses of this process ends in the very page
-//! frames that `/proc/self/pagemap` tells; nothing else is ever read without that proof.
+//! A page-table entry holds a physical address. To read the table at that address, the program must know where the
+//! kernel maps physical address 0 (`page_offset_base`). The kernel does not export this address, but it is a multiple
+//! of 1 GiB, and every page table lies in the direct map. The address is therefore the address of the top page table,
+//! rounded down to 1 GiB, minus some number of GiB that is not larger than memory. All such numbers are tried. A
+//! candidate is right if walks from addresses of this process end in the page frames that `/proc/self/pagemap` shows.
+//! The probe reads page tables only after this proof.
 //!
-//! The tries themselves read at wrong addresses, which is harmless: the kernel reads them with faults allowed, they
-//! lie no further than the size of memory from the direct map, and the kernel keeps 10 TiB clear of it there.
+//! A try with a wrong candidate reads at wrong addresses. This is harmless for two reasons. The kernel handles a fault
+//! of such a read (`bpf_probe_read_kernel`). And the addresses are at most the size of memory away from the direct map,
+//! where the kernel keeps 10 TiB free.
 
 use std::fs;
 
@@ -15,48 +17,48 @@ use isotherm_core::PAGE_SIZE;
 
 use super::BpfError;
 use super::leaf::{Extent, Leaf};
-use super::program::{PageTables, Place, Program};
-use super::space::Space;
+use super::program::{Lookup, PageTables, Program};
+use super::space::SpaceHandle;
 use isotherm_kernel::{HUGE, Scratch};
 
 const GIB: u64 = 1 << 30;
 const CPUINFO: &str = "/proc/cpuinfo";
 const IOMEM: &str = "/proc/iomem";
-const PRIVILEGE: &str = "run isotherm as root, or with CAP_SYS_ADMIN, which physical addresses are shown to";
+const PRIVILEGE: &str = "run isotherm as root, or with CAP_SYS_ADMIN: the kernel hides physical addresses from others";
 
-/// Pages of this process whose frames must be met. Each lies in another page table.
+/// The number of pages of this process whose frames must match. Each page is mapped by another page table.
 const WITNESSES: u64 = 16;
 
-/// The kernel moves pages now and then, which spoils a proof.
+/// How many times the search is repeated. The kernel may move a page during a search, which makes it fail.
 const ATTEMPTS: u32 = 3;
 
-/// Finds out how this machine's page tables are read; `own` is this process.
-pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, BpfError> {
+/// Finds out how to read this machine's page tables. `own` is the address space of this process.
+pub(super) fn prove(program: &mut Program, own: &SpaceHandle) -> Result<PageTables, BpfError> {
     let address_mask = address_mask()?;
     let memory_end = memory_end()?;
     let scratch = Scratch::new(WITNESSES * HUGE)?;
-    // Without huge pages configured this fails, and then there are none to be kept away.
+    // This fails on a kernel without huge pages, which is harmless.
     let _ = scratch.huge(false);
-    // One page in each 2 MiB, each at another place in its table.
-    let places: Vec<Place> = (0..WITNESSES)
+    // One page in each 2 MiB, each at another index of its table.
+    let lookups: Vec<Lookup> = (0..WITNESSES)
         .map(|i| i * HUGE + i * 31 % 512 * PAGE_SIZE)
         .inspect(|&offset| scratch.touch(offset))
-        .map(|offset| Place { pgd: own.pgd(), addr: scratch.start() + offset })
+        .map(|offset| Lookup { pgd: own.pgd(), addr: scratch.start() + offset })
         .collect();
 
     let mut tried = 0;
     let mut leaves = Vec::new();
     for _ in 0..ATTEMPTS {
-        let frames = frames(own, &places)?;
+        let frames = frames(own, &lookups)?;
         for gib in 0..=memory_end / GIB {
             let Some(direct_map) = (own.pgd() & !(GIB - 1)).checked_sub(gib * GIB) else {
                 break;
             };
             for levels in [4, 5] {
                 let tables = PageTables { direct_map, address_mask, memory_end, levels };
-                program.walk(&tables, places.iter().copied(), &mut leaves)?;
+                program.walk(&tables, lookups.iter().copied(), &mut leaves)?;
                 tried += 1;
-                if all_met(&places, &leaves, &frames) {
+                if all_met(&lookups, &leaves, &frames) {
                     return Ok(tables);
                 }
             }
@@ -65,41 +67,39 @@ pub(super) fn prove(program: &mut Program, own: &Space) -> Result<PageTables, Bp
     Err(BpfError::NoDirectMap { tried })
 }
 
-/// The frames of this process's pages, as pagemap tells them.
-fn frames(own: &Space, places: &[Place]) -> Result<Vec<u64>, BpfError> {
-    let frame = |place: &Place| own.pagemap().entry(place.addr).ok()??.frame().filter(|&frame| frame != 0);
-    let frames: Option<Vec<u64>> = places.iter().map(frame).collect();
-    frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", mend: PRIVILEGE })
+/// The frames of this process's pages, from pagemap.
+fn frames(own: &SpaceHandle, lookups: &[Lookup]) -> Result<Vec<u64>, BpfError> {
+    let frame = |lookup: &Lookup| own.pagemap().entry(lookup.addr).ok()??.frame().filter(|&frame| frame != 0);
+    let frames: Option<Vec<u64>> = lookups.iter().map(frame).collect();
+    frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", fix: PRIVILEGE })
 }
 
-fn all_met(places: &[Place], leaves: &[Leaf], frames: &[u64]) -> bool {
-    places.len() == leaves.len()
-        && places
-            .iter()
-            .zip(leaves)
-            .zip(frames)
-            .all(|((place, leaf), &frame)| leaf.extent() == Some(Extent::Page) && leaf.frame(place.addr) == Some(frame))
+fn all_met(lookups: &[Lookup], leaves: &[Leaf], frames: &[u64]) -> bool {
+    lookups.len() == leaves.len()
+        && lookups.iter().zip(leaves).zip(frames).all(|((lookup, leaf), &frame)| {
+            leaf.extent() == Some(Extent::Page) && leaf.frame(lookup.addr) == Some(frame)
+        })
 }
 
-/// The bits of a page-table entry that are a physical address: those that the processor says it has, less the offset
-/// in the page. A bit that marks encrypted memory is not among them.
+/// The bits of a page-table entry that hold a physical address: as many bits as `/proc/cpuinfo` reports, without the
+/// page offset. The bit that marks encrypted memory is not one of them.
 fn address_mask() -> Result<u64, BpfError> {
     let bits = parse_address_bits(&read(CPUINFO, "is /proc mounted?")?);
-    let bits = bits.ok_or(BpfError::Silent { path: CPUINFO, what: "address sizes", mend: "use another probe" })?;
+    let bits = bits.ok_or(BpfError::Silent { path: CPUINFO, what: "address sizes", fix: "use another probe" })?;
     Ok(((1 << bits) - 1) & !(PAGE_SIZE - 1))
 }
 
 fn parse_address_bits(cpuinfo: &str) -> Option<u32> {
     let sizes = cpuinfo.lines().find_map(|line| line.strip_prefix("address sizes"))?;
     let bits = sizes.split_once(':')?.1.trim().split_once(" bits physical")?.0.parse().ok()?;
-    // The architecture's limits.
+    // The limits of the x86-64 architecture.
     (32..=52).contains(&bits).then_some(bits)
 }
 
-/// The end of the machine's memory, memory plugged in later included.
+/// The end of the machine's memory in bytes. It includes memory that was hot-plugged.
 pub(super) fn memory_end() -> Result<u64, BpfError> {
-    let end = parse_memory_end(&read(IOMEM, "is /proc mounted, and is this root?")?);
-    end.ok_or(BpfError::Silent { path: IOMEM, what: "where memory ends", mend: PRIVILEGE })
+    let end = parse_memory_end(&read(IOMEM, "is /proc mounted, and does isotherm run as root?")?);
+    end.ok_or(BpfError::Silent { path: IOMEM, what: "the end of memory", fix: PRIVILEGE })
 }
 
 fn parse_memory_end(iomem: &str) -> Option<u64> {
@@ -108,12 +108,12 @@ fn parse_memory_end(iomem: &str) -> Option<u64> {
         let (_, last) = line.split_once(" : ")?.0.split_once('-')?;
         u64::from_str_radix(last, 16).ok()
     });
-    // All are shown as 0 to those who may not know.
+    // The kernel shows all addresses as 0 to users without privilege.
     ends.max().filter(|&last| last > 0).map(|last| last + 1)
 }
 
-fn read(path: &'static str, mend: &'static str) -> Result<String, BpfError> {
-    fs::read_to_string(path).map_err(|source| BpfError::File { path: path.into(), source, mend })
+fn read(path: &'static str, fix: &'static str) -> Result<String, BpfError> {
+    fs::read_to_string(path).map_err(|source| BpfError::File { path: path.into(), source, fix })
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_width_of_addresses_is_the_processors_word() {
+    fn the_width_of_physical_addresses_is_read_from_cpuinfo() {
         assert_eq!(
             parse_address_bits("processor\t: 0\naddress sizes\t: 46 bits physical, 48 bits virtual\n"),
             Some(46)
@@ -131,9 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_ends_with_its_highest_range_wherever_that_is_listed() {
-        let iomem = "00001000-0009fbff : System RAM\n100000000-63fffffff : System RAM\n  5f0000000-5f1ffffff : Kernel code\n\
-                     700000000-7ffffffff : dax0.0\n  700000000-7ffffffff : System RAM (kmem)\n";
+    fn memory_ends_with_its_highest_range_in_any_order() {
+        let iomem = "00001000-0009fbff : System RAM\n100000000-63fffffff : System RAM\n  \
+                     5f0000000-5f1ffffff : Kernel code\n700000000-7ffffffff : dax0.0\n  \
+                     700000000-7ffffffff : System RAM (kmem)\n";
         assert_eq!(parse_memory_end(iomem), Some(0x8_0000_0000));
         assert_eq!(parse_memory_end("00000000-00000000 : System RAM\n"), None);
         assert_eq!(parse_memory_end("00000000-00000000 : PCI Bus\n"), None);

@@ -1,125 +1,123 @@
-//! Why the `bpf` probe does not work.
+//! The errors of the `bpf` probe.
 
 use std::io;
 
 use isotherm_core::TargetId;
 use thiserror::Error;
 
-/// Why the `bpf` probe does not work here, and what would mend it.
+/// Why the `bpf` probe does not work here, and how to fix it.
 #[derive(Debug, Error)]
 pub enum BpfError {
-    /// Page tables are walked for one architecture only.
-    #[error(
-        "the bpf probe reads the page tables of x86-64, and this machine is of another kind ({0}); use another probe"
-    )]
+    /// The architecture is not x86-64.
+    #[error("the bpf probe reads the page tables of x86-64, but this machine is {0} (use another probe)")]
     Architecture(&'static str),
-    /// The kernel does not describe its own structures.
+    /// The kernel has no type information.
     #[error(
-        "the running kernel has no type information at {path} ({source}), without which its structures cannot be read; \
-         use a kernel built with CONFIG_DEBUG_INFO_BTF"
+        "the running kernel provides no type information at {path}, which is needed to read its structures \
+         (use a kernel built with CONFIG_DEBUG_INFO_BTF)"
     )]
     NoBtf {
-        /// Where it should be.
+        /// The file that should contain it.
         path: &'static str,
-        /// The kernel's word.
+        /// The error of open(2).
         source: io::Error,
     },
-    /// The kernel did not take the program.
-    #[error("the kernel refused to load the eBPF program: {source}; {mend}{log}")]
+    /// The kernel did not load the eBPF program.
+    #[error("the kernel refused to load the eBPF program: {cause} ({fix}){log}")]
     Load {
-        /// What libbpf says.
-        source: libbpf_error::Error,
-        /// What would most probably mend it.
-        mend: String,
-        /// The end of what the kernel's verifier wrote, if it wrote anything; begins a new line.
+        /// The error of libbpf, as text: the log must follow it.
+        cause: String,
+        /// How to fix it, most probably.
+        fix: String,
+        /// The last lines of the verifier's log, each after a line break; empty if there is no log.
         log: String,
     },
     /// A loaded program cannot be run.
-    #[error("the eBPF program `{program}` failed: {source}; this is not expected of any kernel: please report it")]
+    #[error("the eBPF program `{program}` failed (no kernel is expected to do this: report it)")]
     Run {
-        /// Its name.
+        /// The name of the program.
         program: &'static str,
-        /// What libbpf says.
+        /// The error of libbpf.
         source: libbpf_error::Error,
     },
-    /// The program did not find what it was asked for.
-    #[error("the eBPF program `{program}` gave up ({why}); this is not expected of any kernel: please report it")]
+    /// The program ran, but did not finish.
+    #[error("the eBPF program `{program}` did not finish: {why} (no kernel is expected to do this: report it)")]
     GaveUp {
-        /// Its name.
+        /// The name of the program.
         program: &'static str,
-        /// What it did not find.
+        /// What went wrong.
         why: &'static str,
     },
-    /// A file of the kernel cannot be used.
-    #[error("{path} cannot be read: {source}; {mend}")]
+    /// A file of the kernel cannot be read.
+    #[error("{path} cannot be read ({fix})")]
     File {
         /// The file.
         path: String,
-        /// The kernel's word.
+        /// The error of the system call.
         source: io::Error,
-        /// What would mend it.
-        mend: &'static str,
+        /// How to fix it.
+        fix: &'static str,
     },
-    /// A file of the kernel does not say what it should.
-    #[error("{path} does not tell {what}; {mend}")]
+    /// A file of the kernel lacks the expected content.
+    #[error("{path} does not show {what} ({fix})")]
     Silent {
         /// The file.
         path: &'static str,
-        /// What was looked for in it.
+        /// The missing content.
         what: &'static str,
-        /// What would mend it.
-        mend: &'static str,
+        /// How to fix it.
+        fix: &'static str,
     },
-    /// Own memory cannot be had.
-    #[error("{what} failed: {source}; is there a limit on this process's memory?")]
+    /// A mapping of the program's memory failed.
+    #[error("{what} failed (is the memory of this process limited?)")]
     Memory {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// The kernel's word.
+        /// The error of mmap(2).
         source: io::Error,
     },
-    /// Own memory to try things on cannot be had.
+    /// The memory for the test is not available.
     #[error(transparent)]
     Scratch(#[from] isotherm_kernel::NoScratch),
-    /// No base made the walks of own pages end where they must.
+    /// No candidate for the direct map made the walks of this process's own addresses end in the right frames.
     #[error(
-        "the kernel's direct map was not found: of {tried} places where it could begin, none led this process's own \
-         addresses to its own pages; nothing is read without that proof, so use another probe"
+        "the kernel's direct map was not found: none of {tried} possible start addresses led from this process's own \
+         addresses to its own pages (use another probe: page tables are not read without this proof)"
     )]
     NoDirectMap {
-        /// How many places were tried.
+        /// The number of start addresses that were tried.
         tried: u64,
     },
     /// A page cannot be cleared.
-    #[error("process_madvise(MADV_COLD) on {what} failed: {source}; {mend}")]
+    #[error("process_madvise(MADV_COLD) on {what} failed ({fix})")]
     Advise {
-        /// Whose memory it was.
+        /// Whose memory it is.
         what: String,
-        /// The kernel's word.
+        /// The error of process_madvise(2).
         source: io::Error,
-        /// What would mend it.
-        mend: &'static str,
+        /// How to fix it.
+        fix: &'static str,
     },
-    /// None of the targets may be watched.
+    /// Access to the memory of the targets is not permitted, for any of them.
     #[error(
-        "the memory of {target} may not be looked at: {source}; run isotherm as root, or with CAP_SYS_PTRACE and \
-         CAP_SYS_NICE in the target's user namespace"
+        "access to the memory of {target} is not permitted (run isotherm as root, or with CAP_SYS_PTRACE and \
+         CAP_SYS_NICE in the target's user namespace)"
     )]
     Refused {
-        /// One of them.
+        /// One of the targets.
         target: TargetId,
-        /// The kernel's word.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The probe loads, but what it says of own memory is wrong.
-    #[error("the bpf probe's trial on its own memory failed: {0}; use another probe, and please report it")]
+    /// The probe can be opened, but its answers about its own memory are wrong.
+    #[error("the bpf probe failed its test on its own memory: {0} (use another probe, and report this)")]
     Trial(String),
 }
 
 #[cfg(target_arch = "x86_64")]
 use libbpf_rs as libbpf_error;
 
-/// Stands in for libbpf's error where libbpf is not used.
+/// Replaces libbpf's error on architectures without libbpf.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) mod libbpf_error {
     pub type Error = std::io::Error;

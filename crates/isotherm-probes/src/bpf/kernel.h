@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the program needs to know of the kernel: the integer types that libbpf's headers expect, and of each structure
- * only the fields that are read. Where they lie is filled in at load time from the running kernel's BTF.
+ * Declarations that the program needs of the kernel: the integer types that libbpf's headers use, and the structures
+ * that the program reads, each with only the fields that it reads. The loader fills in the offsets of these fields
+ * from the BTF of the running kernel.
  */
 #ifndef ISOTHERM_KERNEL_H
 #define ISOTHERM_KERNEL_H
@@ -19,7 +20,7 @@ typedef __u32 __be32;
 typedef __u64 __be64;
 typedef __u32 __wsum;
 
-/* Values of enum bpf_map_type and of the map flags, fixed by the kernel's user-space interface. */
+/* Values of enum bpf_map_type and of the map flags, as in the kernel's user-space interface (linux/bpf.h). */
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_F_MMAPABLE 1024
 

@@ -1,12 +1,12 @@
-//! How a mapping is looked at in a survey.
+//! How a survey visits a mapping.
 
-/// How a mapping is looked at.
+/// How a survey visits a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// For the first time: its pages are only cleared.
+    /// For the first time: the pages are only cleared.
     First,
-    /// After an interval.
+    /// After an interval: the pages are counted and cleared.
     Again,
-    /// It is locked in memory: its pages are only counted.
+    /// The mapping is locked in memory: the pages are only counted.
     Locked,
 }

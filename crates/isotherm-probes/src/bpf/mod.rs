@@ -1,22 +1,22 @@
-//! The `bpf` probe: reads the accessed bits of page-table entries inside the kernel.
+//! The `bpf` probe: reads the accessed bits of page-table entries in the kernel with eBPF.
 //!
-//! All samples of a round are looked up by one run of an eBPF program that walks the targets' page tables; the few
-//! found accessed are then cleared by `process_madvise(MADV_COLD)`. What that guarantees and what it costs:
+//! One run of an eBPF program walks the targets' page tables for all samples of a round. The few samples that were
+//! accessed are then cleared with `process_madvise(MADV_COLD)`. Properties and limits of the probe:
 //!
-//! - It works on Linux 5.17 and later with BTF, on x86-64, with four or five levels of page tables, and needs neither
+//! - It needs Linux 5.17 or later with BTF, on x86-64 with four or five levels of page tables. It needs neither
 //!   `CONFIG_DAMON` nor `CONFIG_IDLE_PAGE_TRACKING`.
-//! - Nothing is read through an address that was not proven: see `direct_map.rs`.
-//! - Huge pages and large folios are cleared whole or not at all, so that none is split: see `folio.rs`, also for what
-//!   remains.
-//! - `MADV_COLD` flushes the translation of a page, so that its next access is seen for certain. It also moves the page
-//!   to the inactive list, as if it had not been used for a while. That befalls one page a region, and, at the start,
-//!   the private anonymous memory of a target (see [`BpfProbe::with_sweeps`]).
-//! - `MADV_COLD` leaves out pages that are locked, mapped by several processes, or not on a list of reclaimable pages.
-//!   Such a page is [unobservable](isotherm_core::Observation::Unobservable) as soon as it has been accessed once.
-//! - What does not go through the target's page tables is not seen: accesses by a virtual machine's guest (KVM has tables
-//!   of its own) and by devices.
-//! - Whoever else clears accessed bits meanwhile takes them from this probe, and does so without a flush: the kernel's own
-//!   DAMON and, when memory is short, its reclaim. What they find may seem idle here for a moment.
+//! - It reads page tables only at addresses that were proven to be right: see `direct_map.rs`.
+//! - It clears huge pages and large folios as a whole or not at all, so that none is split: see `folio.rs`, which also
+//!   describes the race that remains.
+//! - `MADV_COLD` flushes the translation of a page from the TLB, so the next access is always observed. It also moves
+//!   the page to the inactive list, as if it had not been used recently. This affects one page for each region. When a
+//!   target is added, it also affects its private anonymous memory (see [`BpfProbe::with_sweeps`]).
+//! - `MADV_COLD` skips pages that are locked, mapped by several processes, or not on a reclaim list. After the first
+//!   access, such a page is [unobservable](isotherm_core::Observation::Unobservable).
+//! - Accesses that do not use the target's page tables are not observed: accesses by the guest of a virtual machine
+//!   (KVM has page tables of its own) and by devices.
+//! - Others may clear accessed bits at the same time, without a TLB flush: the kernel's DAMON, and reclaim when
+//!   memory is short. A page whose bit they cleared can look idle for a moment.
 
 #[cfg(target_arch = "x86_64")]
 mod check;

@@ -1,4 +1,4 @@
-//! What of a block is to be cleared, so that no large folio is split.
+//! Chooses the ranges of a block to clear, so that no large folio is split.
 
 use std::ops::Range;
 
@@ -7,14 +7,15 @@ use isotherm_core::AddrRange;
 use super::BpfError;
 use super::entries::{Entries, PAGES};
 use super::folio::Folios;
-use isotherm_kernel::pages::{FlagTable, Flags, Room};
+use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer};
 
-/// Adds the ranges of a block to `spans` that have to be cleared, because there are accessed pages in them; a range that begins where the
-/// last one ends makes that one longer. Pages that cannot be cleared, or not without splitting a folio, are left.
+/// Adds the ranges of a block that must be cleared to `spans`: ranges that contain accessed pages. A range that begins
+/// at the end of the last span extends that span. Pages that cannot be cleared, or only by splitting a folio, are
+/// marked as left in `block`.
 pub(super) fn plan(
     block: &mut Entries,
     folios: &Folios,
-    room: &mut Room,
+    room: &mut PageBuffer,
     spans: &mut Vec<AddrRange>,
 ) -> Result<(), BpfError> {
     if block.is_huge() {
@@ -29,13 +30,13 @@ pub(super) fn plan(
     frames.sort_unstable();
     let mut flags = [Flags::default(); PAGES];
     let mut pages = frames.iter().map(|&(_, page)| page);
-    let told = folios.table().each(frames.iter().map(|&(frame, _)| frame), room, |told| {
-        pages.next().into_iter().for_each(|page| flags[page] = told);
+    let read = folios.table().each(frames.iter().map(|&(frame, _)| frame), room, |found| {
+        pages.next().into_iter().for_each(|page| flags[page] = found);
     });
-    told.map_err(|e| BpfError::File {
+    read.map_err(|e| BpfError::File {
         path: e.path.display().to_string(),
         source: e.source,
-        mend: "has a security module closed it to isotherm?",
+        fix: "does a security module forbid access to it?",
     })?;
 
     let mut page = block.pages().start;
@@ -44,7 +45,7 @@ pub(super) fn plan(
         let clearable = if !block.is_present(page) {
             true
         } else if flags[page].is_tail() || !flags[page].is_listed() || flags[page].is_unevictable() {
-            // A tail whose head is not mapped right before it.
+            // Not on a list, locked, or a tail whose head is not mapped directly before it.
             false
         } else if flags[page].is_head() {
             folios.stay_whole() && is_whole(block, folios.table(), page, next - page)
@@ -59,11 +60,11 @@ pub(super) fn plan(
     let mut page = block.pages().start;
     while page < block.pages().end {
         let end = (page..block.pages().end).find(|&page| block.is_left(page)).unwrap_or(block.pages().end);
-        // From the first accessed page to the last, so that as little as possible besides is touched.
+        // The span reaches from the first accessed page to the last, so that few other pages are affected.
         let mut young = (page..end).filter(|&page| block.is_young(page));
         if let Some(first) = young.next() {
             let last = young.next_back().unwrap_or(first);
-            // A folio is cleared whole, whichever of its pages was accessed.
+            // A folio is cleared as a whole, whichever of its pages was accessed.
             let first = (page..=first).rev().find(|&page| !flags[page].is_tail()).unwrap_or(first);
             let last = (last + 1..end).take_while(|&page| flags[page].is_tail()).last().unwrap_or(last);
             push(block, first..last + 1, spans);
@@ -83,7 +84,7 @@ fn push(block: &Entries, pages: Range<usize>, spans: &mut Vec<AddrRange>) {
     }
 }
 
-/// How many pages from the head of a folio on are mapped one after the other.
+/// The number of pages of a folio that are mapped consecutively, from its head on.
 fn parts(block: &Entries, flags: &[Flags; PAGES], head: usize) -> usize {
     let frame = block.frame(head);
     let follows =
@@ -91,7 +92,7 @@ fn parts(block: &Entries, flags: &[Flags; PAGES], head: usize) -> usize {
     1 + (head + 1..block.pages().end).take_while(follows).count()
 }
 
-/// Whether the folio has no more pages than these.
+/// Whether the `count` pages from `head` on are the whole folio.
 fn is_whole(block: &Entries, table: &FlagTable, head: usize, count: usize) -> bool {
     let Some(frame) = block.frame(head) else { return false };
     let after = table.flags(frame + count as u64);

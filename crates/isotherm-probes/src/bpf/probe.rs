@@ -1,4 +1,4 @@
-//! The probe itself: what it does in a round.
+//! The `bpf` probe: the work of one sampling round.
 
 use std::io;
 
@@ -9,9 +9,9 @@ use super::BpfError;
 use super::direct_map::{memory_end, prove};
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
-use super::program::{PageTables, Place, Program};
-use super::space::{Opened, PagemapKind, Space};
-use super::sweep::{Came, Sweeper};
+use super::program::{Lookup, PageTables, Program};
+use super::space::{Opened, PagemapKind, SpaceHandle};
+use super::sweep::{SweepResult, Sweeper};
 use super::swept::Swept;
 use super::target::{State, Target};
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, advise};
@@ -27,40 +27,40 @@ pub struct BpfProbe {
     /// Sorted by ID.
     targets: Vec<Target>,
     clears: u64,
-    /// Of the samples of the last clear, which cannot be observed.
+    /// For each sample of the last clear, whether it cannot be observed.
     unobservable: Vec<bool>,
-    // Everything below is lent out again and again, so that a round allocates nothing.
+    // The buffers below are kept between rounds, so that a round allocates nothing.
     slots: Vec<Option<usize>>,
     leaves: Vec<Leaf>,
     requests: Vec<Request>,
     unchanged: Vec<Request>,
 }
 
-/// So many blocks are swept in a round at most, about 200 µs of work.
+/// The largest number of blocks that are swept in one round: about 200 µs of work.
 const SWEEPS_A_ROUND: usize = 8;
 
-/// One sample that is to be cleared.
+/// A sample that must be cleared.
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    /// Its index among the samples.
+    /// The index of the sample.
     sample: usize,
-    /// Its target's index among the targets.
+    /// The index of its target.
     slot: usize,
     addr: u64,
-    /// What it was found in.
+    /// The entry that maps the sample.
     leaf: Leaf,
-    /// What is cleared, in order that it is.
+    /// The range that must be cleared for the sample.
     whole: Whole,
 }
 
 impl BpfProbe {
-    /// Loads the program, proves where page tables are, and tries on own memory what clearing does.
+    /// Loads the program, finds the direct map, and tests on this process's own memory how large folios are cleared.
     ///
     /// # Errors
-    /// If any of it does not work here: the error says which, why, and what would mend it.
+    /// If the probe does not work here. The error says why, and how to fix it.
     pub fn open() -> Result<Self, BpfError> {
         let mut program = Program::load()?;
-        let (own, pagemap_kind) = Space::open_own(&mut program)?;
+        let (own, pagemap_kind) = SpaceHandle::open_own(&mut program)?;
         let tables = prove(&mut program, &own)?;
         let folios = Folios::open(&mut program, &tables, &own)?;
         Ok(Self {
@@ -79,41 +79,43 @@ impl BpfProbe {
         })
     }
 
-    /// Whether private anonymous memory is cleared at once where it was never cleared before: all of it when the target is first
-    /// seen and after each exec, for a tenth of a second at most (about 8 GiB), and then 2 MiB around a sample. It is unless
-    /// this says otherwise.
+    /// Sets whether the probe sweeps: whether it clears private anonymous memory that was never cleared before in large
+    /// pieces. The default is to sweep.
     ///
-    /// It takes about a millisecond for 64 MiB of accessed memory, and then only what is really in use has to be cleared page
-    /// by page. Without it, about every page that is sampled has to be.
+    /// A sweep clears all such memory when the target is added and after each exec, for at most 100 ms (about 8 GiB).
+    /// Later it clears the 2 MiB around a sample. It takes about a millisecond for 64 MiB of accessed memory. After
+    /// it, only memory that is in use must be cleared page by page. Without sweeps, almost every page that is sampled
+    /// must be cleared once.
     #[must_use]
     pub fn with_sweeps(mut self, sweeps: bool) -> Self {
         self.sweeps = sweeps;
         self
     }
 
-    /// How many levels the page tables of this machine have: 4 or 5.
+    /// The number of page-table levels of this machine: 4 or 5.
     pub fn page_table_levels(&self) -> u32 {
         self.tables.levels
     }
 
-    /// The address at which the kernel maps physical address 0, as it was proven.
+    /// The proven address at which the kernel maps physical address 0.
     pub fn direct_map(&self) -> u64 {
         self.tables.direct_map
     }
 
-    /// Whether this kernel clears the accessed bits of a large folio (of pages that are mapped one by one) without splitting it.
-    /// If not, or if that could not be found out for want of a huge page, such pages are unobservable once accessed.
+    /// Whether this kernel clears the accessed bits of a large folio, whose pages are mapped one by one, without
+    /// splitting it. The result is false if the test found no huge page to use. If false, a page of such a folio is
+    /// unobservable after it was accessed.
     pub fn clears_large_folios(&self) -> bool {
         self.folios.stay_whole()
     }
 
-    /// The target as it is now; `before` is what was known of it. Also says why, if it is refused.
+    /// Opens a target again. `before` is its state before. The second value is the error if access is not permitted.
     fn renew(&mut self, space: &TargetSpace, before: Option<Target>) -> Result<(Target, Option<io::Error>), BpfError> {
         let target = |state| Target::new(space.id, state, &space.mappings, Swept::default());
         let Some(pid) = space.id.pid() else {
             return Ok((target(State::Refused), Some(io::ErrorKind::Unsupported.into())));
         };
-        let new = match Space::open(pid, &mut self.program, self.pagemap_kind)? {
+        let new = match SpaceHandle::open(pid, &mut self.program, self.pagemap_kind)? {
             Opened::Held(new) => new,
             Opened::Gone => return Ok((target(State::Gone), None)),
             Opened::Refused(e) => return Ok((target(State::Refused), Some(e))),
@@ -127,14 +129,14 @@ impl BpfProbe {
         if self.sweeps {
             let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
             match sweeper.all(&new, &space.mappings, &mut swept)? {
-                Came::Cleared(cleared) => self.clears += cleared,
-                Came::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
+                SweepResult::Cleared(cleared) => self.clears += cleared,
+                SweepResult::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
             }
         }
         Ok((Target::new(space.id, State::Held(new), &space.mappings, swept), None))
     }
 
-    /// Sweeps some of the blocks in which samples were found accessed for the first time. Says whether there were any.
+    /// Sweeps some of the blocks in which a sample was accessed for the first time. Returns whether it swept any.
     fn sweep(&mut self, samples: &[Sample]) -> Result<bool, BpfError> {
         let mut left = SWEEPS_A_ROUND;
         for ((sample, slot), leaf) in samples.iter().zip(&self.slots).zip(&self.leaves) {
@@ -147,8 +149,8 @@ impl BpfProbe {
             let mut swept = std::mem::take(&mut target.swept);
             if let (Some(space), Some(mapping)) = (target.space(), target.mapping(sample.addr)) {
                 let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
-                // A refusal comes again when the page is cleared, and is dealt with there.
-                if let Came::Cleared(cleared) = sweeper.block(space, mapping, sample.addr, &mut swept)? {
+                // If this is refused, the clear of the page is refused, too, and handles it.
+                if let SweepResult::Cleared(cleared) = sweeper.block(space, mapping, sample.addr, &mut swept)? {
                     self.clears += cleared;
                     left -= usize::from(cleared > 0);
                 }
@@ -158,25 +160,25 @@ impl BpfProbe {
         Ok(left < SWEEPS_A_ROUND)
     }
 
-    /// Looks up all samples: their targets into `slots`, their entries into `leaves`.
+    /// Looks up all samples. Puts their targets into `slots` and their entries into `leaves`.
     fn look_up(&mut self, samples: &[Sample]) -> Result<(), BpfError> {
         let targets = &self.targets;
         self.slots.clear();
         let mut last = None;
         for sample in samples {
-            // Samples come target by target.
+            // Samples are grouped by target.
             let same = last.filter(|&slot: &usize| targets[slot].id == sample.target);
             last = same.or_else(|| targets.binary_search_by_key(&sample.target, |target| target.id).ok());
             self.slots.push(last);
         }
-        let places = samples.iter().zip(&self.slots).map(|(sample, slot)| {
+        let lookups = samples.iter().zip(&self.slots).map(|(sample, slot)| {
             let space = slot.and_then(|slot| targets[slot].space());
-            Place { pgd: space.map_or(0, Space::pgd), addr: sample.addr }
+            Lookup { pgd: space.map_or(0, SpaceHandle::pgd), addr: sample.addr }
         });
-        self.program.walk(&self.tables, places, &mut self.leaves)
+        self.program.walk(&self.tables, lookups, &mut self.leaves)
     }
 
-    /// Finds out what has to be cleared, for those samples that have been accessed.
+    /// Makes the requests to clear the samples that were accessed.
     fn plan(&mut self, samples: &[Sample]) {
         self.requests.clear();
         self.unobservable.clear();
@@ -186,12 +188,12 @@ impl BpfProbe {
                 continue;
             };
             let target = &self.targets[slot];
-            // Samples come by address: the last one may have been in the same folio.
+            // Samples are sorted by address, so the last one may be in the same folio.
             let last = self.requests.last().filter(|last| last.slot == slot && last.whole.range.contains(sample.addr));
             let whole = match (last, leaf.extent()) {
                 (Some(last), _) => Some(last.whole),
                 _ if target.is_uncleared(sample.addr) => None,
-                // Told by one look, where what follows takes several: most of these are pages of shared libraries.
+                // This check takes one read, the next one several. Most such pages are of shared libraries.
                 (None, Some(Extent::Page)) if target.is_shared(sample.addr) => None,
                 (None, Some(Extent::Page)) => {
                     leaf.frame(sample.addr).and_then(|frame| self.folios.whole_around(target, sample.addr, frame))
@@ -200,7 +202,7 @@ impl BpfProbe {
                     let range = extent.around(sample.addr).filter(|&range| target.maps_as_one(range));
                     range.map(|range| Whole { range, listed: true })
                 }
-                // Of hugetlbfs or a device: MADV_COLD does not clear it.
+                // Memory of hugetlbfs or a device, which MADV_COLD does not clear.
                 (None, Some(Extent::Gigantic) | None) => None,
             };
             match whole {
@@ -212,19 +214,19 @@ impl BpfProbe {
         }
     }
 
-    /// Clears what was planned, a few at a time.
+    /// Carries out the requests, in batches.
     ///
-    /// Right before, each is looked up once more: where a page has become part of a huge page since, clearing the page
-    /// would split that.
+    /// Directly before each batch, its samples are looked up again. If a page has become part of a huge page since,
+    /// clearing the page would split the huge page.
     fn carry_out(&mut self) -> Result<(), BpfError> {
         for requests in self.requests.chunk_by(|a, b| a.slot == b.slot).flat_map(|of_one| of_one.chunks(RANGES_A_CALL))
         {
             let target = &mut self.targets[requests[0].slot];
-            let Some(pgd) = target.space().map(Space::pgd) else {
+            let Some(pgd) = target.space().map(SpaceHandle::pgd) else {
                 continue;
             };
-            let places = requests.iter().map(|request| Place { pgd, addr: request.addr });
-            self.program.walk(&self.tables, places, &mut self.leaves)?;
+            let lookups = requests.iter().map(|request| Lookup { pgd, addr: request.addr });
+            self.program.walk(&self.tables, lookups, &mut self.leaves)?;
             self.unchanged.clear();
             for (request, leaf) in requests.iter().zip(&self.leaves) {
                 if leaf.maps_as(request.leaf) {
@@ -238,15 +240,15 @@ impl BpfProbe {
         Ok(())
     }
 
-    /// Looks again at what was cleared. A page that is accessed all the same was either accessed again at once, or left
-    /// out by the kernel: then it would look accessed for ever.
+    /// Checks the requests after the clear. A page whose accessed bit is set was either accessed again, or skipped by
+    /// the kernel. A skipped page would look accessed forever, so it becomes unobservable.
     fn verify(&mut self) -> Result<(), BpfError> {
         let targets = &self.targets;
-        let places = self.requests.iter().map(|request| {
+        let lookups = self.requests.iter().map(|request| {
             let space = targets[request.slot].space();
-            Place { pgd: space.map_or(0, Space::pgd), addr: request.addr }
+            Lookup { pgd: space.map_or(0, SpaceHandle::pgd), addr: request.addr }
         });
-        self.program.walk(&self.tables, places, &mut self.leaves)?;
+        self.program.walk(&self.tables, lookups, &mut self.leaves)?;
         for (request, leaf) in self.requests.iter().zip(&self.leaves).filter(|(_, leaf)| leaf.young()) {
             let space = targets[request.slot].space();
             let alone = space.and_then(|space| space.is_exclusive(request.addr)) == Some(true);
@@ -260,7 +262,8 @@ impl BpfProbe {
     }
 }
 
-/// Clears up to [`RANGES_A_CALL`] `requests`, all in one target, and gives how many were. What the kernel refuses to clear is unobservable.
+/// Clears up to [`RANGES_A_CALL`] `requests`, all of one target, and returns how many were cleared. The samples that
+/// the kernel refuses to clear become unobservable.
 fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]) -> u64 {
     let mut cleared = 0;
     let mut rest = requests;
@@ -278,7 +281,7 @@ fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]
                 cleared += done as u64;
                 rest = &rest[done..];
             }
-            // Unmapped in the meantime: nothing is accessed there.
+            // The memory was unmapped in the meantime, so there is no access.
             Err(Errno::NOMEM) => rest = others,
             Err(Errno::SRCH) => {
                 target.state = State::Gone;
@@ -288,7 +291,7 @@ fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]
                 target.state = State::Refused;
                 break;
             }
-            // EINVAL: locked, or not ordinary memory, and so is all of the mapping. Else whatever holds for this range.
+            // EINVAL means that the whole mapping is locked or not ordinary memory. Another error is about this range.
             result => {
                 if result != Err(Errno::INVAL) || !target.set_uncleared(first.addr) {
                     unobservable[first.sample] = true;
@@ -345,15 +348,15 @@ impl AccessProbe for BpfProbe {
                 _ if refused => Observation::Unobservable,
                 Some(_) if unobservable => Observation::Unobservable,
                 Some(_) if leaf.young() => Observation::Accessed,
-                // Also what could not be observed before, and has gone since.
+                // This includes samples that could not be observed and whose page is no longer present.
                 Some(_) | None => Observation::Idle,
             };
         }
         Ok(())
     }
 
-    /// A page, a huge page and a large folio count as one each; and so does what is swept at once: a mapping at a target's
-    /// start, a block later.
+    /// The number of clears. A page, a huge page and a large folio count as one each. A sweep of a mapping when a
+    /// target is added counts as one, and so does a later sweep of a block.
     fn clears(&self) -> u64 {
         self.clears
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What isotherm asks of the kernel's inside: where the page tables of an opened process begin, the page-table entries of
- * many addresses at once, and whole page tables. All only read. Their structures are known to program.rs, too.
+ * Reads page tables in the kernel: finds the top page table of an opened process, looks up the page-table entries of
+ * many addresses at once, and copies whole page tables. The program only reads. program.rs declares the same
+ * structures.
  */
 #include "kernel.h"
 
@@ -15,15 +16,15 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ENTRY_PRESENT 0x001ULL
 #define ENTRY_ACCESSED 0x020ULL
 #define ENTRY_HUGE 0x080ULL
-/* Of an entry that is not present: it maps a page all the same, which may not be accessed just now. */
+/* In an entry that is not present: the entry maps a page whose protection is NONE. */
 #define ENTRY_PROTNONE 0x100ULL
-/* The level of the entry is put where hardware leaves bits to software. */
+/* The level of the entry is stored in the bits that the hardware leaves to software. */
 #define ENTRY_LEVEL_SHIFT 9
 
 #define TABLE_SIZE 4096
 #define TABLE_INDEX_MASK 511
 
-/* One address to be looked up, and what was found: an entry's physical address, level, present and accessed bits. */
+/* An address to look up (in), and its entry (out): physical address, level, present bit and accessed bit. */
 struct sample {
 	__u64 pgd;
 	__u64 addr;
@@ -41,9 +42,9 @@ struct {
 struct walk_args {
 	/* The address at which the kernel maps physical address 0. */
 	__u64 direct_map;
-	/* The bits of an entry that are a physical address. */
+	/* The bits of an entry that hold a physical address. */
 	__u64 address_mask;
-	/* The end of memory: nothing is read from there on. */
+	/* The end of memory. Nothing is read at or above it. */
 	__u64 memory_end;
 	__u32 levels;
 	__u32 count;
@@ -91,7 +92,7 @@ static long walk_one(__u32 index, void *ctx)
 	return 0;
 }
 
-/* Fills in the entry of the first `count` samples. */
+/* Looks up the first `count` samples. */
 SEC("syscall")
 int walk(struct walk_args *ctx)
 {
@@ -103,13 +104,13 @@ int walk(struct walk_args *ctx)
 #define MAX_TABLES 64
 #define TABLE_ENTRIES 512
 
-/* An address of which a whole table is wanted, and what was found on the way to it. */
+/* A request to copy a whole page table, and its result. */
 struct table_request {
 	__u64 pgd;
 	__u64 addr;
-	/* In: the table's level, 1 or 2. Out: 0, unless the table was copied. */
+	/* In: the level of the table, 1 or 2. Out: 0 if the table was not copied. */
 	__u64 level;
-	/* Out: where the walk ended in an entry above that table, that entry, as in a sample. */
+	/* Out: the entry above the table at which the walk ended, as in struct sample; 0 if there is none. */
 	__u64 entry;
 };
 
@@ -133,7 +134,10 @@ struct {
 	__type(value, struct page_table);
 } page_tables SEC(".maps");
 
-/* The address of the table of level `wanted` for `addr`, or 0 and the entry above it at which the walk ended. */
+/*
+ * The address of the table of level `wanted` for `addr`, or 0. If the walk ended at an entry above that table, `found`
+ * is set to that entry.
+ */
 static __always_inline __u64 find_table(const struct walk_args *args, __u64 table, __u64 addr, __u64 wanted,
 					__u64 *found)
 {
@@ -191,9 +195,9 @@ int copy_tables(struct walk_args *ctx)
 }
 
 struct resolve_args {
-	/* A file descriptor of the caller, of a file in /proc that stands for an address space. */
+	/* In: a file descriptor of the caller, for a /proc/PID/pagemap. */
 	__u64 fd;
-	/* Out: what the file is, its address space, and where its page tables begin. */
+	/* Out: the file's operations, its address space, and the top page table of the address space. */
 	__u64 f_op;
 	__u64 mm;
 	__u64 pgd;
@@ -202,8 +206,8 @@ struct resolve_args {
 };
 
 /*
- * Finds the page tables of the process whose /proc/PID/pagemap the caller has opened: such a file holds the address
- * space, so that neither it nor its top page table is used for anything else while the file is open.
+ * Finds the top page table of the process whose /proc/PID/pagemap the caller has opened. The open file holds a
+ * reference to the address space, so that neither it nor its top page table is reused while the file is open.
  */
 SEC("syscall")
 int resolve(struct resolve_args *ctx)

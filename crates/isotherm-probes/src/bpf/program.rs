@@ -1,4 +1,4 @@
-//! The eBPF program: loaded by libbpf, and run on behalf of the rest.
+//! Loads the eBPF program with libbpf, and runs it.
 
 #![allow(unsafe_code)]
 
@@ -20,56 +20,56 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/program.bpf.o"))
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
-/// How many samples the program's map holds: so many are looked up by one call.
+/// The number of samples in the program's map, which is the most that one call looks up.
 const MAX_SAMPLES: usize = 16384;
 
-/// How many whole page tables are copied by one call.
+/// The largest number of page tables that one call copies.
 pub(super) const MAX_TABLES: usize = 64;
 
-/// The entries of a page table.
+/// The number of entries in a page table.
 pub(super) const TABLE_ENTRIES: usize = 512;
 
-/// What the kernel wants of those who clear another process's memory.
+/// The capability that the kernel requires to clear another process's memory.
 pub(super) const SYS_NICE: &str = "CAP_SYS_NICE";
 
-/// After this in libbpf's messages the verifier speaks.
+/// The text in libbpf's messages after which the verifier's log begins.
 const VERIFIER_LOG: &str = "BEGIN PROG LOAD LOG --";
 
-/// How much of the verifier's log an error shows at most, in lines.
+/// The largest number of lines of the verifier's log in an error.
 const LOG_LINES: usize = 12;
 
-/// How the page tables of this machine are read.
+/// How to read the page tables of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageTables {
     /// The address at which the kernel maps physical address 0.
     pub(super) direct_map: u64,
-    /// The bits of an entry that are a physical address.
+    /// The bits of an entry that hold a physical address.
     pub(super) address_mask: u64,
-    /// The end of memory: nothing is read from there on.
+    /// The end of memory in bytes. Nothing is read at or above it.
     pub(super) memory_end: u64,
-    /// 4 or 5.
+    /// The number of levels: 4 or 5.
     pub(super) levels: u32,
 }
 
-/// An address to be looked up.
+/// An address to look up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    /// The kernel's address of the top page table; 0 maps nothing.
+pub(super) struct Lookup {
+    /// The kernel's address of the top page table; 0 for an address space that maps nothing.
     pub(super) pgd: u64,
-    /// The address in that address space.
+    /// The address in the address space.
     pub(super) addr: u64,
 }
 
-/// The address space that an opened `/proc/PID/pagemap` stands for. All are addresses in the kernel.
+/// The address space of an opened `/proc/PID/pagemap`. All fields are addresses in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resolved {
-    /// What kind of file it is.
+    /// The operations of the file, which identify its kind.
     pub(super) f_op: u64,
-    /// The address space; 0 if the process has none (any more).
+    /// The address space; 0 if the process has none.
     pub(super) mm: u64,
-    /// Its top page table.
+    /// The top page table.
     pub(super) pgd: u64,
-    /// The address space of the caller.
+    /// The address space of the calling process.
     pub(super) own_mm: u64,
 }
 
@@ -92,15 +92,15 @@ struct TableRequest {
     entry: u64,
 }
 
-/// The entries of a page table, as the processor knows them.
+/// The entries of a page table, as the processor reads them.
 pub(super) type PageTable = [u64; TABLE_ENTRIES];
 
-/// What was found where a page table was looked for.
+/// The result of the search for a page table.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found<'a> {
     /// The table.
     Table(&'a PageTable),
-    /// Something that a table above it maps as one; or nothing.
+    /// The entry of a higher table at which the walk ended; it may map nothing.
     Leaf(Leaf),
 }
 
@@ -108,9 +108,9 @@ pub(super) enum Found<'a> {
 #[derive(Debug)]
 pub(super) struct Program {
     object: Object,
-    /// `MAX_SAMPLES` of them.
+    /// `MAX_SAMPLES` elements.
     samples: Shared<Sample>,
-    /// `MAX_TABLES` of each.
+    /// `MAX_TABLES` elements, as in `tables`.
     requests: Shared<TableRequest>,
     tables: Shared<PageTable>,
 }
@@ -122,16 +122,16 @@ struct Shared<T> {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, and is not bound to a thread.
+// SAFETY: only this value refers to the mapping, and the mapping is not bound to a thread.
 unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// Maps the elements of the map `name`, which has `count` of them.
+    /// Maps the elements of the map `name`, which has `count` elements.
     fn map(object: &Object, name: &str, count: usize) -> Result<Self, BpfError> {
         let map = object.maps().find(|map| map.name() == name);
         let map = map.ok_or(BpfError::GaveUp { program: "walk", why: "it lacks one of its maps" })?;
         let size = count * size_of::<T>();
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlays nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses does not overlap other memory.
         let memory = unsafe {
             mmap(
                 ptr::null_mut(),
@@ -151,14 +151,14 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made in `map` with this size and nothing else points into it.
-        // There is nothing to be done about a failure.
+        // SAFETY: `map` made the mapping with this size, and nothing else points into it.
+        // A failure is ignored: there is no way to handle it.
         let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.size) };
     }
 }
 
 impl Program {
-    /// Loads the program.
+    /// Loads the program into the kernel.
     pub(super) fn load() -> Result<Self, BpfError> {
         File::open(BTF).map_err(|source| BpfError::NoBtf { path: BTF, source })?;
         let (loaded, log) = with_log(|| ObjectBuilder::default().open_memory(OBJECT)?.load());
@@ -169,18 +169,18 @@ impl Program {
         Ok(Self { object, samples, requests, tables })
     }
 
-    /// Looks up all `places`, in calls of up to [`MAX_SAMPLES`], and puts what they lead to into `leaves`, in order.
+    /// Makes all `lookups`, up to [`MAX_SAMPLES`] in one call, and puts their entries into `leaves`, in order.
     pub(super) fn walk(
         &mut self,
         tables: &PageTables,
-        mut places: impl Iterator<Item = Place>,
+        mut lookups: impl Iterator<Item = Lookup>,
         leaves: &mut Vec<Leaf>,
     ) -> Result<(), BpfError> {
         leaves.clear();
         loop {
             let mut count = 0;
-            for Place { pgd, addr } in places.by_ref().take(MAX_SAMPLES) {
-                // SAFETY: `count` stays below MAX_SAMPLES, for which there is room; no program runs now.
+            for Lookup { pgd, addr } in lookups.by_ref().take(MAX_SAMPLES) {
+                // SAFETY: `count` is below MAX_SAMPLES, the number of elements, and no program runs now.
                 unsafe { self.samples.memory.add(count).write(Sample { pgd, addr, entry: 0 }) };
                 count += 1;
             }
@@ -190,10 +190,10 @@ impl Program {
             let size = u64::from(tables.levels) | (count as u64) << 32;
             let mut args = [tables.direct_map, tables.address_mask, tables.memory_end, size];
             if self.run("walk", &mut args)? != 0 {
-                return Err(BpfError::GaveUp { program: "walk", why: "it did not get to the end of its samples" });
+                return Err(BpfError::GaveUp { program: "walk", why: "it did not look up all samples" });
             }
-            // SAFETY: within the mapping as above. The kernel wrote to it, which the compiler does not know of: so
-            // the read is volatile.
+            // SAFETY: the elements are within the mapping, as above. The read is volatile because the kernel wrote the
+            // elements, which the compiler does not know.
             leaves.extend(
                 (0..count).map(|i| {
                     Leaf(unsafe { (&raw const (*self.samples.memory.add(i).as_ptr()).entry).read_volatile() })
@@ -205,42 +205,42 @@ impl Program {
         }
     }
 
-    /// Copies the page tables of this level, 1 or 2, at each of `addrs`, which are [`MAX_TABLES`] at most, in the address space of
-    /// `pgd`, and hands over what was found, in order.
+    /// Copies the page tables of `level`, 1 or 2, for each of `addrs` in the address space of `pgd`. Calls `found` with
+    /// each result, in order. There are at most [`MAX_TABLES`] addresses.
     pub(super) fn copy_tables(
         &mut self,
         how: &PageTables,
         pgd: u64,
         level: u64,
         addrs: &[u64],
-        mut tell: impl FnMut(usize, Found<'_>),
+        mut found: impl FnMut(usize, Found<'_>),
     ) -> Result<(), BpfError> {
         assert!(addrs.len() <= MAX_TABLES);
         for (i, &addr) in addrs.iter().enumerate() {
-            // SAFETY: `i` is below MAX_TABLES, for which there is room; no program runs now.
+            // SAFETY: `i` is below MAX_TABLES, the number of elements, and no program runs now.
             unsafe { self.requests.memory.add(i).write(TableRequest { pgd, addr, level, entry: 0 }) };
         }
         let size = u64::from(how.levels) | (addrs.len() as u64) << 32;
         let mut args = [how.direct_map, how.address_mask, how.memory_end, size];
         if self.run("copy_tables", &mut args)? != 0 {
-            return Err(BpfError::GaveUp { program: "copy_tables", why: "it did not get to the end of its tables" });
+            return Err(BpfError::GaveUp { program: "copy_tables", why: "it did not copy all tables" });
         }
         for i in 0..addrs.len() {
-            // SAFETY: within the mapping as above. The kernel wrote to it, which the compiler does not know of: so the read is
-            // volatile.
+            // SAFETY: the element is within the mapping, as above. The read is volatile because the kernel wrote the
+            // element, which the compiler does not know.
             let request = unsafe { self.requests.memory.add(i).as_ptr().read_volatile() };
             if request.level == level {
-                // SAFETY: as above; the copy is this function's own.
+                // SAFETY: as above. The copy is made before the next run of the program can change the element.
                 let table = unsafe { self.tables.memory.add(i).as_ptr().read_volatile() };
-                tell(i, Found::Table(&table));
+                found(i, Found::Table(&table));
             } else {
-                tell(i, Found::Leaf(Leaf(request.entry)));
+                found(i, Found::Leaf(Leaf(request.entry)));
             }
         }
         Ok(())
     }
 
-    /// The address space that the opened file `pagemap` stands for.
+    /// The address space of the opened file `pagemap`.
     pub(super) fn resolve(&mut self, pagemap: &Pagemap) -> Result<Resolved, BpfError> {
         let mut args = [pagemap.as_fd().as_raw_fd() as u64, 0, 0, 0, 0];
         if self.run("resolve", &mut args)? != 0 {
@@ -250,11 +250,11 @@ impl Program {
         Ok(Resolved { f_op, mm, pgd, own_mm })
     }
 
-    /// Runs the program of this name on `args`, which it may change, and gives its return value.
+    /// Runs the program `name` on `args`, which it may change, and returns its return value.
     fn run<const N: usize>(&mut self, name: &'static str, args: &mut [u64; N]) -> Result<u32, BpfError> {
         let program = self.object.progs_mut().find(|program| program.name() == name);
         let program = program.ok_or(BpfError::GaveUp { program: name, why: "it is not in the object" })?;
-        // SAFETY: `args` is borrowed for as long, has no padding, and any bytes make a `u64`.
+        // SAFETY: `args` is borrowed for as long as the slice is, has no padding, and any bytes are a valid `u64`.
         let bytes = unsafe { std::slice::from_raw_parts_mut(args.as_mut_ptr().cast::<u8>(), size_of_val(args)) };
         let input = ProgramInput { context_in: Some(bytes), ..Default::default() };
         let output = program.test_run(input).map_err(|source| BpfError::Run { program: name, source })?;
@@ -266,9 +266,9 @@ thread_local! {
     static LOG: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Does `load` with libbpf's messages of this thread caught instead of printed.
+/// Runs `load`. Collects the messages that libbpf prints on this thread instead of printing them.
 fn with_log<T>(load: impl FnOnce() -> T) -> (T, String) {
-    // The print function is the process's, so that two loads at once must not take turns in setting it back.
+    // libbpf has one print function for the whole process, so only one thread at a time may replace it.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
 
@@ -283,25 +283,25 @@ fn with_log<T>(load: impl FnOnce() -> T) -> (T, String) {
 fn load_error(source: libbpf_rs::Error, log: &str) -> BpfError {
     let confidential = fs::read_to_string(LOCKDOWN).is_ok_and(|state| state.contains("[confidentiality]"));
     let missing = missing_capabilities();
-    let mend = if confidential {
-        format!("the kernel is locked down ({LOCKDOWN} says confidentiality), which forbids reading its memory")
+    let fix = if confidential {
+        format!("the kernel is locked down ({LOCKDOWN} is set to confidentiality), which forbids reading its memory")
     } else if !missing.is_empty() {
         format!("run isotherm as root: this process lacks {}", missing.join(", "))
     } else if source.kind() == ErrorKind::PermissionDenied && !log.contains(VERIFIER_LOG) {
-        "all capabilities are there, so a seccomp filter (of a container?) may forbid bpf()".into()
+        "this process has all needed capabilities, so a seccomp filter (of a container?) may forbid bpf()".into()
     } else {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         format!("Linux 5.17 or later with CONFIG_BPF_SYSCALL is needed, and this is {kernel}")
     };
-    // Without it, what libbpf says is about its own attempts.
+    // The messages before the verifier's log are about libbpf's own attempts: leave them out.
     let verifier = log.split_once(VERIFIER_LOG).map_or("", |(_, log)| log.trim_ascii());
     let verifier = verifier.split_once("-- END PROG LOAD LOG").map_or(verifier, |(log, _)| log.trim_ascii());
     let skipped = verifier.lines().count().saturating_sub(LOG_LINES);
     let log = verifier.lines().skip(skipped).map(|line| format!("\n  {line}")).collect();
-    BpfError::Load { source, mend, log }
+    BpfError::Load { cause: isotherm_core::chain(&source), fix, log }
 }
 
-/// What of the needed capabilities this process does not have.
+/// The needed capabilities that this process lacks.
 pub(super) fn missing_capabilities() -> Vec<&'static str> {
     let Ok(sets) = rustix::thread::capabilities(None) else {
         return Vec::new();
@@ -311,7 +311,7 @@ pub(super) fn missing_capabilities() -> Vec<&'static str> {
     let needed = [
         (all || has(CapabilitySet::BPF), "CAP_BPF"),
         (all || has(CapabilitySet::PERFMON), "CAP_PERFMON"),
-        (all, "CAP_SYS_ADMIN (to be told page frames)"),
+        (all, "CAP_SYS_ADMIN (to read page frame numbers)"),
         (has(CapabilitySet::SYS_NICE), SYS_NICE),
     ];
     needed.into_iter().filter(|(has, _)| !has).map(|(_, name)| name).collect()
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shared_structures_have_the_size_that_the_program_expects() {
+    fn the_shared_structures_have_the_sizes_that_the_program_expects() {
         assert_eq!(size_of::<Sample>(), 24);
         assert_eq!((size_of::<TableRequest>(), size_of::<PageTable>()), (32, 4096));
     }

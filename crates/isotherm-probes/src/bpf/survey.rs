@@ -1,8 +1,9 @@
-//! The full survey: every page of a mapping is looked at, and cleared if it was accessed.
+//! The survey of processes: every page of a mapping is visited, and cleared if it was accessed.
 //!
-//! Whole page tables are copied, 512 entries at once, which costs little more than looking at one. What was accessed is cleared by
-//! `MADV_COLD`, and looked at once more: what is accessed still, though it is this process's alone and on a list for reclaim, is in
-//! use; all else that is, the kernel does not clear, so that nothing can be told of it.
+//! Whole page tables of 512 entries are copied, which costs little more than reading one entry. Accessed pages are
+//! cleared with `MADV_COLD` and read again. If such a page is accessed again at once, there are two cases. A page that
+//! only this process maps and that is on a reclaim list is in use. Any other page is one that the kernel does not
+//! clear, so it cannot be observed.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,60 +19,60 @@ use super::leaf::Extent;
 use super::look::Look;
 use super::plan::plan;
 use super::program::{Found, MAX_TABLES, PageTables, Program};
-use super::space::{Opened, PagemapKind, Space};
+use super::space::{Opened, PagemapKind, SpaceHandle};
 use crate::mark::Mark;
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::pages::{PagemapEntry, Room};
+use isotherm_kernel::pages::{PageBuffer, PagemapEntry};
 
-/// What one table of the second level maps.
+/// The amount of memory that one table of the second level maps, in bytes.
 const GIB: u64 = 1 << 30;
 
-/// So many blocks of 2 MiB are read, cleared and read again at once: the kernel holds the target's map for about a
-/// millisecond while it clears them.
+/// The number of blocks of 2 MiB that are read, cleared and read again together. The kernel locks the target's address
+/// space for about a millisecond while it clears them.
 const WINDOW: usize = 32;
 
-/// Looks at all pages of processes.
+/// Surveys all pages of processes.
 #[derive(Debug)]
 pub(crate) struct PageSurvey {
     program: Program,
     tables: PageTables,
     folios: Folios,
     pagemap_kind: PagemapKind,
-    // Lent out again and again.
-    room: Room,
+    // The buffers below are kept between surveys.
+    room: PageBuffer,
     blocks: Vec<Entries>,
     again: Vec<Entries>,
     spans: Vec<AddrRange>,
     pagemap: Box<[u8; PAGES * PagemapEntry::BYTES]>,
 }
 
-/// A process, and what is known of each of its pages.
+/// A process, and the marks of its pages.
 #[derive(Debug)]
 pub(crate) struct Surveyed {
-    space: Space,
-    /// By address over 2 MiB.
+    space: SpaceHandle,
+    /// The marks by block: the key is the address divided by 2 MiB.
     marks: HashMap<u64, Box<[Mark; PAGES]>>,
-    /// Those of the survey before, from which the ones that are still mapped are taken.
+    /// The marks of the survey before. Those of blocks that are still mapped are moved to `marks`.
     before: HashMap<u64, Box<[Mark; PAGES]>>,
     gone: bool,
 }
 
-/// What came of taking hold of a process.
+/// The result of opening a process for a survey.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It is held.
+    /// The process is open.
     Held(Surveyed),
-    /// There is no such process, or it has no memory any more.
+    /// There is no such process, or it has no memory.
     Gone,
-    /// Its memory may not be looked at.
+    /// Access to its memory is not permitted.
     Refused(io::Error),
 }
 
 impl PageSurvey {
-    /// Loads the program, proves where page tables are, and tries on own memory what clearing does.
+    /// Loads the program, finds the direct map, and tests on this process's own memory how large folios are cleared.
     pub(crate) fn open() -> Result<Self, BpfError> {
         let mut program = Program::load()?;
-        let (own, pagemap_kind) = Space::open_own(&mut program)?;
+        let (own, pagemap_kind) = SpaceHandle::open_own(&mut program)?;
         let tables = prove(&mut program, &own)?;
         let folios = Folios::open(&mut program, &tables, &own)?;
         Ok(Self {
@@ -79,7 +80,7 @@ impl PageSurvey {
             tables,
             folios,
             pagemap_kind,
-            room: Room::default(),
+            room: PageBuffer::default(),
             blocks: Vec::new(),
             again: Vec::new(),
             spans: Vec::new(),
@@ -87,27 +88,27 @@ impl PageSurvey {
         })
     }
 
-    /// Begins a survey: memory may have been plugged in since the last.
+    /// Begins a survey. Memory may have been hot-plugged since the last one.
     pub(crate) fn begin(&mut self) -> Result<(), BpfError> {
         self.tables.memory_end = memory_end()?;
         Ok(())
     }
 
-    /// Takes hold of a process for a survey; `before` is what the last one left of it.
+    /// Opens a process for a survey. `before` is its state after the last survey.
     pub(crate) fn take(&mut self, pid: u32, before: Option<Surveyed>) -> Result<Taken, BpfError> {
-        let space = match Space::open(pid, &mut self.program, self.pagemap_kind)? {
+        let space = match SpaceHandle::open(pid, &mut self.program, self.pagemap_kind)? {
             Opened::Held(space) => space,
             Opened::Gone => return Ok(Taken::Gone),
             Opened::Refused(e) => return Ok(Taken::Refused(e)),
         };
-        // After an exec, nothing of what was known holds.
+        // After an exec, the marks are no longer valid.
         let known = before.filter(|before| before.space.same_as(&space));
         let before = known.map(|known| known.marks).unwrap_or_default();
         Ok(Taken::Held(Surveyed { space, marks: HashMap::new(), before, gone: false }))
     }
 
-    /// Looks at all pages of a mapping and clears those that were accessed. Adds what they were like to `tally`, unless this is the
-    /// first look at them. `pace` is told how many bytes were looked at, and may end the survey.
+    /// Visits all pages of a mapping and clears those that were accessed. Adds their states to `tally`, unless `look`
+    /// is [`Look::First`]. `pace` is called with the number of bytes that were visited; its error ends the survey.
     pub(crate) fn visit<E: From<BpfError>>(
         &mut self,
         of: &mut Surveyed,
@@ -132,7 +133,7 @@ impl PageSurvey {
                         .filter(|(_, entry)| **entry != 0)
                         .map(|(addr, _)| addr),
                 ),
-                // Of hugetlbfs or a device: MADV_COLD does not clear it.
+                // Memory of hugetlbfs or a device, which MADV_COLD does not clear.
                 Found::Leaf(leaf) if leaf.extent() == Some(Extent::Gigantic) => left.push(tops[i]),
                 Found::Leaf(_) => {}
             })?;
@@ -149,7 +150,7 @@ impl PageSurvey {
         Ok(())
     }
 
-    /// Looks at the blocks of 2 MiB that begin at these addresses, as far as they are of the mapping.
+    /// Visits the blocks that begin at `starts`, limited to the mapping.
     fn window(
         &mut self,
         of: &mut Surveyed,
@@ -166,7 +167,7 @@ impl PageSurvey {
         for block in &mut blocks {
             block.narrow(mapping.range);
             let marks = of.marks_at(block.start());
-            block.take_note(marks, look, tally);
+            block.update_marks(marks, look, tally);
             if look != Look::Locked && block.any_young() {
                 plan(block, &self.folios, &mut self.room, &mut spans)?;
             }
@@ -179,13 +180,13 @@ impl PageSurvey {
         self.read(of, &starts, &mut again)?;
         for (block, now) in blocks.iter().zip(&mut again) {
             now.narrow(mapping.range);
-            self.judge(of, block, now, refused);
+            self.mark_uncleared(of, block, now, refused);
         }
         (self.blocks, self.again) = (blocks, again);
         Ok(())
     }
 
-    /// Reads the page-table entries of blocks.
+    /// Reads the page-table entries of the blocks that begin at `starts`.
     fn read(&mut self, of: &Surveyed, starts: &[u64], into: &mut Vec<Entries>) -> Result<(), BpfError> {
         let mask = self.tables.address_mask;
         into.clear();
@@ -197,16 +198,17 @@ impl PageSurvey {
         Ok(())
     }
 
-    /// Of the pages of a block that are accessed right after they were to be cleared, finds those that the kernel does not clear.
-    fn judge(&mut self, of: &mut Surveyed, block: &Entries, now: &Entries, refused: bool) {
+    /// Finds the pages that the kernel does not clear among those that are accessed directly after the clear. `block`
+    /// holds the entries before the clear, and `now` those after it.
+    fn mark_uncleared(&mut self, of: &mut Surveyed, block: &Entries, now: &Entries, refused: bool) {
         let mut alone = [false; PAGES];
         if now.any_young() {
-            // An address space that has gone, or cannot be read any more, tells of no page that it is alone.
-            let told = of.space.pagemap().entries(block.start(), &mut self.pagemap[..]).into_iter().flatten();
-            told.zip(&mut alone).for_each(|(entry, alone)| *alone = entry.is_exclusive());
+            // If the pagemap cannot be read, or the address space is gone, no page counts as exclusive.
+            let entries = of.space.pagemap().entries(block.start(), &mut self.pagemap[..]).into_iter().flatten();
+            entries.zip(&mut alone).for_each(|(entry, alone)| *alone = entry.is_exclusive());
         }
         let marks = of.marks_at(block.start());
-        // What could not be cleared before, and has been now, can be told of the next time.
+        // A page that could not be cleared before, but could be now, can be observed from the next interval on.
         for page in block.young() {
             if marks[page] == Mark::UNMARKED {
                 marks[page] = Mark::UNKNOWN;
@@ -229,18 +231,18 @@ impl Surveyed {
             .or_insert_with(|| before.remove(&block).unwrap_or_else(|| Box::new([Mark::NOTHING; PAGES])))
     }
 
-    /// Whether it ended, or called exec, while it was looked at.
+    /// Whether the process ended or called exec during the survey.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone
     }
 }
 
-/// The part of `size` bytes from `start` on that is in `range`.
+/// The part of the `size` bytes from `start` on that is in `range`.
 fn within(start: u64, size: u64, range: AddrRange) -> Option<AddrRange> {
     AddrRange::new(start, start.saturating_add(size))?.intersection(range)
 }
 
-/// Clears these ranges, all of one mapping. False if the kernel does not clear such a mapping.
+/// Clears `spans`, which are all in one mapping. Returns false if the kernel does not clear the mapping.
 fn clear(of: &mut Surveyed, spans: &[AddrRange]) -> bool {
     let mut rest = spans;
     while let [_, others @ ..] = rest {
@@ -250,9 +252,9 @@ fn clear(of: &mut Surveyed, spans: &[AddrRange]) -> bool {
                 of.gone = true;
                 return true;
             }
-            // Locked, or not ordinary memory; or another's.
+            // The mapping is locked or not ordinary memory, or access is not permitted.
             Err(Errno::INVAL | Errno::PERM) => return false,
-            // Unmapped in the meantime.
+            // The span was unmapped in the meantime.
             _ => rest = others,
         }
     }

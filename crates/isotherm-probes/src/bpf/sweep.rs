@@ -1,8 +1,9 @@
-//! Sweeps: accessed bits cleared of a lot of private anonymous memory at once.
+//! Sweeps: clear the accessed bits of a large amount of private anonymous memory at once.
 //!
-//! They are for speed only, so that samples find accessed what is in use and not what was ever used: a page swept along with
-//! its neighbours costs a sixtieth of a page cleared alone. All memory is swept at a target's start, and what comes later a
-//! [block](BLOCK) at a time, once, when a sample is first found accessed in it. What sweeps leave out is cleared page by page.
+//! Sweeps make the probe faster: after a sweep, samples find accessed only the memory that is in use, and not all
+//! memory that was ever used. A page costs a sixtieth in a sweep of what it costs alone. All memory is swept when a
+//! target is added. Memory that comes later is swept by [block](BLOCK): once, when a sample in the block is accessed
+//! for the first time. Pages that sweeps leave out are cleared one by one.
 
 use std::time::{Duration, Instant};
 
@@ -12,26 +13,27 @@ use rustix::io::Errno;
 use super::BpfError;
 use super::folio::Folios;
 use super::leaf::Extent;
-use super::program::{PageTables, Place, Program};
-use super::space::Space;
+use super::program::{Lookup, PageTables, Program};
+use super::space::SpaceHandle;
 use super::swept::{BLOCK, Swept};
 use isotherm_kernel::HUGE;
 use isotherm_kernel::madvise::{Advice, advise};
 
-/// So much is cleared by one call, for which the kernel holds the target's map: about a millisecond if all of it
-/// was accessed. It is a multiple of a huge page.
+/// The amount of memory that is cleared by one call, in bytes: a multiple of a huge page. The kernel locks the target's
+/// address space meanwhile, for about a millisecond if all of it was accessed.
 const PIECE: u64 = 64 << 20;
 
-/// A mapping over this size is left out: it is a reservation, whose few used pages are not worth looking for.
+/// A mapping larger than this, in bytes, is not swept. It is a reservation with few used pages.
 const LARGEST: u64 = 4 << 40;
 
-/// After this time the clear ends, wherever it is (about 8 GiB far): the monitor is not to wait for terabytes.
+/// The longest time that the sweep of a new target takes (about 8 GiB), so that the monitor does not wait for
+/// terabytes.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// In each stretch of a huge page's size, so many places are looked at for parts of large folios.
+/// The number of places in each 2 MiB that are checked for large folios.
 const PLACES: usize = 3;
 
-/// Clears the accessed bits of a target's private anonymous memory.
+/// Sweeps the private anonymous memory of targets.
 #[derive(Debug)]
 pub(super) struct Sweeper<'a> {
     pub(super) program: &'a mut Program,
@@ -39,83 +41,88 @@ pub(super) struct Sweeper<'a> {
     pub(super) folios: &'a Folios,
 }
 
-/// What came of a sweep.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Came {
-    /// Something was cleared of so many mappings.
+pub(super) enum SweepResult {
+    /// The number of mappings in which something was cleared.
     Cleared(u64),
-    /// The kernel does not allow it.
+    /// The kernel does not permit it.
     Refused,
 }
 
 impl Sweeper<'_> {
-    /// Sweeps the block that `addr` lies in, as far as it is of this mapping.
+    /// Sweeps the part of the block around `addr` that is in `mapping`.
     pub(super) fn block(
         &mut self,
-        space: &Space,
+        space: &SpaceHandle,
         mapping: &Mapping,
         addr: u64,
         swept: &mut Swept,
-    ) -> Result<Came, BpfError> {
+    ) -> Result<SweepResult, BpfError> {
         let start = addr - addr % BLOCK;
         let block =
             AddrRange::new(start, start.saturating_add(BLOCK)).and_then(|block| block.intersection(mapping.range));
-        // Whatever comes of it, it is not tried again.
+        // The block is not tried again, whatever the result.
         swept.note_block(addr);
         match block {
             Some(block) if is_worth_it(mapping) => self.piece(space, block),
-            _ => Ok(Came::Cleared(0)),
+            _ => Ok(SweepResult::Cleared(0)),
         }
     }
 
-    /// Sweeps what it may of all `mappings`.
-    pub(super) fn all(&mut self, space: &Space, mappings: &[Mapping], swept: &mut Swept) -> Result<Came, BpfError> {
+    /// Sweeps all `mappings`, within the limits of size and time.
+    pub(super) fn all(
+        &mut self,
+        space: &SpaceHandle,
+        mappings: &[Mapping],
+        swept: &mut Swept,
+    ) -> Result<SweepResult, BpfError> {
         let began = Instant::now();
         let mut cleared = 0;
         for mapping in mappings.iter().filter(|mapping| is_worth_it(mapping)) {
             let mut any = false;
             for piece in mapping.range.pieces(PIECE).take_while(|_| began.elapsed() < LONGEST) {
                 match self.piece(space, piece)? {
-                    Came::Cleared(0) => {}
-                    Came::Cleared(_) => any = true,
-                    Came::Refused => return Ok(Came::Refused),
+                    SweepResult::Cleared(0) => {}
+                    SweepResult::Cleared(_) => any = true,
+                    SweepResult::Refused => return Ok(SweepResult::Refused),
                 }
                 swept.note(piece);
             }
             cleared += u64::from(any);
         }
-        Ok(Came::Cleared(cleared))
+        Ok(SweepResult::Cleared(cleared))
     }
 
     /// Sweeps a piece of one mapping.
-    fn piece(&mut self, space: &Space, piece: AddrRange) -> Result<Came, BpfError> {
+    fn piece(&mut self, space: &SpaceHandle, piece: AddrRange) -> Result<SweepResult, BpfError> {
         let ranges = self.without_broken_huge_pages(space, piece)?;
         if ranges.is_empty() {
-            return Ok(Came::Cleared(0));
+            return Ok(SweepResult::Cleared(0));
         }
         match advise(space.pidfd(), ranges, Advice::Cold) {
-            Ok(_) => Ok(Came::Cleared(1)),
-            Err(Errno::PERM) => Ok(Came::Refused),
-            // A locked mapping, or one that has gone, alone or with its process.
-            Err(_) => Ok(Came::Cleared(0)),
+            Ok(_) => Ok(SweepResult::Cleared(1)),
+            Err(Errno::PERM) => Ok(SweepResult::Refused),
+            // The mapping is locked, or it has been removed, or the process has ended.
+            Err(_) => Ok(SweepResult::Cleared(0)),
         }
     }
 
-    /// The stretches of `piece` without huge pages that are mapped page by page, which might be split. Such a page is
-    /// what is left after a part of a huge page was unmapped or protected.
-    fn without_broken_huge_pages(&mut self, space: &Space, piece: AddrRange) -> Result<Vec<AddrRange>, BpfError> {
+    /// The parts of `piece` without huge pages that are mapped page by page: a clear might split those. Such a huge
+    /// page is the result of unmapping or protecting a part of it.
+    fn without_broken_huge_pages(&mut self, space: &SpaceHandle, piece: AddrRange) -> Result<Vec<AddrRange>, BpfError> {
         let stretches: Vec<AddrRange> = piece.pieces(HUGE).collect();
-        let place = |addr| Place { pgd: space.pgd(), addr };
-        let places: Vec<Place> = stretches.iter().flat_map(|stretch| ends_and_middle(*stretch)).map(place).collect();
-        let mut leaves = Vec::with_capacity(places.len());
-        self.program.walk(self.tables, places.iter().copied(), &mut leaves)?;
+        let lookup = |addr| Lookup { pgd: space.pgd(), addr };
+        let lookups: Vec<Lookup> = stretches.iter().flat_map(|stretch| ends_and_middle(*stretch)).map(lookup).collect();
+        let mut leaves = Vec::with_capacity(lookups.len());
+        self.program.walk(self.tables, lookups.iter().copied(), &mut leaves)?;
 
         let mut kept: Vec<AddrRange> = Vec::new();
         for (i, &stretch) in stretches.iter().enumerate() {
             let looked_at = i * PLACES..(i + 1) * PLACES;
-            let broken = places[looked_at.clone()].iter().zip(&leaves[looked_at]).any(|(place, leaf)| {
+            let broken = lookups[looked_at.clone()].iter().zip(&leaves[looked_at]).any(|(lookup, leaf)| {
                 leaf.extent() == Some(Extent::Page)
-                    && leaf.frame(place.addr).is_some_and(|frame| self.folios.is_large(frame))
+                    && leaf.frame(lookup.addr).is_some_and(|frame| self.folios.is_large(frame))
             });
             if broken {
                 continue;
@@ -149,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_places_looked_at_lie_in_the_range() {
+    fn the_checked_places_are_in_the_range() {
         assert_eq!(ends_and_middle(range(0x1000, 0x2000)), [0x1000; 3]);
         assert_eq!(ends_and_middle(range(0, HUGE)), [0, 0xf_f000, 0x1f_f000]);
     }

@@ -1,11 +1,11 @@
-//! Which memory of a target has been swept.
+//! The memory of a target that has been swept.
 
 use std::collections::HashSet;
 
 use isotherm_core::AddrRange;
 use isotherm_kernel::HUGE;
 
-/// What is swept at once after the start: as much as one page of page-table entries maps, in about 25 µs.
+/// The unit of later sweeps in bytes: what one page of page-table entries maps. Its sweep takes about 25 µs.
 pub(super) const BLOCK: u64 = HUGE;
 
 /// The blocks of a target that have been swept.
@@ -13,17 +13,17 @@ pub(super) const BLOCK: u64 = HUGE;
 pub(super) struct Swept(HashSet<u64>);
 
 impl Swept {
-    /// Notes that all of `range` has been swept.
+    /// Records that all of `range` has been swept.
     pub(super) fn note(&mut self, range: AddrRange) {
         self.0.extend(range.start() / BLOCK..range.end().div_ceil(BLOCK));
     }
 
-    /// Notes that the block that `addr` lies in has been swept.
+    /// Records that the block of `addr` has been swept.
     pub(super) fn note_block(&mut self, addr: u64) {
         self.0.insert(addr / BLOCK);
     }
 
-    /// Whether the block that `addr` lies in has been swept.
+    /// Whether the block of `addr` has been swept.
     pub(super) fn contains(&self, addr: u64) -> bool {
         self.0.contains(&(addr / BLOCK))
     }

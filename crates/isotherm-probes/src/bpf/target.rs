@@ -1,76 +1,76 @@
-//! What the probe knows of one target.
+//! A target of the `bpf` probe.
 
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping, TargetId, mapping_at};
 
-use super::space::Space;
+use super::space::SpaceHandle;
 use super::swept::Swept;
 
-/// A target and how it can be watched.
+/// A target, and whether it can be watched.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) id: TargetId,
     pub(super) state: State,
-    /// What has been swept of its memory.
+    /// The memory that has been swept.
     pub(super) swept: Swept,
     /// Sorted and disjoint.
     mappings: Arc<[Mapping]>,
-    /// Of each mapping, whether the kernel has refused to clear a page of it: because it is locked, or of a device.
-    /// Asking again would be as dear as clearing.
+    /// For each mapping, whether the kernel refused to clear a page of it, because it is locked or of a device. Another
+    /// attempt would cost as much as a clear.
     uncleared: Vec<bool>,
 }
 
-/// How a target can be watched.
+/// Whether a target can be watched.
 #[derive(Debug)]
 pub(super) enum State {
     /// Its page tables can be read.
-    Held(Space),
-    /// It has ended: nothing of it is accessed.
+    Held(SpaceHandle),
+    /// The target has ended. All its memory is idle.
     Gone,
-    /// Its memory may not be looked at: nothing of it can be observed.
+    /// Access to its memory is not permitted. All its memory is unobservable.
     Refused,
 }
 
 impl Target {
-    /// A target with the mappings that it has now.
+    /// A target with its current mappings.
     pub(super) fn new(id: TargetId, state: State, mappings: &Arc<[Mapping]>, swept: Swept) -> Self {
         Self { id, state, mappings: Arc::clone(mappings), swept, uncleared: vec![false; mappings.len()] }
     }
 
-    /// Its address space, if that can be read.
-    pub(super) fn space(&self) -> Option<&Space> {
+    /// The address space, if its page tables can be read.
+    pub(super) fn space(&self) -> Option<&SpaceHandle> {
         match &self.state {
             State::Held(space) => Some(space),
             State::Gone | State::Refused => None,
         }
     }
 
-    /// Whether its memory may not be looked at.
+    /// Whether access to its memory is not permitted.
     pub(super) fn is_refused(&self) -> bool {
         matches!(self.state, State::Refused)
     }
 
-    /// Whether the whole `range` lies in one mapping.
+    /// Whether one mapping contains the whole `range`.
     pub(super) fn maps_as_one(&self, range: AddrRange) -> bool {
         let mapping = mapping_at(&self.mappings, range.start()).map(|index| self.mappings[index].range);
         mapping.is_some_and(|mapping| range.end() <= mapping.end())
     }
 
-    /// Whether the page at `addr` is of a file or of shared memory, and mapped elsewhere, too.
+    /// Whether the page at `addr` is of a file or of shared memory, and is also mapped elsewhere.
     pub(super) fn is_shared(&self, addr: u64) -> bool {
         let of_a_file = |mapping: &Mapping| mapping.permissions.shared || mapping.name.starts_with('/');
         self.mapping(addr).is_some_and(of_a_file)
             && self.space().and_then(|space| space.is_exclusive(addr)) == Some(false)
     }
 
-    /// Whether the kernel has refused to clear a page of the mapping that `addr` lies in.
+    /// Whether the kernel refused to clear a page of the mapping that contains `addr`.
     pub(super) fn is_uncleared(&self, addr: u64) -> bool {
         mapping_at(&self.mappings, addr).is_some_and(|index| self.uncleared[index])
     }
 
-    /// Remembers, until the mappings are read again, that the kernel refuses to clear the mapping that `addr` lies in.
-    /// False if no mapping is known there.
+    /// Records, until the next update, that the kernel refuses to clear the mapping that contains `addr`. Returns false
+    /// if there is no such mapping.
     pub(super) fn set_uncleared(&mut self, addr: u64) -> bool {
         let index = mapping_at(&self.mappings, addr);
         if let Some(index) = index {
@@ -79,7 +79,7 @@ impl Target {
         index.is_some()
     }
 
-    /// The mapping that `addr` lies in.
+    /// The mapping that contains `addr`.
     pub(super) fn mapping(&self, addr: u64) -> Option<&Mapping> {
         mapping_at(&self.mappings, addr).map(|index| &self.mappings[index])
     }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_holds_for_its_mapping_only() {
+    fn a_refusal_applies_to_its_mapping_only() {
         let mut target = target(&[(0x1000, 0x5000), (0x5000, 0x9000)]);
         assert!(target.set_uncleared(0x6000));
         assert!(!target.set_uncleared(0xf000));

@@ -1,4 +1,4 @@
-//! The probe where page tables are not those of x86-64: it says so.
+//! The `bpf` probe on architectures other than x86-64: it always returns an error.
 
 use std::convert::Infallible;
 
@@ -6,34 +6,34 @@ use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 
 use super::{BpfError, Look};
 
-/// Reads accessed bits inside the kernel with eBPF, on x86-64; here there is none.
+/// Reads accessed bits in the kernel with eBPF. It works on x86-64 only.
 #[derive(Debug)]
 pub struct BpfProbe(Infallible);
 
 impl BpfProbe {
-    /// Fails.
+    /// Returns an error.
     ///
     /// # Errors
-    /// Always: this is not x86-64.
+    /// Always, because this machine is not x86-64.
     pub fn open() -> Result<Self, BpfError> {
         Err(BpfError::Architecture(std::env::consts::ARCH))
     }
 
-    /// Fails.
+    /// Returns an error.
     ///
     /// # Errors
-    /// Always: this is not x86-64.
+    /// Always, because this machine is not x86-64.
     pub fn check() -> Result<(), BpfError> {
         Self::open().map(|_| ())
     }
 
-    /// Says whether a target's memory is cleared at the start.
+    /// Sets whether the probe sweeps.
     #[must_use]
     pub fn with_sweeps(self, _: bool) -> Self {
         self
     }
 
-    /// How many levels the page tables of this machine have.
+    /// The number of page-table levels of this machine.
     pub fn page_table_levels(&self) -> u32 {
         match self.0 {}
     }
@@ -67,22 +67,22 @@ impl AccessProbe for BpfProbe {
     }
 }
 
-/// The survey of page tables, which does not exist for this architecture.
+/// The survey of processes, which does not exist on this architecture.
 #[derive(Debug)]
 pub(crate) enum PageSurvey {}
 
-/// A process of a survey.
+/// A process, and the marks of its pages.
 #[derive(Debug)]
 pub(crate) enum Surveyed {}
 
-/// What came of taking hold of a process.
+/// The result of opening a process for a survey.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It is held.
+    /// The process is open.
     Held(Surveyed),
-    /// It is not there.
+    /// There is no such process.
     Gone,
-    /// It may not be looked at.
+    /// Access to its memory is not permitted.
     Refused(std::io::Error),
 }
 

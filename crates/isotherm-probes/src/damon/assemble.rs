@@ -1,55 +1,55 @@
-//! From events, one a region, to aggregations: all regions of all targets at one moment.
+//! Assembles events, one per region, into aggregations, which hold all regions of all targets at one time.
 
 use isotherm_core::{AddrRange, RegionSnapshot};
 
 use super::format::Told;
 
-/// All that the kernel told at the end of one aggregation.
+/// The results of one aggregation of the kernel's DAMON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregation {
-    /// When, by the monotonic clock, in nanoseconds.
+    /// The end of the aggregation on the monotonic clock, in nanoseconds.
     pub time_ns: u64,
-    /// The regions of each target that has some: the target's number, and its regions, sorted and disjoint.
+    /// The number of each target that has regions, and its regions, sorted and disjoint.
     pub targets: Vec<(usize, Vec<RegionSnapshot>)>,
-    /// Whether others may have ended since the one before it, which did not reach us.
+    /// Whether aggregations between the previous one and this one may have been lost.
     pub gap: bool,
 }
 
-/// Puts aggregations together.
+/// Assembles aggregations from events.
 ///
-/// The kernel tells of all regions of an aggregation in one go, target by target, in the order of their addresses, each with the
-/// number of regions that its target has. So an aggregation is complete when each target in it has as many as it should, and another
-/// one begins where targets or addresses go backwards. After a loss all is dropped up to the next such beginning: a part of one
-/// aggregation must not be taken for a part of another.
+/// The kernel reports all regions of an aggregation together, target by target and by increasing address. Each event
+/// has the number of regions of its target. So an aggregation is complete when each of its targets has that number of
+/// regions. A new aggregation starts where the target or the address decreases. After a loss, all events up to the next
+/// such start are dropped, because parts of two aggregations must not be combined.
 #[derive(Debug)]
 pub(super) struct Assembler {
     targets: usize,
-    /// The highest possible count.
+    /// The maximum access count of a region.
     samples: u32,
     open: Aggregation,
-    /// How many regions the last target of `open` should have.
+    /// The number of regions that the last target of `open` should have.
     expected: u32,
-    /// Where the last event was, in the order that an aggregation has.
+    /// The target and the start address of the last event.
     last: Option<(u64, u64)>,
     state: State,
-    /// Events that did not reach us.
+    /// The number of lost events.
     pub lost_events: u64,
-    /// Aggregations of which something came, but not all.
+    /// The number of aggregations dropped because events were missing.
     pub dropped: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// All that belongs to the open aggregation has come.
+    /// No event of the open aggregation was lost.
     Whole,
-    /// Something was lost: wait for the next beginning.
+    /// Events were lost. The next aggregation has not started yet.
     Torn,
-    /// It has begun anew since then.
-    Again,
+    /// An aggregation has started after a loss.
+    Restarted,
 }
 
 impl Assembler {
-    /// For so many targets, and so many samples an aggregation.
+    /// An assembler for this number of targets and of samples per aggregation.
     pub(super) fn new(targets: usize, samples: u32) -> Self {
         Self {
             targets,
@@ -63,16 +63,16 @@ impl Assembler {
         }
     }
 
-    /// Events were lost here.
+    /// Notes that `events` events were lost at this point.
     pub(super) fn lost(&mut self, events: u64) {
         self.lost_events = self.lost_events.saturating_add(events);
         self.drop_open();
         self.state = State::Torn;
-        // What comes next may go on from what was lost.
+        // The next event may belong to the aggregation whose events were lost.
         self.last = None;
     }
 
-    /// One event; gives the aggregation that is complete with it or was complete before it.
+    /// Adds an event. Returns the aggregation that it completes, or the one that was complete before it.
     pub(super) fn push(&mut self, time_ns: u64, told: Told) -> Option<Aggregation> {
         let at = (told.target, told.start);
         let begins = self.last.is_some_and(|last| at <= last || (at.0 == last.0 && self.has_all_of_last_target()));
@@ -81,7 +81,7 @@ impl Assembler {
         if begins {
             complete = self.close();
             if self.state == State::Torn {
-                self.state = State::Again;
+                self.state = State::Restarted;
             }
         }
         if self.state == State::Torn {
@@ -91,7 +91,7 @@ impl Assembler {
         let target = usize::try_from(told.target).unwrap_or(usize::MAX);
         if self.open.targets.last().is_none_or(|(last, _)| *last != target) {
             if !self.last_target_is_complete() {
-                // Not as the kernel tells it, and no loss was told either.
+                // The kernel does not report regions like this. Treat it as an unreported loss.
                 self.lost(0);
                 return complete;
             }
@@ -109,26 +109,26 @@ impl Assembler {
             });
         }
         self.open.time_ns = time_ns;
-        // Nothing follows the last region of the last target: no need to wait for the next aggregation.
+        // No event follows the last region of the last target, so do not wait for the next aggregation.
         if complete.is_none() && target + 1 >= self.targets && self.last_target_is_complete() {
             complete = self.close();
         }
         complete
     }
 
-    /// Ends the open aggregation, and gives it if it is complete.
+    /// Ends the open aggregation and returns it if it is complete.
     pub(super) fn close(&mut self) -> Option<Aggregation> {
         if self.open.targets.is_empty() {
             return None;
         }
         if !self.last_target_is_complete() {
             self.drop_open();
-            self.state = State::Again;
+            self.state = State::Restarted;
             return None;
         }
         let mut complete = std::mem::take(&mut self.open);
         self.expected = 0;
-        complete.gap = std::mem::replace(&mut self.state, State::Whole) == State::Again;
+        complete.gap = std::mem::replace(&mut self.state, State::Whole) == State::Restarted;
         Some(complete)
     }
 
@@ -155,7 +155,7 @@ mod tests {
 
     const SAMPLES: u32 = 20;
 
-    /// The events of one aggregation, of targets with so many regions; `mark` is in every age.
+    /// The events of one aggregation of targets with these numbers of regions. Every region has the age `mark`.
     fn aggregation(mark: u32, targets: &[u32]) -> Vec<Told> {
         let regions = |(target, &nr): (usize, &u32)| {
             (0..nr).map(move |i| Told {
@@ -181,15 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn an_aggregation_is_given_with_its_last_event() {
+    fn an_aggregation_is_returned_with_its_last_event() {
         let mut assembler = Assembler::new(2, SAMPLES);
         let events = aggregation(1, &[3, 2]);
-        let given: Vec<bool> = events.iter().map(|&told| assembler.push(9, told).is_some()).collect();
-        assert_eq!(given, [false, false, false, false, true]);
+        let returned: Vec<bool> = events.iter().map(|&told| assembler.push(9, told).is_some()).collect();
+        assert_eq!(returned, [false, false, false, false, true]);
     }
 
     #[test]
-    fn a_target_without_regions_is_passed_over() {
+    fn a_target_without_regions_is_skipped() {
         for targets in [[3, 0, 2], [0, 3, 2], [3, 2, 0]] {
             let mut assembler = Assembler::new(3, SAMPLES);
             let events = [aggregation(1, &targets), aggregation(2, &targets)].concat();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_collection_may_begin_in_the_middle_of_an_aggregation() {
+    fn an_aggregation_without_its_first_events_is_dropped() {
         let mut assembler = Assembler::new(1, SAMPLES);
         let events = [aggregation(1, &[5])[2..].to_vec(), aggregation(2, &[4])].concat();
         let found = run(&mut assembler, &events);
@@ -208,12 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn two_halves_are_not_taken_for_a_whole() {
+    fn halves_of_two_aggregations_are_not_combined() {
         let mut assembler = Assembler::new(1, SAMPLES);
         let (first, second, third) = (aggregation(1, &[4]), aggregation(2, &[4]), aggregation(3, &[4]));
         assert!(run_open(&mut assembler, &first[..2]).is_empty());
         assembler.lost(4);
-        // Together with the first half it would have the right number of regions, in the right order.
+        // With the first half, the number and the order of the regions would be right.
         assert!(run_open(&mut assembler, &second[2..]).is_empty());
         let found = run(&mut assembler, &third);
         assert_eq!(found.len(), 1);
@@ -226,22 +226,22 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_never_higher_than_there_are_samples() {
+    fn a_count_never_exceeds_the_number_of_samples() {
         let told = Told { nr_regions: 1, start: 4096, end: 8192, nr_accesses: 21, ..Told::default() };
         let found = Assembler::new(1, SAMPLES).push(1, told).unwrap();
         assert_eq!(found.targets[0].1[0].nr_accesses, SAMPLES);
     }
 
     proptest! {
-        /// Whatever is lost, an aggregation that is given is one that was made, whole; and all are given if nothing is lost.
+        /// Every returned aggregation is complete, whatever events are lost. All are returned if no event is lost.
         #[test]
-        fn what_is_given_is_whole(
+        fn every_returned_aggregation_is_complete(
             made in prop::collection::vec(prop::collection::vec(1_u32..6, 3..4), 1..12),
             empty in 0_usize..7,
             losses in prop::collection::vec((0_usize..150, 1_usize..20), 0..4),
         ) {
             let targets = 3;
-            // Some targets have no regions at all.
+            // Some targets have no regions.
             let made: Vec<Vec<u32>> = made
                 .iter()
                 .map(|made| made.iter().enumerate().map(|(i, n)| if empty >> i & 1 == 1 { 0 } else { *n }).collect())

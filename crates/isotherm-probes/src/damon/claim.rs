@@ -1,19 +1,20 @@
-//! The claim on the kernel's DAMON: at most one run of isotherm uses it, and the next run knows what a killed one left.
+//! Claims the kernel's DAMON. At most one run of isotherm uses it, and the next run cleans up after a killed one.
 //!
-//! A kdamond outlives whoever started it. So a run writes down, in `/run/isotherm/damon.claim` and always before or right
-//! after it acts, what it has made: the directory in sysfs, what is to run in it, the thread. The run holds a lock on that
-//! file (`flock`), which ends with the run however it ends: whoever gets the lock and finds a claim knows that its owner is dead.
+//! A kdamond keeps running when the process that started it ends. So a run writes to `/run/isotherm/damon.claim` what
+//! it makes: the directory in sysfs, the settings, and the thread. It writes each line just before or just after the
+//! step. The run holds a lock on the file (`flock(2)`), which the kernel releases when the run ends. A process that
+//! gets the lock and finds a claim knows that the owner has ended.
 //!
-//! What is cleaned up after a killed run is what is proven to be its own:
+//! After a killed run, only what is known to belong to that run is removed:
 //!
-//! - *The directory* is known by its inode number: the kernel makes a directory anew whenever someone sets the number of kdamonds, and
-//!   gives each a number of its own. Where the run was killed in the instant between making and noting it, only a directory without any
-//!   settings is removed.
-//! - *The thread* is known by its process ID and start time. Where the run was killed between starting and noting it, the thread is
-//!   known by what it watches: the very operations and targets that the claim names, in the very directory.
+//! - *The directory* is identified by its inode number. The kernel makes a new directory, with a new inode number,
+//!   whenever the number of kdamonds is set. If the run was killed before it noted the directory, the directory is
+//!   removed only if it has no settings.
+//! - *The thread* is identified by its process ID and start time. If the run was killed before it noted the thread, the
+//!   thread is identified by the operations and the targets in the claim, in the same directory.
 //!
-//! What a look and an act cannot close, because sysfs has no lock: another program that sets the number of kdamonds, or takes over the
-//! directory, between a check here and the write that follows it, microseconds later. The kernel itself refuses to remove a kdamond that runs.
+//! sysfs has no lock, so one race remains: between a check and the next write, a few microseconds later, another
+//! program can set the number of kdamonds or take over the directory. The kernel refuses to remove a running kdamond.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -26,18 +27,18 @@ use rustix::io::Errno;
 
 use super::others::{Others, Seen};
 use super::thread::Thread;
-use super::{DamonError, Places, files};
+use super::{DamonError, DamonPaths, files};
 
-/// The right to write below DAMON's administration. There is no other way to one than [`Claim::take`], which refuses
-/// while anything is there that isotherm did not make.
+/// The right to write to DAMON's sysfs files. Only [`Claim::take`] makes one, and it fails while DAMON is in use by
+/// anyone else.
 #[derive(Debug)]
 pub(super) struct Claim {
-    places: Places,
+    places: DamonPaths,
     file: File,
     noted: Noted,
 }
 
-/// What a claim says.
+/// The content of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Noted {
     owner: Option<u32>,
@@ -48,14 +49,16 @@ struct Noted {
 }
 
 impl Claim {
-    /// Claims the kernel's DAMON and makes one kdamond, off and without settings.
+    /// Claims the kernel's DAMON and makes one kdamond, which is off and has no settings.
     ///
-    /// Nothing in sysfs is written before it is sure that there is no kdamond, or only one that a killed run of isotherm left.
+    /// Nothing is written to sysfs until it is certain that there is no kdamond, or only one of a killed run of
+    /// isotherm.
     ///
     /// # Errors
-    /// [`DamonError::Busy`] if another uses DAMON, [`DamonError::Claimed`] if another isotherm does.
-    pub(super) fn take(places: &Places) -> Result<Self, DamonError> {
-        let others = look_again(places)?;
+    /// Returns [`DamonError::Busy`] if another program uses DAMON, and [`DamonError::Claimed`] if another run of
+    /// isotherm does.
+    pub(super) fn take(places: &DamonPaths) -> Result<Self, DamonError> {
+        let others = look_for_others(places)?;
         if others.any() && !left_by_a_killed_run(places)? {
             return Err(DamonError::Busy(others));
         }
@@ -64,9 +67,9 @@ impl Claim {
         if let Some(left) = left.filter(|left| left.boot == boot(places)) {
             clean_up(places, &left)?;
         }
-        let others = look_again(places)?;
+        let others = look_for_others(places)?;
         if others.any() {
-            // Nothing of ours is there: no claim is to be found by the next run either.
+            // This run has made nothing, so the next run must not find a claim.
             remove(places, &file);
             return Err(DamonError::Busy(others));
         }
@@ -75,7 +78,7 @@ impl Claim {
         claim.noted = Noted { owner: Some(std::process::id()), boot: boot(places), ..Noted::default() };
         claim.append(&format!("owner {}\nboot {}\n", std::process::id(), boot(places).unwrap_or_default()))?;
 
-        // From here on, dropping the claim takes back what was done.
+        // From here on, dropping the claim undoes the steps.
         files::write(&places.nr_kdamonds(), "1")?;
         let directory = inode(&claim.directory())?;
         claim.noted.directory = Some(directory);
@@ -83,17 +86,17 @@ impl Claim {
         Ok(claim)
     }
 
-    /// The kdamond's directory.
+    /// The directory of the kdamond.
     pub(super) fn directory(&self) -> PathBuf {
         self.places.kdamond(0)
     }
 
-    /// Whether the directory is still the one that was made: another program that sets the number of kdamonds replaces it.
+    /// Whether the directory is still the one that this run made. It is replaced when the number of kdamonds is set.
     pub(super) fn holds(&self) -> bool {
         self.noted.directory.is_some() && inode(&self.directory()).ok() == self.noted.directory
     }
 
-    /// Notes what is about to run: [`fingerprint`] of the settings. Before the kdamond is turned on.
+    /// Notes the [`fingerprint`] of the settings. Call this before the kdamond is turned on.
     pub(super) fn note_what_runs(&mut self, operations: &str, targets: &[u32]) -> Result<(), DamonError> {
         let runs = fingerprint(operations, targets);
         self.append(&format!("runs {runs}\n"))?;
@@ -101,14 +104,14 @@ impl Claim {
         Ok(())
     }
 
-    /// Notes the thread that runs. Right after the kdamond was turned on.
+    /// Notes the thread. Call this just after the kdamond was turned on.
     pub(super) fn note_thread(&mut self, thread: Thread) -> Result<(), DamonError> {
         self.append(&format!("thread {} {}\n", thread.pid, thread.started))?;
         self.noted.thread = Some(thread);
         Ok(())
     }
 
-    /// Turns the kdamond off, removes it, and gives the claim back. What is not ours any more is left alone.
+    /// Turns the kdamond off, removes it, and releases the claim. A kdamond that another program has replaced stays.
     pub(super) fn release(&mut self) -> Result<(), DamonError> {
         let done = clean_up(&self.places, &self.noted);
         if done.is_ok() {
@@ -118,7 +121,7 @@ impl Claim {
         done
     }
 
-    /// A line goes into the file by one write, so that a killed run leaves it whole or without its end.
+    /// Appends lines with one write. If the run is killed meanwhile, only the last line can be incomplete.
     fn append(&mut self, lines: &str) -> Result<(), DamonError> {
         let written = self.file.write_all(lines.as_bytes());
         written.map_err(|source| DamonError::Claim { path: self.places.claim(), source })
@@ -128,14 +131,14 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if self.noted != Noted::default() {
-            // Nobody is left to be told; the claim stays where it failed, for the next run.
+            // An error cannot be reported here. The claim stays, and the next run tries again.
             let _ = self.release();
         }
     }
 }
 
 impl Noted {
-    /// What the file says, as far as its lines are whole; nothing if it says nothing.
+    /// Parses the complete lines of the file. Returns `None` if it has no valid line.
     fn read(file: &mut File) -> Option<Self> {
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
@@ -157,11 +160,11 @@ impl Noted {
         (noted != Self::default()).then_some(noted)
     }
 
-    /// Whether what is in sysfs is what was noted.
-    fn owns(&self, places: &Places, seen: &Seen) -> bool {
+    /// Whether the kdamond in sysfs is the noted one.
+    fn owns(&self, places: &DamonPaths, seen: &Seen) -> bool {
         let same_directory = match self.directory {
             Some(directory) => inode(&places.kdamond(0)).ok() == Some(directory),
-            // Killed before it was noted: then nothing was set up in it.
+            // The run was killed before it noted the directory, so the directory has no settings yet.
             None => seen.state == "off" && seen.operations.is_none(),
         };
         same_directory
@@ -176,8 +179,8 @@ impl Noted {
     }
 }
 
-/// Undoes what was noted, as far as it is there and still the same.
-fn clean_up(places: &Places, noted: &Noted) -> Result<(), DamonError> {
+/// Turns the noted kdamond off and removes it, if it still exists.
+fn clean_up(places: &DamonPaths, noted: &Noted) -> Result<(), DamonError> {
     if files::read_number::<u32>(&places.nr_kdamonds())? != 1 {
         return Ok(());
     }
@@ -188,7 +191,7 @@ fn clean_up(places: &Places, noted: &Noted) -> Result<(), DamonError> {
     if seen.state != "off" {
         let state = places.kdamond(0).join("state");
         let off = files::write(&state, "off");
-        // One that has ended by itself meanwhile cannot be turned off, and need not be.
+        // Turning off fails if the kdamond has ended by itself meanwhile. That is not an error.
         if files::read(&state)? != "off" {
             return off;
         }
@@ -196,11 +199,11 @@ fn clean_up(places: &Places, noted: &Noted) -> Result<(), DamonError> {
     files::write(&places.nr_kdamonds(), "0")
 }
 
-/// Whether all that is there was left by a run of isotherm that was killed. Nothing is written.
+/// Whether the only kdamond belongs to a killed run of isotherm. Writes nothing.
 ///
 /// # Errors
-/// [`DamonError::Claimed`] if the run lives.
-pub(super) fn left_by_a_killed_run(places: &Places) -> Result<bool, DamonError> {
+/// Returns [`DamonError::Claimed`] if the run still exists.
+pub(super) fn left_by_a_killed_run(places: &DamonPaths) -> Result<bool, DamonError> {
     let path = places.claim();
     let Ok(mut file) = File::open(&path) else {
         return Ok(false);
@@ -214,14 +217,15 @@ pub(super) fn left_by_a_killed_run(places: &Places) -> Result<bool, DamonError> 
     Ok(one && noted.is_some_and(ours))
 }
 
-/// What tells one use of DAMON from another: operations and targets.
+/// The operations and the targets, which identify the settings of a run.
 fn fingerprint(operations: &str, targets: &[u32]) -> String {
     let targets: String = targets.iter().map(|target| format!(" {target}")).collect();
     operations.to_owned() + &targets
 }
 
-/// Looks for others, patiently where there is nothing but a thread: one that was just turned off is listed for a moment longer.
-fn look_again(places: &Places) -> Result<Others, DamonError> {
+/// Looks for other users. If it finds only a thread, it tries again for up to 200 ms, because the thread of a kdamond
+/// that was just turned off is listed for a moment longer.
+fn look_for_others(places: &DamonPaths) -> Result<Others, DamonError> {
     const TRIES: u32 = 10;
     let mut others = Others::look(places)?;
     for _ in 0..TRIES {
@@ -234,15 +238,15 @@ fn look_again(places: &Places) -> Result<Others, DamonError> {
     Ok(others)
 }
 
-/// Opens and locks the claim's file, making it if need be.
-fn lock(places: &Places) -> Result<File, DamonError> {
+/// Opens and locks the file of the claim. Makes it if it does not exist.
+fn lock(places: &DamonPaths) -> Result<File, DamonError> {
     let path = places.claim();
     let failed = |source| DamonError::Claim { path: path.clone(), source };
     loop {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&places.run).map_err(failed)?;
         let mut options = File::options();
         let file = match options.read(true).append(true).create(true).mode(0o600).open(&path) {
-            // Its directory went with the claim of a run that ended just now.
+            // A run that ended just now has removed the directory with its claim.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file.map_err(failed)?,
         };
@@ -254,25 +258,26 @@ fn lock(places: &Places) -> Result<File, DamonError> {
             }
             Err(error) => return Err(failed(error.into())),
         }
-        // The owner removes the file before the lock ends: this may be the lock of a file that is no more.
+        // An owner removes the file before it releases the lock, so the locked file may be a removed one.
         if inode(&path).ok() == file.metadata().ok().map(|metadata| metadata.ino()) {
             return Ok(file);
         }
     }
 }
 
-/// Removes the claim's file, which is locked, and its directory if nothing else is in it.
-fn remove(places: &Places, _locked: &File) {
-    // What cannot be removed is an empty claim at worst: the next run finds nothing of its owner in sysfs.
+/// Removes the locked file of the claim, and its directory if it is empty.
+fn remove(places: &DamonPaths, _locked: &File) {
+    // If this fails, a claim stays that matches nothing in sysfs. The next run ignores it.
     let _ = fs::remove_file(places.claim());
     let _ = fs::remove_dir(&places.run);
 }
 
-/// What identifies the time from one boot to the next.
-fn boot(places: &Places) -> Option<String> {
+/// The boot ID, which differs from boot to boot.
+fn boot(places: &DamonPaths) -> Option<String> {
     files::read(&places.proc.join("sys/kernel/random/boot_id")).ok()
 }
 
+/// The inode number of a file.
 fn inode(path: &Path) -> Result<u64, DamonError> {
     let metadata = fs::metadata(path).map_err(|source| DamonError::Read { path: path.into(), source })?;
     Ok(metadata.ino())

@@ -1,4 +1,4 @@
-//! Why the probe `damon` does not work.
+//! The errors of the probe `damon`.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,170 +8,177 @@ use thiserror::Error;
 
 use super::others::Others;
 
-/// Why the kernel's DAMON cannot be used here, or not any more, and what would mend it.
+/// Why the kernel's DAMON cannot be used, or can no longer be used, and how to fix it.
 #[derive(Debug, Error)]
 pub enum DamonError {
-    /// The kernel has no DAMON that could be used.
+    /// The kernel has no sysfs interface of DAMON.
     #[error(
-        "the kernel has no DAMON to administrate: there is no {0}; use a kernel built with CONFIG_DAMON_SYSFS (Linux 5.18 \
-         or later), or another probe"
+        "the kernel has no sysfs interface of DAMON: there is no {0} (use a kernel built with CONFIG_DAMON_SYSFS, \
+         Linux 5.18 or later, or another probe)"
     )]
     NoSysfs(PathBuf),
-    /// Someone else uses DAMON.
-    #[error("DAMON is in use, and isotherm changes nothing that it did not start: {0}")]
+    /// Another program uses DAMON.
+    #[error("DAMON is in use, and isotherm does not change what it did not start: {0}")]
     Busy(Others),
-    /// Another run of isotherm uses it.
-    #[error("another isotherm{} uses the kernel's DAMON now (it holds {path}); wait for its end, or use another probe", owner.map_or(String::new(), |pid| format!(" (process {pid})")))]
+    /// Another run of isotherm uses DAMON.
+    #[error(
+        "another isotherm{} uses the kernel's DAMON (it holds {path}; wait until it ends, or use another probe)",
+        owner.map_or(String::new(), |pid| format!(" (process {pid})"))
+    )]
     Claimed {
-        /// Who, if the claim says so.
+        /// The process ID of the other run, if the claim contains it.
         owner: Option<u32>,
-        /// Where the claim is.
+        /// The path of the claim.
         path: PathBuf,
     },
-    /// The claim cannot be laid down, without which a killed run could not be cleaned up after.
-    #[error(
-        "{path} cannot be written: {source}; without it a run that is killed could not be cleaned up after, so make it writable"
-    )]
+    /// The claim cannot be written.
+    #[error("{path} cannot be written (make it writable; the next run needs it to clean up if this run is killed)")]
     Claim {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// A file cannot be read.
-    #[error("{path} cannot be read: {source}; {}", mend(source))]
+    #[error("{path} cannot be read ({})", hint(source))]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// A file cannot be written.
-    #[error("`{value}` cannot be written to {path}: {source}; {}", mend(source))]
+    #[error("`{value}` cannot be written to {path} ({})", hint(source))]
     Write {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What was to be written.
+        /// The value to write.
         value: String,
-        /// The kernel's word.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// A file says something else than it should.
-    #[error("{path} says {content:?}, which is not a number; this is not expected of any kernel: please report it")]
+    /// A file does not contain a number.
+    #[error("{path} contains {content:?} instead of a number (please report this with the version of the kernel)")]
     Number {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What it says.
+        /// The content of the file.
         content: String,
     },
-    /// The kernel's DAMON cannot watch what was asked for.
-    #[error("this kernel's DAMON has no operations `{wanted}` (it has: {available}); {mend}")]
+    /// The kernel's DAMON does not have the operations that the targets need.
+    #[error("this kernel's DAMON does not have the operations `{wanted}`, it has: {available} ({mend})")]
     Operations {
-        /// What is needed.
+        /// The operations that the targets need.
         wanted: &'static str,
-        /// What there is.
+        /// The operations that the kernel has.
         available: String,
-        /// What would mend it.
+        /// How to fix it.
         mend: &'static str,
     },
-    /// The settings have no form that the kernel takes.
+    /// The kernel cannot accept the settings.
     #[error("{0}")]
     Settings(String),
-    /// Another has changed what was set up.
+    /// Another program has changed the settings.
     #[error(
-        "{path} says {found:?} where isotherm wrote {expected:?}: another program administrates DAMON at the same time; \
-         nothing of it was changed"
+        "{path} contains {found:?}, but isotherm wrote {expected:?}: another program configures DAMON at the same time \
+         (end that program; isotherm has not changed its settings)"
     )]
     Overtaken {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What isotherm wrote.
+        /// The value that isotherm wrote.
         expected: String,
-        /// What is there.
+        /// The value in the file.
         found: String,
     },
-    /// It was started and did not stay.
+    /// The kdamond was turned off, although targets still exist.
     #[error(
-        "the kernel's DAMON was turned off by someone else while targets were still there; what was recorded before is kept"
+        "the kernel's DAMON was turned off by someone else while targets still existed (the recording until then is \
+         kept)"
     )]
     TurnedOff,
-    /// The events of the kernel cannot be had, and there is nothing in their place.
-    #[error("the kernel's findings cannot be collected: {trace}{}", tried.as_ref().map_or(String::new(), |why| format!("; and tried_regions, the other way, is not to be had: {why}")))]
+    /// The results of the kernel's DAMON can be read neither from the tracepoint nor from `tried_regions`.
+    #[error(
+        "the results of the kernel's DAMON cannot be read{}",
+        tried.as_ref().map_or(String::new(), |why| format!(" (tried_regions is not available: {why})"))
+    )]
     NoFindings {
-        /// Why not by the tracepoint.
+        /// Why the tracepoint is not available.
+        #[source]
         trace: TraceError,
-        /// Why not by `tried_regions`.
+        /// Why `tried_regions` is not available.
         tried: Option<String>,
     },
-    /// The events stopped coming.
-    #[error("the kernel's events cannot be read any more: {0}")]
+    /// The tracepoint can no longer be read.
+    #[error("the events of the kernel's DAMON can no longer be read")]
     Trace(#[from] TraceError),
 }
 
 /// Why the tracepoint `damon:damon_aggregated` cannot be used.
 #[derive(Debug, Error)]
 pub enum TraceError {
-    /// There is no tracefs.
-    #[error("tracefs is not mounted at {0}; mount it: mount -t tracefs tracefs /sys/kernel/tracing")]
+    /// tracefs is not mounted.
+    #[error("tracefs is not mounted at {0} (run: mount -t tracefs tracefs /sys/kernel/tracing)")]
     NotMounted(PathBuf),
-    /// There is no such event.
-    #[error("the kernel has no tracepoint {0}; use a kernel built with CONFIG_EVENT_TRACING")]
+    /// The kernel does not have the tracepoint.
+    #[error("the kernel has no tracepoint {0} (use a kernel built with CONFIG_EVENT_TRACING)")]
     NoEvent(PathBuf),
-    /// A file of it cannot be read.
-    #[error("{path} cannot be read: {source}; {}", mend(source))]
+    /// A file of the tracepoint cannot be read.
+    #[error("{path} cannot be read ({})", hint(source))]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// Its layout is not understood.
-    #[error("{path} does not tell where the field {field} lies; please report it with the file's content")]
+    /// The layout of the event is not known.
+    #[error(
+        "{path} does not contain the offset of the field {field} (please report this with the content of the file)"
+    )]
     Format {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
     },
-    /// The kernel hands out no events.
-    #[error("perf_event_open of damon:damon_aggregated failed: {source}; {}", perf_mend(*source))]
+    /// The event cannot be opened.
+    #[error("perf_event_open of damon:damon_aggregated failed ({})", perf_hint(*source))]
     Perf {
-        /// The kernel's word.
+        /// The error of the kernel.
         source: Errno,
     },
-    /// The ring cannot be mapped.
-    #[error(
-        "a ring of {bytes} bytes for events cannot be mapped: {source}; is there a limit on locked memory (ulimit -l)?"
-    )]
+    /// The ring buffer cannot be mapped.
+    #[error("a ring buffer of {bytes} bytes cannot be mapped (raise the limit on locked memory, ulimit -l)")]
     Ring {
-        /// Its size.
+        /// The size, in bytes.
         bytes: usize,
-        /// The kernel's word.
+        /// The error of the kernel.
         source: Errno,
     },
 }
 
-/// What would most probably mend a refusal of sysfs.
-fn mend(error: &io::Error) -> &'static str {
+/// The most probable way to fix an error of sysfs.
+fn hint(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => "run isotherm as root",
-        Some(Errno::BUSY) => "another kdamond runs; end its user first, or use another probe",
+        Some(Errno::BUSY) => "another kdamond is running; end the program that uses it, or use another probe",
         Some(Errno::INVAL) => "the kernel refuses these settings, or a target has ended",
         Some(Errno::NOENT) => {
-            "has another program changed the number of kdamonds, or is this kernel's DAMON of another kind?"
+            "another program has changed the number of kdamonds, or this kernel's DAMON has other files"
         }
-        Some(Errno::NOMEM) => "the kernel has no memory left for it",
-        Some(Errno::ROFS) => "sysfs is mounted read-only: run isotherm outside of the container",
-        _ => "`isotherm doctor` tells what works here",
+        Some(Errno::NOMEM) => "the kernel is out of memory",
+        Some(Errno::ROFS) => "sysfs is mounted read-only; run isotherm outside the container",
+        _ => "`isotherm doctor` shows what works on this machine",
     }
 }
 
-fn perf_mend(error: Errno) -> &'static str {
+/// The most probable way to fix an error of `perf_event_open(2)`.
+fn perf_hint(error: Errno) -> &'static str {
     match error {
         Errno::ACCESS | Errno::PERM => "run isotherm as root (with CAP_PERFMON and CAP_SYS_PTRACE)",
         Errno::NOSYS | Errno::OPNOTSUPP => "use a kernel built with CONFIG_PERF_EVENTS",
-        Errno::SRCH => "the kdamond has ended already: is the target still there?",
+        Errno::SRCH => "the kdamond has already ended; check that the target still exists",
         Errno::MFILE => "raise the limit of open files (ulimit -n)",
-        _ => "`isotherm doctor` tells what works here",
+        _ => "`isotherm doctor` shows what works on this machine",
     }
 }

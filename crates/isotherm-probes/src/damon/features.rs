@@ -1,4 +1,4 @@
-//! What this kernel's DAMON can do, as far as can be told without changing anything: for the doctor.
+//! Finds the features of this kernel's DAMON without changing anything. `isotherm doctor` shows them.
 
 use std::fmt;
 use std::fs::File;
@@ -8,27 +8,27 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 
 use super::others::Others;
-use super::{DamonError, Places, claim, files, kdamond, run};
+use super::{DamonError, DamonPaths, claim, files, kdamond, run};
 
-/// What this kernel's DAMON can do.
+/// The features of this kernel's DAMON.
 ///
-/// Nothing is tried: that would mean to make a kdamond. Where one is there already, its files tell; else the names of the kernel's
-/// functions do (`/proc/kallsyms`).
+/// No kdamond is made to find them. If there is one already, its files show the features. Otherwise the names of the
+/// kernel's functions do (`/proc/kallsyms`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Features {
-    /// The operations that it has: some of `vaddr`, `fvaddr`, `paddr`.
+    /// The available operations: some of `vaddr`, `fvaddr`, `paddr`.
     pub operations: Vec<String>,
-    /// Whether every aggregation can be collected, by the tracepoint.
+    /// Whether the tracepoint is available, so that every aggregation can be collected.
     pub tracepoint: bool,
-    /// Whether the tracepoint tells the ages of regions.
+    /// Whether the tracepoint reports the ages of regions.
     pub ages: bool,
-    /// Whether the regions of a scheme can be asked for (Linux 6.2).
+    /// Whether `tried_regions` is available (Linux 6.2 and later).
     pub tried_regions: bool,
 }
 
 impl Features {
-    /// Looks for them.
-    pub fn find(places: &Places) -> Self {
+    /// Finds the features.
+    pub fn find(places: &DamonPaths) -> Self {
         let symbols = Symbols::read(places);
         let context = places.kdamond(0).join("contexts/0");
         let operations = match files::read(&context.join("avail_operations")) {
@@ -55,13 +55,13 @@ impl fmt::Display for Features {
     }
 }
 
-/// Whether a recording could be started now. Nothing is written.
+/// Checks whether a run could start now. Writes nothing.
 ///
 /// # Errors
-/// Why not.
-pub fn check(places: &Places) -> Result<(), DamonError> {
+/// Returns the error that the run would fail with.
+pub fn check(places: &DamonPaths) -> Result<(), DamonError> {
     let others = Others::look(places)?;
-    // What a killed run left is removed by the next one.
+    // The next run removes what a killed run left.
     if others.any() && !claim::left_by_a_killed_run(places)? {
         return Err(DamonError::Busy(others));
     }
@@ -80,16 +80,17 @@ pub fn check(places: &Places) -> Result<(), DamonError> {
     Ok(())
 }
 
-/// Whether the kernel has these operations, as far as can be told. Nothing is written.
+/// Checks whether the kernel has these operations. Writes nothing. Succeeds if the operations of the kernel are
+/// unknown.
 ///
 /// # Errors
-/// If it is known not to have them.
-pub fn check_operations(places: &Places, operations: &'static str) -> Result<(), DamonError> {
+/// Returns [`DamonError::Operations`] if the kernel does not have them.
+pub fn check_operations(places: &DamonPaths, operations: &'static str) -> Result<(), DamonError> {
     let available = Features::find(places).operations;
     if available.is_empty() { Ok(()) } else { kdamond::has(&available, operations) }
 }
 
-/// What the names of the kernel's functions tell.
+/// The features that the names of the kernel's functions show.
 #[derive(Default)]
 struct Symbols {
     vaddr: bool,
@@ -98,7 +99,7 @@ struct Symbols {
 }
 
 impl Symbols {
-    fn read(places: &Places) -> Self {
+    fn read(places: &DamonPaths) -> Self {
         let mut found = Self::default();
         let Ok(file) = File::open(places.proc.join("kallsyms")) else {
             return found;

@@ -1,7 +1,7 @@
-//! Reading and writing the small files of sysfs, with errors that say which file it was.
+//! Reads and writes the small files of sysfs. Errors contain the path of the file.
 //!
-//! The kernel never waits for the lock of DAMON's administration: who comes while another holds it is told that it is busy (EBUSY).
-//! A kdamond itself takes that lock now and then, for an instant. So what is busy is tried again for a while.
+//! DAMON's sysfs interface does not wait for its lock: a call fails with `EBUSY` while another one holds the lock. A
+//! kdamond also takes this lock for short times. So a call that fails with `EBUSY` is repeated for up to one second.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,30 +11,30 @@ use std::time::Duration;
 
 use super::DamonError;
 
-/// The content of a file without the line's end.
+/// Reads a file. Leading and trailing white space is removed.
 pub(super) fn read(path: &Path) -> Result<String, DamonError> {
-    let content =
-        patiently(|| fs::read_to_string(path)).map_err(|source| DamonError::Read { path: path.into(), source })?;
+    let content = retry_while_busy(|| fs::read_to_string(path))
+        .map_err(|source| DamonError::Read { path: path.into(), source })?;
     Ok(content.trim().to_owned())
 }
 
-/// A file that holds one number.
+/// Reads a file that contains one number.
 pub(super) fn read_number<N: std::str::FromStr>(path: &Path) -> Result<N, DamonError> {
     let content = read(path)?;
     content.parse().map_err(|_| DamonError::Number { path: path.into(), content })
 }
 
-/// Writes a value to a file that exists, in one write.
+/// Writes a value to an existing file, with one write.
 ///
-/// Only for what a [`Claim`](super::claim::Claim) holds: whoever calls this must have one.
+/// The caller must have a [`Claim`](super::claim::Claim) on the file.
 pub(super) fn write(path: &Path, value: &str) -> Result<(), DamonError> {
-    // Sysfs knows no truncation and ignores it; a made tree needs it.
+    // sysfs ignores the truncation. The plain files of the tests need it.
     let put = || File::options().write(true).truncate(true).open(path)?.write_all(value.as_bytes());
-    patiently(put).map_err(|source| DamonError::Write { path: path.into(), value: value.into(), source })
+    retry_while_busy(put).map_err(|source| DamonError::Write { path: path.into(), value: value.into(), source })
 }
 
-/// Does it again while the kernel says that it is busy, a second at most.
-fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Repeats `act` while it fails with `EBUSY`, for up to one second.
+fn retry_while_busy<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     const TRIES: u32 = 100;
     for _ in 0..TRIES {
         match act() {

@@ -1,57 +1,58 @@
-//! The layout of the tracepoint `damon:damon_aggregated`, read from its format file: kernels differ.
+//! Reads the layout of the tracepoint `damon:damon_aggregated` from its format file, because it differs between
+//! kernels.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Places, TraceError};
+use super::{DamonPaths, TraceError};
 
-/// The tracepoint: one event a region, at the end of each aggregation.
+/// The directory of the tracepoint in tracefs. It has one event per region at the end of each aggregation.
 const EVENT: &str = "events/damon/damon_aggregated";
 
-/// Where the kernel keeps it, its number, and where the fields of one event lie.
+/// The number of the tracepoint and the layout of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// Its number, as `perf_event_open` takes it.
+    /// The number of the tracepoint for `perf_event_open(2)`.
     pub id: u64,
     target_id: Field,
     nr_regions: Field,
     start: Field,
     end: Field,
     nr_accesses: Field,
-    /// Missing before Linux 5.17.
+    /// `None` before Linux 5.17.
     age: Option<Field>,
 }
 
-/// A field of one event: unsigned, in this machine's byte order.
+/// A field of an event: an unsigned number in native byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
     offset: usize,
     size: usize,
 }
 
-/// One region, as the kernel tells of it.
+/// A decoded event: one region of an aggregation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// The target's number: their order in sysfs.
+    /// The number of the target, in the order of sysfs.
     pub target: u64,
-    /// How many regions this target has in this aggregation.
+    /// The number of regions of this target in this aggregation.
     pub nr_regions: u32,
-    /// The region's first address.
+    /// The first address of the region.
     pub start: u64,
-    /// The address after its last.
+    /// The address after the last one of the region.
     pub end: u64,
-    /// In how many samples of the aggregation it was found accessed.
+    /// The number of samples of the aggregation in which the region was accessed.
     pub nr_accesses: u32,
-    /// For how many aggregations that has stayed as it is; 0 where the kernel does not tell.
+    /// The number of aggregations for which the access count has not changed; 0 if the kernel does not report it.
     pub age: u32,
 }
 
 impl Format {
-    /// Reads it.
+    /// Reads the layout from tracefs.
     ///
     /// # Errors
-    /// If tracefs is not mounted, not readable, or does not have the event or a field.
-    pub fn read(places: &Places) -> Result<Self, TraceError> {
+    /// Fails if tracefs is not mounted or not readable, or if the tracepoint or one of its fields is missing.
+    pub fn read(places: &DamonPaths) -> Result<Self, TraceError> {
         let event = find(places)?;
         let read =
             |path: &Path| fs::read_to_string(path).map_err(|source| TraceError::Read { path: path.into(), source });
@@ -61,7 +62,7 @@ impl Format {
         Self::parse(number, &read(&format)?).map_err(|field| TraceError::Format { path: format, field })
     }
 
-    /// Whether the kernel tells the ages of regions.
+    /// Whether the kernel reports the ages of regions.
     pub fn has_age(&self) -> bool {
         self.age.is_some()
     }
@@ -79,7 +80,7 @@ impl Format {
         })
     }
 
-    /// One event; nothing if it is too short for its fields.
+    /// Decodes an event. Returns `None` if it is too short for its fields.
     pub(super) fn decode(&self, event: &[u8]) -> Option<Told> {
         let narrow = |field: Field| Some(u32::try_from(field.get(event)?).unwrap_or(u32::MAX));
         Some(Told {
@@ -105,7 +106,8 @@ impl Field {
     }
 }
 
-/// A line such as `field:unsigned int age; offset:44; size:4; signed:0;` (Linux `Documentation/trace/events.rst`).
+/// Finds a field by its name. Its line is like `field:unsigned int age; offset:44; size:4; signed:0;` (Linux
+/// `Documentation/trace/events.rst`).
 fn field(text: &str, name: &str) -> Option<Field> {
     text.lines().find_map(|line| {
         let mut parts = line.trim().split(';').map(str::trim);
@@ -126,14 +128,14 @@ fn field(text: &str, name: &str) -> Option<Field> {
     })
 }
 
-/// The event's directory.
-fn find(places: &Places) -> Result<PathBuf, TraceError> {
+/// Finds the directory of the tracepoint.
+fn find(places: &DamonPaths) -> Result<PathBuf, TraceError> {
     let there = |path: &PathBuf| fs::exists(path).is_ok_and(|exists| exists);
     let events: Vec<PathBuf> = places.tracefs.iter().map(|root| root.join(EVENT)).collect();
     if let Some(event) = events.iter().find(|event| there(event)) {
         return Ok(event.clone());
     }
-    // Where it is mounted, it has at least the directory of all events.
+    // A mounted tracefs has the directory `events`.
     let mounted = places.tracefs.iter().zip(&events).find(|(root, _)| there(&root.join("events")));
     match mounted {
         Some((_, event)) => Err(TraceError::NoEvent(event.clone())),
@@ -183,7 +185,7 @@ print fmt: \"target_id=%lu nr_regions=%u %lu-%lu: %u %u\", REC->target_id
     }
 
     #[test]
-    fn an_event_without_age_is_of_age_zero() {
+    fn an_event_without_age_has_age_zero() {
         let old: String =
             LINUX_6_1.lines().filter(|line| !line.contains(" age;")).map(|line| format!("{line}\n")).collect();
         let format = Format::parse(567, &old).unwrap();
@@ -192,7 +194,7 @@ print fmt: \"target_id=%lu nr_regions=%u %lu-%lu: %u %u\", REC->target_id
     }
 
     #[test]
-    fn a_missing_field_and_a_short_event_are_noticed() {
+    fn a_missing_field_and_a_short_event_are_rejected() {
         assert_eq!(Format::parse(1, &LINUX_6_1.replace("nr_accesses;", "hits;")), Err("nr_accesses"));
         assert_eq!(Format::parse(567, LINUX_6_1).unwrap().decode(&event()[..47]), None);
     }

@@ -1,4 +1,4 @@
-//! One kdamond, ours from being made to being removed.
+//! Makes, configures and removes the kdamond of isotherm.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,34 +9,35 @@ use isotherm_core::AddrRange;
 use super::claim::Claim;
 use super::settings::{Scope, Settings};
 use super::thread::Thread;
-use super::{DamonError, Places, files};
+use super::{DamonError, DamonPaths, files};
 
-/// A kdamond that isotherm has made. Dropping it turns it off and removes it, and nothing of it is left.
+/// A kdamond that isotherm has made. Dropping it turns the kdamond off and removes it.
 #[derive(Debug)]
 pub struct Kdamond {
-    places: Places,
+    places: DamonPaths,
     claim: Claim,
     thread: Option<Thread>,
 }
 
-/// One region of `tried_regions`.
+/// A region of `tried_regions`: address range, access count, age.
 pub(super) type Tried = (AddrRange, u32, u32);
 
 impl Kdamond {
-    /// Claims the kernel's DAMON, if nobody uses it, and makes a kdamond that does nothing yet.
+    /// Claims the kernel's DAMON and makes a kdamond, which is off and has no settings.
     ///
     /// # Errors
-    /// [`DamonError::Busy`] with whose it seems to be; [`DamonError::NoSysfs`]; or what the kernel refused.
-    pub fn claim(places: Places) -> Result<Self, DamonError> {
+    /// Returns [`DamonError::Busy`] or [`DamonError::Claimed`] if DAMON is in use, and [`DamonError::NoSysfs`] if the
+    /// kernel has no DAMON. Fails also if a file cannot be read or written.
+    pub fn claim(places: DamonPaths) -> Result<Self, DamonError> {
         let claim = Claim::take(&places)?;
         let kdamond = Self { places, claim, thread: None };
         files::write(&kdamond.path("contexts/nr_contexts"), "1")?;
         Ok(kdamond)
     }
 
-    /// The operations that this kernel has: some of `vaddr`, `fvaddr`, `paddr`.
+    /// The available operations: some of `vaddr`, `fvaddr`, `paddr`.
     ///
-    /// Kernels before 5.19 do not tell; then these are all.
+    /// Kernels before 5.19 do not list them. All three are returned then.
     pub fn operations(&self) -> Vec<String> {
         match files::read(&self.context("avail_operations")) {
             Ok(available) => available.split_ascii_whitespace().map(str::to_owned).collect(),
@@ -44,18 +45,18 @@ impl Kdamond {
         }
     }
 
-    /// Whether the kernel can watch this; asked before a command is started.
+    /// Checks that the kernel has these operations. A run checks this before it starts a command.
     ///
     /// # Errors
-    /// If it has no such operations.
+    /// Returns [`DamonError::Operations`] if the kernel does not have them.
     pub fn can_watch(&self, operations: &'static str) -> Result<(), DamonError> {
         has(&self.operations(), operations)
     }
 
-    /// Sets up what is to be watched. With `tried`, a scheme that does nothing makes the kernel keep `tried_regions`.
+    /// Writes the settings. With `tried`, a scheme without effect is added, for which the kernel keeps `tried_regions`.
     ///
     /// # Errors
-    /// If the kernel refuses, or another program administrates DAMON meanwhile.
+    /// Fails if the settings are invalid or the kernel rejects a value.
     pub fn set_up(&mut self, settings: &Settings, tried: bool) -> Result<(), DamonError> {
         settings.check()?;
         let scope = &settings.scope;
@@ -66,7 +67,7 @@ impl Kdamond {
         self.write("monitoring_attrs/intervals/sample_us", &micros(attributes.sampling()))?;
         self.write("monitoring_attrs/intervals/aggr_us", &micros(attributes.aggregation()))?;
         self.write("monitoring_attrs/intervals/update_us", &micros(attributes.update()))?;
-        // The kernel checks each against the other when it is turned on, not before.
+        // The kernel compares the minimum with the maximum only when the kdamond is turned on.
         self.write("monitoring_attrs/nr_regions/min", &attributes.min_regions().to_string())?;
         self.write("monitoring_attrs/nr_regions/max", &attributes.max_regions().to_string())?;
 
@@ -91,7 +92,7 @@ impl Kdamond {
         Ok(())
     }
 
-    /// A scheme of the action `stat` for every region there can be.
+    /// Adds a scheme with the action `stat` that applies to every region.
     fn set_up_tried(&self) -> Result<(), DamonError> {
         self.write("schemes/nr_schemes", "1")?;
         self.write("schemes/0/action", "stat")?;
@@ -102,13 +103,14 @@ impl Kdamond {
         Ok(())
     }
 
-    /// Turns it on.
+    /// Turns the kdamond on.
     ///
     /// # Errors
-    /// If the kernel refuses: a target that has ended, or another's kdamond that came in between.
+    /// Fails if the kernel refuses, for example because a target has ended or another kdamond was started meanwhile.
+    /// Returns [`DamonError::Overtaken`] if another program has changed the settings.
     pub fn turn_on(&mut self, settings: &Settings) -> Result<Thread, DamonError> {
         let scope = &settings.scope;
-        // Nothing of this is worth anything if another program has made the directory anew while it was filled.
+        // Another program may have replaced the directory while the settings were written.
         self.check("operations", scope.operations())?;
         if !matches!(scope, Scope::Physical(_)) {
             for (index, pid) in scope.targets().iter().enumerate() {
@@ -118,7 +120,7 @@ impl Kdamond {
         self.claim.note_what_runs(scope.operations(), &scope.targets())?;
         files::write(&self.path("state"), "on")?;
         let pid: u32 = files::read_number(&self.path("pid")).map_err(|error| match error {
-            // Off again, the kernel says -1: its targets have ended.
+            // The file contains -1 if the kdamond is off again, because its targets have ended.
             DamonError::Number { .. } => DamonError::TurnedOff,
             error => error,
         })?;
@@ -128,30 +130,30 @@ impl Kdamond {
         Ok(thread)
     }
 
-    /// Its thread, once it has been turned on.
+    /// The thread of the kdamond, if it has been turned on.
     pub fn thread(&self) -> Option<Thread> {
         self.thread
     }
 
-    /// Whether it is on still: it ends by itself when all targets have ended.
+    /// Whether the kdamond is on. It turns off by itself when all targets have ended.
     pub fn is_on(&self) -> bool {
         self.claim.holds() && files::read(&self.path("state")).is_ok_and(|state| state == "on")
     }
 
-    /// The CPU time that its thread has taken so far.
+    /// The CPU time that the thread has used so far.
     pub fn cpu_time(&self) -> Duration {
         self.thread.and_then(|thread| thread.cpu_time(&self.places.proc)).unwrap_or_default()
     }
 
-    /// Where its files are.
-    pub fn places(&self) -> &Places {
+    /// The paths of the kernel's files.
+    pub fn places(&self) -> &DamonPaths {
         &self.places
     }
 
-    /// Whether the kernel can tell the regions of a scheme (Linux 6.2 and later).
+    /// Whether the kernel has `tried_regions` (Linux 6.2 and later).
     ///
     /// # Errors
-    /// If the kernel refuses to make a scheme.
+    /// Fails if the kernel refuses to make a scheme.
     pub fn has_tried_regions(&self) -> Result<bool, DamonError> {
         self.write("schemes/nr_schemes", "1")?;
         let has = self.context("schemes/0/tried_regions").is_dir();
@@ -159,10 +161,10 @@ impl Kdamond {
         Ok(has)
     }
 
-    /// The regions at the end of the next aggregation, for which this waits: range, count of accesses, age.
+    /// Waits for the end of the next aggregation and returns its regions, sorted by address.
     ///
     /// # Errors
-    /// If the kernel refuses, as it does once the kdamond is off.
+    /// Fails if the kdamond is off or a file cannot be read.
     pub(super) fn tried_regions(&self) -> Result<Vec<Tried>, DamonError> {
         files::write(&self.path("state"), "update_schemes_tried_regions")?;
         let directory = self.context("schemes/0/tried_regions");
@@ -170,7 +172,7 @@ impl Kdamond {
         let mut regions = Vec::new();
         for entry in fs::read_dir(&directory).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
-            // Beside the regions there are files, such as total_bytes.
+            // The directory also contains files, such as total_bytes.
             if !path.is_dir() {
                 continue;
             }
@@ -184,10 +186,10 @@ impl Kdamond {
         Ok(regions)
     }
 
-    /// Turns it off and removes it.
+    /// Turns the kdamond off and removes it.
     ///
     /// # Errors
-    /// If the kernel refuses; the next run tries again.
+    /// Fails if the kernel refuses. The next run tries again.
     pub fn release(mut self) -> Result<(), DamonError> {
         self.claim.release()
     }
@@ -196,10 +198,10 @@ impl Kdamond {
         files::write(&self.context(name), value)
     }
 
-    /// That a file still says what was written to it.
+    /// Checks that a file still contains the value that was written to it.
     fn check(&self, name: &str, expected: &str) -> Result<(), DamonError> {
         let path = self.context(name);
-        let found = if self.claim.holds() { files::read(&path)? } else { "settings of another directory".into() };
+        let found = if self.claim.holds() { files::read(&path)? } else { "a file of another directory".into() };
         if found == expected {
             return Ok(());
         }
@@ -215,7 +217,7 @@ impl Kdamond {
     }
 }
 
-/// That what is needed is among the operations that there are.
+/// Checks that `available` contains the operations `wanted`.
 pub(super) fn has(available: &[String], wanted: &'static str) -> Result<(), DamonError> {
     if available.iter().any(|available| available == wanted) {
         return Ok(());

@@ -1,20 +1,20 @@
-//! Looks for other users of the kernel's DAMON without changing anything.
+//! Finds other users of the kernel's DAMON without changing anything.
 
 use std::fs;
 use std::path::Path;
 
 use super::others::{Others, Seen};
-use super::{DamonError, Places, files};
+use super::{DamonError, DamonPaths, files};
 
-/// Kernel modules that run a kdamond of their own, which sysfs does not list: Linux `Documentation/admin-guide/mm/damon/`.
+/// The kernel modules that run a kdamond that sysfs does not list (Linux `Documentation/admin-guide/mm/damon/`).
 const MODULES: [&str; 3] = ["damon_reclaim", "damon_lru_sort", "damon_stat"];
 
 impl Others {
-    /// Looks around. Nothing is written.
+    /// Finds the other users. Writes nothing.
     ///
     /// # Errors
-    /// If the kernel has no DAMON to administrate, or its state may not be read.
-    pub fn look(places: &Places) -> Result<Self, DamonError> {
+    /// Fails if the kernel has no sysfs interface of DAMON or its files cannot be read.
+    pub fn look(places: &DamonPaths) -> Result<Self, DamonError> {
         let nr_kdamonds = places.nr_kdamonds();
         if !fs::exists(&nr_kdamonds).is_ok_and(|exists| exists) {
             return Err(DamonError::NoSysfs(nr_kdamonds));
@@ -39,14 +39,14 @@ impl Others {
 }
 
 impl Seen {
-    /// What can be read of it; it may go at any time.
-    pub(super) fn read(places: &Places, index: u32) -> Self {
+    /// Reads what is available of a kdamond, which can disappear at any time.
+    pub(super) fn read(places: &DamonPaths, index: u32) -> Self {
         let seen = Self::read_once(places, index);
-        // It went off between the reading of its state and of its thread.
+        // The kdamond was turned off between the reading of its state and of its thread.
         if seen.state == "on" && seen.pid.is_none() { Self::read_once(places, index) } else { seen }
     }
 
-    fn read_once(places: &Places, index: u32) -> Self {
+    fn read_once(places: &DamonPaths, index: u32) -> Self {
         let kdamond = places.kdamond(index);
         let context = kdamond.join("contexts/0");
         let nr_targets = files::read_number(&context.join("targets/nr_targets")).unwrap_or(0_u32);
@@ -54,7 +54,7 @@ impl Seen {
         Self {
             index,
             state: files::read(&kdamond.join("state")).unwrap_or_else(|_| "unknown".into()),
-            // Off, the kernel says -1.
+            // The file contains -1 if the kdamond is off.
             pid: files::read_number(&kdamond.join("pid")).ok(),
             operations: files::read(&context.join("operations")).ok(),
             targets: (0..nr_targets).filter_map(pid_target).collect(),
@@ -63,17 +63,17 @@ impl Seen {
     }
 }
 
-/// All processes, kernel threads included, and their names.
+/// The IDs and names of all processes, including kernel threads.
 fn processes(proc: &Path) -> impl Iterator<Item = (u32, String)> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
-        // One that has ended in between has no name any more.
+        // A process that has ended meanwhile has no name.
         Some((pid, fs::read_to_string(entry.path().join("comm")).ok()?.trim_end().to_owned()))
     })
 }
 
-/// Whether it is a Python that runs `damo`.
+/// Whether the process is a Python interpreter that runs `damo`.
 fn runs_damo(proc: &Path, pid: u32, name: &str) -> bool {
     let damo = |argument: &[u8]| argument == b"damo" || argument.ends_with(b"/damo") || argument.ends_with(b"/damo.py");
     name.starts_with("python")

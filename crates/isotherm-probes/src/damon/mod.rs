@@ -1,15 +1,16 @@
-//! The probe `damon`: the kernel's own DAMON does the work; isotherm sets it up, collects what it finds, and puts it back.
+//! The probe `damon`: configures the kernel's DAMON, collects its results, and removes the configuration.
 //!
-//! It is no [`AccessProbe`](isotherm_core::AccessProbe): the kernel samples, merges and splits by itself, and a [`Run`] gives whole
-//! [`Aggregation`]s, which stand in the place of the monitor's snapshots.
+//! It is not an [`AccessProbe`](isotherm_core::AccessProbe), because the kernel samples, merges and splits by itself. A
+//! [`Run`] returns complete [`Aggregation`]s, which replace the snapshots of the monitor.
 //!
-//! What always holds:
-//! - Nothing is written below DAMON's administration while a kdamond is there that isotherm did not make: the only way to a write is
-//!   a claim, and a claim begins by looking.
-//! - Nothing is left behind, however a run ends; what one leaves that is killed, the next one removes (see [`claim`]).
-//! - Everything goes by [`Places`], so that a test that hands in a tree of its own reaches nothing of the machine.
+//! Guarantees:
+//! - While a kdamond exists that isotherm did not make, nothing is written to DAMON's sysfs files. Every write needs a
+//!   claim, and a claim first looks for other users.
+//! - A run leaves nothing behind when it ends. If it is killed, the next run removes what it left (see [`claim`]).
+//! - All paths come from [`DamonPaths`], so a test that uses a directory tree of its own cannot change the machine.
 //!
-//! How the kernel behaves is from Linux `Documentation/admin-guide/mm/damon/usage.rst` and `Documentation/ABI/testing/sysfs-kernel-mm-damon`.
+//! The behaviour of the kernel is described in Linux `Documentation/admin-guide/mm/damon/usage.rst` and
+//! `Documentation/ABI/testing/sysfs-kernel-mm-damon`.
 
 mod assemble;
 mod claim;
@@ -34,7 +35,7 @@ pub use features::{Features, check, check_operations};
 pub use format::{Format, Told};
 pub use kdamond::Kdamond;
 pub use others::{Others, Seen};
-pub use places::Places;
+pub use places::DamonPaths;
 pub use run::{Run, now_ns};
 pub use settings::{Scope, Settings};
 pub use thread::Thread;

@@ -1,39 +1,39 @@
-//! Who else uses the kernel's DAMON, and how that is told to the user.
+//! Other users of the kernel's DAMON, and their description for the user.
 
 use std::fmt;
 
-/// What of DAMON there is that isotherm did not start.
+/// The users of DAMON other than this run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// Those that the administration lists, running or not.
+    /// The kdamonds in sysfs, on or off.
     pub kdamonds: Vec<Seen>,
-    /// Kernel threads that it does not list: process ID and name.
+    /// The kdamond threads that sysfs does not list: process ID and name.
     pub threads: Vec<(u32, String)>,
-    /// Modules that are switched on.
+    /// The enabled kernel modules that use DAMON.
     pub modules: Vec<&'static str>,
-    /// Processes that look like users of DAMON: process ID and name.
+    /// The processes that probably use DAMON: process ID and name.
     pub tools: Vec<(u32, String)>,
 }
 
-/// One kdamond of the administration.
+/// A kdamond in sysfs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Its number.
+    /// The number of the kdamond.
     pub index: u32,
-    /// `on` or `off`.
+    /// `on` or `off`, or `unknown` if the state cannot be read.
     pub state: String,
-    /// The process ID of its thread, while it is on.
+    /// The process ID of the thread, while the kdamond is on.
     pub pid: Option<u32>,
-    /// What it watches: `vaddr`, `fvaddr`, `paddr`.
+    /// The operations: `vaddr`, `fvaddr` or `paddr`.
     pub operations: Option<String>,
-    /// Its targets: process IDs, 0 for physical memory.
+    /// The targets: process IDs, or 0 for physical memory.
     pub targets: Vec<u32>,
-    /// The schemes that it applies.
+    /// The number of schemes.
     pub schemes: u32,
 }
 
 impl Others {
-    /// Whether anything of DAMON is there. A tool alone is nothing yet.
+    /// Whether DAMON is in use. A running tool alone does not count.
     pub fn any(&self) -> bool {
         !self.kdamonds.is_empty() || !self.threads.is_empty() || !self.modules.is_empty()
     }
@@ -43,29 +43,34 @@ impl fmt::Display for Others {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = self.kdamonds.iter().map(ToString::to_string).collect();
         for module in &self.modules {
-            parts.push(format!("the kernel module {module} is switched on"));
+            parts.push(format!("the kernel module {module} is enabled"));
         }
         for (pid, name) in &self.threads {
-            parts.push(format!("the kernel thread {name} (process {pid}) belongs to no kdamond of sysfs"));
+            parts.push(format!(
+                "the kernel thread {name} (process {pid}) belongs to a kdamond that sysfs does not list"
+            ));
         }
         for (pid, name) in &self.tools {
-            parts.push(format!("{name} runs (process {pid}), and may be its user"));
+            parts.push(format!("{name} is running (process {pid}) and probably uses it"));
         }
-        write!(f, "{}; {}", parts.join("; "), self.mend())
+        write!(f, "{} ({})", parts.join("; "), self.hint())
     }
 }
 
 impl Others {
-    fn mend(&self) -> String {
+    /// How to make DAMON available.
+    fn hint(&self) -> String {
         if let [module, ..] = self.modules[..] {
-            return format!("end its use (echo N > /sys/module/{module}/parameters/enabled), or use another probe");
+            return format!(
+                "use another probe, or disable the module: echo N > /sys/module/{module}/parameters/enabled"
+            );
         }
         if !self.kdamonds.is_empty() && self.kdamonds.iter().all(|seen| seen.state == "off") {
-            return "it does not run; if nobody needs its settings, remove it \
-                    (echo 0 > /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds), or use another probe"
+            return "use another probe, or, if no program needs these settings, remove them: \
+                    echo 0 > /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds"
                 .into();
         }
-        "end its user, or use another probe".into()
+        "end the program that uses it, or use another probe".into()
     }
 }
 
@@ -86,7 +91,7 @@ impl fmt::Display for Seen {
         }
         match self.schemes {
             0 => Ok(()),
-            1 => write!(f, ", with a scheme"),
+            1 => write!(f, ", with 1 scheme"),
             n => write!(f, ", with {n} schemes"),
         }
     }

@@ -1,34 +1,33 @@
-//! Where the kernel's files are: on this machine, or in a tree that a test has made.
+//! The paths of the kernel's files, on this machine or in the directory tree of a test.
 
 use std::path::{Path, PathBuf};
 
-/// The places that the probe `damon` reads and writes.
+/// The paths that the probe `damon` reads and writes.
 ///
-/// Everything in this module goes through one of these, so that a test that hands in a directory of its own can reach
-/// nothing of the machine.
+/// The probe uses no other paths, so a test that uses a directory tree of its own cannot change the machine.
 #[derive(Clone, Debug)]
-pub struct Places {
-    /// DAMON's administration, `/sys/kernel/mm/damon/admin`.
+pub struct DamonPaths {
+    /// DAMON's sysfs interface, `/sys/kernel/mm/damon/admin`.
     pub admin: PathBuf,
     /// `/proc`.
     pub proc: PathBuf,
-    /// Where tracefs may be mounted, the likelier place first.
+    /// The possible mount points of tracefs, the most common one first.
     pub tracefs: Vec<PathBuf>,
     /// The parameters of kernel modules, `/sys/module`.
     pub modules: PathBuf,
-    /// Where the claim is kept, `/run/isotherm`: its content must not outlive the machine's uptime.
+    /// The directory of the claim, `/run/isotherm`. A claim is valid only until the next boot.
     pub run: PathBuf,
-    /// Where the kernel's configuration may be, for the doctor.
+    /// The directory that may contain the kernel's configuration, for `isotherm doctor`.
     pub boot: PathBuf,
 }
 
-impl Places {
-    /// Those of this machine.
+impl DamonPaths {
+    /// The paths of this machine.
     pub fn system() -> Self {
         Self::under(Path::new("/"))
     }
 
-    /// The same below another root.
+    /// The paths below `root`, which stands for `/`.
     pub fn under(root: &Path) -> Self {
         Self {
             admin: root.join("sys/kernel/mm/damon/admin"),
@@ -45,17 +44,17 @@ impl Places {
         self.admin.join("kdamonds")
     }
 
-    /// The file that holds, and sets, how many kdamonds there are.
+    /// The file that contains and sets the number of kdamonds.
     pub(super) fn nr_kdamonds(&self) -> PathBuf {
         self.kdamonds().join("nr_kdamonds")
     }
 
-    /// The directory of the kdamond of this number.
+    /// The directory of the kdamond with this number.
     pub(super) fn kdamond(&self, index: u32) -> PathBuf {
         self.kdamonds().join(index.to_string())
     }
 
-    /// The file that a run leaves its claim in.
+    /// The file of the claim.
     pub(super) fn claim(&self) -> PathBuf {
         self.run.join("damon.claim")
     }

@@ -1,18 +1,18 @@
-//! What is in a ring of perf events: records, one after the other (`perf_event_open(2)`, "MMAP layout").
+//! Parses the records in the ring buffer of perf events (`perf_event_open(2)`, "MMAP layout").
 
 const PERF_RECORD_LOST: u32 = 2;
 const PERF_RECORD_SAMPLE: u32 = 9;
 
-/// One record that matters here.
+/// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
-    /// An event: when, by the monotonic clock, in nanoseconds, and its fields.
+    /// An event: its time on the monotonic clock in nanoseconds, and its fields.
     Event(u64, &'a [u8]),
-    /// So many events did not fit into the ring.
+    /// The number of events that did not fit into the ring buffer.
     Lost(u64),
 }
 
-/// The records of these bytes, which hold whole records. Those of other kinds are left out.
+/// The records in `bytes`, which must contain complete records. Records of other kinds are skipped.
 pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -26,22 +26,22 @@ pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     })
 }
 
-/// The first record's kind and body, and what follows it.
+/// The kind and the body of the first record, and the bytes after it.
 fn split(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     const HEADER: usize = 8;
     let header = bytes.get(..HEADER)?;
     let kind = u32::from_ne_bytes(header[..4].try_into().ok()?);
     let size = usize::from(u16::from_ne_bytes(header[6..].try_into().ok()?));
-    // A record shorter than its header would never end.
+    // A record shorter than its header makes the first range invalid, so the iteration ends.
     Some((kind, bytes.get(HEADER..size)?, bytes.get(size..)?))
 }
 
 fn record(kind: u32, body: &[u8]) -> Option<Record<'_>> {
     let word = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
     match kind {
-        // The event's number comes first.
+        // The ID of the event precedes the count.
         PERF_RECORD_LOST => Some(Record::Lost(word(8)?)),
-        // In the order of the bits of the sample type: time, then the raw event with its length.
+        // The fields are in the order of the bits of the sample type: the time, then the length and the raw event.
         PERF_RECORD_SAMPLE => {
             let length = u32::from_ne_bytes(body.get(8..12)?.try_into().ok()?) as usize;
             Some(Record::Event(word(0)?, body.get(12..12 + length)?))
@@ -52,7 +52,7 @@ fn record(kind: u32, body: &[u8]) -> Option<Record<'_>> {
 
 #[cfg(test)]
 pub(super) mod made {
-    //! Records as the kernel writes them.
+    //! Makes records as the kernel writes them.
 
     use super::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
 
@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_and_losses_are_told_apart_and_others_passed_over() {
+    fn events_and_losses_are_parsed_and_other_records_skipped() {
         let bytes = [made::event(5, b"abcd"), made::throttled(), made::lost(12), made::event(6, b"")].concat();
         let found: Vec<_> = records(&bytes).collect();
         assert_eq!(found, [Record::Event(5, b"abcd"), Record::Lost(12), Record::Event(6, b"")]);
     }
 
     #[test]
-    fn bytes_that_are_no_records_end_the_reading() {
+    fn parsing_ends_at_an_invalid_record() {
         assert_eq!(records(&[0; 64]).count(), 0, "a length of zero");
         let event = made::event(5, b"abcd");
         assert_eq!(records(&event[..event.len() - 1]).count(), 0, "a record cut short");

@@ -1,8 +1,8 @@
-//! One use of the kernel's DAMON: claimed, set up, turned on, collected from, and put back as it was.
+//! A run of the kernel's DAMON, from its claim to its removal.
 
 use std::time::Duration;
 
-use isotherm_core::RegionSnapshot;
+use isotherm_core::{RegionSnapshot, chain};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -12,37 +12,38 @@ use super::kdamond::Kdamond;
 use super::ring::Ring;
 use super::settings::Settings;
 use super::traced::{Lost, Traced};
-use super::{DamonError, Places, TraceError};
+use super::{DamonError, DamonPaths, TraceError};
 
-/// Bytes that an event takes in the ring, at most: its record's header, time and length, and the fields.
+/// The maximum size of an event in the ring buffer, in bytes: the header, the time and the length of the record, and
+/// the fields.
 const EVENT_BYTES: usize = 96;
 
-/// For how many aggregations of the maximum number of regions there is room, if nobody collects them.
-const ROOM: usize = 8;
+/// The number of uncollected aggregations that the ring buffer can hold if each has the maximum number of regions.
+const UNCOLLECTED: usize = 8;
 
-/// A ring is at least and at most this long.
+/// The minimum and the maximum size of the ring buffer, in bytes.
 const RING_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=16 << 20;
 
-/// The kernel's DAMON in isotherm's use. Dropping it leaves nothing of it behind.
+/// A run of the kernel's DAMON. Dropping it turns the kdamond off and removes it.
 #[derive(Debug)]
 pub struct Run {
     kdamond: Kdamond,
-    way: Way,
+    method: Method,
     collection: Option<Collection>,
-    /// A ring of another size than the number of regions asks for.
+    /// The size of the ring buffer in bytes, if it does not depend on the number of regions.
     ring_bytes: Option<usize>,
 }
 
-/// How the kernel's findings reach us.
+/// How the results of the kernel are read.
 #[derive(Clone, Debug)]
-enum Way {
-    /// Every aggregation, by the tracepoint.
+enum Method {
+    /// Every aggregation, from the tracepoint.
     Trace(Format),
-    /// One aggregation whenever asked for, by `tried_regions`: where there are no tracepoints.
+    /// One aggregation per request, from `tried_regions`. Used if the tracepoint is not available.
     Tried,
 }
 
-/// What the collection needs while the kdamond is on.
+/// The state of the collection while the kdamond is on.
 #[derive(Debug)]
 enum Collection {
     Trace(Box<Traced>),
@@ -50,71 +51,73 @@ enum Collection {
 }
 
 impl Run {
-    /// Claims the kernel's DAMON and finds out how to collect what it finds. Nothing is turned on yet.
+    /// Claims the kernel's DAMON and finds out how to read its results. Does not turn the kdamond on.
     ///
     /// # Errors
-    /// If another uses DAMON, the kernel has none, or its findings cannot be collected.
-    pub fn prepare(places: Places) -> Result<Self, DamonError> {
+    /// Fails if DAMON is in use, if the kernel has no DAMON, or if its results cannot be read.
+    pub fn prepare(places: DamonPaths) -> Result<Self, DamonError> {
         let trace = trace(&places);
         let kdamond = Kdamond::claim(places)?;
-        let way = match trace {
-            Ok(format) => Way::Trace(format),
+        let method = match trace {
+            Ok(format) => Method::Trace(format),
             Err(trace) => match kdamond.has_tried_regions() {
-                Ok(true) => Way::Tried,
+                Ok(true) => Method::Tried,
                 Ok(false) => {
                     return Err(DamonError::NoFindings {
                         trace,
                         tried: Some("the kernel is older than Linux 6.2".into()),
                     });
                 }
-                Err(error) => return Err(DamonError::NoFindings { trace, tried: Some(error.to_string()) }),
+                Err(error) => return Err(DamonError::NoFindings { trace, tried: Some(chain(&error)) }),
             },
         };
-        Ok(Self { kdamond, way, collection: None, ring_bytes: None })
+        Ok(Self { kdamond, method, collection: None, ring_bytes: None })
     }
 
-    /// With a ring of this many bytes for the kernel's events.
+    /// Sets the size of the ring buffer in bytes. It is rounded up to a power of two and to a page.
     #[must_use]
     pub fn with_ring(self, bytes: usize) -> Self {
         Self { ring_bytes: Some(bytes), ..self }
     }
 
-    /// Whether the kernel can watch this: `vaddr`, `fvaddr` or `paddr`.
+    /// Checks that the kernel has these operations: `vaddr`, `fvaddr` or `paddr`.
     ///
     /// # Errors
-    /// If it cannot.
+    /// Returns [`DamonError::Operations`] if the kernel does not have them.
     pub fn can_watch(&self, operations: &'static str) -> Result<(), DamonError> {
         self.kdamond.can_watch(operations)
     }
 
-    /// Whether every aggregation is collected, or only one now and then.
+    /// Whether every aggregation is collected. If not, each call of [`collect`](Self::collect) returns only the next
+    /// one.
     pub fn is_complete(&self) -> bool {
-        matches!(self.way, Way::Trace(_))
+        matches!(self.method, Method::Trace(_))
     }
 
-    /// Sets up what is to be watched, and begins.
+    /// Writes the settings and turns the kdamond on.
     ///
     /// # Errors
-    /// If the kernel refuses, a target has ended, or another came in between.
+    /// Fails if the settings are invalid, if a target has ended, if the kernel refuses, or if another program changes
+    /// DAMON's settings meanwhile.
     pub fn start(&mut self, settings: &Settings) -> Result<(), DamonError> {
         let attributes = &settings.attributes;
         let targets = settings.scope.targets();
-        if matches!(self.way, Way::Tried) && targets.len() > 1 {
-            // Its regions do not tell whose they are.
-            let what = "without the kernel's tracepoints only one target can be watched; mount tracefs \
-                        (mount -t tracefs tracefs /sys/kernel/tracing)";
+        if matches!(self.method, Method::Tried) && targets.len() > 1 {
+            // The regions in tried_regions do not contain their target.
+            let what = "without the kernel's tracepoints, DAMON can monitor only one target \
+                        (run: mount -t tracefs tracefs /sys/kernel/tracing)";
             return Err(DamonError::Settings(what.into()));
         }
-        self.kdamond.set_up(settings, matches!(self.way, Way::Tried))?;
+        self.kdamond.set_up(settings, matches!(self.method, Method::Tried))?;
         let thread = self.kdamond.turn_on(settings)?;
         let samples = attributes.samples();
-        self.collection = Some(match &self.way {
-            Way::Tried => Collection::Tried { samples },
-            Way::Trace(format) => {
-                let wanted = attributes.max_regions().saturating_mul(EVENT_BYTES * ROOM);
+        self.collection = Some(match &self.method {
+            Method::Tried => Collection::Tried { samples },
+            Method::Trace(format) => {
+                let wanted = attributes.max_regions().saturating_mul(EVENT_BYTES * UNCOLLECTED);
                 let size = self.ring_bytes.unwrap_or(wanted.clamp(*RING_BYTES.start(), *RING_BYTES.end()));
                 match Traced::new(format, thread, size, targets.len(), samples) {
-                    // Ended within an instant, as it does when its targets have.
+                    // The kdamond has already ended, because its targets have.
                     Err(TraceError::Perf { source: Errno::SRCH }) => return Err(DamonError::TurnedOff),
                     traced => Collection::Trace(Box::new(traced?)),
                 }
@@ -123,10 +126,11 @@ impl Run {
         Ok(())
     }
 
-    /// The aggregations that have ended since the last call, the oldest first. By `tried_regions`, waits for the end of one.
+    /// Returns the aggregations that have ended since the last call, the oldest first. With `tried_regions`, waits for
+    /// the end of the next aggregation and returns it.
     ///
     /// # Errors
-    /// If the kernel refuses to tell.
+    /// Fails if `tried_regions` cannot be read while the kdamond is on.
     pub fn collect(&mut self) -> Result<Vec<Aggregation>, DamonError> {
         match &mut self.collection {
             None => Ok(Vec::new()),
@@ -134,7 +138,7 @@ impl Run {
             Some(Collection::Tried { samples }) => {
                 let samples = *samples;
                 let tried = match self.kdamond.tried_regions() {
-                    // Refused because there is no one to ask any more.
+                    // The request fails because the kdamond is off.
                     Err(_) if !self.kdamond.is_on() => return Ok(Vec::new()),
                     tried => tried?,
                 };
@@ -152,7 +156,7 @@ impl Run {
         }
     }
 
-    /// Whether it watches still: it ends when all targets have ended, or another turns it off.
+    /// Whether the kdamond is on. It turns off when all targets have ended, or when another program turns it off.
     pub fn is_on(&self) -> bool {
         match &self.collection {
             None => false,
@@ -161,12 +165,12 @@ impl Run {
         }
     }
 
-    /// The CPU time that the kernel's thread has taken so far.
+    /// The CPU time that the thread of the kdamond has used so far.
     pub fn cpu_time(&self) -> Duration {
         self.kdamond.cpu_time()
     }
 
-    /// What did not reach us so far.
+    /// The losses so far.
     pub fn lost(&self) -> Lost {
         match &self.collection {
             Some(Collection::Trace(traced)) => traced.lost(),
@@ -177,20 +181,20 @@ impl Run {
     /// Turns the kdamond off and removes it.
     ///
     /// # Errors
-    /// If the kernel refuses; the next run tries again.
+    /// Fails if the kernel refuses. The next run tries again.
     pub fn end(self) -> Result<(), DamonError> {
         self.kdamond.release()
     }
 }
 
-/// That events of the tracepoint can be had, tried on this very thread.
-pub(super) fn trace(places: &Places) -> Result<Format, TraceError> {
+/// Checks that the tracepoint can be used, by opening it for the calling thread, and returns its layout.
+pub(super) fn trace(places: &DamonPaths) -> Result<Format, TraceError> {
     let format = Format::read(places)?;
     Ring::open(format.id, 0, 1)?;
     Ok(format)
 }
 
-/// Now, by the monotonic clock, in nanoseconds: the clock of [`Aggregation::time_ns`].
+/// The current time of the monotonic clock in nanoseconds, like [`Aggregation::time_ns`].
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()

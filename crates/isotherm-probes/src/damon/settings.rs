@@ -1,22 +1,22 @@
-//! What the kernel's DAMON is to watch, and how.
+//! The settings of a kdamond.
 
 use isotherm_core::{AddrRange, Attributes};
 
 use super::DamonError;
 
-/// What one kdamond is to do.
+/// The settings of a kdamond.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Intervals and numbers of regions.
+    /// The intervals and the numbers of regions.
     pub attributes: Attributes,
-    /// What it watches.
+    /// The monitored memory.
     pub scope: Scope,
 }
 
-/// What a kdamond watches. The targets are numbered in their order.
+/// The memory that a kdamond monitors. The number of a target is its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All that these processes have mapped; the kernel follows it.
+    /// All mappings of these processes. The kernel updates them.
     Processes(Vec<u32>),
     /// These ranges of the virtual memory of one process.
     Ranges(u32, Vec<AddrRange>),
@@ -25,7 +25,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The kernel's name for what is asked for, before there are targets: physical memory, ranges of a process, or processes.
+    /// The kernel's name of the operations, before the targets are known: `paddr` if `physical` is set, else `fvaddr`
+    /// if `ranges` is set, else `vaddr`.
     pub fn operations_for(physical: bool, ranges: bool) -> &'static str {
         match (physical, ranges) {
             (true, _) => "paddr",
@@ -34,7 +35,7 @@ impl Scope {
         }
     }
 
-    /// The kernel's name for it.
+    /// The kernel's name of the operations.
     pub fn operations(&self) -> &'static str {
         match self {
             Self::Processes(_) => "vaddr",
@@ -52,7 +53,7 @@ impl Scope {
         }
     }
 
-    /// Where the regions of the only target are to be; nothing if the kernel finds that out.
+    /// The initial regions of the only target, or an empty list if the kernel finds them.
     pub(super) fn ranges(&self) -> &[AddrRange] {
         match self {
             Self::Processes(_) => &[],
@@ -62,31 +63,31 @@ impl Scope {
 }
 
 impl Settings {
-    /// Checks what the kernel would refuse without saying why.
+    /// Checks for settings that the kernel would reject without a reason.
     pub(super) fn check(&self) -> Result<(), DamonError> {
         let a = &self.attributes;
         for (interval, name) in [(a.sampling(), "sampling"), (a.aggregation(), "aggregation"), (a.update(), "update")] {
             if interval.subsec_nanos() % 1000 != 0 {
                 let what = format!(
-                    "the {name} interval ({interval:?}) is no whole number of microseconds, in which the kernel counts"
+                    "the {name} interval ({interval:?}) is not a whole number of microseconds, the kernel's unit"
                 );
                 return Err(DamonError::Settings(what));
             }
         }
         if self.scope.targets().is_empty() {
-            return Err(DamonError::Settings("there is no target left to watch".into()));
+            return Err(DamonError::Settings("there is no target left to monitor".into()));
         }
         let ranges = self.scope.ranges();
         if ranges.len() > a.max_regions() {
             let what = format!(
-                "{} ranges need as many regions, and there may be {} (--regions)",
+                "{} ranges need at least as many regions, but the maximum is {} (raise it with --regions)",
                 ranges.len(),
                 a.max_regions()
             );
             return Err(DamonError::Settings(what));
         }
         if ranges.is_empty() && !matches!(self.scope, Scope::Processes(_)) {
-            return Err(DamonError::Settings("no memory lies in the range that was asked for".into()));
+            return Err(DamonError::Settings("the requested ranges contain no memory".into()));
         }
         Ok(())
     }

@@ -1,32 +1,32 @@
-//! A kdamond's thread: which it is, and what CPU time it takes.
+//! The identity and the CPU time of the thread of a kdamond.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// A process or kernel thread that cannot be taken for another one that has its ID later.
+/// The identity of a process or kernel thread. The start time distinguishes it from a later one with the same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its process ID.
+    /// The process ID.
     pub pid: u32,
-    /// When it started, in clock ticks since boot (`proc_pid_stat(5)`, field 22).
+    /// The start time in clock ticks since boot (`proc_pid_stat(5)`, field 22).
     pub started: u64,
 }
 
 impl Thread {
-    /// The one that has this ID now, if there is one.
+    /// Finds the thread that has this ID now. `proc` is the path of `/proc`.
     pub fn find(proc: &Path, pid: u32) -> Option<Self> {
-        // The name, in parentheses, may hold spaces and parentheses itself; field 3 follows it.
         let started = stat_field(proc, pid, 22)?;
         Some(Self { pid, started })
     }
 
-    /// Whether it is still there.
+    /// Whether the thread still exists.
     pub fn lives(self, proc: &Path) -> bool {
         Self::find(proc, self.pid) == Some(self)
     }
 
-    /// The CPU time that it has taken: to the nanosecond where the kernel keeps scheduler statistics, else to the clock tick.
+    /// The CPU time that the thread has used, or `None` if it no longer exists. The precision is a nanosecond if the
+    /// kernel keeps scheduler statistics, and a clock tick otherwise.
     pub fn cpu_time(self, proc: &Path) -> Option<Duration> {
         let schedstat = fs::read_to_string(proc.join(self.pid.to_string()).join("schedstat")).ok();
         let exact: Option<u64> = schedstat.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
@@ -38,9 +38,10 @@ impl Thread {
     }
 }
 
-/// A field of `/proc/PID/stat`, by its number in `proc_pid_stat(5)`; 3 or higher.
+/// A field of `/proc/PID/stat`, by its number in `proc_pid_stat(5)`, which must be at least 3.
 fn stat_field(proc: &Path, pid: u32, number: usize) -> Option<u64> {
     let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
+    // Field 2, the name in parentheses, can contain spaces and parentheses itself.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(number - 3)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Collecting every aggregation from the kernel's tracepoint.
+//! Collects every aggregation from the kernel's tracepoint.
 
 use super::TraceError;
 use super::assemble::{Aggregation, Assembler};
@@ -7,31 +7,31 @@ use super::records::{Record, records};
 use super::ring::Ring;
 use super::thread::Thread;
 
-/// What of the kernel's findings did not reach us.
+/// The losses of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Events, one a region.
+    /// The number of lost events. Each event is one region.
     pub events: u64,
-    /// Aggregations of which only a part came.
+    /// The number of aggregations dropped because some of their events were lost.
     pub torn: u64,
 }
 
-/// The events of one kdamond, and the aggregations that they make.
+/// Reads the events of one kdamond and assembles aggregations from them.
 #[derive(Debug)]
 pub(super) struct Traced {
     format: Format,
     ring: Ring,
     assembler: Assembler,
-    /// What the ring held last; kept for its memory only.
+    /// The records of the last collection. The buffer is kept so that a collection does not allocate.
     bytes: Vec<u8>,
 }
 
 impl Traced {
-    /// Listens to this kdamond, which watches so many targets with so many samples an aggregation; events that are not
-    /// collected yet have room in `ring_bytes`.
+    /// Opens the tracepoint for the thread of a kdamond with this number of targets and of samples per aggregation. The
+    /// ring buffer has at least `ring_bytes` bytes.
     ///
     /// # Errors
-    /// If the kernel hands out no events, or the thread has ended.
+    /// Fails if the tracepoint cannot be opened or the thread has ended.
     pub(super) fn new(
         format: &Format,
         thread: Thread,
@@ -43,7 +43,7 @@ impl Traced {
         Ok(Self { format: format.clone(), ring, assembler: Assembler::new(targets, samples), bytes: Vec::new() })
     }
 
-    /// The aggregations that have ended since the last call.
+    /// Returns the aggregations that have ended since the last call, the oldest first.
     pub(super) fn collect(&mut self) -> Vec<Aggregation> {
         self.bytes.clear();
         self.ring.drain(&mut self.bytes);
@@ -64,6 +64,7 @@ impl Traced {
         self.ring.has_ended()
     }
 
+    /// The losses so far.
     pub(super) fn lost(&self) -> Lost {
         Lost { events: self.assembler.lost_events, torn: self.assembler.dropped }
     }

@@ -1,34 +1,38 @@
-//! A trial of the whole probe on own memory.
+//! A test of the whole probe on this process's own memory.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
+use isotherm_core::{
+    AccessProbe, AddrRange, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace, chain,
+};
 
 use super::{IdleError, IdleProbe};
 use isotherm_kernel::Scratch;
 
 const PAGES: u64 = 64;
 
-/// How often a trial in which nothing could be observed is made again: pages that have just been touched first may wait on
-/// another processor to be listed.
+/// How many times the test is repeated while some pages cannot be observed. A page that was touched for the first time
+/// may wait on another processor before it is put on a reclaim list, and can be observed only after that.
 const ATTEMPTS: u32 = 20;
 
 impl IdleProbe {
-    /// Opens the probe and tries it on this process's own memory.
+    /// Opens the probe and tests it on this process's own memory.
     ///
     /// # Errors
-    /// Says what does not work, why, and what would mend it.
+    /// If the probe does not work here. The error says why, and how to fix it.
     pub fn check() -> Result<(), IdleError> {
         check(Self::open()?)
     }
 }
 
-/// Touches own pages, marks them, touches half of them again, and asks `probe` which.
+/// Touches pages, marks them, touches half of them again, and compares the answers of `probe`.
 fn check(mut probe: IdleProbe) -> Result<(), IdleError> {
-    let failed = |doing: &str, e: &dyn std::error::Error| IdleError::Trial(format!("{doing} own pages failed: {e}"));
+    let failed = |step: &str, e: &(dyn std::error::Error + 'static)| {
+        IdleError::Trial(format!("{step} its own pages failed: {}", chain(e)))
+    };
     let scratch = Scratch::new(PAGES * PAGE_SIZE)?;
-    // Without huge pages configured this fails, and then there are none to be kept away.
+    // This fails on a kernel without huge pages, which is harmless.
     let _ = scratch.huge(false);
     let id = TargetId::process(std::process::id(), Duration::ZERO);
     let range = AddrRange::new(scratch.start(), scratch.start() + PAGES * PAGE_SIZE);
@@ -43,7 +47,7 @@ fn check(mut probe: IdleProbe) -> Result<(), IdleError> {
         (0..PAGES).for_each(|page| scratch.touch(page * PAGE_SIZE));
         probe.clear(&samples).map_err(|e| failed("marking", &*e))?;
         for offset in (0..PAGES).step_by(2).map(|page| page * PAGE_SIZE) {
-            // The kernel does not forget translations when it marks: another way makes it.
+            // Marking does not flush the TLB. The changes of protection in `break_up` do.
             if scratch.break_up(offset).is_ok() {
                 scratch.touch(offset);
             }
@@ -57,7 +61,7 @@ fn check(mut probe: IdleProbe) -> Result<(), IdleError> {
         if wrong > 0 {
             let of = observed.len();
             return Err(IdleError::Trial(format!(
-                "of {of} pages, half of them touched, {wrong} were said to be otherwise"
+                "{wrong} of {of} pages, half of which were touched, were reported wrongly"
             )));
         }
         if observed.len() == answers.len() {

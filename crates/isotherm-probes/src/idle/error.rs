@@ -1,4 +1,4 @@
-//! Why the `idle` probe does not work.
+//! The errors of the `idle` probe.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -9,73 +9,73 @@ use thiserror::Error;
 use isotherm_kernel::NoScratch;
 use isotherm_kernel::pages::TableError;
 
-/// Why the `idle` probe does not work here, and what would mend it.
+/// Why the `idle` probe does not work here, and how to fix it.
 #[derive(Debug, Error)]
 pub enum IdleError {
-    /// Pages of another size.
-    #[error("the idle probe knows pages of 4 KiB, and this machine's are of {0} bytes; use another probe")]
+    /// The page size is not 4 KiB.
+    #[error("the idle probe needs pages of 4 KiB, but this machine has pages of {0} bytes (use another probe)")]
     PageSize(usize),
-    /// A file may not be opened, or is not there.
-    #[error("{path} cannot be opened: {source}; {mend}")]
+    /// A file does not exist, or opening it is not permitted.
+    #[error("{path} cannot be opened ({fix})")]
     Open {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The error of open(2).
         source: io::Error,
-        /// What would mend it.
-        mend: &'static str,
+        /// How to fix it.
+        fix: &'static str,
     },
-    /// A file cannot be used.
-    #[error("{0}; has another program or a security module closed it to isotherm?")]
+    /// A table of pages cannot be read or written.
+    #[error("a table of pages cannot be used (does another program or a security module forbid it?)")]
     Table(#[from] TableError),
-    /// The kernel does not tell in which frame a page is.
-    #[error("/proc/self/pagemap does not tell page frames; run isotherm as root, or with CAP_SYS_ADMIN")]
+    /// The kernel does not show page frame numbers.
+    #[error("/proc/self/pagemap does not show page frame numbers (run isotherm as root, or with CAP_SYS_ADMIN)")]
     HiddenFrames,
-    /// Own memory to try things on cannot be had.
+    /// The memory for the test is not available.
     #[error(transparent)]
     Scratch(#[from] NoScratch),
-    /// None of the targets may be watched.
-    #[error("the memory of {target} may not be looked at: {source}; run isotherm as root, or with CAP_SYS_PTRACE")]
+    /// Reading the memory of the targets is not permitted, for any of them.
+    #[error("access to the memory of {target} is not permitted (run isotherm as root, or with CAP_SYS_PTRACE)")]
     Refused {
-        /// One of them.
+        /// One of the targets.
         target: TargetId,
-        /// The kernel's word.
+        /// The error of open(2).
         source: io::Error,
     },
-    /// The probe starts, but what it says of own memory is wrong.
-    #[error("the idle probe's trial on its own memory failed: {0}; use another probe, and please report it")]
+    /// The probe can be opened, but its answers about its own memory are wrong.
+    #[error("the idle probe failed its test on its own memory: {0} (use another probe, and report this)")]
     Trial(String),
 }
 
 impl IdleError {
-    /// The idle bitmap cannot be opened.
+    /// The error for an idle bitmap that cannot be opened.
     pub(crate) fn bitmap(TableError { path, source, .. }: TableError) -> Self {
-        let mend = match source.kind() {
+        let fix = match source.kind() {
             ErrorKind::NotFound => {
                 "use a kernel with CONFIG_IDLE_PAGE_TRACKING (in a container, /sys must be mounted), or another probe"
             }
             ErrorKind::PermissionDenied => "run isotherm as root",
             _ => "use another probe",
         };
-        Self::Open { path, source, mend }
+        Self::Open { path, source, fix }
     }
 
-    /// The table of frames cannot be opened.
+    /// The error for a table of page flags that cannot be opened.
     pub(crate) fn flags(TableError { path, source, .. }: TableError) -> Self {
-        let mend = match source.kind() {
+        let fix = match source.kind() {
             ErrorKind::NotFound => "use a kernel with CONFIG_PROC_PAGE_MONITOR, or another probe",
             ErrorKind::PermissionDenied => "run isotherm as root",
             _ => "use another probe",
         };
-        Self::Open { path, source, mend }
+        Self::Open { path, source, fix }
     }
 
-    /// A target's pagemap cannot be opened, for another reason than that it may not be, or has ended.
+    /// The error for a pagemap that cannot be opened, though the target is alive and access to it is permitted.
     pub(super) fn pagemap(TableError { path, source, .. }: TableError) -> Self {
         Self::Open {
             path,
             source,
-            mend: "is /proc mounted, and is there room for another open file a target (`ulimit -n`)?",
+            fix: "is /proc mounted, and is one more open file for each target allowed (`ulimit -n`)?",
         }
     }
 }

@@ -1,20 +1,21 @@
-//! The `idle` probe: virtual and physical memory by the kernel's idle page tracking.
+//! The `idle` probe: watches virtual and physical memory with the kernel's idle page tracking.
 //!
-//! The kernel has a bit for each page frame (Linux `Documentation/admin-guide/mm/idle_page_tracking.rst`). Setting it clears
-//! the accessed bits of all mappings of the page; reading it looks at them all again. So the answer is for a page of memory,
-//! not for one process's mapping of it:
+//! The kernel keeps an idle bit for each page frame (Linux `Documentation/admin-guide/mm/idle_page_tracking.rst`).
+//! Setting the bit clears the accessed bits of the page in all page tables that map it. Reading the bit checks those
+//! accessed bits again. Therefore an answer is about a page of memory, not about the mapping of one process:
 //!
-//! - A page that several processes share is accessed if any of them accessed it. Page cache that no process maps is seen, too, and so
-//!   are the accesses of KVM guests.
-//! - Reclaim is not disturbed: what it would have learned from a bit that is cleared is kept for it in a flag of its own.
-//! - The kernel does not flush translations (the TLB) when it clears. A page whose translation stays in a processor all the
-//!   while can look idle although it is used; a process that touches more than the TLB holds, or that is switched away from
-//!   now and then, is seen.
-//! - The bit is kept for user memory on a list for reclaim only. All else is
-//!   [unobservable](isotherm_core::Observation::Unobservable): free memory, the kernel's own, hugetlbfs, and pages that wait on a
-//!   processor to be listed.
-//! - A compound page (a huge page, a large folio) has one bit, that of its first frame.
-//! - Reading goes by words of 64 frames, and each of them that is marked at the time costs the kernel a look at its mappings.
+//! - A page that several processes share is accessed if any of them accessed it. Page cache that no process maps is
+//!   observed, and so are the accesses of KVM guests.
+//! - Reclaim is not disturbed. When a set accessed bit is cleared, the kernel keeps it for reclaim in a page flag.
+//! - The kernel does not flush the TLB when it clears accessed bits. A page whose translation stays in the TLB for the
+//!   whole interval can look idle although it is in use. A process that touches more memory than the TLB covers, or
+//!   that is switched out from time to time, is observed.
+//! - The kernel keeps the bit only for user memory that is on a reclaim list. All other memory is
+//!   [unobservable](isotherm_core::Observation::Unobservable): free memory, the kernel's own memory, hugetlbfs, and
+//!   pages that wait on a processor to be put on a list.
+//! - A compound page (a huge page or a large folio) has one bit: that of its first frame.
+//! - A read returns words of 64 frames. For each frame of a word that is marked, the kernel checks the page tables that
+//!   map it.
 
 mod check;
 mod error;

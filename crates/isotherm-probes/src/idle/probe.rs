@@ -1,4 +1,4 @@
-//! The probe itself: what it does in a round.
+//! The `idle` probe: the work of one sampling round.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +7,22 @@ use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, Targe
 use super::IdleError;
 use super::target::Target;
 use isotherm_kernel::Scratch;
-use isotherm_kernel::pages::{FlagTable, Flags, Pagemap, Room, Table, TableError};
+use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, Pagemap, Table, TableError};
 
+/// The idle bitmap, relative to the root directory.
 pub(crate) const BITMAP: &str = "sys/kernel/mm/page_idle/bitmap";
 
-/// The frames of one entry of the idle bitmap.
+/// The number of frames of one word of the idle bitmap.
 const WORD: u64 = 64;
 
-/// Words no more than this far apart are written with one call: a zero changes nothing, and costs less than a call.
+/// Words at most this far apart are written by one call. The words between them are written as zero, which changes
+/// nothing and costs less than another call.
 const WRITE_REACH: u64 = 4;
 
-/// Words are read together only if they are neighbours: each word read may cost looks at 64 pages' mappings.
+/// Only adjacent words are read by one call: the kernel may check the page tables of 64 pages for each word.
 const READ_REACH: u64 = 1;
 
-/// Learns which pages were accessed from the kernel's idle page tracking.
+/// Learns from the kernel's idle page tracking which pages were accessed.
 #[derive(Debug)]
 pub struct IdleProbe {
     root: PathBuf,
@@ -29,30 +31,30 @@ pub struct IdleProbe {
     /// Sorted by ID.
     targets: Vec<Target>,
     clears: u64,
-    /// What the last clear found of each sample.
+    /// The state of each sample of the last clear.
     looks: Vec<Look>,
-    /// The pages that were marked as idle by the last clear, sorted by head.
+    /// The pages that the last clear marked as idle, sorted by head.
     marked: Vec<Page>,
-    /// The words of the bitmap that these are in, and what to write to each.
+    /// The words of the bitmap that hold the marked pages, and the bits to set in each.
     words: Vec<(u64, u64)>,
-    // Everything below is lent out again and again, so that a round allocates nothing.
+    // The buffers below are kept between rounds, so that a round allocates nothing.
     order: Vec<u32>,
     frames: Vec<Option<u64>>,
-    told: Vec<Option<u64>>,
+    entries: Vec<Option<u64>>,
     suspects: Vec<Page>,
-    room: Room,
+    room: PageBuffer,
 }
 
-/// What the clear found of a sample.
+/// What the last clear found for a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// Nothing is mapped there.
     Nothing,
-    /// No page is there, but one may come.
+    /// Nothing was present, but a page may be faulted in.
     Absent,
-    /// Whether it is accessed cannot be told.
+    /// The accesses of the page cannot be observed.
     Unobservable,
-    /// Its page is among those that were marked.
+    /// The page is one of those that were marked.
     Marked,
 }
 
@@ -62,7 +64,7 @@ struct Page {
     /// The sample's index.
     sample: u32,
     frame: u64,
-    /// The frame whose bit stands for it: the first of a compound page, or itself.
+    /// The frame whose bit is used: the first frame of a compound page, or else the page's own frame.
     head: u64,
     flags: Flags,
 }
@@ -78,10 +80,10 @@ impl Page {
 }
 
 impl IdleProbe {
-    /// Opens the kernel's files, and makes sure that it tells in which frame a page is.
+    /// Opens the kernel's files, and checks that the kernel shows page frame numbers.
     ///
     /// # Errors
-    /// If any of it does not work here: the error says which, why, and what would mend it.
+    /// If the probe does not work here. The error says why, and how to fix it.
     pub fn open() -> Result<Self, IdleError> {
         let page_size = rustix::param::page_size();
         if page_size as u64 != PAGE_SIZE {
@@ -93,14 +95,14 @@ impl IdleProbe {
         own.touch(0);
         let pagemap = Pagemap::open(root, "self").map_err(IdleError::pagemap)?;
         let mut frame = None;
-        pagemap.frames(std::iter::once(own.start()), &mut Room::default(), |found| frame = found)?;
+        pagemap.frames(std::iter::once(own.start()), &mut PageBuffer::default(), |found| frame = found)?;
         match frame {
             Some(0) | None => Err(IdleError::HiddenFrames),
             Some(_) => Ok(probe),
         }
     }
 
-    /// Opens the files of the machine that lies below `root`, and takes them at their word.
+    /// Opens the files below `root`, without the checks of [`open`](Self::open). Tests use it on a made directory tree.
     ///
     /// # Errors
     /// If one of them cannot be opened.
@@ -116,13 +118,14 @@ impl IdleProbe {
             words: Vec::new(),
             order: Vec::new(),
             frames: Vec::new(),
-            told: Vec::new(),
+            entries: Vec::new(),
             suspects: Vec::new(),
-            room: Room::default(),
+            room: PageBuffer::default(),
         })
     }
 
-    /// Finds the frames of the samples in `order`, which becomes sorted by address; they come to `frames` in that order.
+    /// Sorts `order`, which holds indices of samples, by address, and puts the frames of these samples into `frames`
+    /// in that order.
     fn locate(&mut self, samples: &[Sample]) {
         let at = |&index: &u32| samples[index as usize];
         self.order.sort_unstable_by_key(|index| (at(index).target, at(index).addr));
@@ -138,7 +141,7 @@ impl IdleProbe {
         }
     }
 
-    /// Finds the pages of `samples`, those that can be observed, and what is said of them.
+    /// Finds the state of each of `samples`, and the pages that can be marked.
     fn find(&mut self, samples: &[Sample]) -> Result<(), TableError> {
         self.looks.clear();
         self.order.clear();
@@ -162,10 +165,11 @@ impl IdleProbe {
         self.marked.extend(found.filter_map(page));
         self.marked.sort_unstable_by_key(|page| page.frame);
 
-        self.told.clear();
-        let told = &mut self.told;
-        self.flags.each(self.marked.iter().map(|page| page.frame), &mut self.room, |flags| told.push(Some(flags.0)))?;
-        for (page, flags) in self.marked.iter_mut().zip(&self.told) {
+        self.entries.clear();
+        let entries = &mut self.entries;
+        self.flags
+            .each(self.marked.iter().map(|page| page.frame), &mut self.room, |flags| entries.push(Some(flags.0)))?;
+        for (page, flags) in self.marked.iter_mut().zip(&self.entries) {
             page.flags = Flags(flags.unwrap_or(0));
             if page.flags.is_tail() && !page.flags.is_hugetlb() {
                 (page.head, page.flags) = self.flags.head(page.frame)?.unwrap_or((page.frame, Flags::default()));
@@ -181,7 +185,7 @@ impl IdleProbe {
         Ok(())
     }
 
-    /// Marks the pages that were found as idle.
+    /// Marks the pages that [`find`](Self::find) found as idle.
     fn mark(&mut self) -> Result<(), TableError> {
         self.words.clear();
         for page in &self.marked {
@@ -194,19 +198,19 @@ impl IdleProbe {
         self.bitmap.write(self.words.iter().copied(), WRITE_REACH, &mut self.room)
     }
 
-    /// Answers for the pages that are still idle; the others are suspected of having been accessed.
+    /// Answers for the pages that are still idle. The other marked pages become suspects: they may have been accessed.
     fn read_marks(&mut self, answers: &mut [Observation]) -> Result<(), TableError> {
-        self.told.clear();
-        let told = &mut self.told;
+        self.entries.clear();
+        let entries = &mut self.entries;
         let words = self.words.iter().map(|&(word, _)| word);
-        self.bitmap.entries(words, READ_REACH, &mut self.room, |bits| told.push(bits))?;
+        self.bitmap.entries(words, READ_REACH, &mut self.room, |bits| entries.push(bits))?;
         self.suspects.clear();
-        let mut words = self.words.iter().zip(&self.told).peekable();
+        let mut words = self.words.iter().zip(&self.entries).peekable();
         for page in &self.marked {
             while words.next_if(|((word, _), _)| *word < page.word()).is_some() {}
             let bits = words.peek().and_then(|(_, bits)| **bits);
             answers[page.sample as usize] = match bits {
-                // Memory ends before it now.
+                // The memory has been removed: the bitmap ends before this word.
                 None => Observation::Unobservable,
                 Some(bits) if bits & page.bit() != 0 => Observation::Idle,
                 Some(_) => {
@@ -218,7 +222,7 @@ impl IdleProbe {
         Ok(())
     }
 
-    /// Looks at the suspects once more: the kernel says "not idle" of every page that it does not keep the bit for, too.
+    /// Checks the suspects again. The kernel also reports "not idle" for every page that it keeps no bit for.
     fn confirm(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), TableError> {
         let mut suspects = self.suspects.iter();
         let heads = self.suspects.iter().map(|page| page.head);
@@ -230,7 +234,7 @@ impl IdleProbe {
             }
         })?;
 
-        // A process's page may have gone, moved, or come in the meantime.
+        // A page of a process may have been freed, moved or faulted in since the clear.
         let physical = |index: usize| {
             let target = self.targets.iter().find(|target| target.id == samples[index].target);
             target.is_some_and(Target::is_physical)
@@ -243,14 +247,14 @@ impl IdleProbe {
             }
         }
         self.locate(samples);
-        // By sample, as the other list of them is for a moment.
+        // The order by sample allows the binary search below.
         self.suspects.sort_unstable_by_key(|page| page.sample);
         for (&index, frame) in self.order.iter().zip(&self.frames) {
             let before = self.suspects.binary_search_by_key(&index, |page| page.sample);
             let before = before.ok().map(|at| self.suspects[at].frame);
             answers[index as usize] = match (before, frame) {
                 (_, None) => Observation::Idle,
-                // It was not there when it was to be cleared.
+                // The page was faulted in after the clear.
                 (None, Some(_)) => Observation::Accessed,
                 (Some(before), Some(now)) if before == *now => Observation::Accessed,
                 (Some(_), Some(_)) => Observation::Unobservable,
@@ -284,7 +288,7 @@ impl AccessProbe for IdleProbe {
 
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         if self.looks.len() != samples.len() {
-            // Nothing was marked.
+            // No clear came before this read.
             answers.fill(Observation::Unobservable);
             return Ok(());
         }
@@ -295,7 +299,7 @@ impl AccessProbe for IdleProbe {
         Ok(self.confirm(samples, answers).map_err(IdleError::from)?)
     }
 
-    /// A compound page counts as one.
+    /// The number of pages that were marked. A compound page counts as one.
     fn clears(&self) -> u64 {
         self.clears
     }

@@ -1,4 +1,4 @@
-//! What the probe knows of one target.
+//! A target of the `idle` probe.
 
 use std::io;
 use std::path::Path;
@@ -8,88 +8,89 @@ use isotherm_core::{Mapping, PAGE_SIZE, TargetId, TargetSpace, mapping_at};
 use rustix::io::Errno;
 
 use super::IdleError;
-use isotherm_kernel::pages::{Pagemap, Room};
+use isotherm_kernel::pages::{PageBuffer, Pagemap};
 
-/// A target and how its pages are found.
+/// A target, and the method by which the frames of its pages are found.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) id: TargetId,
     /// Sorted and disjoint.
     mappings: Arc<[Mapping]>,
-    way: Way,
+    method: Method,
 }
 
+/// How the frame of a page is found.
 #[derive(Debug)]
-enum Way {
-    /// An address is that of a frame.
+enum Method {
+    /// The address is physical: it contains the frame number.
     Physical,
-    /// The process's pagemap tells.
+    /// From the pagemap of the process.
     Process(Pagemap),
-    /// It has ended: there are no pages.
+    /// The process has ended: it has no pages.
     Gone,
-    /// Its memory may not be looked at.
+    /// Access to the target's memory is not permitted.
     Refused,
 }
 
 impl Target {
-    /// Learns how the pages of a target are found, and why they may not be if so.
+    /// Opens a target. The second value is the error if access to the target's memory is not permitted.
     pub(super) fn open(root: &Path, space: &TargetSpace) -> Result<(Self, Option<io::Error>), IdleError> {
-        let (way, refusal) = match space.id {
-            TargetId::PhysicalMemory => (Way::Physical, None),
-            TargetId::Cgroup(_) => (Way::Refused, Some(io::ErrorKind::Unsupported.into())),
-            // Opened anew each time: after an exec, the process has another address space.
+        let (method, refusal) = match space.id {
+            TargetId::PhysicalMemory => (Method::Physical, None),
+            TargetId::Cgroup(_) => (Method::Refused, Some(io::ErrorKind::Unsupported.into())),
+            // The pagemap is opened again at each update: exec gives the process another address space.
             TargetId::Process(process) => match Pagemap::open(root, &process.pid.to_string()) {
-                Ok(pagemap) => (Way::Process(pagemap), None),
+                Ok(pagemap) => (Method::Process(pagemap), None),
                 Err(error) => match error.errno() {
-                    Errno::NOENT | Errno::SRCH => (Way::Gone, None),
-                    Errno::ACCESS | Errno::PERM => (Way::Refused, Some(error.source)),
+                    Errno::NOENT | Errno::SRCH => (Method::Gone, None),
+                    Errno::ACCESS | Errno::PERM => (Method::Refused, Some(error.source)),
                     _ => return Err(IdleError::pagemap(error)),
                 },
             },
         };
-        Ok((Self { id: space.id, mappings: Arc::clone(&space.mappings), way }, refusal))
+        Ok((Self { id: space.id, mappings: Arc::clone(&space.mappings), method }, refusal))
     }
 
-    /// Whether a page may be at `addr`.
+    /// Whether `addr` lies in a mapping of the target.
     pub(super) fn maps(&self, addr: u64) -> bool {
         mapping_at(&self.mappings, addr).is_some()
     }
 
-    /// Whether its pages are where they are whatever happens.
+    /// Whether the frame of an address never changes.
     pub(super) fn is_physical(&self) -> bool {
-        matches!(self.way, Way::Physical)
+        matches!(self.method, Method::Physical)
     }
 
-    /// Tells the frame of the page at each of `addresses`, which are sorted: nothing if there is no page, frame 0 if there is no
-    /// telling.
+    /// Calls `found` with the frame of the page at each of `addresses`, which are sorted. The frame is `None` if there
+    /// is no page, and 0 if it cannot be read.
     pub(super) fn frames(
         &self,
         addresses: impl ExactSizeIterator<Item = u64>,
-        room: &mut Room,
-        mut tell: impl FnMut(Option<u64>),
+        room: &mut PageBuffer,
+        mut found: impl FnMut(Option<u64>),
     ) {
         let mut left = addresses.len();
-        match &self.way {
-            Way::Physical => {
+        match &self.method {
+            Method::Physical => {
                 left = 0;
-                addresses.for_each(|addr| tell(Some(addr / PAGE_SIZE)));
+                addresses.for_each(|addr| found(Some(addr / PAGE_SIZE)));
             }
-            Way::Process(pagemap) => {
-                let told = pagemap.frames(addresses, room, |frame| {
+            Method::Process(pagemap) => {
+                let read = pagemap.frames(addresses, room, |frame| {
                     left -= 1;
-                    tell(frame);
+                    found(frame);
                 });
-                if told.is_ok() {
+                if read.is_ok() {
                     debug_assert_eq!(left, 0);
                 }
             }
-            Way::Gone => {
+            Method::Gone => {
                 left = 0;
-                addresses.for_each(|_| tell(None));
+                addresses.for_each(|_| found(None));
             }
-            Way::Refused => {}
+            Method::Refused => {}
         }
-        // What could not be read, of a process that may not be looked at or whose memory cannot be just now.
-        (0..left).for_each(|_| tell(Some(0)));
+        // The addresses that could not be read: access is not permitted, or reading failed.
+        (0..left).for_each(|_| found(Some(0)));
     }
 }

@@ -1,4 +1,4 @@
-//! What a scan found.
+//! The result of an idle-memory scan.
 
 use std::sync::Arc;
 
@@ -6,67 +6,67 @@ use isotherm_core::{AddrRange, IdleTally, Permissions};
 
 use isotherm_kernel::cgroup::CgroupVersion;
 
-/// How it was found which memory is idle.
+/// The method by which a scan finds idle memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// By the kernel's idle page tracking, page frame by page frame; memory is of the cgroup that it is charged to.
+pub enum ScanMethod {
+    /// Idle page tracking, page frame by page frame. Memory counts for the cgroup that it is charged to.
     IdlePageTracking,
-    /// By the accessed bits of page tables, process by process; memory is of the cgroup that the process is in.
+    /// The accessed bits in page tables, process by process. Memory counts for the cgroup that the process is in.
     PageTables,
 }
 
-/// What a scan found of the last interval.
+/// The result of a scan for the last interval.
 #[derive(Clone, Debug)]
 pub struct IdleFindings {
-    /// How.
-    pub way: Way,
-    /// The kind of the hierarchy that the cgroups are of, if there is one.
+    /// The method of the scan.
+    pub method: ScanMethod,
+    /// The version of the cgroup hierarchy that accounts memory, if there is one.
     pub cgroup_version: Option<CgroupVersion>,
-    /// All memory that was looked at.
+    /// All memory that was scanned, in bytes.
     pub total: IdleTally,
-    /// The cgroups that have some of it, by path.
+    /// The cgroups that have some of this memory, sorted by path.
     pub cgroups: Vec<CgroupIdle>,
-    /// The processes that have some of it mapped, by ID, if they were asked for.
+    /// The processes that map some of this memory, sorted by PID. Empty unless they were asked for.
     pub processes: Vec<ProcessIdle>,
-    /// What is to be known of these figures: what went away, what could not be looked at.
+    /// Remarks on the figures: for example, which processes ended, and which could not be scanned.
     pub notes: Vec<String>,
 }
 
-/// The memory of one cgroup, without those below it.
+/// The memory of one cgroup, without the cgroups below it.
 #[derive(Clone, Debug)]
 pub struct CgroupIdle {
-    /// Its path within the hierarchy; nothing for memory that is in no cgroup, or whose cgroup cannot be told.
+    /// The path of the cgroup within the hierarchy, or `None` if the memory is in no cgroup or the path is not known.
     pub path: Option<String>,
-    /// Its inode number, if that is what is known of it.
+    /// The inode number of the cgroup's directory, if the path is not known.
     pub inode: Option<u64>,
-    /// How much is idle.
+    /// The memory in bytes, by idle time.
     pub own: IdleTally,
 }
 
-/// What one process has mapped.
+/// The memory that one process maps.
 #[derive(Clone, Debug)]
 pub struct ProcessIdle {
-    /// Its ID.
+    /// The process ID.
     pub pid: u32,
-    /// Its command line, or its name where it has none.
+    /// The command line, or the name of a process without one.
     pub command: String,
-    /// The path of its cgroup, if there are any.
+    /// The path of the process's cgroup, if there is one.
     pub cgroup: Option<String>,
-    /// How much is idle.
+    /// The memory in bytes, by idle time.
     pub total: IdleTally,
-    /// Its mappings that have something present, by address, if they were asked for.
+    /// The mappings with present pages, sorted by address. Empty unless they were asked for.
     pub mappings: Vec<MappingIdle>,
 }
 
-/// What is present of one mapping.
+/// The memory that is present in one mapping.
 #[derive(Clone, Debug)]
 pub struct MappingIdle {
-    /// Where it lies.
+    /// The addresses of the mapping.
     pub range: AddrRange,
-    /// What may be done with it.
+    /// The permissions of the mapping.
     pub permissions: Permissions,
-    /// What is mapped; empty if it is anonymous.
+    /// The name of the mapping, such as the path of a file; empty if it is anonymous.
     pub name: Arc<str>,
-    /// How much is idle.
+    /// The memory in bytes, by idle time.
     pub tally: IdleTally,
 }

@@ -1,29 +1,30 @@
-//! A byte for each page frame of memory, and sets of frames.
+//! The state of every page frame, and sets of page frames.
 
 use isotherm_core::PAGE_SIZE;
 
 use crate::mark::Mark;
 use isotherm_kernel::pages::Ram;
 
-/// A mark for each frame of memory that is in use: one byte for 4 KiB.
+/// A mark for each frame of the system's memory: one byte for 4 KiB.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     stretches: Vec<Stretch>,
     marks: Vec<Mark>,
 }
 
-/// Frames that follow one another.
+/// A run of consecutive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     first: u64,
     end: u64,
-    /// The index of the first one's mark.
+    /// The index of the first frame's mark.
     index: usize,
 }
 
 impl Frames {
-    /// Takes memory as it is now; what was known of frames that are still there stays known. Gives how many pages went.
-    pub(super) fn relay(&mut self, ram: &[Ram]) -> u64 {
+    /// Sets the memory that exists now. The marks of frames that existed before are kept. Returns the number of frames
+    /// that were removed.
+    pub(super) fn set_memory(&mut self, ram: &[Ram]) -> u64 {
         let mut stretches: Vec<Stretch> = Vec::new();
         let mut index = 0;
         for ram in ram {
@@ -51,17 +52,18 @@ impl Frames {
                 }
             }
         }
-        let went = (self.marks.len() - kept) as u64;
+        let removed = (self.marks.len() - kept) as u64;
         *self = Self { stretches, marks };
-        went
+        removed
     }
 
-    /// How many there are.
+    /// The number of frames.
     pub(super) fn len(&self) -> usize {
         self.marks.len()
     }
 
-    /// The frames in pieces of at most `most`, cut at multiples of it: first, and one after the last.
+    /// Splits the frames into pieces of at most `most` frames, cut at multiples of `most`. A piece is its first frame
+    /// and one past its last frame.
     pub(super) fn pieces(&self, most: u64) -> Vec<(u64, u64)> {
         let mut pieces = Vec::new();
         for stretch in &self.stretches {
@@ -75,7 +77,7 @@ impl Frames {
         pieces
     }
 
-    /// The marks of frames that follow one another, all in one [piece](Self::pieces).
+    /// The marks of the frames from `first` up to `end`, which must be in one [piece](Self::pieces).
     pub(super) fn marks_mut(&mut self, first: u64, end: u64) -> &mut [Mark] {
         match self.index(first) {
             Some(index) => &mut self.marks[index..index + (end - first) as usize],
@@ -83,12 +85,12 @@ impl Frames {
         }
     }
 
-    /// The mark of a frame; nothing if it is no memory.
+    /// The mark of a frame, or `None` if the frame is not memory.
     pub(super) fn mark(&self, frame: u64) -> Option<Mark> {
         self.index(frame).map(|index| self.marks[index])
     }
 
-    /// The place of a frame among all.
+    /// The index of a frame among all frames.
     pub(super) fn index(&self, frame: u64) -> Option<usize> {
         let after = self.stretches.partition_point(|stretch| stretch.first <= frame);
         let stretch = self.stretches[..after].last().filter(|stretch| frame < stretch.end)?;
@@ -96,12 +98,12 @@ impl Frames {
     }
 }
 
-/// A set of frames, a bit for each that there is.
+/// A set of frames, as one bit for each frame.
 #[derive(Debug, Default)]
 pub(super) struct FrameSet(Vec<u64>);
 
 impl FrameSet {
-    /// The empty set of some of these frames.
+    /// An empty set for these frames.
     pub(super) fn of(frames: &Frames) -> Self {
         Self(vec![0; frames.len().div_ceil(64)])
     }
@@ -110,7 +112,7 @@ impl FrameSet {
         self.0[index / 64] |= 1 << (index % 64);
     }
 
-    /// Whether any of `count` frames from `index` on is in it.
+    /// Whether the set contains any of the `count` frames from `index` on.
     pub(super) fn has_any(&self, index: usize, count: usize) -> bool {
         let (mut at, end) = (index, index + count);
         while at < end {
@@ -139,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_known_of_memory_that_stays_is_kept_and_what_went_is_counted() {
+    fn marks_of_memory_that_stays_are_kept_and_removed_frames_are_counted() {
         let mut frames = Frames::default();
-        assert_eq!(frames.relay(&ram(&[(10, 20), (20, 30), (100, 200)])), 0);
+        assert_eq!(frames.set_memory(&ram(&[(10, 20), (20, 30), (100, 200)])), 0);
         frames.marks_mut(15, 30).fill(Mark::ACCESSED);
         frames.marks_mut(150, 160).fill(Mark::UNMARKED);
-        assert_eq!(frames.relay(&ram(&[(12, 25), (110, 300)])), 17);
+        assert_eq!(frames.set_memory(&ram(&[(12, 25), (110, 300)])), 17);
         for (frame, mark) in [
             (12, Some(Mark::NOTHING)),
             (15, Some(Mark::ACCESSED)),
@@ -161,20 +163,24 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_cut_at_multiples_and_cover_all() {
+    fn pieces_are_cut_at_multiples_and_cover_all_frames() {
         let mut frames = Frames::default();
-        frames.relay(&ram(&[(10, 40), (64, 70)]));
+        frames.set_memory(&ram(&[(10, 40), (64, 70)]));
         assert_eq!(frames.pieces(16), [(10, 16), (16, 32), (32, 40), (64, 70)]);
     }
 
     proptest! {
         #[test]
-        fn a_set_has_what_was_put_into_it(put in prop::collection::btree_set(0_usize..300, 0..20), at in 0_usize..300, count in 0_usize..140) {
+        fn a_set_contains_the_frames_that_were_inserted(
+            inserted in prop::collection::btree_set(0_usize..300, 0..20),
+            at in 0_usize..300,
+            count in 0_usize..140,
+        ) {
             let mut frames = Frames::default();
-            frames.relay(&ram(&[(0, 300)]));
+            frames.set_memory(&ram(&[(0, 300)]));
             let mut set = FrameSet::of(&frames);
-            put.iter().for_each(|&index| set.insert(index));
-            let expected = put.range(at..at + count).next().is_some();
+            inserted.iter().for_each(|&index| set.insert(index));
+            let expected = inserted.range(at..at + count).next().is_some();
             prop_assert_eq!(set.has_any(at, count), expected);
         }
     }

@@ -1,8 +1,9 @@
-//! How much memory is idle, and whose it is: every page is looked at, once an interval.
+//! Idle-memory scans: every page is visited once in each interval, to find how much memory is idle and whose it is.
 //!
-//! There are two ways to it. [`PhysicalScan`] goes over all page frames by the kernel's idle page tracking, and knows of each whose
-//! cgroup it is charged to. [`PageTableScan`] goes over the page tables of processes by eBPF, on kernels without that. Both are used in
-//! the same way ([`Scan`]): what is to be watched is marked once, and then, after each interval, read and marked again.
+//! There are two methods. [`PhysicalScan`] visits all page frames with the kernel's idle page tracking, and knows the
+//! cgroup that each page is charged to. [`PageTableScan`] visits the page tables of processes with eBPF, for kernels
+//! without idle page tracking. Both implement [`Scan`]: the memory is marked once, and after each interval it is read
+//! and marked again.
 
 mod findings;
 mod frames;
@@ -16,10 +17,11 @@ mod wanted;
 
 use std::path::PathBuf;
 
+use isotherm_core::chain;
 use thiserror::Error;
 
-pub use findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, Way};
-pub use open::{WayChoice, open};
+pub use findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
+pub use open::{ScanChoice, open};
 pub use pacer::{Pacer, Rate};
 pub use page_tables::PageTableScan;
 pub use physical::PhysicalScan;
@@ -28,23 +30,24 @@ use crate::bpf::BpfError;
 use crate::idle::IdleError;
 use isotherm_kernel::pages::{RamError, TableError};
 
-/// Whose memory is looked at.
+/// Whose memory is scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All of it.
+    /// All memory.
     All,
-    /// That of these processes.
+    /// The memory of the processes with these PIDs.
     Processes(Vec<u32>),
-    /// That of these cgroups and those below them, by their paths within the hierarchy or in its mounted directory.
+    /// The memory of these cgroups and the cgroups below them. A path is relative to the hierarchy, or it is in the
+    /// directory where the hierarchy is mounted.
     Cgroups(Vec<String>),
 }
 
-/// What is to be told apart in the findings, besides cgroups.
+/// What the findings list, besides cgroups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// Processes.
+    /// Whether to list processes.
     pub processes: bool,
-    /// Each mapping of each process, which implies the processes.
+    /// Whether to list each mapping of each process. This implies the processes.
     pub mappings: bool,
 }
 
@@ -54,81 +57,84 @@ impl Detail {
     }
 }
 
-/// A way to learn which memory is idle.
+/// A scan for idle memory.
 pub trait Scan {
-    /// Which way it is.
-    fn way(&self) -> Way;
+    /// The method of the scan.
+    fn method(&self) -> ScanMethod;
 
-    /// Marks all that is to be watched as idle.
+    /// Marks all memory in the scope as idle.
     ///
     /// # Errors
-    /// If the memory cannot be looked at, or [`ScanError::Interrupted`].
+    /// If the memory cannot be read or marked, or [`ScanError::Interrupted`] if the scan was stopped.
     fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError>;
 
-    /// Tells what has been idle since the memory was marked last, and marks it again.
+    /// Reports the memory that has been idle since it was last marked, and marks it again.
     ///
     /// # Errors
-    /// As of [`mark`](Self::mark). What goes away meanwhile is no error, but noted in the findings.
+    /// The errors of [`mark`](Self::mark). A process that ends during the scan is not an error: the findings note it.
     fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError>;
 }
 
 /// Why memory cannot be scanned.
 #[derive(Debug, Error)]
 pub enum ScanError {
-    /// It was asked to stop.
+    /// The scan was stopped.
     #[error("the scan was stopped")]
     Interrupted,
     /// Idle page tracking does not work.
     #[error(transparent)]
     Idle(#[from] IdleError),
-    /// Page tables cannot be read.
+    /// Page tables cannot be read by eBPF.
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    /// Neither way works here.
-    #[error("neither way to find idle memory works here. By idle page tracking: {idle}. By page tables: {bpf}")]
+    /// Neither method works here.
+    #[error(
+        "no method to find idle memory works here; idle page tracking: {}; page tables: {}",
+        chain(.idle), chain(.bpf)
+    )]
     Neither {
-        /// Why idle page tracking does not.
+        /// Why idle page tracking does not work.
         idle: IdleError,
-        /// Why page tables cannot be read.
+        /// Why page tables cannot be read by eBPF.
         bpf: BpfError,
     },
-    /// It cannot be told where memory is.
+    /// The addresses of the system's memory cannot be read.
     #[error(transparent)]
     Ram(#[from] RamError),
     /// A table of pages cannot be read or written.
-    #[error("{0}; has another program or a security module closed it to isotherm?")]
+    #[error("a table of pages cannot be used (does another program or a security module forbid it?)")]
     Table(#[from] TableError),
     /// The processes cannot be listed.
-    #[error("{path} cannot be read: {why}; is /proc mounted?")]
+    #[error("{path} cannot be read: {why} (is /proc mounted?)")]
     Processes {
         /// The directory.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
-    /// None of the processes that were named can be looked at.
+    /// A given process cannot be scanned.
     #[error("{0}")]
     NoProcess(String),
-    /// No cgroup of those that were named is there.
-    #[error("there is no cgroup {named}; {mend}")]
+    /// A given cgroup does not exist.
+    #[error("there is no cgroup {named} ({fix})")]
     NoCgroup {
-        /// What was named.
+        /// The cgroup, as it was given.
         named: String,
-        /// How to find those that there are.
-        mend: String,
+        /// How to list the cgroups.
+        fix: String,
     },
-    /// A cgroup that was named has no process, by whose page tables its memory could be looked at.
-    #[error("there is no process in a cgroup {named}; {mend}")]
+    /// A given cgroup has no process. Without a process there are no page tables to read.
+    #[error("there is no process in the cgroup {named} ({fix})")]
     NoProcessInCgroup {
-        /// What was named.
+        /// The cgroup, as it was given.
         named: String,
-        /// How to find those that there are.
-        mend: String,
+        /// How to list the cgroups that have processes.
+        fix: String,
     },
-    /// Cgroups were named, and there are none, or none that can be looked up.
-    #[error("memory cannot be told apart by cgroup: {0}")]
+    /// Cgroups were given, but the kernel has none, or they cannot be looked up.
+    #[error("memory cannot be split by cgroup: {0}")]
     NoCgroups(String),
-    /// Waiting failed.
-    #[error("waiting failed: {0}")]
+    /// The wait for the next step failed.
+    #[error("waiting failed")]
     Wait(#[source] std::io::Error),
 }

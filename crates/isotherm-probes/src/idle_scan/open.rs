@@ -1,27 +1,28 @@
-//! Which way a scan goes.
+//! Chooses the method of a scan.
 
 use super::{Detail, PageTableScan, PhysicalScan, Scan, ScanError, Scope};
 
-/// Which way is asked for.
+/// Which method is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WayChoice {
-    /// Idle page tracking if that works here, page tables otherwise.
+pub enum ScanChoice {
+    /// Idle page tracking if it works here, else page tables.
     Auto,
     /// Idle page tracking.
     Idle,
-    /// Page tables, by eBPF.
+    /// Page tables, read by eBPF.
     Bpf,
 }
 
 /// Opens a scan of `scope`.
 ///
 /// # Errors
-/// If the way that was asked for does not work here, or none does; or nothing of what is to be scanned is there.
-pub fn open(choice: WayChoice, scope: Scope, detail: Detail) -> Result<Box<dyn Scan>, ScanError> {
+/// If the method that was asked for does not work here, or neither does for [`ScanChoice::Auto`]; or if a given process
+/// or cgroup does not exist.
+pub fn open(choice: ScanChoice, scope: Scope, detail: Detail) -> Result<Box<dyn Scan>, ScanError> {
     match choice {
-        WayChoice::Idle => Ok(Box::new(PhysicalScan::open(scope, detail)?)),
-        WayChoice::Bpf => Ok(Box::new(PageTableScan::open(scope, detail)?)),
-        WayChoice::Auto => match PhysicalScan::open(scope.clone(), detail) {
+        ScanChoice::Idle => Ok(Box::new(PhysicalScan::open(scope, detail)?)),
+        ScanChoice::Bpf => Ok(Box::new(PageTableScan::open(scope, detail)?)),
+        ScanChoice::Auto => match PhysicalScan::open(scope.clone(), detail) {
             Err(ScanError::Idle(idle)) => match PageTableScan::open(scope, detail) {
                 Err(ScanError::Bpf(bpf)) => Err(ScanError::Neither { idle, bpf }),
                 opened => Ok(Box::new(opened?)),

@@ -1,4 +1,4 @@
-//! How fast a scan goes, how far it has come, and whether it is to stop.
+//! The speed limit, the progress and the stop signal of a scan.
 
 use std::time::{Duration, Instant};
 
@@ -6,19 +6,19 @@ use isotherm_kernel::{Stop, Waiter, Woken, monitor_cpu_time};
 
 use super::ScanError;
 
-/// Shorter waits than this are put off and made up for by the next.
+/// A shorter wait than this is added to the next one.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// A bound on how fast a scan goes.
+/// A limit on the speed of a scan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Bytes of memory that are looked at a second.
+    /// The memory that is visited in a second, in bytes.
     Bytes(u64),
-    /// The share of one CPU that the scan takes while it goes on, above 0 and up to 1.
+    /// The share of one CPU that the scan uses while it runs, above 0 and up to 1.
     Cpu(f64),
 }
 
-/// Paces scans.
+/// Limits the speed of a scan, reports its progress, and stops it.
 pub struct Pacer {
     rate: Option<Rate>,
     waiter: Waiter,
@@ -36,19 +36,20 @@ impl std::fmt::Debug for Pacer {
 }
 
 impl Pacer {
-    /// A pacer that keeps to `rate`, if there is one, until `stop` is asked for. `progress` is told how much has been looked at, and of how much, in bytes.
+    /// A pacer that limits the speed to `rate`, if it is given, and ends the scan when `stop` is requested. `progress`
+    /// is called with the bytes that have been visited and the bytes in all.
     pub fn new(rate: Option<Rate>, stop: Stop, progress: impl FnMut(u64, u64) + 'static) -> Self {
-        let waiter = Waiter::new(isotherm_kernel::Roster::default(), stop);
+        let waiter = Waiter::new(isotherm_kernel::ProcessTable::default(), stop);
         let began_cpu = monitor_cpu_time();
         Self { rate, waiter, progress: Box::new(progress), began: Instant::now(), began_cpu, done: 0, total: 0 }
     }
 
-    /// Begins a scan of so many bytes.
+    /// Begins a scan of `total` bytes.
     pub(super) fn begin(&mut self, total: u64) {
         (self.began, self.began_cpu, self.done, self.total) = (Instant::now(), monitor_cpu_time(), 0, total);
     }
 
-    /// Takes note of so many bytes that were looked at, and waits if that was too fast.
+    /// Records that `bytes` more bytes were visited, and waits if the scan is too fast.
     pub(super) fn step(&mut self, bytes: u64) -> Result<(), ScanError> {
         self.done += bytes;
         (self.progress)(self.done, self.total.max(self.done));
@@ -67,7 +68,7 @@ impl Pacer {
     }
 }
 
-/// So many seconds, a year at most.
+/// A duration of `seconds`, at most a year.
 fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, 365.0 * 86400.0))
 }

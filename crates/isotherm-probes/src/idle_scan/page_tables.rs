@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use isotherm_core::IdleTally;
+use isotherm_core::{IdleTally, chain};
 
-use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, Way};
+use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
 use super::population::{Member, Population};
 use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::bpf::{Look, PageSurvey, Surveyed, Taken};
@@ -23,16 +23,16 @@ pub struct PageTableScan {
 }
 
 impl PageTableScan {
-    /// Loads the eBPF program, and tries it on own memory.
+    /// Loads the eBPF program and tests it on this process's own memory.
     ///
     /// # Errors
-    /// If it does not work here, or nothing of what is to be scanned is there.
+    /// If the program does not work here, or if a given process or cgroup does not exist.
     pub fn open(scope: Scope, detail: Detail) -> Result<Self, ScanError> {
         let root = Path::new("/");
         let hierarchy = Hierarchy::find(root);
         let mut notes = Vec::new();
         if let Err(e) = &hierarchy {
-            notes.push(e.to_string());
+            notes.push(chain(e));
         }
         let population = Population::new(root, hierarchy.ok());
         population.check(&scope)?;
@@ -43,16 +43,13 @@ impl PageTableScan {
             for named in named {
                 let one = Scope::Cgroups(vec![named.clone()]);
                 if scan.population.members(&one, &mut notes)?.is_empty() {
-                    let mend = match hierarchy.directory() {
+                    let fix = match hierarchy.directory() {
                         Some(directory) => {
-                            format!(
-                                "`systemd-cgls`, or a look below {}, shows those that there are",
-                                directory.display()
-                            )
+                            format!("`systemd-cgls` and the directories below {} show the cgroups", directory.display())
                         }
-                        None => "/proc/PID/cgroup tells that of a process".into(),
+                        None => "/proc/PID/cgroup shows the cgroup of a process".into(),
                     };
-                    return Err(ScanError::NoProcessInCgroup { named: named.clone(), mend });
+                    return Err(ScanError::NoProcessInCgroup { named: named.clone(), fix });
                 }
             }
             scan.notes.append(&mut notes);
@@ -60,8 +57,8 @@ impl PageTableScan {
         Ok(scan)
     }
 
-    /// Goes over all processes; hands over what each of them was like, unless this is the `first` time.
-    fn pass(&mut self, first: bool, pacer: &mut Pacer, mut tell: impl FnMut(ProcessIdle)) -> Result<(), ScanError> {
+    /// Visits all processes. Calls `report` with the result for each process, unless this is the `first` pass.
+    fn pass(&mut self, first: bool, pacer: &mut Pacer, mut report: impl FnMut(ProcessIdle)) -> Result<(), ScanError> {
         self.survey.begin()?;
         let members = self.population.members(&self.scope, &mut self.notes)?;
         pacer.begin(members.iter().map(|member| member.resident).sum());
@@ -70,20 +67,20 @@ impl PageTableScan {
             let mut surveyed = match self.survey.take(member.pid, held.remove(&member.pid))? {
                 Taken::Held(surveyed) => surveyed,
                 Taken::Gone => {
-                    self.population.went(&member, &self.scope, &mut self.notes);
+                    self.population.note_ended(&member, &self.scope, &mut self.notes);
                     continue;
                 }
                 Taken::Refused(e) => {
-                    self.notes.push(format!("process {} may not be looked at ({e}) and is left out", member.pid));
+                    self.notes.push(format!("process {} is left out: access to it is not permitted ({e})", member.pid));
                     continue;
                 }
             };
             let process = self.one(&member, &mut surveyed, first, pacer)?;
             if surveyed.is_gone() {
-                self.population.went(&member, &self.scope, &mut self.notes);
+                self.population.note_ended(&member, &self.scope, &mut self.notes);
             }
             if !process.total.is_empty() {
-                tell(process);
+                report(process);
             }
             self.held.insert(member.pid, surveyed);
         }
@@ -128,8 +125,8 @@ impl PageTableScan {
 }
 
 impl Scan for PageTableScan {
-    fn way(&self) -> Way {
-        Way::PageTables
+    fn method(&self) -> ScanMethod {
+        ScanMethod::PageTables
     }
 
     fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {
@@ -151,7 +148,7 @@ impl Scan for PageTableScan {
         let known = self.population.hierarchy().is_some();
         let cgroups = cgroups.into_iter().map(|(path, own)| CgroupIdle { path, inode: None, own });
         Ok(IdleFindings {
-            way: Way::PageTables,
+            method: ScanMethod::PageTables,
             cgroup_version: self.population.hierarchy().map(Hierarchy::version),
             total,
             cgroups: if known { cgroups.collect() } else { Vec::new() },

@@ -1,15 +1,15 @@
 //! The scan of all page frames by idle page tracking.
 //!
-//! A pass goes over memory once, piece by piece; of each piece it reads which pages are still idle, and marks those that are not
-//! anew. So every page's interval is the time from one pass to the next, however long a pass takes.
+//! A pass visits all memory once, piece by piece. For each piece it reads which pages are still idle, and marks the
+//! others again. The interval of a page is therefore the time between two passes, however long a pass takes.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use isotherm_core::{IdleTally, PAGE_SIZE};
+use isotherm_core::{IdleTally, PAGE_SIZE, chain};
 
-use super::findings::{CgroupIdle, IdleFindings, Way};
+use super::findings::{CgroupIdle, IdleFindings, ScanMethod};
 use super::frames::{FrameSet, Frames};
 use super::population::{Member, Population};
 use super::processes::Pagemaps;
@@ -18,17 +18,18 @@ use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::idle::{BITMAP, IdleError, IdleProbe};
 use crate::mark::Mark;
 use isotherm_kernel::cgroup::{CgroupPaths, Hierarchy};
-use isotherm_kernel::pages::{FlagTable, Flags, Room, SystemRam, Table};
+use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, SystemRam, Table};
 
+/// The cgroup of each page frame, relative to the root directory.
 const KPAGECGROUP: &str = "proc/kpagecgroup";
 
-/// The frames of one entry of the idle bitmap.
+/// The number of frames of one word of the idle bitmap.
 const WORD: u64 = 64;
 
-/// Frames that are dealt with at once: 128 MiB. No compound page of a user lies across a multiple of it.
+/// The number of frames in a piece: 128 MiB. No compound page of user memory crosses a multiple of it.
 const PIECE: u64 = 32768;
 
-/// Frames whose cgroups are looked up with one call are no further apart.
+/// One call looks up the cgroups of frames that are at most this far apart.
 const REACH: u64 = 64;
 
 /// A scan of all page frames.
@@ -36,7 +37,7 @@ const REACH: u64 = 64;
 pub struct PhysicalScan {
     bitmap: Table,
     flags: FlagTable,
-    /// Nothing where the kernel does not tell.
+    /// The cgroup of each frame, or `None` if this kernel does not provide it.
     charged: Option<Table>,
     hierarchy: Option<Hierarchy>,
     paths: CgroupPaths,
@@ -47,16 +48,16 @@ pub struct PhysicalScan {
     frames: Frames,
     pagemaps: Pagemaps,
     notes: Vec<String>,
-    room: Room,
-    // Lent out again and again.
+    room: PageBuffer,
+    // The buffers below are kept between passes.
     words: Vec<u64>,
-    told: Vec<Flags>,
+    page_flags: Vec<Flags>,
     pages: Vec<Page>,
     cgroups: Vec<u64>,
     marks: BTreeMap<u64, u64>,
 }
 
-/// A page of a user: a frame, or several that are one compound page.
+/// A page of user memory: a single frame, or the frames of a compound page.
 #[derive(Clone, Copy, Debug)]
 struct Page {
     /// Its first frame.
@@ -66,20 +67,20 @@ struct Page {
 }
 
 impl PhysicalScan {
-    /// Opens the kernel's files, and makes sure that they tell what they should.
+    /// Opens the kernel's files, and checks that they can be used.
     ///
     /// # Errors
-    /// If one of them is not there or tells nothing, or nothing of what is to be scanned is there.
+    /// If a file does not exist or cannot be used, or if a given process or cgroup does not exist.
     pub fn open(scope: Scope, detail: Detail) -> Result<Self, ScanError> {
-        // The probe's own checks are those that are needed here.
+        // The scan needs the same files as the probe.
         IdleProbe::open()?;
         Self::at(Path::new("/"), scope, detail)
     }
 
-    /// Opens the files of the machine that lies below `root`, and takes them at their word.
+    /// Opens the files below `root`, without the checks of [`open`](Self::open). Tests use it on a made directory tree.
     ///
     /// # Errors
-    /// As of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn at(root: &Path, scope: Scope, detail: Detail) -> Result<Self, ScanError> {
         let mut notes = Vec::new();
         let bitmap = Table::open(root, BITMAP, true).map_err(IdleError::bitmap)?;
@@ -87,19 +88,19 @@ impl PhysicalScan {
         let charged = match Table::open(root, KPAGECGROUP, false) {
             Ok(table) => Some(table),
             Err(error) => {
-                let mend = if error.source.kind() == ErrorKind::PermissionDenied {
+                let fix = if error.source.kind() == ErrorKind::PermissionDenied {
                     "run isotherm as root"
                 } else {
                     "use a kernel with CONFIG_MEMCG and CONFIG_PROC_PAGE_MONITOR"
                 };
-                notes.push(format!("memory is not told apart by cgroup: {error}; {mend}"));
+                notes.push(format!("memory is not split by cgroup ({fix}): {}", chain(&error)));
                 None
             }
         };
         let hierarchy = match Hierarchy::find(root) {
             Ok(hierarchy) => Some(hierarchy),
             Err(e) if charged.is_some() => {
-                notes.push(e.to_string());
+                notes.push(chain(&e));
                 None
             }
             Err(_) => None,
@@ -117,9 +118,9 @@ impl PhysicalScan {
             frames: Frames::default(),
             pagemaps: Pagemaps::new(root),
             notes,
-            room: Room::default(),
+            room: PageBuffer::default(),
             words: Vec::new(),
-            told: Vec::new(),
+            page_flags: Vec::new(),
             pages: Vec::new(),
             cgroups: Vec::new(),
             marks: BTreeMap::new(),
@@ -130,7 +131,7 @@ impl PhysicalScan {
         Ok(scan)
     }
 
-    /// Reads which cgroups there are. That they cannot be looked up is an error only if some were named.
+    /// Reads the paths of all cgroups. If they cannot be read, that is an error only if cgroups were given.
     fn read_paths(&mut self) -> Result<(), ScanError> {
         let Some(hierarchy) = &self.hierarchy else {
             return match &self.scope {
@@ -142,14 +143,14 @@ impl PhysicalScan {
         if !readable {
             let what = if hierarchy.version().number() == 2 { "cgroup2" } else { "cgroup -o memory" };
             let why = format!(
-                "the hierarchy that accounts memory (version {}) is not mounted, or may not be read; `mount -t {what} none DIRECTORY` \
-                 mounts it",
+                "the cgroup hierarchy that accounts memory (version {}) is not mounted, or reading it is not permitted \
+                 (`mount -t {what} none DIRECTORY` mounts it)",
                 hierarchy.version().number()
             );
             if let Scope::Cgroups(_) = self.scope {
                 return Err(ScanError::NoCgroups(why));
             }
-            let note = format!("cgroups are told by inode number: {why}");
+            let note = format!("cgroups are shown by inode number: {why}");
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }
@@ -157,13 +158,13 @@ impl PhysicalScan {
         Ok(())
     }
 
-    /// The paths of the cgroups that were named.
+    /// The paths of the given cgroups.
     fn tops(&self, named: &[String]) -> Result<Vec<String>, ScanError> {
         let hierarchy = self.hierarchy.as_ref().ok_or_else(|| ScanError::NoCgroups(self.notes.join("; ")))?;
         Ok(named.iter().map(|named| hierarchy.path_of(named)).collect())
     }
 
-    /// Makes sure that the cgroups that were named are there.
+    /// Checks that the given cgroups exist.
     fn check_cgroups(&self) -> Result<(), ScanError> {
         let Scope::Cgroups(named) = &self.scope else { return Ok(()) };
         if self.charged.is_none() {
@@ -173,14 +174,14 @@ impl PhysicalScan {
             if self.paths.below(&[top]).next().is_none() {
                 let directory =
                     self.hierarchy.as_ref().and_then(Hierarchy::directory).unwrap_or(Path::new("/sys/fs/cgroup"));
-                let mend = format!("`find {} -type d` lists those that account memory", directory.display());
-                return Err(ScanError::NoCgroup { named: named.clone(), mend });
+                let fix = format!("`find {} -type d` lists the cgroups", directory.display());
+                return Err(ScanError::NoCgroup { named: named.clone(), fix });
             }
         }
         Ok(())
     }
 
-    /// What is to be looked at now, and the processes whose memory is told apart.
+    /// The pages to scan now, and the processes to list.
     fn wanted(&mut self) -> Result<(Wanted, Vec<Member>), ScanError> {
         self.read_paths()?;
         let listed = self.detail.any() || matches!(self.scope, Scope::Processes(_));
@@ -191,7 +192,7 @@ impl PhysicalScan {
             for top in &tops {
                 if !self.paths.below(std::slice::from_ref(top)).any(|inode| self.paths.is_there(inode)) {
                     self.notes
-                        .push(format!("the cgroup {top} has been removed; what it had is with the cgroup above it"));
+                        .push(format!("the cgroup {top} was removed; its memory is charged to the cgroup above it"));
                 }
             }
             wanted.cgroups = Some(self.paths.below(&tops).collect());
@@ -210,18 +211,18 @@ impl PhysicalScan {
         Ok((wanted, members))
     }
 
-    /// Takes memory as it is now.
-    fn relay(&mut self) -> Result<(), ScanError> {
+    /// Updates the list of frames to the memory that exists now.
+    fn update_memory(&mut self) -> Result<(), ScanError> {
         let ram = self.ram.read()?;
-        let went = self.frames.relay(&ram);
+        let went = self.frames.set_memory(&ram);
         if went > 0 {
             self.notes.push(format!("{} MiB of memory went offline and are left out", (went * PAGE_SIZE) >> 20));
         }
         Ok(())
     }
 
-    /// Goes over all frames; tells what each page of a user was like to `tell` by inode number of its cgroup, unless this is the
-    /// `first` pass, which only marks.
+    /// Visits all frames and marks them. Adds each page of user memory to `sums`, by the inode number of its cgroup,
+    /// unless this is the `first` pass.
     fn pass(
         &mut self,
         first: bool,
@@ -253,7 +254,8 @@ impl PhysicalScan {
         to: u64,
         sums: &mut BTreeMap<u64, IdleTally>,
     ) -> Result<(), ScanError> {
-        // The bitmap before all else: what is found to be a page of a user after that was one then, or came since and was accessed.
+        // The bitmap is read before the flags. A page that the flags show as user memory then either was user memory
+        // when the bitmap was read, or it came later and was accessed.
         let first_word = from / WORD;
         let words = &mut self.words;
         words.clear();
@@ -261,9 +263,9 @@ impl PhysicalScan {
             self.bitmap
                 .entries(first_word..to.div_ceil(WORD), 1, &mut self.room, |bits| words.push(bits.unwrap_or(0)))?;
         }
-        let told = &mut self.told;
-        told.clear();
-        self.flags.each(from..to, &mut self.room, |flags| told.push(flags))?;
+        let page_flags = &mut self.page_flags;
+        page_flags.clear();
+        self.flags.each(from..to, &mut self.room, |flags| page_flags.push(flags))?;
         self.find_pages(from);
         self.look_up_cgroups()?;
 
@@ -291,7 +293,7 @@ impl PhysicalScan {
             {
                 sums.entry(cgroup).or_default().add(state, page.count * PAGE_SIZE);
             }
-            // What is idle is marked still.
+            // A page that is still idle needs no new mark.
             if page.flags.is_listed() && !page.flags.is_unevictable() && !still_idle {
                 *self.marks.entry(page.head / WORD).or_default() |= bit;
             }
@@ -301,16 +303,16 @@ impl PhysicalScan {
         Ok(self.bitmap.write(words, 4, &mut self.room)?)
     }
 
-    /// Finds the pages of users among the flags of frames from `from` on.
+    /// Finds the pages of user memory among the flags of the frames from `from` on.
     fn find_pages(&mut self, from: u64) {
         self.pages.clear();
         let mut at = 0;
-        while let Some(&flags) = self.told.get(at) {
+        while let Some(&flags) = self.page_flags.get(at) {
             let mut count = 1;
             if flags.is_head() {
-                count += self.told[at + 1..].iter().take_while(|flags| flags.is_tail()).count();
+                count += self.page_flags[at + 1..].iter().take_while(|flags| flags.is_tail()).count();
             }
-            // Tails without a head are of a page that came or went just now.
+            // A tail without a head belongs to a page that was made or freed while the flags were read.
             if !flags.is_tail() && flags.is_of_a_user() {
                 self.pages.push(Page { head: from + at as u64, count: count as u64, flags });
             }
@@ -318,7 +320,7 @@ impl PhysicalScan {
         }
     }
 
-    /// Looks up the inode number of the cgroup of each page; 0 is none.
+    /// Looks up the inode number of the cgroup of each page. 0 stands for no cgroup.
     fn look_up_cgroups(&mut self) -> Result<(), ScanError> {
         let cgroups = &mut self.cgroups;
         cgroups.clear();
@@ -332,9 +334,9 @@ impl PhysicalScan {
         Ok(())
     }
 
-    /// What was found, by cgroups that have names.
+    /// Makes the findings from the sums by inode number.
     fn findings(&mut self, sums: BTreeMap<u64, IdleTally>) -> Result<IdleFindings, ScanError> {
-        // Those that came while the pages were looked at.
+        // Cgroups may have been made during the pass.
         self.read_paths()?;
         let mut total = IdleTally::default();
         let mut unnamed = 0;
@@ -348,11 +350,12 @@ impl PhysicalScan {
         cgroups.sort_by(|a, b| a.path.cmp(&b.path));
         if unnamed > 0 && self.hierarchy.as_ref().is_some_and(|hierarchy| hierarchy.directory().is_some()) {
             self.notes.push(format!(
-                "{unnamed} cgroups went before their paths could be read, or lie outside what is mounted; they are told by inode number"
+                "{unnamed} cgroups are shown by inode number: they were removed before their paths were read, or they \
+                 are not in the mounted part of the hierarchy"
             ));
         }
         Ok(IdleFindings {
-            way: Way::IdlePageTracking,
+            method: ScanMethod::IdlePageTracking,
             cgroup_version: self.hierarchy.as_ref().map(Hierarchy::version),
             total,
             cgroups: if self.charged.is_some() { cgroups } else { Vec::new() },
@@ -363,18 +366,18 @@ impl PhysicalScan {
 }
 
 impl Scan for PhysicalScan {
-    fn way(&self) -> Way {
-        Way::IdlePageTracking
+    fn method(&self) -> ScanMethod {
+        ScanMethod::IdlePageTracking
     }
 
     fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {
-        self.relay()?;
+        self.update_memory()?;
         let (wanted, _) = self.wanted()?;
         self.pass(true, &wanted, pacer, &mut BTreeMap::new())
     }
 
     fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError> {
-        self.relay()?;
+        self.update_memory()?;
         let (wanted, members) = self.wanted()?;
         let mut sums = BTreeMap::new();
         self.pass(false, &wanted, pacer, &mut sums)?;
@@ -384,7 +387,7 @@ impl Scan for PhysicalScan {
                 if let Some(process) = self.pagemaps.process(&member, &self.frames, self.detail.mappings) {
                     findings.processes.push(process);
                 } else {
-                    self.population.went(&member, &self.scope, &mut self.notes);
+                    self.population.note_ended(&member, &self.scope, &mut self.notes);
                 }
             }
         }

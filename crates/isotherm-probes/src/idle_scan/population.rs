@@ -1,4 +1,4 @@
-//! The processes whose memory is looked at, and the cgroup of each.
+//! The processes whose memory is scanned, and the cgroup of each.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use super::{ScanError, Scope};
 use isotherm_kernel::cgroup::{Hierarchy, is_below};
 use isotherm_kernel::mapping;
 
-/// A process, as it was when it was listed.
+/// A process at the time when it was listed.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) pid: u32,
     pub(super) command: String,
     pub(super) cgroup: Option<String>,
-    /// Bytes that it has in memory.
+    /// Resident memory in bytes.
     pub(super) resident: u64,
-    /// What it has mapped: not empty.
+    /// The mappings; not empty.
     pub(super) mappings: Arc<[Mapping]>,
 }
 
@@ -30,12 +30,12 @@ pub(super) struct Population {
     hierarchy: Option<Hierarchy>,
 }
 
-/// What came of looking at a process.
+/// The result of reading a process.
 enum Looked {
     Member(Member),
-    /// It has ended, or is the kernel's.
+    /// The process has ended, or it is a kernel thread.
     WithoutMemory,
-    /// Its mappings may not be read.
+    /// Reading its mappings is not permitted.
     Refused,
 }
 
@@ -48,24 +48,23 @@ impl Population {
         self.hierarchy.as_ref()
     }
 
-    /// Makes sure that the processes that were named can be looked at.
+    /// Checks that the given processes can be scanned.
     pub(super) fn check(&self, scope: &Scope) -> Result<(), ScanError> {
         let Scope::Processes(pids) = scope else { return Ok(()) };
         for &pid in pids {
             let refused = |why: &str| Err(ScanError::NoProcess(format!("process {pid} {why}")));
             let Some(process) = self.open(pid) else {
-                return Err(ScanError::NoProcess(format!(
-                    "there is no process {pid}; `ps -e` lists those that there are"
-                )));
+                return Err(ScanError::NoProcess(format!("there is no process {pid} (`ps -e` lists the processes)")));
             };
             match self.look(&process) {
                 Looked::Member(_) => {}
                 Looked::WithoutMemory => {
-                    return refused("has no memory of its own: it has ended, or is the kernel's; choose another");
+                    return refused("has no memory: it has ended, or it is a kernel thread (choose another process)");
                 }
                 Looked::Refused => {
                     return refused(
-                        "may not be looked at; run isotherm as root (with CAP_SYS_PTRACE), or choose a process of your own",
+                        "cannot be scanned: access is not permitted (run isotherm as root or with CAP_SYS_PTRACE, or \
+                         choose a process of your own)",
                     );
                 }
             }
@@ -73,7 +72,8 @@ impl Population {
         Ok(())
     }
 
-    /// The processes in `scope`, by ID. Those that were named and are not there any more, and how many may not be looked at, go to `notes`.
+    /// The processes in `scope`, sorted by PID. Adds to `notes` which given processes have ended, and how many
+    /// processes are left out because access is not permitted.
     pub(super) fn members(&self, scope: &Scope, notes: &mut Vec<String>) -> Result<Vec<Member>, ScanError> {
         let mut members = Vec::new();
         let mut refused = 0;
@@ -120,23 +120,23 @@ impl Population {
             } else {
                 (format!("{refused} processes are"), "their")
             };
-            let why = format!("to look at {their} memory takes CAP_SYS_PTRACE in {their} user namespace");
+            let why = format!("access to {their} memory needs CAP_SYS_PTRACE in {their} user namespace");
             note(notes, format!("{processes} left out: {why}"));
         }
         Ok(members)
     }
 
-    /// Notes that a process has ended since it was listed, if it was named.
-    pub(super) fn went(&self, member: &Member, scope: &Scope, notes: &mut Vec<String>) {
+    /// Notes that a process ended after it was listed, if it was given by PID.
+    pub(super) fn note_ended(&self, member: &Member, scope: &Scope, notes: &mut Vec<String>) {
         if let Scope::Processes(_) = scope {
-            note(notes, format!("process {} ended while it was looked at", member.pid));
+            note(notes, format!("process {} ended during the scan", member.pid));
         }
     }
 
-    /// Where a process has locked memory (mlock); nothing if it has none, or has ended.
+    /// The ranges that a process has locked in memory (mlock(2)); empty if there are none, or if the process has ended.
     pub(super) fn locked(&self, member: &Member) -> Vec<AddrRange> {
         let Some(process) = self.open(member.pid) else { return Vec::new() };
-        // The kernel goes over all pages to tell of mappings one by one: only where there is something to be found.
+        // smaps is expensive, because the kernel walks all pages: read it only if memory is locked.
         if !process.status().is_ok_and(|status| status.vmlck.is_some_and(|kib| kib > 0)) {
             return Vec::new();
         }
@@ -176,7 +176,7 @@ fn note(notes: &mut Vec<String>, note: String) {
     }
 }
 
-/// What a process has in memory, by its word.
+/// The resident memory of a process in bytes, as `/proc/PID/statm` reports it.
 fn resident(process: &Process) -> u64 {
     process.statm().map_or(0, |statm| statm.resident * PAGE_SIZE)
 }

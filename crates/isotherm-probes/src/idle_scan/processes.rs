@@ -1,4 +1,4 @@
-//! What of a process's memory is idle, by the frames that its pages are in.
+//! The idle memory of a process, found from the frames of its pages.
 
 use std::path::{Path, PathBuf};
 
@@ -7,45 +7,45 @@ use isotherm_core::{IdleTally, Mapping, PAGE_SIZE, PageState};
 use super::findings::{MappingIdle, ProcessIdle};
 use super::frames::Frames;
 use super::population::Member;
-use isotherm_kernel::pages::{Pagemap, Room};
+use isotherm_kernel::pages::{PageBuffer, Pagemap};
 
-/// Pages that are asked for at once: as many as fit into one call.
+/// The number of pages whose frames are read at once: as many as fit into one call.
 const AT_ONCE: u64 = 512;
 
-/// A mapping that may not be accessed at all and is larger than this is a reservation, with nothing present.
+/// A mapping without permissions that is larger than this, in bytes, is a reservation: no page of it is present.
 const RESERVATION: u64 = 1 << 30;
 
-/// Reads where the pages of processes are.
+/// Reads the frames of the pages of processes.
 #[derive(Debug)]
 pub(super) struct Pagemaps {
     root: PathBuf,
-    room: Room,
+    room: PageBuffer,
 }
 
 impl Pagemaps {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.into(), room: Room::default() }
+        Self { root: root.into(), room: PageBuffer::default() }
     }
 
-    /// Tells the frame of each page that a process has present; those that are not told are frame 0. What goes away meanwhile has
-    /// no more pages.
-    pub(super) fn each_frame(&mut self, member: &Member, mut tell: impl FnMut(u64)) {
+    /// Calls `found` with the frame of each page that is present in a process. The frame is 0 if the kernel hides it.
+    /// Memory that is unmapped during the walk has no pages.
+    pub(super) fn each_frame(&mut self, member: &Member, mut found: impl FnMut(u64)) {
         let Ok(pagemap) = Pagemap::open(&self.root, &member.pid.to_string()) else { return };
         for mapping in member.mappings.iter().filter(|mapping| is_worth_it(mapping)) {
-            self.frames(&pagemap, mapping, &mut tell);
+            self.frames(&pagemap, mapping, &mut found);
         }
     }
 
-    fn frames(&mut self, pagemap: &Pagemap, mapping: &Mapping, tell: &mut impl FnMut(u64)) {
+    fn frames(&mut self, pagemap: &Pagemap, mapping: &Mapping, found: &mut impl FnMut(u64)) {
         for piece in mapping.range.pieces(AT_ONCE * PAGE_SIZE) {
-            let tell = |frame: Option<u64>| frame.into_iter().for_each(&mut *tell);
-            if pagemap.frames(piece.page_addresses(), &mut self.room, tell).is_err() {
+            let found = |frame: Option<u64>| frame.into_iter().for_each(&mut *found);
+            if pagemap.frames(piece.page_addresses(), &mut self.room, found).is_err() {
                 break;
             }
         }
     }
 
-    /// What of a process's memory is idle; nothing if it has ended since, or may not be looked at.
+    /// The idle memory of a process, or `None` if the process has ended or access to it is not permitted.
     pub(super) fn process(&mut self, member: &Member, frames: &Frames, by_mapping: bool) -> Option<ProcessIdle> {
         let pagemap = Pagemap::open(&self.root, &member.pid.to_string()).ok()?;
         let mut process = ProcessIdle {
@@ -58,7 +58,7 @@ impl Pagemaps {
         for mapping in member.mappings.iter().filter(|mapping| is_worth_it(mapping)) {
             let mut tally = IdleTally::default();
             self.frames(&pagemap, mapping, &mut |frame| {
-                // What is no page of a user (a device's, of hugetlbfs, the page of zeroes) cannot be observed.
+                // A page that is not user memory (of a device or hugetlbfs, or the zero page) cannot be observed.
                 let state = frames.mark(frame).and_then(|mark| mark.state());
                 tally.add(state.unwrap_or(PageState::Unobservable), PAGE_SIZE);
             });
@@ -72,7 +72,7 @@ impl Pagemaps {
                 });
             }
         }
-        // After an exec, or after its end, nothing is present there.
+        // After an exec, or after the end of the process, nothing is present at these addresses.
         (!process.total.is_empty()).then_some(process)
     }
 }

@@ -1,20 +1,20 @@
-//! Which pages a scan of all page frames looks at.
+//! The pages that a scan of all page frames covers.
 
 use std::collections::HashSet;
 
 use super::frames::FrameSet;
 
-/// Which pages are looked at: all, unless there is something here.
+/// The pages to scan: all pages, unless a field is set.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
-    /// Those charged to cgroups of these inode numbers.
+    /// The pages that are charged to the cgroups with these inode numbers.
     pub(super) cgroups: Option<HashSet<u64>>,
-    /// Those of which a frame is in the set.
+    /// The pages with a frame in this set.
     pub(super) frames: Option<FrameSet>,
 }
 
 impl Wanted {
-    /// Whether a page is counted that is charged to this cgroup and has `count` frames from the place `index` on.
+    /// Whether the page of `count` frames from `index` on, charged to `cgroup`, is counted in the totals.
     pub(super) fn counts(&self, cgroup: u64, index: usize, count: usize) -> bool {
         match (&self.cgroups, &self.frames) {
             (Some(cgroups), _) => cgroups.contains(&cgroup),
@@ -23,7 +23,8 @@ impl Wanted {
         }
     }
 
-    /// Whether it is looked at, counted or not: a process may have mapped what is charged to a cgroup that nobody asked for.
+    /// Whether the page is scanned, counted or not. A process may map a page that is charged to a cgroup which was not
+    /// asked for.
     pub(super) fn has(&self, cgroup: u64, index: usize, count: usize) -> bool {
         self.counts(cgroup, index, count) || self.frames.as_ref().is_some_and(|frames| frames.has_any(index, count))
     }

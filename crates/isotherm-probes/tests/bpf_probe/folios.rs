@@ -1,4 +1,4 @@
-//! Huge pages and large folios: observed, and never split.
+//! Huge pages and large folios are observed, and never split.
 
 use std::fs;
 use std::io::Write;
@@ -28,21 +28,21 @@ fn a_huge_page_is_observed_as_one_and_never_split() {
     let (mut probe, mut target, start) = or_skip!(huge());
     update(&mut probe, &[&target]);
     let samples = pages(&target, start, SIZE);
-    let (mut told, mut right) = (0, 0);
+    let (mut total, mut right) = (0, 0);
     for round in 0..30 {
-        // Some rounds sample all pages, others a few at odd places.
+        // Some rounds sample all pages, others a few at irregular distances.
         let step = 1 + round * 37 % 512;
         let samples: Vec<_> = samples.iter().copied().skip(round % step).step_by(step).collect();
         let lower = samples.iter().filter(|sample| sample.addr < start + SIZE / 2).count();
         probe.clear(&samples).unwrap();
-        // Any part of a huge page speaks for all of it.
+        // A write to any part of a huge page makes all of it accessed.
         (0..SIZE / 2).step_by(2 << 20).for_each(|page| target.write(start + page + 5 * PAGE, PAGE));
         let answers = read(&mut probe, &samples);
-        told += answers.len();
+        total += answers.len();
         right += count(&answers[..lower], Accessed) + count(&answers[lower..], Idle);
         assert_eq!(smaps_kib(target.pid(), start, "AnonHugePages") * 1024, SIZE, "round {round}");
     }
-    assert!(nearly_all(right, told), "{right} of {told} are right");
+    assert!(nearly_all(right, total), "{right} of {total} are right");
 }
 
 #[test]
@@ -59,10 +59,10 @@ fn a_huge_page_counts_as_one_clear_at_most() {
 #[test]
 fn a_huge_page_mapped_by_small_entries_is_not_split() {
     let (mut probe, mut target, start) = or_skip!(huge());
-    // After this, each huge page is still one folio, but mapped page by page.
+    // After this, each huge page is still one folio, but it is mapped page by page.
     (0..SIZE).step_by(2 << 20).for_each(|page| {
-        target.tell(&format!("protect {} {PAGE}", start + page + PAGE));
-        target.tell(&format!("unprotect {} {PAGE}", start + page + PAGE));
+        target.request(&format!("protect {} {PAGE}", start + page + PAGE));
+        target.request(&format!("unprotect {} {PAGE}", start + page + PAGE));
     });
     let folios =
         |target: &Target| kernel_flags(target.pid(), start, SIZE).iter().filter(|&flags| flags & COMPOUND != 0).count();
@@ -83,11 +83,11 @@ fn a_huge_page_mapped_by_small_entries_is_not_split() {
 }
 
 #[test]
-fn a_part_of_a_large_folio_is_left_alone() {
+fn a_part_of_a_large_folio_is_not_cleared() {
     let (mut probe, mut target, start) = or_skip!(huge());
-    // A page in the middle of each can no longer be written: each folio lies in three mappings now.
+    // A page in the middle of each folio becomes read-only. Each folio is in three mappings now.
     (0..SIZE).step_by(2 << 20).for_each(|page| {
-        target.tell(&format!("protect {} {PAGE}", start + page + 100 * PAGE));
+        target.request(&format!("protect {} {PAGE}", start + page + 100 * PAGE));
     });
     update(&mut probe, &[&target]);
     let clears = probe.clears();
@@ -104,7 +104,7 @@ fn a_part_of_a_large_folio_is_left_alone() {
     assert!(flags.iter().all(|flags| flags & COMPOUND != 0));
 }
 
-/// A file that is deleted in the end.
+/// A file that is deleted when the value is dropped.
 struct TestFile(PathBuf);
 
 impl Drop for TestFile {

@@ -1,4 +1,4 @@
-//! Targets that change under the probe's eyes: exec, end, mappings that come and go.
+//! Targets that change while they are watched: exec, exit, and mappings that come and go.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn after_exec_the_new_address_space_is_found_by_an_update() {
     let old_samples = pages(&target, old, MIB);
     probe.clear(&old_samples).unwrap();
 
-    target.tell("exec");
+    target.request("exec");
     assert_eq!(count(&read(&mut probe, &old_samples), Idle), 256);
     probe.clear(&old_samples).unwrap();
 
@@ -30,7 +30,7 @@ fn after_exec_the_new_address_space_is_found_by_an_update() {
 }
 
 #[test]
-fn a_target_that_ends_in_the_middle_of_a_round_is_idle_and_no_error() {
+fn a_target_that_ends_during_a_round_is_idle_and_not_an_error() {
     let mut probe = or_skip!(open());
     let (mut target, mut other) = (Target::start(), Target::start());
     let (start, other_start) = (target.map("small", MIB), other.map("small", MIB));
@@ -47,7 +47,7 @@ fn a_target_that_ends_in_the_middle_of_a_round_is_idle_and_no_error() {
     assert_eq!(count(&answers[..256], Idle), 256);
     assert!(count(&answers[256..], Accessed) + STRAGGLERS >= 256);
 
-    // The next round begins before anyone has noticed, and so does the next update.
+    // The next round and the next update begin before the end of the target is noticed.
     probe.clear(&samples).unwrap();
     assert_eq!(count(&read(&mut probe, &samples)[..256], Idle), 256);
     probe.update(&[empty_space(target.pid()), space(&other)]).unwrap();
@@ -59,26 +59,26 @@ fn a_target_that_ends_in_the_middle_of_a_round_is_idle_and_no_error() {
 }
 
 #[test]
-fn a_process_that_is_none_is_idle() {
+fn a_target_that_is_not_a_process_is_idle() {
     let mut probe = or_skip!(open());
-    // Never a process; a kernel thread; a number that is no process ID.
+    // A PID that is not in use, a kernel thread, and two numbers that are not valid PIDs.
     for pid in [(1 << 22) - 1, 2, u32::MAX, 0] {
         probe.update(&[empty_space(pid)]).unwrap();
         let samples = [Sample { target: TargetId::process(pid, Duration::ZERO), addr: 0x40_0000 }];
         probe.clear(&samples).unwrap();
         assert_eq!(read(&mut probe, &samples), [Idle], "{pid}");
     }
-    // And one that the probe was never told of.
+    // A target that was not in the update.
     let samples = [Sample { target: TargetId::process(1, Duration::ZERO), addr: 0x40_0000 }];
     probe.clear(&samples).unwrap();
     assert_eq!(read(&mut probe, &samples), [Idle]);
 }
 
 #[test]
-fn a_target_that_maps_and_unmaps_all_the_time_is_watched_without_an_error() {
+fn a_target_that_maps_and_unmaps_continuously_is_watched_without_an_error() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
-    let start = target.tell("churn");
+    let start = target.request("churn");
     let samples = pages(&target, start, 8 * MIB);
     let mut accessed = 0;
     for round in 0..400 {
@@ -92,11 +92,11 @@ fn a_target_that_maps_and_unmaps_all_the_time_is_watched_without_an_error() {
 }
 
 #[test]
-fn many_targets_that_end_at_any_moment_do_no_harm() {
+fn targets_that_end_at_any_time_cause_no_error() {
     let mut probe = or_skip!(open());
     for _ in 0..5 {
         let mut targets: Vec<_> = (0..4).map(|_| Target::start()).collect();
-        let starts: Vec<_> = targets.iter_mut().map(|target| target.tell("churn")).collect();
+        let starts: Vec<_> = targets.iter_mut().map(|target| target.request("churn")).collect();
         update(&mut probe, &targets.iter().collect::<Vec<_>>());
         let samples: Vec<_> = (targets.iter().zip(&starts)).flat_map(|(t, &start)| pages(t, start, MIB)).collect();
         std::thread::scope(|scope| {
@@ -110,24 +110,24 @@ fn many_targets_that_end_at_any_moment_do_no_harm() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_is_missing() {
+fn an_ordinary_user_sees_what_is_missing() {
     use std::os::unix::process::CommandExt;
     drop(or_skip!(open()));
-    let tell = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "lives::tell_why", "--ignored", "--nocapture"])
-        .env("ISOTHERM_TEST_TELL_WHY", "1")
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lives::print_error", "--ignored", "--nocapture"])
+        .env("ISOTHERM_TEST_PRINT_ERROR", "1")
         .uid(65534)
         .gid(65534)
         .output();
-    let output = or_skip!(tell.map_err(|e| format!("an ordinary user cannot run this program: {e}")));
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("run isotherm as root"), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains("libbpf:") && output.stderr.is_empty(), "libbpf's own words are to be kept out: {output:?}");
+    let output = or_skip!(output.map_err(|e| format!("an ordinary user cannot run this program: {e}")));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("run isotherm as root"), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!printed.contains("libbpf:") && output.stderr.is_empty(), "libbpf's messages are not printed: {output:?}");
 }
 
 #[test]
-#[ignore = "run by another test as another user"]
-fn tell_why() {
-    or_skip!(std::env::var("ISOTHERM_TEST_TELL_WHY").map_err(|_| "it is a part of another test"));
-    println!("{}", isotherm_probes::bpf::BpfProbe::open().expect_err("an ordinary user may not"));
+#[ignore = "another test runs it as another user"]
+fn print_error() {
+    or_skip!(std::env::var("ISOTHERM_TEST_PRINT_ERROR").map_err(|_| "it is a part of another test"));
+    println!("{}", isotherm_probes::bpf::BpfProbe::open().expect_err("an ordinary user lacks the capabilities"));
 }

@@ -1,4 +1,4 @@
-//! What the `bpf` probe holds on the kernel that the tests run on. Needs root; a test that cannot run is skipped.
+//! Tests of the `bpf` probe on the running kernel. They need root; a test that cannot run is skipped.
 
 #![cfg(target_arch = "x86_64")]
 #![allow(missing_docs, clippy::unwrap_used)]

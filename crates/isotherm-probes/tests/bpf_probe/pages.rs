@@ -1,4 +1,4 @@
-//! Ordinary pages: accessed or not.
+//! Ordinary pages are accessed or idle.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::target::Target;
 use crate::watch::*;
 
 #[test]
-fn its_own_trial_succeeds() {
+fn the_probe_passes_its_own_test() {
     drop(or_skip!(open()));
     BpfProbe::check().unwrap();
 }
 
 #[test]
-fn it_may_go_to_another_thread() {
+fn the_probe_can_be_sent_to_another_thread() {
     fn is_send<T: Send>() {}
     is_send::<BpfProbe>();
 }
 
 #[test]
-fn a_thousand_random_samples_a_round_are_told_right() {
+fn a_thousand_random_samples_in_a_round_are_answered_correctly() {
     const SIZE: u64 = 64 * MIB;
     const HOT: std::ops::Range<u64> = 16 * MIB..24 * MIB;
     const ROUNDS: usize = 50;
@@ -58,11 +58,11 @@ fn pages_that_are_not_present_are_idle() {
     let gone = target.map("small", 4 * MIB);
     target.write(gone, 4 * MIB);
     update(&mut probe, &[&target]);
-    target.tell(&format!("unmap {gone} {}", 4 * MIB));
+    target.request(&format!("unmap {gone} {}", 4 * MIB));
 
     let mut samples = pages(&target, start, 4 * MIB);
     samples.extend(pages(&target, gone, 4 * MIB));
-    // Where nothing was ever mapped, and where no process can have anything.
+    // Two addresses where nothing was ever mapped, and one where no process can map anything.
     let id = TargetId::process(target.pid(), Duration::ZERO);
     samples.extend([0x1000, 0x7fff_ffff_f000, 0xffff_ffff_ffff_f000].map(|addr| Sample { target: id, addr }));
     probe.clear(&samples).unwrap();
@@ -71,7 +71,7 @@ fn pages_that_are_not_present_are_idle() {
 }
 
 #[test]
-fn a_page_that_comes_to_be_between_clear_and_read_is_accessed() {
+fn a_page_that_is_faulted_in_between_clear_and_read_is_accessed() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", MIB);
@@ -85,7 +85,7 @@ fn a_page_that_comes_to_be_between_clear_and_read_is_accessed() {
 }
 
 #[test]
-fn more_samples_than_the_program_takes_at_once_are_all_told() {
+fn more_samples_than_the_program_takes_at_once_are_all_answered() {
     const SIZE: u64 = 160 * MIB;
     let mut probe = or_skip!(open());
     let mut target = Target::start();
@@ -101,7 +101,7 @@ fn more_samples_than_the_program_takes_at_once_are_all_told() {
 }
 
 #[test]
-fn no_samples_at_all_are_fine() {
+fn an_update_and_a_round_without_samples_succeed() {
     let mut probe = or_skip!(open());
     probe.update(&[]).unwrap();
     probe.clear(&[]).unwrap();
@@ -110,7 +110,7 @@ fn no_samples_at_all_are_fine() {
 }
 
 #[test]
-fn the_clear_at_the_start_leaves_only_what_is_used_to_be_cleared() {
+fn after_the_first_sweep_only_memory_in_use_must_be_cleared() {
     const SIZE: u64 = 32 * MIB;
     let mut probe = or_skip!(open());
     let mut target = Target::start();
@@ -124,7 +124,7 @@ fn the_clear_at_the_start_leaves_only_what_is_used_to_be_cleared() {
     let answers = read(&mut probe, &samples);
     assert!(count(&answers, Accessed) <= STRAGGLERS, "{} are still accessed", count(&answers, Accessed));
 
-    // A second look at the same target clears nothing.
+    // A second update with the same target clears nothing.
     target.write(start, MIB);
     update(&mut probe, &[&target]);
     assert_eq!(probe.clears(), before);
@@ -132,7 +132,7 @@ fn the_clear_at_the_start_leaves_only_what_is_used_to_be_cleared() {
 }
 
 #[test]
-fn without_the_clear_at_the_start_nothing_is_cleared_unasked() {
+fn without_sweeps_an_update_clears_nothing() {
     let probe = or_skip!(open());
     let mut probe = probe.with_sweeps(false);
     let mut target = Target::start();
@@ -144,7 +144,7 @@ fn without_the_clear_at_the_start_nothing_is_cleared_unasked() {
 }
 
 #[test]
-fn accesses_of_all_threads_are_seen() {
+fn accesses_of_all_threads_are_observed() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", 8 * MIB);
@@ -153,10 +153,10 @@ fn accesses_of_all_threads_are_seen() {
     let samples = pages(&target, start, 8 * MIB);
     for _ in 0..5 {
         probe.clear(&samples).unwrap();
-        target.tell(&format!("write-in-threads {start} {}", 4 * MIB));
+        target.request(&format!("write-in-threads {start} {}", 4 * MIB));
         let answers = read(&mut probe, &samples);
         assert!(count(&answers[..1024], Accessed) + STRAGGLERS >= 1024);
-        // A processor may run ahead of the program, and so into the page after the last.
+        // A processor may execute ahead speculatively, and so access the page after the last one.
         assert_eq!(count(&answers[1025..], Accessed), 0);
         assert!(count(&answers, Unobservable) <= STRAGGLERS);
     }

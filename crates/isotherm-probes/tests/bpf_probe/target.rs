@@ -1,6 +1,6 @@
-//! A process to be watched, which does what it is told, one step at a time: so that no test depends on time.
+//! A process to watch. It executes commands one at a time, so that no test depends on timing.
 //!
-//! It is this very test binary, started again to run nothing but [`obey`].
+//! The process is this test binary, started again to run only [`serve`].
 
 #![allow(unsafe_code)]
 
@@ -16,31 +16,31 @@ use rustix::mm::{Advice, MapFlags, MlockFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mlock_with, mmap, mmap_anonymous, mprotect, munmap};
 use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 
-/// Set in the environment of the process that obeys.
+/// Set in the environment of the target process.
 const ROLE: &str = "ISOTHERM_TEST_TARGET";
 
-/// Its answers begin with this, what the test harness prints does not.
+/// The prefix of an answer. The output of the test harness does not have it.
 const ANSWER: &str = "@ ";
 
 pub struct Target {
     child: Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl Target {
     pub fn start() -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "target::obey", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "target::serve", "--ignored", "--nocapture", "--test-threads=1"])
             .env(ROLE, std::process::id().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()
             .unwrap();
-        let orders = child.stdin.take().unwrap();
+        let commands = child.stdin.take().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut target = Self { child, orders, answers };
+        let mut target = Self { child, commands, answers };
         target.answer();
         target
     }
@@ -49,30 +49,30 @@ impl Target {
         self.child.id()
     }
 
-    /// Gives an order and waits until it is done; the answer is an address, or 0.
-    pub fn tell(&mut self, order: &str) -> u64 {
-        writeln!(self.orders, "{order}").unwrap();
+    /// Sends a command and waits until it is done. The answer is an address, or 0.
+    pub fn request(&mut self, command: &str) -> u64 {
+        writeln!(self.commands, "{command}").unwrap();
         self.answer()
     }
 
-    /// Maps `size` bytes of a kind: see `map`. The address is a multiple of 2 MiB.
+    /// Maps `size` bytes. For `kind`, see the function `map`. The address is a multiple of 2 MiB.
     pub fn map(&mut self, kind: &str, size: u64) -> u64 {
-        self.tell(&format!("map {kind} {size}"))
+        self.request(&format!("map {kind} {size}"))
     }
 
     /// Writes to every page of the range.
     pub fn write(&mut self, start: u64, size: u64) {
-        self.tell(&format!("write {start} {size}"));
+        self.request(&format!("write {start} {size}"));
     }
 
     /// Reads from every page of the range.
     pub fn read(&mut self, start: u64, size: u64) {
-        self.tell(&format!("read {start} {size}"));
+        self.request(&format!("read {start} {size}"));
     }
 
-    /// Ends it at once and waits until it has ended.
+    /// Kills the process and waits until it has ended.
     pub fn kill(&mut self) {
-        // Only its own group, which it leads: itself and what it forked.
+        // The process leads a group of its own, which contains only the process and its children.
         let group = Pid::from_child(&self.child);
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -85,7 +85,7 @@ impl Target {
         loop {
             line.clear();
             assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the target process ended unexpectedly");
-            // The harness writes the test's name without a line's end.
+            // The test harness prints the name of the test without a newline before the first answer.
             if let Some((_, answer)) = line.split_once(ANSWER) {
                 return answer.trim().parse().unwrap_or_else(|_| panic!("the target says: {answer}"));
             }
@@ -99,10 +99,10 @@ impl Drop for Target {
     }
 }
 
-/// What the target process runs.
+/// The target process runs this.
 #[test]
-#[ignore = "the processes that the other tests watch run it"]
-fn obey() {
+#[ignore = "the target processes of the other tests run it"]
+fn serve() {
     let parent = isotherm_testing::or_skip!(env::var(ROLE).map_err(|_| "it is a part of other tests"));
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     assert_eq!(getppid().map(|pid| pid.to_string()), Some(parent), "the test has ended already");
@@ -125,7 +125,7 @@ fn obey() {
             "fork-and-read" => Ok(fork_and_read(number(1), number(2))),
             "churn" => Ok(churn()),
             "exec" => panic!("exec failed: {}", exec()),
-            _ => panic!("not an order: {line}"),
+            _ => panic!("unknown command: {line}"),
         };
         match answer {
             Ok(address) => println!("{ANSWER}{address}"),
@@ -134,13 +134,13 @@ fn obey() {
     }
 }
 
-/// Maps memory at a 2 MiB border.
+/// Maps memory at an address that is a multiple of 2 MiB.
 fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
     const BORDER: usize = 2 << 20;
     let (kind, path) = kind.split_once(':').unwrap_or((kind, ""));
     let flags = if kind == "shared" { MapFlags::SHARED } else { MapFlags::PRIVATE };
     let read_write = ProtFlags::READ | ProtFlags::WRITE;
-    // A page more than needed on both sides stays inaccessible, so that mappings do not grow together.
+    // The mapping is larger than needed. The rest stays inaccessible, so that the kernel does not merge mappings.
     let place = unsafe {
         mmap_anonymous(ptr::null_mut(), size + 2 * BORDER, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)?
     };
@@ -174,8 +174,8 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
 fn touch(start: usize, size: usize, write: bool) -> u64 {
     for page in (start..start + size).step_by(4096) {
         let page = page as *mut u8;
-        // The test named a range that it had mapped before. A write is nothing but a write: after a read, Linux 6.1 would
-        // no longer make a huge page of it.
+        // The test gives a range that it mapped before. A write does not read first: after a read, Linux 6.1 does not
+        // make a huge page of the memory.
         unsafe {
             if write {
                 page.write_volatile(1);
@@ -196,16 +196,16 @@ fn write_in_threads(start: usize, size: usize) -> u64 {
     0
 }
 
-/// Forks; the child reads the range and then waits for its end.
+/// Forks. The child reads the range and then waits until it is killed.
 fn fork_and_read(start: usize, size: usize) -> u64 {
-    let (mut done, tell) = io::pipe().unwrap();
-    // The child calls nothing that a lock held by another thread at the fork could stop.
+    let (mut done, writer) = io::pipe().unwrap();
+    // The child calls only functions that take no lock: another thread may have held one at the time of the fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             touch(start, size, false);
-            libc::write(fd(tell.as_fd()), b"!".as_ptr().cast(), 1);
+            libc::write(fd(writer.as_fd()), b"!".as_ptr().cast(), 1);
             loop {
                 libc::pause();
             }
@@ -219,7 +219,7 @@ fn fd(fd: BorrowedFd<'_>) -> i32 {
     std::os::fd::AsRawFd::as_raw_fd(&fd)
 }
 
-/// Maps, touches and unmaps for ever, at the same addresses; answers with the first.
+/// Starts a thread that maps, touches and unmaps memory at the same addresses forever. Returns the first address.
 fn churn() -> u64 {
     const SIZE: usize = 8 << 20;
     let start = map("plain", SIZE).unwrap() as usize;
@@ -238,7 +238,7 @@ fn churn() -> u64 {
     start as u64
 }
 
-/// Becomes a new program, which obeys just the same.
+/// Executes this program again; the new process image serves commands in the same way.
 fn exec() -> io::Error {
     Command::new(env::current_exe().unwrap()).args(env::args().skip(1)).exec()
 }

@@ -1,11 +1,11 @@
-//! Pages of which the probe cannot tell, and must say so.
+//! Pages that the probe cannot observe, and must report as unobservable.
 
 use isotherm_core::AccessProbe;
 
 use crate::target::Target;
 use crate::watch::*;
 
-/// Clears all pages of a range that has been accessed and gives what is then said of them.
+/// Clears all pages of a range that was accessed, and returns the answers of the next read.
 fn after_clear(
     kind: &str,
     prepare: impl FnOnce(&mut Target, u64),
@@ -30,7 +30,7 @@ fn locked_pages_are_unobservable() {
 fn pages_shared_since_a_fork_are_unobservable() {
     let prepare = |target: &mut Target, start| {
         target.write(start, MIB);
-        target.tell(&format!("fork-and-read {start} {MIB}"));
+        target.request(&format!("fork-and-read {start} {MIB}"));
         target.read(start, MIB);
     };
     let answers = or_skip!(after_clear("small", prepare));
@@ -41,7 +41,7 @@ fn pages_shared_since_a_fork_are_unobservable() {
 fn shared_memory_that_two_processes_use_is_unobservable() {
     let prepare = |target: &mut Target, start| {
         target.write(start, MIB);
-        target.tell(&format!("fork-and-read {start} {MIB}"));
+        target.request(&format!("fork-and-read {start} {MIB}"));
     };
     let answers = or_skip!(after_clear("shared", prepare));
     assert!(nearly_all(count(&answers, Unobservable), 256));
@@ -54,13 +54,13 @@ fn shared_memory_that_one_process_uses_is_observed() {
 }
 
 #[test]
-fn the_page_of_zeroes_is_unobservable() {
+fn the_zero_page_is_unobservable() {
     let answers = or_skip!(after_clear("small", |target, start| target.read(start, MIB)));
     assert!(nearly_all(count(&answers, Unobservable), 256));
 }
 
 #[test]
-fn a_page_that_cannot_be_observed_counts_as_neither_in_a_mixed_round() {
+fn unobservable_pages_do_not_change_the_answers_for_other_pages() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let locked = target.map("locked", MIB);
@@ -68,7 +68,7 @@ fn a_page_that_cannot_be_observed_counts_as_neither_in_a_mixed_round() {
     target.write(locked, MIB);
     target.write(free, MIB);
     update(&mut probe, &[&target]);
-    // Taking turns, so that each system call meets both.
+    // The two kinds of pages alternate, so that each system call handles both.
     let (locked, free) = (pages(&target, locked, MIB), pages(&target, free, MIB));
     let samples: Vec<_> = locked.iter().zip(&free).flat_map(|(a, b)| [*a, *b]).collect();
     for _ in 0..3 {

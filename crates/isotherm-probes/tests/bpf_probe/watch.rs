@@ -1,4 +1,4 @@
-//! A probe on targets, with what the tests ask of it.
+//! Helpers that open the probe and watch targets with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub use isotherm_testing::or_skip;
 pub const PAGE: u64 = 4096;
 pub const MIB: u64 = 1 << 20;
 
-/// Opens the probe; an error is the reason to skip the test.
+/// Opens the probe. An error is the reason to skip the test.
 pub fn open() -> Result<BpfProbe, &'static str> {
     if !rustix::process::geteuid().is_root() {
         return Err("the bpf probe needs root");
@@ -26,7 +26,7 @@ pub fn open() -> Result<BpfProbe, &'static str> {
     Ok(BpfProbe::open().expect("root with BTF can open the bpf probe"))
 }
 
-/// Tells the probe of the targets, with the mappings that they have now.
+/// Updates the probe with the targets and their current mappings.
 pub fn update(probe: &mut BpfProbe, targets: &[&Target]) {
     let spaces: Vec<_> = targets.iter().map(|target| space(target)).collect();
     probe.update(&spaces).unwrap();
@@ -37,7 +37,7 @@ pub fn space(target: &Target) -> TargetSpace {
     TargetSpace { id: TargetId::process(target.pid(), Duration::ZERO), layout: Layout::Process, mappings }
 }
 
-/// A space that says nothing of its mappings.
+/// A space without mappings.
 pub fn empty_space(pid: u32) -> TargetSpace {
     TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings: Arc::from([]) }
 }
@@ -54,22 +54,22 @@ pub fn read(probe: &mut BpfProbe, samples: &[Sample]) -> Vec<Observation> {
     answers
 }
 
-/// How many of the answers are this one.
+/// The number of answers that are equal to `answer`.
 pub fn count(answers: &[Observation], answer: Observation) -> usize {
     answers.iter().filter(|&&a| a == answer).count()
 }
 
-/// Whether all but one in fifty are right. Others may clear accessed bits between the probe's clear and read: the kernel's
-/// own DAMON does, where it runs, and finds a huge page far more often than a small one.
-pub fn nearly_all(right: usize, told: usize) -> bool {
-    right * 50 >= told * 49
+/// Whether at least 49 of 50 answers are right. Others may clear accessed bits between the probe's clear and read. The
+/// kernel's DAMON does so if it runs, and it finds a huge page far more often than a small one.
+pub fn nearly_all(right: usize, total: usize) -> bool {
+    right * 50 >= total * 49
 }
 
-/// A page that was touched first a moment ago may wait on another processor to become reclaimable and so be
-/// unobservable for now. At most so many of a few hundred pages do.
+/// The largest number of pages, of a few hundred, that may be unobservable because they are new. A new page may wait on
+/// another processor before it is put on a reclaim list.
 pub const STRAGGLERS: usize = 64;
 
-/// A line of `/proc/PID/smaps` of the mapping that `addr` is in, in KiB.
+/// A field of `/proc/PID/smaps`, in KiB, for the mapping that contains `addr`.
 pub fn smaps_kib(pid: u32, addr: u64, field: &str) -> u64 {
     let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let mut inside = false;
@@ -85,7 +85,8 @@ pub fn smaps_kib(pid: u32, addr: u64, field: &str) -> u64 {
     panic!("{addr:#x} of process {pid} has no {field} in smaps");
 }
 
-/// The flags of the page frames of a range, from `/proc/PID/pagemap` and `/proc/kpageflags`; 0 where nothing is present.
+/// The flags of the page frames of a range, from `/proc/PID/pagemap` and `/proc/kpageflags`; 0 for a page that is not
+/// present.
 pub fn kernel_flags(pid: u32, start: u64, size: u64) -> Vec<u64> {
     use std::os::unix::fs::FileExt;
     let pagemap = std::fs::File::open(format!("/proc/{pid}/pagemap")).unwrap();

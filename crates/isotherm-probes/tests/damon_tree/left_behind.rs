@@ -1,6 +1,6 @@
-//! What a killed run leaves, and what the next one makes of it.
+//! What a killed run leaves behind, and how the next run cleans up.
 //!
-//! A run is "killed" here by taking what it has written as it was at that moment, and letting go of its lock.
+//! The tests simulate a killed run: they end a run, which releases its lock, and restore the files that it had written.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use isotherm_probes::damon::{DamonError, Run, check};
 
 use crate::made::{KDAMOND, Made, processes};
 
-/// A tree as a run leaves it that is killed while it watches process 4321.
+/// The files that a run leaves if it is killed while it monitors process 4321.
 fn killed() -> Made {
     let made = Made::new();
     let mut run = Run::prepare(made.places.clone()).unwrap();
@@ -26,7 +26,7 @@ fn claim_says(made: &Made, claim: &str) {
     fs::write(made.claim(), claim).unwrap();
 }
 
-/// The claim without the lines that begin with `key`.
+/// The claim without the lines that start with `key`.
 fn without(made: &Made, key: &str) -> String {
     let claim = fs::read_to_string(made.claim()).unwrap();
     claim.split_inclusive('\n').filter(|line| !line.starts_with(key)).collect()
@@ -47,12 +47,12 @@ fn next_run_leaves_it_alone(made: &Made) {
 }
 
 #[test]
-fn the_kdamond_of_a_killed_run_is_turned_off_by_the_next() {
+fn the_next_run_turns_the_kdamond_of_a_killed_run_off() {
     next_run_cleans_up(&killed());
 }
 
 #[test]
-fn it_is_removed_when_it_has_ended_meanwhile() {
+fn the_next_run_removes_a_kdamond_that_has_ended() {
     let made = killed();
     made.file("0/state", "off\n");
     made.file("0/pid", "-1\n");
@@ -61,7 +61,7 @@ fn it_is_removed_when_it_has_ended_meanwhile() {
 }
 
 #[test]
-fn another_thread_of_the_same_id_is_left_alone() {
+fn another_thread_with_the_same_id_is_left_alone() {
     let made = killed();
     made.thread(KDAMOND, "kdamond.0", 6000);
     next_run_leaves_it_alone(&made);
@@ -76,10 +76,10 @@ fn a_kdamond_that_was_started_again_is_left_alone() {
 }
 
 #[test]
-fn a_directory_that_another_has_made_is_left_alone() {
+fn a_directory_that_another_program_made_is_left_alone() {
     for state in ["on\n", "off\n"] {
         let made = killed();
-        // The kernel makes directories anew when their number is set, each with an inode of its own.
+        // The kernel makes new directories, with new inode numbers, when the number of kdamonds is set.
         fs::rename(made.path("0"), made.path("old")).unwrap();
         copy(&made.path("old"), &made.path("0"));
         made.file("0/state", state);
@@ -88,14 +88,14 @@ fn a_directory_that_another_has_made_is_left_alone() {
 }
 
 #[test]
-fn a_claim_of_another_boot_says_nothing() {
+fn a_claim_of_another_boot_is_ignored() {
     let made = killed();
     made.proc("sys/kernel/random/boot_id", "ffffffff\n");
     next_run_leaves_it_alone(&made);
 }
 
 #[test]
-fn a_run_killed_before_it_knew_its_thread_is_known_by_what_it_watches() {
+fn a_claim_without_a_thread_is_matched_by_operations_and_targets() {
     let made = killed();
     let claim = without(&made, "thread");
     claim_says(&made, &claim);
@@ -112,7 +112,7 @@ fn line<'a>(text: &'a str, key: &str) -> &'a str {
 }
 
 #[test]
-fn a_run_killed_while_it_wrote_its_claim_is_known_by_the_lines_that_are_whole() {
+fn an_incomplete_last_line_of_a_claim_is_ignored() {
     let made = killed();
     let claim = without(&made, "thread") + "thread 7";
     claim_says(&made, &claim);
@@ -120,7 +120,7 @@ fn a_run_killed_while_it_wrote_its_claim_is_known_by_the_lines_that_are_whole() 
 }
 
 #[test]
-fn a_run_killed_before_it_knew_its_directory_leaves_only_an_empty_one() {
+fn a_claim_without_a_directory_matches_only_an_empty_one() {
     let made = killed();
     let claim: String = fs::read_to_string(made.claim()).unwrap().split_inclusive('\n').take(2).collect();
     claim_says(&made, &claim);
@@ -131,9 +131,9 @@ fn a_run_killed_before_it_knew_its_directory_leaves_only_an_empty_one() {
     let made = killed();
     claim_says(&made, &claim);
     made.file("0/state", "off\n");
-    // As the kernel makes it: without a context, and so without operations.
+    // The kernel makes the directory without a context, and so without operations.
     fs::rename(made.path("0/contexts/0"), made.path("later")).unwrap();
-    assert!(Run::prepare(made.places.clone()).is_err(), "the made tree has no context for the new run");
+    assert!(Run::prepare(made.places.clone()).is_err(), "the tree has no context for the new run");
     assert_eq!(made.read("nr_kdamonds"), "0");
 }
 

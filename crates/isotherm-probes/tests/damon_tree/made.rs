@@ -1,28 +1,28 @@
-//! A made tree that stands for the kernel's files.
+//! A directory tree that stands for the kernel's files.
 //!
-//! Plain files do not behave like sysfs: writing a number makes no directories, so these are there from the beginning, and a state stays
-//! as it was written.
+//! Plain files do not behave like sysfs. Writing a number makes no directories, so the directories exist from the
+//! start. A state stays as it was written.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::{AddrRange, Attributes};
-use isotherm_probes::damon::{Places, Scope, Settings};
+use isotherm_probes::damon::{DamonPaths, Scope, Settings};
 
-/// The process ID of the made kdamond.
+/// The process ID of the kdamond in the tree.
 pub const KDAMOND: u32 = 77;
 
 pub struct Made {
     pub dir: tempfile::TempDir,
-    pub places: Places,
+    pub places: DamonPaths,
 }
 
 impl Made {
-    /// A kernel whose DAMON nobody uses, with `tried_regions` and without tracefs.
+    /// A kernel whose DAMON is not in use, with `tried_regions` and without tracefs.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let places = Places::under(dir.path());
+        let places = DamonPaths::under(dir.path());
         let made = Self { dir, places };
         made.file("nr_kdamonds", "0\n");
         made.file("0/state", "off\n");
@@ -54,13 +54,13 @@ impl Made {
             made.context(&format!("schemes/0/access_pattern/{what}/max"), "0\n");
         }
         made.context("schemes/0/tried_regions/total_bytes", "0\n");
-        // It is there before it is turned on; only its name would give it away.
+        // The thread exists before the kdamond is on. Its name does not start with `kdamond`, so it is not found.
         made.thread(KDAMOND, "made", 5000);
         made.proc("sys/kernel/random/boot_id", "0a1b2c3d\n");
         made
     }
 
-    /// The same, with a kdamond of someone else's that runs.
+    /// A kernel on which another program runs a kdamond.
     pub fn busy() -> Self {
         let made = Self::new();
         made.file("nr_kdamonds", "1\n");
@@ -89,15 +89,14 @@ impl Made {
         put(&self.places.proc.join(name), content);
     }
 
-    /// A thread that started at this time.
+    /// Adds a thread with this start time, in clock ticks since boot.
     pub fn thread(&self, pid: u32, name: &str, started: u64) {
         self.proc(&format!("{pid}/stat"), &format!("{pid} (a (b) c) S{} {started} 0 0\n", " 1".repeat(18)));
         self.proc(&format!("{pid}/schedstat"), "123456789 5 6\n");
-        // Only a name that is none of a kdamond's is no trace of one.
         self.proc(&format!("{pid}/comm"), &format!("{name}\n"));
     }
 
-    /// The kdamond's thread is gone.
+    /// Removes the thread of the kdamond.
     pub fn end_thread(&self) {
         fs::remove_dir_all(self.places.proc.join(KDAMOND.to_string())).unwrap();
     }
@@ -124,7 +123,7 @@ impl Made {
         self.places.run.join("damon.claim")
     }
 
-    /// All files and what is in them.
+    /// The paths and the content of all files.
     pub fn all(&self) -> BTreeMap<PathBuf, String> {
         let mut files = BTreeMap::new();
         let mut directories = vec![self.dir.path().to_owned()];

@@ -1,4 +1,5 @@
-//! The probe `damon` on a made tree: nothing here reaches the machine's own DAMON.
+//! Tests the probe `damon` on a directory tree that stands for the kernel's files. The DAMON of the machine is not
+//! used.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod faults;

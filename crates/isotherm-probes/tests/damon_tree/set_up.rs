@@ -1,11 +1,11 @@
-//! What a run writes, what it collects, and that it puts everything back.
+//! What a run writes, what it collects, and that it leaves nothing behind.
 
 use isotherm_probes::damon::{Run, Scope};
 
 use crate::made::{Made, processes, range, settings};
 
 #[test]
-fn processes_are_watched_by_vaddr_with_the_attributes_asked_for() {
+fn processes_are_monitored_by_vaddr_with_the_given_attributes() {
     let made = Made::new();
     let mut run = Run::prepare(made.places.clone()).unwrap();
     run.start(&processes(&[4321])).unwrap();
@@ -23,7 +23,7 @@ fn processes_are_watched_by_vaddr_with_the_attributes_asked_for() {
 }
 
 #[test]
-fn ranges_are_watched_by_fvaddr_and_physical_memory_by_paddr() {
+fn ranges_are_monitored_by_fvaddr_and_physical_memory_by_paddr() {
     for (scope, operations, pid) in [
         (Scope::Ranges(4321, vec![range(0x1000, 0x3000)]), "fvaddr", "4321"),
         (Scope::Physical(vec![range(0x1000, 0x3000), range(0x8000, 0x9000)]), "paddr", "0"),
@@ -43,7 +43,7 @@ fn ranges_are_watched_by_fvaddr_and_physical_memory_by_paddr() {
 }
 
 #[test]
-fn nothing_is_left_behind_by_an_end_or_a_drop() {
+fn a_run_leaves_nothing_behind_when_it_is_ended_or_dropped() {
     let made = Made::new();
     for dropped in [false, true] {
         let mut run = Run::prepare(made.places.clone()).unwrap();
@@ -55,8 +55,8 @@ fn nothing_is_left_behind_by_an_end_or_a_drop() {
             run.end().unwrap()
         }
         assert_eq!((made.read("nr_kdamonds"), made.read("0/state")), ("0".into(), "off".into()));
-        assert!(!made.places.run.exists(), "no claim is left, nor its directory");
-        // As the kernel does it: what was set up goes with the directory.
+        assert!(!made.places.run.exists(), "neither the claim nor its directory is left");
+        // The kernel removes the settings with the directory.
         std::fs::remove_file(made.path("0/contexts/0/operations")).unwrap();
         made.context("operations", "vaddr\n");
     }
@@ -95,7 +95,7 @@ fn without_tracefs_regions_come_from_tried_regions() {
 }
 
 #[test]
-fn regions_of_several_targets_are_told_apart_by_the_tracepoint_only() {
+fn several_targets_need_the_tracepoint() {
     let made = Made::new();
     let mut run = Run::prepare(made.places.clone()).unwrap();
     let error = run.start(&processes(&[4321, 4322])).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! A round allocates nothing once everything has its size.
+//! A round allocates nothing after its buffers have grown.
 
 #![allow(unsafe_code)]
 
@@ -15,16 +15,16 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: all is handed on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller keeps the conditions of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: it came from there.
+        // SAFETY: `alloc` returned `memory`, with this layout.
         unsafe { System.dealloc(memory, layout) };
     }
 }

@@ -1,4 +1,4 @@
-//! A made tree of the kernel's files about pages, and what a kernel would do with them.
+//! A directory tree with copies of the kernel's files about pages, and functions that change them as a kernel would.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -29,8 +29,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// A machine of so many frames, which is a multiple of 64; all are on a list for reclaim, and none is idle. Process 7 has
-    /// nothing mapped.
+    /// A machine with `frames` frames, a multiple of 64. All of them are on a reclaim list, and none is marked as idle.
+    /// Process 7 has nothing mapped.
     pub fn new(frames: usize) -> Self {
         let made = Self { root: tempfile::tempdir().unwrap() };
         made.write("proc/kpageflags", &vec![LRU; frames]);
@@ -58,7 +58,7 @@ impl Made {
         self.set("proc/kpageflags", frame, flags);
     }
 
-    /// Where page number `page` of process 7 is: an entry of pagemap.
+    /// Sets the pagemap entry of page number `page` of process 7.
     pub fn set_page(&self, page: u64, entry: u64) {
         self.set("proc/7/pagemap", page, entry);
     }
@@ -74,21 +74,21 @@ impl Made {
         (0..words.len() as u64 * 64).filter(|frame| words[*frame as usize / 64] >> (frame % 64) & 1 == 1).collect()
     }
 
-    /// What the kernel does when the pages in these frames are accessed.
+    /// Clears the idle bits of `frames`, as the kernel does when they are accessed.
     pub fn access(&self, frames: impl IntoIterator<Item = u64>) {
         let mut words = self.words();
         frames.into_iter().for_each(|frame| words[frame as usize / 64] &= !(1 << (frame % 64)));
-        // In place: the probe has the file open.
+        // The file is written in place, because the probe has it open.
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         File::options().write(true).open(self.path(BITMAP)).unwrap().write_all_at(&bytes, 0).unwrap();
     }
 
-    /// Takes the end of memory away from the bitmap.
+    /// Shortens the bitmap to `frames` frames, as if the memory after them were removed.
     pub fn cut_bitmap(&self, frames: u64) {
         File::options().write(true).open(self.path(BITMAP)).unwrap().set_len(frames / 8).unwrap();
     }
 
-    /// The probe, which knows both targets: pages 0 to `pages` of each are mapped.
+    /// The probe with both targets. Pages 0 to `pages` of each are mapped.
     pub fn probe(&self, pages: u64) -> IdleProbe {
         let mut probe = IdleProbe::at(self.root.path()).unwrap();
         probe.update(&[space(PHYSICAL, pages), space(PROCESS, pages)]).unwrap();
@@ -106,9 +106,9 @@ pub fn samples(target: TargetId, pages: impl IntoIterator<Item = u64>) -> Vec<Sa
     pages.into_iter().map(|page| Sample { target, addr: page * PAGE_SIZE }).collect()
 }
 
-/// A round in which `between` happens between marking and reading.
+/// One round. Calls `between` after the pages are marked and before they are read.
 pub fn round(probe: &mut IdleProbe, samples: &[Sample], between: impl FnOnce()) -> Vec<Observation> {
-    // Whatever was there before is no answer.
+    // The probe must overwrite every one of these values.
     let mut answers = vec![Observation::Accessed; samples.len()];
     probe.clear(samples).unwrap();
     between();

@@ -1,4 +1,5 @@
-//! What the `idle` probe makes of the kernel's files, on a made tree; and what it says of real pages where the kernel tracks them.
+//! Tests of the `idle` probe: on a directory tree with copies of the kernel's files, and on real pages if the running
+//! kernel has idle page tracking.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod allocations;
@@ -7,7 +8,7 @@ mod made;
 mod real;
 mod refusals;
 mod rounds;
-// A process that does what it is told.
+// A process that executes commands.
 #[cfg(target_arch = "x86_64")]
 #[path = "../bpf_probe/target.rs"]
 mod target;

@@ -1,4 +1,4 @@
-//! What the probe says of real pages, on a kernel that tracks idle pages: in the laboratory, or wherever this runs.
+//! The `idle` probe on real pages. The tests need a kernel with idle page tracking, such as that of the laboratory.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -17,10 +17,11 @@ const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const HUGE: u64 = 2 * MIB;
 
-/// Pages that were touched first a moment ago may wait on another processor to be listed. At most so many of a few hundred do.
+/// The largest number of pages, of a few hundred, that may be unobservable because they are new. A new page may wait on
+/// another processor before it is put on a reclaim list.
 const STRAGGLERS: usize = 64;
 
-/// Opens the probe; an error is the reason to skip the test.
+/// Opens the probe. An error is the reason to skip the test.
 fn open() -> Result<IdleProbe, &'static str> {
     if !rustix::process::geteuid().is_root() {
         return Err("the idle probe needs root");
@@ -54,10 +55,11 @@ fn round(probe: &mut IdleProbe, samples: &[Sample], between: impl FnOnce()) -> V
     answers
 }
 
-/// Writes to every page of the range, with translations that are new: the kernel leaves old ones in the TLB when it marks pages.
+/// Writes to every page of the range with new translations. The change of protection flushes the TLB, which marking
+/// does not.
 fn write_anew(target: &mut Target, start: u64, size: u64, write: u64) {
-    target.tell(&format!("protect {start} {size}"));
-    target.tell(&format!("unprotect {start} {size}"));
+    target.request(&format!("protect {start} {size}"));
+    target.request(&format!("unprotect {start} {size}"));
     target.write(start, write);
 }
 
@@ -84,13 +86,13 @@ fn heads(frames: &[u64]) -> usize {
 }
 
 #[test]
-fn the_probe_passes_its_own_trial() {
+fn the_probe_passes_its_own_test() {
     drop(or_skip!(open()));
     IdleProbe::check().unwrap();
 }
 
 #[test]
-fn pages_that_are_written_are_told_from_those_that_are_not() {
+fn written_pages_are_accessed_and_others_are_idle() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", 2 * MIB);
@@ -106,7 +108,7 @@ fn pages_that_are_written_are_told_from_those_that_are_not() {
 }
 
 #[test]
-fn a_page_that_comes_during_the_round_was_accessed_and_one_that_is_not_there_was_not() {
+fn a_page_that_is_faulted_in_during_the_round_is_accessed_and_a_missing_page_is_idle() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", MIB);
@@ -117,7 +119,7 @@ fn a_page_that_comes_during_the_round_was_accessed_and_one_that_is_not_there_was
 }
 
 #[test]
-fn a_huge_page_is_one_page_and_stays_whole() {
+fn a_huge_page_has_one_answer_and_is_not_split() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("huge", 2 * HUGE);
@@ -150,24 +152,24 @@ fn hugetlb_pages_are_unobservable() {
 }
 
 #[test]
-fn pages_of_several_processes_are_seen_and_any_access_counts() {
+fn pages_of_several_processes_are_observed_and_any_access_counts() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("shared", MIB);
     target.write(start, MIB);
-    target.tell(&format!("fork-and-read {start} {MIB}"));
+    target.request(&format!("fork-and-read {start} {MIB}"));
     update(&mut probe, &target);
     let samples = pages(&target, start, MIB);
     let answers = round(&mut probe, &samples, || write_anew(&mut target, start, MIB / 2, MIB / 2));
     assert_eq!((count(&answers[..128], Idle), count(&answers[128..], Accessed)), (0, 0));
     assert!(count(&answers, Unobservable) <= STRAGGLERS);
-    // Another process, another mapping of the same pages.
-    let answers = round(&mut probe, &samples, || _ = target.tell(&format!("fork-and-read {start} {MIB}")));
+    // This read is made by another process, through another mapping of the same pages.
+    let answers = round(&mut probe, &samples, || _ = target.request(&format!("fork-and-read {start} {MIB}")));
     assert!(count(&answers, Accessed) + STRAGGLERS >= 256);
 }
 
 #[test]
-fn locked_pages_are_seen_and_the_page_of_zeroes_is_not() {
+fn locked_pages_are_observed_and_the_zero_page_is_unobservable() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let locked = target.map("locked", MIB);
@@ -182,7 +184,7 @@ fn locked_pages_are_seen_and_the_page_of_zeroes_is_not() {
 }
 
 #[test]
-fn a_file_that_no_process_maps_is_seen_in_physical_memory() {
+fn a_file_that_no_process_maps_is_observed_in_physical_memory() {
     let mut probe = or_skip!(open());
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file");
@@ -192,7 +194,7 @@ fn a_file_that_no_process_maps_is_seen_in_physical_memory() {
     target.read(start, MIB);
     let frames = frames(&target, start, MIB);
     assert_eq!(frames.len(), 256);
-    target.tell(&format!("unmap {start} {MIB}"));
+    target.request(&format!("unmap {start} {MIB}"));
     update(&mut probe, &target);
     let samples: Vec<_> = frames.iter().map(|frame| Sample { target: PHYSICAL, addr: frame * PAGE }).collect();
     let answers = round(&mut probe, &samples, || ());
@@ -203,7 +205,7 @@ fn a_file_that_no_process_maps_is_seen_in_physical_memory() {
 }
 
 #[test]
-fn what_the_kernel_knew_of_accesses_it_still_knows() {
+fn the_kernel_keeps_the_referenced_state_of_pages_that_are_marked() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", MIB);
@@ -217,16 +219,16 @@ fn what_the_kernel_knew_of_accesses_it_still_knows() {
 }
 
 #[test]
-fn a_target_that_calls_exec_or_ends_is_no_error() {
+fn a_target_that_calls_exec_or_ends_is_not_an_error() {
     let mut probe = or_skip!(open());
     let mut target = Target::start();
     let start = target.map("small", MIB);
     target.write(start, MIB);
     update(&mut probe, &target);
     let samples = pages(&target, start, MIB);
-    target.tell("exec");
+    target.request("exec");
     assert_eq!(count(&round(&mut probe, &samples, || ()), Idle), 256);
-    // The new program is found at the next update.
+    // The next update finds the new address space.
     let start = target.map("small", MIB);
     target.write(start, MIB);
     update(&mut probe, &target);

@@ -1,4 +1,4 @@
-//! Files that are missing or refuse.
+//! Files that are missing or cannot be read.
 
 use std::fs;
 
@@ -12,34 +12,34 @@ fn refusal(made: &Made) -> String {
 }
 
 #[test]
-fn a_kernel_without_idle_tracking_is_told_by_what_it_lacks() {
+fn the_error_on_a_kernel_without_idle_page_tracking_names_the_missing_option() {
     let made = Made::new(64);
     fs::remove_dir_all(made.path("sys/kernel/mm/page_idle")).unwrap();
-    let told = refusal(&made);
-    assert!(told.contains("sys/kernel/mm/page_idle/bitmap") && told.contains("CONFIG_IDLE_PAGE_TRACKING"), "{told}");
+    let error = refusal(&made);
+    assert!(error.contains("sys/kernel/mm/page_idle/bitmap") && error.contains("CONFIG_IDLE_PAGE_TRACKING"), "{error}");
 }
 
 #[test]
-fn a_kernel_without_page_flags_is_told_by_what_it_lacks() {
+fn the_error_on_a_kernel_without_page_flags_names_the_missing_option() {
     let made = Made::new(64);
     fs::remove_file(made.path("proc/kpageflags")).unwrap();
-    let told = refusal(&made);
-    assert!(told.contains("proc/kpageflags") && told.contains("CONFIG_PROC_PAGE_MONITOR"), "{told}");
+    let error = refusal(&made);
+    assert!(error.contains("proc/kpageflags") && error.contains("CONFIG_PROC_PAGE_MONITOR"), "{error}");
 }
 
 #[test]
-fn a_file_that_cannot_be_read_ends_the_run_with_its_name() {
+fn the_error_for_a_file_that_cannot_be_read_names_the_file() {
     let made = Made::new(64);
     // A directory can be opened, but not read.
     fs::remove_file(made.path("proc/kpageflags")).unwrap();
     fs::create_dir(made.path("proc/kpageflags")).unwrap();
     let mut probe = made.probe(64);
-    let told = probe.clear(&samples(PHYSICAL, [1])).unwrap_err().to_string();
-    assert!(told.contains("proc/kpageflags cannot be read") && told.contains("directory"), "{told}");
+    let error = isotherm_core::chain(&*probe.clear(&samples(PHYSICAL, [1])).unwrap_err());
+    assert!(error.contains("proc/kpageflags cannot be read") && error.contains("directory"), "{error}");
 }
 
 #[test]
-fn a_process_whose_pages_cannot_be_looked_up_is_unobservable_and_the_rest_goes_on() {
+fn a_process_whose_pagemap_cannot_be_read_is_unobservable_and_other_targets_are_observed() {
     use isotherm_core::Observation::{Idle, Unobservable};
     let made = Made::new(64);
     made.set_flags(0, 0);

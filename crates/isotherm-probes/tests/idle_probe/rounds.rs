@@ -1,4 +1,4 @@
-//! What becomes of the pages of a round.
+//! The answers of a round.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::made::*;
 
 #[test]
-fn a_page_of_a_process_is_asked_for_where_it_is_in_memory() {
+fn a_page_of_a_process_is_marked_in_its_frame() {
     let made = Made::new(256);
     for (page, frame) in [(0, 200), (1, 3), (2, 64)] {
         made.set_page(page, PRESENT | frame);
@@ -24,7 +24,7 @@ fn a_page_of_a_process_is_asked_for_where_it_is_in_memory() {
 }
 
 #[test]
-fn memory_that_is_no_user_memory_is_neither_hot_nor_cold_and_left_alone() {
+fn memory_that_is_not_user_memory_is_unobservable_and_not_marked() {
     let made = Made::new(128);
     made.set_flags(1, BUDDY);
     made.set_flags(2, 0);
@@ -36,7 +36,7 @@ fn memory_that_is_no_user_memory_is_neither_hot_nor_cold_and_left_alone() {
 }
 
 #[test]
-fn a_compound_page_goes_by_its_head() {
+fn a_compound_page_is_marked_at_its_head() {
     let made = Made::new(2048);
     made.set_flags(512, LRU | HEAD);
     (513..1024).for_each(|frame| made.set_flags(frame, TAIL));
@@ -53,13 +53,13 @@ fn a_compound_page_goes_by_its_head() {
         assert_eq!(made.idle(), [512, 1028]);
         made.access([1028]);
     });
-    // Without a head nothing can be told.
+    // A tail without a head cannot be observed.
     assert_eq!(answers, [Idle, Idle, Accessed, Unobservable, Idle, Accessed]);
     assert_eq!(probe.clears(), 2);
 }
 
 #[test]
-fn what_is_not_present_was_not_accessed_until_it_comes() {
+fn a_missing_page_is_idle_until_it_is_faulted_in() {
     let made = Made::new(128);
     made.set_page(0, 0);
     made.set_page(1, SWAPPED | 77);
@@ -69,7 +69,7 @@ fn what_is_not_present_was_not_accessed_until_it_comes() {
     let mut probe = made.probe(5);
     let answers = round(&mut probe, &samples(PROCESS, 0..7), || {
         made.set_page(1, PRESENT | 90);
-        // Swapped out; moved; both are not marked where they were.
+        // Page 2 is swapped out and page 3 is moved. Neither is marked in its new place.
         made.set_page(2, SWAPPED | 5);
         made.set_page(3, PRESENT | 91);
         made.access([80, 81]);
@@ -78,7 +78,7 @@ fn what_is_not_present_was_not_accessed_until_it_comes() {
 }
 
 #[test]
-fn a_frame_that_is_not_told_cannot_be_observed() {
+fn a_hidden_frame_is_unobservable() {
     let made = Made::new(128);
     made.set_flags(0, 0);
     made.set_page(0, PRESENT);
@@ -87,12 +87,12 @@ fn a_frame_that_is_not_told_cannot_be_observed() {
 }
 
 #[test]
-fn what_the_kernel_no_longer_keeps_the_bit_for_is_not_taken_for_accessed() {
+fn a_page_without_an_idle_bit_is_not_taken_for_accessed() {
     let made = Made::new(128);
     let mut probe = made.probe(128);
     let answers = round(&mut probe, &samples(PHYSICAL, [8, 9, 10]), || {
         made.access([8, 9, 10]);
-        // Freed; and taken off the list for a moment, still marked.
+        // Frame 8 is freed. Frame 9 is taken off its list for a moment and is still marked.
         made.set_flags(8, BUDDY);
         made.set_flags(9, LRU | IDLE);
     });
@@ -100,7 +100,7 @@ fn what_the_kernel_no_longer_keeps_the_bit_for_is_not_taken_for_accessed() {
 }
 
 #[test]
-fn memory_that_ends_earlier_than_it_did_cannot_be_observed() {
+fn memory_that_was_removed_is_unobservable() {
     let made = Made::new(256);
     let mut probe = made.probe(256);
     let all = samples(PHYSICAL, [1, 100, 140, 250]);
@@ -109,7 +109,7 @@ fn memory_that_ends_earlier_than_it_did_cannot_be_observed() {
         made.cut_bitmap(128);
     });
     assert_eq!(answers, [Idle, Accessed, Unobservable, Unobservable]);
-    // Beyond the end of the table of frames there is nothing at all.
+    // The frames after the end of the table of page flags do not exist.
     assert_eq!(round(&mut made.probe(1000), &samples(PHYSICAL, [256, 999]), || ()), [Unobservable, Unobservable]);
 }
 
@@ -118,7 +118,7 @@ fn a_process_that_has_ended_or_called_exec_has_no_pages() {
     let made = Made::new(128);
     made.set_page(0, PRESENT | 9);
     let mut probe = made.probe(1);
-    // The old address space reads as empty.
+    // The pagemap of the old address space reads as empty.
     std::fs::write(made.path("proc/7/pagemap"), []).unwrap();
     assert_eq!(round(&mut probe, &samples(PROCESS, [0]), || ()), [Idle]);
     std::fs::remove_file(made.path("proc/7/pagemap")).unwrap();
@@ -127,7 +127,7 @@ fn a_process_that_has_ended_or_called_exec_has_no_pages() {
 }
 
 #[test]
-fn a_read_without_a_clear_and_a_target_that_left_say_nothing() {
+fn a_read_without_a_clear_is_unobservable_and_a_removed_target_is_idle() {
     let made = Made::new(128);
     let mut probe = made.probe(128);
     let mut answers = [Idle; 2];
@@ -140,7 +140,7 @@ fn a_read_without_a_clear_and_a_target_that_left_say_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever is sampled in whatever order, exactly the sampled pages are marked, and each gets its own answer.
+    /// Exactly the sampled pages are marked, and each sample gets the answer of its own page, in any order of samples.
     #[test]
     fn each_sample_gets_the_answer_of_its_own_page(
         places in prop::collection::vec(0_u64..4096, 1..80),
@@ -149,7 +149,7 @@ proptest! {
         shift in 0_u64..4096,
     ) {
         let made = Made::new(4096);
-        // Process 7 has its pages in the frames that lie `shift` further on.
+        // Page `p` of process 7 is in frame `p + shift`.
         let frame = |page: u64| (page + shift) % 4096;
         for &page in places.iter().filter(|&&page| frame(page) != 0) {
             made.set_page(page, PRESENT | frame(page));
@@ -159,13 +159,14 @@ proptest! {
         all.extend(samples(PHYSICAL, physical.iter().copied()));
         let frames: Vec<_> = places.iter().map(|&page| frame(page)).chain(physical.iter().copied()).collect();
         let answers = round(&mut probe, &all, || {
-            let sampled: BTreeSet<u64> = places.iter().map(|&p| frame(p)).filter(|&f| f != 0).chain(physical.iter().copied()).collect();
+            let of_process = places.iter().map(|&page| frame(page)).filter(|&frame| frame != 0);
+            let sampled: BTreeSet<u64> = of_process.chain(physical.iter().copied()).collect();
             assert_eq!(made.idle(), sampled.into_iter().collect::<Vec<_>>());
             made.access(hot.iter().copied());
         });
         for (index, (frame, answer)) in frames.into_iter().zip(answers).enumerate() {
             let expected = match frame {
-                // Of a process, the kernel never tells frame 0 unless it tells none.
+                // The kernel shows frame 0 of a process only if it hides all frames.
                 0 if index < places.len() => Idle,
                 frame if hot.contains(&frame) => Accessed,
                 _ => Idle,

@@ -1,4 +1,4 @@
-//! Cgroups: which hierarchy, where it is mounted, and what is narrowed to some of them.
+//! Cgroups: how the hierarchy is found, and scans of some cgroups only.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use isotherm_probes::idle_scan::{Detail, Scan, Scope};
 use crate::made::{LRU, Made, V2, of, pacer};
 
 #[test]
-fn the_hierarchy_that_accounts_memory_is_found_with_both_versions_side_by_side() {
+fn the_hierarchy_that_accounts_memory_is_found_if_both_versions_are_mounted() {
     let made = Made::new(128);
     made.write("proc/self/cgroup", "7:cpu,cpuacct:/\n4:memory:/\n1:name=systemd:/user.slice\n0::/user.slice\n");
     made.write(
@@ -48,7 +48,7 @@ fn a_hierarchy_that_is_mounted_elsewhere_is_found_there() {
 }
 
 #[test]
-fn a_part_of_a_hierarchy_keeps_its_paths_and_what_lies_outside_is_told_by_number() {
+fn a_partly_mounted_hierarchy_keeps_its_paths_and_other_cgroups_have_inode_numbers() {
     let made = Made::new(128);
     made.write("proc/self/mountinfo", "30 1 0:26 /pod /sys/fs/cgroup rw - cgroup2 none rw\n");
     let (pod, a) = (made.cgroup("sys/fs/cgroup"), made.cgroup("sys/fs/cgroup/a"));
@@ -63,7 +63,7 @@ fn a_part_of_a_hierarchy_keeps_its_paths_and_what_lies_outside_is_told_by_number
 }
 
 #[test]
-fn a_hierarchy_that_is_not_mounted_leaves_inode_numbers_and_says_so() {
+fn an_unmounted_hierarchy_is_noted_and_its_cgroups_have_inode_numbers() {
     let made = Made::new(128);
     made.write("proc/self/mountinfo", "20 1 0:5 / /proc rw - proc proc rw\n");
     made.page([1, 2], LRU, 4242);
@@ -77,7 +77,7 @@ fn a_hierarchy_that_is_not_mounted_leaves_inode_numbers_and_says_so() {
 }
 
 #[test]
-fn only_what_is_charged_to_the_named_cgroups_is_touched_and_told() {
+fn only_memory_of_the_given_cgroups_is_marked_and_reported() {
     let made = Made::new(128);
     let (a, b, c) = (made.cgroup("sys/fs/cgroup/a"), made.cgroup("sys/fs/cgroup/a/b"), made.cgroup("sys/fs/cgroup/ab"));
     made.page([1], LRU, a);
@@ -95,7 +95,7 @@ fn only_what_is_charged_to_the_named_cgroups_is_touched_and_told() {
 }
 
 #[test]
-fn a_cgroup_that_is_removed_meanwhile_is_told_by_its_path_and_then_noted() {
+fn a_cgroup_that_is_removed_during_the_interval_keeps_its_path_and_is_noted() {
     let made = Made::new(128);
     let a = made.cgroup("sys/fs/cgroup/a");
     made.page([1], LRU, a);
@@ -104,11 +104,11 @@ fn a_cgroup_that_is_removed_meanwhile_is_told_by_its_path_and_then_noted() {
     fs::remove_dir(made.path("sys/fs/cgroup/a")).unwrap();
     let findings = made.read(&mut scan);
     assert_eq!(of(&findings, "/a"), Some([1, 0, 0, 0]));
-    assert!(findings.notes.iter().any(|note| note.contains("/a has been removed")), "{:?}", findings.notes);
+    assert!(findings.notes.iter().any(|note| note.contains("/a was removed")), "{:?}", findings.notes);
 }
 
 #[test]
-fn a_cgroup_that_came_meanwhile_has_its_name() {
+fn a_cgroup_that_is_made_during_the_interval_has_its_path() {
     let made = Made::new(128);
     let mut scan = made.marked();
     let new = made.cgroup("sys/fs/cgroup/new");
@@ -117,7 +117,7 @@ fn a_cgroup_that_came_meanwhile_has_its_name() {
 }
 
 #[test]
-fn without_any_cgroups_there_is_the_sum_and_the_reason() {
+fn without_cgroups_the_total_is_reported_and_a_note_says_why() {
     let made = Made::new(128);
     made.page([1], LRU, 0);
     made.write("proc/self/cgroup", "");

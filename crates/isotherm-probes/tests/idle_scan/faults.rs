@@ -1,4 +1,4 @@
-//! What goes away, is not there, or is to stop.
+//! Memory that is removed, files that are missing, and scans that are stopped.
 
 use std::fs;
 
@@ -17,14 +17,14 @@ fn memory_that_goes_offline_is_left_out_and_noted() {
     let findings = made.read(&mut scan);
     assert_eq!(of(&findings, "/a"), Some([2, 0, 0, 0]));
     assert!(findings.notes.iter().any(|note| note.contains("2 MiB of memory went offline")), "{:?}", findings.notes);
-    // And comes back.
+    // The memory is plugged in again.
     made.write("proc/iomem", "00000000-003fffff : System RAM\n");
     let findings = made.read(&mut scan);
     assert_eq!((of(&findings, "/a"), findings.notes.len()), (Some([3, 0, 0, 0]), 0));
 }
 
 #[test]
-fn tables_that_end_before_memory_does_are_no_error() {
+fn tables_that_end_before_memory_does_are_not_an_error() {
     let made = Made::new(1024);
     let a = made.cgroup("sys/fs/cgroup/a");
     made.page([1, 700], LRU, a);
@@ -36,8 +36,8 @@ fn tables_that_end_before_memory_does_are_no_error() {
 }
 
 #[test]
-fn a_kernel_without_one_of_the_files_is_told_with_what_would_mend_it() {
-    for (file, mend) in [
+fn the_error_for_a_missing_file_says_how_to_fix_it() {
+    for (file, fix) in [
         (BITMAP, "CONFIG_IDLE_PAGE_TRACKING"),
         ("proc/kpageflags", "CONFIG_PROC_PAGE_MONITOR"),
         ("proc/iomem", "/proc mounted"),
@@ -46,15 +46,15 @@ fn a_kernel_without_one_of_the_files_is_told_with_what_would_mend_it() {
         fs::remove_file(made.path(file)).unwrap();
         let scan = made.scan(Scope::All, Detail::default());
         let error = match scan {
-            Err(error) => error.to_string(),
-            Ok(mut scan) => scan.mark(&mut pacer()).unwrap_err().to_string(),
+            Err(error) => isotherm_core::chain(&error),
+            Ok(mut scan) => isotherm_core::chain(&scan.mark(&mut pacer()).unwrap_err()),
         };
-        assert!(error.contains(file) && error.contains(mend), "{error}");
+        assert!(error.contains(file) && error.contains(fix), "{error}");
     }
 }
 
 #[test]
-fn a_scan_that_is_to_stop_stops() {
+fn a_scan_stops_when_it_is_asked_to() {
     let made = Made::new(128);
     let stop = Stop::new().unwrap();
     stop.ask();
@@ -66,11 +66,11 @@ fn a_scan_that_is_to_stop_stops() {
 }
 
 #[test]
-fn the_progress_reaches_all_of_memory() {
+fn the_progress_reaches_the_total() {
     let made = Made::new(128);
     let mut scan = made.scan(Scope::All, Detail::default()).unwrap();
-    let (sender, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let mut pacer = Pacer::new(None, Stop::new().unwrap(), move |done, total| sender.send((done, total)).unwrap());
     scan.mark(&mut pacer).unwrap();
-    assert_eq!(told.try_iter().last(), Some((128 * 4096, 128 * 4096)));
+    assert_eq!(receiver.try_iter().last(), Some((128 * 4096, 128 * 4096)));
 }

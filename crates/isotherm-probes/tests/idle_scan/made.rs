@@ -1,4 +1,5 @@
-//! A made tree of the kernel's files about pages, cgroups and processes, and what a kernel would do with them.
+//! A directory tree with copies of the kernel's files about pages, cgroups and processes, and functions that change
+//! them as a kernel would.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -25,7 +26,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// A machine of so many frames, a multiple of 64, all of them free. Cgroups are of version 2, at the usual place.
+    /// A machine with `frames` frames, a multiple of 64, all of them free. A cgroup hierarchy of version 2 is mounted
+    /// in the usual place.
     pub fn new(frames: usize) -> Self {
         let made = Self { root: tempfile::tempdir().unwrap() };
         made.table("proc/kpageflags", &vec![BUDDY; frames]);
@@ -54,7 +56,7 @@ impl Made {
         fs::write(self.path(path), bytes).unwrap();
     }
 
-    /// Makes the directory of a cgroup; gives its inode number.
+    /// Makes the directory of a cgroup and returns its inode number.
     pub fn cgroup(&self, path: &str) -> u64 {
         fs::create_dir_all(self.path(path)).unwrap();
         fs::metadata(self.path(path)).unwrap().ino()
@@ -65,7 +67,7 @@ impl Made {
         file.write_all_at(&entry.to_ne_bytes(), place * 8).unwrap();
     }
 
-    /// Makes frames what these flags say, charged to this cgroup.
+    /// Sets the flags of `frames`, and charges them to `cgroup`.
     pub fn page(&self, frames: impl IntoIterator<Item = u64>, flags: u64, cgroup: u64) {
         for frame in frames {
             self.set("proc/kpageflags", frame, flags);
@@ -73,13 +75,13 @@ impl Made {
         }
     }
 
-    /// Makes a compound page; only its head is charged.
+    /// Makes a compound page. Only its head is charged.
     pub fn compound(&self, head: u64, count: u64, flags: u64, cgroup: u64) {
         self.page([head], flags | HEAD, cgroup);
         self.page(head + 1..head + count, TAIL, 0);
     }
 
-    /// A process that has `pages` mapped from 0x10000 on, in these frames: 0 is nothing.
+    /// Makes a process that maps `frames` from address 0x10000 on. Frame 0 stands for a page that is not present.
     pub fn process(&self, pid: u32, cgroup: &str, frames: &[u64]) {
         let end = 0x10000 + frames.len() as u64 * PAGE_SIZE;
         self.write(&format!("proc/{pid}/maps"), &format!("10000-{end:x} rw-p 00000000 00:00 0 \n"));
@@ -95,7 +97,7 @@ impl Made {
         bytes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect()
     }
 
-    /// In place, as the scan has the file open.
+    /// Writes the file in place, because the scan has it open.
     fn set_words(&self, words: &[u64]) {
         words.iter().enumerate().for_each(|(place, &word)| self.set(BITMAP, place as u64, word));
     }
@@ -106,7 +108,7 @@ impl Made {
         (0..words.len() as u64 * 64).filter(|frame| words[*frame as usize / 64] >> (frame % 64) & 1 == 1).collect()
     }
 
-    /// What the kernel does when the pages in these frames are accessed.
+    /// Clears the idle bits of `frames`, as the kernel does when they are accessed.
     pub fn access(&self, frames: impl IntoIterator<Item = u64>) {
         let mut words = self.words();
         frames.into_iter().for_each(|frame| words[frame as usize / 64] &= !(1 << (frame % 64)));
@@ -117,14 +119,14 @@ impl Made {
         PhysicalScan::at(self.root.path(), scope, detail)
     }
 
-    /// A scan of everything, by cgroup, of which all has been marked.
+    /// A scan of all memory by cgroup that has been marked.
     pub fn marked(&self) -> PhysicalScan {
         let mut scan = self.scan(Scope::All, Detail::default()).unwrap();
         scan.mark(&mut pacer()).unwrap();
         scan
     }
 
-    /// Reads. A zero that is written to the idle bitmap changes nothing to a kernel; so what was set stays set.
+    /// Reads the scan. As in a kernel, a zero written to the idle bitmap changes nothing, so marks stay set.
     pub fn read(&self, scan: &mut PhysicalScan) -> IdleFindings {
         let before = self.words();
         let findings = scan.read(&mut pacer()).unwrap();
@@ -138,7 +140,7 @@ pub fn pacer() -> Pacer {
     Pacer::new(None, Stop::new().unwrap(), |_, _| ())
 }
 
-/// Of a cgroup: pages that are idle, accessed, unobservable, unevictable.
+/// The idle, accessed, unobservable and unevictable pages of a cgroup.
 pub fn of(findings: &IdleFindings, path: &str) -> Option<[u64; 4]> {
     let own = &findings.cgroups.iter().find(|cgroup| cgroup.path.as_deref() == Some(path))?.own;
     Some([own.idle, own.accessed, own.unobservable, own.unevictable].map(|bytes| bytes / PAGE_SIZE))

@@ -1,4 +1,4 @@
-//! What the scan of all page frames makes of the kernel's files, on a made tree.
+//! Tests of the scan of all page frames, on a directory tree with copies of the kernel's files.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod cgroups;

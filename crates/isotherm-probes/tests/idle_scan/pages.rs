@@ -1,4 +1,4 @@
-//! Pages: which count, with which size, and for how long they have been idle.
+//! Pages: which of them count, how large they are, and for how long they have been idle.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::made::{ANON, BUDDY, HEAD, HUGETLB, LRU, Made, TAIL, UNEVICTABLE, of};
 
 #[test]
-fn pages_count_by_what_they_are_and_with_their_size() {
+fn pages_count_by_their_kind_and_size() {
     let made = Made::new(4096);
     let (a, c) = (made.cgroup("sys/fs/cgroup/a"), made.cgroup("sys/fs/cgroup/b/c"));
     made.page(0..10, LRU | ANON, a);
@@ -23,7 +23,7 @@ fn pages_count_by_what_they_are_and_with_their_size() {
 
     let mut scan = made.marked();
     let marked: Vec<u64> = (0..14).chain([19, 512, 1024]).collect();
-    assert_eq!(made.idle(), marked, "heads of compound pages, and nothing that is locked or on no list");
+    assert_eq!(made.idle(), marked, "the heads of compound pages are marked; locked and unlisted pages are not");
     made.access([0, 1, 2, 512]);
     let findings = made.read(&mut scan);
     assert_eq!(of(&findings, "/a"), Some([11, 3, 2, 3]));
@@ -31,12 +31,12 @@ fn pages_count_by_what_they_are_and_with_their_size() {
     let total = &findings.total;
     assert_eq!((total.idle, total.accessed), (28 * PAGE_SIZE, 515 * PAGE_SIZE));
     let none = findings.cgroups.iter().find(|cgroup| cgroup.path.is_none()).unwrap();
-    assert_eq!((none.inode, none.own.idle), (None, PAGE_SIZE), "what is in no cgroup");
-    assert_eq!(made.idle(), marked, "what was accessed is marked again");
+    assert_eq!((none.inode, none.own.idle), (None, PAGE_SIZE), "the page without a cgroup");
+    assert_eq!(made.idle(), marked, "accessed pages are marked again");
 }
 
 #[test]
-fn what_came_within_the_interval_was_accessed_and_what_could_not_be_marked_is_unobservable() {
+fn new_pages_are_accessed_and_pages_that_could_not_be_marked_are_unobservable() {
     let made = Made::new(256);
     let a = made.cgroup("sys/fs/cgroup/a");
     made.page([1], ANON, a);
@@ -59,21 +59,22 @@ fn intervals_are_counted_from_the_last_access_of_each_page() {
         made.access([interval]);
         let findings = made.read(&mut scan);
         let expected: Vec<u64> = (0..=interval).map(|age| if age < interval { 1 } else { 9 - interval }).collect();
-        let told: Vec<u64> = findings.cgroups[0].own.by_intervals().iter().map(|bytes| bytes / PAGE_SIZE).collect();
-        assert_eq!(told, expected, "after {} intervals", interval + 1);
+        let ages: Vec<u64> = findings.cgroups[0].own.by_intervals().iter().map(|bytes| bytes / PAGE_SIZE).collect();
+        assert_eq!(ages, expected, "after {} intervals", interval + 1);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Against what a look at each single page tells.
+    /// The findings agree with a simple count of the pages.
     #[test]
-    fn every_page_is_counted_once_in_its_cgroup_as_what_it_is(
+    fn every_page_is_counted_once_in_its_cgroup(
         pages in prop::collection::vec((0_u32..4, 0_usize..3, any::<bool>()), 1..60),
     ) {
         let made = Made::new(4096);
-        let cgroups: Vec<u64> = ["a", "b", "b/c"].iter().map(|name| made.cgroup(&format!("sys/fs/cgroup/{name}"))).collect();
+        let cgroup = |name: &&str| made.cgroup(&format!("sys/fs/cgroup/{name}"));
+        let cgroups: Vec<u64> = ["a", "b", "b/c"].iter().map(cgroup).collect();
         let mut truth: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
         let mut accessed = Vec::new();
         let mut frame = 0_u64;
@@ -100,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn tails_without_a_head_are_nobodys() {
+fn tails_without_a_head_are_not_counted() {
     let made = Made::new(128);
     let a = made.cgroup("sys/fs/cgroup/a");
     made.page(4..8, TAIL | LRU, a);

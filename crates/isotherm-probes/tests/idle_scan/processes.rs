@@ -1,4 +1,4 @@
-//! Processes: what of their mappings is idle, by the frames that their pages are in.
+//! Processes: how much of their mappings is idle, from the frames of their pages.
 
 use std::fs;
 
@@ -10,17 +10,17 @@ use crate::made::{ANON, HUGETLB, LRU, Made, of, pacer};
 const BY_MAPPING: Detail = Detail { processes: true, mappings: true };
 
 #[test]
-fn a_mapping_is_told_by_its_pages_wherever_they_are() {
+fn a_mapping_is_counted_by_the_frames_of_its_pages() {
     let made = Made::new(2048);
     let a = made.cgroup("sys/fs/cgroup/a");
     made.page([5, 70, 90], LRU | ANON, a);
     made.compound(512, 512, LRU | ANON, a);
     made.page([100], HUGETLB, a);
-    // A page, nothing, parts of a huge page, one that is no page of a user.
+    // A page, no page, another page, two parts of a huge page, and a page that is not user memory.
     made.process(7, "/a", &[5, 0, 70, 600, 601, 100]);
     let mut scan = made.scan(Scope::Processes(vec![7]), BY_MAPPING).unwrap();
     scan.mark(&mut pacer()).unwrap();
-    assert_eq!(made.idle(), [5, 70, 512], "only what the process has mapped is touched");
+    assert_eq!(made.idle(), [5, 70, 512], "only the pages of the process are marked");
     made.access([70]);
     let findings = made.read(&mut scan);
     let [process] = &findings.processes[..] else { panic!("{findings:?}") };
@@ -29,12 +29,12 @@ fn a_mapping_is_told_by_its_pages_wherever_they_are() {
     assert_eq!(mapping.range.start(), 0x10000);
     let tally = &mapping.tally;
     assert_eq!([tally.idle, tally.accessed, tally.unobservable], [3 * PAGE_SIZE, PAGE_SIZE, PAGE_SIZE]);
-    // The huge page counts whole in the cgroup.
+    // The whole huge page counts in the cgroup.
     assert_eq!(of(&findings, "/a"), Some([513, 1, 0, 0]));
 }
 
 #[test]
-fn the_processes_of_a_cgroup_are_told_with_what_they_map_of_others() {
+fn the_processes_of_a_cgroup_are_listed_with_all_that_they_map() {
     let made = Made::new(256);
     let (a, b) = (made.cgroup("sys/fs/cgroup/a"), made.cgroup("sys/fs/cgroup/b"));
     made.page([1], LRU, a);
@@ -51,7 +51,7 @@ fn the_processes_of_a_cgroup_are_told_with_what_they_map_of_others() {
 }
 
 #[test]
-fn a_process_that_ends_meanwhile_is_noted_and_the_others_are_told() {
+fn a_process_that_ends_is_noted_and_the_others_are_reported() {
     let made = Made::new(256);
     let a = made.cgroup("sys/fs/cgroup/a");
     made.page([1, 2], LRU, a);
@@ -64,14 +64,14 @@ fn a_process_that_ends_meanwhile_is_noted_and_the_others_are_told() {
     assert_eq!(findings.processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [8]);
     assert!(findings.notes.iter().any(|note| note.contains("process 7 has ended")), "{:?}", findings.notes);
 
-    // Its mappings go as well.
+    // Process 8 loses its pages, too.
     made.table("proc/8/pagemap", &[]);
     let findings = made.read(&mut scan);
     assert!(findings.processes.is_empty() && findings.notes.iter().any(|note| note.contains("process 8 ended")));
 }
 
 #[test]
-fn a_process_that_is_not_there_or_has_no_memory_is_refused() {
+fn a_process_that_does_not_exist_or_has_no_memory_is_refused() {
     let made = Made::new(256);
     made.process(7, "/a", &[1]);
     made.write("proc/7/maps", "");

@@ -1,4 +1,4 @@
-//! What the page's script is given: cells as bytes, regions of some moments as variable-length numbers.
+//! The data of the page's script: cells as bytes, and the regions of some snapshots as variable-length numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,88 +9,88 @@ use isotherm_core::{PAGE_SIZE, TargetId};
 use serde_json::{Value, json};
 
 use crate::ReportError;
-use crate::axis::Fineness;
+use crate::axis::AxisResolution;
 use crate::colour::of_rate;
+use crate::extent::{Extent, TargetExtent, shown_name};
 use crate::heatmap::{Heatmap, Resolution, TargetMap};
-use crate::source::{Seen, View};
-use crate::space::{Place, Survey, shown_name};
+use crate::source::{View, Visit};
 use crate::svg::{HIGHEST_RATE, code};
 use crate::text::target_title;
 
-/// Cells of all targets together, at most; two bytes each.
+/// The maximum number of cells of all targets together. Each takes two bytes.
 const CELLS: usize = 600_000;
-/// Regions of all moments and targets together, about; ten bytes each.
+/// The approximate maximum of regions of all snapshots and targets together. Each takes about ten bytes.
 const REGIONS: u64 = 100_000;
-/// Moments of a target, at most.
-const MOMENTS: u64 = 1_500;
-/// Named pieces of address space of all targets together, at most; smaller ones share a name.
+/// The maximum number of snapshots of a target.
+const SNAPSHOTS: u64 = 1_500;
+/// The maximum number of named pieces of address space of all targets together. Smaller pieces share a name.
 const PIECES: usize = 6_000;
-/// Characters of a name, at most.
+/// The maximum length of a name.
 const NAME: usize = 160;
 
-/// How finely the page's heatmaps are divided.
-pub(crate) fn resolution(survey: &Survey, targets: usize) -> Resolution {
+/// The resolution of the heatmaps of the page.
+pub(crate) fn resolution(extent: &Extent, targets: usize) -> Resolution {
     let cells = CELLS / targets.max(1);
     let rows = ((cells as f64 / 4.0).sqrt() as usize).clamp(40, 300);
-    let columns = (cells / rows).clamp(40, 1600).min(usize::try_from(survey.snapshots).unwrap_or(usize::MAX).max(1));
-    Resolution { columns, axis: Fineness { rows, rows_of_area: (rows / 24).max(1), areas: 8, group: 1 } }
+    let columns = (cells / rows).clamp(40, 1600).min(usize::try_from(extent.snapshots).unwrap_or(usize::MAX).max(1));
+    Resolution { columns, axis: AxisResolution { rows, rows_of_area: (rows / 24).max(1), areas: 8, group: 1 } }
 }
 
-/// The regions of some snapshots of each target, evenly chosen.
-pub(crate) struct Moments<'a> {
-    targets: HashMap<TargetId, Held<'a>>,
+/// The regions of some snapshots of each target, at even distances.
+pub(crate) struct SampledSnapshots<'a> {
+    targets: HashMap<TargetId, TargetSnapshots<'a>>,
 }
 
-struct Held<'a> {
-    place: &'a Place,
-    /// How many snapshots are held, and how many were seen.
+struct TargetSnapshots<'a> {
+    target: &'a TargetExtent,
+    /// The number of snapshots to keep, and of those visited so far.
     wanted: u64,
-    seen: u64,
-    /// Time in milliseconds, aggregation in milliseconds, samples, offset into the bytes, regions.
+    visited: u64,
+    /// For each kept snapshot: time and aggregation interval in milliseconds, samples, offset into `bytes`, regions.
     index: Vec<(f64, f64, u32, usize, usize)>,
     bytes: Vec<u8>,
 }
 
-impl<'a> Moments<'a> {
-    pub(crate) fn new(places: &[&'a Place]) -> Self {
-        let all: u64 = places.iter().map(|place| place.regions).sum();
-        let targets = places.iter().map(|&place| {
-            // Each target has its share of the regions, and so of the moments.
+impl<'a> SampledSnapshots<'a> {
+    pub(crate) fn new(targets: &[&'a TargetExtent]) -> Self {
+        let all: u64 = targets.iter().map(|target| target.regions).sum();
+        let targets = targets.iter().map(|&target| {
+            // Each target gets a share of the regions, and so of the snapshots.
             let share = REGIONS as f64 / all.max(1) as f64;
-            let wanted = ((place.rows as f64 * share) as u64).clamp(1, MOMENTS).min(place.rows);
-            (place.id, Held { place, wanted, seen: 0, index: vec![], bytes: vec![] })
+            let wanted = ((target.rows as f64 * share) as u64).clamp(1, SNAPSHOTS).min(target.rows);
+            (target.id, TargetSnapshots { target, wanted, visited: 0, index: vec![], bytes: vec![] })
         });
         Self { targets: targets.collect() }
     }
 
-    /// Moments that are held.
+    /// The number of kept snapshots.
     pub(crate) fn held(&self) -> u64 {
         self.targets.values().map(|held| held.index.len() as u64).sum()
     }
 
-    /// Moments that there are.
+    /// The number of all snapshots.
     pub(crate) fn rows(&self) -> u64 {
-        self.targets.values().map(|held| held.place.rows).sum()
+        self.targets.values().map(|held| held.target.rows).sum()
     }
 }
 
-impl View for Moments<'_> {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if !seen.chosen {
+impl View for SampledSnapshots<'_> {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
             return Ok(());
         }
-        let row = seen.row;
+        let row = visit.row;
         let Some(held) = self.targets.get_mut(&row.target.id) else { return Ok(()) };
-        let nth = |i: u64| i * held.wanted / held.place.rows.max(1);
-        let take = nth(held.seen + 1) > nth(held.seen);
-        held.seen += 1;
+        let nth = |i: u64| i * held.wanted / held.target.rows.max(1);
+        let take = nth(held.visited + 1) > nth(held.visited);
+        held.visited += 1;
         if !take {
             return Ok(());
         }
         let offset = held.bytes.len();
         let (mut regions, mut end) = (0, 0);
         for region in &row.target.regions {
-            let Some(range) = seen.clip(region.range) else { continue };
+            let Some(range) = visit.clip(region.range) else { continue };
             let (start, size) = (range.start() / PAGE_SIZE, range.size().div_ceil(PAGE_SIZE));
             let numbers = [
                 start.saturating_sub(end),
@@ -111,7 +111,7 @@ impl View for Moments<'_> {
     }
 }
 
-/// Seven bits a byte, the lowest first; all bytes but the last have their highest bit set.
+/// Writes seven bits per byte, the lowest first. All bytes but the last have their highest bit set.
 fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -120,13 +120,13 @@ fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// An age as a byte: logarithmic, from 0 over milliseconds to weeks, to about four per cent.
+/// An age as a byte, on a logarithmic scale from 0 to weeks, with an error of about four per cent.
 fn age_code(age: std::time::Duration) -> u8 {
     ((age.as_secs_f64() * 1e3 + 1.0).log2() * 8.0).round().min(255.0) as u8
 }
 
-/// Everything for the script.
-pub(crate) fn data(heatmap: &Heatmap, moments: &Moments<'_>) -> Value {
+/// All data of the script.
+pub(crate) fn data(heatmap: &Heatmap, moments: &SampledSnapshots<'_>) -> Value {
     let mut names = Names::default();
     let pieces = PIECES / heatmap.targets.len().max(1);
     let targets: Vec<Value> = heatmap
@@ -157,7 +157,7 @@ pub(crate) fn data(heatmap: &Heatmap, moments: &Moments<'_>) -> Value {
     })
 }
 
-/// A byte for each cell: row by row from the lowest addresses.
+/// A byte for each cell, row by row from the lowest addresses.
 fn each_cell(heatmap: &Heatmap, target: &TargetMap, byte: impl Fn(Option<crate::heatmap::Cell>) -> u8) -> Vec<u8> {
     (0..target.axis.rows)
         .flat_map(|row| (0..heatmap.columns).map(move |column| (row, column)))
@@ -165,7 +165,7 @@ fn each_cell(heatmap: &Heatmap, target: &TargetMap, byte: impl Fn(Option<crate::
         .collect()
 }
 
-/// The areas: how many mapped bytes lie below each row, and what is mapped as start, size and number of the name.
+/// The areas: the mapped bytes below each row, and the mapped pieces as start, size and index of the name.
 fn areas(target: &TargetMap, names: &mut Names, most: usize) -> Value {
     let mut sizes: Vec<u64> =
         target.axis.areas.iter().flat_map(|area| area.mapped.iter().map(|named| named.range.size())).collect();
@@ -183,7 +183,7 @@ fn areas(target: &TargetMap, names: &mut Names, most: usize) -> Value {
                 _ => pieces.push((start, size, name)),
             }
         }
-        // Small mappings with gaps between them are still many: beyond the bound they are not told.
+        // Small mappings with gaps between them may still be too many; the smallest are left out.
         if pieces.len() > most {
             pieces.retain(|&(_, size, _)| size > least);
         }
@@ -192,7 +192,7 @@ fn areas(target: &TargetMap, names: &mut Names, most: usize) -> Value {
     target.axis.areas.iter().map(area).collect()
 }
 
-/// Names, each once.
+/// A list of distinct names.
 #[derive(Default)]
 struct Names {
     list: Vec<Arc<str>>,
@@ -209,7 +209,7 @@ impl Names {
     }
 }
 
-/// Made harmless, and no longer than it is worth.
+/// The name, sanitised, and cut at its start to at most `NAME` characters.
 fn shortened(name: &str) -> String {
     let name = crate::sanitise(name);
     let skip = name.chars().count().saturating_sub(NAME);

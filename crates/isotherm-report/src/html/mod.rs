@@ -1,4 +1,4 @@
-//! The page: all reports in one file that needs no network, and lets none be used.
+//! The HTML page: all reports in one file. It needs no network, and its content security policy forbids any.
 
 mod data;
 mod tables;
@@ -8,12 +8,12 @@ use isotherm_core::units;
 use sha2::{Digest, Sha256};
 
 use crate::escape::{json_in_html, markup};
+use crate::extent::{Extent, TargetExtent};
 use crate::facts::{facts, warnings};
 use crate::heatmap::Heatmap;
 use crate::overhead::Overhead;
 use crate::schemes::Schemes;
 use crate::source::{Selection, Source, walk};
-use crate::space::{Place, Survey};
 use crate::summary::SummaryBuilder;
 use crate::wss::Wss;
 use crate::{Options, Picture, ReportError, svg};
@@ -23,22 +23,22 @@ const STYLE: &str = concat!(include_str!("../../assets/page.css"), include_str!(
 const PICTURE_STYLE: &str = include_str!("../../assets/picture.css");
 const SCRIPT: &str = include_str!("../../assets/page.js");
 
-/// Targets that have a heatmap on the page; of more, those with the most memory.
+/// The maximum number of targets with a heatmap on the page. Those with most memory are chosen.
 const TARGETS: usize = 24;
 
-/// The whole page. Its size has a bound, of a few megabytes, whatever the recording's is.
+/// The page. Its size is at most a few megabytes, however large the recording is.
 pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
-    let mut survey = Survey::default();
-    walk(source, selection, &mut [&mut survey])?;
-    let survey = survey.finish();
-    let mut places: Vec<&Place> = survey.places.iter().collect();
-    places.sort_by_key(|place| std::cmp::Reverse(place.bytes()));
-    let left_out = places.len().saturating_sub(TARGETS);
-    places.truncate(TARGETS);
+    let mut extent = Extent::default();
+    walk(source, selection, &mut [&mut extent])?;
+    let extent = extent.finish();
+    let mut targets: Vec<&TargetExtent> = extent.targets.iter().collect();
+    targets.sort_by_key(|target| std::cmp::Reverse(target.bytes()));
+    let left_out = targets.len().saturating_sub(TARGETS);
+    targets.truncate(TARGETS);
 
-    let resolution = data::resolution(&survey, places.len());
-    let mut heatmap = Heatmap::blank(&survey, places.iter().copied(), resolution);
-    let mut moments = data::Moments::new(&places);
+    let resolution = data::resolution(&extent, targets.len());
+    let mut heatmap = Heatmap::blank(&extent, targets.iter().copied(), resolution);
+    let mut moments = data::SampledSnapshots::new(&targets);
     let (mut wss, mut overhead) = (Wss::default(), Overhead::new(source.header()));
     let mut summary = SummaryBuilder::default();
     walk(source, selection, &mut [&mut heatmap, &mut moments, &mut wss, &mut overhead, &mut summary])?;
@@ -82,18 +82,19 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     filled(TEMPLATE, fill)
 }
 
-/// The section of what schemes did, which a page has only where some ran.
+/// The section about schemes. A page has it only if schemes ran.
 fn schemes_section(schemes: &Schemes, picture: Picture) -> String {
     format!(
-        "<section aria-labelledby=\"h-schemes\">\n<h2 id=\"h-schemes\">Schemes</h2>\n<div class=\"scroll\">{}</div>\n{}{}</section>\n",
+        "<section aria-labelledby=\"h-schemes\">\n<h2 id=\"h-schemes\">Schemes</h2>\n\
+         <div class=\"scroll\">{}</div>\n{}{}</section>\n",
         tables::schemes(schemes),
         tables::each_scheme(schemes),
         svg::draw_schemes(schemes, picture).embedded("What schemes did over time, and memory in use"),
     )
 }
 
-/// What the page shows is bounded: how finely, and what is left out.
-fn note(heatmap: &Heatmap, moments: &data::Moments<'_>, left_out: usize) -> String {
+/// A note about the resolution of the page, and what it leaves out.
+fn note(heatmap: &Heatmap, moments: &data::SampledSnapshots<'_>, left_out: usize) -> String {
     let width = (heatmap.end - heatmap.start) / heatmap.columns as u32;
     let rows = heatmap.targets.first().map_or(0, |target| target.axis.rows);
     let bytes = heatmap.targets.first().map_or(0, |target| target.axis.bytes());
@@ -111,12 +112,12 @@ fn note(heatmap: &Heatmap, moments: &data::Moments<'_>, left_out: usize) -> Stri
     note
 }
 
-/// The hash of an inline script or style, as a content security policy names it.
+/// The hash of an inline script or style, in the form of a content security policy.
 fn hash(text: &str) -> String {
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
-/// The template with each `{{name}}` replaced; what is put in is not looked at again.
+/// The template with each `{{name}}` replaced. The replacements are not expanded again.
 fn filled(template: &str, fill: impl Fn(&str) -> Result<String, ReportError>) -> Result<String, ReportError> {
     let mut out = String::new();
     let mut rest = template;

@@ -1,4 +1,4 @@
-//! The page's tables: they need no script.
+//! The tables of the page. They need no script.
 
 use std::fmt::Write as _;
 
@@ -12,17 +12,13 @@ use crate::summary::{Summary, Temperature, folded};
 use crate::text::scheme_facts;
 use crate::wss::Wss;
 
-/// Names with less than this share of the size and the hot are folded into one line.
+/// Names with less than this share of the size and of the hot memory share one line.
 const LEAST: f64 = 0.002;
-
-fn size(bytes: u64) -> String {
-    if bytes == 0 { "0".into() } else { units::bytes(bytes) }
-}
 
 fn cells(t: &Temperature) -> String {
     let idle = t.cold_for_ns.map_or_else(|| "–".into(), units::nanoseconds);
     [t.size_bytes, t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, t.working_set_bytes]
-        .map(size)
+        .map(units::table_bytes)
         .into_iter()
         .chain([idle])
         .map(|text| format!("<td>{text}</td>"))
@@ -30,10 +26,11 @@ fn cells(t: &Temperature) -> String {
 }
 
 const HEADS: &str = "<th>size</th><th>hot</th><th>warm</th><th>cold</th>\
-    <th title=\"could not be observed\">unobs.</th><th title=\"working set: bytes of regions that were accessed at all\">WSS</th>\
+    <th title=\"could not be observed\">unobs.</th><th title=\"working set: bytes of regions that were accessed at \
+    all\">WSS</th>\
     <th title=\"how long the cold had been cold at the end\">cold for</th>";
 
-/// A bar in parts for hot, warm, cold and unobservable.
+/// A bar with parts for hot, warm, cold and unobservable memory.
 fn bar(t: &Temperature, largest: u64) -> String {
     let mut parts = String::new();
     let mut x = 0.0;
@@ -51,12 +48,12 @@ fn bar(t: &Temperature, largest: u64) -> String {
 
 /// A line for each mapping name.
 pub(crate) fn summary(summary: &Summary) -> String {
-    let (told, others) = folded(&summary.mappings, 30, LEAST);
-    let told: Vec<&Temperature> = told.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
-    let largest = told.iter().map(|t| t.size_bytes).max().unwrap_or(0);
+    let (shown, others) = folded(&summary.mappings, 30, LEAST);
+    let shown: Vec<&Temperature> = shown.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
+    let largest = shown.iter().map(|t| t.size_bytes).max().unwrap_or(0);
     let mut out =
         format!("<table class=\"figures\"><thead><tr><th>mapping</th>{HEADS}<th></th></tr></thead>\n<tbody>\n");
-    for t in told {
+    for t in shown {
         _ = writeln!(out, "<tr><th>{}</th>{}<td>{}</td></tr>", markup(&t.name), cells(t), bar(t, largest));
     }
     let total = &summary.total;
@@ -99,7 +96,7 @@ pub(crate) fn percentiles(wss: &Wss) -> String {
     )
 }
 
-/// The costs.
+/// The table of costs.
 pub(crate) fn overhead(o: &Overhead) -> String {
     let row = |name: &str, load: &Load| {
         let percentiles: String =
@@ -138,22 +135,25 @@ pub(crate) fn overhead(o: &Overhead) -> String {
         .map(|(name, fact)| format!("<dt>{name}</dt><dd>{}</dd>\n", markup(fact)))
         .collect();
     format!(
-        "<dl>{facts}</dl>\n<table class=\"figures\"><thead><tr><th></th><th>mean</th><th>25 %</th><th>50 %</th><th>75 %</th>\
+        "<dl>{facts}</dl>\n<table class=\"figures\"><thead><tr><th></th><th>mean</th><th>25 %</th><th>50 %</th><th>75 \
+         %</th>\
          <th>90 %</th><th>99 %</th><th>max</th><th>limit</th></tr></thead><tbody>\n{}{}</tbody></table>\n",
         row("regions", &o.regions),
         if o.measured { row("pages read in a sampling round", &o.reads_per_sampling) } else { String::new() }
     )
 }
 
-/// Schemes that the page tells of, at most, and regions of the last application of each that acted.
+/// The maximum number of schemes on the page, and of regions of each.
 const SCHEMES: usize = 40;
 const REGIONS: usize = 20;
 
 /// A line for each scheme.
 pub(crate) fn schemes(s: &Schemes) -> String {
-    const HEADS: &str = "<th>scheme</th><th>action</th><th>applications</th><th title=\"what it wanted and the quota allowed\">tried</th>\
+    const HEADS: &str = "<th>scheme</th><th>action</th><th>applications</th><th title=\"what it wanted and the quota \
+        allowed\">tried</th>\
         <th>applied</th><th title=\"by the kernel\">refused</th><th title=\"by filters\">rejected</th>\
-        <th title=\"by the quota, in the last application\">held back</th><th title=\"periods in which the quota did not suffice\">exceeded</th>\
+        <th title=\"by the quota, in the last application\">held back</th><th title=\"periods in which the quota did \
+        not suffice\">exceeded</th>\
         <th title=\"time that actions took\">took</th><th title=\"share of the time\">awake</th>";
     let mut out = format!("<table class=\"figures\"><thead><tr>{HEADS}</tr></thead>\n<tbody>\n");
     for scheme in s.schemes.iter().take(SCHEMES) {
@@ -161,11 +161,11 @@ pub(crate) fn schemes(s: &Schemes) -> String {
         let cells: String = [
             markup(&scheme.action).to_string(),
             units::count(total.applications),
-            size(total.tried_bytes),
-            size(total.applied_bytes),
-            size(total.refused_bytes()),
-            size(total.rejected_bytes),
-            size(scheme.last.as_ref().map_or(0, |last| last.held_back_bytes)),
+            units::table_bytes(total.tried_bytes),
+            units::table_bytes(total.applied_bytes),
+            units::table_bytes(total.refused_bytes()),
+            units::table_bytes(total.rejected_bytes),
+            units::table_bytes(scheme.last.as_ref().map_or(0, |last| last.held_back_bytes)),
             units::count(total.quota_exceeded),
             units::nanoseconds(total.spent_ns),
             units::percent(scheme.awake_share),
@@ -180,7 +180,7 @@ pub(crate) fn schemes(s: &Schemes) -> String {
     out + "</tbody></table>\n"
 }
 
-/// What is to be said of each scheme, and the regions of its last application, folded up.
+/// Facts about each scheme and the regions of its last application, in elements that the reader unfolds.
 pub(crate) fn each_scheme(s: &Schemes) -> String {
     s.schemes.iter().take(SCHEMES).map(|scheme| one_scheme(scheme, s)).collect()
 }
@@ -195,15 +195,16 @@ fn one_scheme(scheme: &Scheme, s: &Schemes) -> String {
     let mut out = format!("<details><summary>{name} ({action}{gone})</summary>\n<dl>{facts}</dl>\n");
     let regions = scheme.last_acting.as_ref().map_or(&[][..], |last| &last.regions);
     if !regions.is_empty() {
-        out += "<table class=\"figures\"><thead><tr><th>pid</th><th>from</th><th>size</th><th>applied</th></tr></thead><tbody>\n";
+        out += "<table \
+            class=\"figures\"><thead><tr><th>pid</th><th>from</th><th>size</th><th>applied</th></tr></thead><tbody>\n";
         for region in regions.iter().take(REGIONS) {
             _ = writeln!(
                 out,
                 "<tr><th>{}</th><td>{:#x}</td><td>{}</td><td>{}</td></tr>",
                 region.pid,
                 region.start,
-                size(region.end - region.start),
-                size(region.applied_bytes)
+                units::table_bytes(region.end - region.start),
+                units::table_bytes(region.applied_bytes)
             );
         }
         if regions.len() > REGIONS {

@@ -1,8 +1,9 @@
-//! How long memory has been idle, in a few bands of time.
+//! The time for which memory has been idle, in a few bands.
 
 use super::IdleFigures;
 
-/// Bands that begin at 1, 2, 4, ... intervals, or at 1, 4, 16, ...: as many as are needed for what `figures` hold, at most `most`.
+/// The starts of the bands, in intervals: 1, 2, 4, …, or 1, 4, 16, … if that makes more than `most`. The last band
+/// holds the longest time of `figures`.
 pub(super) fn bands<'a>(figures: impl Iterator<Item = &'a IdleFigures>, most: usize) -> Vec<u32> {
     let ages = figures.filter_map(|figures| figures.idle_by_intervals.as_deref()).flatten();
     let longest = ages.map(|age| age.intervals).max().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! How much memory is idle, and whose it is: the report of `isotherm idle`.
+//! The report of `isotherm idle`: how much memory is idle, by cgroup, process and mapping.
 //!
-//! It is the one report that is of no recording, but of all pages at one time. As the others, it is plain data, which each format
-//! renders: text, JSON, and the text format of Prometheus.
+//! It is not about a recording, but about all pages at one time. Like the other reports it is plain data, which each
+//! format renders: text, JSON, and the text format of Prometheus.
 
 mod bands;
 mod prometheus;
@@ -19,117 +19,117 @@ use crate::{ReportError, Terminal, escape};
 
 pub use tree::{CgroupFigures, CgroupOwn, cgroup_tree};
 
-/// What is idle, at the end of one interval.
+/// Idle memory at the end of one interval.
 #[derive(Clone, Debug, Serialize)]
 pub struct IdleReport {
-    /// Which report of the run this is, from 1 on.
+    /// The number of the report in its run, from 1 on.
     pub number: u64,
-    /// When the memory was looked at, since the Unix epoch.
+    /// The time of the scan, since the Unix epoch.
     pub time_unix_ns: u64,
-    /// For how long the memory was let alone: the time between two looks at a page.
+    /// The interval: the time from one read of a page to the next.
     pub interval_ns: u64,
-    /// Whether that is shorter than what was asked for, because the run was stopped.
+    /// Whether the interval is shorter than requested, because the run was stopped.
     pub cut_short: bool,
-    /// How it was found: `idle_page_tracking` or `page_tables`.
+    /// The method: `idle_page_tracking` or `page_tables`.
     pub way: &'static str,
-    /// 1 or 2, the kind of the hierarchy that the cgroups are of; nothing if there is none.
+    /// The version of the cgroup hierarchy, 1 or 2. None if there is no hierarchy.
     pub cgroup_version: Option<u8>,
-    /// What the looking took.
+    /// The cost of the scan.
     pub cost: IdleCost,
-    /// What is to be known of these figures.
+    /// Remarks about the figures.
     pub notes: Vec<String>,
-    /// All memory that was looked at.
+    /// All memory that was scanned.
     pub total: IdleFigures,
-    /// The cgroups that have memory, and those above them, by path.
+    /// The cgroups with memory and their parents, by path.
     pub cgroups: Vec<CgroupFigures>,
-    /// The most idle first; empty if they were not asked for.
+    /// The processes, the most idle memory first. Empty if they were not requested.
     pub processes: Vec<ProcessFigures>,
 }
 
-/// What one look at all pages took.
+/// The cost of one scan of all pages.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct IdleCost {
     /// CPU time.
     pub cpu_ns: u64,
-    /// From its beginning to its end.
+    /// The time from start to end.
     pub wall_ns: u64,
 }
 
-/// What of some memory is idle, in bytes.
+/// Idle and other memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IdleFigures {
-    /// The sum of the next three.
+    /// The sum of idle, accessed and unobservable bytes.
     pub size_bytes: u64,
     /// Not accessed in the interval.
     pub idle_bytes: u64,
     /// Accessed in the interval.
     pub accessed_bytes: u64,
-    /// Neither can be told.
+    /// Bytes of pages whose state cannot be read.
     pub unobservable_bytes: u64,
-    /// Locked in memory, and in none of the others.
+    /// Locked memory. It is not part of the other figures.
     pub unevictable_bytes: u64,
-    /// How long the idle bytes have been so, if that was asked for.
+    /// For how long the bytes have been idle, if that was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_by_intervals: Option<Vec<Age>>,
 }
 
-/// Bytes that have been idle for the same time.
+/// Bytes that have been idle for the same number of intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Age {
-    /// For so many intervals on end; 250 stands for more, too.
+    /// The number of intervals. 250 means 250 or more.
     pub intervals: u32,
-    /// How many bytes.
+    /// The bytes.
     pub bytes: u64,
 }
 
-/// What one process has mapped.
+/// The memory that a process maps.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessFigures {
-    /// Its ID.
+    /// The process ID.
     pub pid: u32,
-    /// Its command line, or its name.
+    /// The command line, or the name.
     pub command: String,
     /// The path of its cgroup.
     pub cgroup: Option<String>,
-    /// What of it is idle.
+    /// The figures.
     #[serde(flatten)]
     pub figures: IdleFigures,
-    /// By address; empty if they were not asked for.
+    /// The mappings, by address. Empty if they were not requested.
     pub mappings: Vec<MappingFigures>,
 }
 
-/// What of one mapping is idle.
+/// The memory of a mapping.
 #[derive(Clone, Debug, Serialize)]
 pub struct MappingFigures {
-    /// Its first address.
+    /// The first address.
     pub start: u64,
-    /// The address after its last.
+    /// The address after the last.
     pub end: u64,
-    /// As in `/proc/PID/maps`.
+    /// The permissions, as in `/proc/PID/maps`.
     pub permissions: String,
-    /// What is mapped: `anonymous`, or as in `/proc/PID/maps`.
+    /// The name, as in `/proc/PID/maps`, or `anonymous`.
     pub name: String,
-    /// What of it is idle.
+    /// The figures.
     #[serde(flatten)]
     pub figures: IdleFigures,
 }
 
-/// How the report is written.
+/// The format of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleFormat {
     /// For people, fitted to the terminal.
     Text,
-    /// For programs: one line a report.
+    /// For programs: one line of JSON per report.
     Json,
-    /// For Prometheus, through its node exporter's textfile collector for one.
+    /// The text format of Prometheus, for the textfile collector of its node exporter.
     Prometheus,
 }
 
 impl IdleFormat {
-    /// The format that the extension of a file's name stands for. None if the name has no extension.
+    /// The format that the extension of a file's name selects. None if the name has no extension.
     ///
     /// # Errors
-    /// If the extension stands for no format.
+    /// If the extension selects no format.
     pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
         let text: (Self, &[&str]) = (Self::Text, &["txt", "text"]);
         format_of(path, &[text, (Self::Json, &["json", "jsonl"]), (Self::Prometheus, &["prom"])])
@@ -137,7 +137,7 @@ impl IdleFormat {
 }
 
 impl IdleFigures {
-    /// The figures of a tally; how long memory has been idle only if `ages` are wanted.
+    /// The figures of a tally. `ages` says whether they include for how long memory has been idle.
     pub fn new(tally: &IdleTally, ages: bool) -> Self {
         let by_intervals = (1..=u32::from(MOST_INTERVALS)).zip(tally.by_intervals());
         let told = by_intervals.filter(|(_, bytes)| **bytes > 0).map(|(intervals, &bytes)| Age { intervals, bytes });
@@ -151,7 +151,7 @@ impl IdleFigures {
         }
     }
 
-    /// The share of its size that is idle, 0 to 1; 0 if it has none.
+    /// The idle share of the size, 0 to 1; 0 if the size is 0.
     pub fn idle_share(&self) -> f64 {
         if self.size_bytes == 0 { 0.0 } else { self.idle_bytes as f64 / self.size_bytes as f64 }
     }
@@ -160,7 +160,7 @@ impl IdleFigures {
 /// Writes the report.
 ///
 /// # Errors
-/// When `out` cannot be written to.
+/// If `out` cannot be written to.
 pub fn write_idle(
     report: &IdleReport,
     format: IdleFormat,

@@ -1,6 +1,6 @@
-//! The text format of Prometheus, version 0.0.4: gauges, with their units in their names.
+//! The text format of Prometheus, version 0.0.4. All metrics are gauges, with their units in their names.
 //!
-//! Of cgroups, what each has itself is told, so that sums over them are right.
+//! The figures of a cgroup exclude cgroups below it, so sums over cgroups are right.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use super::bands::bands;
 use super::{IdleFigures, IdleReport};
 
-/// So many ages are told at most.
+/// The maximum number of bands of idle time.
 const MOST_BANDS: usize = 8;
 
-/// A metric, with the lines of its samples.
+/// A metric and the lines of its samples.
 struct Metric {
     name: &'static str,
     help: &'static str,
@@ -32,7 +32,7 @@ impl Metric {
         let _ = writeln!(self.samples, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 
-    /// A sample for each state that memory can be in.
+    /// Adds a sample for each state of memory.
     fn states(&mut self, labels: &[(&str, &str)], figures: &IdleFigures) {
         for (state, bytes) in [
             ("idle", figures.idle_bytes),
@@ -140,7 +140,7 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
     ]
 }
 
-/// A label's value.
+/// The value of a label, escaped.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! The report in a terminal: what is idle in all, then cgroups as a tree, then processes and their mappings.
+//! The report for a terminal: the sum, the tree of cgroups, and processes with their mappings.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,10 +15,10 @@ use crate::text::bar::{Part, stacked};
 use crate::text::table::{Cell, Column, table};
 use crate::text::{Terminal, wrap};
 
-/// What has less than this share of all memory that was looked at is folded into one line.
+/// Cgroups with less than this share of all scanned memory share one line.
 const LEAST: f64 = 0.002;
 
-/// So many processes are shown, and of each so many names of mappings.
+/// The maximum number of processes, and of mapping names of each.
 const MOST_PROCESSES: usize = 20;
 const MOST_MAPPINGS: usize = 12;
 
@@ -28,8 +28,8 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, report: &IdleRepor
     let first = format!(
         "Idle for {}: {} of {} ({})",
         units::nanoseconds(report.interval_ns),
-        size(total.idle_bytes),
-        size(total.size_bytes),
+        units::table_bytes(total.idle_bytes),
+        units::table_bytes(total.size_bytes),
         units::percent(total.idle_share())
     );
     writeln!(out, "{}", terminal.bold(&wrap(&first, width, 2)))?;
@@ -59,7 +59,7 @@ fn facts(report: &IdleReport) -> String {
         [(report.total.unobservable_bytes, "unobservable"), (report.total.unevictable_bytes, "unevictable besides")]
     {
         if bytes > 0 {
-            facts += &format!("; {} {what}", size(bytes));
+            facts += &format!("; {} {what}", units::table_bytes(bytes));
         }
     }
     facts += &format!("; looking took {} of CPU time", units::nanoseconds(report.cost.cpu_ns));
@@ -69,7 +69,7 @@ fn facts(report: &IdleReport) -> String {
     facts
 }
 
-/// One line of a tree: how deep, its name, its figures, and whether it is of several that are folded.
+/// A line of the tree: depth, name and figures, and whether it stands for several cgroups.
 struct Line<'a> {
     depth: usize,
     name: String,
@@ -104,11 +104,11 @@ fn cgroups(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io:
         .iter()
         .map(|line| {
             let leaf = line.own == line.total;
-            let own = |bytes| if leaf { String::new() } else { size(bytes) };
+            let own = |bytes| if leaf { String::new() } else { units::table_bytes(bytes) };
             vec![
-                size(line.total.idle_bytes).into(),
+                units::table_bytes(line.total.idle_bytes).into(),
                 share(&line.total).into(),
-                size(line.total.size_bytes).into(),
+                units::table_bytes(line.total.size_bytes).into(),
                 or_nothing(line.total.unobservable_bytes).into(),
                 own(line.own.idle_bytes).into(),
                 own(line.own.size_bytes).into(),
@@ -125,7 +125,7 @@ fn cgroups(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io:
     Ok(())
 }
 
-/// Adds a cgroup and those below it, the most idle first; `below` holds them in the order of the tree.
+/// Adds a cgroup and those below it, the most idle memory first. `below` has them in the order of the tree.
 fn branch<'a>(
     top: &'a CgroupFigures,
     below: &[&'a CgroupFigures],
@@ -144,7 +144,7 @@ fn branch<'a>(
         children.push(child);
         rest = others;
     }
-    // One that has nothing but a single other in it is told together with that.
+    // A cgroup whose only content is one other cgroup shares a line with it.
     if let ([only], true, true) = (&children[..], top.own.size_bytes == 0 && top.own.unevictable_bytes == 0, depth > 0)
     {
         let longer = format!("{name}/{}", last_part(only[0]));
@@ -152,8 +152,8 @@ fn branch<'a>(
     }
     lines.push(Line { depth, name, own: top.own.clone(), total: top.total.clone(), of: Some(top) });
     children.sort_by_key(|child| std::cmp::Reverse(child[0].total.idle_bytes));
-    let (told, folded): (Vec<_>, Vec<_>) = children.into_iter().partition(|child| child[0].total.size_bytes >= least);
-    for child in told {
+    let (shown, folded): (Vec<_>, Vec<_>) = children.into_iter().partition(|child| child[0].total.size_bytes >= least);
+    for child in shown {
         branch(child[0], &child[1..], depth + 1, last_part(child[0]), least, lines);
     }
     if let [only] = folded[..] {
@@ -180,12 +180,12 @@ fn plus(sum: IdleFigures, other: &IdleFigures) -> IdleFigures {
     }
 }
 
-/// How long memory has been idle, cgroup by cgroup.
+/// Writes for how long memory has been idle, by cgroup.
 fn ages(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport, lines: &[Line<'_>]) -> io::Result<()> {
     let bands = bands(std::iter::once(&report.total), terminal.width().saturating_sub(30) / 10);
     let time = |band: u32| {
         let time = Duration::from_nanos(report.interval_ns).saturating_mul(band);
-        // To the second, or as it is if it is shorter than that.
+        // Whole seconds, unless the time is shorter than one.
         let whole = Duration::from_secs(time.as_secs_f64().round() as u64);
         units::duration(if whole.is_zero() { time } else { whole })
     };
@@ -212,7 +212,7 @@ fn ages(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport, lines: &[
 
 fn processes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io::Result<()> {
     let largest = report.processes.iter().map(|process| process.figures.size_bytes).max().unwrap_or(0);
-    let told = &report.processes[..report.processes.len().min(MOST_PROCESSES)];
+    let shown = &report.processes[..report.processes.len().min(MOST_PROCESSES)];
     let columns = [
         Column::figure("pid", 0),
         Column::figure("idle", 0),
@@ -222,7 +222,7 @@ fn processes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> i
         Column::text("", 5),
         Column::name("process"),
     ];
-    let rows: Vec<Vec<Cell>> = told
+    let rows: Vec<Vec<Cell>> = shown
         .iter()
         .map(|process| {
             let mut cells = vec![process.pid.to_string().into()];
@@ -232,20 +232,20 @@ fn processes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> i
         })
         .collect();
     table(out, terminal, &columns, &rows)?;
-    if report.processes.len() > told.len() {
-        let rest = &report.processes[told.len()..];
+    if report.processes.len() > shown.len() {
+        let rest = &report.processes[shown.len()..];
         let idle: u64 = rest.iter().map(|process| process.figures.idle_bytes).sum();
-        let note = format!("and {} others, {} idle; JSON has all", rest.len(), size(idle));
+        let note = format!("and {} others, {} idle; JSON has all", rest.len(), units::table_bytes(idle));
         writeln!(out, "{}", terminal.dim(&wrap(&note, terminal.width(), 0)))?;
     }
-    for process in told.iter().filter(|process| !process.mappings.is_empty()) {
+    for process in shown.iter().filter(|process| !process.mappings.is_empty()) {
         writeln!(out)?;
         mappings(out, terminal, process)?;
     }
     Ok(())
 }
 
-/// What of a process is idle, by the names of its mappings.
+/// Writes the idle memory of a process by mapping name.
 fn mappings(out: &mut dyn Write, terminal: &Terminal, process: &ProcessFigures) -> io::Result<()> {
     let title = format!("pid {}: {}", process.pid, sanitise(&process.command));
     writeln!(out, "{}", terminal.bold(&crate::text::cut(&title, terminal.width(), terminal)))?;
@@ -283,9 +283,9 @@ fn mappings(out: &mut dyn Write, terminal: &Terminal, process: &ProcessFigures) 
 
 fn figures(figures: &IdleFigures, largest: u64, terminal: &Terminal) -> Vec<Cell> {
     vec![
-        size(figures.idle_bytes).into(),
+        units::table_bytes(figures.idle_bytes).into(),
         share(figures).into(),
-        size(figures.size_bytes).into(),
+        units::table_bytes(figures.size_bytes).into(),
         or_nothing(figures.unobservable_bytes).into(),
         bar(figures, largest, terminal),
     ]
@@ -298,19 +298,15 @@ fn bar(figures: &IdleFigures, largest: u64, terminal: &Terminal) -> Cell {
         (figures.idle_bytes, of_rate(0.15), "░", "."),
         (figures.unobservable_bytes, UNOBSERVABLE, "?", "?"),
     ];
-    let (text, looks) = stacked(&parts, largest, columns, terminal);
-    Cell::painted(text, looks)
-}
-
-fn size(bytes: u64) -> String {
-    if bytes == 0 { "0".into() } else { units::bytes(bytes) }
+    let (text, styled) = stacked(&parts, largest, columns, terminal);
+    Cell::painted(text, styled)
 }
 
 fn or_nothing(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { units::bytes(bytes) }
 }
 
-/// The share that is idle, without its sign.
+/// The idle share without the percent sign.
 fn share(figures: &IdleFigures) -> String {
     units::percent(figures.idle_share()).trim_end_matches(" %").to_owned()
 }

@@ -1,4 +1,4 @@
-//! Cgroups as the tree that they are: what each has itself, and with all that is below it.
+//! The tree of cgroups: the memory of each, without and with the cgroups below it.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,24 @@ use serde::Serialize;
 
 use super::IdleFigures;
 
-/// A cgroup, or what stands in the place of one.
+/// The memory of a cgroup, or of memory without one.
 #[derive(Clone, Debug, Serialize)]
 pub struct CgroupFigures {
-    /// Its path within the hierarchy; nothing for memory of no cgroup, or of one whose path cannot be told.
+    /// The path in the hierarchy. None for memory without a cgroup, or if the path is not known.
     pub path: Option<String>,
-    /// Its inode number, if its path cannot be told.
+    /// The inode number, if the path is not known.
     pub inode: Option<u64>,
-    /// Its memory, without that of cgroups below it.
+    /// The memory without that of cgroups below it.
     pub own: IdleFigures,
-    /// Its memory, with that of all cgroups below it.
+    /// The memory with that of all cgroups below it.
     pub total: IdleFigures,
 }
 
-/// A cgroup's own memory: its path, its inode number where that is all that is known, and its tally.
+/// The own memory of a cgroup: its path, or its inode number if the path is not known, and its tally.
 pub type CgroupOwn = (Option<String>, Option<u64>, IdleTally);
 
-/// Builds the tree: cgroups by path, each followed by those below it, those above them added; at the end what has no path.
+/// Builds the tree: cgroups by path, each followed by those below it. Missing parents are added. Memory without a path
+/// comes last.
 pub fn cgroup_tree(owns: &[CgroupOwn], ages: bool) -> Vec<CgroupFigures> {
     let none = IdleTally::default();
     let mut totals: BTreeMap<Vec<&str>, (Option<&IdleTally>, IdleTally)> = BTreeMap::new();
@@ -38,7 +39,7 @@ pub fn cgroup_tree(owns: &[CgroupOwn], ages: bool) -> Vec<CgroupFigures> {
             }
         }
     }
-    // By parts, so that what is below a cgroup follows it.
+    // Sorted by parts of the path, so that cgroups follow their parent.
     let tree = totals.iter().map(|(parts, (own, total))| CgroupFigures {
         path: Some(format!("/{}", parts.join("/"))),
         inode: None,
@@ -54,7 +55,7 @@ pub fn cgroup_tree(owns: &[CgroupOwn], ages: bool) -> Vec<CgroupFigures> {
     tree.chain(unnamed).collect()
 }
 
-/// The parts of a path, of which `/` has none.
+/// The parts of a path. `/` has none.
 pub(super) fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_is_that_of_all_below_and_what_lies_between_is_there() {
+    fn totals_include_all_cgroups_below_and_missing_parents_are_added() {
         let owns = [
             (Some("/a/b/c".into()), None, tally(4, 1)),
             (Some("/a".into()), None, tally(2, 0)),

@@ -1,4 +1,4 @@
-//! The names of the kernel's errors, of those that acting on memory can end in.
+//! Names of the errors that the kernel returns for actions on memory.
 
 use isotherm_core::scheme::Refusal;
 

@@ -1,4 +1,4 @@
-//! What schemes did: the sums of each, and over time, beside the memory in use.
+//! What schemes did: sums, and over time with the memory in use.
 
 mod errno;
 mod sum;
@@ -13,74 +13,74 @@ pub use errno::refusal_name;
 
 /// What schemes did in the selected time.
 ///
-/// Their figures are of all targets; of a selection of targets and addresses are the memory in use and the regions of the last
-/// application.
+/// The figures are those of all targets. Selected targets and addresses apply to the memory in use and to the regions
+/// of the last application only.
 #[derive(Clone, Debug, Serialize)]
 pub struct Schemes {
-    /// Where the time begins that the figures are of, since the recording's start.
+    /// The start of the time of the figures, since the start of the recording.
     pub from_ns: u64,
-    /// Where it ends.
+    /// The end of that time.
     pub to_ns: u64,
-    /// Why the recording does not reach to the end of its run, if it does not.
+    /// Why the recording ends before its run, if it does.
     pub cut_short: Option<String>,
-    /// The schemes, in the order in which they came.
+    /// The schemes, in the order in which they appear.
     pub schemes: Vec<Scheme>,
-    /// Each time at which what they did was written down, about a second apart.
+    /// The activities that were recorded, about one per second.
     pub over_time: Vec<Moment>,
 }
 
 /// What one scheme did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scheme {
-    /// Its name.
+    /// The name of the scheme.
     pub name: Arc<str>,
-    /// What it does.
+    /// The action.
     pub action: Cow<'static, str>,
-    /// Whether it was in force at the end: schemes can be changed while they run.
+    /// Whether it was in force at the end. Schemes can be changed during a run.
     pub in_force: bool,
-    /// Whether its watermarks let it work at the end.
+    /// Whether it was awake at the end, by its watermarks.
     pub awake: bool,
-    /// The share of the time in which they did, 0 to 1.
+    /// The share of the time in which it was awake, 0 to 1.
     pub awake_share: f64,
-    /// What its quota allowed in a period at the end; none if nothing limits it.
+    /// The limit of its quota per period at the end. None if there is no limit.
     pub quota_bytes: Option<u64>,
-    /// How far its goals were reached at the end, 1 being just so; none if it has none, or it is not known.
+    /// How far its goals were reached at the end: 1 is exactly. None if there are no goals, or it is not known.
     pub goal_score: Option<f64>,
-    /// Its sums.
+    /// The sums.
     #[serde(flatten)]
     pub total: Total,
-    /// Its last application; none if there was none.
-    pub last: Option<Last>,
-    /// The last of those that were written down that acted on something; none if none did.
-    pub last_acting: Option<Last>,
+    /// The last application. None if there was none.
+    pub last: Option<Application>,
+    /// The last recorded application that acted on something. None if none did.
+    pub last_acting: Option<Application>,
     #[serde(skip)]
     awake_time: Duration,
     #[serde(skip)]
     time: Duration,
 }
 
-/// What a scheme did in the selected time, added up.
+/// Sums of what a scheme did in the selected time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Total {
-    /// How often regions were looked for.
+    /// The number of applications.
     pub applications: u64,
-    /// Regions that it wanted and the quota allowed, but for those of which filters left nothing.
+    /// Regions that the scheme selected within its quota, without those that filters rejected completely.
     pub tried_regions: u64,
-    /// Bytes of them.
+    /// Bytes of these regions.
     pub tried_bytes: u64,
-    /// Bytes of them that filters let pass: what the action was called for.
+    /// Bytes of these regions that all filters let pass.
     pub passed_bytes: u64,
-    /// Regions that the action was carried out on, at least in part.
+    /// Regions to which the action was applied, at least in part.
     pub applied_regions: u64,
-    /// Bytes that it was carried out on.
+    /// Bytes to which the action was applied.
     pub applied_bytes: u64,
-    /// Bytes that it wanted and a filter rejected.
+    /// Bytes that filters rejected.
     pub rejected_bytes: u64,
-    /// What the kernel refused, the most bytes first.
+    /// What the kernel refused, by reason, the most bytes first.
     pub refusals: Vec<Refusal>,
-    /// In how many periods the quota did not suffice.
+    /// Periods in which the quota was too small.
     pub quota_exceeded: u64,
-    /// Time that its actions took, and looking at pages for its filters.
+    /// The time of its actions, and of checking pages for its filters.
     pub spent_ns: u64,
 }
 
@@ -93,63 +93,63 @@ pub struct Refusal {
     /// The name of a reason that this version does not know.
     #[serde(skip)]
     pub unknown_reason: Option<Arc<str>>,
-    /// The number of the system's error, if there was one.
+    /// The error number of the system, if there was one.
     pub errno: Option<i32>,
-    /// The name of that error, such as `EAGAIN`; none if it is not known.
+    /// The name of that error, such as `EAGAIN`. None if it is not known.
     pub name: Option<&'static str>,
     /// Regions that were refused, at least in part.
     pub regions: u64,
-    /// Bytes of them.
+    /// Bytes that were refused.
     pub bytes: u64,
 }
 
 /// An application of a scheme.
 #[derive(Clone, Debug, Serialize)]
-pub struct Last {
-    /// When, since the recording's start.
+pub struct Application {
+    /// The time since the start of the recording.
     pub time_ns: u64,
-    /// Bytes that it wanted and the quota held back.
+    /// Bytes that the quota held back.
     pub held_back_bytes: u64,
-    /// Bytes that it left alone because their temperature could not be observed.
+    /// Bytes that were left out because they could not be observed.
     pub unobservable_bytes: u64,
-    /// What it acted on, in that order.
-    pub regions: Vec<Acted>,
+    /// The regions on which it acted, in the order of the actions.
+    pub regions: Vec<ActedRegion>,
 }
 
 /// A region that a scheme acted on.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Acted {
-    /// Whose.
+pub struct ActedRegion {
+    /// The process ID of the target, or 0 for physical memory.
     pub pid: u32,
-    /// Its first address.
+    /// The first address.
     pub start: u64,
-    /// The address after its last.
+    /// The address after the last.
     pub end: u64,
-    /// Bytes of it that the action was carried out on.
+    /// Bytes to which the action was applied.
     pub applied_bytes: u64,
 }
 
-/// What was written down at one time.
+/// A recorded activity.
 #[derive(Clone, Debug, Serialize)]
 pub struct Moment {
-    /// Since the recording's start.
+    /// The time since the start of the recording.
     pub time_ns: u64,
-    /// What the schemes that were in force did since the moment before.
-    pub schemes: Vec<Did>,
-    /// The memory of the selected targets for which it could be read.
-    pub memory: Vec<Used>,
+    /// What the schemes in force did since the previous moment.
+    pub schemes: Vec<SchemeInterval>,
+    /// The memory of the selected targets, as far as it could be read.
+    pub memory: Vec<TargetMemory>,
     /// The memory of the whole system.
     pub system: System,
     #[serde(skip)]
     pub(crate) elapsed: Duration,
 }
 
-/// What a scheme did since the moment before, and how it was then.
+/// What a scheme did since the previous moment, and its state.
 #[derive(Clone, Debug, Serialize)]
-pub struct Did {
-    /// Its name.
+pub struct SchemeInterval {
+    /// The name of the scheme.
     pub name: Arc<str>,
-    /// Bytes that its action was carried out on.
+    /// Bytes to which the action was applied.
     pub applied_bytes: u64,
     /// Bytes that the kernel refused.
     pub refused_bytes: u64,
@@ -157,7 +157,7 @@ pub struct Did {
     pub rejected_bytes: u64,
     /// Bytes that the quota held back in the last application.
     pub held_back_bytes: u64,
-    /// What its quota allowed in a period.
+    /// The limit of its quota per period.
     pub quota_bytes: Option<u64>,
     /// How far its goals were reached.
     pub goal_score: Option<f64>,
@@ -165,14 +165,14 @@ pub struct Did {
     pub awake: bool,
 }
 
-/// The memory of a target.
+/// The memory that a target uses.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Used {
-    /// Whose.
+pub struct TargetMemory {
+    /// The process ID of the target, or 0 for physical memory.
     pub pid: u32,
     /// Resident bytes (RSS).
     pub resident_bytes: u64,
-    /// Resident bytes, those that several processes share divided among them (PSS).
+    /// Resident bytes, with shared pages divided among the processes that share them (PSS).
     pub proportional_bytes: u64,
     /// Bytes in swap.
     pub swapped_bytes: u64,
@@ -183,15 +183,16 @@ pub struct Used {
 pub struct System {
     /// Bytes of memory.
     pub total_bytes: u64,
-    /// Bytes that nothing uses.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Bytes that could be had without swapping.
+    /// Bytes that are available without swapping.
     pub available_bytes: u64,
     /// Bytes of swap.
     pub swap_total_bytes: u64,
-    /// Bytes of swap that are not used.
+    /// Free bytes of swap.
     pub swap_free_bytes: u64,
-    /// The share of the time since the moment before in which some task waited for memory (PSI `some`), 0 to 1; none if it is not known.
+    /// The share of the time since the previous moment in which some task waited for memory (PSI `some`), 0 to 1. None
+    /// if it is not known.
     pub stalled_share: Option<f64>,
 }
 
@@ -199,12 +200,12 @@ pub struct System {
 pub type Points = Vec<(Duration, f64)>;
 
 impl Schemes {
-    /// The time that the figures are of.
+    /// The start and the end of the time of the figures.
     pub fn time(&self) -> (Duration, Duration) {
         (Duration::from_nanos(self.from_ns), Duration::from_nanos(self.to_ns))
     }
 
-    /// The bytes a second that a scheme was applied to. What lies closer together than it takes to tell a rate is one point.
+    /// The bytes per second to which a scheme was applied. Moments that are too close for a rate make one point.
     pub fn rate(&self, scheme: &str) -> Points {
         const LEAST: Duration = Duration::from_millis(250);
         let mut points: Vec<(Duration, Duration, f64)> = vec![];
@@ -222,7 +223,7 @@ impl Schemes {
         points.into_iter().map(|(time, span, sum)| (time, sum / span.max(LEAST).as_secs_f64())).collect()
     }
 
-    /// The quota of a scheme, bytes a period, if it is tuned by goals; otherwise nothing.
+    /// The quota of a scheme in bytes per period, if goals tune it. Otherwise empty.
     pub fn tuned_quota(&self, scheme: &str) -> Points {
         let of = |moment: &Moment| moment.schemes.iter().find(|did| &*did.name == scheme).cloned();
         if !self.over_time.iter().filter_map(of).any(|did| did.goal_score.is_some()) {
@@ -231,13 +232,13 @@ impl Schemes {
         self.points(|moment| Some(of(moment)?.quota_bytes? as f64))
     }
 
-    /// A quantity of the moments in which it is known.
+    /// A quantity at the moments at which it is known.
     pub fn points(&self, value: impl Fn(&Moment) -> Option<f64>) -> Points {
         let point = |moment: &Moment| Some((Duration::from_nanos(moment.time_ns), value(moment)?));
         self.over_time.iter().filter_map(point).collect()
     }
 
-    /// The schemes to draw, as many as these, those that were applied to most if there are more; and how many are left out.
+    /// At most `most` schemes, those that were applied to the most bytes, and the number of the others.
     pub(crate) fn busiest(&self, most: usize) -> (Vec<&Scheme>, usize) {
         let mut order: Vec<usize> = (0..self.schemes.len()).collect();
         order.sort_by_key(|&i| std::cmp::Reverse(self.schemes[i].total.applied_bytes));
@@ -249,21 +250,21 @@ impl Schemes {
 }
 
 impl Moment {
-    /// Of all targets together: RSS, PSS and swap; none if it could be read of no target.
+    /// RSS, PSS and swap of all targets together. None if no target could be read.
     pub fn used(&self) -> Option<[u64; 3]> {
-        let sum = |part: fn(&Used) -> u64| self.memory.iter().map(part).fold(0, u64::saturating_add);
+        let sum = |part: fn(&TargetMemory) -> u64| self.memory.iter().map(part).fold(0, u64::saturating_add);
         (!self.memory.is_empty())
             .then(|| [sum(|u| u.resident_bytes), sum(|u| u.proportional_bytes), sum(|u| u.swapped_bytes)])
     }
 }
 
 impl Total {
-    /// Bytes that were refused, for whatever reason.
+    /// Bytes that were refused, for all reasons together.
     pub fn refused_bytes(&self) -> u64 {
         self.refusals.iter().map(|refusal| refusal.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Regions that were refused, for whatever reason.
+    /// Regions that were refused, for all reasons together.
     pub fn refused_regions(&self) -> u64 {
         self.refusals.iter().map(|refusal| refusal.regions).fold(0, u64::saturating_add)
     }
@@ -276,7 +277,7 @@ impl Refusal {
     }
 
     /// The name of the system's error, else its number, else the reason.
-    pub fn called(&self) -> String {
+    pub fn label(&self) -> String {
         refusal_name(&self.why, self.unknown_reason.as_deref())
     }
 }

@@ -1,4 +1,4 @@
-//! How what was written down of schemes becomes sums and moments.
+//! Computes the sums and the moments from the recorded activities.
 
 use std::time::Duration;
 
@@ -6,15 +6,17 @@ use isotherm_core::scheme::{RefusalCount, Report, Statistics};
 use isotherm_core::{SystemMemory, units};
 use isotherm_record::{Activity, pid_column};
 
-use super::{Acted, Did, Last, Moment, Refusal, Scheme, Schemes, System, Total, Used, errno};
+use super::{
+    ActedRegion, Application, Moment, Refusal, Scheme, SchemeInterval, Schemes, System, TargetMemory, Total, errno,
+};
 use crate::ReportError;
 use crate::source::{SelectedTarget, Selection, Source};
 
 impl Schemes {
-    /// What schemes did, as `source` tells it.
+    /// What schemes did in the selected part of `source`.
     ///
     /// # Errors
-    /// When the recording cannot be read, tells nothing of schemes, or nothing that was asked for.
+    /// If the recording cannot be read, has no activity of schemes, or none in the selection.
     pub fn new(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
         let mut made = Self { from_ns: 0, to_ns: 0, cut_short: source.cut_short(), schemes: vec![], over_time: vec![] };
         let (mut before, mut first): (Option<Activity>, Option<Duration>) = (None, None);
@@ -45,7 +47,7 @@ impl Schemes {
         Ok(made)
     }
 
-    /// As [`Schemes::new`], but nothing where a recording tells nothing of schemes in the selected time.
+    /// As [`Schemes::new`], but `None` if the selection has no activity of schemes.
     pub(crate) fn if_any(source: &dyn Source, selection: &Selection) -> Result<Option<Self>, ReportError> {
         match Self::new(source, selection) {
             Ok(schemes) => Ok(Some(schemes)),
@@ -66,7 +68,7 @@ impl Schemes {
         for report in &activity.schemes {
             let earlier = before.and_then(|before| before.schemes.iter().find(|earlier| earlier.name == report.name));
             let total = Total::between(earlier.map(|earlier| &earlier.total), &report.total);
-            did.push(Did {
+            did.push(SchemeInterval {
                 name: report.name.clone(),
                 applied_bytes: total.applied_bytes,
                 refused_bytes: total.refused_bytes(),
@@ -83,7 +85,7 @@ impl Schemes {
             time_ns: nanoseconds(activity.time),
             schemes: did,
             memory: (activity.memory.iter().filter(|(id, _)| selection.holds_target(*id)))
-                .map(|&(id, used)| Used {
+                .map(|&(id, used)| TargetMemory {
                     pid: pid_column(id),
                     resident_bytes: used.resident,
                     proportional_bytes: used.proportional,
@@ -95,7 +97,7 @@ impl Schemes {
         });
     }
 
-    /// The scheme of this report's name.
+    /// The scheme that a report is about.
     fn scheme(&mut self, report: &Report) -> &mut Scheme {
         let known = self.schemes.iter().position(|scheme| scheme.name == report.name);
         let index = known.unwrap_or_else(|| {
@@ -146,14 +148,14 @@ impl Scheme {
             let range = selection.address.map_or(Some(acted.range), |wanted| wanted.intersection(acted.range))?;
             let chosen = selection.holds_target(acted.target);
             let applied_bytes = acted.applied.min(range.size());
-            chosen.then_some(Acted {
+            chosen.then_some(ActedRegion {
                 pid: pid_column(acted.target),
                 start: range.start(),
                 end: range.end(),
                 applied_bytes,
             })
         });
-        let last = Last {
+        let last = Application {
             time_ns: nanoseconds(report.last.time),
             held_back_bytes: report.last.held_back_bytes,
             unobservable_bytes: report.last.unobservable_bytes,
@@ -167,7 +169,7 @@ impl Scheme {
 }
 
 impl Total {
-    /// What was added from `before` to `now`; all of `now` if the scheme has begun anew in between.
+    /// The difference of two totals. It is all of `now` if the scheme was restarted in between.
     fn between(before: Option<&Statistics>, now: &Statistics) -> Self {
         let nothing = Statistics::default();
         let before = before.filter(|before| before.applications <= now.applications).unwrap_or(&nothing);

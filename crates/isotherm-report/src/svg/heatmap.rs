@@ -1,4 +1,4 @@
-//! The heatmap as a picture: areas from low addresses at the bottom to high ones, with names at their right.
+//! The heatmap as a picture: low addresses at the bottom, names on the right.
 
 use isotherm_core::units;
 
@@ -6,9 +6,9 @@ use super::{Anchor, Drawing, code, fit, text_width};
 use crate::ReportError;
 use crate::axis::Area;
 use crate::escape::sanitise;
+use crate::extent::shown_name;
 use crate::heatmap::{Heatmap, TargetMap};
 use crate::options::Picture;
-use crate::space::shown_name;
 use crate::text::target_title;
 use crate::ticks;
 
@@ -22,7 +22,7 @@ pub(crate) fn draw(heatmap: &Heatmap, picture: Picture) -> Result<Drawing, Repor
     let mut drawing = Drawing::new(width);
     let mut y = 14.0;
     drawing.scale(width - 12.0, y + 4.0);
-    // The scale shares the line of the first title only if there is room.
+    // The scale stands next to the first title if there is room.
     if width < 1000.0 {
         y += 24.0;
     }
@@ -66,7 +66,7 @@ fn draw_target(
     Ok(y + 20.0)
 }
 
-/// The start address at the bottom of an area, and the mapped size up to even points above.
+/// Labels of an area: its start address at the bottom, and mapped sizes above.
 fn address_axis(drawing: &mut Drawing, area: &Area, y: f64, tall: f64) {
     drawing.line((LEFT, y), (LEFT, y + tall), "axis");
     let most = (tall / 44.0) as usize;
@@ -78,13 +78,13 @@ fn address_axis(drawing: &mut Drawing, area: &Area, y: f64, tall: f64) {
             continue;
         }
         drawing.line((LEFT - 4.0, at), (LEFT, at), "axis");
-        // The address stands above its tick, so that it stays clear of the next area's labels.
+        // The address stands above its tick, so that it does not overlap the labels of the next area.
         let lower = if offset == 0 { -1.0 } else { 4.0 };
         drawing.text(LEFT - 7.0, at + lower, Anchor::End, "label", &label);
     }
 }
 
-/// Marks with names for the runs of rows that have the same name; of those too close together, the tallest.
+/// Marks with names for runs of rows with the same name. If marks are too close together, the tallest run is marked.
 fn names(drawing: &mut Drawing, target: &TargetMap, area: &Area, x: f64, y: f64, of_row: f64) {
     let mut runs: Vec<(usize, usize, std::sync::Arc<str>)> = vec![];
     for row in 0..area.rows {
@@ -115,7 +115,7 @@ fn names(drawing: &mut Drawing, target: &TargetMap, area: &Area, x: f64, y: f64,
         let shown = shown_name(&name);
         let base = if shown.starts_with('/') { shown.rsplit('/').next().unwrap_or(shown) } else { shown };
         let text = fit(&sanitise(base), RIGHT - 22.0);
-        // Rows are rounded; the size is not, and is told where the name has one run only.
+        // Rows are rounded. The exact size is shown if the name has only one run.
         let bytes: u64 = area.mapped.iter().filter(|named| named.name == name).map(|named| named.range.size()).sum();
         let size = if single(&name) { format!("  {}", units::bytes(bytes)) } else { String::new() };
         let whole = if text_width(&text) + text_width(&size) < RIGHT - 22.0 { text + &size } else { text };

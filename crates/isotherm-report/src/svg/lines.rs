@@ -1,4 +1,4 @@
-//! Quantities over time as pictures: the working set, and what the monitoring cost.
+//! The working set and the cost of monitoring over time, as pictures.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::overhead::{Moment, Overhead};
 use crate::ticks;
 use crate::wss::Wss;
 
-/// The working set over time, with its percentiles at the right.
+/// Draws the working set over time, with its percentiles on the right.
 pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(420));
     let height = (f64::from(picture.height) / 2.0).max(160.0);
@@ -36,7 +36,7 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
     let size = (width - LEFT - side - 24.0, height);
     Plot { at: (LEFT, 46.0), size, time: time_of(&points), curves: &[Curve::main(&points)], ticks, top, limit: None }
         .draw(&mut drawing);
-    // The percentiles: a bar each, from the largest down.
+    // A bar for each percentile, from the largest down.
     let x = width - side;
     drawing.text(x + 40.0, 58.0, Anchor::End, "label", "percentile");
     let step = (height - 16.0) / 7.0;
@@ -52,10 +52,10 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
     drawing
 }
 
-/// What is drawn of a snapshot's cost.
+/// A quantity of the cost of a snapshot.
 type Value<'a> = &'a dyn Fn(&Moment) -> f64;
 
-/// Regions, reads and CPU time over time, against what is allowed.
+/// Draws regions, reads and CPU time over time, with their limits.
 pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(420));
     let height = (f64::from(picture.height) / 4.0).max(90.0);
@@ -90,7 +90,7 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         y += 34.0;
         let points: Vec<_> = overhead.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();
         let most = highest(value);
-        // Against the limit, unless the values would be a flat line at the bottom.
+        // The axis reaches to the limit, unless the values would then be a flat line at the bottom.
         let top = if limited && most > limit / 5.0 { limit.max(most) * 1.04 } else { (most * 1.15).max(1e-3) };
         let ticks = ticks::count(top, 4);
         let limit = limited.then(|| (limit, format!("limit {}", units::count(overhead.max_regions))));

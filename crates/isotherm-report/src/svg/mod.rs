@@ -1,7 +1,7 @@
 //! Pictures as SVG: for files, as the source of PNGs, and inside the HTML page.
 //!
-//! Elements carry classes, not colours, wherever a page with a dark scheme would need another one; a picture that
-//! stands alone brings the style sheet of the light scheme with it.
+//! Elements have classes instead of colours where a page with a dark colour scheme needs other colours. A picture in a
+//! file of its own includes the style sheet of the light scheme.
 
 mod heatmap;
 mod lines;
@@ -23,7 +23,7 @@ use crate::ticks;
 
 pub(crate) use regions::RegionLines;
 
-/// The style of a picture that stands alone; the page has the same classes.
+/// The style of a picture in a file of its own. The page has the same classes.
 const STYLE: &str = include_str!("../../assets/picture.css");
 
 /// The picture of a heatmap.
@@ -55,7 +55,7 @@ pub(crate) use heatmap::draw as draw_heatmap;
 pub(crate) use lines::{overhead as draw_overhead, wss as draw_wss};
 pub(crate) use schemes::draw as draw_schemes;
 
-/// Where a text is anchored.
+/// The anchor of a text.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -63,14 +63,14 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// A picture in the making: what is drawn, and how large it has become.
+/// A picture: its elements and its size.
 pub(crate) struct Drawing {
     pub(crate) width: f64,
     pub(crate) height: f64,
     body: String,
 }
 
-/// A number without needless decimals.
+/// A number with at most two decimals, without zeros at the end.
 fn n(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -101,20 +101,20 @@ impl Drawing {
         self.raw(&format!(r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{class}"/>"#));
     }
 
-    /// A rectangle; `paint` is its remaining attributes.
+    /// A rectangle. `paint` has its other attributes.
     pub(crate) fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), paint: &str) {
         let (x, y, w, h) = (n(x), n(y), n(w.max(0.0)), n(h.max(0.0)));
         self.raw(&format!(r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" {paint}/>"#));
     }
 
-    /// A rectangle with a tip that pages show under the pointer.
+    /// A rectangle with a tooltip.
     pub(crate) fn rect_with_tip(&mut self, at: (f64, f64), size: (f64, f64), paint: &str, tip: &str) {
         let (x, y, w, h) = (n(at.0), n(at.1), n(size.0.max(0.0)), n(size.1.max(0.0)));
         let tip = markup(tip);
         self.raw(&format!(r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" {paint}><title>{tip}</title></rect>"#));
     }
 
-    /// Cells of a heatmap, from left to right and top to bottom, stretched over a rectangle.
+    /// Cells of a heatmap as an image in a rectangle, from left to right and top to bottom.
     pub(crate) fn cells(
         &mut self,
         (x, y): (f64, f64),
@@ -125,12 +125,20 @@ impl Drawing {
         let png = base64::engine::general_purpose::STANDARD.encode(raster(columns, rows, cells)?);
         let (x, y, w, h) = (n(x), n(y), n(w), n(h));
         self.raw(&format!(
-            r#"<image x="{x}" y="{y}" width="{w}" height="{h}" preserveAspectRatio="none" class="cells" href="data:image/png;base64,{png}"/>"#
+            concat!(
+                r#"<image x="{x}" y="{y}" width="{w}" height="{h}" preserveAspectRatio="none" class="cells" "#,
+                r#"href="data:image/png;base64,{png}"/>"#
+            ),
+            x = x,
+            y = y,
+            w = w,
+            h = h,
+            png = png
         ));
         Ok(())
     }
 
-    /// The axis of time below a plot: a line, ticks and labels.
+    /// The time axis below a plot: a line, ticks and labels.
     pub(crate) fn time_axis(&mut self, x: f64, width: f64, y: f64, (start, end): (Duration, Duration)) {
         let span = (end.saturating_sub(start)).as_secs_f64().max(1e-9);
         self.line((x, y), (x + width, y), "axis");
@@ -141,7 +149,7 @@ impl Drawing {
         }
     }
 
-    /// The scale of access rates, ending at `right`.
+    /// The colour scale of access rates. It ends at `right`.
     pub(crate) fn scale(&mut self, right: f64, y: f64) {
         const WIDTH: f64 = 160.0;
         let x = right - WIDTH - 150.0;
@@ -164,7 +172,7 @@ impl Drawing {
         format!(r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" {attributes}>"#)
     }
 
-    /// A file of its own.
+    /// The picture as a file of its own.
     pub(crate) fn standalone(&self) -> String {
         let size = format!(r#"width="{}" height="{}""#, n(self.width), n(self.height));
         let mut out = self.open(&size);
@@ -172,19 +180,19 @@ impl Drawing {
         out + &self.body + "</svg>\n"
     }
 
-    /// A part of a page that has the style; `label` says what it shows to those who cannot see it.
+    /// The picture as part of a page that has the style. `label` describes it for screen readers.
     pub(crate) fn embedded(&self, label: &str) -> String {
         let attributes = format!(r#"role="img" aria-label="{}" class="picture""#, markup(label));
         self.open(&attributes) + "\n" + &self.body + "</svg>\n"
     }
 }
 
-/// What stands for a rate, unobservable memory and nothing in a byte.
+/// Bytes that stand for rates, for unobservable memory and for nothing.
 pub(crate) const HIGHEST_RATE: u8 = 250;
 pub(crate) const IN_THE_DARK: u8 = 254;
 pub(crate) const NOTHING: u8 = 255;
 
-/// A cell in a byte.
+/// A cell as a byte.
 pub(crate) fn code(cell: Option<crate::heatmap::Cell>) -> u8 {
     match cell {
         None => NOTHING,
@@ -193,7 +201,7 @@ pub(crate) fn code(cell: Option<crate::heatmap::Cell>) -> u8 {
     }
 }
 
-/// A PNG with a pixel for each cell.
+/// A PNG with one pixel per cell.
 fn raster(columns: usize, rows: usize, cells: &[u8]) -> Result<Vec<u8>, ReportError> {
     let failed = |error: png::EncodingError| ReportError::Picture(error.to_string());
     let mut out = vec![];
@@ -213,12 +221,12 @@ fn raster(columns: usize, rows: usize, cells: &[u8]) -> Result<Vec<u8>, ReportEr
     Ok(out)
 }
 
-/// About how wide a text is at a size of 12, in the font of the pictures.
+/// The approximate width of a text of size 12, in the font of the pictures.
 pub(crate) fn text_width(text: &str) -> f64 {
     crate::text::width(text) as f64 * 6.6
 }
 
-/// The text, cut at the right to about a width.
+/// The text, cut on the right to approximately this width.
 pub(crate) fn fit(text: &str, width: f64) -> String {
     let columns = (width / 6.6).max(1.0) as usize;
     crate::text::name_in(text, columns, &crate::Terminal::default())

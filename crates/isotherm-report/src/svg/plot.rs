@@ -1,20 +1,20 @@
-//! Quantities over time, drawn into a frame with axes.
+//! Plots of quantities over time, with axes.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{Anchor, Drawing, n};
 
-/// Where plots begin, right of the labels of their vertical axis.
+/// The left edge of plots. The labels of the vertical axis are left of it.
 pub(super) const LEFT: f64 = 84.0;
 
-/// Quantities over time, and where they are drawn.
+/// A plot: its place, its time and its axis.
 pub(super) struct Plot<'a> {
     pub(super) at: (f64, f64),
     pub(super) size: (f64, f64),
     pub(super) time: (Duration, Duration),
     pub(super) curves: &'a [Curve<'a>],
-    /// Even values of the vertical axis with their labels; the axis begins at 0 and ends at `top`.
+    /// Ticks of the vertical axis, which goes from 0 to `top`.
     pub(super) ticks: Vec<(f64, String)>,
     pub(super) top: f64,
     pub(super) limit: Option<(f64, String)>,
@@ -23,12 +23,12 @@ pub(super) struct Plot<'a> {
 /// One quantity over time.
 pub(super) struct Curve<'a> {
     pub(super) points: &'a [(Duration, f64)],
-    /// The class of its line; the main one has a band from the lowest to the highest value as well.
+    /// The class of the line. The main quantity also has a band from the lowest to the highest value.
     pub(super) class: &'static str,
 }
 
 impl<'a> Curve<'a> {
-    /// The only one of a plot, or the first.
+    /// The first or only quantity of a plot.
     pub(super) fn main(points: &'a [(Duration, f64)]) -> Self {
         Self { points, class: "curve" }
     }
@@ -65,7 +65,7 @@ impl Plot<'_> {
         let ((x, _), (w, _)) = (self.at, self.size);
         let (start, end) = (self.time.0.as_secs_f64(), self.time.1.as_secs_f64());
         let across = |t: f64| x + (t - start) / (end - start).max(1e-9) * w;
-        // Of the moments in one and a half pixels: the lowest, the mean and the highest.
+        // The lowest, the mean and the highest value of each one and a half pixels.
         let mut columns: Vec<(f64, f64, f64, f64, f64)> = vec![];
         for &(time, value) in curve.points {
             let at = across(time.as_secs_f64()).clamp(x, x + w);
@@ -77,7 +77,7 @@ impl Plot<'_> {
             }
         }
         let (mut line, mut upper, mut lower) = (String::new(), String::new(), vec![]);
-        // A value speaks for the time before it: the first reaches back to the edge.
+        // A value covers the time before it, so the first one starts at the edge.
         let first = columns.first().map(|&(_, low, sum, high, n)| (x, low, sum, high, n));
         for (at, low, sum, high, count) in first.into_iter().chain(columns) {
             let step = if line.is_empty() { 'M' } else { 'L' };
@@ -96,7 +96,7 @@ impl Plot<'_> {
     }
 }
 
-/// The time that points speak for, from the first's beginning.
+/// The time that the points cover.
 pub(super) fn time_of(points: &[(Duration, f64)]) -> (Duration, Duration) {
     let (Some(&(first, _)), Some(&(last, _))) = (points.first(), points.last()) else { return Default::default() };
     let step = if points.len() > 1 { (last - first) / (points.len() as u32 - 1) } else { first };

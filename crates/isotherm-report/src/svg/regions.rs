@@ -1,19 +1,19 @@
-//! The regions of one snapshot as a picture: the access rate over the line of mapped memory.
+//! The regions of one snapshot as a picture: access rates by address.
 
 use isotherm_core::units;
 
 use super::{Anchor, Drawing, fit};
 use crate::ReportError;
-use crate::axis::{Axis, Fineness};
+use crate::axis::{Axis, AxisResolution};
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::escape::sanitise;
+use crate::extent::{Named, shown_name};
 use crate::options::Picture;
 use crate::regions::{RegionOptions, TargetRegions};
-use crate::source::{Seen, Share, View};
-use crate::space::{Named, shown_name};
+use crate::source::{Share, View, Visit};
 use crate::text::target_title;
 
-/// One mapped piece of a region.
+/// A mapped piece of a region.
 struct Bar {
     named: Named,
     share: Share,
@@ -31,7 +31,7 @@ impl RegionLines {
         Self { options, targets: vec![] }
     }
 
-    /// Draws one line of memory for each target.
+    /// Draws a plot for each target.
     pub(crate) fn draw(&self, picture: Picture) -> String {
         let width = f64::from(picture.width.max(420));
         let height = (f64::from(picture.height) / 3.0).max(100.0);
@@ -49,18 +49,18 @@ impl RegionLines {
 }
 
 impl View for RegionLines {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if !seen.chosen {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
             return Ok(());
         }
-        let told = TargetRegions::of(seen, &self.options);
+        let told = TargetRegions::of(visit, &self.options);
         let title = format!(
             "{} at {} ({} regions)",
             target_title(told.id(), &told.info),
             units::nanoseconds(told.time_ns),
             units::count(told.regions.len() as u64)
         );
-        let bars = seen
+        let bars = visit
             .pieces()
             .filter_map(|piece| {
                 let region = told.regions.iter().find(|r| (r.start..r.end).contains(&piece.range.start()))?;
@@ -73,7 +73,7 @@ impl View for RegionLines {
                     units::nanoseconds(region.age_ns)
                 );
                 let named = Named { range: piece.range, name: piece.mapping.label() };
-                Some(Bar { named, share: Share::of(piece.region, seen.row.samples), tip })
+                Some(Bar { named, share: Share::of(piece.region, visit.row.samples), tip })
             })
             .collect();
         self.targets.push((title, bars));
@@ -87,8 +87,8 @@ const GAP: f64 = 10.0;
 fn draw_target(drawing: &mut Drawing, bars: &[Bar], y: f64, height: f64) {
     let width = drawing.width - LEFT - 16.0;
     let mapped: Vec<Named> = bars.iter().map(|bar| bar.named.clone()).collect();
-    // An area is at least wide enough for its start address.
-    let fineness = Fineness { rows: 1000, rows_of_area: 100, areas: 6, group: 1 };
+    // Each area is wide enough for its start address.
+    let fineness = AxisResolution { rows: 1000, rows_of_area: 100, areas: 6, group: 1 };
     let mut axis = Axis::new(&mapped, fineness);
     if axis.areas.is_empty() {
         return;
@@ -114,7 +114,7 @@ fn draw_target(drawing: &mut Drawing, bars: &[Bar], y: f64, height: f64) {
             let dark = 1.0 - bar.share.observed;
             drawing.rect((from, y), (to - from, height * dark), &(fill(UNOBSERVABLE) + r#" fill-opacity="0.45""#));
             let rate = bar.share.rate().unwrap_or(0.0);
-            // Cold memory is there too: a thin line at the bottom.
+            // Cold memory is a thin line at the bottom.
             let tall = (height * rate).max(2.0);
             drawing.rect_with_tip((from, y + height - tall), (to - from, tall), &fill(of_rate(rate)), &bar.tip);
         }
@@ -135,7 +135,7 @@ fn draw_target(drawing: &mut Drawing, bars: &[Bar], y: f64, height: f64) {
     }
 }
 
-/// What share of the width each area has: by size, but no less than `least`.
+/// The share of the width of each area: in proportion to its size, but at least `least`.
 fn shares(axis: &Axis, least: f64) -> Vec<f64> {
     let total = axis.bytes().max(1) as f64;
     let least = least.min(1.0 / axis.areas.len() as f64);
@@ -145,7 +145,7 @@ fn shares(axis: &Axis, least: f64) -> Vec<f64> {
     wide.iter().map(|w| if spare > 0.0 { w - over * (w - least) / spare } else { *w }).collect()
 }
 
-/// Neighbours of the same name as one.
+/// The pieces, with neighbours of the same name joined.
 fn runs(mapped: &[Named]) -> Vec<Named> {
     let mut runs: Vec<Named> = vec![];
     for named in mapped {

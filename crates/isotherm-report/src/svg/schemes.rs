@@ -1,4 +1,4 @@
-//! What schemes did over time, as a picture, and below it the memory in use.
+//! What schemes did over time and the memory in use, as a picture.
 
 use isotherm_core::units;
 
@@ -9,10 +9,10 @@ use crate::schemes::{Points, Scheme, Schemes};
 use crate::text::bytes_ticks;
 use crate::ticks;
 
-/// Schemes that are drawn; of more, those that were applied to most.
+/// The maximum number of schemes that are drawn: those that were applied to the most bytes.
 const SCHEMES: usize = 12;
 
-/// Draws a plot for each scheme, and those of memory in use, of waiting for memory, and of free memory.
+/// Draws a plot for each scheme, for memory in use, for the time that tasks waited for memory, and for free memory.
 pub(crate) fn draw(s: &Schemes, picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(420));
     let height = (f64::from(picture.height) / 5.5).max(80.0);
@@ -69,7 +69,7 @@ fn rate_title(scheme: &Scheme) -> String {
     title
 }
 
-/// Plots one below the other.
+/// Plots, one below the other.
 struct Page<'a> {
     drawing: Drawing,
     y: f64,
@@ -78,7 +78,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// A plot of curves, each with its class and its name.
+    /// Adds a plot of curves, each with its class and its name.
     fn plot(
         &mut self,
         title: &str,
@@ -87,7 +87,7 @@ impl Page<'_> {
     ) {
         let Self { drawing, y, height, s } = self;
         let width = drawing.width;
-        // Titles are in bold and larger than what `fit` counts with.
+        // `fit` assumes a smaller font that is not bold.
         drawing.text(12.0, *y + 20.0, Anchor::Start, "title", &fit(title, (width - 24.0) / 1.4));
         let mut x = width - 16.0;
         for (points, class, name) in curves.iter().rev().filter(|(_, _, name)| !name.is_empty()) {

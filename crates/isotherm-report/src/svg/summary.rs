@@ -1,4 +1,4 @@
-//! The summary as a picture: a bar for each mapping name, in parts for hot, warm, cold and unobservable.
+//! The summary as a picture: a bar for each mapping name, with parts for hot, warm, cold and unobservable memory.
 
 use isotherm_core::units;
 
@@ -12,7 +12,7 @@ const NAMES: f64 = 220.0;
 const FIGURES: f64 = 190.0;
 const STEP: f64 = 26.0;
 
-/// Draws the bars, the most hot first.
+/// Draws the bars, the most hot memory first.
 pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(560));
     let mut drawing = Drawing::new(width);
@@ -38,7 +38,7 @@ pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
             drawing.line((12.0, y - 6.0), (width - 12.0, y - 6.0), "grid");
         }
         drawing.text(NAMES - 10.0, y + 15.0, Anchor::End, "name", &fit(&t.name, NAMES - 22.0));
-        // The total has a scale of its own: its whole bar.
+        // The bar of the total has a scale of its own.
         let scale = room / if total { t.size_bytes.max(1) as f64 } else { largest };
         let mut x = NAMES;
         let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes];

@@ -1,14 +1,14 @@
-//! A bar in parts of several colours.
+//! A bar with parts in several colours.
 
 use super::{Colour, Terminal, cut};
 use crate::colour::Rgb;
 
-/// A part of a bar: how long it is, its colour, and the characters that stand for that where there are none, with Unicode and without.
+/// A part of a bar: its length, its colour, and its character with and without Unicode.
 pub(crate) type Part = (u64, Rgb, &'static str, &'static str);
 
-/// A bar in which `largest` takes all `columns`; as text and as it looks.
+/// A bar, as plain and as styled text. A length of `largest` takes all `columns`.
 pub(crate) fn stacked(parts: &[Part], largest: u64, columns: usize, terminal: &Terminal) -> (String, String) {
-    let (mut text, mut looks) = (String::new(), String::new());
+    let (mut text, mut styled) = (String::new(), String::new());
     let (mut sum, mut drawn) = (0_u64, 0);
     for &(bytes, colour, unicode, ascii) in parts {
         sum = sum.saturating_add(bytes);
@@ -18,9 +18,9 @@ pub(crate) fn stacked(parts: &[Part], largest: u64, columns: usize, terminal: &T
         let shade = if terminal.colour == Colour::None { unicode } else { "█" };
         let part = if terminal.unicode { shade } else { ascii }.repeat(n);
         if n > 0 {
-            looks += &terminal.paint(&part, Some(colour), None);
+            styled += &terminal.paint(&part, Some(colour), None);
         }
         text += &part;
     }
-    (cut(&text, columns, terminal), looks)
+    (cut(&text, columns, terminal), styled)
 }

@@ -1,4 +1,4 @@
-//! Charts over time out of block characters, and bars.
+//! Charts over time, and bars, made of block characters.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -7,24 +7,24 @@ use super::{Terminal, left, right, width};
 use crate::colour::Rgb;
 use crate::ticks;
 
-/// The colour of what charts show.
+/// The colour of charts.
 pub(crate) const ACCENT: Rgb = [94, 129, 222];
 
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 /// A quantity over time.
 pub(crate) struct Chart<'a> {
-    /// Where the time axis begins and ends.
+    /// The start and the end of the time axis.
     pub(crate) time: (Duration, Duration),
-    /// Moments and values, in the order of time.
+    /// Times and values, in the order of time.
     pub(crate) points: &'a [(Duration, f64)],
-    /// Even values for the other axis from 0 to the largest value, with labels.
+    /// Ticks of the vertical axis, which goes from 0 to the largest value.
     pub(crate) ticks: Vec<(f64, String)>,
-    /// The least width of the labels, so that charts one below the other have their times in the same columns.
+    /// The minimum width of the labels. It aligns the time axes of several charts.
     pub(crate) labels: usize,
-    /// Whether of many values in a column the largest counts, not the mean.
+    /// Whether a column shows the largest of its values, not the mean.
     pub(crate) largest: bool,
-    /// Lines of the chart without its axis.
+    /// The number of lines, without the axis.
     pub(crate) height: usize,
 }
 
@@ -51,7 +51,7 @@ impl Chart<'_> {
                     Some(value) => {
                         let full = (value / top * height as f64 - line as f64).clamp(0.0, 1.0);
                         let eighths = (full * 8.0).round() as usize;
-                        // What is not nothing must not look like nothing.
+                        // A value above 0 is always visible.
                         let eighths = if line == 0 && *value > 0.0 { eighths.max(1) } else { eighths };
                         if terminal.unicode {
                             EIGHTHS[eighths]
@@ -71,13 +71,13 @@ impl Chart<'_> {
         time_axis(out, terminal, gutter, columns, self.time)
     }
 
-    /// The value of each column, as far as there is one.
+    /// The value of each column, if it has one.
     fn values(&self, columns: usize) -> Vec<Option<f64>> {
         let (start, end) = (self.time.0.as_secs_f64(), self.time.1.as_secs_f64());
         let mut sums = vec![(0.0_f64, 0_u32); columns];
         for &(time, value) in self.points {
             let at = (time.as_secs_f64() - start) / (end - start).max(1e-9) * columns as f64;
-            // A value at a moment speaks for the time before.
+            // A value covers the time before it.
             let column = ((at.ceil() as usize).max(1) - 1).min(columns.saturating_sub(1));
             if let Some((sum, n)) = sums.get_mut(column) {
                 *sum = if self.largest { sum.max(value) } else { *sum + value };
@@ -88,7 +88,7 @@ impl Chart<'_> {
             .into_iter()
             .map(|(sum, n)| (n > 0).then(|| if self.largest { sum } else { sum / f64::from(n) }))
             .collect();
-        // Each moment speaks for all columns back to the one before, unless that is so far that something is missing.
+        // A value covers all columns back to the previous value, unless values are missing in between.
         let reach = 2 * columns / self.points.len().max(1) + 2;
         let mut next: Option<(usize, f64)> = None;
         for column in (0..columns).rev() {
@@ -101,7 +101,7 @@ impl Chart<'_> {
     }
 }
 
-/// Writes the axis of time below a plot of `columns` that begins after a gutter.
+/// Writes the time axis below a plot of `columns`, after a gutter.
 pub(crate) fn time_axis(
     out: &mut dyn Write,
     terminal: &Terminal,
@@ -126,7 +126,7 @@ pub(crate) fn time_axis(
     writeln!(out, "{:gutter$}{corner}{line}", "")?;
     let mut labels = String::new();
     for (at, label) in ticks {
-        // Labels begin at their tick; the last may move to the left.
+        // A label starts at its tick. The last label may be moved to the left.
         let at = at.min(columns.saturating_sub(width(&label)));
         if at >= width(&labels) {
             labels = left(&labels, at) + &label;

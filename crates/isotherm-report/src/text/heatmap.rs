@@ -1,4 +1,4 @@
-//! The heatmap in a terminal: half blocks in colour, or digits.
+//! The heatmap for a terminal: half blocks in colour, or digits.
 
 use std::io::{self, Write};
 
@@ -6,21 +6,21 @@ use isotherm_core::units;
 
 use super::chart::time_axis;
 use super::{Colour, Terminal, cut, left, name_in, right, target_title};
-use crate::axis::{Area, Axis, Fineness};
+use crate::axis::{Area, Axis, AxisResolution};
 use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::extent::{Extent, shown_name};
 use crate::heatmap::{Cell, Heatmap, Resolution, TargetMap};
-use crate::space::{Survey, shown_name};
 use crate::ticks;
 
-/// How a terminal's width is divided.
+/// The division of the width of a terminal.
 struct Layout {
-    /// Columns for labels at the left, with a space; 0 if there is no room.
+    /// Columns for labels on the left and a space, or 0.
     gutter: usize,
-    /// Columns for names at the right, with a mark and a space; 0 if there is no room.
+    /// Columns for a mark, a space and names on the right, or 0.
     names: usize,
     /// Columns of the picture.
     plot: usize,
-    /// Rows of the heatmap in a line: 2 with half blocks.
+    /// Rows of the heatmap per line: 2 with half blocks.
     group: usize,
 }
 
@@ -34,20 +34,21 @@ impl Layout {
     }
 }
 
-/// How finely the heatmap of what was surveyed is divided to fill the terminal.
-pub(crate) fn resolution(terminal: &Terminal, survey: &Survey) -> Resolution {
+/// The resolution at which the heatmap fills the terminal.
+pub(crate) fn resolution(terminal: &Terminal, extent: &Extent) -> Resolution {
     let layout = Layout::new(terminal);
-    let targets = survey.places.len().max(1);
-    // Title, axis and legend need lines too, and the prompt comes after it all.
+    let targets = extent.targets.len().max(1);
+    // Title, axis, legend and the prompt need lines too.
     let lines = (terminal.rows.saturating_sub(4) / targets).saturating_sub(4).max(4);
     let areas = if layout.gutter > 0 { (lines / 4).clamp(1, 8) } else { 8 };
-    let fineness = |rows| Fineness { rows, rows_of_area: layout.group, areas, group: layout.group };
-    let headed = survey.places.iter().map(|place| Axis::new(&place.mapped, fineness(0)).areas.len()).max().unwrap_or(1);
+    let fineness = |rows| AxisResolution { rows, rows_of_area: layout.group, areas, group: layout.group };
+    let headed =
+        extent.targets.iter().map(|target| Axis::new(&target.mapped, fineness(0)).areas.len()).max().unwrap_or(1);
     let lines = if layout.gutter > 0 { lines.saturating_sub(headed) } else { lines };
     Resolution { columns: layout.plot, axis: fineness(lines.max(1) * layout.group) }
 }
 
-/// Writes one picture for each target.
+/// Writes a picture for each target.
 pub(crate) fn heatmap(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatmap) -> io::Result<()> {
     let layout = Layout::new(terminal);
     for (i, target) in heatmap.targets.iter().enumerate() {
@@ -118,7 +119,7 @@ fn write_area(
     Ok(())
 }
 
-/// A file's name without its directories.
+/// The name of a file without its directories.
 fn short_name(name: &str, columns: usize, terminal: &Terminal) -> String {
     let name = shown_name(name);
     let base = if name.starts_with('/') { name.rsplit('/').next().unwrap_or(name) } else { name };
@@ -129,7 +130,7 @@ fn colour_of(cell: Cell) -> [u8; 3] {
     if cell.is_unobservable() { UNOBSERVABLE } else { of_rate(f64::from(cell.rate)) }
 }
 
-/// Two rows of cells in one line: the upper half of each character is the higher row.
+/// Two rows of cells in one line. The upper half of each character is the row with higher addresses.
 fn half_blocks(terminal: &Terminal, cells: impl Iterator<Item = (Option<Cell>, Option<Cell>)>) -> String {
     runs(cells.map(|(low, high)| (low.map(colour_of), high.map(colour_of))), |(low, high), n| match (low, high) {
         (None, None) => " ".repeat(n),
@@ -139,7 +140,7 @@ fn half_blocks(terminal: &Terminal, cells: impl Iterator<Item = (Option<Cell>, O
     })
 }
 
-/// One row of cells in one line: coloured spaces, or digits.
+/// One row of cells in one line, as coloured spaces or as digits.
 fn plain(terminal: &Terminal, cells: impl Iterator<Item = Option<Cell>>) -> String {
     if terminal.colour != Colour::None {
         return runs(cells.map(|cell| cell.map(colour_of)), |colour, n| terminal.paint(&" ".repeat(n), None, colour));
@@ -153,12 +154,12 @@ fn plain(terminal: &Terminal, cells: impl Iterator<Item = Option<Cell>>) -> Stri
         .collect()
 }
 
-/// 0 for memory that was not found accessed at all, 1 to 9 for more and more.
+/// 0 for memory without accesses, 1 to 9 for increasing access rates.
 fn digit(rate: f64) -> char {
     char::from_digit((rate * 9.0).ceil().clamp(0.0, 9.0) as u32, 10).unwrap_or('0')
 }
 
-/// Equal neighbours need their colour set once only.
+/// Joins equal neighbours, so that their colour is set once.
 fn runs<T: PartialEq + Copy>(items: impl Iterator<Item = T>, show: impl Fn(T, usize) -> String) -> String {
     let mut text = String::new();
     let mut run: Option<(T, usize)> = None;

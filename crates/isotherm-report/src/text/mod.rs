@@ -1,4 +1,4 @@
-//! Reports for a terminal, fitted to its size and to what it can show.
+//! Reports for a terminal, fitted to its size, colours and characters.
 
 pub(crate) mod bar;
 mod chart;
@@ -27,27 +27,27 @@ pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, schemes};
 pub(crate) use summary::summary;
 pub(crate) use wss::wss;
 
-/// Which colours a terminal has.
+/// The colours of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     /// 16 million.
     True,
     /// 256.
     Ansi256,
-    /// None, or it is no terminal.
+    /// No colours, or not a terminal.
     None,
 }
 
-/// What text is written to.
+/// The terminal that text is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Characters in a line; fewer than 10 count as 10.
+    /// Characters per line. Fewer than 10 count as 10.
     pub columns: usize,
     /// Lines.
     pub rows: usize,
-    /// Its colours.
+    /// The colours.
     pub colour: Colour,
-    /// Whether it shows box-drawing and block characters.
+    /// Whether it can show box-drawing and block characters.
     pub unicode: bool,
 }
 
@@ -58,17 +58,17 @@ impl Default for Terminal {
 }
 
 impl Terminal {
-    /// Its width, at least 10.
+    /// The width, at least 10.
     pub(crate) fn width(&self) -> usize {
         self.columns.max(10)
     }
 
-    /// One of two texts, by whether it shows more than ASCII.
+    /// The first text if the terminal shows more than ASCII, else the second.
     pub(crate) fn pick(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// Text in a colour, if it has colours.
+    /// The text in these colours, if the terminal has colours.
     pub(crate) fn paint(&self, text: &str, fore: Option<Rgb>, back: Option<Rgb>) -> String {
         if self.colour == Colour::None || (fore, back) == (None, None) {
             return text.into();
@@ -81,23 +81,23 @@ impl Terminal {
         format!("\x1b[{}m{text}\x1b[0m", codes.join(";"))
     }
 
-    /// Text that stands out.
+    /// The text in bold.
     pub(crate) fn bold(&self, text: &str) -> String {
         if self.colour == Colour::None { text.into() } else { format!("\x1b[1m{text}\x1b[0m") }
     }
 
-    /// Text that stands back.
+    /// The text dimmed.
     pub(crate) fn dim(&self, text: &str) -> String {
         if self.colour == Colour::None { text.into() } else { format!("\x1b[2m{text}\x1b[0m") }
     }
 }
 
-/// How many columns a text takes.
+/// The number of columns of a text.
 pub(crate) fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// The text, cut at the right if it is wider than `columns`.
+/// The text, cut on the right if it is wider than `columns`.
 pub(crate) fn cut(text: &str, columns: usize, terminal: &Terminal) -> String {
     if width(text) <= columns {
         return text.into();
@@ -118,7 +118,7 @@ pub(crate) fn cut(text: &str, columns: usize, terminal: &Terminal) -> String {
     out
 }
 
-/// A mapping's name in at most `columns`: of a path the end, of others the beginning.
+/// The name of a mapping in at most `columns`: the end of a path, the start of other names.
 pub(crate) fn name_in(name: &str, columns: usize, terminal: &Terminal) -> String {
     let name = sanitise(name);
     if width(&name) <= columns {
@@ -140,17 +140,17 @@ pub(crate) fn name_in(name: &str, columns: usize, terminal: &Terminal) -> String
     cut(&name, columns, terminal)
 }
 
-/// The text with spaces to its left until it takes `columns`.
+/// The text, padded on the left to `columns`.
 pub(crate) fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// The text with spaces to its right until it takes `columns`.
+/// The text, padded on the right to `columns`.
 pub(crate) fn left(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// What a target is called: its command and process ID.
+/// The title of a target: its process ID and command.
 pub(crate) fn target_title(id: TargetId, info: &TargetInfo) -> String {
     let Some(pid) = id.pid() else {
         return id.to_string();
@@ -159,7 +159,7 @@ pub(crate) fn target_title(id: TargetId, info: &TargetInfo) -> String {
     format!("pid {pid}: {}", if command.is_empty() { "(no command)".into() } else { command })
 }
 
-/// Writes a fact beside its name, or in a narrow terminal after it.
+/// Writes a fact next to its name, or after it in a narrow terminal.
 pub(crate) fn fact(out: &mut dyn Write, terminal: &Terminal, name: &str, fact: &str) -> io::Result<()> {
     let width = terminal.width();
     if width >= 40 {
@@ -169,7 +169,7 @@ pub(crate) fn fact(out: &mut dyn Write, terminal: &Terminal, name: &str, fact: &
     }
 }
 
-/// Words in lines of at most `columns`.
+/// The text in lines of at most `columns`. All but the first are indented.
 pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
@@ -188,7 +188,7 @@ pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
     out
 }
 
-/// A word in pieces of at most `longest` columns: what is wider than a line has to be broken somewhere.
+/// The word in pieces of at most `longest` columns.
 fn broken(word: &str, longest: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for c in word.chars() {
@@ -200,7 +200,7 @@ fn broken(word: &str, longest: usize) -> Vec<String> {
     pieces
 }
 
-/// The words of a text; a figure and its unit are one.
+/// The words of a text. A number and its unit are one word.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![];
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! The monitor's cost in a terminal.
+//! The cost of monitoring for a terminal.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::overhead::{Load, Overhead};
 use crate::summary::MANY_LATE;
 use crate::ticks;
 
-/// Writes the figures, the distributions against the maximum, and a chart over time.
+/// Writes the figures, the percentiles with the limit, and charts over time.
 pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Overhead) -> io::Result<()> {
     let o = overhead;
     let measured = [
@@ -54,7 +54,8 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
         fact(out, terminal, name, text)?;
     }
     if o.late_share() > MANY_LATE {
-        let text = "! many rounds began late: rates and ages are less sure than they look; sample less often or with fewer regions";
+        let text = "! many rounds began late: rates and ages are less sure than they look; \
+                    sample less often or with fewer regions";
         writeln!(out, "{}", wrap(text, terminal.width(), 2))?;
     }
     if o.lost_aggregations > 0 {

@@ -1,4 +1,4 @@
-//! Regions in a terminal: one table for each snapshot and target, written as the walk goes on.
+//! Regions for a terminal: a table for each snapshot and target, written during the walk.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::{Colour, Terminal, cut, target_title};
 use crate::ReportError;
 use crate::colour::of_rate;
 use crate::regions::{Region, RegionOptions, TargetRegions};
-use crate::source::{Seen, View};
+use crate::source::{View, Visit};
 
-/// Writes each row as a table as soon as it is seen.
+/// Writes each row as a table when it is visited.
 pub(crate) struct RegionsText<'a> {
     pub(crate) out: &'a mut dyn Write,
     pub(crate) terminal: Terminal,
@@ -33,11 +33,11 @@ const COLUMNS: [Column; 9] = [
 ];
 
 impl View for RegionsText<'_> {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if !seen.chosen {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
             return Ok(());
         }
-        let snapshot = TargetRegions::of(seen, &self.options);
+        let snapshot = TargetRegions::of(visit, &self.options);
         let title = format!(
             "{}, {} ({} region{})",
             units::nanoseconds(snapshot.time_ns),
@@ -59,8 +59,8 @@ impl RegionsText<'_> {
     fn cells(&self, region: &Region) -> Vec<Cell> {
         const BAR: usize = 10;
         let text = bar(region.access_rate, BAR, &self.terminal);
-        // Dark blue on black cannot be read: the bar's colour begins a little up the scale.
-        let looks = self.terminal.paint(&text, Some(of_rate(0.25 + 0.75 * region.access_rate)), None);
+        // Dark blue is hard to see on black, so the colour of the bar starts further up the scale.
+        let styled = self.terminal.paint(&text, Some(of_rate(0.25 + 0.75 * region.access_rate)), None);
         let dark =
             if region.unobservable_share > 0.0 { units::percent(region.unobservable_share) } else { String::new() };
         let shown: Arc<str> = region.name.clone();
@@ -70,7 +70,7 @@ impl RegionsText<'_> {
             units::bytes(region.size()).into(),
             units::bytes(region.mapped_bytes).into(),
             units::percent(region.access_rate).into(),
-            if self.terminal.colour == Colour::None { text.into() } else { Cell::painted(text, looks) },
+            if self.terminal.colour == Colour::None { text.into() } else { Cell::painted(text, styled) },
             units::nanoseconds(region.age_ns).into(),
             dark.into(),
             shown.to_string().into(),

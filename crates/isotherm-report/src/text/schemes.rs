@@ -1,4 +1,4 @@
-//! What schemes did, in a terminal.
+//! What schemes did, for a terminal.
 
 use std::io::{self, Write};
 
@@ -9,13 +9,13 @@ use super::table::{Cell, Column, table};
 use super::wss::time_of;
 use super::{Terminal, fact, wrap};
 use crate::escape::sanitise;
-use crate::schemes::{Last, Points, Scheme, Schemes};
+use crate::schemes::{Application, Points, Scheme, Schemes};
 use crate::ticks;
 
-/// Schemes that have charts; of more, those that were applied to most.
+/// The maximum number of schemes with charts: those that were applied to the most bytes.
 const CHARTS: usize = 8;
 
-/// Writes a line for each scheme, then what is to be said of each, then charts over time.
+/// Writes a table of the schemes, facts about each, and charts over time.
 pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<()> {
     let (from, to) = s.time();
     let plural = if s.schemes.len() == 1 { "" } else { "s" };
@@ -55,11 +55,11 @@ fn line(scheme: &Scheme) -> Vec<Cell> {
     vec![
         sanitise(&scheme.name).into_owned().into(),
         sanitise(&scheme.action).into_owned().into(),
-        size(total.tried_bytes).into(),
-        size(total.applied_bytes).into(),
-        size(total.refused_bytes()).into(),
-        size(total.rejected_bytes).into(),
-        size(held_back).into(),
+        units::table_bytes(total.tried_bytes).into(),
+        units::table_bytes(total.applied_bytes).into(),
+        units::table_bytes(total.refused_bytes()).into(),
+        units::table_bytes(total.rejected_bytes).into(),
+        units::table_bytes(held_back).into(),
         units::nanoseconds(total.spent_ns).into(),
         units::percent(scheme.awake_share).into(),
     ]
@@ -70,7 +70,7 @@ fn title(scheme: &Scheme) -> String {
     format!("{} ({}{gone})", sanitise(&scheme.name), sanitise(&scheme.action))
 }
 
-/// What is to be said of a scheme, for people; what it has not is left out.
+/// Facts about a scheme, as names and texts.
 pub(crate) fn facts(scheme: &Scheme, s: &Schemes) -> Vec<(&'static str, String)> {
     let total = &scheme.total;
     let mut facts = vec![
@@ -78,29 +78,33 @@ pub(crate) fn facts(scheme: &Scheme, s: &Schemes) -> Vec<(&'static str, String)>
             "tried",
             format!(
                 "{} in {}, in {}",
-                size(total.tried_bytes),
+                units::table_bytes(total.tried_bytes),
                 counted(total.tried_regions, "region"),
                 counted(total.applications, "application")
             ),
         ),
-        ("applied", format!("to {} in {}", size(total.applied_bytes), counted(total.applied_regions, "region"))),
+        (
+            "applied",
+            format!("to {} in {}", units::table_bytes(total.applied_bytes), counted(total.applied_regions, "region")),
+        ),
     ];
     if !total.refusals.is_empty() {
         let refused = |r: &crate::schemes::Refusal| {
-            format!("{} {} in {}", r.called(), size(r.bytes), counted(r.regions, "region"))
+            format!("{} {} in {}", r.label(), units::table_bytes(r.bytes), counted(r.regions, "region"))
         };
         facts.push(("refused", total.refusals.iter().map(refused).collect::<Vec<_>>().join("; ")));
     }
     if total.rejected_bytes > 0 {
-        facts.push(("rejected", format!("{} by filters", size(total.rejected_bytes))));
+        facts.push(("rejected", format!("{} by filters", units::table_bytes(total.rejected_bytes))));
     }
     let held_back = scheme.last.as_ref().map_or(0, |last| last.held_back_bytes);
     if scheme.quota_bytes.is_some() || total.quota_exceeded > 0 || held_back > 0 {
-        let mut quota =
-            scheme.quota_bytes.map_or_else(|| "no limit".into(), |quota| format!("{} a period", size(quota)));
+        let mut quota = scheme
+            .quota_bytes
+            .map_or_else(|| "no limit".into(), |quota| format!("{} a period", units::table_bytes(quota)));
         quota += &format!(" at the end; exceeded in {}", counted(total.quota_exceeded, "period"));
         if held_back > 0 {
-            quota += &format!("; it held back {} in the last application", size(held_back));
+            quota += &format!("; it held back {} in the last application", units::table_bytes(held_back));
         }
         facts.push(("quota", quota));
     }
@@ -119,33 +123,33 @@ pub(crate) fn facts(scheme: &Scheme, s: &Schemes) -> Vec<(&'static str, String)>
     }
     facts.push(("took", took));
     match &scheme.last {
-        Some(last) => facts.push(("last applied", told(last))),
+        Some(last) => facts.push(("last applied", application_line(last))),
         None => facts.push(("last applied", "never".into())),
     }
-    // An application that found nothing says little: what is told of those before it is the last that did.
+    // If the last application found nothing, the last one that acted is shown too.
     if let Some(acting) = scheme.last_acting.as_ref().filter(|_| scheme.last.iter().any(|last| last.regions.is_empty()))
     {
-        facts.push(("last acted", told(acting)));
+        facts.push(("last acted", application_line(acting)));
     }
     facts
 }
 
 /// An application in a line.
-fn told(last: &Last) -> String {
+fn application_line(last: &Application) -> String {
     let applied = last.regions.iter().map(|region| region.applied_bytes).fold(0, u64::saturating_add);
     let mut text = format!("at {}", units::nanoseconds(last.time_ns));
     text += &match last.regions.len() {
         0 => ", to nothing".into(),
-        n => format!(", to {} in {}", size(applied), counted(n as u64, "region")),
+        n => format!(", to {} in {}", units::table_bytes(applied), counted(n as u64, "region")),
     };
     if last.unobservable_bytes > 0 {
-        text += &format!("; left alone {} that could not be observed", size(last.unobservable_bytes));
+        text += &format!("; left alone {} that could not be observed", units::table_bytes(last.unobservable_bytes));
     }
     text
 }
 
-/// The first of the regions of an application.
-fn regions(out: &mut dyn Write, terminal: &Terminal, last: &Last) -> io::Result<()> {
+/// Writes the first regions of an application.
+fn regions(out: &mut dyn Write, terminal: &Terminal, last: &Application) -> io::Result<()> {
     let most = (terminal.rows / 5).clamp(3, 10);
     if last.regions.is_empty() {
         return Ok(());
@@ -160,8 +164,8 @@ fn regions(out: &mut dyn Write, terminal: &Terminal, last: &Last) -> io::Result<
             vec![
                 region.pid.to_string().into(),
                 format!("{:#x}", region.start).into(),
-                size(region.end - region.start).into(),
-                size(region.applied_bytes).into(),
+                units::table_bytes(region.end - region.start).into(),
+                units::table_bytes(region.applied_bytes).into(),
             ]
         })
         .collect();
@@ -183,9 +187,9 @@ fn regions(out: &mut dyn Write, terminal: &Terminal, last: &Last) -> io::Result<
 struct Series {
     title: String,
     points: Points,
-    /// Its highest value.
+    /// The highest value.
     top: f64,
-    /// Even values of its axis, with labels.
+    /// Ticks of the vertical axis.
     ticks: Vec<(f64, String)>,
 }
 
@@ -206,7 +210,7 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
         series.push(bytes(format!("{name}: applied, bytes a second"), s.rate(&scheme.name)));
         series.push(bytes(format!("{name}: quota, bytes a period"), s.tuned_quota(&scheme.name)));
     }
-    let now = |points: &Points| points.last().map_or(String::new(), |&(_, value)| size(value as u64));
+    let now = |points: &Points| points.last().map_or(String::new(), |&(_, value)| units::table_bytes(value as u64));
     for (title, part) in [("RSS", 0), ("PSS", 1), ("swap", 2)] {
         let points = s.points(|moment| Some(moment.used()?[part] as f64));
         series.push(bytes(format!("{title} of the targets: {} at the end", now(&points)), points));
@@ -221,7 +225,7 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
     let labels = series.iter().flat_map(|series| &series.ticks).map(|(_, label)| super::width(label)).max();
     for Series { title, points, ticks, top } in series {
         if top <= 0.0 {
-            // What is nothing needs no picture.
+            // A quantity that is always 0 needs no chart.
             let title = title.split(": 0 at the end").next().unwrap_or(&title);
             writeln!(out, "\n{}", terminal.bold(&wrap(&format!("{title}: 0 all the time"), terminal.width(), 0)))?;
             continue;
@@ -238,13 +242,9 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
     Ok(())
 }
 
-/// Even sizes with their labels.
+/// Ticks for sizes.
 pub(crate) fn bytes_ticks(top: f64, most: usize) -> Vec<(f64, String)> {
     ticks::bytes(top as u64, most).into_iter().map(|(value, label)| (value as f64, label)).collect()
-}
-
-fn size(bytes: u64) -> String {
-    if bytes == 0 { "0".into() } else { units::bytes(bytes) }
 }
 
 fn counted(n: u64, what: &str) -> String {

@@ -1,4 +1,4 @@
-//! The summary in a terminal: what was recorded, what to beware of, and a line for each mapping name.
+//! The summary for a terminal: facts about the recording, warnings, and a table of the mapping names.
 
 use std::io::{self, Write};
 
@@ -12,10 +12,10 @@ use crate::escape::sanitise;
 use crate::facts::{facts, warnings};
 use crate::summary::{Summary, Temperature, folded};
 
-/// Names of less than this share of the size and of the hot are folded into one line.
+/// Names with less than this share of the size and of the hot memory share one line.
 const LEAST: f64 = 0.005;
 
-/// Writes the header lines, the warnings and the table.
+/// Writes the facts, the warnings and the table.
 pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::Result<()> {
     let width = terminal.width();
     for (i, fact) in facts(summary).iter().enumerate() {
@@ -55,7 +55,8 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     let bar = Column::text("", 4);
     table(out, terminal, &[size, hot, warm, cold, dark, wss, idle, bar, Column::name("mapping")], &rows)?;
     let note = format!(
-        "hot: accessed in at least half of the samples; warm: in fewer; cold: in none; mean over {}; wss: regions accessed at all; \
+        "hot: accessed in at least half of the samples; warm: in fewer; cold: in none; mean over {}; \
+         wss: regions accessed at all; \
          cold for: age of the cold at the end",
         units::nanoseconds(summary.to_ns - summary.from_ns)
     );
@@ -73,7 +74,7 @@ const FIGURES: [Column; 7] = [
 ];
 
 fn figures(t: &Temperature) -> [String; 7] {
-    let size = |n: u64| if n == 0 { "0".into() } else { units::bytes(n) };
+    let size = units::table_bytes;
     [
         size(t.size_bytes),
         size(t.hot_bytes),
@@ -85,14 +86,14 @@ fn figures(t: &Temperature) -> [String; 7] {
     ]
 }
 
-fn line(t: &Temperature, (text, looks): &(String, String)) -> Vec<Cell> {
+fn line(t: &Temperature, (text, styled): &(String, String)) -> Vec<Cell> {
     let mut cells: Vec<Cell> = figures(t).map(Cell::from).into();
-    cells.push(Cell::painted(text.clone(), looks.clone()));
+    cells.push(Cell::painted(text.clone(), styled.clone()));
     cells.push(t.name.to_string().into());
     cells
 }
 
-/// A bar as long as the size, in parts for hot, warm, cold and unobservable; as text and as it looks.
+/// A bar with parts for hot, warm, cold and unobservable memory, as plain and as styled text.
 fn stacked(t: &Temperature, largest: u64, columns: usize, terminal: &Terminal) -> (String, String) {
     let parts: [Part; 4] = [
         (t.hot_bytes, of_rate(0.9), "█", "#"),

@@ -1,4 +1,4 @@
-//! Tables that lose their least important columns before they grow wider than the terminal.
+//! Tables. The least important columns are left out until the table fits the terminal.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use super::{Terminal, cut, left, name_in, right};
 pub(crate) struct Column {
     title: Cow<'static, str>,
     kind: Kind,
-    /// The higher, the sooner it is left out; 0 stays.
+    /// Columns with the highest rank are left out first. Rank 0 always stays.
     rank: u8,
 }
 
@@ -17,54 +17,54 @@ pub(crate) struct Column {
 enum Kind {
     Figure,
     Text,
-    /// Takes what width is left, and is cut to it.
+    /// Takes the remaining width, and is cut to it.
     Name,
 }
 
 impl Column {
-    /// Aligned to the right.
+    /// A column that is aligned to the right.
     pub(crate) const fn figure(title: &'static str, rank: u8) -> Self {
         Self { title: Cow::Borrowed(title), kind: Kind::Figure, rank }
     }
 
-    /// The same with a title of the moment.
+    /// A figure column whose title is computed.
     pub(crate) fn titled(title: String, rank: u8) -> Self {
         Self { title: Cow::Owned(title), kind: Kind::Figure, rank }
     }
 
-    /// Aligned to the left.
+    /// A column that is aligned to the left.
     pub(crate) const fn text(title: &'static str, rank: u8) -> Self {
         Self { title: Cow::Borrowed(title), kind: Kind::Text, rank }
     }
 
-    /// A name, cut to what width is left.
+    /// A column of names, cut to the remaining width.
     pub(crate) const fn name(title: &'static str) -> Self {
         Self { title: Cow::Borrowed(title), kind: Kind::Name, rank: 0 }
     }
 }
 
-/// A cell: what it says, and how that looks (with colours, and of the same width).
+/// A cell: its plain text, and its styled text of the same width.
 pub(crate) struct Cell {
     text: String,
-    looks: Option<String>,
+    styled: Option<String>,
 }
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self { text, looks: None }
+        Self { text, styled: None }
     }
 }
 
 impl From<&str> for Cell {
     fn from(text: &str) -> Self {
-        Self { text: text.into(), looks: None }
+        Self { text: text.into(), styled: None }
     }
 }
 
 impl Cell {
-    /// A text that is shown as `looks`.
-    pub(crate) fn painted(text: String, looks: String) -> Self {
-        Self { text, looks: Some(looks) }
+    /// A cell with a styled text.
+    pub(crate) fn painted(text: String, styled: String) -> Self {
+        Self { text, styled: Some(styled) }
     }
 }
 
@@ -115,11 +115,11 @@ pub(crate) fn table(
             let text = if named { name_in(&cell.text, width, terminal) } else { cut(&cell.text, width, terminal) };
             let pad = if columns[i].kind == Kind::Figure { right(&text, width) } else { left(&text, width) };
             let pad = if nth + 1 == filled { pad.trim_end() } else { &pad };
-            let looks = match &cell.looks {
-                Some(looks) => pad.replacen(&text, looks, 1),
+            let styled = match &cell.styled {
+                Some(styled) => pad.replacen(&text, styled, 1),
                 None => style(pad),
             };
-            write!(out, "{:gap$}{looks}", "")?;
+            write!(out, "{:gap$}{styled}", "")?;
             used += gap + width;
         }
         writeln!(out)

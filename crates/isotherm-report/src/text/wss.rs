@@ -1,4 +1,4 @@
-//! The working set in a terminal.
+//! The working set for a terminal.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Re
         .iter()
         .map(|(p, bytes)| {
             let text = bar(bytes as f64 / largest, room, terminal).trim_end().to_owned();
-            let looks = terminal.paint(&text, Some(ACCENT), None);
-            vec![p.to_string().into(), units::bytes(bytes).into(), Cell::painted(text, looks)]
+            let styled = terminal.paint(&text, Some(ACCENT), None);
+            vec![p.to_string().into(), units::bytes(bytes).into(), Cell::painted(text, styled)]
         })
         .collect();
     let columns = [Column::figure("percentile", 1), Column::figure("bytes", 0), Column::text("", 2)];
@@ -38,7 +38,7 @@ pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Re
     Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: false, height }.write(out, terminal)
 }
 
-/// The time that points speak for: each for that since the point before.
+/// The time that the points cover. Each point covers the time since the previous one.
 pub(crate) fn time_of(points: &[(Duration, f64)]) -> (Duration, Duration) {
     let (Some(&(first, _)), Some(&(last, _))) = (points.first(), points.last()) else { return Default::default() };
     let step = if points.len() > 1 { (last - first) / (points.len() as u32 - 1) } else { first };

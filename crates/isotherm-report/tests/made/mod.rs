@@ -1,4 +1,4 @@
-//! Recordings made up for tests: a process with a heap, a mapping area and a stack, and a known pattern.
+//! Synthetic recordings: a process with a heap, a mapping area and a stack, and a known access pattern.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub fn made(rows: Vec<Row>) -> Made {
     Made { header, rows, activities: vec![], cut_short: None }
 }
 
-/// The same as a recording that was imported: its header says little, its rows have no mappings' names and no costs.
+/// The same recording, as if imported: the header has few fields, and the rows have no names of mappings and no costs.
 #[allow(dead_code, reason = "each test file uses its part")]
 pub fn imported(mut source: Made) -> Made {
     let header = &mut source.header;
@@ -86,7 +86,7 @@ pub fn imported(mut source: Made) -> Made {
     source
 }
 
-/// The process with this pid, or physical memory if that is 0.
+/// The process with this process ID, or physical memory if that is 0.
 pub fn process(pid: u32) -> TargetId {
     if pid == 0 { TargetId::PhysicalMemory } else { TargetId::process(pid, Duration::from_nanos(1)) }
 }
@@ -124,7 +124,7 @@ pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionS
     }
 }
 
-/// A number that looks random, from 0 to 1.
+/// A pseudo-random number from 0 to 1.
 fn noise(x: u64) -> f64 {
     let mut x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 29;
@@ -132,8 +132,8 @@ fn noise(x: u64) -> f64 {
     (x >> 40) as f64 / (1 << 24) as f64
 }
 
-/// A process whose hot spot walks through a mapping of 256 MiB, with a heap that is half hot and partly locked, a
-/// library, and a stack; after half of the time another 64 MiB are mapped.
+/// A process whose hot memory moves through a mapping of 256 MiB. It has a heap that is half hot and partly locked, a
+/// library, and a stack. After half of the time it maps another 64 MiB.
 pub fn phases(snapshots: u32) -> Made {
     phases_of(1234, snapshots)
 }
@@ -183,8 +183,8 @@ pub fn phases_of(pid: u32, snapshots: u32) -> Made {
 }
 
 #[allow(dead_code, reason = "each test file uses its part")]
-/// As [`phases`] of a second for each of `seconds`, with two schemes at work: `prcl` reclaims, under a quota that tunes itself, and
-/// sleeps for the third quarter of the time; `hot` makes huge pages, of which some are refused.
+/// As [`phases`] of a second for each of `seconds`, with two schemes at work: `prcl` reclaims, under a quota that tunes
+/// itself, and sleeps for the third quarter of the time; `hot` makes huge pages, of which some are refused.
 pub fn schemed(seconds: u32) -> Made {
     let mut made = phases(seconds * 10);
     let mut totals = [Statistics::default(), Statistics::default()];

@@ -7,7 +7,7 @@ use isotherm_core::scheme::{Actuator, Gauges, PageInspector, Scheme, Schemes};
 use isotherm_core::{Sink, Snapshot, SystemMemory};
 use isotherm_record::Activity;
 
-use crate::source::Outlet;
+use crate::outlet::Outlet;
 use crate::{Event, RunError};
 
 /// Schemes at work. After each snapshot an activity says what they did.

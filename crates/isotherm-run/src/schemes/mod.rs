@@ -2,11 +2,9 @@
 
 mod file;
 mod inline;
-mod mailbox;
 mod worker;
 
 pub(crate) use inline::InlineSchemes;
-pub(crate) use mailbox::Mailbox;
 pub(crate) use worker::{PreparedSchemes, SchemeThread};
 
 use isotherm_core::scheme::Scheme;

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use isotherm_act::{ProcessActuator, ProcessInspector};
 use isotherm_core::scheme::{Application, Report, Schemes};
 use isotherm_core::{AccessProbe, BoxError, MemoryUse, Sink, Snapshot, TargetId};
-use isotherm_kernel::{Roster, SystemGauges, memory_use, system_memory};
+use isotherm_kernel::{ProcessTable, SystemGauges, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
 
 use super::file::SchemeFile;
-use super::mailbox::Messages;
 use crate::delivery::Delivery;
 use crate::error::chain;
+use crate::mailbox::Messages;
 use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity};
 
 /// An activity is reported, and the scheme file checked, at least this often.
@@ -50,17 +50,18 @@ impl PreparedSchemes {
                 (schemes.map_err(RunError::SchemeFile)?, Some(file))
             }
         };
-        let processes = Roster::default();
+        let processes = ProcessTable::default();
         let inspector = ProcessInspector::new(processes.clone(), open_probe);
         let engine = Schemes::new(schemes, ProcessActuator::new(processes), inspector, SystemGauges::new())?;
         Ok(Self { engine, file, memory_use: options.memory_use })
     }
 
-    /// Starts to act on `processes`, on the snapshots that come to the mailbox of `control`. The monitor rests while all
+    /// Starts to act on `processes`, on the snapshots that come to the mailbox of `control`. The monitor rests while
+    /// all
     /// schemes sleep, and the run stops if the schemes cannot go on.
     pub(crate) fn start(
         self,
-        processes: Roster,
+        processes: ProcessTable,
         control: Control,
         delivery: Delivery,
     ) -> Result<SchemeThread, RunError> {
@@ -121,7 +122,7 @@ struct Worker {
     file: Option<SchemeFile>,
     control: Control,
     delivery: Delivery,
-    processes: Roster,
+    processes: ProcessTable,
     memory_use: bool,
     /// When the run began, by the times of its snapshots.
     start: Instant,

@@ -7,7 +7,7 @@ use isotherm_core::{
     AddrRange, AddressSpace, Attributes, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot, TargetSpace,
 };
 use isotherm_kernel::{Rest, Waiter, Woken, monitor_cpu_time};
-use isotherm_probes::damon::{self, Aggregation, DamonError, Places, Scope, Settings};
+use isotherm_probes::damon::{self, Aggregation, DamonError, DamonPaths, Scope, Settings};
 use isotherm_record::{Cost, SnapshotRecord};
 
 use super::{Outlet, Source};
@@ -20,7 +20,7 @@ const COLLECT_EVERY: Duration = Duration::from_secs(1);
 /// Lets the kernel's DAMON watch the targets.
 pub(crate) struct KernelSource {
     pub(crate) attributes: Attributes,
-    pub(crate) paths: Places,
+    pub(crate) paths: DamonPaths,
     pub(crate) targets: LiveTargets,
     /// Only these ranges of the one process; all of it if empty.
     pub(crate) ranges: Vec<AddrRange>,

@@ -28,7 +28,8 @@ Formats:
               the name damon.data selects it too
   .damo.json  plain JSON of damo
 
-damo's formats have regions, access counts, ages and times. They have no mappings, commands, costs, activity of schemes \
+damo's formats have regions, access counts, ages and times. They have no mappings, commands, costs, activity of \
+schemes \
 and unobservable samples.";
 
 /// Import a recording of another tool
@@ -47,8 +48,8 @@ pub enum ImportFrom {
 /// Import a recording of damo, the user-space tool of DAMON
 ///
 /// isotherm reads the formats json_compressed (the default of damo) and json of damo 1.9 and later. `damo
-/// convert_record_format` converts other formats to these. The targets are taken from FILE.kdamonds, which `damo record`
-/// writes next to FILE, if it exists.
+/// convert_record_format` converts other formats to these. The targets are taken from FILE.kdamonds, which `damo
+/// record` writes next to FILE, if it exists.
 ///
 /// damo records regions, access counts, ages and times. It records no mappings, so all watched memory counts as mapped,
 /// and it records no costs (docs/damo.md).

@@ -9,15 +9,16 @@ use isotherm_probes::idle_scan::Rate;
 
 /// Report how much memory is idle, by cgroup, process and mapping
 ///
-/// isotherm marks every page, waits for the interval, and reports the pages that were not accessed since. It reads every
-/// page instead of sampling. So the figures are exact, and the cost grows with the memory.
+/// isotherm marks every page, waits for the interval, and reports the pages that were not accessed since. It reads
+/// every page instead of sampling. So the figures are exact, and the cost grows with the memory.
 ///
-/// If the kernel has idle page tracking, isotherm reads all memory, page cache included. Memory counts in the cgroup that
-/// it is charged to. The kernel's reclaim decides as it would without isotherm.
+/// If the kernel has idle page tracking, isotherm reads all memory, page cache included. Memory counts in the cgroup
+/// that it is charged to. The kernel's reclaim decides as it would without isotherm.
 ///
-/// Otherwise isotherm reads the page tables of processes with an eBPF program. Memory counts in the cgroup of its process.
-/// isotherm clears accessed bits with MADV_COLD, which moves pages to the kernel's inactive list. Under memory pressure
-/// these pages are reclaimed sooner unless they are accessed again. So this method needs --pid, --cgroup or --all.
+/// Otherwise isotherm reads the page tables of processes with an eBPF program. Memory counts in the cgroup of its
+/// process. isotherm clears accessed bits with MADV_COLD, which moves pages to the kernel's inactive list. Under memory
+/// pressure these pages are reclaimed sooner unless they are accessed again. So this method needs --pid, --cgroup or
+/// --all.
 ///
 /// The report names the method. docs/idle.md describes both, and all figures.
 #[derive(Args)]
@@ -74,10 +75,12 @@ Examples:
   isotherm idle --interval 1m --histogram    a report every minute
   isotherm idle -i 5m --rate 5% -q -o /var/lib/node_exporter/isotherm.prom
 
-Figures: a page counts with its full size; a huge page has one accessed bit and counts as a whole. A page that appeared \
+Figures: a page counts with its full size; a huge page has one accessed bit and counts as a whole. A page that \
+appeared \
 during the interval counts as accessed. Locked memory is reported separately.
 
-Signals: HUP, INT, QUIT and TERM end isotherm. During the first interval, isotherm reports what has been idle so far. A \
+Signals: HUP, INT, QUIT and TERM end isotherm. During the first interval, isotherm reports what has been idle \
+so far. A \
 second signal ends it at once.";
 
 /// What figures are listed for.

@@ -11,16 +11,16 @@ use super::{PhysicalOptions, RECORDING, WatchOptions};
 /// Name processes with --pid, give a command after `--`, or choose --physical. The recording ends when the last process
 /// or the command has ended, after --duration, or at Ctrl-C.
 ///
-/// The memory of each target is divided into regions. In each sampling round isotherm checks for one random page of each
-/// region whether it was accessed. A region whose access rate has been steady for ten aggregation intervals is sampled
-/// less often, down to one round in 12. So a round never checks more pages than there are regions.
+/// The memory of each target is divided into regions. In each sampling round isotherm checks for one random page of
+/// each region whether it was accessed. A region whose access rate has been steady for ten aggregation intervals is
+/// sampled less often, down to one round in 12. So a round never checks more pages than there are regions.
 ///
 /// After each aggregation interval isotherm writes a snapshot of all regions. It then merges neighbouring regions of
-/// about the same access rate, and splits regions at random addresses to find new borders. After each update interval it
-/// reads the mappings of the targets again.
+/// about the same access rate, and splits regions at random addresses to find new borders. After each update interval
+/// it reads the mappings of the targets again.
 ///
-/// The recording is an Apache Arrow IPC stream (docs/recording.md). If isotherm is killed, the recording stays readable,
-/// and at most the last second is lost.
+/// The recording is an Apache Arrow IPC stream (docs/recording.md). If isotherm is killed, the recording stays
+/// readable, and at most the last second is lost.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Record {

@@ -14,17 +14,17 @@ use super::WatchOptions;
 /// action does to a process. `isotherm scheme check` explains a scheme file; `isotherm scheme try` shows what it would
 /// have done to a recording.
 ///
-/// Processes are watched as by `isotherm record`. After each aggregation interval the schemes are applied to the regions.
-/// Actions run on a thread of their own and do not delay the monitor. Requests that the kernel refuses are counted. While
-/// the watermarks of all schemes make them sleep, nothing is monitored.
+/// Processes are watched as by `isotherm record`. After each aggregation interval the schemes are applied to the
+/// regions. Actions run on a thread of their own and do not delay the monitor. Requests that the kernel refuses are
+/// counted. While the watermarks of all schemes make them sleep, nothing is monitored.
 ///
 /// Before the command is started, isotherm tries each action of the schemes on its own memory. An action that does not
 /// work is an error.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Run {
-    /// The scheme file: YAML, the one-line form of the DAMON papers, or damo's JSON. isotherm reads the file again when it
-    /// changes and at SIGHUP. If it has an error then, the previous schemes stay in force
+    /// The scheme file: YAML, the one-line form of the DAMON papers, or damo's JSON. isotherm reads the file again when
+    /// it changes and at SIGHUP. If it has an error then, the previous schemes stay in force
     #[arg(short, long, value_name = "FILE")]
     pub schemes: PathBuf,
     #[command(flatten)]
@@ -51,5 +51,6 @@ Examples:
   isotherm report schemes acted.rec            what did it do?
 
 Signals: HUP makes isotherm read the scheme file again. With a command, isotherm passes INT, QUIT, TERM, USR1 and USR2 \
-on to it, and ends when the command has ended. Without a command, INT, QUIT and TERM end the run. It also ends when its \
+on to it, and ends when the command has ended. Without a command, INT, QUIT and TERM end the run. It also ends when \
+its \
 terminal is closed.";

@@ -34,9 +34,9 @@ pub struct SchemeCheck {
 
 /// Show what schemes would have done to a recorded program
 ///
-/// isotherm replays the recording through the schemes and acts on nothing, so no privileges are needed. For each scheme it
-/// reports which regions and how many bytes it would have acted on, when, and how much its quota would have held back.
-/// How the program would have reacted is not known: it might have read reclaimed memory back, for example.
+/// isotherm replays the recording through the schemes and acts on nothing, so no privileges are needed. For each scheme
+/// it reports which regions and how many bytes it would have acted on, when, and how much its quota would have held
+/// back. How the program would have reacted is not known: it might have read reclaimed memory back, for example.
 #[derive(Args)]
 #[command(after_long_help = TRY_EXAMPLES)]
 pub struct SchemeTry {

@@ -71,5 +71,7 @@ Standard input goes to the command unless it is a terminal.
 Signals: HUP, INT, QUIT and TERM end isotherm and the command. With --schemes, a HUP that a process sends makes \
 isotherm read the scheme file again. USR1 and USR2 are passed on to the command.
 
-Exit status: that of the command if it ended by itself, or 128 plus the number of the signal that ended it; 0 if q ended \
-the command (it gets SIGTERM) or there is no command; 1 if the run failed; 2 if the call was wrong or there is no terminal.";
+Exit status: that of the command if it ended by itself, or 128 plus the number of the signal that ended it; 0 \
+if q ended \
+the command (it gets SIGTERM) or there is no command; 1 if the run failed; 2 if the call was wrong or there is no \
+terminal.";

@@ -126,7 +126,7 @@ fn largest(tried: &Tried, out: &mut impl Write) -> io::Result<()> {
     for (time, (region, mapping)) in all.into_iter().take(REGIONS) {
         let mapping = if mapping.is_empty() { "anonymous".to_owned() } else { sanitise(mapping).into() };
         let (at, size) = (duration(time), bytes(region.range.size()));
-        writeln!(out, "  {at:>9}  {size:>10}  {} of process {}  {mapping}", region.range, region.target)?;
+        writeln!(out, "  {at:>9}  {size:>10}  {} of {}  {mapping}", region.range, region.target)?;
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use isotherm_core::AddrRange;
-use isotherm_report::axis::{Axis, Fineness};
-use isotherm_report::space::Named;
+use isotherm_report::axis::{Axis, AxisResolution};
+use isotherm_report::extent::Named;
 use isotherm_report::ticks;
 
 /// One line of the heatmap.
@@ -44,7 +44,7 @@ impl AddressLines {
     /// Fits the mapped memory into `height` lines, with `group` rows of cells per line.
     pub fn new(mapped: &[Named], height: usize, group: usize) -> Self {
         let areas = (height / 4).clamp(1, 8);
-        let fineness = |rows| Fineness { rows, rows_of_area: group, areas, group };
+        let fineness = |rows| AxisResolution { rows, rows_of_area: group, areas, group };
         let headed = height >= 6;
         let headings = if headed { Axis::new(mapped, fineness(0)).areas.len() } else { 0 };
         let axis = Axis::new(mapped, fineness(height.saturating_sub(headings).max(1) * group));

@@ -264,7 +264,8 @@ fn while_all_schemes_sleep_the_screen_says_so_and_its_clock_continues() {
 #[test]
 fn messages_are_drawn_over_the_lowest_lines() {
     let mut app = app_with(1, (60, 20));
-    let text = "mine.yaml:3:13: there is no action \"melt\"; did you mean \x1b[31mmlock?\nthe schemes that were in force before stay so";
+    let text = "mine.yaml:3:13: there is no action \"melt\"; did you mean \x1b[31mmlock?\nthe schemes that were in \
+        force before stay so";
     app.event(notice(Severity::Warning, text));
     let shown = lines(&drawn(&app));
     let expected = [

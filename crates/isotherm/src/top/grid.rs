@@ -133,8 +133,8 @@ impl Grid {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_report::axis::Fineness;
-    use isotherm_report::space::Named;
+    use isotherm_report::axis::AxisResolution;
+    use isotherm_report::extent::Named;
 
     use super::*;
 
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn cells_are_means_over_time_and_bytes_and_blank_without_data() {
         let mapped = [Named { range: AddrRange::new(0, 4 * 4096).unwrap(), name: "".into() }];
-        let axis = Axis::new(&mapped, Fineness { rows: 2, rows_of_area: 1, areas: 4, group: 1 });
+        let axis = Axis::new(&mapped, AxisResolution { rows: 2, rows_of_area: 1, areas: 4, group: 1 });
         let window = TimeWindow::new(Duration::from_secs(4), Duration::from_millis(3_500), 4);
         let frames = [
             frame(0, 1000, &[(0, 8192, 1.0)]),
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn before_the_start_of_the_run_there_is_nothing() {
         let window = TimeWindow::new(Duration::from_secs(10), Duration::from_secs(1), 10);
-        let axis = Axis::new(&[], Fineness { rows: 2, rows_of_area: 1, areas: 4, group: 1 });
+        let axis = Axis::new(&[], AxisResolution { rows: 2, rows_of_area: 1, areas: 4, group: 1 });
         let grid = Grid::new(&axis, &window, [frame(0, 1000, &[])].iter());
         let seen: Vec<usize> = (0..10).filter(|&column| grid.working_set(column).is_some()).collect();
         assert_eq!(seen, [9]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, Mapping};
-use isotherm_report::space::Named;
+use isotherm_report::extent::Named;
 
 /// The maximum number of states. Beyond it the two oldest are merged.
 const STATES: usize = 32;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, PAGE_SIZE, PackedRanges};
-use isotherm_report::space::Named;
+use isotherm_report::extent::Named;
 
 /// The smallest window, in mapped bytes.
 const SMALLEST: u64 = 64 << 10;

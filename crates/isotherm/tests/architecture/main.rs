@@ -1,6 +1,7 @@
 //! Which crate and which module uses which.
 //!
-//! A module that can be read without its users is understood, tested and moved alone. So modules of one parent, the top-level
+//! A module that can be read without its users is understood, tested and moved alone. So modules of one parent, the
+//! top-level
 //! modules of a crate first of all, must not use each other in a circle; and a crate uses only those that
 //! `docs/architecture.md` allows it. Code that only tests see is left out.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
@@ -76,9 +77,8 @@ mod of_this_test {
         ";
         assert_eq!(
             found(source),
-            [
-                "  a uses b: crate::b::B at lib.rs:2\n  b uses c: crate::c::C at lib.rs:3\n  c uses a: crate::a::A at lib.rs:4\n"
-            ]
+            ["  a uses b: crate::b::B at lib.rs:2\n  b uses c: crate::c::C at lib.rs:3\n  c uses a: crate::a::A at \
+                 lib.rs:4\n"]
         );
     }
 

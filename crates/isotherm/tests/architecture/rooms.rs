@@ -6,7 +6,8 @@ use std::path::Path;
 
 const PREFIX: &str = "isotherm-";
 
-/// Every dependency between crates of this workspace that the table of `architecture` does not allow. `crates` is their directory.
+/// Every dependency between crates of this workspace that the table of `architecture` does not allow. `crates` is their
+/// directory.
 pub fn violations(architecture: &str, crates: &Path) -> Vec<String> {
     let allowed = allowed(architecture);
     let mut found = Vec::new();

@@ -174,7 +174,8 @@ impl Module {
 
 /// The path of an import from the root of the crate.
 ///
-/// A path that begins with neither `crate`, `super` nor `self` is of a child module or of another crate. It is taken as the
+/// A path that begins with neither `crate`, `super` nor `self` is of a child module or of another crate. It is taken as
+/// the
 /// former: nothing is found there if it is the latter.
 fn absolute(path: &[String], module: &[String]) -> Option<ItemPath> {
     let (first, rest) = path.split_first()?;
@@ -189,7 +190,8 @@ fn absolute(path: &[String], module: &[String]) -> Option<ItemPath> {
     })
 }
 
-/// Tells each path in `tokens` that begins with `crate` or `super`, and the line on which it stands; `a::{b, c}` is two.
+/// Tells each path in `tokens` that begins with `crate` or `super`, and the line on which it stands; `a::{b, c}` is
+/// two.
 fn each_path(tokens: TokenStream, module: &[String], tell: &mut dyn FnMut(ItemPath, usize)) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;

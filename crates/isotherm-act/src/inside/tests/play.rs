@@ -1,4 +1,5 @@
-//! What a [target](super::target) does. Tests are run on other threads than the main one, so that this is run before there are any.
+//! What a [target](super::target) does. Tests are run on other threads than the main one, so that this is run before
+//! there are any.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -272,7 +273,8 @@ fn compute(mut also: impl FnMut()) -> String {
     }
 }
 
-/// Is in one system call until the input has a line, or for the time that the role says; tells what that returned and how
+/// Is in one system call until the input has a line, or for the time that the role says; tells what that returned and
+/// how
 /// long it took.
 fn block(how: &str, ready: impl FnOnce(), answer: impl Fn(String)) {
     let (how, milliseconds) = how.split_once(' ').unwrap_or((how, "0"));

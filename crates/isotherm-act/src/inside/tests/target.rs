@@ -1,4 +1,5 @@
-//! Targets: this very test binary, started again to run nothing but what [`play`](super::play) has for it, on its main thread.
+//! Targets: this very test binary, started again to run nothing but what [`play`](super::play) has for it, on its main
+//! thread.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, units};
+use isotherm_report::extent::shown_name;
 use isotherm_report::heatmap::Cell;
-use isotherm_report::space::shown_name;
 use isotherm_report::{colour, ticks};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::ActedRegion;
 use isotherm_core::units;
-use isotherm_report::space::shown_name;
+use isotherm_report::extent::shown_name;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -12,7 +12,7 @@ use ratatui::style::{Modifier, Style};
 use super::super::app::App;
 use super::super::scheme_activity::SchemeStatus;
 use super::painter::Painter;
-use super::schemes::{rate, reasons, size};
+use super::schemes::{rate, reasons};
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -142,7 +142,7 @@ fn line(
 fn cell(column: Column, status: &SchemeStatus<'_>, painter: &Painter) -> (String, Style) {
     let SchemeStatus { report, quota, .. } = status;
     let total = &report.total;
-    let bytes = |bytes: u64| (size(bytes), if bytes > 0 { Style::new() } else { DIM });
+    let bytes = |bytes: u64| (units::table_bytes(bytes), if bytes > 0 { Style::new() } else { DIM });
     let plain = |text: String| (text, Style::new());
     let none = || (painter.pick("–", "-").to_owned(), DIM);
     match column {

@@ -71,9 +71,9 @@ pub fn lines(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
 /// The parts of a scheme's line, the most important first, in a long or a short form.
 fn parts(status: &SchemeStatus<'_>, painter: &Painter, long: bool) -> Vec<(String, Style)> {
     let total = &status.report.total;
-    let mut parts = vec![(format!("{} in all", size(total.applied_bytes)), Style::new())];
+    let mut parts = vec![(format!("{} in all", units::table_bytes(total.applied_bytes)), Style::new())];
     if !total.refusals.is_empty() {
-        let (refused, why) = (size(total.refused_bytes()), reasons(&total.refusals));
+        let (refused, why) = (units::table_bytes(total.refused_bytes()), reasons(&total.refusals));
         parts.push((format!("{refused} {}{why}", if long { "refused: " } else { "" }), painter.warning()));
     }
     if let Some(quota) = status.quota {
@@ -96,16 +96,11 @@ fn together(statuses: &[SchemeStatus<'_>], painter: &Painter, place: Rect, buffe
         Some((format!("{} schemes", statuses.len()), BOLD)),
         (asleep > 0).then(|| (format!("{asleep} asleep"), DIM)),
         Some((rate(rates), Style::new())),
-        Some((format!("{} in all", size(sum(|report| report.total.applied_bytes))), Style::new())),
+        Some((format!("{} in all", units::table_bytes(sum(|report| report.total.applied_bytes))), Style::new())),
         (refused > 0).then(|| (format!("{} refused", units::bytes(refused)), painter.warning())),
     ];
     let start = label(painter, buffer, place, "schemes");
     in_a_row(parts.into_iter().flatten(), start, painter, place, buffer);
-}
-
-/// Formats bytes; `0` for none.
-pub fn size(bytes: u64) -> String {
-    if bytes == 0 { "0".into() } else { units::bytes(bytes) }
 }
 
 /// Formats bytes per second.
@@ -115,7 +110,7 @@ pub fn rate(bytes: f64) -> String {
 
 /// Formats the use of a quota: `8.2 of 10 MiB/s`.
 fn used(QuotaUse { limit, used, period }: QuotaUse) -> String {
-    let (used, limit) = (size(used), size(limit));
+    let (used, limit) = (units::table_bytes(used), units::table_bytes(limit));
     // Write the unit once if it is the same.
     let used = match (used.split_once(' '), limit.split_once(' ')) {
         (Some((number, unit)), Some((_, same))) if unit == same => number.to_owned(),

@@ -1,7 +1,7 @@
 //! The table of mappings.
 
 use isotherm_core::units;
-use isotherm_report::space::shown_name;
+use isotherm_report::extent::shown_name;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};

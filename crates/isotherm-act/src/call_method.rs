@@ -8,7 +8,7 @@ use isotherm_kernel::madvise::Advice;
 
 /// What does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CallMethod {
     /// There is nothing to do.
     Nothing,
     /// Advice from outside.
@@ -17,11 +17,12 @@ pub(super) enum Way {
     Inside(InsideCall),
 }
 
-impl Way {
-    /// The way in which `action` is carried out, where a call inside the target is allowed or not: it is made only where nothing
+impl CallMethod {
+    /// The way in which `action` is carried out, where a call inside the target is allowed or not: it is made only
+    /// where nothing
     /// else does the same.
     pub(super) fn of(action: Action, may_be_inside: bool) -> Result<Self, ActError> {
-        let way = match action {
+        let method = match action {
             Action::Stat => Self::Nothing,
             Action::WillNeed => Self::Outside(Advice::WillNeed),
             Action::Cold => Self::Outside(Advice::Cold),
@@ -32,9 +33,9 @@ impl Way {
             Action::MLock => Self::Inside(InsideCall::MLock),
             Action::MUnlock => Self::Inside(InsideCall::MUnlock),
         };
-        match way {
+        match method {
             Self::Inside(_) if !may_be_inside => Err(ActError::NeedsInside(action)),
-            way => Ok(way),
+            method => Ok(method),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a message suggests in place of an unknown name.
+//! Parts of messages: what was found, and what is suggested instead.
 
 /// The known name that `found` resembles, or all known names.
 pub(crate) fn did_you_mean(found: &str, known: &[&str]) -> String {
@@ -21,4 +21,14 @@ pub(crate) fn alternatives(names: &[&str]) -> String {
         [one] => (*one).to_owned(),
         [most @ .., last] => format!("{} or {last}", most.join(", ")),
     }
+}
+
+/// The beginning of a text that may be long, on one line.
+pub(crate) fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(40).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    // The message puts quotes around it, so quotes within need no backslash.
+    short.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
 }

@@ -1,4 +1,4 @@
-//! What a report is about: which targets, which time, and all memory that was mapped at some time in it.
+//! The extent of a report: its targets, its time, and the memory that was mapped at some time in it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,117 +8,117 @@ use isotherm_core::{AddrRange, Mapping, TargetId};
 use isotherm_record::TargetInfo;
 
 use crate::ReportError;
-use crate::source::{Seen, View};
+use crate::source::{View, Visit};
 
-/// What memory without a name is called.
+/// The name of memory without a name.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// The name of a mapping as it is shown: memory without a name is called anonymous.
+/// The name of a mapping in reports: `anonymous` if the mapping has no name.
 pub fn shown_name(name: &str) -> &str {
     if name.is_empty() { ANONYMOUS } else { name }
 }
 
-/// A piece of address space and the name of what was mapped there last.
+/// A range of addresses, and the name of the last mapping there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Where it lies.
+    /// The addresses.
     pub range: AddrRange,
-    /// Its name as in [`Mapping::name`].
+    /// The name, as in [`Mapping::name`].
     pub name: Arc<str>,
 }
 
-/// One target in the selected time: what it was, when it was there, and all that it had mapped.
+/// The extent of one target.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// Which target.
+pub struct TargetExtent {
+    /// The target.
     pub id: TargetId,
-    /// What it was at last.
+    /// Its last known command and start.
     pub info: Arc<TargetInfo>,
-    /// All that was mapped at some time: sorted and disjoint.
+    /// The memory that was mapped at some time, sorted and disjoint.
     pub mapped: Vec<Named>,
-    /// Its rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Its regions in all its rows.
+    /// The number of regions in all rows.
     pub regions: u64,
 }
 
-impl Place {
-    /// The mapped bytes, all together.
+impl TargetExtent {
+    /// All mapped bytes.
     pub fn bytes(&self) -> u64 {
         self.mapped.iter().map(|named| named.range.size()).sum()
     }
 }
 
-/// Finds what time and which memory a report is about: the first walk of every picture.
+/// The targets, the time and the memory of a report. The first walk of each picture finds them.
 #[derive(Default)]
-pub struct Survey {
-    /// The targets in the order in which they appeared.
-    pub places: Vec<Place>,
-    /// The start and the end of the time that rows speak for.
+pub struct Extent {
+    /// The targets, in the order in which they appear.
+    pub targets: Vec<TargetExtent>,
+    /// The start and the end of the time that the rows cover.
     pub time: Option<(Duration, Duration)>,
-    /// Snapshots with a row that was asked for.
+    /// Snapshots with a selected row.
     pub snapshots: u64,
-    spaces: HashMap<TargetId, Space>,
+    unions: HashMap<TargetId, MappedUnion>,
     last: Option<Duration>,
 }
 
-impl Survey {
-    /// The places, with all that was mapped in them; targets without mapped memory are left out.
+impl Extent {
+    /// Fills in the mapped memory of each target, and removes targets without any.
     pub fn finish(mut self) -> Self {
-        for place in &mut self.places {
-            if let Some(space) = self.spaces.remove(&place.id) {
-                place.mapped = space.into_named();
+        for target in &mut self.targets {
+            if let Some(union) = self.unions.remove(&target.id) {
+                target.mapped = union.into_named();
             }
         }
-        self.places.retain(|place| !place.mapped.is_empty());
+        self.targets.retain(|target| !target.mapped.is_empty());
         self
     }
 }
 
-impl View for Survey {
-    fn add(&mut self, seen: &Seen<'_>) -> Result<(), ReportError> {
-        if !seen.chosen {
+impl View for Extent {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
             return Ok(());
         }
-        let row = seen.row;
-        let (start, end) = self.time.unwrap_or((seen.since, row.time));
-        self.time = Some((start.min(seen.since), end.max(row.time)));
+        let row = visit.row;
+        let (start, end) = self.time.unwrap_or((visit.since, row.time));
+        self.time = Some((start.min(visit.since), end.max(row.time)));
         self.snapshots += u64::from(self.last.replace(row.time) != Some(row.time));
-        let place = match self.places.iter_mut().find(|place| place.id == row.target.id) {
-            Some(place) => place,
+        let target = match self.targets.iter_mut().find(|target| target.id == row.target.id) {
+            Some(target) => target,
             None => {
                 let (id, info) = (row.target.id, row.info.clone());
-                self.places.push(Place { id, info, mapped: vec![], rows: 0, regions: 0 });
-                let last = self.places.len() - 1;
-                &mut self.places[last]
+                self.targets.push(TargetExtent { id, info, mapped: vec![], rows: 0, regions: 0 });
+                let last = self.targets.len() - 1;
+                &mut self.targets[last]
             }
         };
-        place.rows += 1;
-        place.regions += row.target.regions.len() as u64;
-        if !Arc::ptr_eq(&place.info, &row.info) {
-            place.info = row.info.clone();
+        target.rows += 1;
+        target.regions += row.target.regions.len() as u64;
+        if !Arc::ptr_eq(&target.info, &row.info) {
+            target.info = row.info.clone();
         }
-        let space = self.spaces.entry(row.target.id).or_default();
-        if space.changes(&row.target.mappings) {
-            for (range, name) in seen.mapped() {
-                space.map(range, &name);
+        let union = self.unions.entry(row.target.id).or_default();
+        if union.changes(&row.target.mappings) {
+            for (range, name) in visit.mapped() {
+                union.map(range, &name);
             }
         }
         Ok(())
     }
 }
 
-/// The union of what was mapped over time; where something else was mapped later, that counts.
+/// The union of the mappings over time. At an address with several mappings, the last one counts.
 #[derive(Default)]
-struct Space {
+struct MappedUnion {
     pieces: BTreeMap<u64, (u64, Arc<str>)>,
     mappings: Option<Arc<[Mapping]>>,
 }
 
-impl Space {
-    /// Whether these are other mappings than those before.
+impl MappedUnion {
+    /// Whether these mappings differ from the previous ones.
     fn changes(&mut self, mappings: &Arc<[Mapping]>) -> bool {
-        let same = self.mappings.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, mappings) || seen == mappings);
+        let same = self.mappings.as_ref().is_some_and(|known| Arc::ptr_eq(known, mappings) || known == mappings);
         if !same {
             self.mappings = Some(mappings.clone());
         }
@@ -130,7 +130,7 @@ impl Space {
         if self.pieces.get(&start).is_some_and(|(e, n)| *e == end && n == name) {
             return;
         }
-        // What begins before and reaches in keeps its part before, and its part after if it reaches beyond.
+        // An earlier piece that overlaps the start keeps its part before the start, and its part after the end.
         if let Some((&s, (e, n))) = self.pieces.range(..start).next_back()
             && *e > start
         {
@@ -176,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_later_takes_the_place_of_what_was_there() {
-        let mut space = Space::default();
+    fn a_later_mapping_replaces_an_earlier_one() {
+        let mut union = MappedUnion::default();
         for (start, end, name) in [(0, 10, "a"), (20, 30, "b"), (5, 25, "c"), (7, 9, "a"), (30, 40, "b")] {
-            space.map(AddrRange::new(start, end).unwrap(), &name.into());
+            union.map(AddrRange::new(start, end).unwrap(), &name.into());
         }
         assert_eq!(
-            space.into_named(),
+            union.into_named(),
             [named(0, 5, "a"), named(5, 7, "c"), named(7, 9, "a"), named(9, 25, "c"), named(25, 40, "b")]
         );
     }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use isotherm_core::scheme::Scheme;
 use isotherm_record::SnapshotRecord;
 
-/// The messages for the schemes' thread. A newer snapshot replaces one that was not taken yet: schemes act on the memory
+/// The messages for the schemes' thread. A newer snapshot replaces one that was not taken yet: schemes act on the
+/// memory
 /// as it is now.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
