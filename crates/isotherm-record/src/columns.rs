@@ -326,10 +326,7 @@ mod tests {
     fn the_documentation_has_the_columns_as_they_are_declared() {
         let document = include_str!("../../../docs/recording.md");
         let table = column_table();
-        assert!(
-            document.contains(&table),
-            "docs/recording.md has another table of columns than `cargo run -p isotherm-record --example columns` \
-             prints"
-        );
+        let command = "cargo run -p isotherm-record --example columns";
+        assert!(document.contains(&table), "docs/recording.md has another table of columns than `{command}` prints");
     }
 }

@@ -7,11 +7,12 @@ use arrow_schema::{ArrowError, Schema};
 
 use crate::message::frame;
 
-/// Buffers begin at multiples of this many bytes, the least that Arrow allows: batches are small, and so is padding.
+/// Buffers begin at multiples of this many bytes. It is the least that Arrow allows, so that small batches have little
+/// padding.
 const ALIGNMENT: usize = 8;
 
-/// Zstandard at Arrow's level (3): of regions as a monitor finds them it makes half of what LZ4 makes of them, in half
-/// of the CPU time (`examples/cost.rs`; figures in `docs/recording.md`).
+/// Zstandard at Arrow's level (3). It makes regions half as large as LZ4 does, in half of the CPU time
+/// (`examples/cost.rs`).
 const COMPRESSION: CompressionType = CompressionType::ZSTD;
 
 /// Encodes one stream.

@@ -78,8 +78,8 @@ pub enum RecordError {
     },
     /// The recording is of a format that this isotherm does not know.
     #[error(
-        "the recording {} was made by isotherm {made_by} in format {format}; this isotherm reads up to format \
-         {FORMAT}: upgrade it",
+        "the recording {} was made by isotherm {made_by} in format {format}; \
+         this isotherm reads up to format {FORMAT}: upgrade it",
         path.display()
     )]
     Newer {
@@ -92,8 +92,8 @@ pub enum RecordError {
     },
     /// The file ends within its header.
     #[error(
-        "the recording {} is cut short at byte {at}, before its header was whole: nothing of it can be read; record \
-         again",
+        "the recording {} is cut short at byte {at}, before its header was whole: \
+         nothing of it can be read; record again",
         path.display()
     )]
     CutInHeader {
@@ -104,8 +104,8 @@ pub enum RecordError {
     },
     /// The bytes are not what was written.
     #[error(
-        "the recording {} is damaged at byte {at}: {reason}; what lies before that byte is good, use a copy or record \
-         again",
+        "the recording {} is damaged at byte {at}: {reason}; \
+         what lies before that byte is good, use a copy or record again",
         path.display()
     )]
     Damaged {

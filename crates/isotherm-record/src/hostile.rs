@@ -215,11 +215,7 @@ fn a_buffer_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
     let (flatbuffer, mut body) = batch_parts(&some_batch(), Some(CompressionType::ZSTD));
     body[..8].copy_from_slice(&(1_i64 << 40).to_le_bytes());
     let error = read(directory.path(), &[schema_parts(), (flatbuffer, body)]).unwrap_err();
-    assert!(
-        matches!(&error, RecordError::Damaged { reason, .. } if reason == "a column has more or fewer offsets than \
-            values"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("a column has more or fewer offsets than values"), "{error}");
 }
 
 #[test]

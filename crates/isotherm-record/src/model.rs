@@ -94,8 +94,7 @@ pub struct Cost {
 
 impl Cost {
     /// Adds the cost of another snapshot. Counts and times are summed. The pages read in a round and the bytes that
-    /// could
-    /// not be observed become the larger of both.
+    /// could not be observed become the larger of both.
     pub fn add(&mut self, other: &Self) {
         self.rounds = self.rounds.saturating_add(other.rounds);
         self.late_rounds = self.late_rounds.saturating_add(other.late_rounds);
@@ -197,8 +196,7 @@ pub struct Activity {
     /// Since the start of the run.
     pub time: Duration,
     /// What each scheme has done since the start of the run, and in its last application. The sums of a scheme may
-    /// begin
-    /// at zero again when schemes are changed during the run.
+    /// begin at zero again when schemes are changed during the run.
     pub schemes: Vec<Report>,
     /// The memory of those targets for which it could be read.
     pub memory: Vec<(TargetId, MemoryUse)>,

@@ -2,8 +2,7 @@
 //!
 //! [`table!`] declares a struct, one field a column. From the declaration follow the Arrow schema, the builder that a
 //! writer pushes values into, the reader that takes values out of a file's columns, and the description of each column
-//! for
-//! `docs/recording.md`.
+//! in `docs/recording.md`.
 //!
 //! A reader finds a column by its name. It passes over columns that are not declared. A column of type `Option` may be
 //! missing, and then reads as null.

@@ -150,8 +150,8 @@ fn json_has_all_of_an_activity() {
     assert_eq!(
         activity["schemes"][1],
         json!({
-            "name": "hot \"ones\"", "action": "hugepage", "target_node": null, "awake": true,
-            "quota_bytes": 2_097_152, "goal_score": 0.5,
+            "name": "hot \"ones\"", "action": "hugepage", "target_node": null,
+            "awake": true, "quota_bytes": 2_097_152, "goal_score": 0.5,
             "total": {
                 "applications": 2, "tried_regions": 4, "tried_bytes": 245_760, "passed_bytes": 163_840,
                 "applied_regions": 3, "applied_bytes": 81_920, "rejected_bytes": 40_960,

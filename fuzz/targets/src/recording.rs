@@ -82,16 +82,21 @@ fn message(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((PREFIX + metadata.len(), body.min(rest.len())))
 }
 
-/// A recording with two targets, and one with what schemes did too.
+/// Recordings of the older formats.
+const OLDER: [&[u8]; 2] = [
+    include_bytes!("../../../crates/isotherm-record/tests/files/format1.rec"),
+    include_bytes!("../../../crates/isotherm-record/tests/files/format2.rec"),
+];
+
+/// A recording with two targets, one with activities too, and recordings of the older formats.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let path = directory.path().join("a.rec");
-    [false, true]
-        .map(|with_activities| {
-            record(&path, with_activities).expect("a recording can be written");
-            std::fs::read(&path).expect("a recording can be read")
-        })
-        .into()
+    let present = [false, true].map(|with_activities| {
+        record(&path, with_activities).expect("a recording can be written");
+        std::fs::read(&path).expect("a recording can be read")
+    });
+    present.into_iter().chain(OLDER.map(<[u8]>::to_vec)).collect()
 }
 
 fn record(path: &Path, with_activities: bool) -> Result<(), isotherm_record::RecordError> {
@@ -116,7 +121,7 @@ fn record(path: &Path, with_activities: bool) -> Result<(), isotherm_record::Rec
 fn header() -> Header {
     let host = Host {
         id: "0123456789abcdef0123456789abcdef".into(),
-        boot_id: "7a9bbc25-4b5e-4b36-9ee1-ee2f1a1b6a3f".into(),
+        boot_id: "01234567-89ab-cdef-0123-456789abcdef".into(),
         name: "host".into(),
         kernel: "6.1.0".into(),
         architecture: "x86_64".into(),
