@@ -2,7 +2,7 @@
 //!
 //! The process is this test binary, started again to run only [`serve`].
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, reason = "the test gives addresses that it mapped before")]
 
 use std::env;
 use std::fs::OpenOptions;

@@ -1,5 +1,6 @@
 //! Acting in real processes.
 #![allow(
+    clippy::undocumented_unsafe_blocks,
     clippy::unwrap_used,
     unsafe_code,
     reason = "a test that fails may panic; a target makes system calls as they are"
