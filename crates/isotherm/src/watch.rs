@@ -13,6 +13,7 @@ use crate::WrongCall;
 use crate::cli::{self, PhysicalOptions, WatchOptions};
 
 /// What a command of isotherm asks for.
+#[derive(Clone)]
 pub struct Call<'a> {
     /// The command's name, such as `record`.
     pub subcommand: &'static str,
@@ -51,6 +52,14 @@ impl<'a> Call<'a> {
         Self { physical: options.physical, ranges: &options.range, ..self }
     }
 
+    /// Checks the options without opening or starting anything.
+    ///
+    /// # Errors
+    /// A [`WrongCall`] if they contradict each other.
+    pub fn validate(&self) -> Result<()> {
+        self.clone().config().validate().map_err(|error| wrong_call(self.subcommand, &error))
+    }
+
     /// The description of the run.
     fn config(self) -> RunConfig {
         let Self { watch, physical, schemes, memory_use, recording, streams, .. } = self;
@@ -87,9 +96,13 @@ impl<'a> Call<'a> {
 pub fn prepare(call: Call<'_>) -> Result<Prepared> {
     let subcommand = call.subcommand;
     call.config().prepare().map_err(|error| match error {
-        RunError::Config(error) => WrongCall::new(subcommand, with_hint(subcommand, &error)).into(),
+        RunError::Config(error) => wrong_call(subcommand, &error),
         error => Error::from(error),
     })
+}
+
+fn wrong_call(subcommand: &'static str, error: &ConfigError) -> Error {
+    WrongCall::new(subcommand, with_hint(subcommand, error)).into()
 }
 
 /// What is wrong, and which options fix it.

@@ -47,11 +47,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn run(options: &Top) -> Result<ExitCode> {
     let watch = &options.watch;
-    check_terminal()?;
     // Keys are for the screen: the command has standard input only if that is no terminal.
     let streams = Streams::Detached { input: !stdin().is_terminal(), log: options.log.clone() };
     let call = Call::new("top", watch).with(&options.physical);
     let call = Call { schemes: options.schemes.as_deref(), memory_use: true, streams, ..call };
+    call.validate()?;
+    check_terminal()?;
     // Whatever can fail without the command does so before the command is started.
     let mut run = watch::prepare(call)?;
     let mut command = run.start_command()?;
