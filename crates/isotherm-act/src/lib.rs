@@ -1,10 +1,9 @@
-//! Acting on another process's memory: what each action does to it, what it costs, and what keeps it safe is told in
-//! `docs/acting.md`.
+//! The ways to act on the memory of another process. `docs/acting.md` describes what each action does to the process,
+//! what it costs, and what keeps the process safe.
 //!
-//! Most is done from [outside], by advice to the kernel that changes no content. What a process can do for itself only
-//! is done
-//! [inside] it, by a system call that it is made to make, where that is asked for. [`ProcessActuator`] does either for
-//! schemes.
+//! Most actions work from outside, by advice to the kernel (`process_madvise`) that changes no content. Some need a system
+//! call that only the process itself can make; it is then made inside the process, where the scheme allows that.
+//! [`ProcessActuator`] does both for schemes. [`ProcessInspector`] looks at pages and processes for filters.
 
 mod actuator;
 mod call_method;

@@ -6,7 +6,7 @@
 //! Guarantees:
 //! - While a kdamond exists that isotherm did not make, nothing is written to DAMON's sysfs files. Every write needs a
 //!   claim, and a claim first looks for other users.
-//! - A run leaves nothing behind when it ends. If it is killed, the next run removes what it left (see [`claim`]).
+//! - A run leaves nothing behind when it ends. If it is killed, the next run removes what it left (see `claim`).
 //! - All paths come from [`DamonPaths`], so a test that uses a directory tree of its own cannot change the machine.
 //!
 //! The behaviour of the kernel is described in Linux `Documentation/admin-guide/mm/damon/usage.rst` and
