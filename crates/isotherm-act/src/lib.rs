@@ -1,8 +1,8 @@
 //! The ways to act on the memory of another process. `docs/acting.md` describes what each action does to the process,
 //! what it costs, and what keeps the process safe.
 //!
-//! Most actions work from outside, by advice to the kernel (`process_madvise`) that changes no content. Some need a system
-//! call that only the process itself can make; it is then made inside the process, where the scheme allows that.
+//! Most actions work from outside, by advice to the kernel (`process_madvise`) that changes no content. Some need a
+//! system call that only the process itself can make. It is then made inside the process, if the scheme allows that.
 //! [`ProcessActuator`] does both for schemes. [`ProcessInspector`] looks at pages and processes for filters.
 
 mod actuator;
