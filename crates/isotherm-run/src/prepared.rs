@@ -72,9 +72,14 @@ impl Prepared {
         let mut notices = Vec::new();
         let (origin, properties) = match source {
             Source::Live { targets, probe } => {
-                // A target that is not there is found before a probe is loaded.
-                let unbound = Unbound::new(&targets)?;
-                let probe = OpenProbe::open(probe, &targets)?;
+                // A process that does not exist is reported before a probe is loaded. Physical memory always exists, so
+                // what its probe lacks is reported first.
+                let (unbound, probe) = if targets.is_physical() {
+                    let probe = OpenProbe::open(probe, &targets)?;
+                    (Unbound::new(&targets)?, probe)
+                } else {
+                    (Unbound::new(&targets)?, OpenProbe::open(probe, &targets)?)
+                };
                 let granularity = probe.granularity();
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 check_duration(duration, attributes)?;
