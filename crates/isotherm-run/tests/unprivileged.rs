@@ -131,7 +131,7 @@ fn attributes_that_are_changed_in_a_run_change_its_clock() {
         }
     }
     session.wait().unwrap();
-    let changed_at = changed_at.expect("the change is an event");
+    let changed_at = changed_at.expect("the change is an event, after the last snapshot of the attributes before");
     let gaps: Vec<Duration> = times.windows(2).filter(|w| w[0] > changed_at).map(|w| w[1] - w[0]).collect();
     assert!(!gaps.is_empty() && gaps.iter().all(|gap| *gap == Duration::from_secs(1)), "{gaps:?}");
 }

@@ -56,10 +56,6 @@ impl Source for SimulationSource {
                 monitor.ask_for_update();
             }
             next = monitor.step(clock.pass(after))?;
-            if monitor.attributes() != in_force {
-                in_force = monitor.attributes();
-                outlet.attributes(in_force);
-            }
             let Some(snapshot) = monitor.sink_mut().0.take() else { continue };
             let now = monitor_cpu_time();
             let cost = Cost {
@@ -72,6 +68,11 @@ impl Source for SimulationSource {
             };
             let record = Arc::new(SnapshotRecord { snapshot, cost: Some(cost), infos: Arc::clone(&infos) });
             outlet.snapshot(Arc::clone(&record));
+            // Attributes change at the end of an aggregation: its snapshot was still made with the old ones.
+            if monitor.attributes() != in_force {
+                in_force = monitor.attributes();
+                outlet.attributes(in_force);
+            }
             if let Some(schemes) = &mut schemes {
                 schemes.apply(&record.snapshot, outlet)?;
                 let mut slept = false;
