@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use isotherm_core::{AddrRange, AttributeOptions, Attributes};
+use isotherm_kernel::unix_ns;
 use isotherm_record::SnapshotRecord;
 use isotherm_run::{CommandLine, Event, RunConfig, Source, Streams, Targets};
 use isotherm_sim::Pattern;
@@ -95,8 +96,4 @@ pub fn watch(
         cost: record.cost.unwrap_or_default(),
     };
     Ok(Monitored { phases, snapshots: records.iter().map(|record| taken(record)).collect() })
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }

@@ -1,7 +1,7 @@
 //! Facts about this machine, and the CPU time of the monitor.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, Mac};
 use rustix::system::{sysinfo, uname};
@@ -84,6 +84,11 @@ fn application_specific(machine: u128, application: u128) -> Option<u128> {
     let id = u128::from_be_bytes(*code.first_chunk()?);
     let (version, variant) = ((0xf_u128 << 76, 4_u128 << 76), (3_u128 << 62, 2_u128 << 62));
     Some(id & !version.0 & !variant.0 | version.1 | variant.1)
+}
+
+/// The time by the system's clock, in nanoseconds since the Unix epoch; 0 if the clock is before it.
+pub fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 /// The CPU time that the calling thread has taken so far, in user space and in the kernel.

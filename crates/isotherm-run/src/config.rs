@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
-use isotherm_core::{AddrRange, AttributeOptions};
+use isotherm_core::{AddrRange, AttributeOptions, Attributes};
 use isotherm_sim::Pattern;
 
 use crate::ConfigError;
@@ -252,12 +252,17 @@ impl RunConfig {
         // The intervals of a probe that sees single pages are the shorter ones: what is wrong with them is wrong with
         // all.
         let attributes = self.attributes.resolve(isotherm_core::Granularity::Page)?;
-        match self.duration {
-            Some(duration) if duration < attributes.aggregation() => {
-                Err(ConfigError::DurationTooShort { duration, aggregation: attributes.aggregation() })
-            }
-            _ => Ok(()),
+        check_duration(self.duration, attributes)
+    }
+}
+
+/// A run that is shorter than an aggregation interval has no snapshot.
+pub(crate) fn check_duration(duration: Option<Duration>, attributes: Attributes) -> Result<(), ConfigError> {
+    match duration {
+        Some(duration) if duration < attributes.aggregation() => {
+            Err(ConfigError::DurationTooShort { duration, aggregation: attributes.aggregation() })
         }
+        _ => Ok(()),
     }
 }
 

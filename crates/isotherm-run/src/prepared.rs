@@ -1,12 +1,13 @@
 //! From the description of a run to a run that can start.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attributes, Granularity};
-use isotherm_kernel::{PhysicalMemory, Processes, TargetError};
+use isotherm_kernel::{PhysicalMemory, Processes, TargetError, unix_ns};
 use isotherm_record::{Recorder, Recording};
 
 use crate::command::Command;
+use crate::config::check_duration;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};
 use crate::outlet::Outlet;
 use crate::probe::{OpenProbe, ProbeKind};
@@ -232,17 +233,4 @@ fn follow(command: &Start, children: bool) -> Result<Processes, RunError> {
         Err(TargetError::Ended { .. } | TargetError::NoSuchProcess(_)) => Err(RunError::CommandEnded),
         Err(error) => Err(error.into()),
     }
-}
-
-fn check_duration(duration: Option<Duration>, attributes: Attributes) -> Result<(), ConfigError> {
-    match duration {
-        Some(duration) if duration < attributes.aggregation() => {
-            Err(ConfigError::DurationTooShort { duration, aggregation: attributes.aggregation() })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use isotherm_core::{BoxError, Granularity};
-use isotherm_kernel::Host;
+use isotherm_kernel::{Host, unix_ns};
 use isotherm_record::{Cost, Header, Recorder, SnapshotRecord};
 
 use crate::delivery::{EventSink, Sinks};
@@ -94,8 +93,4 @@ pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
         started_unix_ns: unix_ns(),
         host: isotherm_record::Host { id, boot_id, name, kernel, architecture, cpus, memory_bytes },
     }
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }

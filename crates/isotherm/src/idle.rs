@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::units;
-use isotherm_kernel::{ProcessTable, Stop, Waiter, Woken, monitor_cpu_time};
+use isotherm_kernel::{ProcessTable, Stop, Waiter, Woken, monitor_cpu_time, unix_ns};
 use isotherm_probes::idle_scan::{
     self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanChoice, ScanError, ScanMethod, Scope,
 };
@@ -24,7 +24,6 @@ use tempfile::NamedTempFile;
 
 use crate::WrongCall;
 use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
-use crate::clock::unix_ns;
 use crate::command::{ENDING, on_signals};
 use crate::report::unknown_format;
 use crate::terminal::terminal;

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod cli;
-mod clock;
 mod command;
 mod convert;
 mod doctor;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
+use isotherm_kernel::unix_ns;
 use isotherm_sim::{Pattern, PatternError, Phase, Touch};
 use memmap2::MmapMut;
 use rand_pcg::Pcg64Mcg;
@@ -13,7 +14,6 @@ use serde_json::json;
 
 use crate::WrongCall;
 use crate::cli::Workload;
-use crate::clock::unix_ns;
 
 /// How often the touches that have become due are made.
 const BEAT: Duration = Duration::from_micros(500);
