@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
-use isotherm_core::{AddrRange, AttributeOptions, Attributes};
+use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity};
 use isotherm_sim::Pattern;
 
 use crate::ConfigError;
@@ -249,10 +249,20 @@ impl RunConfig {
                 return Err(ConfigError::SchemesOnPhysicalMemory);
             }
         }
-        // The intervals of a probe that sees single pages are the shorter ones: what is wrong with them is wrong with
-        // all.
-        let attributes = self.attributes.resolve(isotherm_core::Granularity::Page)?;
-        check_duration(self.duration, attributes)
+        // Which probe `Auto` takes is not known yet: a duration is too short if it is for each that it may take.
+        let granularities: &[Granularity] = match &self.source {
+            Source::Live { probe: ProbeChoice::Refs, .. } => &[Granularity::Mapping],
+            Source::Live { probe: ProbeChoice::Auto, .. } => &[Granularity::Page, Granularity::Mapping],
+            _ => &[Granularity::Page],
+        };
+        let mut checked = Ok(());
+        for granularity in granularities {
+            checked = check_duration(self.duration, self.attributes.resolve(*granularity)?);
+            if checked.is_ok() {
+                break;
+            }
+        }
+        checked
     }
 }
 
