@@ -34,6 +34,7 @@ pub mod scheme;
 mod sink;
 mod snapshot;
 mod steady;
+pub mod survey;
 mod target;
 pub mod units;
 mod usage;
@@ -50,7 +51,7 @@ pub use probe::{AccessProbe, Granularity, Observation, Sample};
 pub use range::{AddrRange, PAGE_SIZE};
 pub use region::Region;
 pub use sink::{Round, Sink};
-pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
+pub use snapshot::{RegionPages, RegionSnapshot, Snapshot, TargetSnapshot};
 pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
 

@@ -1,5 +1,6 @@
 //! Probes: a way to learn whether a page was accessed.
 
+use crate::survey::Survey;
 use crate::{BoxError, TargetId, TargetSpace};
 
 /// One page that is cleared and read in one round.
@@ -65,6 +66,11 @@ pub trait AccessProbe {
     /// How many pages the probe has cleared since it was made. Clearing is the part of its work that slows the
     /// target down.
     fn clears(&self) -> u64;
+
+    /// The survey of all pages that goes with this probe. `None`, the default, if it has none.
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        None
+    }
 }
 
 impl<P: AccessProbe + ?Sized> AccessProbe for Box<P> {
@@ -86,5 +92,9 @@ impl<P: AccessProbe + ?Sized> AccessProbe for Box<P> {
 
     fn clears(&self) -> u64 {
         (**self).clears()
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        (**self).survey()
     }
 }

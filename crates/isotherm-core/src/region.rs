@@ -193,6 +193,7 @@ impl Region {
             nr_samples: self.nr_samples,
             nr_unobservable: self.unobservable,
             age: self.age,
+            pages: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Sinks: where the monitor hands its results. A sink never changes the monitor.
 
+use crate::survey::SurveySnapshot;
 use crate::{BoxError, Snapshot, TargetSpace};
 
 /// The work of one sampling round.
@@ -35,6 +36,14 @@ pub trait Sink {
     /// # Errors
     /// An error ends the run.
     fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError>;
+
+    /// Takes what a survey found, at the end of each survey interval and at the start.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn surveyed(&mut self, _survey: &SurveySnapshot) -> Result<(), BoxError> {
+        Ok(())
+    }
 
     /// Ends the sink. It is called once, however the run ended.
     ///

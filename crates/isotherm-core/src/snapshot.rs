@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::survey::PageHistory;
 use crate::{AddrRange, Mapping, TargetId};
 
 /// All regions of all targets at the end of one aggregation interval, and the work of finding them.
@@ -24,6 +25,8 @@ pub struct Snapshot {
     pub max_reads: u32,
     /// Pages cleared in these rounds.
     pub clears: u64,
+    /// The pages of the targets, as the last survey found them. Empty without a survey, and when read from a recording.
+    pub histories: Vec<(TargetId, Arc<PageHistory>)>,
 }
 
 /// The regions of one target at the end of one aggregation interval.
@@ -58,12 +61,32 @@ pub struct RegionSnapshot {
     pub nr_unobservable: u32,
     /// For how many aggregations the access frequency has stayed the same.
     pub age: u32,
+    /// What the last survey found in the region. `None` without a survey.
+    pub pages: Option<RegionPages>,
+}
+
+/// The present memory of a region, as the last survey found it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionPages {
+    /// Bytes in memory.
+    pub present: u64,
+    /// Bytes accessed since the survey before.
+    pub touched: u64,
+    /// Bytes that cannot be observed.
+    pub unobservable: u64,
+    /// Bytes of which it is not known whether they were accessed since the survey before.
+    pub unknown: u64,
 }
 
 impl Snapshot {
     /// The regions of all targets.
     pub fn regions(&self) -> impl Iterator<Item = &RegionSnapshot> {
         self.targets.iter().flat_map(|target| &target.regions)
+    }
+
+    /// The pages of a target, as the last survey found them.
+    pub fn history(&self, id: TargetId) -> Option<&PageHistory> {
+        self.histories.iter().find(|(of, _)| *of == id).map(|(_, history)| &**history)
     }
 
     /// The working set of all targets, in bytes.

@@ -119,6 +119,7 @@ impl Memory {
                 nr_samples: 20,
                 nr_unobservable: 0,
                 age: self.ages[b],
+                pages: None,
             }
         });
         let regions = regions.collect();

@@ -45,6 +45,7 @@ impl Gathered {
             max_reads: cost.max_reads,
             clears: cost.clears,
             targets: Vec::new(),
+            histories: Vec::new(),
         };
         let record = SnapshotRecord { snapshot, cost: first.cost, infos: Arc::default() };
         let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes: 0 };

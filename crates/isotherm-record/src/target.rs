@@ -96,6 +96,7 @@ fn region(found: &columns::Region) -> Result<RegionSnapshot, &'static str> {
         nr_samples: found.nr_samples,
         nr_unobservable: found.nr_unobservable,
         age: found.age,
+        pages: None,
     })
 }
 

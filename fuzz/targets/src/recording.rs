@@ -158,6 +158,7 @@ fn snapshot(i: u32) -> Snapshot {
         nr_samples: 20,
         nr_unobservable: i % 2,
         age: i,
+        pages: None,
     };
     let mapping = |start, end, name: &str| Mapping {
         range: range(start, end),

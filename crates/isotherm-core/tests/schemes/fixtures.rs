@@ -32,6 +32,7 @@ pub fn target(id: u32, regions: &[Region], mappings: &[(u64, u64, &str)]) -> Tar
         nr_samples: SAMPLES,
         nr_unobservable: 0,
         age,
+        pages: None,
     };
     let mapping =
         |&(start, end, name): &(u64, u64, &str)| Mapping { name: name.into(), ..Mapping::anonymous(pages(start, end)) };

@@ -106,6 +106,7 @@ impl Assembler {
                 nr_samples: self.samples,
                 nr_unobservable: 0,
                 age: told.age,
+                pages: None,
             });
         }
         self.open.time_ns = time_ns;

@@ -148,6 +148,7 @@ impl Run {
                     nr_samples: samples,
                     nr_unobservable: 0,
                     age,
+                    pages: None,
                 };
                 let regions: Vec<_> = tried.into_iter().map(region).collect();
                 let targets = if regions.is_empty() { vec![] } else { vec![(0, regions)] };

@@ -233,6 +233,7 @@ impl Converter {
             reads: cost.reads,
             max_reads: cost.max_reads,
             clears: cost.clears,
+            histories: Vec::new(),
         };
         SnapshotRecord { snapshot, cost: Some(cost), infos: self.infos.read() }
     }

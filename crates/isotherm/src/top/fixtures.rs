@@ -35,6 +35,7 @@ fn target(pid: u32) -> TargetSnapshot {
         nr_samples: 20,
         nr_unobservable,
         age: 30,
+        pages: None,
     };
     TargetSnapshot {
         id: process(pid),
@@ -81,6 +82,7 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
             reads: 120,
             max_reads: 6,
             clears: 40,
+            histories: Vec::new(),
         },
         cost: Some(Cost {
             rounds: 20,

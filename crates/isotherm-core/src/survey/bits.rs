@@ -1,0 +1,176 @@
+//! Sets of pages of one block.
+
+use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not, Range};
+
+/// The number of pages in a block: those that one page of page-table entries maps on x86-64.
+pub const BLOCK_PAGES: usize = 512;
+
+const WORDS: usize = BLOCK_PAGES / 64;
+
+/// A set of pages of one block, one bit for each page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PageBits([u64; WORDS]);
+
+impl PageBits {
+    /// No page.
+    pub const NONE: Self = Self([0; WORDS]);
+
+    /// Every page of the block.
+    pub const ALL: Self = Self([u64::MAX; WORDS]);
+
+    /// The pages with an index in `pages`, which ends at [`BLOCK_PAGES`] at most.
+    pub fn of(pages: Range<usize>) -> Self {
+        let below = |end: usize, word: usize| match end.saturating_sub(word * 64) {
+            bits @ 0..64 => (1 << bits) - 1,
+            _ => u64::MAX,
+        };
+        Self(std::array::from_fn(|word| below(pages.end, word) & !below(pages.start, word)))
+    }
+
+    /// Whether the set holds the page with this index, which is below [`BLOCK_PAGES`].
+    pub const fn contains(&self, page: usize) -> bool {
+        self.0[page / 64] >> (page % 64) & 1 == 1
+    }
+
+    /// Adds the page with this index, which is below [`BLOCK_PAGES`].
+    pub const fn insert(&mut self, page: usize) {
+        self.0[page / 64] |= 1 << (page % 64);
+    }
+
+    /// How many pages the set holds.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// How many of the pages with an index below `end` the set holds.
+    pub fn count_below(&self, end: usize) -> usize {
+        (*self & Self::of(0..end)).count()
+    }
+
+    /// Whether the set holds no page.
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    /// The indices of the pages, in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
+        self.0.into_iter().enumerate().flat_map(|(index, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as usize;
+                (bit < 64).then(|| {
+                    word &= word - 1;
+                    index * 64 + bit
+                })
+            })
+        })
+    }
+
+    /// The runs of consecutive pages, in rising order.
+    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let bits = *self;
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let start = bits.next(at)?;
+            at = (!bits).next(start).unwrap_or(BLOCK_PAGES);
+            Some(start..at)
+        })
+    }
+
+    /// The index of the `nth` page of the set, counted from 0. `None` if the set holds no more than `nth` pages.
+    pub fn nth(&self, nth: usize) -> Option<usize> {
+        let mut left = nth;
+        for (index, &word) in self.0.iter().enumerate() {
+            let here = word.count_ones() as usize;
+            if left < here {
+                let mut word = word;
+                (0..left).for_each(|_| word &= word - 1);
+                return Some(index * 64 + word.trailing_zeros() as usize);
+            }
+            left -= here;
+        }
+        None
+    }
+
+    /// The first page of the set from index `from` on.
+    fn next(&self, from: usize) -> Option<usize> {
+        let mut index = from / 64;
+        let mut word = self.0.get(index)? & (u64::MAX << (from % 64));
+        while word == 0 {
+            index += 1;
+            word = *self.0.get(index)?;
+        }
+        Some(index * 64 + word.trailing_zeros() as usize)
+    }
+}
+
+impl FromIterator<usize> for PageBits {
+    fn from_iter<T: IntoIterator<Item = usize>>(pages: T) -> Self {
+        let mut bits = Self::NONE;
+        pages.into_iter().for_each(|page| bits.insert(page));
+        bits
+    }
+}
+
+impl BitAnd for PageBits {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & other.0[word]))
+    }
+}
+
+impl BitOr for PageBits {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+}
+
+impl Not for PageBits {
+    type Output = Self;
+    fn not(self) -> Self {
+        Self(self.0.map(|word| !word))
+    }
+}
+
+impl BitAndAssign for PageBits {
+    fn bitand_assign(&mut self, other: Self) {
+        *self = *self & other;
+    }
+}
+
+impl BitOrAssign for PageBits {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = *self | other;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_set_of_bits_is_a_set(
+            pages in prop::collection::btree_set(0..BLOCK_PAGES, 0..BLOCK_PAGES),
+            from in 0..BLOCK_PAGES,
+            size in 0..BLOCK_PAGES,
+        ) {
+            let bits: PageBits = pages.iter().copied().collect();
+            let range = from..(from + size).min(BLOCK_PAGES);
+            prop_assert_eq!(bits.iter().collect::<BTreeSet<_>>(), pages.clone());
+            prop_assert_eq!(bits.count(), pages.len());
+            prop_assert_eq!(bits.count_below(from), pages.range(..from).count());
+            prop_assert_eq!(bits.nth(from), pages.iter().nth(from).copied());
+            prop_assert_eq!((bits & PageBits::of(range.clone())).count(), pages.range(range).count());
+            prop_assert_eq!((!bits).count(), BLOCK_PAGES - pages.len());
+            let of_runs: Vec<usize> = bits.runs().flatten().collect();
+            prop_assert_eq!(of_runs, pages.into_iter().collect::<Vec<_>>());
+            let runs: Vec<_> = bits.runs().collect();
+            prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
+        }
+    }
+}

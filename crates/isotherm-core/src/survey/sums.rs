@@ -1,0 +1,248 @@
+//! What a survey says in sums: by mapping and by block.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{BLOCK_SIZE, PageHistory};
+use crate::{AddrRange, Mapping, PAGE_SIZE, TargetId};
+
+/// The windows by which bytes are counted.
+pub const WINDOWS: [Duration; 10] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(120),
+    Duration::from_secs(300),
+    Duration::from_secs(600),
+    Duration::from_secs(1800),
+];
+
+/// Bytes of present memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageSums {
+    /// Bytes in memory.
+    pub present: u64,
+    /// Bytes accessed since the survey before.
+    pub touched: u64,
+    /// Bytes that cannot be observed.
+    pub unobservable: u64,
+    /// Bytes of which it is not known whether they were accessed since the survey before. The other figures count them
+    /// as accessed in the same share as the rest of the memory; [`touched`](Self::touched) does so where there is a
+    /// rest.
+    pub unknown: u64,
+    /// Bytes that were accessed within each of [`WINDOWS`] before the survey. A window that is shorter than the survey
+    /// interval counts what was accessed in the interval. Windows that go back to before the first survey count what
+    /// was accessed since then.
+    pub within: [u64; WINDOWS.len()],
+}
+
+/// The sums of one mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MappingSums {
+    /// The index of the mapping in [`TargetSurvey::mappings`].
+    pub mapping: u32,
+    /// Its bytes.
+    pub sums: PageSums,
+}
+
+/// The sums of one block of 2 MiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockSums {
+    /// The first address of the block.
+    pub start: u64,
+    /// The number of present pages.
+    pub present: u16,
+    /// The number of pages accessed since the survey before.
+    pub touched: u16,
+    /// For how long the page that was accessed last has been idle.
+    pub idle: Duration,
+}
+
+/// What a survey found in one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetSurvey {
+    /// Which target.
+    pub id: TargetId,
+    /// Its mappings as they were read last.
+    pub mappings: Arc<[Mapping]>,
+    /// The sums of all mappings that have a present page, in their order.
+    pub by_mapping: Vec<MappingSums>,
+    /// The sums of all blocks that have a present page, in the order of addresses.
+    pub by_block: Vec<BlockSums>,
+}
+
+/// What a survey cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SurveyCost {
+    /// Present pages that were read.
+    pub reads: u64,
+    /// Accessed bits that were cleared.
+    pub clears: u64,
+}
+
+/// What a survey found in all targets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SurveySnapshot {
+    /// When the survey was, since the start of the run.
+    pub time: Duration,
+    /// The time since the survey before; zero for the first.
+    pub interval: Duration,
+    /// What it cost.
+    pub cost: SurveyCost,
+    /// The targets.
+    pub targets: Vec<TargetSurvey>,
+}
+
+impl TargetSurvey {
+    /// The sums over all mappings.
+    pub fn total(&self) -> PageSums {
+        let mut total = PageSums::default();
+        self.by_mapping.iter().for_each(|mapping| total.add(&mapping.sums));
+        total
+    }
+}
+
+impl PageSums {
+    /// Adds other sums to these.
+    pub fn add(&mut self, other: &Self) {
+        self.present += other.present;
+        self.touched += other.touched;
+        self.unobservable += other.unobservable;
+        self.unknown += other.unknown;
+        for (sum, bytes) in self.within.iter_mut().zip(other.within) {
+            *sum += bytes;
+        }
+    }
+}
+
+/// Pages by what is known of them. Pages are counted in fractions, since a part of a hot block stands for the rest.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pages {
+    present: f64,
+    unobservable: f64,
+    /// Pages whose last access is known well enough, by the window that it lies in.
+    within: [f64; WINDOWS.len()],
+    /// Pages accessed in the last interval.
+    touched: f64,
+    /// Pages whose last access is known.
+    known: f64,
+    /// Pages of which it is only known that they were accessed at some time.
+    unknown: f64,
+}
+
+impl Pages {
+    /// The sums. Unknown pages are taken to be accessed like the known ones, or like `others` if none is known.
+    fn sums(&self, others: &Self) -> PageSums {
+        let like = if self.known > 0.0 { self } else { others };
+        let part = |of: f64| if like.known > 0.0 { self.unknown * of / like.known } else { 0.0 };
+        let bytes = |pages: f64| (pages.round() as u64) * PAGE_SIZE;
+        PageSums {
+            present: bytes(self.present),
+            touched: bytes(self.touched + part(like.touched)),
+            unobservable: bytes(self.unobservable),
+            unknown: bytes(self.unknown),
+            within: std::array::from_fn(|window| bytes(self.within[window] + part(like.within[window]))),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.present += other.present;
+        self.unobservable += other.unobservable;
+        self.touched += other.touched;
+        self.known += other.known;
+        self.unknown += other.unknown;
+        for (sum, pages) in self.within.iter_mut().zip(other.within) {
+            *sum += pages;
+        }
+    }
+}
+
+impl PageHistory {
+    /// What the last survey says about a target with these `mappings`.
+    pub fn sums(&self, id: TargetId, mappings: &Arc<[Mapping]>) -> TargetSurvey {
+        let windows = Windows::new(self);
+        let mut total = Pages::default();
+        let mut by_mapping: Vec<(u32, Pages)> = Vec::new();
+        for (index, mapping) in mappings.iter().enumerate() {
+            let pages = self.pages_in(mapping.range, &windows);
+            if pages.present > 0.0 {
+                total.add(&pages);
+                by_mapping.push((index as u32, pages));
+            }
+        }
+        let by_mapping =
+            by_mapping.iter().map(|(mapping, pages)| MappingSums { mapping: *mapping, sums: pages.sums(&total) });
+        let by_block = self.blocks().iter().map(|block| {
+            let range = AddrRange::new(block.start, block.start.saturating_add(BLOCK_SIZE));
+            let touched = range.map_or(0.0, |range| {
+                let pages = self.pages_in(range, &windows);
+                pages.sums(&total).touched as f64 / PAGE_SIZE as f64
+            });
+            let last = (block.present & !block.unobservable).iter().map(|page| block.idle[page]).min();
+            BlockSums {
+                start: block.start,
+                present: block.present.count() as u16,
+                touched: touched as u16,
+                idle: self.idle_time(last.unwrap_or(0)),
+            }
+        });
+        TargetSurvey {
+            id,
+            mappings: Arc::clone(mappings),
+            by_mapping: by_mapping.collect(),
+            by_block: by_block.collect(),
+        }
+    }
+
+    /// The sums of the pages in `range`.
+    pub fn sums_in(&self, range: AddrRange) -> PageSums {
+        let pages = self.pages_in(range, &Windows::new(self));
+        pages.sums(&pages)
+    }
+
+    fn pages_in(&self, range: AddrRange, windows: &Windows) -> Pages {
+        let mut pages = Pages::default();
+        for block in self.blocks_in(range) {
+            let within = block.within(range);
+            let present = block.present & within;
+            pages.present += present.count() as f64;
+            pages.unobservable += (present & block.unobservable).count() as f64;
+            let share = if block.is_hot() { block.share } else { None };
+            for page in (present & !block.unobservable).iter() {
+                let idle = block.idle[page];
+                if idle == 0 || block.clear.contains(page) {
+                    pages.known += 1.0;
+                    pages.touched += f64::from(u8::from(idle == 0));
+                    for (window, &surveys) in pages.within.iter_mut().zip(&windows.0) {
+                        *window += f64::from(u8::from(idle < surveys));
+                    }
+                } else if let Some(share) = share.map(f64::from) {
+                    pages.known += 1.0;
+                    pages.touched += share;
+                    for (window, &surveys) in pages.within.iter_mut().zip(&windows.0) {
+                        *window += if idle < surveys { 1.0 } else { share };
+                    }
+                } else {
+                    pages.unknown += 1.0;
+                }
+            }
+        }
+        pages
+    }
+}
+
+/// For each of [`WINDOWS`] how many surveys it covers, at least one.
+struct Windows([u16; WINDOWS.len()]);
+
+impl Windows {
+    fn new(history: &PageHistory) -> Self {
+        let half = history.interval() / 2;
+        Self(WINDOWS.map(|window| {
+            let covered = (1..history.surveys() as u16).take_while(|&n| history.idle_time(n) + half < window).count();
+            covered as u16 + 1
+        }))
+    }
+}
