@@ -78,6 +78,19 @@ pub struct RegionPages {
     pub unknown: u64,
 }
 
+impl std::ops::Add for RegionPages {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            present: self.present + other.present,
+            touched: self.touched + other.touched,
+            unobservable: self.unobservable + other.unobservable,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
 impl Snapshot {
     /// The regions of all targets.
     pub fn regions(&self) -> impl Iterator<Item = &RegionSnapshot> {
