@@ -109,6 +109,11 @@ impl Snapshot {
 }
 
 impl RegionSnapshot {
+    /// The size of the region in bytes: what is present of it, or all of it without a survey.
+    pub fn size(&self) -> u64 {
+        self.pages.map_or(self.range.size(), |pages| pages.present)
+    }
+
     /// The access rate, 0 to 1: `nr_accesses` divided by the `samples` of an aggregation.
     pub fn access_rate(&self, samples: u32) -> f64 {
         f64::from(self.nr_accesses) / f64::from(samples.max(1))

@@ -31,6 +31,7 @@ mod error;
 mod event;
 mod mailbox;
 mod outlet;
+mod pace;
 mod prepared;
 mod probe;
 mod properties;
@@ -41,7 +42,9 @@ mod source;
 mod targets;
 
 pub use command::Command;
-pub use config::{CommandLine, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, Targets};
+pub use config::{
+    CommandLine, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, SurveyChoice, Targets,
+};
 pub use control::Control;
 pub use delivery::{EventSink, Events};
 pub use error::{ConfigError, RunError, chain};

@@ -40,7 +40,12 @@ impl Progress {
                 self.clear();
                 tell(format_args!("isotherm: {}", notice.text));
             }
-            Event::Notice(_) | Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::End(_) => {}
+            Event::Survey(_)
+            | Event::Notice(_)
+            | Event::Targets(_)
+            | Event::Attributes(_)
+            | Event::Schemes(_)
+            | Event::End(_) => {}
         }
     }
 

@@ -80,6 +80,7 @@ impl<'a> Call<'a> {
         let schemes = schemes.map(|path| SchemeOptions { schemes: SchemeSource::File(path.into()), memory_use });
         RunConfig {
             attributes,
+            survey: watch.survey,
             seed: asked.seed,
             duration: watch.duration,
             schemes,
@@ -118,6 +119,8 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
         ConfigError::ProbeSeesProcessesOnly => "use --probe idle or damon, or leave --physical out",
         ConfigError::SchemesOnPhysicalMemory => "name processes with --pid or a command after --, without --physical",
         ConfigError::DurationTooShort { .. } => "lengthen --duration, or shorten --aggr",
+        ConfigError::SurveyTooShort(_) => "lengthen --survey, or give --survey auto",
+        ConfigError::NoSurvey(_) => "use --probe bpf, or leave --survey out",
         ConfigError::Attributes(_) => return error.to_string(),
     };
     format!("{error}; {hint}")

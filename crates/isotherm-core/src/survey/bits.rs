@@ -27,6 +27,11 @@ impl PageBits {
         Self(std::array::from_fn(|word| below(pages.end, word) & !below(pages.start, word)))
     }
 
+    /// The pages for whose index `holds` is true.
+    pub fn from_fn(holds: impl Fn(usize) -> bool) -> Self {
+        Self(std::array::from_fn(|word| (0..64).fold(0, |bits, bit| bits | u64::from(holds(word * 64 + bit)) << bit)))
+    }
+
     /// Whether the set holds the page with this index, which is below [`BLOCK_PAGES`].
     pub const fn contains(&self, page: usize) -> bool {
         self.0[page / 64] >> (page % 64) & 1 == 1

@@ -349,12 +349,13 @@ impl PageHistory {
     /// The parts of `range` whose present pages are all known to have been idle for at least `time`. Pages that
     /// are absent lie in no part.
     pub fn idle_ranges(&self, range: AddrRange, time: Duration) -> Vec<AddrRange> {
-        let enough = (0..self.times.len().min(usize::from(LONGEST))).find(|&n| self.idle_time(n as u16) >= time);
-        let Some(enough) = enough else { return Vec::new() };
+        let surveys = self.times.len().min(usize::from(LONGEST)) as u16;
+        let Some(enough) = (1..surveys).find(|&surveys| self.idle_time(surveys) >= time) else {
+            return Vec::new();
+        };
         let mut ranges: Vec<AddrRange> = Vec::new();
         for block in self.blocks_in(range) {
-            let known = block.exact & block.within(range);
-            let idle: PageBits = known.iter().filter(|&page| usize::from(block.idle[page]) >= enough.max(1)).collect();
+            let idle = block.exact & block.within(range) & PageBits::from_fn(|page| block.idle[page] >= enough);
             for run in idle.runs() {
                 let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
                 let last = ranges.last().filter(|last| last.end() == at(run.start)).copied();
