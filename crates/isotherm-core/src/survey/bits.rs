@@ -32,6 +32,11 @@ impl PageBits {
         Self(std::array::from_fn(|word| (0..64).fold(0, |bits, bit| bits | u64::from(holds(word * 64 + bit)) << bit)))
     }
 
+    /// The pages whose bits are set in `words`: page `n` is bit `n % 64` of word `n / 64`.
+    pub const fn from_words(words: [u64; BLOCK_PAGES / 64]) -> Self {
+        Self(words)
+    }
+
     /// Whether the set holds the page with this index, which is below [`BLOCK_PAGES`].
     pub const fn contains(&self, page: usize) -> bool {
         self.0[page / 64] >> (page % 64) & 1 == 1

@@ -1,10 +1,12 @@
 //! The page-table entries of a block: 2 MiB of addresses.
 
+use isotherm_core::survey::PageBits;
 use isotherm_core::{AddrRange, IdleTally, PAGE_SIZE};
 
 use super::leaf::{Extent, Leaf};
 use super::look::Look;
 use super::program::{Found, PageTable, TABLE_ENTRIES};
+use super::words::{Words, words};
 use crate::mark::Mark;
 
 // Bits of a page-table entry. PROTNONE has this meaning only in an entry that is not present.
@@ -68,6 +70,22 @@ impl Entries {
     /// Whether the block is not limited.
     pub(super) fn is_whole(&self) -> bool {
         self.pages() == (0..PAGES)
+    }
+
+    /// The states of all pages of the block, whether it is limited or not.
+    pub(super) fn words(&self) -> Words {
+        match self.huge {
+            None => words(&self.table),
+            Some(leaf) => {
+                let accessed = if leaf.young() { PageBits::ALL } else { PageBits::NONE };
+                Words { present: PageBits::ALL, accessed, special: PageBits::NONE }
+            }
+        }
+    }
+
+    /// The first frame of the entry that maps the whole block, if there is one.
+    pub(super) fn huge_frame(&self) -> Option<u64> {
+        self.huge?.frame(self.start)
     }
 
     /// The frame of a page that has an entry of its own.

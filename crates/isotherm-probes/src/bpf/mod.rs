@@ -31,6 +31,8 @@ mod folio;
 mod leaf;
 mod look;
 #[cfg(target_arch = "x86_64")]
+mod pages;
+#[cfg(target_arch = "x86_64")]
 mod plan;
 #[cfg(target_arch = "x86_64")]
 mod probe;
@@ -38,7 +40,11 @@ mod probe;
 #[path = "unsupported.rs"]
 mod probe;
 #[cfg(target_arch = "x86_64")]
+mod probe_survey;
+#[cfg(target_arch = "x86_64")]
 mod program;
+#[cfg(target_arch = "x86_64")]
+mod sampled;
 #[cfg(target_arch = "x86_64")]
 mod space;
 #[cfg(target_arch = "x86_64")]
@@ -49,6 +55,8 @@ mod sweep;
 mod swept;
 #[cfg(target_arch = "x86_64")]
 mod target;
+#[cfg(target_arch = "x86_64")]
+mod words;
 
 pub use error::BpfError;
 pub(crate) use look::Look;

@@ -2,31 +2,37 @@
 
 use std::io;
 
-use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
+use isotherm_core::survey::Survey;
+use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, TargetSpace};
 use rustix::io::Errno;
 
 use super::BpfError;
 use super::direct_map::{memory_end, prove};
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
-use super::program::{Lookup, PageTables, Program};
+use super::pages::Pages;
+use super::program::{Found, Lookup, PageTables, Program};
 use super::space::{Opened, PagemapKind, SpaceHandle};
 use super::sweep::{SweepResult, Sweeper};
 use super::swept::Swept;
 use super::target::{State, Target};
+use super::words::accessed;
+use isotherm_kernel::HUGE;
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, advise};
 
 /// Reads accessed bits inside the kernel with eBPF, and clears them with `process_madvise(MADV_COLD)`.
 #[derive(Debug)]
 pub struct BpfProbe {
-    program: Program,
-    tables: PageTables,
-    folios: Folios,
+    pub(super) program: Program,
+    pub(super) tables: PageTables,
+    pub(super) folios: Folios,
     pagemap_kind: PagemapKind,
     sweeps: bool,
     /// Sorted by ID.
-    targets: Vec<Target>,
-    clears: u64,
+    pub(super) targets: Vec<Target>,
+    pub(super) clears: u64,
+    /// What surveys of all pages keep; `None` until the first survey begins.
+    pub(super) pages: Option<Pages>,
     /// For each sample of the last clear, whether it cannot be observed.
     unobservable: Vec<bool>,
     // The buffers below are kept between rounds, so that a round allocates nothing.
@@ -71,6 +77,7 @@ impl BpfProbe {
             sweeps: true,
             targets: Vec::new(),
             clears: 0,
+            pages: None,
             unobservable: Vec::new(),
             slots: Vec::new(),
             leaves: Vec::new(),
@@ -92,6 +99,12 @@ impl BpfProbe {
         self
     }
 
+    /// Sets whether the probe sweeps from now on: see [`with_sweeps`](Self::with_sweeps). The first survey turns sweeps
+    /// off, because a survey clears what sweeps would clear.
+    pub fn set_sweeps(&mut self, sweeps: bool) {
+        self.sweeps = sweeps;
+    }
+
     /// The number of page-table levels of this machine: 4 or 5.
     pub fn page_table_levels(&self) -> u32 {
         self.tables.levels
@@ -110,7 +123,11 @@ impl BpfProbe {
     }
 
     /// Opens a target again. `before` is its state before. The second value is the error if access is not permitted.
-    fn renew(&mut self, space: &TargetSpace, before: Option<Target>) -> Result<(Target, Option<io::Error>), BpfError> {
+    pub(super) fn renew(
+        &mut self,
+        space: &TargetSpace,
+        before: Option<Target>,
+    ) -> Result<(Target, Option<io::Error>), BpfError> {
         let target = |state| Target::new(space.id, state, &space.mappings, Swept::default());
         let Some(pid) = space.id.pid() else {
             return Ok((target(State::Refused), Some(io::ErrorKind::Unsupported.into())));
@@ -120,10 +137,12 @@ impl BpfProbe {
             Opened::Gone => return Ok((target(State::Gone), None)),
             Opened::Refused(e) => return Ok((target(State::Refused), Some(e))),
         };
-        if let Some(Target { state: State::Held(known), swept, .. }) = before
+        if let Some(Target { state: State::Held(known), swept, sampled, .. }) = before
             && known.same_as(&new)
         {
-            return Ok((Target::new(space.id, State::Held(known), &space.mappings, swept), None));
+            let mut target = Target::new(space.id, State::Held(known), &space.mappings, swept);
+            target.sampled = sampled;
+            return Ok((target, None));
         }
         let mut swept = Swept::default();
         if self.sweeps {
@@ -235,6 +254,9 @@ impl BpfProbe {
                     self.unobservable[request.sample] = true;
                 }
             }
+            if self.pages.is_some() {
+                note(&mut self.program, &self.tables, target, &self.unchanged)?;
+            }
             self.clears += clear_in(target, &self.unchanged, &mut self.unobservable);
         }
         Ok(())
@@ -260,6 +282,29 @@ impl BpfProbe {
         }
         Ok(())
     }
+}
+
+/// Notes for the next survey which of the pages that are about to be cleared were accessed. `requests` are all of one
+/// target.
+fn note(program: &mut Program, tables: &PageTables, target: &mut Target, requests: &[Request]) -> Result<(), BpfError> {
+    let Some(pgd) = target.space().map(SpaceHandle::pgd) else { return Ok(()) };
+    for request in requests {
+        let range = request.whole.range;
+        if range.size() == PAGE_SIZE || request.leaf.extent() == Some(Extent::Huge) {
+            target.sampled.add(range);
+            continue;
+        }
+        // A large folio, whose pages have accessed bits of their own. It lies in two blocks at most.
+        let blocks = [range.start() - range.start() % HUGE, range.end().saturating_sub(1) / HUGE * HUGE];
+        let blocks = if blocks[0] == blocks[1] { &blocks[..1] } else { &blocks[..] };
+        let sampled = &mut target.sampled;
+        program.copy_tables(tables, pgd, 1, blocks, |i, found| {
+            if let Found::Table(table) = found {
+                sampled.add_pages(blocks[i], accessed(table), range);
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Clears up to [`RANGES_A_CALL`] `requests`, all of one target, and returns how many were cleared. The samples that
@@ -359,5 +404,9 @@ impl AccessProbe for BpfProbe {
     /// target is added counts as one, and so does a later sweep of a block.
     fn clears(&self) -> u64 {
         self.clears
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
     }
 }

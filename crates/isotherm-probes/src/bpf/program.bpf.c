@@ -108,7 +108,7 @@ int walk(struct walk_args *ctx)
 struct table_request {
 	__u64 pgd;
 	__u64 addr;
-	/* In: the level of the table, 1 or 2. Out: 0 if the table was not copied. */
+	/* In: the level of the table, 1 to 5. Out: 0 if the table was not copied. */
 	__u64 level;
 	/* Out: the entry above the table at which the walk ended, as in struct sample; 0 if there is none. */
 	__u64 entry;

@@ -203,7 +203,7 @@ impl Program {
         }
     }
 
-    /// Copies the page tables of `level`, 1 or 2, for each of `addrs` in the address space of `pgd`. Calls `found` with
+    /// Copies the page tables of `level`, 1 to 5, for each of `addrs` in the address space of `pgd`. Calls `found` with
     /// each result, in order. There are at most [`MAX_TABLES`] addresses.
     pub(super) fn copy_tables(
         &mut self,
@@ -228,9 +228,10 @@ impl Program {
             // element, which the compiler does not know.
             let request = unsafe { self.requests.memory.add(i).as_ptr().read_volatile() };
             if request.level == level {
-                // SAFETY: as above. The copy is made before the next run of the program can change the element.
-                let table = unsafe { self.tables.memory.add(i).as_ptr().read_volatile() };
-                found(i, Found::Table(&table));
+                // SAFETY: as above. Only a run of the program changes the element. None runs during the borrow, because
+                // `self` is borrowed until then.
+                let table = unsafe { self.tables.memory.add(i).as_ref() };
+                found(i, Found::Table(table));
             } else {
                 found(i, Found::Leaf(Leaf(request.entry)));
             }

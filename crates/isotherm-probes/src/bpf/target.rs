@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping, TargetId, mapping_at};
 
+use super::sampled::Sampled;
 use super::space::SpaceHandle;
 use super::swept::Swept;
 
@@ -14,6 +15,8 @@ pub(super) struct Target {
     pub(super) state: State,
     /// The memory that has been swept.
     pub(super) swept: Swept,
+    /// The pages that sampling has cleared since the last survey.
+    pub(super) sampled: Sampled,
     /// Sorted and disjoint.
     mappings: Arc<[Mapping]>,
     /// For each mapping, whether the kernel refused to clear a page of it, because it is locked or of a device. Another
@@ -35,7 +38,21 @@ pub(super) enum State {
 impl Target {
     /// A target with its current mappings.
     pub(super) fn new(id: TargetId, state: State, mappings: &Arc<[Mapping]>, swept: Swept) -> Self {
-        Self { id, state, mappings: Arc::clone(mappings), swept, uncleared: vec![false; mappings.len()] }
+        let (mappings, uncleared) = (Arc::clone(mappings), vec![false; mappings.len()]);
+        Self { id, state, mappings, swept, sampled: Sampled::default(), uncleared }
+    }
+
+    /// The mappings, sorted and disjoint.
+    pub(super) fn mappings(&self) -> &Arc<[Mapping]> {
+        &self.mappings
+    }
+
+    /// Replaces the mappings, if they are not the same.
+    pub(super) fn set_mappings(&mut self, mappings: &Arc<[Mapping]>) {
+        if !Arc::ptr_eq(&self.mappings, mappings) {
+            self.uncleared = vec![false; mappings.len()];
+            self.mappings = Arc::clone(mappings);
+        }
     }
 
     /// The address space, if its page tables can be read.
@@ -67,6 +84,11 @@ impl Target {
     /// Whether the kernel refused to clear a page of the mapping that contains `addr`.
     pub(super) fn is_uncleared(&self, addr: u64) -> bool {
         mapping_at(&self.mappings, addr).is_some_and(|index| self.uncleared[index])
+    }
+
+    /// The mappings of which the kernel refused to clear a page, by index.
+    pub(super) fn uncleared(&self) -> &[bool] {
+        &self.uncleared
     }
 
     /// Records, until the next update, that the kernel refuses to clear the mapping that contains `addr`. Returns false

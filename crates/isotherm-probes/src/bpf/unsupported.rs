@@ -33,6 +33,11 @@ impl BpfProbe {
         self
     }
 
+    /// Sets whether the probe sweeps from now on.
+    pub fn set_sweeps(&mut self, _: bool) {
+        match self.0 {}
+    }
+
     /// The number of page-table levels of this machine.
     pub fn page_table_levels(&self) -> u32 {
         match self.0 {}

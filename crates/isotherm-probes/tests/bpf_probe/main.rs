@@ -7,6 +7,7 @@ mod allocations;
 mod folios;
 mod lives;
 mod pages;
+mod survey;
 mod target;
 mod unobservable;
 mod watch;

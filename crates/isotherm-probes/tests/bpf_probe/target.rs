@@ -122,6 +122,9 @@ fn serve() {
             "unprotect" => unsafe {
                 mprotect(number(1) as *mut _, number(2), MprotectFlags::READ | MprotectFlags::WRITE).map(|()| 0)
             },
+            "forbid" => unsafe { mprotect(number(1) as *mut _, number(2), MprotectFlags::empty()).map(|()| 0) },
+            "reserve" => reserve(words[1], number(2)),
+            "stripe" => Ok(stripe(number(1), number(2))),
             "fork-and-read" => Ok(fork_and_read(number(1), number(2))),
             "churn" => Ok(churn()),
             "exec" => panic!("exec failed: {}", exec()),
@@ -169,6 +172,21 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
         }
     }
     Ok(start as u64)
+}
+
+/// Reserves address space, with permission to read it or without any.
+fn reserve(permission: &str, size: usize) -> rustix::io::Result<u64> {
+    let permission = if permission == "read" { ProtFlags::READ } else { ProtFlags::empty() };
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    unsafe { mmap_anonymous(ptr::null_mut(), size, permission, flags).map(|start| start as u64) }
+}
+
+/// Makes every page of the range a mapping of its own, by turns writable and not.
+fn stripe(start: usize, size: usize) -> u64 {
+    for page in (start..start + size).step_by(2 * 4096) {
+        unsafe { mprotect(page as *mut _, 4096, MprotectFlags::READ).unwrap() };
+    }
+    0
 }
 
 fn touch(start: usize, size: usize, write: bool) -> u64 {

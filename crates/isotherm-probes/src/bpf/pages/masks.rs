@@ -1,0 +1,105 @@
+//! Which pages of a block a process may access, by its mappings.
+
+use isotherm_core::Mapping;
+use isotherm_core::survey::{BLOCK_SIZE, PageBits};
+
+use crate::bpf::sampled::pages_in;
+
+/// The pages of a block by what they are mapped from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mask {
+    /// Pages of memory that the process may access.
+    pub(super) usable: PageBits,
+    /// Of these, the pages of files and shared memory.
+    pub(super) file: PageBits,
+    /// Of the usable pages, those in mappings that the kernel refuses to clear.
+    pub(super) uncleared: PageBits,
+}
+
+/// Computes masks for blocks in rising order. Takes time in proportion to mappings and blocks.
+#[derive(Debug)]
+pub(super) struct Masks<'a> {
+    mappings: &'a [Mapping],
+    /// For each mapping, whether the kernel refuses to clear it.
+    uncleared: &'a [bool],
+    next: usize,
+}
+
+impl<'a> Masks<'a> {
+    /// Both slices have the same length.
+    pub(super) fn new(mappings: &'a [Mapping], uncleared: &'a [bool]) -> Self {
+        Self { mappings, uncleared, next: 0 }
+    }
+
+    /// The indices of the mappings that have a part of the block that begins at `start`.
+    pub(super) fn mappings_at(&mut self, start: u64) -> std::ops::Range<usize> {
+        let rest = &self.mappings[self.next..];
+        self.next += rest.iter().take_while(|mapping| mapping.range.end() <= start).count();
+        let rest = &self.mappings[self.next..];
+        let end = start.saturating_add(BLOCK_SIZE);
+        self.next..self.next + rest.iter().take_while(|mapping| mapping.range.start() < end).count()
+    }
+
+    /// The mask of the block that begins at `start`. No earlier call had a higher address.
+    pub(super) fn at(&mut self, start: u64) -> Mask {
+        let mut mask = Mask::default();
+        for index in self.mappings_at(start) {
+            let mapping = &self.mappings[index];
+            if !is_memory(mapping) {
+                continue;
+            }
+            let pages = pages_in(start, mapping.range);
+            mask.usable |= pages;
+            if is_of_a_file(mapping) {
+                mask.file |= pages;
+            }
+            if self.uncleared.get(index) == Some(&true) {
+                mask.uncleared |= pages;
+            }
+        }
+        mask
+    }
+}
+
+/// Whether the process may access the mapping, and the mapping is memory of the process: not the kernel's own code and
+/// data that every process maps.
+pub(super) fn is_memory(mapping: &Mapping) -> bool {
+    let of_the_kernel = ["[vvar", "[vdso]", "[vsyscall]"].iter().any(|name| mapping.name.starts_with(name));
+    mapping.permissions.any() && !of_the_kernel
+}
+
+/// Whether the mapping is of a file or of shared memory.
+pub(super) fn is_of_a_file(mapping: &Mapping) -> bool {
+    mapping.permissions.shared || mapping.name.starts_with('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{AddrRange, Permissions};
+
+    use super::*;
+
+    fn mapping(start: u64, end: u64, name: &str, permissions: Permissions) -> Mapping {
+        Mapping { name: name.into(), permissions, ..Mapping::anonymous(AddrRange::new(start, end).unwrap()) }
+    }
+
+    #[test]
+    fn a_mask_has_the_pages_of_all_mappings_that_may_be_accessed() {
+        const RW: Permissions = Permissions::READ_WRITE;
+        let mappings = [
+            mapping(0x1000, 0x3000, "", RW),
+            mapping(0x3000, 0x4000, "", Permissions::NONE),
+            mapping(0x4000, 0x5000, "/lib/x", RW),
+            mapping(0x6000, 0x7000, "[vvar]", RW),
+            mapping(0x1f_f000, 0x40_1000, "", Permissions { shared: true, ..RW }),
+        ];
+        let mut masks = Masks::new(&mappings, &[true, false, false, false, false]);
+        let first = masks.at(0);
+        assert_eq!(first.usable.iter().collect::<Vec<_>>(), [1, 2, 4, 511]);
+        assert_eq!(first.file.iter().collect::<Vec<_>>(), [4, 511]);
+        assert_eq!(first.uncleared.iter().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(masks.at(0x20_0000).usable, PageBits::ALL);
+        assert_eq!(masks.at(0x40_0000).usable.iter().collect::<Vec<_>>(), [0]);
+        assert_eq!(masks.at(0x80_0000), Mask::default());
+    }
+}

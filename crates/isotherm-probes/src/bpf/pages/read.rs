@@ -1,0 +1,108 @@
+//! Reads the pages of a process: one copy of each page table.
+
+use isotherm_core::survey::{BlockPages, PageBits};
+
+use super::find::{Finder, HugeEntry, MappedBy, Place};
+use super::folios::Zeros;
+use super::masks::{Mask, Masks, is_memory};
+use crate::bpf::BpfError;
+use crate::bpf::leaf::{Extent, Leaf};
+use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
+use crate::bpf::target::Target;
+use crate::bpf::words::words;
+
+/// The buffers of a read, kept between surveys.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    finder: Finder,
+    places: Vec<Place>,
+    /// The blocks that have a page table: their addresses and their indices among the blocks read.
+    starts: Vec<u64>,
+    indices: Vec<usize>,
+}
+
+impl Reader {
+    /// Appends the blocks of `target` that have present pages to `blocks`, in the order of addresses.
+    pub(super) fn read(
+        &mut self,
+        program: &mut Program,
+        tables: &PageTables,
+        target: &Target,
+        zeros: &Zeros,
+        blocks: &mut Vec<BlockPages>,
+    ) -> Result<(), BpfError> {
+        let Some(space) = target.space() else { return Ok(()) };
+        let memory = target.mappings().iter().filter(|mapping| is_memory(mapping)).map(|mapping| mapping.range);
+        self.finder.find(program, tables, space.pgd(), memory, &mut self.places)?;
+
+        let first = blocks.len();
+        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        self.starts.clear();
+        self.indices.clear();
+        for place in &self.places {
+            let mut block = BlockPages { start: place.start, ..BlockPages::default() };
+            match place.by {
+                MappedBy::Table => {
+                    self.starts.push(place.start);
+                    self.indices.push(blocks.len());
+                }
+                MappedBy::Huge(entry) => huge(&mut block, entry, masks.at(place.start), zeros),
+                MappedBy::Gigantic => {
+                    block.present = masks.at(place.start).usable;
+                    (block.accessed, block.unobservable, block.huge) = (block.present, block.present, true);
+                }
+            }
+            blocks.push(block);
+        }
+        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        for (starts, indices) in self.starts.chunks(MAX_TABLES).zip(self.indices.chunks(MAX_TABLES)) {
+            program.copy_tables(tables, space.pgd(), 1, starts, |i, found| {
+                let block = &mut blocks[indices[i]];
+                match found {
+                    Found::Table(table) => {
+                        let (mask, words) = (masks.at(block.start), words(table));
+                        // The zero page is no memory of the process. Memory of a device cannot be cleared.
+                        let device = words.special & mask.file;
+                        block.present = words.present & mask.usable & (!words.special | device);
+                        block.accessed = words.accessed & block.present;
+                        block.unobservable = device & block.present | block.accessed & mask.uncleared;
+                    }
+                    Found::Leaf(leaf) => {
+                        if let Some(entry) = became_huge(leaf, block.start) {
+                            huge(block, entry, masks.at(block.start), zeros);
+                        }
+                    }
+                }
+            })?;
+        }
+        let mut kept = first;
+        for index in first..blocks.len() {
+            if !blocks[index].present.is_empty() {
+                let mut block = blocks[index];
+                block.accessed |= target.sampled.at(block.start) & block.present;
+                blocks[kept] = block;
+                kept += 1;
+            }
+        }
+        blocks.truncate(kept);
+        Ok(())
+    }
+}
+
+/// Fills in a block that one entry maps.
+fn huge(block: &mut BlockPages, entry: HugeEntry, mask: Mask, zeros: &Zeros) {
+    let device = entry.special && !mask.file.is_empty();
+    if (entry.special && !device) || zeros.contains(entry.frame) {
+        return;
+    }
+    block.huge = true;
+    block.present = mask.usable;
+    block.accessed = if entry.accessed { mask.usable } else { PageBits::NONE };
+    block.unobservable = if device { mask.usable } else { block.accessed & mask.uncleared };
+}
+
+/// The entry of a block that got a huge page during the read.
+fn became_huge(leaf: Leaf, start: u64) -> Option<HugeEntry> {
+    let frame = leaf.frame(start)?;
+    (leaf.extent() == Some(Extent::Huge)).then(|| HugeEntry { frame, accessed: leaf.young(), special: false })
+}

@@ -1,0 +1,49 @@
+//! The survey of the `bpf` probe: it reads and clears all pages of a target.
+//!
+//! Reading costs about 1 µs for each page table, which maps 2 MiB. Address space without page tables costs nothing.
+//! `MADV_COLD` clears ranges. Such a range also moves its pages to the inactive list, those of them included that were
+//! idle already.
+//!
+//! - A page is present if a page of memory is mapped there that the kernel manages. The zero page is absent, as it is in
+//!   the resident set size. Memory of devices is present and unobservable.
+//! - `[vdso]` and `[vvar]` are left out.
+//! - A page of hugetlbfs, and a page of a locked mapping, is unobservable once the kernel has refused to clear it.
+
+use isotherm_core::survey::{BlockPages, ClearPages, Survey};
+use isotherm_core::{BoxError, TargetId, TargetSpace};
+
+use super::direct_map::memory_end;
+use super::probe::BpfProbe;
+
+impl Survey for BpfProbe {
+    /// Turns sweeps off: see [`BpfProbe::set_sweeps`].
+    fn begin(&mut self) -> Result<(), BoxError> {
+        self.set_sweeps(false);
+        self.tables.memory_end = memory_end()?;
+        self.pages.get_or_insert_default().begin();
+        Ok(())
+    }
+
+    fn read(&mut self, target: &TargetSpace, blocks: &mut Vec<BlockPages>) -> Result<(), BoxError> {
+        let index = match self.targets.binary_search_by_key(&target.id, |known| known.id) {
+            Ok(index) => index,
+            Err(index) => {
+                let (new, _) = self.renew(target, None)?;
+                self.targets.insert(index, new);
+                index
+            }
+        };
+        let known = &mut self.targets[index];
+        known.set_mappings(&target.mappings);
+        self.pages.get_or_insert_default().read(&mut self.program, &self.tables, known, blocks)?;
+        Ok(())
+    }
+
+    fn clear(&mut self, target: TargetId, blocks: &mut [ClearPages]) -> Result<u64, BoxError> {
+        let Ok(index) = self.targets.binary_search_by_key(&target, |known| known.id) else { return Ok(0) };
+        let pages = self.pages.get_or_insert_default();
+        let cleared = pages.clear(&mut self.program, &self.tables, &self.folios, &mut self.targets[index], blocks)?;
+        self.clears += cleared;
+        Ok(cleared)
+    }
+}

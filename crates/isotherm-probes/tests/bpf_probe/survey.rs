@@ -1,0 +1,279 @@
+//! The survey of all pages.
+
+use isotherm_core::AccessProbe;
+use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits};
+use isotherm_probes::bpf::BpfProbe;
+
+use crate::target::Target;
+use crate::watch::*;
+
+/// Reads all pages of the target, which must have been given to the probe.
+fn survey(probe: &mut BpfProbe, target: &Target) -> Vec<BlockPages> {
+    let survey = probe.survey().unwrap();
+    survey.begin().unwrap();
+    let mut blocks = Vec::new();
+    survey.read(&space(target), &mut blocks).unwrap();
+    assert!(blocks.windows(2).all(|pair| pair[0].start < pair[1].start), "sorted and merged");
+    assert!(blocks.iter().all(|block| block.start % BLOCK_SIZE == 0 && !block.present.is_empty()));
+    blocks
+}
+
+/// Clears all pages of `range` that `blocks` say are accessed. Returns what the survey made of the request.
+fn clear(
+    probe: &mut BpfProbe,
+    target: &Target,
+    blocks: &[BlockPages],
+    range: std::ops::Range<u64>,
+) -> (u64, Vec<ClearPages>) {
+    let mut chosen: Vec<_> = blocks
+        .iter()
+        .map(|block| ClearPages {
+            start: block.start,
+            pages: within(block, block.accessed & !block.unobservable, &range),
+            idle: !block.present | !block.accessed,
+            unobservable: PageBits::NONE,
+        })
+        .filter(|pages| !pages.pages.is_empty())
+        .collect();
+    let cleared = probe.survey().unwrap().clear(space(target).id, &mut chosen).unwrap();
+    (cleared, chosen)
+}
+
+/// The `pages` of the block that lie in `range`.
+fn within(block: &BlockPages, pages: PageBits, range: &std::ops::Range<u64>) -> PageBits {
+    pages.iter().filter(|&page| range.contains(&(block.start + page as u64 * PAGE))).collect()
+}
+
+/// The number of pages in `range` for which `of` is set.
+fn pages_in(blocks: &[BlockPages], range: &std::ops::Range<u64>, of: impl Fn(&BlockPages) -> PageBits) -> usize {
+    blocks.iter().map(|block| within(block, of(block), range).count()).sum()
+}
+
+fn counts(blocks: &[BlockPages], range: std::ops::Range<u64>) -> (usize, usize, usize) {
+    (
+        pages_in(blocks, &range, |block| block.present),
+        pages_in(blocks, &range, |block| block.accessed),
+        pages_in(blocks, &range, |block| block.unobservable),
+    )
+}
+
+/// Reads and clears until all pages of the range are clear. New pages may wait on a processor before they can be
+/// cleared.
+fn settle(probe: &mut BpfProbe, target: &Target, range: &std::ops::Range<u64>) {
+    for _ in 0..20 {
+        let blocks = survey(probe, target);
+        if counts(&blocks, range.clone()).1 == 0 {
+            return;
+        }
+        clear(probe, target, &blocks, range.clone());
+    }
+    panic!("pages stay accessed: {:?}", counts(&survey(probe, target), range.clone()));
+}
+
+/// Makes the waiting new pages of all processors join the reclaim lists.
+fn flush(target: &mut Target) {
+    let start = target.map("small", 4 * MIB);
+    target.write(start, 4 * MIB);
+}
+
+#[test]
+fn every_page_that_was_accessed_is_found_and_no_other() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("small", 64 * MIB);
+    // Only the first 40 MiB are present.
+    let range = start..start + 64 * MIB;
+    target.write(start, 40 * MIB);
+    flush(&mut target);
+    update(&mut probe, &[&target]);
+    let first = survey(&mut probe, &target);
+    assert_eq!(counts(&first, range.clone()).0 as u64, 40 * MIB / PAGE);
+    settle(&mut probe, &target, &range);
+
+    for round in 0..3 {
+        let offset = MIB * (1 + 2 * round);
+        let hot = start + offset + 5 * PAGE..start + offset + 5 * PAGE + 3 * MIB;
+        target.read(hot.start, 3 * MIB);
+        target.write(start + 30 * MIB, PAGE);
+        let blocks = survey(&mut probe, &target);
+        assert_eq!(counts(&blocks, hot.clone()).1 as u64, 3 * MIB / PAGE);
+        assert_eq!(counts(&blocks, range.clone()).1 as u64, 3 * MIB / PAGE + 1);
+        let (cleared, done) = clear(&mut probe, &target, &blocks, range.clone());
+        assert_eq!(cleared, 3 * MIB / PAGE + 1);
+        assert_eq!(done.iter().map(|block| block.pages.count() as u64).sum::<u64>(), cleared);
+        assert_eq!(counts(&survey(&mut probe, &target), range.clone()), (10_240, 0, 0));
+    }
+}
+
+#[test]
+fn only_the_chosen_pages_are_cleared() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("small", 8 * MIB);
+    target.write(start, 8 * MIB);
+    flush(&mut target);
+    update(&mut probe, &[&target]);
+    settle(&mut probe, &target, &(start..start + 8 * MIB));
+    target.write(start, 8 * MIB);
+    let blocks = survey(&mut probe, &target);
+    let part = start + 3 * MIB + 7 * PAGE..start + 5 * MIB;
+    let (cleared, _) = clear(&mut probe, &target, &blocks, part.clone());
+    assert_eq!(cleared, (2 * MIB - 7 * PAGE) / PAGE);
+    let after = survey(&mut probe, &target);
+    assert_eq!(counts(&after, part).1, 0);
+    assert_eq!(counts(&after, start..start + 8 * MIB).1 as u64, 8 * MIB / PAGE - cleared);
+}
+
+#[test]
+fn reserved_memory_costs_nothing_and_counts_nothing() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let reserved = target.request(&format!("reserve none {}", 1u64 << 40));
+    let open_ended = target.request(&format!("reserve read {}", 1u64 << 40));
+    assert!(reserved > 4096 && open_ended > 4096);
+    target.read(open_ended + (1 << 39), PAGE);
+    update(&mut probe, &[&target]);
+    let began = std::time::Instant::now();
+    let blocks = survey(&mut probe, &target);
+    let took = began.elapsed();
+    assert_eq!(counts(&blocks, reserved..reserved + (1 << 40)), (0, 0, 0));
+    // The page was only read: it is the zero page.
+    assert_eq!(counts(&blocks, open_ended..open_ended + (1 << 40)), (0, 0, 0));
+    assert!(took.as_millis() < 20, "{took:?}");
+}
+
+#[test]
+fn pages_without_permission_are_no_memory() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("small", MIB);
+    target.write(start, MIB);
+    target.request(&format!("forbid {} {}", start + 4 * PAGE, 8 * PAGE));
+    update(&mut probe, &[&target]);
+    assert_eq!(counts(&survey(&mut probe, &target), start..start + MIB).0, 256 - 8);
+}
+
+#[test]
+fn a_huge_page_is_one_and_is_never_split() {
+    const SIZE: u64 = 8 * MIB;
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("huge", SIZE);
+    target.write(start, SIZE);
+    if smaps_kib(target.pid(), start, "AnonHugePages") * 1024 != SIZE {
+        return isotherm_testing::skip("huge pages are not available");
+    }
+    update(&mut probe, &[&target]);
+    for _ in 0..3 {
+        target.write(start + 2 * MIB + 9 * PAGE, PAGE);
+        let blocks = survey(&mut probe, &target);
+        assert!(blocks.iter().filter(|block| (start..start + SIZE).contains(&block.start)).all(|block| block.huge));
+        clear(&mut probe, &target, &blocks, start..start + SIZE);
+        assert_eq!(counts(&survey(&mut probe, &target), start..start + SIZE), (2048, 0, 0));
+        assert_eq!(smaps_kib(target.pid(), start, "AnonHugePages") * 1024, SIZE);
+    }
+    target.write(start + 2 * MIB + 9 * PAGE, PAGE);
+    let blocks = survey(&mut probe, &target);
+    assert_eq!(counts(&blocks, start..start + SIZE), (2048, 512, 0));
+    // One page of the huge page stands for all of it.
+    let (cleared, done) = clear(&mut probe, &target, &blocks, start + 2 * MIB..start + 2 * MIB + PAGE);
+    assert_eq!((cleared, done[0].pages), (1, PageBits::ALL));
+}
+
+#[test]
+fn a_huge_page_that_is_mapped_by_small_entries_is_not_split() {
+    const SIZE: u64 = 8 * MIB;
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("huge", SIZE);
+    target.write(start, SIZE);
+    if smaps_kib(target.pid(), start, "AnonHugePages") * 1024 != SIZE {
+        return isotherm_testing::skip("huge pages are not available");
+    }
+    (0..SIZE).step_by(2 << 20).for_each(|page| {
+        target.request(&format!("protect {} {PAGE}", start + page + PAGE));
+        target.request(&format!("unprotect {} {PAGE}", start + page + PAGE));
+    });
+    update(&mut probe, &[&target]);
+    target.write(start, SIZE);
+    let blocks = survey(&mut probe, &target);
+    let (cleared, done) = clear(&mut probe, &target, &blocks, start + 7 * PAGE..start + 9 * PAGE);
+    let whole = done[0].start == start && done[0].pages == PageBits::ALL && cleared == 512;
+    let left = done[0].unobservable.count() == 2 && cleared == 0;
+    assert!(if probe.clears_large_folios() { whole } else { left }, "{cleared} {done:?}");
+    let compound = kernel_flags(target.pid(), start, SIZE).iter().filter(|&flags| flags & COMPOUND != 0).count();
+    assert_eq!(compound as u64, SIZE / PAGE);
+}
+
+#[test]
+fn locked_pages_are_unobservable() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("locked", MIB);
+    target.write(start, MIB);
+    update(&mut probe, &[&target]);
+    let blocks = survey(&mut probe, &target);
+    let (cleared, done) = clear(&mut probe, &target, &blocks, start..start + MIB);
+    assert_eq!((cleared, done[0].pages), (0, PageBits::NONE));
+    assert_eq!(done.iter().map(|block| block.unobservable.count()).sum::<usize>(), 256);
+}
+
+#[test]
+fn thousands_of_mappings_are_read_by_block() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("small", 64 * MIB);
+    target.write(start, 64 * MIB);
+    flush(&mut target);
+    target.request(&format!("stripe {start} {}", 64 * MIB));
+    update(&mut probe, &[&target]);
+    let range = start..start + 64 * MIB;
+    assert!(space(&target).mappings.len() > 16_000);
+    let blocks = survey(&mut probe, &target);
+    assert_eq!(counts(&blocks, range.clone()).0, 16_384);
+    settle(&mut probe, &target, &range);
+    target.read(start + MIB, MIB);
+    assert_eq!(counts(&survey(&mut probe, &target), range.clone()).1, 256);
+    assert_eq!(counts(&survey(&mut probe, &target), start + MIB..start + 2 * MIB).1, 256);
+}
+
+#[test]
+fn the_survey_learns_what_sampling_clears() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("small", 4 * MIB);
+    target.write(start, 4 * MIB);
+    flush(&mut target);
+    update(&mut probe, &[&target]);
+    let range = start..start + 4 * MIB;
+    settle(&mut probe, &target, &range);
+    target.write(start + MIB, MIB);
+    let samples = pages(&target, start + MIB, MIB);
+    for _ in 0..3 {
+        probe.clear(&samples).unwrap();
+        assert_eq!(count(&read(&mut probe, &samples), Accessed), 0);
+    }
+    let blocks = survey(&mut probe, &target);
+    assert_eq!(counts(&blocks, start + MIB..start + 2 * MIB).1, 256);
+    assert_eq!(counts(&blocks, range.clone()).1, 256);
+    // It says so once.
+    assert_eq!(counts(&survey(&mut probe, &target), range).1, 0);
+}
+
+#[test]
+fn a_target_that_ends_has_no_pages() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let start = target.map("small", MIB);
+    target.write(start, MIB);
+    update(&mut probe, &[&target]);
+    let before = space(&target);
+    let blocks = survey(&mut probe, &target);
+    let mut chosen = [ClearPages { start, pages: PageBits::ALL, ..ClearPages::default() }];
+    target.kill();
+    assert_eq!(probe.survey().unwrap().clear(before.id, &mut chosen).unwrap(), 0);
+    assert!(chosen[0].unobservable.is_empty() && chosen[0].pages.is_empty());
+    let mut after = Vec::new();
+    probe.survey().unwrap().read(&before, &mut after).unwrap();
+    assert!(after.is_empty() && !blocks.is_empty());
+}
