@@ -126,21 +126,32 @@ impl RegionSnapshot {
 }
 
 impl TargetSnapshot {
-    /// Each region, in order, with the number of its bytes that are mapped.
+    /// Each region, in order, with the number of its bytes that are present, or mapped without a survey.
     pub fn mapped_bytes(&self) -> impl Iterator<Item = (&RegionSnapshot, u64)> {
         self.regions_with_mappings().map(|(region, mappings)| {
             let parts = mappings.iter().filter_map(|mapping| mapping.range.intersection(region.range));
-            (region, parts.map(AddrRange::size).sum())
+            let mapped = || parts.map(AddrRange::size).sum();
+            (region, region.pages.map_or_else(mapped, |pages| pages.present))
         })
     }
 
-    /// The working set in bytes: the mapped bytes of all regions with at least one access.
+    /// The working set in bytes: what was accessed since the survey before. Without a survey, the mapped bytes of all
+    /// regions with at least one access.
     pub fn working_set(&self) -> u64 {
-        self.mapped_bytes().filter(|(region, _)| region.nr_accesses > 0).map(|(_, bytes)| bytes).sum()
+        let of = |(region, mapped): (&RegionSnapshot, u64)| match region.pages {
+            Some(pages) => pages.touched,
+            None if region.nr_accesses > 0 => mapped,
+            None => 0,
+        };
+        self.mapped_bytes().map(of).sum()
     }
 
-    /// The mapped bytes that could not be observed: of each region its share of unobservable `samples`.
+    /// The bytes that could not be observed. Without a survey, of each region its share of unobservable `samples`.
     pub fn unobservable_bytes(&self, samples: u32) -> u64 {
-        self.mapped_bytes().map(|(region, bytes)| bytes as f64 * region.unobservable_share(samples)).sum::<f64>() as u64
+        let of = |(region, mapped): (&RegionSnapshot, u64)| match region.pages {
+            Some(pages) => pages.unobservable as f64,
+            None => mapped as f64 * region.unobservable_share(samples),
+        };
+        self.mapped_bytes().map(of).sum::<f64>() as u64
     }
 }
