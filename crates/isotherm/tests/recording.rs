@@ -129,6 +129,26 @@ fn an_ordinary_user_sees_the_hot_mapping_of_their_own_process() {
 }
 
 #[test]
+fn a_duration_is_compared_with_the_aggregation_interval_of_the_probe() {
+    // A sampling interval of 200 ms makes an aggregation interval of 2 s with refs, and of 4 s with other probes.
+    let record = |probe| {
+        let place = Place::new();
+        let options = ["record", "--probe", probe, "--sample", "200ms", "--duration", "3s", "--", "sleep", "1000"];
+        (place.run(&options), place)
+    };
+    let (ran, place) = record("refs");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
+    assert_eq!((recording.header().probe.as_str(), recording.ending()), ("refs", Ending::Whole));
+    assert!(!place.regions("isotherm.rec").is_empty());
+
+    let (ran, place) = record("bpf");
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.err.contains("the duration (3 s) is shorter than the aggregation interval (4 s)"), "{}", ran.err);
+    assert!(!place.path("isotherm.rec").exists());
+}
+
+#[test]
 fn the_exit_status_of_a_command_is_passed_through() {
     let place = Place::new();
     let status = |script: &str| place.run(&["record", "--aggr", "50ms", "--", "sh", "-c", script]).status;
