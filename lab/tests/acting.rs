@@ -92,7 +92,7 @@ fn proactive_reclamation_swaps_out_cold_memory_and_keeps_hot_memory() {
     assert!(resident(pid, workload.area("cold below")) < 0.1, "{ran:?}");
     assert!(resident(pid, workload.area("cold above")) < 0.1, "{ran:?}");
     // Hot pages that the busy machine did not touch in time come back.
-    eventually("what is hot is there", || resident(pid, workload.area("hot")) > 0.9);
+    eventually("hot memory is resident again", || resident(pid, workload.area("hot")) > 0.9);
     assert!(is_alive(pid));
 
     let of = |activity: &Activity| activity.memory[0].1;
@@ -239,7 +239,7 @@ fn a_goal_on_a_real_process_settles_without_oscillation() {
                     [[phase]]\ntime = \"1000s\"\ntouch = [{ area = \"all\", every = \"20s\", order = \"random\" }]\n";
     let workload = Workload::start(lukewarm);
     let pid = workload.process.pid();
-    eventually("it is all there", || resident(pid, workload.area("all")) > 0.9);
+    eventually("all memory is resident", || resident(pid, workload.area("all")) > 0.9);
     let memory = isotherm_kernel::system_memory(Path::new("/")).unwrap();
     let goal = memory.free_share() + 96.0 * MIB as f64 / memory.total as f64;
     let schemes = format!(

@@ -76,7 +76,7 @@ pub enum RunError {
     /// A process cannot be watched.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// It cannot be told where physical memory is.
+    /// The ranges of physical memory cannot be read.
     #[error(transparent)]
     PhysicalMemory(#[from] RamError),
     /// The probe `idle` does not work here.

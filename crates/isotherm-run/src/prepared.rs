@@ -140,8 +140,8 @@ impl Prepared {
         self.control.clone()
     }
 
-    /// A further receiver of all events, as an iterator. A receiver that takes none for long misses some, and is told
-    /// ([`Event::Missed`]); simulations and replays wait for it instead.
+    /// A further receiver of all events, as an iterator. A receiver that takes no events for a long time misses some,
+    /// and then gets [`Event::Missed`]. Simulations and replays wait for the receiver instead.
     pub fn subscribe(&mut self) -> Events {
         self.sinks.subscribe()
     }
