@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt32Type, UInt64Type};
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, PrimitiveArray, StringArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Fields};
@@ -40,7 +40,7 @@ pub(crate) trait Value: Sized {
     fn describe(_path: &str, _description: &mut Description) {}
 
     /// The name of the type in the documentation.
-    fn type_name() -> &'static str;
+    fn type_name() -> String;
 
     /// A reader of a file's column, if the file has it.
     ///
@@ -92,8 +92,8 @@ macro_rules! number {
                 <$arrow>::DATA_TYPE
             }
 
-            fn type_name() -> &'static str {
-                $name
+            fn type_name() -> String {
+                $name.into()
             }
         }
 
@@ -129,6 +129,7 @@ macro_rules! number {
 
 number!(u64, UInt64Type, "uint64");
 number!(u32, UInt32Type, "uint32");
+number!(u16, UInt16Type, "uint16");
 number!(i32, Int32Type, "int32");
 number!(f64, Float64Type, "double");
 
@@ -140,8 +141,8 @@ impl Value for bool {
         DataType::Boolean
     }
 
-    fn type_name() -> &'static str {
-        "bool"
+    fn type_name() -> String {
+        "bool".into()
     }
 }
 
@@ -181,8 +182,8 @@ impl Value for Arc<str> {
         DataType::Utf8
     }
 
-    fn type_name() -> &'static str {
-        "utf8"
+    fn type_name() -> String {
+        "utf8".into()
     }
 }
 
@@ -228,7 +229,7 @@ impl<T: Value> Value for Option<T> {
         T::describe(path, description);
     }
 
-    fn type_name() -> &'static str {
+    fn type_name() -> String {
         T::type_name()
     }
 
@@ -291,7 +292,7 @@ impl<R: Read> Read for NullableReader<R> {
     }
 }
 
-impl<T: Table> Value for Vec<T> {
+impl<T: Value> Value for Vec<T> {
     type Builder = Lists<T::Builder>;
     type Reader = ListReader<T::Reader>;
 
@@ -303,8 +304,8 @@ impl<T: Table> Value for Vec<T> {
         T::describe(path, description);
     }
 
-    fn type_name() -> &'static str {
-        "list of struct"
+    fn type_name() -> String {
+        format!("list of {}", T::type_name())
     }
 }
 
@@ -320,7 +321,7 @@ pub(crate) struct Lists<B> {
     entries: B,
 }
 
-impl<T: Table, B: Build<Value = T>> Build for Lists<B> {
+impl<T: Value, B: Build<Value = T>> Build for Lists<B> {
     type Value = Vec<T>;
 
     fn push(&mut self, value: &Vec<T>) {
@@ -346,7 +347,7 @@ pub(crate) struct ListReader<R> {
     entries: R,
 }
 
-impl<T: Table<Reader = R>, R: Read<Value = T>> Read for ListReader<R> {
+impl<T: Value<Reader = R>, R: Read<Value = T>> Read for ListReader<R> {
     type Value = Vec<T>;
 
     fn of(column: &ArrayRef) -> Result<Self, &'static str> {
@@ -381,7 +382,7 @@ impl<T: Value> Value for Reserved<T> {
         T::data_type()
     }
 
-    fn type_name() -> &'static str {
+    fn type_name() -> String {
         T::type_name()
     }
 
@@ -411,6 +412,31 @@ impl<T> Read for Reserved<T> {
 
     fn at(&self, _index: usize) -> Self {
         Self(PhantomData)
+    }
+}
+
+/// The columns of `all`, which holds at least these, that `wanted` has; within structs and lists of structs too.
+///
+/// # Errors
+/// When a wanted column is missing.
+pub(crate) fn only(all: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
+    match (wanted, all.data_type()) {
+        (wanted, found) if wanted == found => Ok(Arc::clone(all)),
+        (DataType::Struct(fields), DataType::Struct(_)) => {
+            let all = all.as_struct();
+            let column = |field: &Arc<Field>| {
+                let missing = || ArrowError::SchemaError(format!("there is no column {}", field.name()));
+                only(all.column_by_name(field.name()).ok_or_else(missing)?, field.data_type())
+            };
+            let columns = fields.iter().map(column).collect::<Result<_, _>>()?;
+            Ok(Arc::new(StructArray::try_new(fields.clone(), columns, all.nulls().cloned())?))
+        }
+        (DataType::List(entry), DataType::List(_)) => {
+            let all: &ListArray = all.as_list();
+            let entries = only(all.values(), entry.data_type())?;
+            Ok(Arc::new(ListArray::try_new(Arc::clone(entry), all.offsets().clone(), entries, all.nulls().cloned())?))
+        }
+        _ => Err(ArrowError::SchemaError("a column has another type".to_owned())),
     }
 }
 
@@ -515,8 +541,8 @@ macro_rules! table {
                 });
             }
 
-            fn type_name() -> &'static str {
-                "struct"
+            fn type_name() -> String {
+                "struct".into()
             }
         }
 
