@@ -94,7 +94,7 @@ fn assert_near(figures: &Value, key: &str, truth: u64, size: u64) {
     let (found, truth, size) = (bytes(figures, key), truth * MIB, size * MIB);
     let off = found.abs_diff(truth);
     println!("{key}: {found} of {truth}, off by {:.2} % of the size", off as f64 / size as f64 * 100.0);
-    assert!(off * 100 <= size, "{key} is {found}, and in truth {truth}: {figures}");
+    assert!(off * 100 <= size, "{key} is {found} instead of {truth}: {figures}");
 }
 
 /// Whether the report has a note that contains `part`.
@@ -104,7 +104,7 @@ pub fn note(report: &Value, part: &str) -> bool {
 
 /// Enables the memory controller in cgroup version 2, down to the second level.
 pub fn account_in_v2() {
-    eventually("the controller of memory is there", || {
+    eventually("the memory controller is available", || {
         fs::write(format!("{V2}/cgroup.subtree_control"), "+memory").is_ok()
     });
     fs::create_dir_all(format!("{V2}/outer")).unwrap();

@@ -192,7 +192,7 @@ fn several_processes_are_distinguished_and_the_run_ends_with_the_last() {
     for (snapshots, area) in [(one, areas[0]), (two, areas[1])] {
         let covers =
             |s: &&Value| ranges(s).filter_map(|(range, _)| range.intersection(area)).map(AddrRange::size).sum::<u64>();
-        assert!(snapshots.iter().all(|s| covers(s) == area.size()), "each is the process that it is said to be");
+        assert!(snapshots.iter().all(|s| covers(s) == area.size()), "each target has the memory of its process");
     }
 }
 
@@ -219,10 +219,7 @@ fn signals_leave_no_kdamond() {
         signal(isotherm.pid(), caught);
         assert_eq!(isotherm.wait(), 0, "{caught}");
         no_kdamond_is_left();
-        assert!(
-            !report("regions", &result_file("damon-signal.rec")).is_empty(),
-            "{caught}: what was recorded is there"
-        );
+        assert!(!report("regions", &result_file("damon-signal.rec")).is_empty(), "{caught}: the recording is kept");
     }
 }
 
@@ -305,7 +302,7 @@ fn another_users_kdamond_is_left_alone() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_second_run_is_refused_while_the_first_one_goes_on() {
+fn a_second_run_is_refused_during_the_first_one() {
     let workload = Workload::start(HOT_IN_COLD);
     let mut first = recording("damon-first.rec", workload.process.pid(), &["--duration", "3s"]);
     let pid = workload.process.pid().to_string();
@@ -350,7 +347,7 @@ fn lost_events_are_counted_and_reported() {
     signal(isotherm.pid(), "-STOP");
     std::thread::sleep(Duration::from_secs(5));
     signal(isotherm.pid(), "-CONT");
-    // The kernel reports losses once the ring has room again, together with the events after the gap.
+    // The kernel reports losses when the ring has space again, together with the events after the gap.
     let longest_gap = || {
         let times = report("regions", &file).into_iter().map(|snapshot| snapshot["time_ns"].as_u64().unwrap());
         let times: Vec<u64> = times.collect();

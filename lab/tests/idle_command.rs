@@ -105,7 +105,9 @@ fn in_version_1_next_to_version_2() {
     let report = &idle(&["--probe", "bpf", "--cgroup", "/one/below", "--interval", "3s", "--count", "1"])[0];
     assert_eq!((&report["way"], &report["cgroup_version"]), (&"page_tables".into(), &1.into()));
     let figures = own(report, "/one/below");
-    assert!(bytes(figures, "idle_bytes").abs_diff(48 * MIB) <= 4 * MIB, "{figures}");
+    // The cgroup also has the memory of the program itself: a few MiB that are mostly idle.
+    let idle_bytes = bytes(figures, "idle_bytes");
+    assert!((47 * MIB..64 * MIB).contains(&idle_bytes), "{figures}");
     assert!(bytes(figures, "accessed_bytes").abs_diff(64 * MIB) <= 4 * MIB, "{figures}");
 
     below.end();
@@ -177,7 +179,8 @@ fn the_rate_is_kept() {
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn without_a_mounted_cgroup_file_system_cgroups_have_inode_numbers() {
-    let script = "umount -a -t cgroup2 2>/dev/null; umount /sys/fs/cgroup; exec isotherm idle --format json -i 1s -n 1";
+    // A test before may have left version 1 mounted.
+    let script = "umount -a -t cgroup2,cgroup 2>/dev/null; umount /sys/fs/cgroup; exec isotherm idle --format json -i 1s -n 1";
     let ran = run(Command::new("unshare").args(["-m", "sh", "-c", script]));
     assert_eq!(ran.status, 0, "{ran:?}");
     let report: Value = serde_json::from_str(&ran.out).unwrap();

@@ -9,6 +9,6 @@ use std::path::Path;
 fn there_is_neither_damon_nor_idle_page_tracking() {
     assert!(Path::new("/sys/kernel/mm").exists());
     for missing in ["/sys/kernel/mm/damon", "/sys/kernel/mm/page_idle"] {
-        assert!(!Path::new(missing).exists(), "{missing} is there: this is not the kernel it is taken for");
+        assert!(!Path::new(missing).exists(), "{missing} exists: this is not the kernel stock");
     }
 }

@@ -1,4 +1,5 @@
-//! What a call inside a process costs it: for how long it stands still. See docs/acting.md.
+//! Measures what a call inside a process costs the process: how long a call takes, and how long the process is stopped.
+//! See docs/acting.md.
 
 use std::error::Error;
 use std::os::unix::process::CommandExt;
@@ -12,7 +13,7 @@ use isotherm_kernel::Process;
 const CALLS: usize = 1000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("{:<28} {:>14} {:>14} {:>14}", "target", "first call", "each call", "of it stopped");
+    println!("{:<28} {:>14} {:>14} {:>14}", "target", "first call", "each call", "stopped");
     for (name, script) in [("sleeps", "sleep 1000 & wait"), ("runs", "while :; do :; done")] {
         let mut target = Command::new("sh")
             .args(["-c", script])
@@ -31,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn measure(target: &Child) -> Result<[Duration; 3], Box<dyn Error>> {
     sleep(Duration::from_millis(100));
     let mappings = Process::open(target.id())?.mappings()?;
-    let heap = mappings.iter().find(|mapping| &*mapping.name == "[heap]").ok_or("it has no heap")?.range;
+    let heap = mappings.iter().find(|mapping| &*mapping.name == "[heap]").ok_or("the target has no heap")?.range;
     let mut inside = Inside::new();
     let mut results = Vec::new();
     let began = Instant::now();
@@ -45,7 +46,7 @@ fn measure(target: &Child) -> Result<[Duration; 3], Box<dyn Error>> {
     Ok([first, began.elapsed() / CALLS as u32, (inside.stopped() - stopped) / CALLS as u32])
 }
 
-/// Ends the group that the target leads.
+/// Kills the process group that the target leads.
 fn end(target: &mut Child) -> Result<(), Box<dyn Error>> {
     rustix::process::kill_process_group(rustix::process::Pid::from_child(target), rustix::process::Signal::KILL)?;
     target.wait()?;

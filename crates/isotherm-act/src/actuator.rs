@@ -1,4 +1,4 @@
-//! The actuator: what schemes order is done to the processes of a run.
+//! The actuator: carries out the actions of schemes on the processes of a run.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,14 +27,14 @@ pub struct ProcessActuator {
     root: PathBuf,
     inside: Inside,
     spent: Duration,
-    /// Set when no more is to be done.
+    /// Set when the work must end.
     interrupt: Arc<AtomicBool>,
-    /// Why no call could be made inside a target, the last time that was so.
+    /// For each target, the last reason why no call could be made inside it.
     refusals: HashMap<TargetId, InsideError>,
 }
 
 impl ProcessActuator {
-    /// An actuator for these processes. Nothing is opened or started before it is needed.
+    /// An actuator for the processes of `process_table`. Nothing is opened or started before it is needed.
     pub fn new(process_table: ProcessTable) -> Self {
         Self {
             process_table,
@@ -46,32 +46,31 @@ impl ProcessActuator {
         }
     }
 
-    /// Acts on the processes of this table from here on.
+    /// Replaces the process table.
     pub fn act_on(&mut self, process_table: ProcessTable) {
         self.process_table = process_table;
     }
 
-    /// Ends all work when it is set, from any thread: what has begun is finished, and the next
-    /// [`apply`](Actuator::apply)
-    /// fails.
+    /// A flag that ends the work. Any thread may set it. A call of [`apply`](Actuator::apply) in progress finishes, and
+    /// the next one fails.
     pub fn interrupt(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupt)
     }
 
-    /// Why no call could be made inside targets, in words, since this was last asked: the last reason of each.
+    /// The targets inside which no call could be made since the previous `take_refusals`, each with the last reason.
     pub fn take_refusals(&mut self) -> impl Iterator<Item = (TargetId, InsideError)> {
         std::mem::take(&mut self.refusals).into_iter()
     }
 
-    /// For how long targets have stood still for calls made inside them.
+    /// The total time for which targets were stopped for calls inside them.
     pub fn stopped(&self) -> Duration {
         self.inside.stopped()
     }
 
-    /// Makes huge pages of what is in use enough; the rest is neither applied nor refused.
+    /// Collapses the blocks of which enough is present into huge pages. The rest is neither applied nor refused.
     fn back_with_huge_pages(&self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let dense = match dense(&self.root, held.pid, ranges) {
-            // Its ID may have been another's while its pages were looked at.
+            // If the process has ended, another process may have had its ID while the pages were read.
             Ok(_) | Err(Errno::NOENT) if held.has_ended() => {
                 return refuse_all(ranges, outcomes, refusal(Errno::SRCH));
             }
@@ -79,13 +78,13 @@ impl ProcessActuator {
             Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
         };
         let blocks: Vec<AddrRange> = dense.iter().map(|(_, block)| *block).collect();
-        let mut made = vec![Outcome::default(); blocks.len()];
-        advise_ranges(held, Advice::Collapse, &blocks, &mut made);
-        for ((of, _), made) in dense.into_iter().zip(made) {
-            let outcome = &mut outcomes[of];
-            outcome.applied += made.applied;
-            if let Some(why) = made.refusal {
-                outcome.refuse(made.refused, why);
+        let mut block_outcomes = vec![Outcome::default(); blocks.len()];
+        advise_ranges(held, Advice::Collapse, &blocks, &mut block_outcomes);
+        for ((index, _), block) in dense.into_iter().zip(block_outcomes) {
+            let outcome = &mut outcomes[index];
+            outcome.applied += block.applied;
+            if let Some(refusal) = block.refusal {
+                outcome.refuse(block.refused, refusal);
             }
         }
     }
@@ -96,18 +95,18 @@ impl ProcessActuator {
             Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
         };
         let mut pieces = Vec::new();
-        for ((of, range), outcome) in ranges.iter().enumerate().zip(outcomes.iter_mut()) {
+        for ((index, range), outcome) in ranges.iter().enumerate().zip(outcomes.iter_mut()) {
             let parts = cut_at_mappings(*range, &mapped, |hole| outcome.refuse(hole.size(), NOT_MAPPED));
             for part in parts {
-                pieces.extend(part.pieces(call.most_bytes()).map(|piece| (of, piece)));
+                pieces.extend(part.pieces(call.max_bytes()).map(|piece| (index, piece)));
             }
         }
         let calls: Vec<AddrRange> = pieces.iter().map(|(_, piece)| *piece).collect();
         let mut results = Vec::with_capacity(calls.len());
         let made = self.inside.make(held.pid, call, &calls, &mut results);
         let rest = made.as_ref().map_or_else(InsideError::refusal, |()| refusal(Errno::IO));
-        for (i, (of, piece)) in pieces.into_iter().enumerate() {
-            let outcome = &mut outcomes[of];
+        for (i, (index, piece)) in pieces.into_iter().enumerate() {
+            let outcome = &mut outcomes[index];
             match results.get(i) {
                 Some(Ok(())) => outcome.applied += piece.size(),
                 Some(Err(errno)) => outcome.refuse(piece.size(), refusal(*errno)),
@@ -120,7 +119,7 @@ impl ProcessActuator {
     }
 }
 
-/// Counts all as refused, but what has been counted already.
+/// Counts all of `ranges` as refused.
 fn refuse_all(ranges: &[AddrRange], outcomes: &mut [Outcome], refusal: Refusal) {
     for (range, outcome) in ranges.iter().zip(outcomes) {
         *outcome = Outcome::refused(*range, refusal);
@@ -135,7 +134,7 @@ impl Actuator for ProcessActuator {
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
         if self.interrupt.load(Ordering::Relaxed) {
-            return Err("the run is over".into());
+            return Err("the run has ended".into());
         }
         let began = Instant::now();
         let method = CallMethod::of(work.action, work.inside)?;
@@ -159,7 +158,7 @@ impl Actuator for ProcessActuator {
     }
 }
 
-/// A process that is held, so that what is done to it is done to no other.
+/// A process that is held by a pidfd, so that an action cannot reach another process with the same ID.
 #[derive(Debug)]
 pub(super) struct Held {
     target: TargetId,
@@ -168,7 +167,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Holds a process of the table, without keeping the table locked.
+    /// Holds a process of the table. The table does not stay locked. Returns `None` if the target is not in the table.
     pub(super) fn new(process_table: &ProcessTable, target: TargetId) -> Option<Self> {
         let members = process_table.members();
         Some(Self { target, pid: target.pid()?, pidfd: members.get(&target)?.process.pidfd() })

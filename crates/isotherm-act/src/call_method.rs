@@ -1,4 +1,4 @@
-//! How an action is carried out.
+//! The ways to carry out an action.
 
 use isotherm_core::scheme::Action;
 
@@ -6,21 +6,23 @@ use super::error::ActError;
 use super::inside::InsideCall;
 use isotherm_kernel::madvise::Advice;
 
-/// What does it.
+/// The way in which an action is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallMethod {
-    /// There is nothing to do.
+    /// The action does nothing.
     Nothing,
-    /// Advice from outside.
+    /// Advice to the kernel, from outside the target.
     Outside(Advice),
-    /// A call inside the target.
+    /// A system call inside the target.
     Inside(InsideCall),
 }
 
 impl CallMethod {
-    /// The way in which `action` is carried out, where a call inside the target is allowed or not: it is made only
-    /// where nothing
-    /// else does the same.
+    /// The way in which `action` is carried out. `may_be_inside` says whether a call inside the target is allowed. Such
+    /// a call is made only if nothing else has the same effect.
+    ///
+    /// # Errors
+    /// Fails if the action needs a call inside the target, and that is not allowed.
     pub(super) fn of(action: Action, may_be_inside: bool) -> Result<Self, ActError> {
         let method = match action {
             Action::Stat => Self::Nothing,
@@ -39,8 +41,8 @@ impl CallMethod {
         }
     }
 
-    /// The call that does it, as manuals name it.
-    pub(super) fn by(self) -> &'static str {
+    /// The name of the system call, as in the man-pages. It is empty if there is none.
+    pub(super) fn call_name(self) -> &'static str {
         match self {
             Self::Nothing => "",
             Self::Outside(advice) => advice.name(),

@@ -1,9 +1,9 @@
-//! Which actions this kernel and these rights allow, found out by trying each on own memory.
+//! Finds out which actions work on this machine by trying each of them on this process.
 
 use std::{fmt, fs};
 
 use isotherm_core::scheme::{Action, ActionKind};
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, PAGE_SIZE, chain};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
@@ -16,24 +16,25 @@ use isotherm_kernel::{HUGE, Pidfd, Scratch};
 
 const SWAPS: &str = "/proc/swaps";
 
-/// One action, in one of the ways to carry it out.
+/// An action, and one way to carry it out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capability {
-    /// The action's name in scheme files.
+    /// The name of the action in scheme files.
     pub action: &'static str,
-    /// Whether it is made by a call inside the target, which a scheme has to allow.
+    /// Whether the action needs a call inside the target, which the scheme must allow.
     pub inside: bool,
-    /// The call that does it.
+    /// The system call that carries out the action.
     pub by: &'static str,
-    /// Whether it works here, for this user, as far as that does not depend on the target.
+    /// Whether the action works on this machine, for this user. The target may still refuse it.
     pub works: bool,
-    /// If it does not: what failed, why, and what would mend it.
+    /// What failed, why, and how to fix it. `None` if the action works.
     pub why_not: Option<String>,
-    /// If it works: what it does not reach here.
+    /// The memory that the action is limited to on this machine. `None` if it is not limited, or does not work.
     pub limit: Option<&'static str>,
 }
 
-/// Tries every action that does something.
+/// Tries every action that does something, in each way to carry it out. The main thread of this process is stopped for
+/// less than a millisecond per action that is made inside a target.
 pub fn capabilities() -> Vec<Capability> {
     let mut inside = Inside::new();
     let ways = ActionKind::ALL.into_iter().map(Action::from).flat_map(|action| [(action, false), (action, true)]);
@@ -43,17 +44,16 @@ pub fn capabilities() -> Vec<Capability> {
             continue;
         };
         let is_inside = matches!(method, CallMethod::Inside(_));
-        // What is allowed to be inside but is not, has been listed.
-        if method.by().is_empty() || is_inside != may_be_inside {
+        // An action that is made from outside although a call inside is allowed has been listed already.
+        if method.call_name().is_empty() || is_inside != may_be_inside {
             continue;
         }
-        let tried = check(action, method, &mut inside);
-        let why_not = tried.err().map(|error| error.to_string());
+        let why_not = check(action, method, &mut inside).err().map(|error| chain(&error));
         let works = why_not.is_none();
         found.push(Capability {
             action: action.kind().name(),
             inside: is_inside,
-            by: method.by(),
+            by: method.call_name(),
             works,
             why_not,
             limit: limit(method),
@@ -62,19 +62,19 @@ pub fn capabilities() -> Vec<Capability> {
     found
 }
 
-/// What a way does not reach on this machine.
+/// The memory that `method` is limited to on this machine.
 fn limit(method: CallMethod) -> Option<&'static str> {
-    // The first line is a heading.
+    // The first line of the file is a heading.
     let no_swap = || fs::read_to_string(SWAPS).is_ok_and(|swaps| swaps.lines().count() <= 1);
     (method == CallMethod::Outside(Advice::PageOut) && no_swap()).then_some("without swap, memory of files only")
 }
 
-/// Tries one on own memory.
+/// Tries an action on this process.
 pub(super) fn check(action: Action, method: CallMethod, inside: &mut Inside) -> Result<(), ActError> {
     match method {
         CallMethod::Nothing => Ok(()),
         CallMethod::Outside(advice) => outside(action, advice),
-        CallMethod::Inside(call) => inside_this(action, call, inside),
+        CallMethod::Inside(call) => inside_self(action, call, inside),
     }
 }
 
@@ -83,33 +83,32 @@ fn outside(action: Action, advice: Advice) -> Result<(), ActError> {
         action,
         advice: advice.name(),
         source: errno.into(),
-        mend: mend(errno, advice),
+        fix: fix(errno, advice),
     };
     let scratch = Scratch::new(HUGE)?;
     (0..HUGE / PAGE_SIZE).for_each(|page| scratch.touch(page * PAGE_SIZE));
     let own = Pidfd::open(std::process::id()).map_err(failed)?;
     let range = AddrRange::new(scratch.start(), scratch.start() + HUGE);
     match advise(own, range, advice) {
-        // A huge page could not be had at this moment.
+        // No huge page is available at this moment.
         Err(Errno::NOMEM | Errno::AGAIN | Errno::BUSY) if advice == Advice::Collapse => {}
         result => drop(result.map_err(failed)?),
     }
-    // Newer kernels allow it for one's own memory to everyone.
+    // Newer kernels allow every process to advise its own memory. Advice on other processes still needs CAP_SYS_NICE.
     let allowed =
         rustix::thread::capabilities(None).map_or(true, |sets| sets.effective.contains(CapabilitySet::SYS_NICE));
     if allowed { Ok(()) } else { Err(failed(Errno::PERM)) }
 }
 
-fn mend(errno: Errno, advice: Advice) -> &'static str {
+fn fix(errno: Errno, advice: Advice) -> &'static str {
     match (errno, advice) {
         (Errno::PERM, _) => {
-            "run isotherm as root, or with CAP_SYS_NICE; in a container, its seccomp filter must allow \
-             process_madvise()"
+            "run isotherm as root, or with CAP_SYS_NICE; the seccomp filter of a container must allow process_madvise"
         }
-        (Errno::NOSYS, _) => "Linux 5.10 or later is needed, and a seccomp filter must not hide process_madvise()",
-        (Errno::INVAL, Advice::Collapse) => "Linux 6.1 or later with CONFIG_TRANSPARENT_HUGEPAGE is needed",
-        (Errno::INVAL | Errno::BADF, Advice::WillNeed) => "a kernel with CONFIG_SWAP is needed",
-        _ => "this is not expected of any kernel: please report it",
+        (Errno::NOSYS, _) => "use Linux 5.10 or later; the seccomp filter of a container must allow process_madvise",
+        (Errno::INVAL, Advice::Collapse) => "use Linux 6.1 or later with CONFIG_TRANSPARENT_HUGEPAGE",
+        (Errno::INVAL | Errno::BADF, Advice::WillNeed) => "use a kernel with CONFIG_SWAP",
+        _ => "no kernel is expected to do this: report it",
     }
 }
 
@@ -117,8 +116,8 @@ fn huge_pages_are_off() -> bool {
     fs::read_to_string(THP_ENABLED).is_ok_and(|choice| choice.contains("[never]"))
 }
 
-/// The helper traces this very process, whose main thread stops for a moment.
-fn inside_this(action: Action, call: InsideCall, inside: &mut Inside) -> Result<(), ActError> {
+/// Makes the call inside this process. The helper traces it, and its main thread is stopped meanwhile.
+fn inside_self(action: Action, call: InsideCall, inside: &mut Inside) -> Result<(), ActError> {
     let scratch = Scratch::new(PAGE_SIZE)?;
     let range = AddrRange::new(scratch.start(), scratch.start() + PAGE_SIZE);
     let ranges: Vec<AddrRange> = range.into_iter().collect();
@@ -126,7 +125,7 @@ fn inside_this(action: Action, call: InsideCall, inside: &mut Inside) -> Result<
     let made = inside.make(std::process::id(), call, &ranges, &mut results);
     made.map_err(|source| ActError::Inside { action, source })?;
     match results.first() {
-        // How much a process may lock is a limit of that process's own.
+        // Each process has its own limit on locked memory. The limit of this process says nothing about a target.
         Some(Err(Errno::NOMEM | Errno::PERM | Errno::AGAIN))
             if matches!(call, InsideCall::MLock | InsideCall::MUnlock) =>
         {
@@ -149,15 +148,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_action_is_told_of_with_a_reason_if_it_does_not_work() {
+    fn every_action_is_listed_and_one_that_does_not_work_has_a_reason_and_a_fix() {
         let found = capabilities();
         for action in ActionKind::ALL.into_iter().map(Action::from).filter(|action| *action != Action::Stat) {
             assert!(found.iter().any(|capability| capability.action == action.kind().name()), "{action}");
         }
-        assert_eq!(found.iter().filter(|capability| capability.action == "hugepage").count(), 2, "from both sides");
+        let hugepage = found.iter().filter(|capability| capability.action == "hugepage");
+        assert_eq!(hugepage.count(), 2, "from outside and from inside");
         for capability in found {
             assert_eq!(capability.works, capability.why_not.is_none());
-            assert!(capability.why_not.is_none_or(|why| why.contains(';')), "with a mend");
+            assert!(capability.why_not.as_ref().is_none_or(|why| why.contains(" (")), "{capability:?}");
         }
     }
 }

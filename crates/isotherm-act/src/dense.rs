@@ -1,8 +1,7 @@
-//! Which memory is in use enough that huge pages back it without much waste.
+//! Finds the memory that huge pages back without much waste.
 //!
-//! To make a huge page fills all of it: where a program uses a page here and there, memory that was never there comes
-//! into being. The
-//! region that such pages lie in may well be hot.
+//! A huge page occupies 2 MiB of memory, even if only a few of its pages were present before. A hot region can consist
+//! of a few pages that are far apart.
 
 use std::path::Path;
 
@@ -12,22 +11,25 @@ use rustix::io::Errno;
 
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
 
-/// Of a huge page's worth of memory, so much has to be present: at worst, huge pages make two bytes of one.
-const PRESENT: u64 = HUGE_PAGE_SIZE / 2;
+/// The number of bytes of a block that must be present. With this value, huge pages at most double the memory in use.
+const MIN_PRESENT: u64 = HUGE_PAGE_SIZE / 2;
 
-/// The huge pages' worth of memory that lies whole in `range`, in the process of this ID, and is present enough; in
-/// ascending order.
+/// The aligned blocks of 2 MiB of which at least [`MIN_PRESENT`] bytes are present in process `pid`. Each lies entirely
+/// in one of `ranges`, and comes with the index of that range. The blocks of a range are in ascending order.
+///
+/// # Errors
+/// Returns the error of open(2) or read(2) on the pagemap of the process. `root` is the directory that stands for `/`.
 pub(super) fn dense(root: &Path, pid: u32, ranges: &[AddrRange]) -> Result<Vec<(usize, AddrRange)>, Errno> {
     let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|error| error.errno())?;
-    let mut room = PageBuffer::default();
+    let mut buffer = PageBuffer::default();
     let mut found = Vec::new();
-    for (of, range) in ranges.iter().enumerate() {
+    for (index, range) in ranges.iter().enumerate() {
         for block in range.aligned_inside(HUGE_PAGE_SIZE).into_iter().flat_map(|inside| inside.pieces(HUGE_PAGE_SIZE)) {
             let mut present = 0;
             let count = |frame: Option<u64>| present += frame.map_or(0, |_| PAGE_SIZE);
-            pagemap.frames(block.page_addresses(), &mut room, count).map_err(|error| error.errno())?;
-            if present >= PRESENT {
-                found.push((of, block));
+            pagemap.frames(block.page_addresses(), &mut buffer, count).map_err(|error| error.errno())?;
+            if present >= MIN_PRESENT {
+                found.push((index, block));
             }
         }
     }
@@ -40,12 +42,13 @@ mod tests {
 
     use super::*;
 
-    /// A root in which process 7 has so many pages present of each huge page's worth of memory, from address 0 on.
+    /// A root directory with a pagemap of process 7. `present` has the number of present pages of each block of 2 MiB,
+    /// from address 0 on.
     fn made(present: &[u64]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let pages = HUGE_PAGE_SIZE / PAGE_SIZE;
         let entries = present.iter().flat_map(|present| {
-            // Scattered, as those of a sparse table are.
+            // The present pages are scattered, as in a sparse hash table.
             (0..pages).map(move |page| u64::from(page * 7 % pages < *present) << 63)
         });
         std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
@@ -59,14 +62,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_present_by_half_at_least_is_dense() {
+    fn a_block_of_which_half_is_present_is_dense() {
         let root = made(&[512, 0, 255, 256]);
         let (h, all) = (HUGE_PAGE_SIZE, [range(0, 4 * HUGE_PAGE_SIZE)]);
         assert_eq!(dense(root.path(), 7, &all), Ok(vec![(0, range(0, h)), (0, range(3 * h, 4 * h))]));
     }
 
     #[test]
-    fn only_whole_huge_pages_count_each_for_its_own_range() {
+    fn a_block_that_lies_in_no_range_entirely_is_left_out() {
         let root = made(&[512; 4]);
         let h = HUGE_PAGE_SIZE;
         let ranges = [range(PAGE_SIZE, 2 * h - PAGE_SIZE), range(PAGE_SIZE, 3 * h - PAGE_SIZE), range(3 * h, 4 * h)];
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_is_told_by_its_errno() {
+    fn a_process_that_does_not_exist_is_enoent() {
         assert_eq!(dense(made(&[]).path(), 8, &[range(0, HUGE_PAGE_SIZE)]), Err(Errno::NOENT));
     }
 }

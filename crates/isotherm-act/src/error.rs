@@ -10,52 +10,49 @@ use super::inside::InsideError;
 
 pub(super) const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Why an action is not possible here.
+/// Why an action cannot be carried out on this machine, and how to fix it.
 #[derive(Debug, Error)]
 pub enum ActError {
-    /// It needs a call made inside the target, which the scheme does not allow.
-    #[error("{0} needs a call made inside the target: allow it with `inside: true` in the scheme")]
+    /// The action needs a call inside the target, which the scheme does not allow.
+    #[error("{0} needs a call inside the target (allow it with `inside: true` in the scheme)")]
     NeedsInside(Action),
     /// The kernel refuses the advice.
-    #[error("{action} is not possible here: process_madvise({advice}) failed: {source}; {mend}")]
+    #[error("{action} does not work here: process_madvise({advice}) failed ({fix})")]
     Advice {
-        /// What was to be done.
+        /// The action.
         action: Action,
-        /// The advice that does it.
+        /// The advice that carries it out.
         advice: &'static str,
-        /// The kernel's word.
+        /// The error of process_madvise(2).
         source: io::Error,
-        /// What would mend it.
-        mend: &'static str,
+        /// How to fix it.
+        fix: &'static str,
     },
-    /// The call inside this process, as a trial, was refused by the kernel.
-    #[error("{action} is not possible here: {call} failed when tried: {source}; is this kernel built with it?")]
+    /// The kernel refuses the call, which was tried inside this process.
+    #[error("{action} does not work here: {call} failed in a test (use a kernel that is built with this call)")]
     Call {
-        /// What was to be done.
+        /// The action.
         action: Action,
-        /// The call that does it.
+        /// The call that carries it out.
         call: &'static str,
-        /// The kernel's word.
+        /// The error of the call.
         source: io::Error,
     },
-    /// No call can be made inside other processes.
-    #[error(
-        "{action} is not possible here, as no call can be made inside a process; tried on isotherm itself: {source}"
-    )]
+    /// No call can be made inside a process.
+    #[error("{action} does not work here: a call inside isotherm itself failed in a test")]
     Inside {
-        /// What was to be done.
+        /// The action.
         action: Action,
-        /// Why not, and what would mend it.
+        /// Why no call can be made, and how to fix it.
         source: InsideError,
     },
-    /// Huge pages are off, so that allowing them changes nothing.
+    /// Huge pages are disabled, so that the action has no effect.
     #[error(
-        "{0} by madvise(MADV_HUGEPAGE) would change nothing: huge pages are off (\"never\" in {THP_ENABLED}); write \
-         \"madvise\" \
-         to it, or use hugepage without `inside: true`, which makes them at once"
+        "{0} by madvise(MADV_HUGEPAGE) has no effect here: {THP_ENABLED} is set to \"never\" (write \"madvise\" to it, \
+         or use hugepage without `inside: true`, which makes huge pages at once)"
     )]
     HugePagesOff(Action),
-    /// There is no memory to try it on.
+    /// The memory for the test is not available.
     #[error(transparent)]
     Scratch(#[from] NoScratch),
 }

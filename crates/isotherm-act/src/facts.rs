@@ -1,4 +1,4 @@
-//! What a process is, for filters: its name and its cgroup.
+//! Reads the properties of a process that filters depend on: its name and its cgroup.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use isotherm_core::scheme::ProcessFacts;
 use isotherm_kernel::cgroup;
 
-/// The facts of process `pid`, below the directory that stands for `/`; nothing if it has gone.
+/// The facts of process `pid`; `None` if there is no such process. `root` is the directory that stands for `/`.
 pub(super) fn facts(root: &Path, pid: u32) -> Option<ProcessFacts> {
     let name = fs::read_to_string(root.join(format!("proc/{pid}/comm"))).ok()?;
-    // A kernel without cgroups has none to tell.
+    // A kernel without cgroups shows none.
     let cgroup = cgroup::of_process(root, pid).unwrap_or_default();
     Some(ProcessFacts { name: name.trim_end_matches('\n').into(), cgroup: cgroup.into() })
 }
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_a_name_and_what_is_not_there_has_none() {
+    fn this_process_has_facts_and_a_process_that_does_not_exist_has_none() {
         let own = facts(Path::new("/"), std::process::id()).unwrap();
         assert!(!own.name.is_empty() && !own.name.contains('\n'));
         assert_eq!(facts(Path::new("/"), u32::MAX), None);

@@ -1,9 +1,14 @@
-//! The ways to act on the memory of another process. `docs/acting.md` describes what each action does to the process,
-//! what it costs, and what keeps the process safe.
+//! Acts on the memory of other processes. `docs/acting.md` describes what each action does to the process, what it
+//! costs, and what keeps the process safe.
 //!
-//! Most actions work from outside, by advice to the kernel (`process_madvise`) that changes no content. Some need a
-//! system call that only the process itself can make. It is then made inside the process, if the scheme allows that.
-//! [`ProcessActuator`] does both for schemes. [`ProcessInspector`] looks at pages and processes for filters.
+//! Most actions work from outside: they are advice to the kernel (`process_madvise(2)`), which changes no content. Some
+//! actions need a system call that only the process itself can make. Such a call is made inside the process, if the
+//! scheme allows it.
+//!
+//! - [`ProcessActuator`]: carries out the actions of schemes, from outside and from inside
+//! - [`ProcessInspector`]: finds the properties of pages and processes that filters depend on
+//! - [`Inside`]: makes system calls inside other processes
+//! - [`capabilities`]: tries which actions work on this machine
 
 mod actuator;
 mod call_method;
@@ -22,5 +27,4 @@ pub use actuator::ProcessActuator;
 pub use check::{Capability, capabilities};
 pub use error::ActError;
 pub use inside::{Inside, InsideCall, InsideError};
-
 pub use pages::{OpenProbe, ProcessInspector};

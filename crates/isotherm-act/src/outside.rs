@@ -1,4 +1,4 @@
-//! Acting from outside: advice on many ranges of a process, call by call, with an account of what the kernel refused.
+//! Acting from outside: gives advice on many ranges of a process in several calls, and counts what the kernel refused.
 
 use std::collections::VecDeque;
 
@@ -9,18 +9,22 @@ use rustix::io::Errno;
 use super::refusal::{NOT_MAPPED, refusal};
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL};
 
-/// So much is advised by one call at most: for as long the kernel holds the target's map, and so late is a stop
-/// noticed.
-/// It is a multiple of a huge page, so that none is cut.
+/// The maximum number of bytes in one call. The kernel holds the lock of the target's memory map during a call, and a
+/// request to stop waits for the end of the call. It is a multiple of the size of a huge page, so that none is cut.
 const BYTES_A_CALL: u64 = 4 << 20;
 
-/// The memory of a process, and the kernel that is asked.
+/// The memory of a process, and the kernel's calls on it.
 pub(super) trait Memory {
-    /// Gives the advice on the ranges in their order, and tells on how many it was taken; an error is that of the
-    /// first.
+    /// Gives the advice on the ranges in their order. Returns how many ranges the kernel processed completely.
+    ///
+    /// # Errors
+    /// Returns the kernel's error if the first range fails.
     fn advise(&mut self, ranges: &[AddrRange], advice: Advice) -> Result<usize, Errno>;
 
-    /// What is mapped now: sorted and disjoint, a range a mapping.
+    /// The current mappings, one range each: sorted and disjoint.
+    ///
+    /// # Errors
+    /// Fails if the process has ended, or its mappings cannot be read.
     fn mapped(&mut self) -> Result<Vec<AddrRange>, Errno>;
 }
 
@@ -28,19 +32,19 @@ pub(super) trait Memory {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     range: AddrRange,
-    /// The index of that range.
-    of: usize,
-    /// Whether a refusal holds for all of it: it lies in one mapping, or cannot be cut.
+    /// The index of the range that the piece is a part of.
+    index: usize,
+    /// Whether a refusal holds for the whole piece, because it lies in one mapping or cannot be cut.
     whole: bool,
 }
 
-/// Gives the advice on all of `ranges`, and accounts in `outcomes` for each.
+/// Gives the advice on all of `ranges`, and counts in `outcomes` what was applied and refused of each.
 ///
-/// What is outside the target's mappings is refused with `ENOMEM`. Where huge pages are made, what is less than one
-/// is left out. A target that has gone, or that may not be acted on, refuses all that is left.
+/// Unmapped memory is refused with `ENOMEM`. [`Advice::Collapse`] leaves out what is smaller than a huge page. If the
+/// target has ended, or access to it is not permitted, all remaining memory is refused.
 pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
-    let mut rest = ranges.iter().enumerate().flat_map(|(of, &range)| {
-        pieces(range, advice).map(move |range| Piece { range, of, whole: advice == Advice::Collapse })
+    let mut rest = ranges.iter().enumerate().flat_map(|(index, &range)| {
+        pieces(range, advice).map(move |range| Piece { range, index, whole: advice == Advice::Collapse })
     });
     let mut waiting: VecDeque<Piece> = VecDeque::new();
     let mut mapped = None;
@@ -59,7 +63,7 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
         let errno = match memory.advise(&call, advice) {
             Ok(done) if done > 0 => {
                 for piece in waiting.drain(..done.min(call.len())) {
-                    outcomes[piece.of].applied += piece.range.size();
+                    outcomes[piece.index].applied += piece.range.size();
                 }
                 continue;
             }
@@ -71,18 +75,18 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
                 waiting
                     .drain(..)
                     .chain(rest)
-                    .for_each(|piece| outcomes[piece.of].refuse(piece.range.size(), refusal(errno)));
+                    .for_each(|piece| outcomes[piece.index].refuse(piece.range.size(), refusal(errno)));
                 return;
             }
             errno if first.whole => {
                 waiting.pop_front();
-                outcomes[first.of].refuse(first.range.size(), refusal_of_mapping(advice, errno));
+                outcomes[first.index].refuse(first.range.size(), refusal_of_mapping(advice, errno));
             }
-            // Some of it may have been done and some not: it is done again, a mapping at a time.
+            // The kernel may have processed a part of the piece. The advice is repeated, one mapping at a time.
             _ => {
                 waiting.pop_front();
                 let mapped = mapped.get_or_insert_with(|| memory.mapped().unwrap_or_default());
-                let hole = |range: AddrRange| outcomes[first.of].refuse(range.size(), NOT_MAPPED);
+                let hole = |range: AddrRange| outcomes[first.index].refuse(range.size(), NOT_MAPPED);
                 let parts = cut_at_mappings(first.range, mapped, hole);
                 parts.into_iter().rev().for_each(|range| waiting.push_front(Piece { range, whole: true, ..first }));
             }
@@ -90,9 +94,8 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
     }
 }
 
-/// Why advice on a part of one mapping was refused. Only the making of huge pages needs memory; to other advice
-/// `ENOMEM` says that
-/// the mapping has gone in the meantime.
+/// Why advice on a part of one mapping was refused. Only [`Advice::Collapse`] needs memory. `ENOMEM` on other advice
+/// means that the range has been unmapped meanwhile.
 fn refusal_of_mapping(advice: Advice, errno: Errno) -> Refusal {
     match errno {
         Errno::NOMEM if advice != Advice::Collapse => NOT_MAPPED,
@@ -100,7 +103,8 @@ fn refusal_of_mapping(advice: Advice, errno: Errno) -> Refusal {
     }
 }
 
-/// `range` in pieces of a call's size, that end at multiples of it; for huge pages, those that lie in it whole.
+/// Cuts `range` at multiples of [`BYTES_A_CALL`]. For [`Advice::Collapse`], the pieces are the aligned huge pages that
+/// lie entirely in `range`.
 fn pieces(range: AddrRange, advice: Advice) -> impl Iterator<Item = AddrRange> {
     let (range, size) = match advice {
         Advice::Collapse => (range.aligned_inside(HUGE_PAGE_SIZE), HUGE_PAGE_SIZE),
@@ -109,7 +113,7 @@ fn pieces(range: AddrRange, advice: Advice) -> impl Iterator<Item = AddrRange> {
     range.into_iter().flat_map(move |range| range.pieces(size))
 }
 
-/// The parts of `range` that lie in mappings, a mapping each; tells what lies in none.
+/// The parts of `range` that are mapped, one for each mapping. Calls `hole` for each part that is not mapped.
 pub(super) fn cut_at_mappings(
     range: AddrRange,
     mapped: &[AddrRange],
@@ -136,43 +140,45 @@ mod tests {
 
     use super::*;
 
-    /// A process and its kernel: mappings in pages, some of which refuse, and what was advised.
+    /// A simulated process.
     #[derive(Default)]
-    struct Made {
+    struct Simulated {
+        /// The first page of each mapping, the page after its last one, and the error of advice on it.
         mappings: Vec<(u64, u64, Option<Errno>)>,
+        /// The pages on which advice succeeded.
         advised: BTreeSet<u64>,
-        /// The process goes after so many calls.
+        /// The number of calls after which the process ends.
         calls_left: usize,
     }
 
-    impl Made {
-        fn one(&mut self, range: AddrRange) -> Result<(), Errno> {
+    impl Simulated {
+        fn advise_one(&mut self, range: AddrRange) -> Result<(), Errno> {
             let (start, end) = (range.start() / PAGE_SIZE, range.end() / PAGE_SIZE);
             let mut at = start;
             let mut hole = false;
-            for &(from, to, refuses) in &self.mappings {
-                let (from_here, to_here) = (from.max(start), to.min(end));
-                if from_here >= to_here {
+            for &(first, last, error) in &self.mappings {
+                let (first, last) = (first.max(start), last.min(end));
+                if first >= last {
                     continue;
                 }
-                hole |= from_here > at;
-                if let Some(errno) = refuses {
+                hole |= first > at;
+                if let Some(errno) = error {
                     return Err(errno);
                 }
-                self.advised.extend(from_here..to_here);
-                at = to_here;
+                self.advised.extend(first..last);
+                at = last;
             }
             if hole || at < end { Err(Errno::NOMEM) } else { Ok(()) }
         }
     }
 
-    impl Memory for Made {
+    impl Memory for Simulated {
         fn advise(&mut self, ranges: &[AddrRange], _: Advice) -> Result<usize, Errno> {
             assert!((1..=RANGES_A_CALL).contains(&ranges.len()));
             assert!(ranges.iter().map(|range| range.size()).sum::<u64>() <= BYTES_A_CALL);
             self.calls_left = self.calls_left.checked_sub(1).ok_or(Errno::SRCH)?;
             for (done, range) in ranges.iter().enumerate() {
-                match self.one(*range) {
+                match self.advise_one(*range) {
                     Err(errno) if done == 0 => return Err(errno),
                     Err(_) => return Ok(done),
                     Ok(()) => {}
@@ -187,15 +193,16 @@ mod tests {
         }
     }
 
-    fn made(layout: Vec<(u64, u64, u8)>) -> Made {
+    /// A process with one mapping for each gap, size in pages, and number that chooses the error.
+    fn simulated(layout: Vec<(u64, u64, u8)>) -> Simulated {
         let mut at = 0;
-        let mut made = Made { calls_left: usize::MAX, ..Made::default() };
+        let mut memory = Simulated { calls_left: usize::MAX, ..Simulated::default() };
         for (gap, pages, kind) in layout {
-            let refuses = [Some(Errno::INVAL), Some(Errno::BUSY), None, None][usize::from(kind) % 4];
-            made.mappings.push((at + gap, at + gap + pages, refuses));
+            let error = [Some(Errno::INVAL), Some(Errno::BUSY), None, None][usize::from(kind) % 4];
+            memory.mappings.push((at + gap, at + gap + pages, error));
             at += gap + pages;
         }
-        made
+        memory
     }
 
     fn ranges(layout: &[(u64, u64)]) -> Vec<AddrRange> {
@@ -210,40 +217,38 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_that_the_kernel_takes_is_advised_and_every_byte_is_accounted_for(
+        fn all_memory_that_allows_the_advice_is_advised_and_every_byte_is_counted(
             layout in prop::collection::vec((0..300_u64, 1..3000_u64, any::<u8>()), 0..12),
             wanted in prop::collection::vec((0..200_u64, 1..2500_u64), 1..40),
         ) {
-            let mut made = made(layout);
+            let mut memory = simulated(layout);
             let ranges = ranges(&wanted);
             let mut outcomes = vec![Outcome::default(); ranges.len()];
-            advise_ranges(&mut made, Advice::Cold, &ranges, &mut outcomes);
+            advise_ranges(&mut memory, Advice::Cold, &ranges, &mut outcomes);
             for (range, outcome) in ranges.iter().zip(outcomes) {
                 let pages = range.start() / PAGE_SIZE..range.end() / PAGE_SIZE;
-                let willing = |page: &u64| {
-                    made.mappings.iter().any(|(start, end, refuses)| {
-                        (start..end).contains(&page) && refuses.is_none()
-                    })
+                let allows = |page: &u64| {
+                    memory.mappings.iter().any(|(first, end, error)| (first..end).contains(&page) && error.is_none())
                 };
-                let expected = pages.clone().filter(willing).count() as u64 * PAGE_SIZE;
+                let expected = pages.clone().filter(allows).count() as u64 * PAGE_SIZE;
                 prop_assert_eq!(outcome.applied, expected);
                 prop_assert_eq!(outcome.applied + outcome.refused, range.size());
                 prop_assert_eq!(outcome.refused > 0, outcome.refusal.is_some());
-                prop_assert!(pages.filter(willing).all(|page| made.advised.contains(&page)));
+                prop_assert!(pages.filter(allows).all(|page| memory.advised.contains(&page)));
             }
         }
 
         #[test]
-        fn a_target_that_goes_refuses_the_rest(
+        fn a_target_that_ends_refuses_the_rest(
             wanted in prop::collection::vec((0..200_u64, 1..2500_u64), 1..20),
             calls in 0..10_usize,
         ) {
-            let mut made = made(vec![(0, 1 << 20, 2)]);
-            made.calls_left = calls;
+            let mut memory = simulated(vec![(0, 1 << 20, 2)]);
+            memory.calls_left = calls;
             let ranges = ranges(&wanted);
             let mut outcomes = vec![Outcome::default(); ranges.len()];
-            advise_ranges(&mut made, Advice::PageOut, &ranges, &mut outcomes);
-            let advised = made.advised.len() as u64 * PAGE_SIZE;
+            advise_ranges(&mut memory, Advice::PageOut, &ranges, &mut outcomes);
+            let advised = memory.advised.len() as u64 * PAGE_SIZE;
             prop_assert_eq!(outcomes.iter().map(|outcome| outcome.applied).sum::<u64>(), advised);
             for (range, outcome) in ranges.iter().zip(outcomes) {
                 prop_assert_eq!(outcome.applied + outcome.refused, range.size());
@@ -253,23 +258,23 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_made_of_whole_ones_only() {
-        let mut made = made(vec![(0, 2048, 2)]);
-        // From the middle of the first to the middle of the third.
+    fn only_whole_huge_pages_are_collapsed() {
+        let mut memory = simulated(vec![(0, 2048, 2)]);
+        // From the middle of the first huge page to the middle of the third.
         let ranges = [AddrRange::new(256 * PAGE_SIZE, 1280 * PAGE_SIZE).unwrap()];
         let mut outcomes = [Outcome::default()];
-        advise_ranges(&mut made, Advice::Collapse, &ranges, &mut outcomes);
+        advise_ranges(&mut memory, Advice::Collapse, &ranges, &mut outcomes);
         assert_eq!(outcomes[0], Outcome { applied: HUGE_PAGE_SIZE, refused: 0, refusal: None });
-        assert_eq!(made.advised, (512..1024).collect());
+        assert_eq!(memory.advised, (512..1024).collect());
     }
 
     #[test]
     fn a_huge_page_that_cannot_be_made_is_refused_alone() {
-        let mut made = Made { calls_left: usize::MAX, ..Made::default() };
-        made.mappings = vec![(0, 512, None), (512, 1024, Some(Errno::AGAIN)), (1024, 1536, None)];
+        let mut memory = Simulated { calls_left: usize::MAX, ..Simulated::default() };
+        memory.mappings = vec![(0, 512, None), (512, 1024, Some(Errno::AGAIN)), (1024, 1536, None)];
         let ranges = [AddrRange::new(0, 1536 * PAGE_SIZE).unwrap()];
         let mut outcomes = [Outcome::default()];
-        advise_ranges(&mut made, Advice::Collapse, &ranges, &mut outcomes);
+        advise_ranges(&mut memory, Advice::Collapse, &ranges, &mut outcomes);
         let busy = Some(refusal(Errno::AGAIN));
         let expected = Outcome { applied: 2 * HUGE_PAGE_SIZE, refused: HUGE_PAGE_SIZE, refusal: busy };
         assert_eq!(outcomes[0], expected);

@@ -1,4 +1,4 @@
-//! Which pages are young or huge, just before they are acted on.
+//! The inspector: finds young pages, pages in huge pages, and the properties of processes, just before an action.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use isotherm_core::{
     AccessProbe, AddrRange, BoxError, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
 };
 use rustix::io::Errno;
+use thiserror::Error;
 
 use isotherm_kernel::ProcessTable;
 use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
@@ -18,13 +19,13 @@ use super::actuator::Held;
 use super::facts::facts;
 use super::refusal::refusal;
 
-/// Frames of a huge page.
+/// The number of frames in a huge page.
 const HUGE: u64 = 512;
 
-/// So many pages are asked for at once.
+/// The maximum number of pages that are read in one step.
 const PAGES_AT_ONCE: u64 = 512;
 
-/// Inspects the pages of the processes of a table, and what the processes are.
+/// Inspects the processes of a process table and their pages.
 #[derive(Debug)]
 pub struct ProcessInspector {
     process_table: ProcessTable,
@@ -36,14 +37,13 @@ pub struct ProcessInspector {
 }
 
 impl ProcessInspector {
-    /// An inspector of these processes. It asks the probe that `open_probe` opens which pages are young. Nothing is
-    /// opened
-    /// before it is needed.
+    /// An inspector of the processes of `process_table`. It finds young pages with the probe that `open_probe` opens.
+    /// Nothing is opened before it is needed.
     pub fn new(process_table: ProcessTable, open_probe: OpenProbe) -> Self {
         Self { process_table, open_probe, root: "/".into(), young: None, huge: None, spent: Duration::ZERO }
     }
 
-    /// Inspects the processes of this table from here on.
+    /// Replaces the process table.
     pub fn inspect(&mut self, process_table: ProcessTable) {
         self.process_table = process_table;
     }
@@ -74,15 +74,15 @@ impl PageInspector for ProcessInspector {
         let began = Instant::now();
         let held = Held::new(&self.process_table, target).ok_or_else(|| refusal(Errno::SRCH))?;
         self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
-        let told = match (kind, &mut self.young, &mut self.huge) {
+        let result = match (kind, &mut self.young, &mut self.huge) {
             (PageKind::Young, Some(young), _) => young.find(target, range, found),
             (PageKind::Huge, _, Some(huge)) => huge.find(held.pid, range, found),
             _ => Err(Errno::OPNOTSUPP),
         };
         self.spent += began.elapsed();
-        // Its ID may have been another's while the pages were looked at.
-        let told = if held.has_ended() { Err(Errno::SRCH) } else { told };
-        told.map_err(refusal)
+        // If the process has ended, another process may have had its ID while the pages were read.
+        let result = if held.has_ended() { Err(Errno::SRCH) } else { result };
+        result.map_err(refusal)
     }
 
     fn time_inspecting(&self) -> Duration {
@@ -90,13 +90,15 @@ impl PageInspector for ProcessInspector {
     }
 }
 
-/// Opens a probe that reads the accessed bit of single pages, and clears none when it learns of a target.
+/// Opens a probe that reads the accessed bit of single pages. The probe must not clear accessed bits in
+/// [`update`](AccessProbe::update).
 ///
-/// It is opened when a scheme first asks which pages are young. An error says why it cannot be opened and how to fix
+/// It is called when a scheme first needs young pages. An error says why the probe cannot be opened, and how to fix
 /// that.
 pub type OpenProbe = fn() -> Result<Box<dyn AccessProbe + Send>, BoxError>;
 
-/// Tells which pages of a process have been accessed since their accessed bit was last cleared, by whomever.
+/// Finds the pages of a process that have been accessed since their accessed bit was last cleared. Any program may have
+/// cleared the bit.
 pub(super) struct Young {
     probe: Box<dyn AccessProbe + Send>,
     samples: Vec<Sample>,
@@ -104,7 +106,10 @@ pub(super) struct Young {
 }
 
 impl Young {
-    /// Opens the probe; says why not, and how to fix that.
+    /// Opens the probe.
+    ///
+    /// # Errors
+    /// Returns the error of `open_probe`.
     pub(super) fn open(open_probe: OpenProbe) -> Result<Self, BoxError> {
         Ok(Self { probe: open_probe()?, samples: Vec::new(), answers: Vec::new() })
     }
@@ -135,31 +140,45 @@ impl fmt::Debug for Young {
     }
 }
 
-/// Tells which pages of a process are part of a huge page.
+/// Why pages in huge pages cannot be found, and how to fix it.
+#[derive(Debug, Error)]
+pub(super) enum HugeError {
+    /// A table of the kernel cannot be opened.
+    #[error("huge pages cannot be found (run isotherm as root)")]
+    Table(#[from] TableError),
+    /// The kernel does not show page frame numbers.
+    #[error(
+        "huge pages cannot be found: /proc/self/pagemap does not show page frame numbers (run isotherm as root, or \
+         with CAP_SYS_ADMIN)"
+    )]
+    HiddenFrames,
+}
+
+/// Finds the pages of a process that are part of a huge page.
 #[derive(Debug)]
 pub(super) struct Huge {
     root: PathBuf,
     flags: FlagTable,
-    room: PageBuffer,
+    buffer: PageBuffer,
     frames: Vec<u64>,
 }
 
 impl Huge {
-    /// Opens what it needs, below the directory that stands for `/`; says why not, and what would mend it.
-    pub(super) fn open(root: &Path) -> Result<Self, BoxError> {
-        let cannot = |error: TableError| {
-            format!("huge pages cannot be found (run isotherm as root): {}", isotherm_core::chain(&error))
-        };
-        let flags = FlagTable::open(root).map_err(cannot)?;
-        let own = Pagemap::open(root, "self").map_err(cannot)?;
+    /// Opens the kernel's tables. `root` is the directory that stands for `/`.
+    ///
+    /// # Errors
+    /// Fails if a table cannot be opened or read, or does not show page frame numbers.
+    pub(super) fn open(root: &Path) -> Result<Self, HugeError> {
+        let flags = FlagTable::open(root)?;
+        let own = Pagemap::open(root, "self")?;
+        // The page of this variable is present, so its frame number is 0 only if the kernel hides it.
         let here = &raw const flags as u64;
-        let mut told = None;
-        own.frames(std::iter::once(here), &mut PageBuffer::default(), |frame| told = frame)?;
-        if told.is_none_or(|frame| frame == 0) {
-            let why = "huge pages cannot be told: the kernel does not tell page frames in /proc/self/pagemap";
-            return Err(format!("{why}; run isotherm with CAP_SYS_ADMIN").into());
+        let mut own_frame = None;
+        own.frames(std::iter::once(here), &mut PageBuffer::default(), |frame| own_frame = frame)?;
+        if own_frame.is_none_or(|frame| frame == 0) {
+            return Err(HugeError::HiddenFrames);
         }
-        Ok(Self { root: root.into(), flags, room: PageBuffer::default(), frames: Vec::new() })
+        Ok(Self { root: root.into(), flags, buffer: PageBuffer::default(), frames: Vec::new() })
     }
 
     pub(super) fn find(&mut self, pid: u32, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
@@ -167,12 +186,13 @@ impl Huge {
         for part in range.pieces(PAGES_AT_ONCE * PAGE_SIZE) {
             self.frames.clear();
             pagemap
-                .frames(part.page_addresses(), &mut self.room, |frame| self.frames.push(frame.unwrap_or(0)))
+                .frames(part.page_addresses(), &mut self.buffer, |frame| self.frames.push(frame.unwrap_or(0)))
                 .map_err(|error| error.errno())?;
-            // Pages of the same huge page mostly follow one another.
+            // The last first frame whose flags were read, and whether it is a huge page. Neighbouring pages mostly
+            // belong to the same huge page.
             let mut last = (u64::MAX, false);
             for (addr, &frame) in part.page_addresses().zip(&self.frames) {
-                // In a huge page, a page lies where it lies in memory.
+                // A huge page is aligned both in memory and in the address space.
                 if frame == 0 || frame % HUGE != addr / PAGE_SIZE % HUGE {
                     continue;
                 }
@@ -189,7 +209,7 @@ impl Huge {
     }
 }
 
-/// Adds a page behind all that are there.
+/// Appends a page to sorted ranges. It is merged with the last range if they touch.
 fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
     let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) else {
         return;

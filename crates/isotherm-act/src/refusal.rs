@@ -1,13 +1,12 @@
-//! Refusals of the kernel: the reason behind an error number.
+//! Translates error numbers of the kernel into refusals.
 
 use isotherm_core::scheme::{Refusal, RefusalReason};
 use rustix::io::Errno;
 
-/// The refusal that an error of a call on mapped memory means, with the number.
+/// The refusal for an error of a call on mapped memory. The error numbers are those of `madvise(2)`,
+/// `process_madvise(2)`, `mlock(2)` and `ptrace(2)`.
 ///
-/// `ENOMEM` then means too little memory or a limit. A caller that knows that it means unmapped addresses says so
-/// itself. The numbers
-/// are those of `madvise(2)`, `process_madvise(2)`, `mlock(2)` and `ptrace(2)`.
+/// `ENOMEM` means too little memory, or a limit. A caller that knows that addresses are unmapped uses [`NOT_MAPPED`].
 pub(crate) fn refusal(errno: Errno) -> Refusal {
     let reason = match errno {
         Errno::SRCH | Errno::NOENT => RefusalReason::TargetGone,
@@ -22,5 +21,5 @@ pub(crate) fn refusal(errno: Errno) -> Refusal {
     reason.with_code(errno.raw_os_error())
 }
 
-/// Addresses at which nothing is mapped, as the kernel refuses them.
+/// The refusal for addresses at which nothing is mapped.
 pub(crate) const NOT_MAPPED: Refusal = RefusalReason::NotMapped.with_code(Errno::NOMEM.raw_os_error());

@@ -1,4 +1,4 @@
-//! Acting on real processes as schemes order it. A test that needs a privilege that is missing is skipped.
+//! Carries out actions on real processes. A test is skipped if it needs a privilege that this user does not have.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, PageInspector, PageKind, RefusalReason, Work};
@@ -36,8 +36,8 @@ fn pages(inspector: &mut ProcessInspector, target: &Target, kind: PageKind) -> V
 }
 
 #[test]
-fn memory_of_a_file_that_is_paged_out_is_resident_no_more() {
-    // Of a file system on a disk: those in memory have nowhere to page out to.
+fn a_file_that_is_paged_out_is_no_longer_resident() {
+    // The file is on a disk. A file system in memory has no place to page out to.
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let path = directory.path().join("memory");
     std::fs::write(&path, vec![0; SIZE]).unwrap();
@@ -48,14 +48,14 @@ fn memory_of_a_file_that_is_paged_out_is_resident_no_more() {
     let before = target.kib("Rss:");
     assert_eq!(apply(&mut actuator, &target, Action::PageOut, &[target.memory]), [Outcome::all(target.memory)]);
     let after = target.kib("Rss:");
-    // Pages that wait on another processor to be listed are left out.
+    // The kernel leaves out pages that wait in a CPU's batch.
     assert!(before == SIZE as u64 / 1024 && after < before / 2, "{before} {after}");
     assert_eq!(apply(&mut actuator, &target, Action::WillNeed, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(actuator.time_spent() > std::time::Duration::ZERO);
 }
 
 #[test]
-fn huge_pages_are_made_told_and_forbidden() {
+fn huge_pages_are_forbidden_allowed_made_and_found() {
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
     or_skip!(actuator.supports(Action::Collapse, true));
@@ -82,37 +82,35 @@ fn pages_are_young_if_they_were_accessed_since_they_were_made_cold() {
     let mut inspector = inspector(&target);
     or_skip!(inspector.tells(PageKind::Young));
     let young = |inspector: &mut _, target: &_| pages(inspector, target, PageKind::Young);
-    target.tell("touch");
+    target.send("touch");
     target.answer();
     assert_eq!(young(&mut inspector, &target), [target.memory]);
     let half = target.memory.split_at(target.memory.start() + SIZE as u64 / 2).unwrap().0;
     assert_eq!(apply(&mut actuator, &target, Action::Cold, &[half]), [Outcome::all(half)]);
     let left: u64 =
         young(&mut inspector, &target).iter().filter_map(|range| range.intersection(half)).map(|r| r.size()).sum();
-    // Pages that wait on another processor to be listed are left out.
+    // The kernel leaves out pages that wait in a CPU's batch.
     assert!(left < half.size() / 4, "{left}");
-    target.tell("touch");
+    target.send("touch");
     target.answer();
     assert_eq!(young(&mut inspector, &target), [target.memory]);
 }
 
 #[test]
-fn what_is_not_mapped_is_refused_and_the_rest_is_done() {
+fn unmapped_memory_is_refused_and_the_action_is_applied_to_the_rest() {
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
-    // On both sides of the memory lies what cannot be accessed, and far below nothing.
-    let across = AddrRange::new(target.memory.start(), target.memory.end()).unwrap();
-    let nothing = AddrRange::new(16 * PAGE_SIZE, 32 * PAGE_SIZE).unwrap();
+    let unmapped = AddrRange::new(16 * PAGE_SIZE, 32 * PAGE_SIZE).unwrap();
     for action in [Action::Cold, Action::NoHugePage, Action::MLock, Action::MUnlock] {
         or_skip!(actuator.supports(action, true));
-        let outcomes = apply(&mut actuator, &target, action, &[nothing, across]);
-        let refused = Outcome::refused(nothing, RefusalReason::NotMapped.with_code(libc::ENOMEM));
-        assert_eq!(outcomes, [refused, Outcome::all(across)], "{action}");
+        let outcomes = apply(&mut actuator, &target, action, &[unmapped, target.memory]);
+        let refused = Outcome::refused(unmapped, RefusalReason::NotMapped.with_code(libc::ENOMEM));
+        assert_eq!(outcomes, [refused, Outcome::all(target.memory)], "{action}");
     }
 }
 
 #[test]
-fn locked_memory_is_refused_until_it_is_let_go() {
+fn cold_is_refused_on_locked_memory_until_it_is_unlocked() {
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
     or_skip!(actuator.supports(Action::Cold, true));
@@ -126,47 +124,47 @@ fn locked_memory_is_refused_until_it_is_let_go() {
 }
 
 #[test]
-fn a_target_that_has_gone_or_is_not_there_refuses_all() {
+fn all_is_refused_if_the_target_has_ended_or_is_not_in_the_process_table() {
     let mut target = Target::start("touch");
     let memory = target.memory;
     let mut actuator = actuator(&target);
-    target.end_at_once();
+    target.kill();
     for action in [Action::PageOut, Action::NoHugePage] {
         let gone = Outcome::refused(memory, RefusalReason::TargetGone.with_code(libc::ESRCH));
         assert_eq!(apply(&mut actuator, &target, action, &[memory]), [gone]);
-        let none = &mut ProcessActuator::new(ProcessTable::default());
-        assert_eq!(apply(none, &target, action, &[memory]), [gone]);
+        let empty = &mut ProcessActuator::new(ProcessTable::default());
+        assert_eq!(apply(empty, &target, action, &[memory]), [gone]);
     }
 }
 
 #[test]
-fn why_no_call_can_be_made_inside_a_target_is_told_in_words() {
+fn the_reason_why_no_call_can_be_made_inside_a_target_is_kept_until_it_is_taken() {
     let target = Target::start("seccomp");
     let mut actuator = actuator(&target);
     or_skip!(actuator.supports(Action::MLock, true));
     let refused = apply(&mut actuator, &target, Action::MLock, &[target.memory]);
     assert_eq!(refused, [Outcome::refused(target.memory, RefusalReason::NotPermitted.with_code(libc::EACCES))]);
-    let told: Vec<_> = actuator.take_refusals().collect();
-    assert!(matches!(told[..], [(of, InsideError::Seccomp(_))] if of == target.id), "{told:?}");
+    let refusals: Vec<_> = actuator.take_refusals().collect();
+    assert!(matches!(refusals[..], [(id, InsideError::Seccomp(_))] if id == target.id), "{refusals:?}");
     assert_eq!(actuator.take_refusals().count(), 0);
 }
 
 #[test]
-fn an_action_that_is_inside_only_has_to_be_allowed() {
+fn an_action_that_works_only_inside_a_target_needs_permission() {
     let mut actuator = ProcessActuator::new(ProcessTable::default());
     for action in [Action::NoHugePage, Action::MLock, Action::MUnlock] {
-        let why = actuator.supports(action, false).unwrap_err().to_string();
-        assert!(why.contains("inside: true"), "{why}");
+        let error = actuator.supports(action, false).unwrap_err().to_string();
+        assert!(error.contains("inside: true"), "{error}");
     }
     actuator.supports(Action::Stat, false).unwrap();
 }
 
 #[test]
-fn nothing_more_is_done_once_the_run_is_over_and_nothing_to_those_of_another_roster() {
+fn a_process_that_leaves_the_table_is_refused_and_no_work_is_done_after_the_interrupt() {
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
-    let all = [target.memory];
-    let work = Work { action: Action::Stat, inside: false, target: target.id, ranges: &all };
+    let ranges = [target.memory];
+    let work = Work { action: Action::Stat, inside: false, target: target.id, ranges: &ranges };
     let mut outcomes = [Outcome::default()];
     actuator.apply(&work, &mut outcomes).unwrap();
     assert_eq!(outcomes, [Outcome::all(target.memory)]);
@@ -175,5 +173,5 @@ fn nothing_more_is_done_once_the_run_is_over_and_nothing_to_those_of_another_ros
     actuator.apply(&work, &mut outcomes).unwrap();
     assert_eq!(outcomes[0].refused, target.memory.size());
     actuator.interrupt().store(true, std::sync::atomic::Ordering::Relaxed);
-    assert!(actuator.apply(&work, &mut outcomes).unwrap_err().to_string().contains("over"));
+    assert!(actuator.apply(&work, &mut outcomes).unwrap_err().to_string().contains("ended"));
 }

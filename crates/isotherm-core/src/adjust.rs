@@ -3,6 +3,7 @@
 
 use rand::{Rng, RngExt};
 
+use crate::survey::{PageHistory, Stretch};
 use crate::{AddrRange, PAGE_SIZE, Region};
 
 /// Which neighbours are merged.
@@ -27,7 +28,7 @@ pub(crate) fn merge(regions: &mut Vec<Region>, limits: MergeLimits) {
         let Some(both) = AddrRange::new(kept.range().start(), next.range().end()) else {
             return false;
         };
-        if both.size() > limits.size {
+        if kept.bytes().saturating_add(next.bytes()) > limits.size {
             return false;
         }
         kept.absorb(next, both);
@@ -58,6 +59,67 @@ fn split_randomly(range: AddrRange, rng: &mut impl Rng) -> Option<(AddrRange, Ad
         return None;
     }
     range.split_at(range.start() + PAGE_SIZE * rng.random_range(1..range.pages()))
+}
+
+/// Splits each region that may be in use into `pieces` regions, or fewer if it has fewer present pages. The others stay
+/// whole: all of their pages are idle. `spare` is a buffer whose memory is used again.
+pub(crate) fn split_surveyed(
+    regions: &mut Vec<Region>,
+    history: &PageHistory,
+    pieces: u32,
+    rng: &mut impl Rng,
+    spare: &mut Vec<Region>,
+) {
+    spare.clear();
+    for region in regions.iter() {
+        let mut rest = *region;
+        for _ in 1..pieces {
+            let present = rest.bytes() / PAGE_SIZE;
+            if !rest.may_be_in_use() || present < 2 {
+                break;
+            }
+            let cut = history.nth_present(rest.range().start(), rng.random_range(1..present));
+            let Some((piece, after)) = cut.and_then(|cut| rest.range().split_at(cut)) else {
+                break;
+            };
+            spare.push(rest.with_range(piece).with_pages(history.pages_in(piece)));
+            rest = rest.with_range(after).with_pages(history.pages_in(after));
+        }
+        spare.push(rest);
+    }
+    std::mem::swap(regions, spare);
+}
+
+/// The regions of `stretches`, which a survey has found. Where memory is in use, parts of `old` regions keep their
+/// borders and their statistics. Each idle stretch becomes one region, with the means of the old ones.
+///
+/// A region that was idle and is in use now, or the other way round, begins a new age.
+pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistory) -> Vec<Region> {
+    let mut regions = Vec::with_capacity(old.len());
+    let mut rest = old;
+    for stretch in stretches {
+        let passed = rest.partition_point(|region| region.range().end() <= stretch.range.start());
+        rest = &rest[passed..];
+        let mut parts = carry_over(rest, &[stretch.range], std::iter::once);
+        for part in &mut parts {
+            let before = part.pages().map(|_| part.may_be_in_use());
+            *part = part.with_pages(history.pages_in(part.range()));
+            if before.is_some_and(|before| before != part.may_be_in_use()) {
+                part.begin_age();
+            }
+        }
+        if stretch.is_touched() {
+            regions.extend(parts.into_iter().filter(|part| part.bytes() > 0));
+        } else {
+            regions.extend(parts.into_iter().reduce(|mut all, next| {
+                if let Some(both) = AddrRange::new(all.range().start(), next.range().end()) {
+                    all.absorb(&next, both);
+                }
+                all
+            }));
+        }
+    }
+    regions
 }
 
 /// Splits `range` at page borders into pieces of equal size, of about `piece` bytes each.

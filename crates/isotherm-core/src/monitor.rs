@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::{Rng, RngExt};
+use rand::Rng;
 use thiserror::Error;
 
 use crate::region_set::RegionSet;
+use crate::survey::{SurveyLimits, SurveySnapshot};
 use crate::{
-    AccessProbe, AddressSpace, Attributes, BoxError, Observation, PAGE_SIZE, Region, Round, Sample, Sink, Snapshot,
-    TargetSnapshot,
+    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Round, Sample, Sink, Snapshot,
+    TargetSnapshot, TargetSpace,
 };
 
 /// Why a run cannot go on.
@@ -80,11 +81,29 @@ pub struct Monitor<S, P, K, R> {
     update_asked: bool,
     /// The clears of the probe up to the last aggregation.
     clears: u64,
+    /// When to survey. `None` if there is no survey.
+    survey: Option<SurveyPlan>,
     // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
     answers: Vec<Observation>,
     snapshot: Snapshot,
 }
+
+/// When to survey, and what it may cost.
+#[derive(Clone, Copy, Debug)]
+struct SurveyPlan {
+    interval: Duration,
+    limits: SurveyLimits,
+    /// When the next survey is due, since the start of the run.
+    due: Duration,
+}
+
+/// How long after a survey the next one is due while memory is being added: a program that has just started is seen at
+/// once.
+const GROWING: Duration = Duration::from_millis(200);
+
+/// Memory is being added if at least this share of it is new since the survey before.
+const GROWTH: f64 = 0.05;
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// A monitor that has not started.
@@ -102,6 +121,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             rounds_to_next: 0,
             update_asked: false,
             clears: 0,
+            survey: None,
             samples: Vec::new(),
             answers: Vec::new(),
             snapshot: Snapshot::default(),
@@ -117,6 +137,23 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// time. [`Next`] follows the new sampling interval.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.next_attributes = Some(attributes);
+    }
+
+    /// Surveys all pages once in each `interval`, at the start of the run first. Without effect if the probe has no
+    /// survey. With a survey, mappings are read when it begins, and not at the update interval. While a target is
+    /// growing, it is surveyed up to five times a second.
+    ///
+    /// Call it before [`start`](Self::start), or at any time to change the interval.
+    pub fn set_survey(&mut self, interval: Duration, limits: SurveyLimits) {
+        if self.probe.survey().is_some() {
+            let due = self.survey.map_or(Duration::ZERO, |plan| plan.due);
+            self.survey = Some(SurveyPlan { interval, limits, due });
+        }
+    }
+
+    /// The survey interval. `None` if there is no survey.
+    pub fn survey_interval(&self) -> Option<Duration> {
+        self.survey.map(|plan| plan.interval)
     }
 
     /// Reads the mappings at the next step, without waiting for the update interval. Call it when a target may have
@@ -150,9 +187,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// # Errors
     /// If the address space, the probe or the sink fails.
     pub fn start(&mut self) -> Result<Next, MonitorError> {
-        self.update()?;
+        let first = if self.survey.is_some() { Some(self.survey(Duration::ZERO)?) } else { None };
+        if first.is_none() {
+            self.update()?;
+        }
         let spaces: Vec<_> = self.regions.targets().iter().map(|target| target.space.clone()).collect();
         self.sink.start(&spaces).map_err(MonitorError::Sink)?;
+        if let Some(first) = first {
+            self.sink.surveyed(&first).map_err(MonitorError::Sink)?;
+        }
         self.prepare_access_checks()?;
         Ok(self.next())
     }
@@ -170,8 +213,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.reset();
             self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
         }
-        if self.rounds_since_update >= self.attributes.rounds_per_update() || self.update_asked {
-            self.update()?;
+        match self.survey {
+            Some(plan) if now >= plan.due || self.update_asked => {
+                let found = self.survey(now)?;
+                self.sink.surveyed(&found).map_err(MonitorError::Sink)?;
+            }
+            None if self.rounds_since_update >= self.attributes.rounds_per_update() || self.update_asked => {
+                self.update()?;
+            }
+            _ => {}
         }
         self.prepare_access_checks()?;
         Ok(self.next())
@@ -187,7 +237,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.rounds = 0;
         self.snapshot.reads = 0;
         self.snapshot.max_reads = 0;
-        self.update()?;
+        match &mut self.survey {
+            Some(plan) => plan.due = Duration::ZERO,
+            None => self.update()?,
+        }
         self.prepare_access_checks()?;
         Ok(self.next())
     }
@@ -200,17 +253,16 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.sink.end().map_err(MonitorError::Sink)
     }
 
-    /// Chooses one page of each region, uniformly at random, and clears it. A steady region is left out of most rounds.
+    /// Chooses one present page of each region, uniformly at random, and clears it. A steady region is left out of most rounds.
     fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
         self.samples.clear();
         for target in self.regions.targets_mut() {
             for region in &mut target.regions {
-                if !region.choose(self.rounds, &self.attributes) {
-                    continue;
-                }
-                let range = region.range();
-                let page = self.rng.random_range(0..range.pages());
-                self.samples.push(Sample { target: target.space.id, addr: range.start() + page * PAGE_SIZE });
+                region.choose(self.rounds, &self.attributes);
+            }
+            for region in target.regions.iter().filter(|region| region.was_chosen()) {
+                let addr = target.random_page(region, &mut self.rng);
+                self.samples.push(Sample { target: target.space.id, addr });
             }
         }
         if self.samples.is_empty() {
@@ -229,7 +281,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             let strides = self.regions.iter().map(|region| region.stride(&self.attributes));
             let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
             let to_aggregate = self.attributes.samples().saturating_sub(self.rounds);
-            let to_update = self.attributes.rounds_per_update().saturating_sub(self.rounds_since_update);
+            let to_update = match self.survey {
+                Some(_) => to_aggregate,
+                None => self.attributes.rounds_per_update().saturating_sub(self.rounds_since_update),
+            };
             to_choose.min(to_aggregate).min(to_update).max(1)
         } else {
             1
@@ -294,6 +349,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             taken.regions.clear();
             taken.regions.extend(target.regions.iter().map(Region::snapshot));
         }
+        snapshot.histories.clear();
+        let histories =
+            targets.iter().filter_map(|target| Some((target.space.id, Arc::clone(target.history.as_ref()?))));
+        snapshot.histories.extend(histories);
         self.sink.aggregated(snapshot).map_err(MonitorError::Sink)?;
         self.rounds = 0;
         self.clears = clears;
@@ -319,14 +378,61 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.update_asked = true;
     }
 
+    /// Reads all pages of all targets, clears some of them, and draws the regions anew.
+    fn survey(&mut self, now: Duration) -> Result<SurveySnapshot, MonitorError> {
+        let spaces = self.read_targets()?;
+        let mut found = SurveySnapshot { time: now, ..SurveySnapshot::default() };
+        let Some((plan, survey)) = self.survey.as_mut().zip(self.probe.survey()) else {
+            return Ok(found);
+        };
+        survey.begin().map_err(MonitorError::Probe)?;
+        let mut blocks = Vec::new();
+        let mut surveyed = Vec::with_capacity(spaces.len());
+        let mut grows = false;
+        for space in spaces {
+            let known = self.regions.targets_mut().iter_mut().find(|target| target.space.id == space.id);
+            let mut history = known.and_then(|target| target.history.take()).unwrap_or_default();
+            blocks.clear();
+            survey.read(&space, &mut blocks).map_err(MonitorError::Probe)?;
+            // The snapshot before may still hold the history as it was. Then this one is a copy.
+            let pages = Arc::make_mut(&mut history);
+            let before = pages.present();
+            pages.take(&blocks, now);
+            grows |= pages.present() as f64 > before as f64 * (1.0 + GROWTH);
+            found.cost.reads += pages.present();
+            found.interval = found.interval.max(pages.interval());
+            surveyed.push((space, history));
+        }
+        // Each target gets a part of the clears by its size. What one leaves is for the next.
+        let (mut limit, mut left) = (plan.limits.pages(plan.interval), found.cost.reads as f64);
+        for (space, history) in &mut surveyed {
+            let pages = Arc::make_mut(history);
+            let present = pages.present() as f64;
+            let (mut chosen, expected) = pages.choose(limit * present / left.max(1.0), &mut self.rng);
+            (limit, left) = (limit - expected, left - present);
+            found.cost.clears += survey.clear(space.id, &mut chosen).map_err(MonitorError::Probe)?;
+            pages.cleared(&chosen);
+            found.targets.push(pages.sums(space.id, &space.mappings));
+        }
+        plan.due = now + if grows { GROWING.min(plan.interval) } else { plan.interval };
+        self.regions.follow(surveyed, &self.attributes);
+        Ok(found)
+    }
+
     /// Reads the mappings again. Targets join and leave, and regions follow the mappings.
     fn update(&mut self) -> Result<(), MonitorError> {
+        let spaces = self.read_targets()?;
+        self.regions.update(spaces, &self.attributes, self.probe.granularity());
+        Ok(())
+    }
+
+    /// The targets and their mappings as they are now. The probe takes them in.
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, MonitorError> {
         let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
         spaces.retain(|space| !space.mappings.is_empty());
         self.probe.update(&spaces).map_err(MonitorError::Probe)?;
-        self.regions.update(spaces, &self.attributes, self.probe.granularity());
         self.rounds_since_update = 0;
         self.update_asked = false;
-        Ok(())
+        Ok(spaces)
     }
 }

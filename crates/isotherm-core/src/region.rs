@@ -1,7 +1,7 @@
 //! Regions: neighbouring pages with about the same access frequency, and the statistics of their samples.
 
-use crate::steady::{Steadiness, blend, by_chance};
-use crate::{AddrRange, Attributes, Observation, RegionSnapshot};
+use crate::steady::{self, Steadiness, blend, by_chance};
+use crate::{AddrRange, Attributes, Observation, RegionPages, RegionSnapshot};
 
 /// Neighbouring pages that are taken to be accessed equally often, so that one page of them speaks for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Region {
     steadiness: Steadiness,
     /// Whether a page was chosen in this round and will be read at its end.
     chosen: bool,
+    /// What the last survey found in the region. `None` without a survey.
+    pages: Option<RegionPages>,
 }
 
 impl Region {
@@ -41,6 +43,7 @@ impl Region {
             age: 0,
             steadiness: Steadiness::NEW,
             chosen: false,
+            pages: None,
         }
     }
 
@@ -59,14 +62,50 @@ impl Region {
         Self { range, ..self }
     }
 
+    /// What the last survey found in the region. `None` without a survey.
+    pub(crate) const fn pages(&self) -> Option<RegionPages> {
+        self.pages
+    }
+
+    /// The same region with what a survey found in it.
+    pub(crate) const fn with_pages(self, pages: RegionPages) -> Self {
+        Self { pages: Some(pages), ..self }
+    }
+
+    /// The bytes that the region speaks for: those that are present, or all without a survey.
+    pub(crate) const fn bytes(&self) -> u64 {
+        match self.pages {
+            Some(pages) => pages.present,
+            None => self.range.size(),
+        }
+    }
+
+    /// Whether the last survey found any of the region accessed, or could not tell. True without a survey.
+    pub(crate) const fn may_be_in_use(&self) -> bool {
+        match self.pages {
+            Some(pages) => pages.touched > 0 || pages.unknown > 0,
+            None => true,
+        }
+    }
+
+    /// Forgets the age: the region is accessed in another way than before.
+    pub(crate) const fn begin_age(&mut self) {
+        self.age = 0;
+    }
+
     /// How many rounds there are from one sample of the region to the next, at least 1.
     pub(crate) fn stride(&self, attributes: &Attributes) -> u32 {
-        self.steadiness.stride(self.last_nr_accesses, attributes)
+        let stride = self.steadiness.stride(self.last_nr_accesses, attributes);
+        if self.may_be_in_use() { stride } else { stride.max(steady::idle_stride(attributes)) }
     }
 
     /// Decides whether a page of the region is chosen in this round of the aggregation, counted from 0.
+    ///
+    /// Memory whose accessed bits were never cleared is not sampled: each sample would have to be cleared alone, which
+    /// costs much more than a survey takes for it.
     pub(crate) fn choose(&mut self, round: u32, attributes: &Attributes) -> bool {
-        self.chosen = round.is_multiple_of(self.stride(attributes));
+        let is_worth_it = self.pages.is_none_or(|pages| pages.present > 0 && pages.unknown * 2 <= pages.present);
+        self.chosen = is_worth_it && round.is_multiple_of(self.stride(attributes));
         self.chosen
     }
 
@@ -115,7 +154,9 @@ impl Region {
             self.accessed = seen;
             self.unobservable = seen_unobservable;
         }
-        self.age = if changed { 0 } else { self.age.saturating_add(1) };
+        // Without evidence, the region grows no older.
+        let grows = self.samples == 0 || observed > 0;
+        self.age = if changed { 0 } else { self.age.saturating_add(u32::from(grows)) };
         self.steadiness.aggregated(changed && !by_chance);
         self.nr_samples = self.samples;
         self.samples = samples;
@@ -137,15 +178,16 @@ impl Region {
     /// bytes.
     pub(crate) fn continues_in(&self, next: &Self, threshold: u32, resolution: u64) -> bool {
         self.range.touches(next.range)
+            && self.may_be_in_use() == next.may_be_in_use()
             && self.accessed.abs_diff(next.accessed)
                 <= self.tolerance(self.accessed, next.accessed, self.samples, threshold)
             && (self.unobservable.abs_diff(next.unobservable) <= threshold
-                || self.range.size().min(next.range.size()) <= resolution)
+                || self.bytes().min(next.bytes()) <= resolution)
     }
 
     /// Merges `next` into this region, which then covers `range`. All statistics become means, weighted by size.
     pub(crate) fn absorb(&mut self, next: &Self, range: AddrRange) {
-        let (a, b) = (u128::from(self.range.size()), u128::from(next.range.size()));
+        let (a, b) = (u128::from(self.bytes().max(1)), u128::from(next.bytes().max(1)));
         let mean = |x: u32, y: u32| {
             let sum = u128::from(x) * a + u128::from(y) * b;
             // The mean lies between x and y, and so has 32 bits.
@@ -163,6 +205,7 @@ impl Region {
             age: mean(self.age, next.age),
             steadiness: self.steadiness.merged(next.steadiness, mean),
             chosen: false,
+            pages: self.pages.zip(next.pages).map(|(pages, next)| pages + next),
         };
     }
 
@@ -193,7 +236,7 @@ impl Region {
             nr_samples: self.nr_samples,
             nr_unobservable: self.unobservable,
             age: self.age,
-            pages: None,
+            pages: self.pages,
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The regions of all targets, which share one budget.
 
-use rand::Rng;
+use std::sync::Arc;
+
+use rand::{Rng, RngExt};
 
 use crate::adjust::{self, MergeLimits};
+use crate::survey::PageHistory;
 use crate::{AddrRange, Attributes, Granularity, Layout, PAGE_SIZE, Region, TargetSpace, areas};
 
 /// All targets with their regions. After [`update`](Self::update), [`merge`](Self::merge) and
@@ -21,6 +24,20 @@ pub(crate) struct RegionSet {
 pub(crate) struct TargetRegions {
     pub space: TargetSpace,
     pub regions: Vec<Region>,
+    /// Its pages, if it is surveyed.
+    pub history: Option<Arc<PageHistory>>,
+}
+
+impl TargetRegions {
+    /// The address of a page of `region`, chosen uniformly at random from those that are present.
+    pub(crate) fn random_page(&self, region: &Region, rng: &mut impl Rng) -> u64 {
+        let range = region.range();
+        let pages = (region.bytes() / PAGE_SIZE).max(1);
+        let nth = rng.random_range(0..pages);
+        let scattered = self.history.as_ref().filter(|_| pages < range.pages());
+        let found = scattered.and_then(|history| history.nth_present(range.start(), nth));
+        found.unwrap_or(range.start() + nth * PAGE_SIZE)
+    }
 }
 
 impl RegionSet {
@@ -73,8 +90,32 @@ impl RegionSet {
         }
         let pieces = if now == before && now <= max / 3 { 3 } else { 2 };
         for target in &mut self.targets {
-            adjust::split(&mut target.regions, pieces, rng, &mut self.spare);
+            match &target.history {
+                None => adjust::split(&mut target.regions, pieces, rng, &mut self.spare),
+                Some(history) => adjust::split_surveyed(&mut target.regions, history, pieces, rng, &mut self.spare),
+            }
         }
+    }
+
+    /// Takes in the targets with their pages, as a survey has found them. Regions take their borders from where
+    /// memory in use and idle memory meet, and keep their statistics. Absent memory is in no region, or does not
+    /// count.
+    ///
+    /// Borders of the survey are half the maximum number of regions at most, so that there is room for splits.
+    pub(crate) fn follow(&mut self, surveyed: Vec<(TargetSpace, Arc<PageHistory>)>, attributes: &Attributes) {
+        let most = attributes.max_regions() / 2;
+        let present: u64 = surveyed.iter().map(|(_, history)| history.present()).sum();
+        let mut old = std::mem::take(&mut self.targets);
+        for (space, history) in surveyed.into_iter().take(most) {
+            let known = old.iter().position(|target| target.space.id == space.id);
+            let known = known.map(|i| old.swap_remove(i).regions).unwrap_or_default();
+            // Each target has a part of the regions by its size.
+            let part = most as u128 * u128::from(history.present()) / u128::from(present.max(1));
+            let stretches = history.stretches((part as usize).max(1));
+            let regions = adjust::follow(&known, &stretches, &history);
+            self.targets.push(TargetRegions { space, regions, history: Some(history) });
+        }
+        self.keep_maximum(attributes);
     }
 
     /// Takes in the targets as they are now. Regions that still lie in an area keep their statistics, new space
@@ -103,7 +144,7 @@ impl RegionSet {
                 Granularity::Page => adjust::carry_over(&known, ranges, |new| adjust::split_evenly(new, piece)),
                 Granularity::Mapping => adjust::one_for_each(&known, ranges),
             };
-            self.targets.push(TargetRegions { space, regions });
+            self.targets.push(TargetRegions { space, regions, history: None });
         }
         self.keep_maximum(attributes);
     }
@@ -131,7 +172,7 @@ impl RegionSet {
     /// No region becomes larger than the total size divided by the minimum number of regions. Whether memory can be
     /// observed makes a border only between regions that are larger than the total size divided by the maximum.
     fn limits(&self, attributes: &Attributes) -> MergeLimits {
-        let total: u64 = self.iter().map(|region| region.range().size()).sum();
+        let total: u64 = self.iter().map(Region::bytes).sum();
         MergeLimits {
             threshold: attributes.merge_threshold(),
             size: (total / attributes.min_regions() as u64).max(PAGE_SIZE),

@@ -78,6 +78,19 @@ pub struct RegionPages {
     pub unknown: u64,
 }
 
+impl std::ops::Add for RegionPages {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            present: self.present + other.present,
+            touched: self.touched + other.touched,
+            unobservable: self.unobservable + other.unobservable,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
 impl Snapshot {
     /// The regions of all targets.
     pub fn regions(&self) -> impl Iterator<Item = &RegionSnapshot> {
@@ -96,6 +109,11 @@ impl Snapshot {
 }
 
 impl RegionSnapshot {
+    /// The size of the region in bytes: what is present of it, or all of it without a survey.
+    pub fn size(&self) -> u64 {
+        self.pages.map_or(self.range.size(), |pages| pages.present)
+    }
+
     /// The access rate, 0 to 1: `nr_accesses` divided by the `samples` of an aggregation.
     pub fn access_rate(&self, samples: u32) -> f64 {
         f64::from(self.nr_accesses) / f64::from(samples.max(1))
@@ -108,21 +126,32 @@ impl RegionSnapshot {
 }
 
 impl TargetSnapshot {
-    /// Each region, in order, with the number of its bytes that are mapped.
+    /// Each region, in order, with the number of its bytes that are present, or mapped without a survey.
     pub fn mapped_bytes(&self) -> impl Iterator<Item = (&RegionSnapshot, u64)> {
         self.regions_with_mappings().map(|(region, mappings)| {
             let parts = mappings.iter().filter_map(|mapping| mapping.range.intersection(region.range));
-            (region, parts.map(AddrRange::size).sum())
+            let mapped = || parts.map(AddrRange::size).sum();
+            (region, region.pages.map_or_else(mapped, |pages| pages.present))
         })
     }
 
-    /// The working set in bytes: the mapped bytes of all regions with at least one access.
+    /// The working set in bytes: what was accessed since the survey before. Without a survey, the mapped bytes of all
+    /// regions with at least one access.
     pub fn working_set(&self) -> u64 {
-        self.mapped_bytes().filter(|(region, _)| region.nr_accesses > 0).map(|(_, bytes)| bytes).sum()
+        let of = |(region, mapped): (&RegionSnapshot, u64)| match region.pages {
+            Some(pages) => pages.touched,
+            None if region.nr_accesses > 0 => mapped,
+            None => 0,
+        };
+        self.mapped_bytes().map(of).sum()
     }
 
-    /// The mapped bytes that could not be observed: of each region its share of unobservable `samples`.
+    /// The bytes that could not be observed. Without a survey, of each region its share of unobservable `samples`.
     pub fn unobservable_bytes(&self, samples: u32) -> u64 {
-        self.mapped_bytes().map(|(region, bytes)| bytes as f64 * region.unobservable_share(samples)).sum::<f64>() as u64
+        let of = |(region, mapped): (&RegionSnapshot, u64)| match region.pages {
+            Some(pages) => pages.unobservable as f64,
+            None => mapped as f64 * region.unobservable_share(samples),
+        };
+        self.mapped_bytes().map(of).sum::<f64>() as u64
     }
 }

@@ -45,6 +45,11 @@ pub(crate) struct Steadiness {
     aggregations: u32,
 }
 
+/// The stride of a steady region, and of one that the last survey found idle: samples are spent where memory is in use.
+pub(crate) fn idle_stride(attributes: &Attributes) -> u32 {
+    (attributes.samples() / MIN_SAMPLES).clamp(1, STRIDE)
+}
+
 impl Steadiness {
     /// The steadiness of a region without samples.
     pub(crate) const NEW: Self = Self { aggregations: 0 };
@@ -53,7 +58,7 @@ impl Steadiness {
     /// `nr_accesses` in the last aggregation. Strides are multiples of each other, so that the regions of a larger
     /// stride need no rounds of their own.
     pub(crate) fn stride(self, last: u32, attributes: &Attributes) -> u32 {
-        let steady = (attributes.samples() / MIN_SAMPLES).clamp(1, STRIDE);
+        let steady = idle_stride(attributes);
         let threshold = attributes.merge_threshold();
         let mixed = last > threshold && last.saturating_add(threshold) < attributes.samples();
         match self.aggregations {

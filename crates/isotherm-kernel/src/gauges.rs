@@ -45,7 +45,7 @@ pub enum GaugeError {
 #[derive(Debug)]
 pub struct SystemGauges {
     root: PathBuf,
-    room: PageBuffer,
+    buffer: PageBuffer,
 }
 
 impl SystemGauges {
@@ -56,7 +56,7 @@ impl SystemGauges {
 
     /// Like [`new`](Self::new), with `root` in place of `/`.
     pub fn below(root: &Path) -> Self {
-        Self { root: root.into(), room: PageBuffer::default() }
+        Self { root: root.into(), buffer: PageBuffer::default() }
     }
 
     /// The share of the accessed memory that is resident, from 0 to 1, measured on evenly spaced pages. `None` if no
@@ -74,7 +74,7 @@ impl SystemGauges {
                 resident += u64::from(frame.is_some());
             };
             let offsets = (0..ranges.bytes()).step_by(step as usize);
-            pagemap.frames(offsets.map(|offset| ranges.address_at(offset)), &mut self.room, tell).ok()?;
+            pagemap.frames(offsets.map(|offset| ranges.address_at(offset)), &mut self.buffer, tell).ok()?;
         }
         (looked_at > 0).then(|| resident as f64 / looked_at as f64)
     }

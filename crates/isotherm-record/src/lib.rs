@@ -41,7 +41,7 @@ pub use columns::column_table;
 pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use error::RecordError;
 pub use id::{identity, pid_column};
-pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, TargetInfo, TargetInfos};
+pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos};
 pub use permissions::permission_letters;
 pub use reader::{Ending, Recording};
 pub use snapshots::Snapshots;

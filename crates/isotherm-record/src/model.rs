@@ -173,6 +173,17 @@ impl SnapshotRecord {
     }
 }
 
+/// One survey with all that belongs to it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SurveyRecord {
+    /// What the survey found in all targets.
+    pub survey: isotherm_core::survey::SurveySnapshot,
+    /// The CPU time that the survey took. `None` if it was not measured.
+    pub cpu: Option<Duration>,
+    /// What the targets are. It may list more targets than the survey has.
+    pub infos: TargetInfos,
+}
+
 /// One target in one snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {

@@ -129,7 +129,7 @@ fn records_past_the_limit() {
     let full = path.with_extension("full");
     std::fs::copy(&path, &full).unwrap();
 
-    // There is room again: what comes from here on is readable, although mappings were lost with the last batch.
+    // There is free space again. Later messages are readable, although the last batch with mappings was lost.
     setrlimit(Resource::Fsize, before).unwrap();
     for i in full_at + 1..full_at + 20 {
         recorder.write(&common::snapshot_record(i)).unwrap();

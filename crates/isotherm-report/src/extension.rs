@@ -1,18 +1,18 @@
-//! The format that the name of a file asks for.
+//! Selects a format by the name of a file.
 
 use std::path::{Path, PathBuf};
 
-/// The extension of a file's name stands for no format.
+/// The extension of a file selects no format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name {} does not say which format to write: let it end in {known}", path.display())]
+#[error("the name {} does not select a format; use a name that ends in {known}", path.display())]
 pub struct UnknownExtension {
     /// The file.
     pub path: PathBuf,
-    /// The extensions that are known.
+    /// The known extensions, as text.
     pub known: String,
 }
 
-/// The format that the extension of `path` stands for, in either case. None if the name has no extension.
+/// The format that the extension of `path` selects, in upper or lower case. `None` if the name has no extension.
 pub(crate) fn format_of<F: Copy>(path: &Path, formats: &[(F, &[&str])]) -> Result<Option<F>, UnknownExtension> {
     let Some(extension) = path.extension() else { return Ok(None) };
     let is_it = |known: &&str| extension.eq_ignore_ascii_case(known);
@@ -57,7 +57,7 @@ mod tests {
     fn an_unknown_extension_is_an_error_that_lists_the_known_ones() {
         for name in ["a.pdf", "a.jpeg", "a.", "png.gz", "a.2026-11-21"] {
             let error = format_of(Path::new(name), &FORMATS).unwrap_err().to_string();
-            let expected = "does not say which format to write: let it end in .txt, .json or .png";
+            let expected = "does not select a format; use a name that ends in .txt, .json or .png";
             assert_eq!(error, format!("the name {name} {expected}"));
         }
     }

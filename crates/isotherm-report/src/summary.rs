@@ -261,13 +261,13 @@ pub fn folded(mappings: &[Temperature], most: usize, least: f64) -> (Vec<&Temper
         m.size_bytes as f64 >= size as f64 * least || (hot > 0 && m.hot_bytes as f64 >= hot as f64 * least)
     };
     let few = mappings.len() <= most.min(4);
-    let (mut told, mut rest): (Vec<_>, Vec<_>) = mappings.iter().partition(|m| few || worth(m));
-    if told.len() + usize::from(!rest.is_empty()) > most {
-        rest.extend(told.drain(most.saturating_sub(1).max(1)..));
+    let (mut shown, mut rest): (Vec<_>, Vec<_>) = mappings.iter().partition(|m| few || worth(m));
+    if shown.len() + usize::from(!rest.is_empty()) > most {
+        rest.extend(shown.drain(most.saturating_sub(1).max(1)..));
     }
     if let [single] = rest[..] {
-        told.push(single);
-        return (told, None);
+        shown.push(single);
+        return (shown, None);
     }
     let sum = |value: fn(&Temperature) -> u64| rest.iter().map(|m| value(m)).fold(0, u64::saturating_add);
     let idle: f64 = rest.iter().map(|m| m.cold_bytes as f64 * m.cold_for_ns.unwrap_or(0) as f64).sum();
@@ -284,5 +284,5 @@ pub fn folded(mappings: &[Temperature], most: usize, least: f64) -> (Vec<&Temper
         cold_for_ns: (cold > 0).then(|| (idle / cold as f64) as u64),
     };
     let rest = (!rest.is_empty()).then_some((rest.len(), others));
-    (told, rest)
+    (shown, rest)
 }

@@ -142,8 +142,8 @@ fn regions_are_filtered_and_sorted() {
         String::from_utf8(json).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0]["time_ns"], 200_000_000);
-    let told = lines[0]["regions"].as_array().unwrap();
-    assert!(!told.is_empty() && told.iter().all(|region| region["access_rate"].as_f64().unwrap() >= 0.5));
+    let regions = lines[0]["regions"].as_array().unwrap();
+    assert!(!regions.is_empty() && regions.iter().all(|region| region["access_rate"].as_f64().unwrap() >= 0.5));
 }
 
 #[test]
@@ -295,14 +295,14 @@ fn a_recording_on_disk_is_reported_like_its_rows() {
     }
     activities.for_each(|activity| recorder.write_activity(activity).unwrap());
     recorder.flush().unwrap();
-    let told = |source: &dyn Source| {
+    let texts = |source: &dyn Source| {
         TEXTS.map(|kind| String::from_utf8(report(kind, Format::Json, source, &Options::default()).unwrap()).unwrap())
     };
     let unfinished = isotherm_record::Recording::open(file.path()).unwrap();
     assert!(text(Kind::Summary, &unfinished, plain(80, 30)).contains("! the recording has no end"));
     recorder.finish().unwrap();
     let recording = isotherm_record::Recording::open(file.path()).unwrap();
-    assert_eq!(told(&recording), told(&source));
+    assert_eq!(texts(&recording), texts(&source));
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn figures_that_an_imported_recording_lacks_are_left_out() {
     }
     for (kind, format) in [(Kind::Overhead, Format::Svg), (Kind::Html, Format::Html)] {
         let drawn = String::from_utf8(report(kind, format, &source, &Options::default()).unwrap()).unwrap();
-        assert!(drawn.contains("the recording tells no costs"), "{kind:?}");
+        assert!(drawn.contains("the recording contains no costs"), "{kind:?}");
         for zero in ["rounds began late", "Pages read in", "limit 0"] {
             assert!(!drawn.contains(zero), "{kind:?}: {zero}");
         }

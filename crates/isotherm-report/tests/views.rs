@@ -285,8 +285,8 @@ fn schemes_that_are_changed_while_they_run_are_counted_to_the_end() {
         total.applied_bytes -= before.applied_bytes;
     }
     let view = schemes(&source, &Selection::default());
-    let told: Vec<_> = view.schemes.iter().map(|scheme| (&*scheme.name, scheme.in_force)).collect();
-    assert_eq!(told, [("prcl", false), ("hot", true)]);
+    let in_force: Vec<_> = view.schemes.iter().map(|scheme| (&*scheme.name, scheme.in_force)).collect();
+    assert_eq!(in_force, [("prcl", false), ("hot", true)]);
     assert_eq!(view.schemes[0].total.applied_bytes, source.activities[1].schemes[0].total.applied_bytes);
     // In the third second everything is refused, so the count since the restart does not exceed the count before it.
     assert_eq!(view.schemes[1].total.applied_bytes, whole);

@@ -35,6 +35,8 @@ pub struct RunConfig {
     pub source: Source,
     /// The monitoring attributes. What is not set follows from the probe.
     pub attributes: AttributeOptions,
+    /// Whether and how often all pages are surveyed.
+    pub survey: SurveyChoice,
     /// The seed of the random choices; `None` takes one from the clock.
     pub seed: Option<u64>,
     /// How long the run lasts at most; `None` for as long as there is something to watch.
@@ -60,6 +62,24 @@ pub enum Source {
     /// A recording that was made before. It is replayed as fast as the sinks take it. Schemes act on nothing: they only
     /// report what they would have done.
     Replay(PathBuf),
+}
+
+/// Whether and how often every present page is surveyed, beside sampling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SurveyChoice {
+    /// As often as a survey's CPU time allows, 1 s to 60 s apart, if the probe can: half a percent of one CPU. A
+    /// simulation is not surveyed.
+    #[default]
+    Auto,
+    /// No survey: DAMON's method as its papers describe it.
+    Off,
+    /// Once in this interval, at least [`MIN_SURVEY`](Self::MIN_SURVEY).
+    Every(Duration),
+}
+
+impl SurveyChoice {
+    /// The shortest survey interval.
+    pub const MIN_SURVEY: Duration = Duration::from_millis(100);
 }
 
 /// The targets of a live run.
@@ -178,6 +198,7 @@ impl RunConfig {
         Self {
             source,
             attributes: AttributeOptions::default(),
+            survey: SurveyChoice::Auto,
             seed: None,
             duration: None,
             schemes: None,
@@ -211,6 +232,12 @@ impl RunConfig {
     #[must_use]
     pub fn attributes(self, attributes: AttributeOptions) -> Self {
         Self { attributes, ..self }
+    }
+
+    /// The same run with this choice of surveys.
+    #[must_use]
+    pub fn survey(self, survey: SurveyChoice) -> Self {
+        Self { survey, ..self }
     }
 
     /// The same run with this seed.
@@ -248,6 +275,12 @@ impl RunConfig {
             if self.schemes.is_some() && matches!(targets, Targets::Physical { .. }) {
                 return Err(ConfigError::SchemesOnPhysicalMemory);
             }
+        }
+        match self.survey {
+            SurveyChoice::Every(interval) if interval < SurveyChoice::MIN_SURVEY => {
+                return Err(ConfigError::SurveyTooShort(interval));
+            }
+            _ => {}
         }
         // Which probe `Auto` takes is not known yet: a duration is too short if it is for each that it may take.
         let granularities: &[Granularity] = match &self.source {

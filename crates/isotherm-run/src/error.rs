@@ -15,6 +15,8 @@ use isotherm_record::RecordError;
 use isotherm_scheme::Diagnostics;
 use thiserror::Error;
 
+use crate::SurveyChoice;
+
 /// The description of a run contradicts itself. Nothing has been opened or started.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
@@ -48,6 +50,16 @@ pub enum ConfigError {
         /// The aggregation interval that it would have to reach.
         aggregation: Duration,
     },
+    /// The survey interval is below [`SurveyChoice::MIN_SURVEY`].
+    #[error(
+        "the survey interval ({}) is shorter than {}",
+        units::duration(*.0),
+        units::duration(SurveyChoice::MIN_SURVEY)
+    )]
+    SurveyTooShort(Duration),
+    /// The probe cannot read all pages.
+    #[error("the probe {0} has no survey")]
+    NoSurvey(&'static str),
     /// The attributes are invalid.
     #[error(transparent)]
     Attributes(#[from] AttributesError),
@@ -64,7 +76,7 @@ pub enum RunError {
     /// A process cannot be watched.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// It cannot be told where physical memory is.
+    /// The ranges of physical memory cannot be read.
     #[error(transparent)]
     PhysicalMemory(#[from] RamError),
     /// The probe `idle` does not work here.

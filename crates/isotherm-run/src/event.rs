@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isotherm_core::Attributes;
 use isotherm_core::scheme::Scheme;
-use isotherm_record::{Activity, Cost, SnapshotRecord, TargetInfos};
+use isotherm_record::{Activity, Cost, SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::RunError;
 
@@ -20,6 +20,8 @@ pub enum Event {
     Schemes(Arc<[Scheme]>),
     /// The end of one aggregation interval: all regions, what finding them cost, and what the targets are.
     Snapshot(Arc<SnapshotRecord>),
+    /// What a survey of all pages found, about once a survey interval; none if there are no surveys.
+    Survey(Arc<SurveyRecord>),
     /// What the schemes have done since the start, and the memory in use; about once a second while schemes run.
     Activity(Arc<Activity>),
     /// Something that the user of the run may want to know.

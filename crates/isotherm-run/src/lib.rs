@@ -1,17 +1,17 @@
 //! Runs of isotherm: the programming interface.
 //!
-//! A [`RunConfig`] describes a run: where snapshots come from (the monitor on a probe, the kernel's DAMON, a
-//! simulation, a
-//! recording that is replayed), which targets, which attributes, which schemes, and the recording.
-//! [`RunConfig::prepare`]
-//! checks it and opens what it needs; [`Prepared::start`] starts it; [`Session::wait`] waits for its end.
+//! A [`RunConfig`] describes a run: the source of snapshots (the monitor on a probe, the kernel's DAMON, a simulation,
+//! or a recording that is replayed), the targets, the attributes, the schemes, and the recording.
+//! [`RunConfig::prepare`] checks it and opens what it needs; [`Prepared::start`] starts it; [`Session::wait`] waits for
+//! its end.
 //!
-//! What happens comes out as [`Event`]s, to any number of receivers: iterators ([`Prepared::subscribe`]) and
-//! sinks ([`Prepared::add_sink`]), each behind a bounded queue. A slow receiver never delays a sampling round, and is
-//! told what
-//! it missed. Commands go in by [`Control`], from any thread: other attributes, other schemes, an update, the end.
+//! A run sends [`Event`]s to any number of receivers: iterators ([`Prepared::subscribe`]) and sinks
+//! ([`Prepared::add_sink`]). Each has a bounded queue. A slow receiver never delays a sampling round. It learns how
+//! many events it missed. [`Control`] gives commands to a run from any thread: other attributes, other schemes, an
+//! update of the mappings, the end.
 //!
-//! Nothing here ends the process, writes to the standard streams or handles signals: that is its user's part.
+//! Nothing here ends the process, writes to the standard streams or handles signals. The program that uses this crate
+//! does.
 //!
 //! # Example
 //!
@@ -31,6 +31,7 @@ mod error;
 mod event;
 mod mailbox;
 mod outlet;
+mod pace;
 mod prepared;
 mod probe;
 mod properties;
@@ -41,7 +42,9 @@ mod source;
 mod targets;
 
 pub use command::Command;
-pub use config::{CommandLine, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, Targets};
+pub use config::{
+    CommandLine, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, SurveyChoice, Targets,
+};
 pub use control::Control;
 pub use delivery::{EventSink, Events};
 pub use error::{ConfigError, RunError, chain};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::Attributes;
-use isotherm_record::{SnapshotRecord, TargetInfos};
+use isotherm_record::{SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::delivery::Delivery;
 use crate::{Control, EndReason, Event};
@@ -33,6 +33,11 @@ impl Outlet {
         }
         self.control.mailbox.put_snapshot(Arc::clone(&record));
         self.delivery.send(Event::Snapshot(record));
+    }
+
+    /// Hands over a survey.
+    pub(crate) fn survey(&self, record: SurveyRecord) {
+        self.delivery.send(Event::Survey(Arc::new(record)));
     }
 
     /// Says which attributes are in force.

@@ -10,6 +10,7 @@ use crate::command::Command;
 use crate::config::check_duration;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};
 use crate::outlet::Outlet;
+use crate::pace::SurveyPace;
 use crate::probe::{OpenProbe, ProbeKind};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
@@ -17,7 +18,7 @@ use crate::schemes::{PreparedSchemes, SchemeThread, fixed_schemes};
 use crate::session::Session;
 use crate::source::{KernelSource, MonitorSource, ReplaySource, SimulationSource};
 use crate::targets::LiveTargets;
-use crate::{CommandLine, ConfigError, Control, Event, Notice, RunConfig, RunError, Source, Targets};
+use crate::{CommandLine, ConfigError, Control, Event, Notice, RunConfig, RunError, Source, SurveyChoice, Targets};
 
 /// A run that has everything it needs, and has not started.
 ///
@@ -35,7 +36,13 @@ pub struct Prepared {
 
 /// The source of a run, as far as it can be made before the run starts.
 enum Origin {
-    Live { probe: ProbeKind, attributes: Attributes, targets: Unbound, schemes: Option<Box<PreparedSchemes>> },
+    Live {
+        probe: ProbeKind,
+        attributes: Attributes,
+        survey: Option<SurveyPace>,
+        targets: Unbound,
+        schemes: Option<Box<PreparedSchemes>>,
+    },
     Simulation(SimulationSource),
     Replay(ReplaySource),
 }
@@ -67,7 +74,7 @@ impl RunConfig {
 impl Prepared {
     pub(crate) fn new(config: RunConfig) -> Result<Self, RunError> {
         config.validate()?;
-        let RunConfig { source, attributes, seed, duration, schemes, recording } = config;
+        let RunConfig { source, attributes, survey, seed, duration, schemes, recording } = config;
         let seed = seed.unwrap_or_else(unix_ns);
         let has_schemes = schemes.is_some();
         let mut notices = Vec::new();
@@ -75,25 +82,30 @@ impl Prepared {
             Source::Live { targets, probe } => {
                 // A process that does not exist is reported before a probe is loaded. Physical memory always exists, so
                 // what its probe lacks is reported first.
-                let (unbound, probe) = if targets.is_physical() {
+                let (unbound, mut probe) = if targets.is_physical() {
                     let probe = OpenProbe::open(probe, &targets)?;
                     (Unbound::new(&targets)?, probe)
                 } else {
                     (Unbound::new(&targets)?, OpenProbe::open(probe, &targets)?)
                 };
+                let survey = probe.survey(survey)?;
                 let granularity = probe.granularity();
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 check_duration(duration, attributes)?;
                 let schemes = schemes.map(PreparedSchemes::new).transpose()?.map(Box::new);
                 notices.extend(probe.notice);
                 let properties = Properties { probe: probe.name.into(), granularity, attributes: Some(attributes) };
-                (Origin::Live { probe: probe.kind, attributes, targets: unbound, schemes }, properties)
+                (Origin::Live { probe: probe.kind, attributes, survey, targets: unbound, schemes }, properties)
             }
             Source::Simulation(pattern) => {
                 let granularity = Granularity::Page;
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 let schemes = schemes.map(fixed_schemes).transpose()?;
-                let source = SimulationSource { pattern: *pattern, attributes, seed, schemes };
+                let survey = match survey {
+                    SurveyChoice::Every(interval) => Some(interval),
+                    SurveyChoice::Auto | SurveyChoice::Off => None,
+                };
+                let source = SimulationSource { pattern: *pattern, attributes, survey, seed, schemes };
                 let properties = Properties { probe: "simulation".into(), granularity, attributes: Some(attributes) };
                 (Origin::Simulation(source), properties)
             }
@@ -128,8 +140,8 @@ impl Prepared {
         self.control.clone()
     }
 
-    /// A further receiver of all events, as an iterator. A receiver that takes none for long misses some, and is told
-    /// ([`Event::Missed`]); simulations and replays wait for it instead.
+    /// A further receiver of all events, as an iterator. A receiver that takes no events for a long time misses some,
+    /// and then gets [`Event::Missed`]. Simulations and replays wait for the receiver instead.
     pub fn subscribe(&mut self) -> Events {
         self.sinks.subscribe()
     }
@@ -169,12 +181,12 @@ impl Prepared {
         };
         // What can fail comes before the sinks' threads.
         let (source, processes, schemes): (Box<dyn crate::source::Source>, _, _) = match origin {
-            Origin::Live { probe, attributes, targets, schemes } => {
+            Origin::Live { probe, attributes, survey, targets, schemes } => {
                 let (targets, ranges) = targets.bind()?;
                 let processes = targets.processes();
                 let source: Box<dyn crate::source::Source> = match probe {
                     ProbeKind::Monitor(probe) => {
-                        Box::new(MonitorSource { attributes, seed: self.seed, probe, targets })
+                        Box::new(MonitorSource { attributes, survey, seed: self.seed, probe, targets })
                     }
                     ProbeKind::Kernel(paths) => Box::new(KernelSource { attributes, paths, targets, ranges }),
                 };

@@ -7,7 +7,8 @@ use isotherm_probes::damon::{self, DamonPaths, Scope};
 use isotherm_probes::idle::IdleProbe;
 
 use crate::error::chain;
-use crate::{Notice, ProbeChoice, RunError, Severity, Targets};
+use crate::pace::SurveyPace;
+use crate::{ConfigError, Notice, ProbeChoice, RunError, Severity, SurveyChoice, Targets};
 
 /// A probe that works here.
 pub(crate) struct OpenProbe {
@@ -72,6 +73,23 @@ impl OpenProbe {
 
     fn refs() -> Self {
         Self { name: "refs", kind: ProbeKind::Monitor(Box::new(RefsProbe::new())), notice: None }
+    }
+
+    /// How often to survey. `None` if there is to be no survey.
+    ///
+    /// # Errors
+    /// If surveys are asked for and the probe has none.
+    pub(crate) fn survey(&mut self, choice: SurveyChoice) -> Result<Option<SurveyPace>, RunError> {
+        let has_survey = match &mut self.kind {
+            ProbeKind::Monitor(probe) => probe.survey().is_some(),
+            ProbeKind::Kernel(_) => false,
+        };
+        match choice {
+            SurveyChoice::Every(_) if !has_survey => Err(ConfigError::NoSurvey(self.name).into()),
+            SurveyChoice::Every(interval) => Ok(Some(SurveyPace::fixed(interval))),
+            SurveyChoice::Auto if has_survey => Ok(Some(SurveyPace::automatic())),
+            SurveyChoice::Auto | SurveyChoice::Off => Ok(None),
+        }
     }
 
     /// The smallest piece of memory that one answer speaks for.

@@ -221,11 +221,11 @@ fn a_description_that_contradicts_itself_is_refused_before_anything_is_opened() 
 }
 
 #[test]
-fn a_duration_is_held_against_the_aggregation_interval_of_the_probe() {
+fn a_duration_is_compared_with_the_aggregation_interval_of_the_probe() {
     let slow = AttributeOptions { sampling: Some(Duration::from_millis(200)), ..AttributeOptions::default() };
     let of =
         |probe| RunConfig::processes([1]).probe(probe).attributes(slow).duration(Duration::from_secs(3)).validate();
-    // 200 ms of sampling are 2 s of aggregation with refs, and 4 s with a probe that sees pages.
+    // A sampling interval of 200 ms makes an aggregation interval of 2 s with refs, and of 4 s with other probes.
     assert_eq!(of(ProbeChoice::Refs), Ok(()));
     assert_eq!(of(ProbeChoice::Auto), Ok(()));
     assert!(matches!(of(ProbeChoice::Bpf), Err(ConfigError::DurationTooShort { .. })));

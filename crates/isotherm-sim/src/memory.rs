@@ -1,10 +1,12 @@
 //! Simulated memory: an address space and a probe that follow a pattern on a simulated clock.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isotherm_core::survey::Survey;
 use isotherm_core::{
     AccessProbe, AddrRange, AddressSpace, BoxError, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId,
     TargetSpace,
@@ -43,6 +45,8 @@ pub struct SimMemory {
     seed: u64,
     cleared_at: Duration,
     clears: u64,
+    /// When a survey has cleared each page, by the address of the page.
+    pub(crate) cleared_pages: HashMap<u64, Duration>,
 }
 
 impl SimMemory {
@@ -51,7 +55,14 @@ impl SimMemory {
 
     /// Memory that follows `pattern` on `clock`. What is random in the pattern follows from `seed`.
     pub fn new(pattern: Pattern, clock: SimClock, seed: u64) -> Self {
-        Self { pattern: Arc::new(pattern), clock, seed, cleared_at: Duration::ZERO, clears: 0 }
+        Self {
+            pattern: Arc::new(pattern),
+            clock,
+            seed,
+            cleared_at: Duration::ZERO,
+            clears: 0,
+            cleared_pages: HashMap::new(),
+        }
     }
 
     /// The addresses of each area, in the order of the pattern.
@@ -67,6 +78,10 @@ impl SimMemory {
     /// The pattern.
     pub(crate) fn pattern(&self) -> &Pattern {
         &self.pattern
+    }
+
+    pub(crate) fn clock(&self) -> &SimClock {
+        &self.clock
     }
 
     fn accessed(&self, addr: u64) -> bool {
@@ -143,5 +158,9 @@ impl AccessProbe for SimMemory {
 
     fn clears(&self) -> u64 {
         self.clears
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
     }
 }

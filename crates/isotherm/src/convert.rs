@@ -1,4 +1,4 @@
-//! `isotherm convert`: a recording in another format.
+//! `isotherm convert`: writes a recording in another format.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,14 +9,14 @@ use isotherm_record::Recording;
 use crate::WrongCall;
 use crate::cli::Convert;
 
-/// A format, and the crate that knows it.
+/// A format, by the crate that writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Own(isotherm_record::Format),
     Damo(isotherm_damo::Format),
 }
 
-/// The name that damo gives to its recordings, and looks for.
+/// The default name of a recording of damo.
 const DAMO_NAME: &str = "damon.data";
 
 pub fn run(options: &Convert) -> Result<ExitCode> {
@@ -28,14 +28,14 @@ pub fn run(options: &Convert) -> Result<ExitCode> {
         None => {
             let known = ".rec, .parquet, .csv, .json, .damo or .damo.json";
             let what =
-                format!("the name {} does not say which format to write: let it end in {known}", output.display());
+                format!("the name {} does not select a format; use a name that ends in {known}", output.display());
             return Err(WrongCall::new("convert", what).into());
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The format that the name of the output asks for.
+/// The format that the name of the output selects.
 fn format(output: &Path) -> Option<Format> {
     use isotherm_damo::Format::{Json as DamoJson, JsonCompressed};
     use isotherm_record::Format::{Csv, Json, Parquet, Recording};
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_the_output_tells_the_format() {
+    fn the_name_of_the_output_selects_the_format() {
         for (name, expected) in [
             ("a.rec", Some(Format::Own(Recording))),
             ("a.parquet", Some(Format::Own(Parquet))),

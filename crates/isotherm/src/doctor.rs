@@ -1,4 +1,4 @@
-//! `isotherm doctor`: which probes work here, and which actions of schemes.
+//! `isotherm doctor`: reports which probes and which actions of schemes work on this machine.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
             }
             match best {
                 Some(probe) => writeln!(out, "\n`isotherm record` uses {probe} here.")?,
-                None => writeln!(out, "\n`isotherm record` cannot work here until one of them does.")?,
+                None => writeln!(out, "\n`isotherm record` does not work here, because no probe does.")?,
             }
             writeln!(out, "\nActions of schemes:")?;
             write_actions(&mut out, &actions)?;
@@ -52,7 +52,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Those that work, then those that do not, with the reason.
+/// Writes the actions that work, and then those that do not, with the reason.
 fn write_actions(out: &mut impl Write, actions: &[Capability]) -> std::io::Result<()> {
     for capability in actions.iter().filter(|capability| capability.works) {
         let limit = capability.limit.map(|limit| format!(" ({limit})")).unwrap_or_default();

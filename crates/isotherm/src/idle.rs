@@ -1,4 +1,4 @@
-//! `isotherm idle`: how much memory is idle, and whose it is.
+//! `isotherm idle`: reports how much memory is idle, by cgroup, process and mapping.
 
 use std::fs::Permissions;
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -18,7 +18,6 @@ use isotherm_report::Terminal;
 use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
 };
-
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::NamedTempFile;
 
@@ -28,10 +27,10 @@ use crate::command::{ENDING, on_signals};
 use crate::report::unknown_format;
 use crate::terminal::terminal;
 
-/// The interval if none is asked for.
+/// The default interval.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// How often the progress is shown anew.
+/// The minimum time from one display of the progress to the next.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
 pub fn run(options: &Idle) -> Result<ExitCode> {
@@ -48,11 +47,9 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     let scope = scope(options);
     let scan = idle_scan::open(method(options.probe), scope.clone(), detail(options))?;
     if scan.method() == ScanMethod::PageTables && scope == Scope::All && !options.all {
-        let how = "this kernel has no idle page tracking that could be used, so that pages would be cleared with \
-            MADV_COLD, which moves \
-                   them to the inactive list";
         bail!(
-            "{how}; say whose memory is to be looked at, with --pid or --cgroup, or that it is everyone's, with --all"
+            "without idle page tracking, isotherm clears accessed bits with MADV_COLD, which moves pages to the \
+             kernel's inactive list; select processes with --pid or --cgroup, or all memory with --all"
         );
     }
 
@@ -61,7 +58,7 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     let mut stopping = false;
     on_signals(ENDING, move |origin| {
         if stopping {
-            // The second signal does what it does to a program that does not handle it.
+            // A second signal has its default effect.
             let _ = emulate_default_handler(origin.signal);
         }
         stopping = true;
@@ -99,7 +96,7 @@ fn method(probe: IdleProbeChoice) -> ScanChoice {
     }
 }
 
-/// What all reports of a run have in common.
+/// What the reports of a run have in common.
 struct Run<'a> {
     options: &'a Idle,
     interval: Duration,
@@ -111,20 +108,20 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Makes this many reports.
+    /// Makes `count` reports, or fewer if the run is stopped or all named processes have ended.
     fn until(mut self, count: u64) -> Result<ExitCode> {
         let mut waiter = Waiter::new(ProcessTable::default(), self.stop.clone());
         let mut began = Instant::now();
         let mut pacer = self.pacer("marking", self.stop.clone());
         match self.scan.mark(&mut pacer) {
-            // Nothing has been found yet.
+            // There is nothing to report yet.
             Err(ScanError::Interrupted) => return Ok(ExitCode::SUCCESS),
             marked => marked?,
         }
         for number in 1..=count {
             let due = began + self.interval;
             let stopped = self.wait(&mut waiter, due)?;
-            // What there is of the first interval is better than nothing.
+            // If the first interval is cut short, a report is made of it. There is no other one.
             if stopped && number > 1 {
                 break;
             }
@@ -133,7 +130,7 @@ impl Run<'_> {
             } else {
                 self.stop.clone()
             };
-            let mut pacer = self.pacer("looking", stop);
+            let mut pacer = self.pacer("reading", stop);
             let (cpu, now) = (monitor_cpu_time(), Instant::now());
             let found = match self.scan.read(&mut pacer) {
                 Err(ScanError::Interrupted) => break,
@@ -150,8 +147,8 @@ impl Run<'_> {
             report.cut_short = stopped;
             if now - began > self.interval + self.interval / 10 {
                 report.notes.push(
-                    "looking takes so long that pages were let alone for longer than the interval; lengthen \
-                     --interval or raise --rate"
+                    "reading takes so long that the time between two reads of a page is longer than the interval; \
+                     lengthen --interval or raise --rate"
                         .into(),
                 );
             }
@@ -164,13 +161,13 @@ impl Run<'_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Waits until it is time to look. Says whether it was stopped before.
+    /// Waits until `due`. Returns whether the run was stopped before.
     fn wait(&self, waiter: &mut Waiter, due: Instant) -> Result<bool> {
         loop {
             let left = due.saturating_duration_since(Instant::now());
             if self.on_terminal {
                 let whole = Duration::from_secs(left.as_secs_f64().ceil() as u64);
-                self.show(format_args!("looking again in {}  (Ctrl-C to end)", units::duration(whole)));
+                self.show(format_args!("next read in {}  (Ctrl-C to end)", units::duration(whole)));
             }
             let next = if self.on_terminal { Instant::now() + left.min(Duration::from_secs(1)) } else { due };
             if waiter.until(next).context("waiting failed")? == Woken::Stopped {
@@ -209,7 +206,7 @@ impl Run<'_> {
     fn report(&self, found: IdleFindings, cost: IdleCost) -> IdleReport {
         let ages = self.options.histogram;
         let mut processes: Vec<ProcessFigures> =
-            found.processes.into_iter().map(|process| told(process, ages)).collect();
+            found.processes.into_iter().map(|process| process_figures(process, ages)).collect();
         processes.sort_by_key(|process| std::cmp::Reverse((process.figures.idle_bytes, process.figures.size_bytes)));
         let owns: Vec<_> = found.cgroups.into_iter().map(|cgroup| (cgroup.path, cgroup.inode, cgroup.own)).collect();
         IdleReport {
@@ -245,7 +242,7 @@ impl Run<'_> {
     }
 }
 
-/// The format that was asked for, or that the output's name asks for.
+/// The format that `--format` or the name of the output selects.
 fn format(options: &Idle) -> Result<IdleFormat> {
     Ok(match (options.format, &options.output) {
         (Some(IdleFormatChoice::Text), _) | (None, None) => IdleFormat::Text,
@@ -258,7 +255,7 @@ fn format(options: &Idle) -> Result<IdleFormat> {
     })
 }
 
-fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {
+fn process_figures(process: ProcessIdle, ages: bool) -> ProcessFigures {
     let mapping = |mapping: &MappingIdle| MappingFigures {
         start: mapping.range.start(),
         end: mapping.range.end(),
@@ -275,29 +272,28 @@ fn told(process: ProcessIdle, ages: bool) -> ProcessFigures {
     }
 }
 
-/// Puts a file in the place of the one before it, if there is one, at once. What is for Prometheus everyone may read,
-/// as its
-/// collector is another user; all else its owner only.
+/// Writes a file, and replaces an existing one atomically. Everyone can read a file for Prometheus, because its
+/// collector is another user. Only the owner can read other files.
 fn replace(path: &Path, text: &[u8], format: IdleFormat) -> Result<()> {
     let mode = if format == IdleFormat::Prometheus { 0o644 } else { 0o600 };
-    let mut file = beside(path)?;
+    let mut file = temporary_file(path)?;
     file.write_all(text)?;
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.persist(path)?;
     Ok(())
 }
 
-/// Makes sure that a file can be put there, before anything has been looked at.
+/// Checks that `path` can be written, before memory is read.
 fn replaceable(path: &Path) -> Result<()> {
     if path.is_dir() {
         bail!("it is a directory");
     }
-    beside(path)?;
+    temporary_file(path)?;
     Ok(())
 }
 
-/// A file without a name that lasts, in the same directory.
-fn beside(path: &Path) -> Result<NamedTempFile> {
+/// A temporary file in the directory of `path`.
+fn temporary_file(path: &Path) -> Result<NamedTempFile> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok(tempfile::Builder::new().prefix(".isotherm-idle-").tempfile_in(directory)?)
 }
@@ -309,6 +305,6 @@ fn unwritable(path: &Path) -> String {
 fn line(text: std::fmt::Arguments<'_>) {
     let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
     let text: String = text.to_string().chars().take(width.saturating_sub(1)).collect();
-    // A terminal that went away is no reason to stop.
+    // This fails if the terminal has been closed. The run continues.
     let _ = write!(stderr(), "\r{text}\x1b[K");
 }

@@ -1,4 +1,4 @@
-//! `isotherm import`: recordings of other tools.
+//! `isotherm import`: imports recordings of other tools.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ fn damo(options: &ImportDamo) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The recording for an imported file: next to it, with its name up to the extensions that damo and isotherm give.
+/// The path of the recording for an imported file: the same path without the extensions of damo, with `.rec`.
 fn recording_of(file: &Path) -> PathBuf {
     let plain = file.with_extension("");
     let plain =

@@ -47,14 +47,14 @@ fn main() -> ExitCode {
         Command::Man(options) => man::run(&options, Cli::command()),
     };
     done.unwrap_or_else(|error| {
-        // The reader of the output has closed it: that is no failure.
+        // The reader of the output has closed it, which is not a failure.
         if error.chain().any(is_broken_pipe) {
             return ExitCode::SUCCESS;
         }
         if let Some(wrong) = error.downcast_ref::<WrongCall>() {
             return wrong.explain();
         }
-        // As compilers do: file, line and column come first, so that editors find the place.
+        // These lines start with file, line and column, as those of compilers do, so that editors find the place.
         if let Some(RunError::SchemeFile(diagnostics)) = error.downcast_ref::<RunError>() {
             tell(diagnostics);
             return ExitCode::FAILURE;
@@ -69,7 +69,7 @@ fn complain(error: &anyhow::Error) {
     tell(format_args!("isotherm: {}", isotherm_core::chain(&**error)));
 }
 
-/// Writes a line to the standard error. A failure is ignored: the terminal may be gone, and nobody could be told.
+/// Writes a line to standard error. A failure is ignored, because there is no other place to report it.
 fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -78,7 +78,7 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// A call whose arguments are each right, but not together.
+/// A call whose arguments are valid one by one, but not together.
 #[derive(Debug)]
 struct WrongCall {
     subcommand: &'static str,
@@ -90,7 +90,7 @@ impl WrongCall {
         Self { subcommand, what: what.into() }
     }
 
-    /// Says what is wrong and how the command is called, as for any other wrong call, and returns status 2.
+    /// Prints what is wrong and the usage of the command, as clap does for other wrong calls. Returns exit status 2.
     fn explain(&self) -> ExitCode {
         let mut cli = Cli::command();
         cli.build();

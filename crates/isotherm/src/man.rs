@@ -11,7 +11,7 @@ use crate::cli::Man;
 
 pub fn run(options: &Man, cli: clap::Command) -> Result<ExitCode> {
     let directory = &options.directory;
-    fs::create_dir_all(directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+    fs::create_dir_all(directory).with_context(|| format!("{} cannot be created", directory.display()))?;
     let mut cli = cli.disable_help_subcommand(true);
     cli.build();
     write(&cli, directory)?;
@@ -25,20 +25,20 @@ fn write(command: &clap::Command, directory: &Path) -> Result<()> {
     }
     let name = display_name(command);
     let path = directory.join(format!("{name}.1"));
-    let page = page(command).with_context(|| format!("the page of {name} cannot be made"))?;
+    let page = page(command).with_context(|| format!("the page of {name} cannot be created"))?;
     fs::write(&path, page).with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// The name of a command with those that it belongs to, such as `isotherm-record`.
+/// The name of a command after that of its parent, such as `isotherm-record`.
 fn display_name(command: &clap::Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }
 
-/// The page of a command, in the language of `man`.
+/// The page of a command, in the language of man(7).
 fn page(command: &clap::Command) -> std::io::Result<Vec<u8>> {
     let man = clap_mangen::Man::new(command.clone());
     let name = display_name(command).replace('-', "\\-");
-    // Not by `render_title`: it drops an empty date, and what follows takes its place.
+    // `render_title` would drop the empty date, so that the version would be taken for the date.
     let version = env!("CARGO_PKG_VERSION");
     let mut page = format!(".TH {name} 1 \"\" \"isotherm {version}\" \"isotherm manual\"\n").into_bytes();
     man.render_name_section(&mut page)?;

@@ -1,4 +1,4 @@
-//! The progress line of a recording: on a terminal only.
+//! The progress line of a run. It is shown on a terminal only.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use isotherm_run::{Event, Missed, Severity};
 
 use crate::tell;
 
-/// How often the line is written anew.
+/// The minimum time from one display of the line to the next.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Shows how a recording goes.
+/// Shows the progress of a run.
 pub struct Progress {
     on: bool,
     quiet: bool,
     shown: Option<Instant>,
     late_rounds: u64,
-    /// Aggregations that the kernel's DAMON made and that did not reach us.
+    /// Aggregations of the kernel's DAMON that were lost.
     lost: u64,
-    /// What schemes have done so far.
+    /// The bytes on which each scheme has acted, as text.
     acted: String,
 }
 
@@ -30,7 +30,7 @@ impl Progress {
         Self { on: !quiet && stderr().is_terminal(), quiet, shown: None, late_rounds: 0, lost: 0, acted: String::new() }
     }
 
-    /// Takes an event of the run, and shows it if it is time.
+    /// Processes an event of the run.
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::Snapshot(record) => self.snapshot(record),
@@ -40,7 +40,12 @@ impl Progress {
                 self.clear();
                 tell(format_args!("isotherm: {}", notice.text));
             }
-            Event::Notice(_) | Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::End(_) => {}
+            Event::Survey(_)
+            | Event::Notice(_)
+            | Event::Targets(_)
+            | Event::Attributes(_)
+            | Event::Schemes(_)
+            | Event::End(_) => {}
         }
     }
 
@@ -69,8 +74,8 @@ impl Progress {
         self.write(&line);
     }
 
-    /// Shows what schemes have done with the next snapshot, or at once if all schemes sleep and there is none for a
-    /// while.
+    /// Processes an activity of schemes. It is shown with the next snapshot. If all schemes sleep, no snapshot follows,
+    /// and it is shown at once.
     fn activity(&mut self, activity: &Activity) {
         let of = |scheme: &Report| format!("  {}: {}", scheme.name, bytes(scheme.total.applied_bytes));
         self.acted = activity.schemes.iter().map(of).collect();
@@ -83,30 +88,29 @@ impl Progress {
     fn write(&self, line: &str) {
         let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
         let line: String = line.chars().take(width.saturating_sub(1)).collect();
-        // A terminal that went away is no reason to stop recording.
+        // This fails if the terminal has been closed. The run continues.
         let _ = write!(stderr(), "\r{line}\x1b[K");
     }
 
-    /// Takes the line away, so that something else can be written.
+    /// Removes the line, so that something else can be written.
     pub fn clear(&self) {
         if self.shown.is_some() {
             let _ = write!(stderr(), "\r\x1b[K");
         }
     }
 
-    /// Says, whoever reads it, that the recording has gaps.
+    /// Warns if the recording has gaps. The warning is written even if standard error is not a terminal.
     pub fn warn_of_gaps(&self) {
         if self.lost > 0 {
             tell(format_args!(
-                "isotherm: {} aggregations are missing from the recording: they were not taken from the kernel in \
-                 time; \
-                 lengthen --aggr, lower the maximum of --regions, or mount tracefs if it is not mounted",
+                "isotherm: {} aggregations are missing from the recording: they were not read from the kernel in \
+                 time; lengthen --aggr, lower the maximum of --regions, or mount tracefs if it is not mounted",
                 self.lost
             ));
         }
     }
 
-    /// Writes a line that stays.
+    /// Writes a line that is not replaced.
     pub fn done(&self, line: std::fmt::Arguments<'_>) {
         if self.on {
             let _ = writeln!(stderr(), "{line}");

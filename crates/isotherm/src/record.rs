@@ -1,4 +1,4 @@
-//! `isotherm record`: a run with a recording, and its progress.
+//! `isotherm record`: writes a recording, and shows the progress.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::watch::{self, Call};
 
 pub fn run(options: &Record) -> Result<ExitCode> {
     let watch = &options.watch;
-    // Whatever can fail without the command does so before the command is started.
+    // Everything that can fail without the command is done before the command is started.
     let call = Call::new("record", watch).with(&options.physical);
     let mut run = watch::prepare(Call { recording: Some(options.output.clone()), ..call })?;
     let events = run.subscribe();
@@ -27,7 +27,7 @@ pub fn run(options: &Record) -> Result<ExitCode> {
     }
 }
 
-/// Records to the end of the run, and shows its progress.
+/// Records until the end of the run, and shows the progress.
 fn record(run: Prepared, events: Events, quiet: bool) -> Result<()> {
     let aggregation = run.properties().attributes.unwrap_or_default().aggregation();
     let session = run.start().context("nothing was recorded")?;
@@ -39,7 +39,7 @@ fn record(run: Prepared, events: Events, quiet: bool) -> Result<()> {
     let summary = session.wait()?;
     if summary.snapshots == 0 {
         bail!(
-            "nothing was recorded: the end came after {}, before the first aggregation interval ({}) was over; \
+            "nothing was recorded: the run ended after {}, before the end of the first aggregation interval ({}); \
              shorten it with --aggr",
             units::duration(summary.lasted),
             units::duration(aggregation)

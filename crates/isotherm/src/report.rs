@@ -1,4 +1,4 @@
-//! `isotherm report`: looking at a recording.
+//! `isotherm report`: shows a recording.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, stdout};
@@ -17,12 +17,12 @@ pub fn run(options: &Report) -> Result<ExitCode> {
     let kind = kind(options.kind);
     let format = format(options, kind)?;
     if kind == Kind::Html && format != Format::Html {
-        let what = "the kind html is a page; leave --format out, or take another kind";
+        let what = "the kind html is an HTML page; leave out --format, or choose another kind";
         return Err(WrongCall::new("report", what).into());
     }
     let to_terminal = options.output.is_none() && stdout().is_terminal();
     if to_terminal && matches!(format, Format::Png | Format::Html) {
-        let what = format!("{} is not for a terminal; name a file with -o", format.name());
+        let what = format!("{} cannot be shown on a terminal; name a file with -o", format.name());
         return Err(WrongCall::new("report", what).into());
     }
 
@@ -69,7 +69,7 @@ fn kind(kind: ReportKind) -> Kind {
     }
 }
 
-/// The format that was asked for, that the output's name asks for, or that is the kind's own.
+/// The format that `--format` or the name of the output selects, or the default format of the kind.
 fn format(options: &Report, kind: Kind) -> Result<Format> {
     let chosen = options.format.map(|format| match format {
         ReportFormat::Text => Format::Text,
@@ -85,12 +85,12 @@ fn format(options: &Report, kind: Kind) -> Result<Format> {
     Ok(chosen.or(named).unwrap_or(kind.default_format()))
 }
 
-/// The output's name asks for a format that does not exist.
+/// The error for a name of the output whose extension selects no format.
 pub fn unknown_format(subcommand: &'static str, error: &UnknownExtension) -> WrongCall {
     WrongCall::new(subcommand, format!("{error}, or choose one with --format"))
 }
 
-/// Refuses options that would have no effect: most of them belong to the table of regions.
+/// Rejects options of `report regions` that would have no effect.
 fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> Result<()> {
     let wrong = |option: &str, what: String| Err(WrongCall::new("report", format!("{option} {what}")).into());
     let RegionOptions { at, sort, min_rate, max_rate, min_age, max_age, min_size, max_size } = options;
@@ -107,7 +107,7 @@ fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> 
     let first = given.into_iter().find_map(|(option, given)| given.then_some(option));
     match (first, kind, format) {
         (None, ..) => Ok(()),
-        (Some(option), _, Format::Html) => wrong(option, "has no effect on the html page; leave it out".into()),
+        (Some(option), _, Format::Html) => wrong(option, "has no effect on the HTML page; leave it out".into()),
         (Some(option), kind, _) if kind != Kind::Regions => {
             wrong(option, format!("has no effect on the report {}; it is an option of the report regions", kind.name()))
         }
@@ -118,7 +118,7 @@ fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> 
     }
 }
 
-/// A file for a report, which tells as much as the recording: for its owner only.
+/// Creates the file of a report. Only its owner can read it, as with the recording.
 fn create(path: &Path) -> Result<BufWriter<File>> {
     use std::os::unix::fs::OpenOptionsExt;
     let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -127,7 +127,7 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::new(file))
 }
 
-/// What `--target` means: the pid of a process, or 0 for physical memory.
+/// The target that `--target` selects: a process ID, or 0 for physical memory.
 fn selected(number: u32) -> SelectedTarget {
     match number {
         0 => SelectedTarget::PhysicalMemory,

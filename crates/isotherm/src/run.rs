@@ -1,4 +1,4 @@
-//! `isotherm run`: watch and act.
+//! `isotherm run`: watches processes, and acts on their memory by schemes.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         recording,
         ..Call::new("run", watch)
     };
-    // Whatever can fail without the command does so before the command is started.
+    // Everything that can fail without the command is done before the command is started.
     let mut run = watch::prepare(call)?;
     let events = run.subscribe();
     let command = run.start_command()?;
@@ -40,8 +40,8 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     }
 }
 
-/// As [`command::handle_signals`], but a hang-up that a process sends reloads the schemes. The terminal's own is the
-/// end.
+/// Like [`command::handle_signals`], but a SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends
+/// the run.
 fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
     let pid = command.map(Command::pid);
     let others = if pid.is_some() { &OF_THE_COMMAND[..] } else { &[] };
@@ -52,7 +52,7 @@ fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
     })
 }
 
-/// Watches and acts to the end of the run, and shows its progress.
+/// Watches and acts until the end of the run, and shows the progress.
 fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
     let session = run.start()?;
     let mut progress = Progress::new(quiet);
@@ -72,7 +72,7 @@ fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
     Ok(())
 }
 
-/// Says what was done, when all is over.
+/// Prints a summary of the run.
 fn report(summary: &Summary, last: Option<&Activity>) {
     let plural = if summary.snapshots == 1 { "" } else { "s" };
     let lasted = units::duration(summary.lasted);
@@ -86,7 +86,7 @@ fn report(summary: &Summary, last: Option<&Activity>) {
     }
 }
 
-/// What a scheme did, in a line.
+/// A line that says what a scheme did.
 fn line(report: &Report) -> String {
     let total = &report.total;
     let mut line = format!(
@@ -97,9 +97,9 @@ fn line(report: &Report) -> String {
         total.applied_regions
     );
     for count in &total.refusals {
-        let words = count.refusal.code.map(|code| format!(": {}", std::io::Error::from_raw_os_error(code)));
+        let error = count.refusal.code.map(|code| format!(": {}", std::io::Error::from_raw_os_error(code)));
         line +=
-            &format!("; {} refused: {}{}", units::bytes(count.bytes), count.refusal.reason, words.unwrap_or_default());
+            &format!("; {} refused: {}{}", units::bytes(count.bytes), count.refusal.reason, error.unwrap_or_default());
     }
     if total.rejected_bytes > 0 {
         line += &format!("; {} rejected by filters", units::bytes(total.rejected_bytes));

@@ -1,10 +1,10 @@
-//! What the terminal can do: its size, its colours, its characters.
+//! Finds out the size, the colours and the characters of the terminal.
 
 use std::io::{IsTerminal, stdout};
 
 use isotherm_report::{Colour, Terminal};
 
-/// What the terminal on standard output can do, or what a file or a pipe is best given.
+/// The properties of the terminal on standard output. If standard output is a file or a pipe, they have defaults.
 pub fn terminal() -> Terminal {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     let locale = locale.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_ascii_lowercase();

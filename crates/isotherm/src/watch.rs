@@ -1,4 +1,4 @@
-//! From a call on the command line to a run: what all commands that watch have in common.
+//! Prepares a run from the options that `record`, `run` and `top` have in common.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use isotherm_run::{
 use crate::WrongCall;
 use crate::cli::{self, PhysicalOptions, WatchOptions};
 
-/// What a command of isotherm asks for.
+/// The options of a command, as far as they describe the run.
 #[derive(Clone)]
 pub struct Call<'a> {
-    /// The command's name, such as `record`.
+    /// The name of the command, such as `record`.
     pub subcommand: &'static str,
     pub watch: &'a WatchOptions,
     /// Whether physical memory is watched instead of processes.
@@ -24,9 +24,9 @@ pub struct Call<'a> {
     pub ranges: &'a [AddrRange],
     /// The scheme file.
     pub schemes: Option<&'a Path>,
-    /// Whether activities of the schemes say how much memory is in use.
+    /// Whether the activities of schemes contain how much memory is in use.
     pub memory_use: bool,
-    /// Where the run is recorded.
+    /// The recording to write.
     pub recording: Option<PathBuf>,
     /// The standard streams of the command that is watched.
     pub streams: Streams,
@@ -47,7 +47,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The same call, of physical memory if that is what the options ask for.
+    /// The same call with the options for physical memory.
     pub fn with(self, options: &'a PhysicalOptions) -> Self {
         Self { physical: options.physical, ranges: &options.range, ..self }
     }
@@ -70,17 +70,18 @@ impl<'a> Call<'a> {
             Some(command) if ranges.is_empty() => Targets::Command { command, children: watch.children },
             _ => Targets::Processes { pids: watch.pid.clone(), children: watch.children, ranges },
         };
-        let asked = &watch.attributes;
+        let options = &watch.attributes;
         let attributes = AttributeOptions {
-            sampling: asked.sample,
-            aggregation: asked.aggr,
-            update: asked.update,
-            regions: asked.regions,
+            sampling: options.sample,
+            aggregation: options.aggr,
+            update: options.update,
+            regions: options.regions,
         };
         let schemes = schemes.map(|path| SchemeOptions { schemes: SchemeSource::File(path.into()), memory_use });
         RunConfig {
             attributes,
-            seed: asked.seed,
+            survey: watch.survey,
+            seed: options.seed,
             duration: watch.duration,
             schemes,
             recording,
@@ -89,7 +90,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Prepares the run that a call asks for.
+/// Prepares the run that a call describes.
 ///
 /// # Errors
 /// A [`WrongCall`] if its options contradict each other.
@@ -110,14 +111,18 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
     let hint = match error {
         // `run` has no option for physical memory.
         ConfigError::NoTarget if subcommand == "run" => "name a process with --pid PID or a command after --",
-        ConfigError::RangeNeedsDamon if subcommand == "run" => "give --probe damon, or leave --range out",
+        ConfigError::RangeNeedsDamon if subcommand == "run" => "give --probe damon, or leave out --range",
         ConfigError::NoTarget => "name a process with --pid PID, a command after --, or all memory with --physical",
         ConfigError::RangeNeedsDamon => "give --probe damon for a part of a process, or --physical for physical memory",
         ConfigError::RangeNeedsOneProcess => "give one --pid with --range",
-        ConfigError::DamonWithChildren => "take another probe than --probe damon, or leave --children out",
-        ConfigError::ProbeSeesProcessesOnly => "use --probe idle or damon, or leave --physical out",
-        ConfigError::SchemesOnPhysicalMemory => "name processes with --pid or a command after --, without --physical",
+        ConfigError::DamonWithChildren => "use another --probe, or leave out --children",
+        ConfigError::ProbeSeesProcessesOnly => "use --probe idle or damon, or leave out --physical",
+        ConfigError::SchemesOnPhysicalMemory => {
+            "leave out --physical, and name processes with --pid or a command after --"
+        }
         ConfigError::DurationTooShort { .. } => "lengthen --duration, or shorten --aggr",
+        ConfigError::SurveyTooShort(_) => "lengthen --survey, or give --survey auto",
+        ConfigError::NoSurvey(_) => "use --probe bpf, or leave --survey out",
         ConfigError::Attributes(_) => return error.to_string(),
     };
     format!("{error}; {hint}")

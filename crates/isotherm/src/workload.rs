@@ -1,4 +1,4 @@
-//! `isotherm workload`: a pattern as a real process.
+//! `isotherm workload`: accesses memory as a pattern says.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -15,10 +15,10 @@ use serde_json::json;
 use crate::WrongCall;
 use crate::cli::Workload;
 
-/// How often the touches that have become due are made.
+/// The time from one batch of touches to the next.
 const BEAT: Duration = Duration::from_micros(500);
 
-/// How often a workload that goes flat out says how far it came.
+/// The time from one report of `--flat-out` to the next.
 const REPORT: Duration = Duration::from_millis(100);
 
 pub fn run(options: &Workload) -> Result<ExitCode> {
@@ -39,10 +39,10 @@ pub fn run(options: &Workload) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The memory of each area, as far as it is mapped.
+/// The memory of each area; `None` for an area that is not mapped.
 type Areas = Vec<Option<MmapMut>>;
 
-/// Goes through the phases, from the first on again when all are over.
+/// Runs the phases for the time `until`. After the last phase, it begins with the first one again.
 fn follow(pattern: &Pattern, areas: &mut Areas, until: Duration, announce: bool) -> Result<()> {
     let mut left = until;
     for phase in pattern.phases.iter().cycle() {
@@ -50,10 +50,10 @@ fn follow(pattern: &Pattern, areas: &mut Areas, until: Duration, announce: bool)
             break;
         }
         enter(pattern, phase, areas)?;
-        // A phase lasts from when its memory is there, so that whoever knows when it began knows when it ended.
+        // A phase begins after its memory is mapped, so that its length is exact.
         let start = Instant::now();
         if announce {
-            say_where(pattern, areas)?;
+            print_addresses(pattern, areas)?;
         }
         let time = phase.time.min(left);
         let mut touching = touching(pattern, phase);
@@ -69,7 +69,8 @@ fn follow(pattern: &Pattern, areas: &mut Areas, until: Duration, announce: bool)
     Ok(())
 }
 
-/// Touches as fast as it can, a sweep of each area after the other, and says how many touches were made in which time.
+/// Touches the areas of the first phase one after the other as fast as possible. Prints the number of touches and the
+/// time that they took.
 fn flat_out(pattern: &Pattern, areas: &mut Areas, until: Duration) -> Result<()> {
     enter(pattern, &pattern.phases[0], areas)?;
     let mut touching = touching(pattern, &pattern.phases[0]);
@@ -86,9 +87,9 @@ fn flat_out(pattern: &Pattern, areas: &mut Areas, until: Duration) -> Result<()>
     Ok(())
 }
 
-/// Maps and unmaps what the phase does not have as it is.
+/// Maps and unmaps areas, so that those of the phase are mapped.
 fn enter(pattern: &Pattern, phase: &Phase, areas: &mut Areas) -> Result<()> {
-    // The kernel maps from high addresses down: so that the first area lies lowest, it comes last.
+    // The kernel maps memory from high addresses to low, so the first area is mapped last and gets the lowest address.
     for (area, memory) in pattern.areas.iter().zip(areas).rev() {
         if phase.unmapped.contains(&area.name) {
             *memory = None;
@@ -102,7 +103,7 @@ fn enter(pattern: &Pattern, phase: &Phase, areas: &mut Areas) -> Result<()> {
 fn read(name: &str) -> Result<Pattern> {
     if name.ends_with(".toml") {
         let text = std::fs::read_to_string(name).with_context(|| format!("the pattern {name} cannot be read"))?;
-        return Pattern::parse(&text).with_context(|| format!("{name} is no pattern"));
+        return Pattern::parse(&text).with_context(|| format!("{name} is not a valid pattern"));
     }
     match Pattern::shipped(name) {
         Err(error @ PatternError::Unknown(_)) => Err(WrongCall::new("workload", error.to_string()).into()),
@@ -110,20 +111,20 @@ fn read(name: &str) -> Result<Pattern> {
     }
 }
 
-/// Memory that is there: every page has been written once.
+/// Maps memory and writes to every page, so that it is resident.
 fn map(size: u64) -> Result<MmapMut> {
     let mut memory = usize::try_from(size)
         .ok()
         .and_then(|size| MmapMut::map_anon(size).ok())
-        .with_context(|| format!("{size} bytes of memory are not to be had"))?;
+        .with_context(|| format!("{size} bytes of memory cannot be mapped"))?;
     for byte in memory.iter_mut().step_by(PAGE_SIZE as usize) {
         *byte = 1;
     }
     Ok(memory)
 }
 
-/// Says where each area lies now that a phase begins.
-fn say_where(pattern: &Pattern, areas: &Areas) -> Result<()> {
+/// Prints the addresses of the mapped areas at the start of a phase.
+fn print_addresses(pattern: &Pattern, areas: &Areas) -> Result<()> {
     let mapped = pattern.areas.iter().zip(areas).filter_map(|(area, memory)| {
         let start = memory.as_ref()?.as_ptr() as u64;
         Some(json!({ "name": area.name, "start": start, "end": start + area.size }))
@@ -132,12 +133,12 @@ fn say_where(pattern: &Pattern, areas: &Areas) -> Result<()> {
     Ok(writeln!(stdout(), "{}", json!({ "unix_ns": unix_ns(), "areas": areas }))?)
 }
 
-/// A touch of the pattern, on its way through a phase.
+/// A touch of the pattern, and its state in a phase.
 struct Touching<'a> {
     touch: &'a Touch,
-    /// The place of its area among the areas.
+    /// The index of its area.
     area: usize,
-    /// Touches made since the phase began.
+    /// The number of pages touched since the phase began.
     made: u64,
     rng: Pcg64Mcg,
 }
@@ -151,8 +152,8 @@ fn touching<'a>(pattern: &Pattern, phase: &'a Phase) -> Vec<Touching<'a>> {
 }
 
 impl Touching<'_> {
-    /// Makes the touches that are due at this time of the phase. What a late beat missed beyond one sweep stays undone:
-    /// no page would be touched by it that is not touched anyway.
+    /// Makes the touches that are due at this time of the phase. If more than one sweep is due, because the beat is
+    /// late, only the last sweep is made: it touches every page.
     fn keep_up(&mut self, areas: &mut Areas, time: Duration) {
         let Some(memory) = &mut areas[self.area] else {
             return;
@@ -163,7 +164,7 @@ impl Touching<'_> {
         self.touch_until(areas, due);
     }
 
-    /// Makes as many touches as the area has pages, and says how many these are.
+    /// Makes as many touches as the area has pages. Returns their number.
     fn sweep(&mut self, areas: &mut Areas) -> u64 {
         let pages = areas[self.area].as_ref().map_or(0, |memory| memory.len() as u64 / PAGE_SIZE);
         self.touch_until(areas, self.made + pages);

@@ -1,4 +1,4 @@
-//! `isotherm idle` at its user's hands, by page tables, which every machine with the probe `bpf` has.
+//! `isotherm idle` with page tables, which works on every machine on which the probe `bpf` works.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const COLD: u64 = 48;
 const HOT: u64 = 16;
 
-/// Starts a workload with a cold area and a hot one, and gives where they lie.
+/// Starts a workload with a cold and a hot area. Returns the addresses of the areas.
 fn workload(place: &Place) -> (Kept, [(u64, u64); 2]) {
     let text = format!(
         "about = \"hot and cold\"\n[[area]]\nname = \"cold\"\nsize = \"{COLD} MiB\"\n\
@@ -40,7 +40,7 @@ fn reports(ran: &Ran) -> Vec<Value> {
     ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The sum over the mappings of the only process that overlap one of these ranges.
+/// The sum of a figure over the mappings of the only process that overlap one of `ranges`.
 fn within(report: &Value, ranges: &[(u64, u64)], key: &str) -> u64 {
     let mappings = report["processes"][0]["mappings"].as_array().unwrap();
     let addr = |mapping: &Value, key: &str| mapping[key].as_u64().unwrap();
@@ -51,7 +51,7 @@ fn within(report: &Value, ranges: &[(u64, u64)], key: &str) -> u64 {
 }
 
 #[test]
-fn a_process_is_told_as_it_truly_is_and_idle_memory_ages() {
+fn the_idle_memory_of_a_process_is_found_and_ages() {
     or_skip!(bpf_works());
     let place = Place::new();
     let (kept, areas) = workload(&place);
@@ -61,10 +61,10 @@ fn a_process_is_told_as_it_truly_is_and_idle_memory_ages() {
     assert_eq!(reports.len(), 2);
     for (report, number) in reports.iter().zip(1..) {
         assert_eq!((&report["way"], &report["number"]), (&"page_tables".into(), &number.into()));
-        // Beside the areas there may be a little of the program's in the same mapping.
+        // A mapping with an area may contain a little other memory of the program.
         for (key, truth) in [("idle_bytes", COLD), ("accessed_bytes", HOT)] {
             let found = within(report, &areas, key);
-            assert!(found.abs_diff(truth * MIB) * 100 <= (COLD + HOT) * MIB, "{key}: {found}, in truth {truth} MiB");
+            assert!(found.abs_diff(truth * MIB) * 100 <= (COLD + HOT) * MIB, "{key}: {found} instead of {truth} MiB");
         }
     }
     let ages = reports[1]["total"]["idle_by_intervals"].as_array().unwrap();
@@ -87,12 +87,12 @@ fn locked_memory_is_neither_idle_nor_accessed() {
 }
 
 #[test]
-fn a_report_takes_the_place_of_the_one_before_it_for_its_owner_or_for_prometheus() {
+fn a_report_replaces_the_previous_one_and_its_permissions_depend_on_the_format() {
     or_skip!(bpf_works());
     let place = Place::new();
     let pid = std::process::id().to_string();
     for (name, mode, begin) in [("idle.json", 0o600, "{\"number\":2,"), ("idle.prom", 0o644, "# HELP isotherm_idle")] {
-        std::fs::write(place.path(name), "what was there before").unwrap();
+        std::fs::write(place.path(name), "the previous report").unwrap();
         let ran = place.run(&["idle", "--probe", "bpf", "--pid", &pid, "-i", "200ms", "-n", "2", "-o", name]);
         assert_eq!((ran.status, &*ran.out), (0, ""), "{ran:?}");
         let text = std::fs::read_to_string(place.path(name)).unwrap();
@@ -104,7 +104,7 @@ fn a_report_takes_the_place_of_the_one_before_it_for_its_owner_or_for_prometheus
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_at_once() {
+fn wrong_options_are_refused_at_once() {
     let place = Place::new();
     for (arguments, status, words) in [
         (&["--pid", "4194304"][..], 1, &["no process 4194304", "ps -e"][..]),

@@ -1,4 +1,4 @@
-//! `isotherm import damo` and `isotherm convert` to damo, as their users call them.
+//! `isotherm import damo`, and `isotherm convert` to the formats of damo.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;

@@ -14,7 +14,7 @@ use isotherm_testing::{installed_or_skip, or_skip};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// The workload that runs that pattern, and where its areas lie.
+/// A workload with the pattern [`HOT_IN_COLD`], and the addresses of its areas.
 struct Workload {
     child: Kept,
     areas: Vec<(String, AddrRange)>,
@@ -44,7 +44,8 @@ impl Workload {
     }
 }
 
-/// Of the bytes found hot in the last snapshots: how many are truly so, and how many of the truly hot are found.
+/// Precision and recall of the area `hot` in these snapshots, 0 to 1 each. A region counts as hot if it was accessed in
+/// at least half of the samples.
 fn precision_and_recall(snapshots: &[Value], hot: AddrRange) -> (f64, f64) {
     let (mut found, mut right, mut truth) = (0, 0, 0);
     for snapshot in snapshots {
@@ -82,13 +83,13 @@ fn the_hot_part_of_a_running_process_is_found() {
     assert!(last.target.mappings.iter().any(|m| &*m.name == "[stack]"));
 }
 
-/// What `isotherm doctor` finds.
+/// The output of `isotherm doctor`.
 fn doctor(ran: &Ran) -> Value {
     assert_eq!(ran.status, 0, "{ran:?}");
     serde_json::from_str(&ran.out).unwrap()
 }
 
-/// What the doctor finds of this probe.
+/// The findings of the doctor on this probe.
 fn probe<'a>(document: &'a Value, name: &str) -> &'a Value {
     document["probes"].as_array().unwrap().iter().find(|probe| probe["probe"] == name).unwrap()
 }
@@ -106,14 +107,18 @@ fn the_best_probe_that_works_is_chosen_and_the_doctor_names_it() {
 
 #[test]
 fn an_ordinary_user_sees_the_hot_mapping_of_their_own_process() {
-    // The hot area is a mapping of its own: those around it are not mapped.
+    // The hot area is a separate mapping, because one of its neighbours is not mapped.
     let place = Place::new();
     std::fs::write(place.path("hot.toml"), HOT_IN_COLD.replace("1000s", "5s") + "unmapped = [\"cold below\"]").unwrap();
     let command = ["--", ISOTHERM, "workload", "hot.toml"];
     let call = [&["record", "--sample", "50ms", "--aggr", "500ms"], &command[..]].concat();
     let ran = or_skip!(place.run_as_nobody(&call));
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.err.contains("refs") && ran.err.contains("whole mappings only"), "the choice is told: {}", ran.err);
+    assert!(
+        ran.err.contains("refs") && ran.err.contains("whole mappings only"),
+        "the message names the probe: {}",
+        ran.err
+    );
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!((recording.header().probe.as_str(), recording.header().granularity.as_str()), ("refs", "mapping"));
     let snapshots = place.regions("isotherm.rec");
@@ -121,6 +126,26 @@ fn an_ordinary_user_sees_the_hot_mapping_of_their_own_process() {
     let hot = regions.iter().filter(|region| region["access_rate"].as_f64().unwrap() >= 0.5);
     let largest = hot.map(|r| r["end"].as_u64().unwrap() - r["start"].as_u64().unwrap()).max();
     assert!(largest.is_some_and(|bytes| bytes >= 16 << 20), "{regions:?}");
+}
+
+#[test]
+fn a_duration_is_compared_with_the_aggregation_interval_of_the_probe() {
+    // A sampling interval of 200 ms makes an aggregation interval of 2 s with refs, and of 4 s with other probes.
+    let record = |probe| {
+        let place = Place::new();
+        let options = ["record", "--probe", probe, "--sample", "200ms", "--duration", "3s", "--", "sleep", "1000"];
+        (place.run(&options), place)
+    };
+    let (ran, place) = record("refs");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
+    assert_eq!((recording.header().probe.as_str(), recording.ending()), ("refs", Ending::Whole));
+    assert!(!place.regions("isotherm.rec").is_empty());
+
+    let (ran, place) = record("bpf");
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.err.contains("the duration (3 s) is shorter than the aggregation interval (4 s)"), "{}", ran.err);
+    assert!(!place.path("isotherm.rec").exists());
 }
 
 #[test]
@@ -140,7 +165,7 @@ fn signals_are_passed_to_the_command() {
     let mut isotherm = Kept(isotherm.stdout(Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(isotherm.0.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
-    // Before the first snapshot, an end is a failure.
+    // An end before the first snapshot would be a failure.
     eventually("snapshots are written", || has_snapshots(&place));
     signal(&isotherm.0, Signal::USR1);
     assert_eq!(lines.next().unwrap().unwrap(), "usr1");
@@ -158,11 +183,11 @@ fn an_interrupt_ends_the_recording_of_a_process_and_leaves_the_process_alone() {
     signal(&isotherm.0, Signal::INT);
     assert!(isotherm.0.wait().unwrap().success());
     assert_eq!(Recording::open(&place.path("isotherm.rec")).unwrap().ending(), Ending::Whole);
-    assert!(workload.child.0.try_wait().unwrap().is_none(), "the target runs on");
+    assert!(workload.child.0.try_wait().unwrap().is_none(), "the target continues");
 }
 
 #[test]
-fn what_was_recorded_survives_the_death_of_isotherm_and_so_does_the_target() {
+fn the_recording_and_the_target_survive_the_death_of_isotherm() {
     let place = Place::new();
     let mut workload = Workload::start(&place);
     let mut isotherm = Kept(place.isotherm(&["record", "--pid", &workload.pid()]).spawn().unwrap());
@@ -171,7 +196,7 @@ fn what_was_recorded_survives_the_death_of_isotherm_and_so_does_the_target() {
     isotherm.0.wait().unwrap();
     assert!(!place.regions("isotherm.rec").is_empty());
     assert_ne!(Recording::open(&place.path("isotherm.rec")).unwrap().ending(), Ending::Whole);
-    assert!(workload.child.0.try_wait().unwrap().is_none(), "the target runs on");
+    assert!(workload.child.0.try_wait().unwrap().is_none(), "the target continues");
 }
 
 fn has_snapshots(place: &Place) -> bool {
@@ -203,7 +228,7 @@ fn a_time_limit_ends_the_command_that_isotherm_started() {
 #[test]
 fn children_join_and_leave() {
     let place = Place::new();
-    // Two seconds alone, then a child that lives for three.
+    // The process is alone for two seconds, and then has a child for three seconds.
     let script = "sleep 2; sh -c 'sleep 3; :'; sleep 2; :";
     let arguments = ["record", "--children", "--update", "200ms", "--", "sh", "-c", script];
     let ran = place.run(&arguments);
@@ -214,7 +239,7 @@ fn children_join_and_leave() {
     let first: Vec<&str> = at(rows[0].time).collect();
     let last: Vec<&str> = at(rows.last().unwrap().time).collect();
     assert!(first.iter().any(|command| command.ends_with(script)), "{first:?}");
-    assert!(last.iter().any(|command| command.ends_with(script)), "the leader is there to the end: {last:?}");
+    assert!(last.iter().any(|command| command.ends_with(script)), "the first process is watched to the end: {last:?}");
     assert!(!first.contains(&"sleep 3") && !last.contains(&"sleep 3"), "{first:?} {last:?}");
     assert!(rows.iter().any(|row| row.info.command == "sleep 3"));
 }
@@ -234,7 +259,7 @@ fn several_processes_share_one_budget_of_regions() {
 }
 
 #[test]
-fn the_same_process_by_two_names_is_watched_once() {
+fn a_process_that_is_named_twice_is_watched_once() {
     let place = Place::new();
     let workload = Workload::start(&place);
     let pid = workload.pid();
@@ -263,7 +288,7 @@ for size in itertools.cycle((4 << 20, 8 << 20, 16 << 20)):
     let pid = python.0.id().to_string();
     let ran = place.run(&["record", "--pid", &pid, "--duration", "2s", "--update", "50ms"]);
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(python.0.try_wait().unwrap().is_none(), "the target runs on");
+    assert!(python.0.try_wait().unwrap().is_none(), "the target continues");
 
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
@@ -317,7 +342,7 @@ fn the_doctor_finds_that_bpf_works_where_it_does() {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_is_no_error() {
+fn a_reader_that_closes_the_output_is_no_error() {
     let place = Place::new();
     assert_eq!(place.run(&["record", "--", "sleep", "1"]).status, 0);
     let mut report = place.isotherm(&["report", "regions"]);

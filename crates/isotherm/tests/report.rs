@@ -1,4 +1,4 @@
-//! `isotherm report`: its options, on a recording whose regions are known.
+//! The options of `isotherm report`, with a recording whose regions are known.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
@@ -7,8 +7,8 @@ use common::{Place, Ran};
 
 const MIB: u64 = 1 << 20;
 
-/// A place with the recording `known.rec` of one snapshot: 1 MiB that every sample found accessed, and 2 MiB that half
-/// of the samples did.
+/// A directory with the recording `known.rec`. It has one snapshot: 1 MiB that was accessed in every sample, and 2 MiB
+/// that were accessed in half of the samples.
 fn place() -> Place {
     let place = Place::new();
     let region = |start: u64, bytes: u64, accesses: u32| {
@@ -50,7 +50,7 @@ fn units_of_sizes_are_powers_of_1024() {
 }
 
 #[test]
-fn a_rate_is_a_share_of_one_or_in_per_cent() {
+fn a_rate_is_a_fraction_or_a_percentage() {
     let place = place();
     for half in ["0.5", "50%", "50 %"] {
         assert_eq!(sizes(&place, &["--min-rate", half]), [1, 2], "{half}");
@@ -70,7 +70,7 @@ fn an_unknown_extension_of_the_output_is_refused() {
         }
         assert!(!place.path(name).exists());
     }
-    // A format that is named needs no extension, and goes before it.
+    // With --format, the extension does not matter.
     for (name, begin) in [("x", "pid 4711"), ("x.TXT", "pid 4711"), ("x.svg", "<svg"), ("x.png", "\u{fffd}PNG")] {
         assert_eq!(place.run(&["report", "heatmap", "known.rec", "-o", name]).status, 0, "{name}");
         let bytes = std::fs::read(place.path(name)).unwrap();
@@ -104,8 +104,8 @@ fn options_without_an_effect_are_refused() {
     ] {
         refused(&["summary", "known.rec", option, value], [option, "report regions"]);
     }
-    refused(&["html", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "html page"]);
-    refused(&["regions", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "html page"]);
+    refused(&["html", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "HTML page"]);
+    refused(&["regions", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "HTML page"]);
     refused(&["regions", "known.rec", "--sort", "size", "-o", "out.svg"], ["--sort", "picture"]);
     assert!(!place.path("out.html").exists() && !place.path("out.svg").exists());
     assert_eq!(place.run(&["report", "regions", "known.rec", "--min-rate", "1", "-o", "out.svg"]).status, 0);

@@ -1,4 +1,4 @@
-//! `isotherm run`, as its users call it. What it does to memory is tested in the laboratory, where there is swap.
+//! `isotherm run`. Its effect on memory is tested in the laboratory, where there is swap.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
@@ -13,9 +13,9 @@ use rustix::process::Signal;
 
 const MIB: u64 = 1 << 20;
 
-/// Counts what is hot; every second, so that the figures are easy to follow.
+/// A scheme that counts hot memory, every half a second.
 const HOT: &str = "- {name: hot, access_rate: {min: 50%}, age: {min: 500ms}, action: stat, apply_interval: 500ms}\n";
-/// Sleeps as long as a machine has any free memory.
+/// A scheme that sleeps as long as the machine has free memory.
 const ASLEEP: &str = "- name: asleep\n  access_rate: 0%\n  action: stat\n  \
                       watermarks: {metric: free_memory, interval: 200ms, high: 0.2%, mid: 0.1%, low: 0%}\n";
 
@@ -26,7 +26,7 @@ fn place(schemes: &str) -> Place {
     place
 }
 
-/// What the schemes in a recording did, a second at a time. Nothing before the recording has its header.
+/// The activities in the recording, about one per second. There are none before the recording has its header.
 fn activities(place: &Place) -> Vec<Activity> {
     match Recording::open(&place.path("acted.rec")) {
         Err(RecordError::Empty { .. } | RecordError::CutInHeader { .. }) => Vec::new(),
@@ -43,7 +43,7 @@ fn is_asleep(place: &Place) -> bool {
     place.path("acted.rec").exists() && activities(place).last().is_some_and(|a| !a.schemes[0].awake)
 }
 
-/// A run that goes on. Its standard error goes to the file `err`.
+/// A run in progress. Its standard error goes to the file `err`.
 struct Running<'a> {
     child: Kept,
     place: &'a Place,
@@ -61,7 +61,7 @@ impl<'a> Running<'a> {
         &self.child.0
     }
 
-    /// What it has written to its standard error.
+    /// The standard error of the run so far.
     fn err(&self) -> String {
         std::fs::read_to_string(self.place.path("err")).unwrap()
     }
@@ -73,7 +73,7 @@ impl<'a> Running<'a> {
 }
 
 #[test]
-fn schemes_take_what_their_condition_holds_for_and_the_recording_says_so() {
+fn schemes_act_on_the_memory_that_they_select_and_the_recording_contains_it() {
     or_skip!(bpf_works());
     let place = place(HOT);
     let command = [ISOTHERM, "workload", "hot.toml", "--time", "5s"];
@@ -82,27 +82,27 @@ fn schemes_take_what_their_condition_holds_for_and_the_recording_says_so() {
     assert_eq!(ran.status, 0, "{}", ran.err);
     assert!(ran.err.contains("hot (stat): ") && ran.err.contains("isotherm report schemes acted.rec"), "{}", ran.err);
 
-    let told = activities(&place);
-    assert!(told.len() >= 4, "one a second, and one at the end: {}", told.len());
+    let activities = activities(&place);
+    assert!(activities.len() >= 4, "one per second, and one at the end: {}", activities.len());
     let bytes = |a: &Activity| a.schemes[0].total.applied_bytes;
-    assert!(told.is_sorted_by(|a, b| a.time <= b.time && bytes(a) <= bytes(b)));
-    // Of 128 MiB, 16 are hot; what is there beside the pattern is small.
-    let sizes = told.iter().map(|a| a.schemes[0].last.regions.iter().map(|r| r.range.size()).sum::<u64>());
+    assert!(activities.is_sorted_by(|a, b| a.time <= b.time && bytes(a) <= bytes(b)));
+    // 16 of 128 MiB are hot. The program's other memory is small.
+    let sizes = activities.iter().map(|a| a.schemes[0].last.regions.iter().map(|r| r.range.size()).sum::<u64>());
     assert!(sizes.clone().any(|bytes| (12 * MIB..=24 * MIB).contains(&bytes)), "{:?}", sizes.collect::<Vec<_>>());
-    let (_, memory) = told[told.len() / 2].memory[0];
+    let (_, memory) = activities[activities.len() / 2].memory[0];
     assert!((100 * MIB..200 * MIB).contains(&memory.resident), "{memory:?}");
-    assert!(told[0].system.free > 0 && told[0].system.free < told[0].system.total);
+    assert!(activities[0].system.free > 0 && activities[0].system.free < activities[0].system.total);
 }
 
 #[test]
-fn the_commands_status_is_passed_on_and_quiet_is_quiet() {
+fn the_exit_status_of_the_command_is_returned_and_quiet_prints_nothing() {
     or_skip!(bpf_works());
     let ran = place(HOT).run(&["run", "-s", "mine.yaml", "-q", "--", "sh", "-c", "sleep 0.5; exit 7"]);
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (7, "", ""));
 }
 
 #[test]
-fn what_cannot_work_is_told_before_the_command_is_started() {
+fn errors_of_schemes_are_reported_before_the_command_is_started() {
     or_skip!(bpf_works());
     let cases = [
         ("- {action: pageout, age: 5}", "mine.yaml:1:26: 5 has no unit"),
@@ -132,7 +132,7 @@ fn what_cannot_work_is_told_before_the_command_is_started() {
 }
 
 #[test]
-fn schemes_change_while_they_run_and_an_error_leaves_those_in_force() {
+fn a_changed_scheme_file_is_read_again_and_an_error_in_it_changes_nothing() {
     or_skip!(bpf_works());
     let place = place(HOT);
     let workload = [ISOTHERM, "workload", "hot.toml"];
@@ -141,16 +141,16 @@ fn schemes_change_while_they_run_and_an_error_leaves_those_in_force() {
         let last = if place.path("acted.rec").exists() { activities(&place).pop() } else { None };
         last.map(|a| a.schemes.iter().map(|s| s.name.to_string()).collect::<Vec<_>>()).unwrap_or_default()
     };
-    eventually("the scheme is at work", || names() == ["hot"]);
+    eventually("the scheme is in force", || names() == ["hot"]);
 
     std::fs::write(place.path("mine.yaml"), HOT.replace("hot", "warm")).unwrap();
     eventually("the file's change is noticed", || names() == ["warm"]);
     std::fs::write(place.path("mine.yaml"), HOT.replace("stat", "melt")).unwrap();
-    // A change is noticed after a second or two; a hang-up does not wait for that.
+    // A change is noticed after one or two seconds; SIGHUP makes isotherm read the file at once.
     signal(running.child(), Signal::HUP);
-    eventually("the error is told", || running.err().contains("there is no action \"melt\""));
-    let told = activities(&place).len();
-    eventually("two more seconds are recorded", || activities(&place).len() >= told + 2);
+    eventually("the error is reported", || running.err().contains("there is no action \"melt\""));
+    let count = activities(&place).len();
+    eventually("two more seconds are recorded", || activities(&place).len() >= count + 2);
     assert_eq!(names(), ["warm"]);
     std::fs::write(place.path("other"), HOT.replace("hot", "third")).unwrap();
     std::fs::rename(place.path("other"), place.path("mine.yaml")).unwrap();
@@ -159,9 +159,9 @@ fn schemes_change_while_they_run_and_an_error_leaves_those_in_force() {
 
     signal(running.child(), Signal::TERM);
     let ran = running.end();
-    assert_eq!(ran.status, 128 + 15, "the command's end: {}", ran.err);
+    assert_eq!(ran.status, 128 + 15, "the signal ended the command: {}", ran.err);
     assert!(ran.err.contains("there is no action \"melt\"") && ran.err.contains("in force before stay"), "{}", ran.err);
-    assert_eq!(ran.err.matches("there is no action").count(), 1, "told once: {}", ran.err);
+    assert_eq!(ran.err.matches("there is no action").count(), 1, "the error is reported once: {}", ran.err);
 }
 
 #[test]
@@ -176,27 +176,27 @@ fn while_all_schemes_sleep_nothing_is_monitored_and_the_end_is_noticed() {
     let report = last_report(&place);
     assert!(!report.awake && report.total.applications == 0, "{report:?}");
 
-    // The same until the time is over, and until someone asks for the end.
+    // The run also ends after its duration, and at a signal.
     let limited =
         [&["run", "-s", "mine.yaml", "--duration", "1s", "--"][..], &[ISOTHERM, "workload", "hot.toml"]].concat();
     assert_eq!(place.run(&limited).status, 0);
     let workload = Kept(place.isotherm(&["workload", "hot.toml"]).spawn().unwrap());
     std::fs::remove_file(place.path("acted.rec")).unwrap();
     let running = Running::start(&place, &["-r", "acted.rec", "--pid", &workload.0.id().to_string()]);
-    eventually("it sleeps", || is_asleep(&place));
+    eventually("the scheme sleeps", || is_asleep(&place));
     signal(running.child(), Signal::INT);
     assert_eq!(running.end().status, 0);
 }
 
 #[test]
-fn a_scheme_that_wakes_finds_the_memory_monitored_again() {
+fn monitoring_continues_when_a_scheme_wakes() {
     or_skip!(bpf_works());
     let place = place(ASLEEP);
     let running = Running::start(&place, &["-r", "acted.rec", "--", ISOTHERM, "workload", "hot.toml"]);
-    eventually("it sleeps", || is_asleep(&place));
+    eventually("the scheme sleeps", || is_asleep(&place));
     std::fs::write(place.path("mine.yaml"), HOT).unwrap();
     let hot = |a: &Activity| &*a.schemes[0].name == "hot" && a.schemes[0].total.applied_bytes >= 8 * MIB;
-    eventually("the other scheme works", || activities(&place).last().is_some_and(hot));
+    eventually("the other scheme acts", || activities(&place).last().is_some_and(hot));
     signal(running.child(), Signal::TERM);
     running.end();
 }

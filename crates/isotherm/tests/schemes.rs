@@ -1,4 +1,4 @@
-//! `isotherm scheme`, as its users call it.
+//! `isotherm scheme`.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
@@ -15,7 +15,7 @@ fn place(schemes: &str) -> Place {
 }
 
 #[test]
-fn a_correct_file_is_described_in_plain_words() {
+fn the_schemes_of_a_correct_file_are_described() {
     let ran = place(PRCL).run(&["scheme", "check", "mine.yaml"]);
     assert_eq!((ran.status, ran.err.as_str()), (0, ""));
     assert!(ran.out.starts_with("prcl: reclaims memory at once"), "{}", ran.out);
@@ -69,7 +69,7 @@ fn a_trial_shows_what_schemes_would_have_acted_on_and_what_their_quotas_held_bac
 }
 
 #[test]
-fn a_trial_notes_what_a_recording_does_not_have() {
+fn a_trial_notes_what_a_recording_does_not_contain() {
     let more = "    watermarks: {metric: pressure, high: 9%, mid: 5%, low: 0%}\n    filters: [{reject: young}]\n    \
                 quota: {time: 1ms, goals: [{psi_some: 1ms}]}\n";
     let place = place(&format!("{PRCL}{more}"));

@@ -1,4 +1,4 @@
-//! The live screen, through a real pseudo-terminal: what a user sees and does.
+//! The live screen on a pseudo-terminal: what a user sees and types.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
@@ -11,7 +11,7 @@ use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native
 use rustix::process::{Pid, Signal, kill_process};
 use vt100::{Color, Parser, Screen};
 
-/// Fast enough for tests, also with a coarse probe.
+/// Short intervals that every probe can keep.
 const FAST: [&str; 4] = ["--sample", "10ms", "--aggr", "100ms"];
 
 /// A user at a terminal.
@@ -22,7 +22,7 @@ struct User {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// All that came from the program.
+/// The output of the program so far.
 struct Seen {
     parser: Parser,
     raw: Vec<u8>,
@@ -43,7 +43,7 @@ impl User {
         let taken = Arc::clone(&seen);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The terminal's end is an error when the last program on it has ended.
+            // The read fails after the last program on the terminal has ended.
             while let Ok(n @ 1..) = reader.read(&mut buffer) {
                 let mut seen = taken.lock().unwrap();
                 seen.parser.process(&buffer[..n]);
@@ -67,7 +67,7 @@ impl User {
         command
     }
 
-    /// Runs it on the workload with the hot area, and waits until there are figures.
+    /// Runs `isotherm top` on the workload [`HOT_IN_COLD`], and waits until the hot area is shown.
     fn watches_hot(place: &Place) -> Self {
         std::fs::write(place.path("hot.toml"), HOT_IN_COLD).unwrap();
         let command = ["--", ISOTHERM, "workload", "hot.toml"];
@@ -93,7 +93,7 @@ impl User {
         let start = std::time::Instant::now();
         while !holds(self.screen()) {
             let text = self.screen().0.contents();
-            assert!(start.elapsed().as_secs() < 30, "it never came to hold: {what}; the screen is:\n{text}");
+            assert!(start.elapsed().as_secs() < 30, "timed out waiting until {what}; the screen is:\n{text}");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
@@ -104,14 +104,14 @@ impl User {
     }
 
     fn resizes(&self, columns: u16, rows: u16) {
-        // The crate vt100 panics when a screen of one row scrolls: this one has a row more than the program knows of.
+        // The crate vt100 panics when a screen of one row scrolls. So its screen has at least two rows.
         self.seen.lock().unwrap().parser.screen_mut().set_size(rows.max(2), columns);
         self.master.resize(size(columns, rows)).unwrap();
     }
 
-    /// Waits until the program has ended, and its terminal is as it was.
+    /// Waits until the program has ended and has restored the terminal.
     #[track_caller]
-    fn is_back_at_the_shell(&mut self) -> ExitStatus {
+    fn wait_for_end(&mut self) -> ExitStatus {
         let mut status = None;
         eventually("isotherm ends", || {
             status = self.child.try_wait().unwrap();
@@ -136,7 +136,7 @@ impl Drop for User {
     }
 }
 
-/// What is on the terminal.
+/// The contents of the terminal.
 struct Shown(Screen);
 
 impl Shown {
@@ -154,7 +154,7 @@ impl Shown {
     }
 }
 
-/// Half cells in a colour of the hot end of the scale.
+/// The number of half cells in a colour of the hot end of the scale.
 fn hot(screen: &Shown) -> usize {
     let (rows, columns) = screen.0.size();
     let yellow = |colour| matches!(colour, Color::Rgb(200.., 120.., 0..=100));
@@ -163,13 +163,13 @@ fn hot(screen: &Shown) -> usize {
     cells.map(|cell| usize::from(yellow(cell.bgcolor())) + usize::from(yellow(cell.fgcolor()))).sum()
 }
 
-/// Counts what is hot.
+/// A scheme that counts hot memory.
 const HOT: &str = "- {name: hot, access_rate: {min: 50%}, action: stat, apply_interval: 500ms, quota: {bytes: 1G}}\n";
-/// Sleeps as long as a machine has any free memory.
+/// A scheme that sleeps as long as the machine has free memory.
 const ASLEEP: &str = "- name: idle\n  action: stat\n  \
                       watermarks: {metric: free_memory, interval: 200ms, high: 0.2%, mid: 0.1%, low: 0%}\n";
 
-/// Schemes that act from here on a process of its own, the workload with the hot area.
+/// Starts the workload [`HOT_IN_COLD`], and `isotherm top` with schemes on it.
 fn schemes_on_hot(place: &Place, schemes: &str) -> (Kept, User) {
     std::fs::write(place.path("mine.yaml"), schemes).unwrap();
     std::fs::write(place.path("hot.toml"), HOT_IN_COLD).unwrap();
@@ -187,7 +187,7 @@ fn size(cols: u16, rows: u16) -> PtySize {
 fn the_screen_shows_heatmap_working_set_hottest_mapping_and_cost() {
     let place = Place::new();
     let mut user = User::watches_hot(&place);
-    user.sees("all parts are there", |screen| {
+    user.sees("all parts are shown", |screen| {
         let lines = screen.lines();
         let holds = |words: &[&str]| lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
         screen.0.alternate_screen()
@@ -205,7 +205,7 @@ fn the_screen_shows_heatmap_working_set_hottest_mapping_and_cost() {
             && holds(&["q quit", "? help"])
     });
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn keys_pause_sort_and_help() {
     user.types(" ");
     user.reads("PAUSED at");
     let frozen = user.screen().lines()[0].clone();
-    // A key is answered, and still nothing has moved.
+    // A key has an effect, but the time shown does not change.
     user.types("s");
     user.reads("▾work.set");
     assert_eq!(user.screen().lines()[0], frozen);
@@ -224,17 +224,17 @@ fn keys_pause_sort_and_help() {
     user.types("S");
     user.reads("▾hot");
     user.types("p");
-    user.sees("it goes on", |screen| !screen.contains("PAUSED"));
+    user.sees("the screen continues", |screen| !screen.contains("PAUSED"));
 
     user.types("?");
     user.reads("pause the screen; the monitor continues");
     user.reads("discarded; --log FILE keeps it");
     user.types("x");
-    assert!(user.screen().contains("any other key"), "a key without a meaning has none");
+    assert!(user.screen().contains("any other key"), "a key without a meaning has no effect");
     user.types("\x1b");
     user.sees("the help is gone", |screen| !screen.contains("any other key"));
     user.types("\x03");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0, "Ctrl-C quits");
+    assert_eq!(user.wait_for_end().exit_code(), 0, "Ctrl-C quits");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn keys_zoom_and_pan_in_addresses_and_time() {
     user.sees("a cursor appears", |screen| screen.cursor().is_some() && areas(&screen) == 2);
     let line = user.screen().cursor().unwrap();
     user.types("\x1b[A");
-    user.sees("it moves up", |screen| screen.cursor() == Some(line - 1));
+    user.sees("the cursor moves up", |screen| screen.cursor() == Some(line - 1));
     user.types("+");
     user.reads("64 MiB ─");
     user.types("vj");
@@ -262,30 +262,30 @@ fn keys_zoom_and_pan_in_addresses_and_time() {
     user.types("\x1b[6~\x1b[6~\x1b[6~\x1b[6~");
     user.sees("the window moves", |screen| area(&screen) != zoomed);
     user.types("0");
-    user.sees("all is there again", |screen| areas(&screen) > 1 && screen.cursor().is_none());
+    user.sees("all areas are shown again", |screen| areas(&screen) > 1 && screen.cursor().is_none());
 
     user.types("]");
     user.reads("-60 s");
     user.types("[[");
     user.reads("-15 s");
     user.types("\x1b[D");
-    user.sees("it is not now", |screen| screen.lines()[0].contains(" at ") && !screen.contains("─ now"));
+    user.sees("an earlier time is shown", |screen| screen.lines()[0].contains(" at ") && !screen.contains("─ now"));
     user.types("\x1b[F");
     user.reads("─ now");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
-fn every_size_is_survived() {
+fn the_screen_works_at_every_size() {
     let place = Place::new();
     let mut user = User::watches_hot(&place);
     for (columns, rows) in [(200, 60), (1, 1), (80, 24), (10, 3), (24, 6), (300, 5), (20, 80), (47, 13), (2, 50)] {
         user.resizes(columns, rows);
-        // The screen is drawn anew: what a terminal does with the old in between is its own affair.
+        // Ctrl-L draws the whole screen again, because a terminal may keep parts of the old contents.
         user.types("\x0c");
         match (columns, rows) {
-            (1, 1) => user.sees("something of it", |screen| screen.lines()[0] == "t"),
+            (1, 1) => user.sees("a part of the message", |screen| screen.lines()[0] == "t"),
             (24.., 6..) => user.sees("the title and the keys", |screen| {
                 let lines = screen.lines();
                 lines[0].starts_with(" isotherm") && lines[usize::from(rows) - 1].starts_with(" q quit")
@@ -300,11 +300,11 @@ fn every_size_is_survived() {
     user.types("\x0c");
     user.reads("▾hot");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
-fn a_key_that_comes_together_with_a_change_of_size_is_not_lost() {
+fn a_key_during_a_change_of_size_is_not_lost() {
     let place = Place::new();
     let mut user = User::runs(&place, &[&FAST[..], &["--", "sleep", "1000"]].concat());
     user.reads("[stack]");
@@ -314,10 +314,10 @@ fn a_key_that_comes_together_with_a_change_of_size_is_not_lost() {
         user.reads("PAUSED");
         user.resizes(columns + 1, 30);
         user.types(" ");
-        user.sees("it goes on", |screen| !screen.contains("PAUSED"));
+        user.sees("the screen continues", |screen| !screen.contains("PAUSED"));
     }
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
@@ -329,27 +329,27 @@ fn the_end_of_the_command_is_shown_and_its_status_passed_through() {
     user.types("?");
     user.reads("any other key");
     user.types("?q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 7);
+    assert_eq!(user.wait_for_end().exit_code(), 7);
 
     let mut user = User::runs(&place, &[&FAST[..], &["--", "sh", "-c", "sleep 1; kill -9 $$"]].concat());
     user.reads("the command was ended by signal 9");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 137);
+    assert_eq!(user.wait_for_end().exit_code(), 137);
 }
 
 #[test]
-fn quitting_asks_the_command_to_end_and_waits_for_it() {
+fn quitting_sends_sigterm_to_the_command_and_waits_for_it() {
     let place = Place::new();
     let script = "trap 'sleep 0.3; echo asked > asked; exit 3' TERM; while :; do sleep 0.05; done";
     let mut user = User::runs(&place, &[&FAST[..], &["--", "sh", "-c", script]].concat());
     user.reads("[stack]");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
     assert!(place.path("asked").exists());
 }
 
 #[test]
-fn a_process_runs_on_when_its_watcher_quits_and_its_end_is_shown() {
+fn a_process_continues_when_the_user_quits_and_its_end_is_shown() {
     let place = Place::new();
     let sleep = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let mut sleep = Kept(sleep);
@@ -359,8 +359,8 @@ fn a_process_runs_on_when_its_watcher_quits_and_its_end_is_shown() {
         let mut user = User::runs(&place, &arguments);
         user.reads("[stack]");
         user.types(quit);
-        assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
-        assert!(sleep.0.try_wait().unwrap().is_none(), "the target runs on");
+        assert_eq!(user.wait_for_end().exit_code(), 0);
+        assert!(sleep.0.try_wait().unwrap().is_none(), "the target continues");
     }
     let mut user = User::runs(&place, &arguments);
     user.reads("[stack]");
@@ -368,11 +368,11 @@ fn a_process_runs_on_when_its_watcher_quits_and_its_end_is_shown() {
     sleep.0.wait().unwrap();
     user.reads("no target is left");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
-fn several_targets_are_looked_at_in_turn() {
+fn tab_shows_the_next_target() {
     let place = Place::new();
     let sleeps = [(); 2].map(|()| Kept(std::process::Command::new("sleep").arg("1000").spawn().unwrap()));
     let [a, b] = sleeps.each_ref().map(|sleep| sleep.0.id().to_string());
@@ -383,22 +383,22 @@ fn several_targets_are_looked_at_in_turn() {
     user.types("\x1b[Z");
     user.reads("[1 of 2, Tab]");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
-fn signals_that_end_a_program_give_the_terminal_back() {
+fn the_terminal_is_restored_after_a_signal() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let place = Place::new();
         let user = &mut User::runs(&place, &[&FAST[..], &["--", "sleep", "1000"]].concat());
         user.reads("[stack]");
         user.signals(signal);
-        assert_eq!(user.is_back_at_the_shell().exit_code(), 0, "{signal:?}");
+        assert_eq!(user.wait_for_end().exit_code(), 0, "{signal:?}");
     }
 }
 
 #[test]
-fn what_the_command_writes_does_not_reach_the_screen() {
+fn the_output_of_the_command_goes_to_the_log() {
     let place = Place::new();
     let script = "echo garbage; echo rubbish >&2; sleep 1000";
     let arguments = [&FAST[..], &["--log", "out.txt", "--", "sh", "-c", script]].concat();
@@ -407,15 +407,15 @@ fn what_the_command_writes_does_not_reach_the_screen() {
     user.types("?");
     user.reads("The command's output: out.txt");
     user.types("?q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
     assert_eq!(std::fs::read_to_string(place.path("out.txt")).unwrap(), "garbage\nrubbish\n");
-    // The script itself is on the screen, as the name of the target.
+    // The screen shows the script itself as the name of the target.
     let raw = String::from_utf8_lossy(&user.seen.lock().unwrap().raw).into_owned();
     assert!(!raw.contains("\ngarbage") && !raw.contains("\nrubbish"));
 }
 
 #[test]
-fn no_colour_means_digits() {
+fn without_colours_rates_are_digits() {
     let place = Place::new();
     std::fs::write(place.path("hot.toml"), HOT_IN_COLD).unwrap();
     let command = ["--", ISOTHERM, "workload", "hot.toml"];
@@ -424,20 +424,20 @@ fn no_colour_means_digits() {
     user.reads("access rate: 0 never to 9 always");
     user.sees("digits", |screen| screen.lines().iter().any(|line| line.contains("0000")));
     user.types("q");
-    user.is_back_at_the_shell();
+    user.wait_for_end();
     let raw = String::from_utf8_lossy(&user.seen.lock().unwrap().raw).into_owned();
     assert!(!raw.contains("\x1b[38;") && !raw.contains("\x1b[48;"), "no colour is set");
 }
 
 #[test]
-fn the_time_asked_for_ends_the_screen_and_the_command() {
+fn the_duration_ends_the_screen_and_the_command() {
     let place = Place::new();
     let mut user = User::runs(&place, &[&FAST[..], &["--duration", "1s", "--", "sleep", "1000"]].concat());
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
-fn what_cannot_be_watched_is_told_without_a_screen() {
+fn errors_at_the_start_are_reported_without_a_screen() {
     let place = Place::new();
     for (arguments, word) in [
         (&["--pid", "4194304"][..], "no process 4194304"),
@@ -445,7 +445,7 @@ fn what_cannot_be_watched_is_told_without_a_screen() {
         (&["--log", "no/such/log", "--", "sleep", "1"], "the log no/such/log cannot be written"),
     ] {
         let mut user = User::runs(&place, arguments);
-        assert_eq!(user.is_back_at_the_shell().exit_code(), 1);
+        assert_eq!(user.wait_for_end().exit_code(), 1);
         user.reads(word);
         let raw = String::from_utf8_lossy(&user.seen.lock().unwrap().raw).into_owned();
         assert!(!raw.contains("\x1b[?1049h"), "{raw}");
@@ -454,7 +454,8 @@ fn what_cannot_be_watched_is_told_without_a_screen() {
 
 #[test]
 fn a_suspended_screen_comes_back() {
-    // Nobody would let a stopped job go on here, so that the kernel does not stop it: the way out and in is the same.
+    // The kernel does not stop the job here, because no shell could continue it. isotherm leaves and enters the screen
+    // all the same.
     let place = Place::new();
     let mut user = User::runs(&place, &[&FAST[..], &["--", "sleep", "1000"]].concat());
     user.reads("[stack]");
@@ -466,7 +467,7 @@ fn a_suspended_screen_comes_back() {
     });
     user.reads("[stack]");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
@@ -478,14 +479,14 @@ fn without_a_terminal_there_is_no_screen() {
         assert!(ran.err.contains(word), "{word:?} is not in: {}", ran.err);
     }
     let mut user = User::with(&place, &["--", "sleep", "1"], &[("TERM", "dumb")]);
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 2);
+    assert_eq!(user.wait_for_end().exit_code(), 2);
     user.reads("TERM=dumb");
     let mut user = User::runs(&place, &["--log", "x", "--pid", "1"]);
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 2, "a log of what?");
+    assert_eq!(user.wait_for_end().exit_code(), 2, "--log without a command");
 }
 
 #[test]
-fn what_schemes_do_is_on_the_screen_and_the_target_outlives_it() {
+fn the_screen_shows_what_schemes_do_and_the_target_continues_after_it() {
     let place = Place::new();
     let (mut workload, mut user) = schemes_on_hot(&place, &format!("{HOT}- {{name: all, action: stat}}\n"));
     user.sees("a line for each scheme, and the memory in use", |screen| {
@@ -497,7 +498,7 @@ fn what_schemes_do_is_on_the_screen_and_the_target_outlives_it() {
             && holds(&[" a ", "schemes", "? ", "help"])
     });
     user.types("a");
-    user.sees("the table of schemes, and what the first did last", |screen| {
+    user.sees("the table of schemes, and the last application of the first", |screen| {
         let lines = screen.lines();
         let holds = |words: &[&str]| lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
         holds(&["scheme", "action", "state", "applied", "recently", "refused", "quota", "time"])
@@ -513,12 +514,12 @@ fn what_schemes_do_is_on_the_screen_and_the_target_outlives_it() {
     user.types("?");
     user.reads("switch to the table of schemes and back");
     user.types("?q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
-    assert!(workload.0.try_wait().unwrap().is_none(), "the target runs on");
+    assert_eq!(user.wait_for_end().exit_code(), 0);
+    assert!(workload.0.try_wait().unwrap().is_none(), "the target continues");
 }
 
 #[test]
-fn schemes_change_under_the_screen_and_an_error_leaves_those_in_force() {
+fn the_screen_shows_changes_and_errors_of_the_scheme_file() {
     let place = Place::new();
     let (_workload, mut user) = schemes_on_hot(&place, HOT);
     user.reads("schemes  hot");
@@ -526,31 +527,31 @@ fn schemes_change_under_the_screen_and_an_error_leaves_those_in_force() {
     user.reads("mine.yaml: its schemes are in force now");
     user.sees("the new scheme", |screen| screen.contains("schemes  warm") && !screen.contains("schemes  hot"));
     user.types(" ");
-    user.sees("a key takes the notice away", |screen| screen.contains("PAUSED") && !screen.contains("in force now"));
+    user.sees("a key removes the notice", |screen| screen.contains("PAUSED") && !screen.contains("in force now"));
     user.types(" ");
 
     std::fs::write(place.path("mine.yaml"), HOT.replace("stat", "melt")).unwrap();
     user.reads("there is no action \"melt\"");
     user.reads("the schemes that were in force before stay");
     assert!(user.screen().contains("schemes  warm"));
-    // Written anew at the same moment as before: only the hang-up tells, and it is no end.
+    // The modification time may be the same as before. SIGHUP makes isotherm read the file, and does not end it.
     std::fs::write(place.path("mine.yaml"), HOT.replace("hot", "third")).unwrap();
     user.signals(Signal::HUP);
     user.reads("schemes  third");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
     user.reads("isotherm: mine.yaml:1:");
     user.reads("there is no action \"melt\"");
 }
 
 #[test]
-fn while_all_schemes_sleep_the_clock_of_the_screen_goes_on() {
+fn the_clock_of_the_screen_continues_while_all_schemes_sleep() {
     let place = Place::new();
     let (mut workload, mut user) = schemes_on_hot(&place, ASLEEP);
     user.reads("all schemes sleep: nothing is monitored");
     let title = user.screen().lines()[0].clone();
     assert!(title.contains("ASLEEP") && !title.contains("(ended)"), "{title}");
-    user.sees("the clock goes on", |screen| screen.contains("ASLEEP") && screen.lines()[0] != title);
+    user.sees("the clock continues", |screen| screen.contains("ASLEEP") && screen.lines()[0] != title);
     std::fs::write(place.path("mine.yaml"), HOT).unwrap();
     user.sees("another scheme is awake", |screen| !screen.contains("ASLEEP") && screen.contains("reads/s"));
     std::fs::write(place.path("mine.yaml"), ASLEEP).unwrap();
@@ -559,11 +560,11 @@ fn while_all_schemes_sleep_the_clock_of_the_screen_goes_on() {
     workload.0.wait().unwrap();
     user.reads("no target is left");
     user.types("q");
-    assert_eq!(user.is_back_at_the_shell().exit_code(), 0);
+    assert_eq!(user.wait_for_end().exit_code(), 0);
 }
 
 #[test]
-fn schemes_that_cannot_work_are_told_without_a_screen_and_before_the_command_is_started() {
+fn errors_of_schemes_are_reported_without_a_screen_and_before_the_command_is_started() {
     let place = Place::new();
     for (schemes, word) in [
         ("- {action: pageout, age: 5}", "mine.yaml:1:26: 5 has no unit"),
@@ -572,7 +573,7 @@ fn schemes_that_cannot_work_are_told_without_a_screen_and_before_the_command_is_
     ] {
         std::fs::write(place.path("mine.yaml"), schemes).unwrap();
         let mut user = User::runs(&place, &["-s", "mine.yaml", "--", "touch", "touched"]);
-        assert_eq!(user.is_back_at_the_shell().exit_code(), 1);
+        assert_eq!(user.wait_for_end().exit_code(), 1);
         user.reads(word);
         let raw = String::from_utf8_lossy(&user.seen.lock().unwrap().raw).into_owned();
         assert!(!raw.contains("\x1b[?1049h") && !place.path("touched").exists(), "{raw}");
@@ -583,7 +584,7 @@ fn schemes_that_cannot_work_are_told_without_a_screen_and_before_the_command_is_
 }
 
 #[test]
-fn the_terminals_own_hang_up_is_the_end_with_schemes_too() {
+fn a_hang_up_of_the_terminal_ends_a_screen_with_schemes() {
     let place = Place::new();
     std::fs::write(place.path("mine.yaml"), HOT).unwrap();
     let mut sleep = Kept(std::process::Command::new("sleep").arg("1000").spawn().unwrap());
@@ -604,5 +605,5 @@ fn the_terminals_own_hang_up_is_the_end_with_schemes_too() {
         status.is_some()
     });
     assert_eq!(status.unwrap().exit_code(), 0);
-    assert!(sleep.0.try_wait().unwrap().is_none(), "the target runs on");
+    assert!(sleep.0.try_wait().unwrap().is_none(), "the target continues");
 }

@@ -1,4 +1,4 @@
-//! Wrong calls and failures: each message says what failed, where, why and how to fix it; nothing panics.
+//! Wrong calls and failures. Each message says what failed, on what, why, and how to fix it. Nothing panics.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use common::{Kept, Place, Ran};
 use isotherm_testing::or_skip;
 
-/// A failed run (1) or a wrong call (2) whose message holds all these words.
+/// Asserts that a run failed (status 1), or that a call was wrong (status 2), and that the message contains `words`.
 #[track_caller]
 fn refused(ran: &Ran, status: i32, words: &[&str]) {
     assert_eq!(ran.status, status, "{ran:?}");
@@ -22,7 +22,7 @@ fn refused(ran: &Ran, status: i32, words: &[&str]) {
 }
 
 #[test]
-fn a_process_that_is_not_there() {
+fn a_process_that_does_not_exist() {
     refused(&Place::new().run(&["record", "--pid", "4194304"]), 1, &["no process 4194304", "ps -e"]);
     refused(&Place::new().run(&["record", "--pid", "0"]), 2, &["--pid", "0 is not in 1.."]);
     refused(&Place::new().run(&["record", "--pid", "me"]), 2, &["--pid", "me"]);
@@ -59,7 +59,7 @@ fn a_process_of_another_user() {
 }
 
 #[test]
-fn a_command_that_does_not_exist_or_is_none() {
+fn a_command_that_does_not_exist_or_is_missing() {
     refused(&Place::new().run(&["record", "--", "no-such-command"]), 1, &["no-such-command", "$PATH"]);
     refused(&Place::new().run(&["record", "--", "/etc/passwd"]), 1, &["/etc/passwd", "executable"]);
     refused(&Place::new().run(&["record"]), 2, &["--pid PID", "command after --", "--physical"]);
@@ -67,7 +67,7 @@ fn a_command_that_does_not_exist_or_is_none() {
 }
 
 #[test]
-fn physical_memory_in_a_way_that_it_cannot_be_watched() {
+fn physical_memory_with_options_that_contradict_it() {
     let place = Place::new();
     refused(&place.run(&["record", "--physical", "--pid", "1"]), 2, &["--physical", "cannot be used with", "--pid"]);
     refused(
@@ -83,10 +83,14 @@ fn physical_memory_in_a_way_that_it_cannot_be_watched() {
 }
 
 #[test]
-fn the_kernels_damon_in_a_way_that_it_cannot_be_used() {
+fn the_kernels_damon_with_options_that_contradict_it() {
     let place = Place::new();
     let call = ["record", "--probe", "damon"];
-    refused(&place.run(&[&call[..], &["--children", "--pid", "1"]].concat()), 2, &["--probe damon", "children"]);
+    refused(
+        &place.run(&[&call[..], &["--children", "--pid", "1"]].concat()),
+        2,
+        &["probe damon", "another --probe", "--children"],
+    );
     let range = ["--range", "1GiB:2GiB"];
     refused(&place.run(&[&call[..], &range, &["--pid", "1", "--pid", "2"]].concat()), 2, &["--range", "one process"]);
     refused(&place.run(&[&call[..], &range, &["--", "true"]].concat()), 2, &["--range", "one --pid"]);
@@ -109,7 +113,7 @@ fn a_command_that_ends_at_once() {
 }
 
 #[test]
-fn intervals_that_are_none() {
+fn invalid_intervals() {
     for (arguments, words) in [
         (["--sample", "0s"], ["sampling interval is zero", "5ms"]),
         (["--aggr", "0ms"], ["aggregation interval is zero", "5ms"]),
@@ -126,7 +130,7 @@ fn intervals_that_are_none() {
 }
 
 #[test]
-fn bounds_that_are_none() {
+fn invalid_numbers_of_regions() {
     for (bounds, word) in [
         ("100:10", "exchange"),
         ("2:10", "at least 3"),
@@ -139,7 +143,7 @@ fn bounds_that_are_none() {
 }
 
 #[test]
-fn ranges_that_are_none() {
+fn invalid_ranges_and_limits() {
     for (option, range, word) in [
         ("--time", "5s:2s", "reversed"),
         ("--time", "2s:2s", "empty"),
@@ -164,7 +168,7 @@ fn an_output_that_cannot_be_written() {
 }
 
 #[test]
-fn a_recording_that_is_none() {
+fn a_file_that_is_not_a_recording() {
     let place = Place::new();
     let write = |name: &str, bytes: &[u8]| std::fs::write(place.path(name), bytes).unwrap();
     write("empty", b"");
@@ -187,12 +191,12 @@ fn a_recording_that_is_cut_short() {
     let cut = |bytes: usize| std::fs::write(place.path("cut.rec"), &whole[..bytes]).unwrap();
     cut(100);
     refused(&place.run(&["report", "summary", "cut.rec"]), 1, &["cut.rec", "cut"]);
-    // What is whole before the cut is shown, and the cut is told.
+    // The complete part before the cut is shown, and the cut is reported.
     cut(whole.len() - 200);
     let ran = place.run(&["report", "summary", "cut.rec"]);
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(ran.out.contains("cut short"), "{}", ran.out);
-    // A byte that is another one, here of the header, is no cut.
+    // A changed byte, here in the header, is reported as damage, not as a cut.
     let mut damaged = whole.clone();
     damaged[300] ^= 0x10;
     std::fs::write(place.path("damaged.rec"), damaged).unwrap();
@@ -200,11 +204,11 @@ fn a_recording_that_is_cut_short() {
 }
 
 #[test]
-fn a_kind_a_format_or_a_pattern_that_is_not_there() {
+fn a_kind_a_format_or_a_pattern_that_does_not_exist() {
     let place = Place::new();
     refused(&place.run(&["report", "heat"]), 2, &["heat", "heatmap"]);
     refused(&place.run(&["report", "heatmap", "--format", "gif"]), 2, &["gif", "png"]);
-    refused(&place.run(&["report", "html", "--format", "png"]), 2, &["html", "leave --format out"]);
+    refused(&place.run(&["report", "html", "--format", "png"]), 2, &["html", "leave out --format"]);
     refused(&place.run(&["workload", "ladder"]), 2, &["ladder", "stairs"]);
     refused(&place.run(&["workload", "ladder.toml"]), 1, &["ladder.toml", "No such file"]);
     refused(&place.run(&["record", "--probe", "guess", "--", "true"]), 2, &["guess", "bpf"]);

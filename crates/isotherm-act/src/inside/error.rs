@@ -8,107 +8,104 @@ use thiserror::Error;
 
 use crate::refusal::refusal;
 
-/// Why a call was not made inside a process. The process is unharmed by it.
+/// Why a call was not made inside a process, and how to fix it. The process is unharmed. A number without a name is the
+/// ID of the process.
 #[derive(Debug, Error)]
 pub enum InsideError {
-    /// Registers are those of x86-64.
-    #[error("acting inside a process is built for x86-64 only, and this is {0}; use actions that work from outside")]
+    /// The architecture is not x86-64.
+    #[error(
+        "acting inside a process works on x86-64 only, but this machine is {0} (use actions that work from outside)"
+    )]
     Architecture(&'static str),
-    /// The helper that traces cannot be had.
-    #[error("the helper process that acts inside others cannot be started: {0}; is there a limit on processes?")]
-    Helper(io::Error),
-    /// The helper was killed, or does not answer.
-    #[error("the helper process that acts inside process {0} was killed; the process runs on; try again")]
+    /// The helper process cannot be started.
+    #[error("the helper process for acting inside others cannot be started (is the number of processes limited?)")]
+    Helper(#[source] io::Error),
+    /// The helper process was killed, or does not answer.
+    #[error("the helper process that acts inside process {0} was killed; process {0} continues (try again)")]
     HelperGone(u32),
-    /// It has ended, or called exec, in the meantime.
+    /// The process has ended.
     #[error("process {0} has ended")]
     Gone(u32),
-    /// It called exec in the meantime.
-    #[error("process {0} has become another program in the meantime; try again")]
+    /// The process called exec meanwhile.
+    #[error("process {0} started another program meanwhile (try again)")]
     Exec(u32),
-    /// Its files in /proc cannot be read.
-    #[error("{path} cannot be read: {source}; run isotherm as root, or with CAP_SYS_PTRACE")]
+    /// A file of the process in /proc cannot be opened.
+    #[error("{path} cannot be opened (run isotherm as root, or with CAP_SYS_PTRACE)")]
     File {
         /// The file.
         path: String,
-        /// The kernel's word.
+        /// The error of open(2).
         source: io::Error,
     },
-    /// The kernel does not allow it.
+    /// Tracing the process is not permitted.
     #[error(
-        "process {pid} may not be traced: {source}; run isotherm as root, or with CAP_SYS_PTRACE in the process's user \
-         namespace; a limit of Yama (sysctl kernel.yama.ptrace_scope) may forbid it, too"
+        "tracing process {pid} is not permitted (run isotherm as root, or with CAP_SYS_PTRACE in the user namespace of \
+         the process; the setting kernel.yama.ptrace_scope may forbid it, too)"
     )]
     NotPermitted {
-        /// Its ID.
+        /// The ID of the process.
         pid: u32,
-        /// The kernel's word.
+        /// The error of ptrace(2).
         source: io::Error,
     },
-    /// Another traces it.
-    #[error("process {0} is traced by another process already (a debugger, strace); end that, and try again")]
+    /// Another process traces the process.
+    #[error("process {0} is traced by another process, such as a debugger or strace (end that, and try again)")]
     Traced(u32),
-    /// It is stopped.
-    #[error("process {0} is stopped and makes no calls; continue it (kill -CONT {0})")]
+    /// The process is stopped by a signal.
+    #[error("process {0} is stopped (continue it with `kill -CONT {0}`)")]
     Stopped(u32),
-    /// Its main thread has ended, others live on.
+    /// The main thread has ended, and other threads continue.
     #[error(
-        "the main thread of process {0} has ended, and calls are made in it only; use actions that work from outside"
+        "the main thread of process {0} has ended, and only a main thread can make the calls (use actions that work \
+         from outside)"
     )]
     MainThreadEnded(u32),
-    /// It does not stop, or does not go on.
+    /// The main thread does not stop, or does not finish the call.
     #[error(
-        "process {0} did not come to a place where it could make a call in time: it waits for a device or for a child \
-         after \
-         vfork(), or is frozen; try again"
+        "process {0} did not stop or make the call in time: it waits for a device, or for a child after vfork, or is \
+         frozen (try again)"
     )]
     Unresponsive(u32),
-    /// A seccomp filter is on.
+    /// The process has a seccomp filter.
     #[error(
-        "process {0} runs under seccomp, which may end it for a call that it does not make itself; use actions that \
-         work \
-         from outside"
+        "process {0} runs under seccomp, which may kill it for a call that the program itself does not make (use \
+         actions that work from outside)"
     )]
     Seccomp(u32),
-    /// It is not a 64-bit program.
-    #[error("process {0} is not a plain 64-bit program, or runs 32-bit code; use actions that work from outside")]
+    /// The process is not a 64-bit program.
+    #[error("process {0} is not a 64-bit program of x86-64, or runs 32-bit code (use actions that work from outside)")]
     NotX64(u32),
-    /// A shadow stack is on.
-    #[error("process {0} has a shadow stack, which allows no detour; use actions that work from outside")]
+    /// The main thread has a shadow stack.
+    #[error("process {0} has a shadow stack, which forbids the call (use actions that work from outside)")]
     ShadowStack(u32),
-    /// The stack pointer is not where it could be worked with.
+    /// The stack pointer of the main thread is outside the main stack.
     #[error(
-        "the main thread of process {0} is not on its own stack (a signal stack, a coroutine) whenever it is looked \
-         at; \
-         use actions that work from outside"
+        "the main thread of process {0} does not use the main stack, but a signal stack or the stack of a coroutine \
+         (use actions that work from outside)"
     )]
     OtherStack(u32),
-    /// It is busy with what must not be interrupted.
+    /// The main thread does something that must not be interrupted.
     #[error(
-        "the main thread of process {0} is in a restartable sequence, or gets signals, whenever it is looked at; try \
-         again"
+        "the main thread of process {0} was in a restartable sequence or received a signal at each attempt (try again)"
     )]
     Busy(u32),
-    /// Its code has not what is needed.
+    /// The code of the process lacks the instructions that the call needs.
     #[error(
-        "the code of process {0} has no `syscall; ret` or no rt_sigreturn, which every C library has; use actions \
-         that work \
-         from outside"
+        "the code of process {0} has no `syscall; ret` or no rt_sigreturn, which every C library has (use actions that \
+         work from outside)"
     )]
     NoPlace(u32),
-    /// It shares its memory with its parent.
-    #[error(
-        "process {0} still shares the memory of its parent (vfork), which would be acted on; try again after its exec"
-    )]
+    /// The process shares the memory of its parent, on which the call would act.
+    #[error("process {0} shares the memory of its parent since vfork (try again after its exec)")]
     SharesMemory(u32),
-    /// Something that should not happen.
-    #[error("a call in process {0} did not come to pass as it should have; it runs on; please report it")]
+    /// The call ended in an unexpected way.
+    #[error("a call inside process {0} ended unexpectedly; the process continues (report this)")]
     Failed(u32),
 }
 
 impl InsideError {
-    /// As an error number, for the account of what was refused: one for each way to mend it, where there is one that
-    /// fits.
+    /// The error number that stands for this error among refusals. Errors with different fixes have different numbers,
+    /// as far as fitting numbers exist.
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::Architecture(_) => Errno::NOSYS,
@@ -131,13 +128,47 @@ impl InsideError {
         errno.raw_os_error()
     }
 
-    /// As a refusal, for the account of what was refused.
+    /// The refusal that stands for this error in the outcome of an action.
     pub fn refusal(&self) -> Refusal {
         refusal(Errno::from_raw_os_error(self.errno()))
     }
 
-    /// Whether it may go better in a moment, in the same process.
-    pub fn passes(&self) -> bool {
+    /// Whether a later call in the same process may succeed although nothing was fixed.
+    pub fn is_transient(&self) -> bool {
         self.errno() == Errno::AGAIN.raw_os_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::chain;
+    use isotherm_core::scheme::Action;
+
+    use super::*;
+    use crate::ActError;
+
+    /// An error that a text contains only if it is the cause.
+    fn cause() -> io::Error {
+        io::Error::other("the cause")
+    }
+
+    #[test]
+    fn a_chain_contains_the_cause_once() {
+        let not_permitted = || InsideError::NotPermitted { pid: 7, source: cause() };
+        let errors: [Box<dyn std::error::Error>; 6] = [
+            Box::new(InsideError::Helper(cause())),
+            Box::new(InsideError::File { path: "/proc/7/mem".into(), source: cause() }),
+            Box::new(not_permitted()),
+            Box::new(ActError::Advice { action: Action::Cold, advice: "MADV_COLD", source: cause(), fix: "a fix" }),
+            Box::new(ActError::Call { action: Action::MLock, call: "mlock()", source: cause() }),
+            Box::new(ActError::Inside { action: Action::MLock, source: not_permitted() }),
+        ];
+        for error in errors {
+            let text = chain(&*error);
+            assert_eq!(text.matches("the cause").count(), 1, "{text}");
+            assert!(text.ends_with("): the cause"), "the fix, then the cause: {text}");
+        }
+        let text = chain(&ActError::Inside { action: Action::MLock, source: not_permitted() });
+        assert_eq!(text.matches("tracing process 7").count(), 1, "{text}");
     }
 }

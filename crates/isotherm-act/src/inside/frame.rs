@@ -1,61 +1,62 @@
-//! The frame that leads a thread back, whatever becomes of its tracer.
+//! The signal frame that restores the registers of a thread if its tracer dies.
 //!
-//! A signal handler returns by `rt_sigreturn`, which takes all of a thread's registers from a frame on its stack. The
-//! same frame is laid below the stack of a thread before it is given other registers for one system call. These are
-//! chosen such that after the call, if nobody intervenes, it comes to `rt_sigreturn` and so back to where it was.
+//! A signal handler returns with `rt_sigreturn(2)`, which loads all registers of the thread from a frame on its stack.
+//! The tracer writes such a frame below the stack of the thread before it changes the registers for a system call. The
+//! changed registers make the thread execute `rt_sigreturn` after the call, unless the tracer intervenes. So the thread
+//! returns to the instruction at which it was stopped.
 //!
-//! The layout is the kernel's interface to user space: `asm/sigcontext.h` and `asm/ucontext.h` of x86-64.
+//! The layout is an interface of the kernel: `asm/sigcontext.h` and `asm/ucontext.h` of x86-64.
 
 use super::ptrace::Registers;
 
-/// Below the stack pointer, a function may use so many bytes without saying so (System V ABI, "The Stack Frame").
+/// The number of bytes below the stack pointer that a function may use (System V ABI, "The Stack Frame").
 const RED_ZONE: u64 = 128;
 
-/// The return address and the context.
+/// The size of the return address and the context, in bytes.
 const CONTEXT: usize = 8 + 304;
 
-/// What the vector registers' image is aligned to.
+/// The alignment of the image of the vector registers, in bytes.
 const VECTOR_ALIGNMENT: u64 = 64;
 
-/// So much is needed below the stack pointer, at most, for vector registers of this size; and a page more, for what
-/// signal handlers need until then.
-pub(super) const fn room(vector_size: usize) -> u64 {
+/// The maximum number of bytes that a frame needs below the stack pointer. `vector_size` is the size of the vector
+/// registers. One page of it is for signal handlers that run before the frame is written.
+pub(super) const fn max_size(vector_size: usize) -> u64 {
     RED_ZONE + vector_size as u64 + 4 + VECTOR_ALIGNMENT + CONTEXT as u64 + 16 + 4096
 }
 
-// Flags of a context: the vector registers are an XSAVE image, and the stack segment is to be restored as it is.
+// The flags of the context: the vector registers are an XSAVE image, and the stack segment is restored as it was.
 const CONTEXT_FLAGS: u64 = 1 | 2 | 4;
-/// No mode of an alternate stack: the kernel then leaves the one that is set as it is.
-const NO_SUCH_STACK_MODE: u64 = 0x7f;
+/// An invalid mode of the alternate signal stack, with which the kernel leaves the current one unchanged.
+const INVALID_STACK_MODE: u64 = 0x7f;
 const FXSAVE_SOFTWARE: usize = 464;
 const SMALLEST_XSAVE: usize = 576;
 const XSTATE_MAGIC1: u32 = 0x4650_5853;
 const XSTATE_MAGIC2: u32 = 0x4650_5845;
 
-// What an interrupted system call returns to the kernel's signal code; `linux/errno.h`.
+// The results of interrupted system calls inside the kernel; see `linux/errno.h`.
 pub(super) const ERESTARTSYS: i64 = -512;
 pub(super) const ERESTARTNOINTR: i64 = -513;
 pub(super) const ERESTARTNOHAND: i64 = -514;
 pub(super) const ERESTART_RESTARTBLOCK: i64 = -516;
 pub(super) const EINTR: i64 = -4;
 
-/// A frame, ready to be written.
+/// A frame that is ready to be written to the stack.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// Where its context is to lie: what the stack pointer must be.
+    /// The address of the context. The stack pointer must have this value during the call.
     pub at: u64,
-    /// The context, to be written at `at`.
+    /// The context, which belongs at address `at`.
     pub context: [u8; CONTEXT],
-    /// Where the vector registers' image is to lie.
+    /// The address of the image of the vector registers.
     pub vector_at: u64,
 }
 
-/// The frame that leads a thread with these registers back; `vector` is its XSAVE image, with four bytes of room after
-/// it,
-/// and is made ready to be written, too. Nothing if the image is none.
-pub(super) fn lay(registers: &Registers, blocked: u64, vector: &mut [u8], restorer: u64) -> Option<Frame> {
+/// Builds the frame that restores `registers` and the mask of blocked signals. `restorer` is the address of
+/// `rt_sigreturn`. `vector` is the XSAVE image of the thread, followed by 4 unused bytes; it is changed to the image
+/// that belongs in the frame. Returns `None` if the image or the stack pointer is too small.
+pub(super) fn build(registers: &Registers, blocked: u64, vector: &mut [u8], restorer: u64) -> Option<Frame> {
     let size = vector.len().checked_sub(4).filter(|size| *size >= SMALLEST_XSAVE)?;
-    // The kernel tells a tracer which features there are at the place where a frame's description goes.
+    // In the image for a tracer, the kernel writes the feature mask where a frame has its own description.
     let features: [u8; 8] = vector[FXSAVE_SOFTWARE..].first_chunk().copied()?;
     let mut software = [0; 48];
     software[0..4].copy_from_slice(&XSTATE_MAGIC1.to_le_bytes());
@@ -66,16 +67,16 @@ pub(super) fn lay(registers: &Registers, blocked: u64, vector: &mut [u8], restor
     vector[size..].copy_from_slice(&XSTATE_MAGIC2.to_le_bytes());
 
     let vector_at = registers.rsp.checked_sub(RED_ZONE + vector.len() as u64)? / VECTOR_ALIGNMENT * VECTOR_ALIGNMENT;
-    // As at the first instruction of a signal handler: a multiple of 16, and 8.
+    // The same alignment as at the first instruction of a signal handler: 8 more than a multiple of 16.
     let at = vector_at.checked_sub(CONTEXT as u64)? / 16 * 16 - 8;
 
-    let back = led_back(registers);
+    let back = after_interruption(registers);
     let words = [
         restorer,
         CONTEXT_FLAGS,
         0,
         0,
-        NO_SUCH_STACK_MODE,
+        INVALID_STACK_MODE,
         0,
         back.r8,
         back.r9,
@@ -119,18 +120,17 @@ pub(super) fn lay(registers: &Registers, blocked: u64, vector: &mut [u8], restor
     Some(Frame { at, context, vector_at })
 }
 
-/// The registers with which a thread goes on by itself: a system call that was interrupted begins again.
+/// The registers with which the thread continues after `rt_sigreturn`. An interrupted system call is restarted.
 ///
-/// One that the kernel would resume (a sleep that has its end) cannot be resumed after `rt_sigreturn`, and returns
-/// `EINTR`,
-/// as it does after a signal handler.
-fn led_back(registers: &Registers) -> Registers {
+/// The kernel cannot resume a call with a restart block, such as a sleep, after `rt_sigreturn`. Such a call returns
+/// `EINTR`, as after a signal handler.
+fn after_interruption(registers: &Registers) -> Registers {
     let mut back = *registers;
     if is_in_call(registers) {
         match registers.rax as i64 {
             ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => {
                 back.rax = registers.orig_rax;
-                // The length of the instruction.
+                // The `syscall` instruction is 2 bytes long.
                 back.rip = registers.rip.wrapping_sub(2);
             }
             ERESTART_RESTARTBLOCK => back.rax = EINTR as u64,
@@ -140,8 +140,8 @@ fn led_back(registers: &Registers) -> Registers {
     back
 }
 
-/// Whether the thread was stopped on its way out of a system call.
+/// Whether the thread was stopped at the end of a system call.
 pub(super) fn is_in_call(registers: &Registers) -> bool {
-    // The kernel keeps the number in 32 bits.
+    // The kernel stores the number of the call in 32 bits.
     registers.orig_rax as i32 >= 0
 }

@@ -1,33 +1,35 @@
-//! Two places in the target's own code, which it is sent to: code is never written.
+//! Finds the two instruction sequences in the target's own code that a call needs. No code is written into the target.
 
 use std::io;
 
 use isotherm_core::AddrRange;
 
-/// `syscall; ret`: the system call itself.
+/// `syscall; ret`, which makes the system call.
 pub(super) const CALL: &[u8] = &[0x0f, 0x05, 0xc3];
 
-/// Ways to write `mov $15, %eax; syscall`, which is `rt_sigreturn`: where signal handlers return to.
+/// The encodings of `mov $15, %eax; syscall`, which is `rt_sigreturn`. Signal handlers return to it.
 pub(super) const RESTORERS: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
 
-/// Code is read in pieces of this size.
+/// The number of bytes of code that are read at a time.
 const PIECE: usize = 256 << 10;
 
-/// Not more than this is read of one target: what is needed is in the C library, or at the start of a program without
-/// one.
-const MOST: u64 = 128 << 20;
+/// The maximum number of bytes of code that are read of one target. Both sequences are in the C library, or at the
+/// start of a program without one.
+const MAX_CODE: u64 = 128 << 20;
 
-/// Where the two are.
+/// The addresses of the two sequences in a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gadgets {
+    /// The address of [`CALL`].
     pub call: u64,
+    /// The address of one of [`RESTORERS`].
     pub restorer: u64,
-    /// Which of [`RESTORERS`] it is.
+    /// The index of the encoding in [`RESTORERS`].
     pub restorer_kind: u32,
 }
 
-/// Looks for them in these ranges of code, as `read` gives it; nothing if one of them is missing.
+/// Searches the ranges of `code`, which `read` reads. Returns `None` if one of the sequences is missing.
 pub(super) fn find(
     code: impl IntoIterator<Item = AddrRange>,
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>,
@@ -35,14 +37,14 @@ pub(super) fn find(
     let overlap = RESTORERS[0].len() as u64 - 1;
     let (mut call, mut restorer) = (None, None);
     let mut buffer = vec![0; PIECE];
-    let mut looked_at = 0;
+    let mut searched = 0;
     for range in code {
         let mut at = range.start();
-        while at < range.end() && looked_at < MOST {
+        while at < range.end() && searched < MAX_CODE {
             let wanted = (range.end() - at).min(PIECE as u64);
-            // What cannot be read is left out.
-            let told = read(at, &mut buffer[..wanted as usize]).unwrap_or(0);
-            let bytes = &buffer[..told];
+            // Code that cannot be read is left out.
+            let length = read(at, &mut buffer[..wanted as usize]).unwrap_or(0);
+            let bytes = &buffer[..length];
             let place = |pattern: &[u8]| Some(at + find_in(bytes, pattern)? as u64);
             call = call.or_else(|| place(CALL));
             restorer = restorer.or_else(|| {
@@ -51,11 +53,11 @@ pub(super) fn find(
             if let (Some(call), Some((restorer, restorer_kind))) = (call, restorer) {
                 return Some(Gadgets { call, restorer, restorer_kind });
             }
-            looked_at += wanted;
-            if told as u64 <= overlap || wanted < PIECE as u64 {
+            searched += wanted;
+            if length as u64 <= overlap || wanted < PIECE as u64 {
                 break;
             }
-            at += told as u64 - overlap;
+            at += length as u64 - overlap;
         }
     }
     None
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn both_places_are_found_wherever_they_are() {
+    fn both_sequences_are_found_at_any_address() {
         for at in [0, 7, PIECE - 4, PIECE - 1, PIECE, 3 * PIECE] {
             for restorer in RESTORERS {
                 let mut code = vec![0x90; 4 * PIECE];
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_does_not_do() {
+    fn a_call_without_a_restorer_is_not_enough() {
         let mut code = vec![0x90; 100];
         assert_eq!(found(&code), None);
         code[10..13].copy_from_slice(CALL);

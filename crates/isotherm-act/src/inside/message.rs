@@ -1,57 +1,63 @@
-//! What isotherm and its helper say to each other: numbers only, so that the helper need not allocate.
+//! The messages between isotherm and its helper. They consist of numbers only, so that the helper need not allocate.
 
 #![allow(unsafe_code)]
 
 use std::mem::size_of;
 
-/// Calls a request.
+/// The maximum number of calls in one request.
 pub(super) const CALLS: usize = 64;
 
-/// Ask for one kind of system call on several ranges.
+/// A request to make one kind of system call on several ranges.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
+    /// The ID of the process.
     pub pid: u64,
-    /// Where `syscall; ret` is.
+    /// The address of `syscall; ret` in the process.
     pub call: u64,
-    /// Where `rt_sigreturn` is, and how it is written.
+    /// The address of `rt_sigreturn` in the process.
     pub restorer: u64,
+    /// The index of its encoding in [`RESTORERS`](super::gadget::RESTORERS).
     pub restorer_kind: u64,
-    /// The stack of the main thread.
+    /// The first address of the stack of the main thread.
     pub stack_start: u64,
+    /// The address after the stack of the main thread.
     pub stack_end: u64,
-    /// The system call's number, and its third argument.
+    /// The number of the system call.
     pub number: u64,
+    /// The third argument of the system call.
     pub third: u64,
-    /// For so long the thread may not be in a state in which it can make calls, in nanoseconds.
-    pub patience: u64,
-    /// After so long a stop, no further call is begun, in nanoseconds.
-    pub longest_stop: u64,
+    /// The maximum time to wait for a state in which the thread can make calls, in nanoseconds.
+    pub state_timeout: u64,
+    /// No further call begins in a stop that has lasted this long, in nanoseconds.
+    pub max_stop: u64,
+    /// The number of calls, at most [`CALLS`].
     pub count: u64,
-    /// The first two arguments of each call.
+    /// The first two arguments of each call: an address and a size in bytes.
     pub ranges: [[u64; 2]; CALLS],
-    /// For tests: at which step the helper is to be killed; 0 for never.
+    /// For tests: the step at which the helper is killed; 0 for never.
     pub die_at: u64,
 }
 
-/// What came of it.
+/// The result of a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
-    /// A [`Refused`], or 0.
+    /// The number of a [`Refused`], or 0 if all went well.
     pub refused: u64,
-    /// The kernel's word on that, or 0.
+    /// The error number that goes with `refused`, or 0.
     pub errno: u64,
-    /// How many calls have been made.
+    /// The number of calls that have been made.
     pub done: u64,
-    /// For how long the thread stood still, in nanoseconds.
+    /// The time for which the thread was stopped, in nanoseconds.
     pub stopped: u64,
-    /// Whether the helper ends now, so that the kernel lets go of the thread.
+    /// 1 if the helper ends after this reply, so that the kernel detaches the thread; 0 otherwise.
     pub ends: u64,
+    /// The result of each call that has been made: 0 or more, or a negative error number.
     pub results: [i64; CALLS],
 }
 
-/// Why no (further) call was made.
+/// Why no further call was made. [`InsideError`](super::InsideError) describes the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     Gone = 1,
@@ -93,29 +99,30 @@ impl Refused {
     }
 }
 
-/// Structures that are nothing but numbers of 64 bits.
+/// A structure that consists of 64-bit numbers only, so that it can be sent as bytes.
 ///
 /// # Safety
-/// Without padding, and valid whatever bits they have.
+/// The type must have no padding, and every bit pattern must be a valid value of it.
 pub(super) unsafe trait Plain: Sized {
-    /// All zero.
+    /// The value whose bits are all 0.
     fn zero() -> Self {
-        // SAFETY: whatever bits.
+        // SAFETY: every bit pattern is valid.
         unsafe { std::mem::zeroed() }
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `self` is borrowed for as long, and has no padding.
+        // SAFETY: the bytes are those of `self`, which is borrowed as long as the slice and has no padding.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `self` is borrowed for as long, has no padding, and may be filled with whatever bits.
+        // SAFETY: the bytes are those of `self`, which is mutably borrowed as long as the slice and has no padding.
+        // Every bit pattern that is written to them is valid.
         unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), size_of::<Self>()) }
     }
 }
 
-// SAFETY: fields of 64 bits each.
+// SAFETY: the type is `repr(C)`, and all of its fields consist of `u64`.
 unsafe impl Plain for Request {}
-// SAFETY: fields of 64 bits each.
+// SAFETY: the type is `repr(C)`, and all of its fields consist of `u64` and `i64`.
 unsafe impl Plain for Reply {}

@@ -1,15 +1,14 @@
-//! Acting from inside: system calls that a process can make for itself only, made in it by `ptrace`.
+//! Acting from inside: makes system calls inside another process with `ptrace(2)`. Only the process itself can make
+//! these calls.
 //!
-//! The main thread of the target is stopped for some tens of microseconds, makes the calls, and goes on as if nothing
-//! had
-//! happened: a system call that it was in begins or goes on again, a signal that comes at that moment is delivered.
-//! What is
-//! guaranteed, how, and what is refused: `docs/acting.md`.
+//! The main thread of the target is stopped for 0.1 to 0.3 ms per call. It makes the calls and then continues: an
+//! interrupted system call is restarted, and a signal that arrives meanwhile is delivered. `docs/acting.md` describes
+//! what is guaranteed, how, and which targets are refused.
 //!
-//! - No code is written into the target. It is sent to a `syscall` instruction in its own C library.
-//! - The tracing is done by a [helper] process, which finishes what it is at though isotherm be killed.
-//! - Before its registers are changed, they are written to a [frame] on the thread's stack, and it is given registers
-//!   that lead it back by itself: so it is unharmed though the helper be killed.
+//! - No code is written into the target. The thread executes a `syscall` instruction of its own C library.
+//! - A [helper] process does the tracing. If isotherm is killed, the helper completes the calls in progress.
+//! - Before the registers of the thread are changed, they are saved in a [frame] on its stack. If the helper is killed,
+//!   the kernel continues the thread with registers that restore the saved ones from this frame.
 
 mod error;
 #[cfg(target_arch = "x86_64")]
@@ -41,24 +40,24 @@ mod tracer;
 pub use error::InsideError;
 pub use session::Inside;
 
-/// A system call on a range of memory, that a process can make for itself only.
+/// A system call on a range of memory that only the process itself can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsideCall {
-    /// `madvise(MADV_HUGEPAGE)`: huge pages are allowed.
+    /// `madvise(MADV_HUGEPAGE)`: allows huge pages.
     HugePage,
-    /// `madvise(MADV_NOHUGEPAGE)`: huge pages are forbidden.
+    /// `madvise(MADV_NOHUGEPAGE)`: forbids huge pages.
     NoHugePage,
-    /// `mlock`: kept in memory.
+    /// `mlock(2)`: keeps the memory resident.
     MLock,
-    /// `munlock`: let go again.
+    /// `munlock(2)`: allows the memory to be reclaimed again.
     MUnlock,
 }
 
 impl InsideCall {
-    /// All of them.
+    /// All calls.
     pub const ALL: [Self; 4] = [Self::HugePage, Self::NoHugePage, Self::MLock, Self::MUnlock];
 
-    /// As it is called in manuals and messages.
+    /// Its name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::HugePage => "madvise(MADV_HUGEPAGE)",
@@ -68,9 +67,9 @@ impl InsideCall {
         }
     }
 
-    /// How much memory one call may take: what takes time for each page is cut, so that the target stands still for
-    /// milliseconds at most.
-    pub const fn most_bytes(self) -> u64 {
+    /// The maximum number of bytes in one call. The time of `mlock` and `munlock` grows with the number of pages, so
+    /// they are cut to stop the target for a few milliseconds at most.
+    pub const fn max_bytes(self) -> u64 {
         match self {
             Self::HugePage | Self::NoHugePage => u64::MAX,
             Self::MLock | Self::MUnlock => 4 << 20,

@@ -1,4 +1,4 @@
-//! What must be known of a process before a call is made inside it.
+//! Collects what a call inside a process needs: its files, its stack and the instruction sequences in its code.
 
 #![allow(unsafe_code)]
 
@@ -14,27 +14,33 @@ use super::InsideError;
 use super::gadget::{self, Gadgets};
 use super::tracer::Files;
 
-/// The class of 64-bit programs, in the fifth byte of an ELF file.
+/// The class of 64-bit programs: the fifth byte of an ELF file.
 const ELF_CLASS_64: u8 = 2;
 
-/// Of one address space of one process.
+/// A process that is prepared for calls inside it. It is valid for one address space: until the process calls exec.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    /// Holds on to the address space: after an exec it reads as empty.
+    /// `/proc/PID/mem`. It refers to the address space. After an exec of the process, it reads as empty.
     memory: File,
+    /// `/proc/PID/status`.
     status: File,
+    /// The stack of the main thread.
     pub stack: AddrRange,
+    /// The addresses of the instruction sequences.
     pub gadgets: Gadgets,
 }
 
 impl Prepared {
-    /// Looks at a process.
+    /// Prepares process `pid`.
+    ///
+    /// # Errors
+    /// Fails if the process has ended, access to its files is not permitted, or no call can be made inside it.
     pub(super) fn new(pid: u32) -> Result<Self, InsideError> {
         let open = |name: &str| {
             let path = format!("/proc/{pid}/{name}");
-            File::options().read(true).write(name == "mem").open(&path).map_err(|source| cannot_read(pid, path, source))
+            File::options().read(true).write(name == "mem").open(&path).map_err(|source| cannot_open(pid, path, source))
         };
-        // First, so that all the rest is of this address space or a later one.
+        // This file is opened first. If the process calls exec meanwhile, the file reads as empty.
         let memory = open("mem")?;
         let status = open("status")?;
         let mut start = [0; 5];
@@ -51,19 +57,19 @@ impl Prepared {
         let stack = maps.iter().find(|map| map.pathname == MMapPath::Stack).and_then(range);
         let stack = match stack {
             Some(stack) => stack,
-            // Memory that is let go has no mappings.
+            // A process that is ending has no mappings.
             None if maps.0.is_empty() => return Err(InsideError::Gone(pid)),
             None => return Err(InsideError::OtherStack(pid)),
         };
         let mut code: Vec<&MemoryMap> =
             maps.iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE) && map.address.0 >> 63 == 0).collect();
-        // The C library has both, and comes last in the order of addresses.
+        // The C library contains both sequences. Its addresses are high, so it is moved to the front.
         code.sort_by_key(
             |map| !matches!(&map.pathname, MMapPath::Path(path) if path.to_string_lossy().contains("libc")),
         );
-        let read = |at, room: &mut [u8]| memory.read_at(room, at);
+        let read = |at, buffer: &mut [u8]| memory.read_at(buffer, at);
         let gadgets = gadget::find(code.into_iter().filter_map(range), read).ok_or_else(|| {
-            // The last page of a stack is always there, unless all of the memory has gone.
+            // The last page of a stack can always be read, unless the address space has gone.
             match memory.read_at(&mut [0], stack.end() - 1) {
                 Ok(1) => InsideError::NoPlace(pid),
                 _ => InsideError::Gone(pid),
@@ -72,27 +78,29 @@ impl Prepared {
         Ok(Self { memory, status, stack, gadgets })
     }
 
+    /// The files that a request needs.
     pub(super) fn files(&self) -> Files<'_> {
         Files { memory: self.memory.as_fd(), status: self.status.as_fd() }
     }
 }
 
-fn cannot_read(pid: u32, path: String, source: io::Error) -> InsideError {
+fn cannot_open(pid: u32, path: String, source: io::Error) -> InsideError {
     match source.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) => InsideError::Gone(pid),
         _ => InsideError::File { path, source },
     }
 }
 
-/// Whether `pid` is a child that has not called exec since vfork: its memory is its parent's.
+/// Whether `pid` is a child that has not called exec since vfork, and so shares the memory of its parent.
 fn shares_memory_with_parent(pid: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before it is in brackets, and may have any letters in it.
+    // The fields follow the name of the process. The name is in parentheses and may contain any character.
     let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse::<i32>().ok());
     let Some(parent) = parent.filter(|parent| *parent > 0) else {
         return false;
     };
-    // SAFETY: takes numbers only. Kernels without it say so, and then nothing is known.
+    // A kernel without kcmp(2) returns an error. Then the answer is unknown, and counts as no.
+    // SAFETY: all arguments are numbers.
     unsafe { libc::syscall(libc::SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0 }
 }

@@ -1,4 +1,4 @@
-//! What isotherm has of it: processes that are prepared, and the helper.
+//! isotherm's side of acting from inside: the prepared processes and the helper.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,36 +12,37 @@ use super::message::{CALLS, Plain, Refused, Reply, Request};
 use super::prepared::Prepared;
 use super::{InsideCall, InsideError};
 
-/// For so long a thread may be at places where it can make no call.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// After so long, the target goes on, whatever is left to be done, before it is stopped again.
-const LONGEST_STOP: Duration = Duration::from_millis(5);
-/// The helper answers in this time, or something is wrong with it.
-const LONGEST_ANSWER: Duration = Duration::from_secs(60);
+/// The maximum time to wait for a state in which the thread can make calls.
+const STATE_TIMEOUT: Duration = Duration::from_millis(200);
+/// No further call begins in a stop that has lasted this long. The remaining calls are made in another stop.
+const MAX_STOP: Duration = Duration::from_millis(5);
+/// A helper that does not reply in this time has failed.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes system calls inside other processes.
+/// Makes system calls inside other processes. This works on x86-64 only.
 #[derive(Debug, Default)]
 pub struct Inside {
     helper: Option<Helper>,
     prepared: HashMap<u32, Prepared>,
     stopped: Duration,
-    /// At which step the helper dies.
+    /// The step at which the helper is killed; 0 for never.
     #[cfg(test)]
     pub(super) die_at: u64,
 }
 
 impl Inside {
-    /// Nothing is started before it is needed.
+    /// A value without a helper. The helper is started when it is needed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes `call` on each of `ranges` in the process, and appends to `results` what each said.
+    /// Makes `call` on each of `ranges` inside process `pid`, and appends the result of each call to `results`. A range
+    /// must be page-aligned and at most [`InsideCall::max_bytes`] long. The process is stopped during the calls.
     ///
-    /// The caller holds the process (by a pidfd), so that its ID stays its own.
+    /// The caller must hold a pidfd of the process, so that no other process gets its ID.
     ///
     /// # Errors
-    /// Why no call was made any more; `results` has those that were.
+    /// Says why no further call was made. `results` has the results of the calls that were made before.
     pub fn make(
         &mut self,
         pid: u32,
@@ -71,7 +72,7 @@ impl Inside {
             {
                 request.die_at = self.die_at;
             }
-            let reply = self.ask(pid, &mut request)?;
+            let reply = self.request(pid, &mut request)?;
             let done = usize::try_from(reply.done).unwrap_or(count).min(count);
             results.extend(reply.results[..done].iter().map(|result| match i32::try_from(-result) {
                 Ok(errno @ 1..) => Err(Errno::from_raw_os_error(errno)),
@@ -79,7 +80,7 @@ impl Inside {
             }));
             rest = &rest[done..];
             match self.refusal(pid, &reply) {
-                // What was known of it is of another program.
+                // The process called exec, so it is prepared again, once.
                 Some(InsideError::Exec(_)) if !renewed => renewed = true,
                 Some(error) => return Err(error),
                 None => {}
@@ -88,22 +89,22 @@ impl Inside {
         Ok(())
     }
 
-    /// What it has cost targets so far: for how long they stood still.
+    /// The total time for which targets were stopped.
     pub fn stopped(&self) -> Duration {
         self.stopped
     }
 
-    /// The process that does the tracing, once there is one.
+    /// The process ID of the helper. `None` if no helper is running.
     pub fn helper(&self) -> Option<u32> {
         self.helper.as_ref().map(|helper| helper.pid().as_raw_nonzero().get().cast_unsigned())
     }
 
-    /// Forgets what was prepared for all processes but these.
-    pub fn retain(&mut self, lives: impl Fn(u32) -> bool) {
-        self.prepared.retain(|pid, _| lives(*pid));
+    /// Forgets the processes for which `keep` returns false. Files of the other processes stay open.
+    pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        self.prepared.retain(|pid, _| keep(*pid));
     }
 
-    fn ask(&mut self, pid: u32, request: &mut Request) -> Result<Reply, InsideError> {
+    fn request(&mut self, pid: u32, request: &mut Request) -> Result<Reply, InsideError> {
         let prepared = match self.prepared.entry(pid) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => new.insert(Prepared::new(pid)?),
@@ -112,13 +113,13 @@ impl Inside {
         request.restorer = prepared.gadgets.restorer;
         request.restorer_kind = prepared.gadgets.restorer_kind.into();
         (request.stack_start, request.stack_end) = (prepared.stack.start(), prepared.stack.end());
-        request.patience = PATIENCE.as_nanos() as u64;
-        request.longest_stop = LONGEST_STOP.as_nanos() as u64;
+        request.state_timeout = STATE_TIMEOUT.as_nanos() as u64;
+        request.max_stop = MAX_STOP.as_nanos() as u64;
         let helper = match &mut self.helper {
             Some(helper) => helper,
-            none => none.insert(Helper::start().map_err(|errno| InsideError::Helper(errno.into()))?),
+            helper => helper.insert(Helper::start().map_err(|errno| InsideError::Helper(errno.into()))?),
         };
-        let reply = helper.ask(request, prepared.files(), LONGEST_ANSWER);
+        let reply = helper.request(request, prepared.files(), REPLY_TIMEOUT);
         if reply.is_none_or(|reply| reply.ends != 0) {
             self.helper = None;
         }

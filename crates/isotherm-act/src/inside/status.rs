@@ -1,4 +1,4 @@
-//! What `/proc/PID/status` says against acting inside a process.
+//! Reads from `/proc/PID/status` whether a call inside the process is possible.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,16 +6,16 @@ use rustix::io::pread;
 
 use super::message::Refused;
 
-/// Why the process must not be touched, if so. Nothing is allocated.
+/// Why no call can be made inside the process; `None` if one can. Nothing is allocated.
 pub(super) fn why_not(status: BorrowedFd<'_>) -> Option<Refused> {
-    let mut room = [0; 4096];
-    match pread(status, &mut room, 0) {
-        Ok(told) => against(&room[..told]),
+    let mut buffer = [0; 4096];
+    match pread(status, &mut buffer, 0) {
+        Ok(length) => refusal_of(&buffer[..length]),
         Err(_) => Some(Refused::Gone),
     }
 }
 
-fn against(status: &[u8]) -> Option<Refused> {
+fn refusal_of(status: &[u8]) -> Option<Refused> {
     let field = |name: &[u8]| {
         let at = status.windows(name.len()).position(|window| window == name)? + name.len();
         status[at..].iter().copied().find(|byte| !byte.is_ascii_whitespace())
@@ -23,7 +23,7 @@ fn against(status: &[u8]) -> Option<Refused> {
     match field(b"\nState:") {
         Some(b'Z' | b'X') => Some(Refused::MainThreadEnded),
         _ if field(b"\nTracerPid:").is_some_and(|digit| digit != b'0') => Some(Refused::Traced),
-        // It would make no call before it is continued.
+        // A stopped process makes no call before it is continued.
         Some(b'T' | b't') => Some(Refused::Stopped),
         _ if field(b"\nSeccomp:").is_some_and(|digit| digit != b'0') => Some(Refused::Seccomp),
         _ => None,
@@ -34,20 +34,20 @@ fn against(status: &[u8]) -> Option<Refused> {
 mod tests {
     use super::*;
 
-    fn said(state: &str, tracer: &str, seccomp: &str) -> Option<Refused> {
-        // The name is the process's own choice.
+    fn refusal_for(state: &str, tracer: &str, seccomp: &str) -> Option<Refused> {
+        // A process can choose its name.
         let name = "Name:\tSeccomp: 2 State: Z";
         let status = format!("{name}\nState:\t{state}\nTgid:\t7\nTracerPid:\t{tracer}\n{seccomp}Cpus_allowed:\tf\n");
-        against(status.as_bytes())
+        refusal_of(status.as_bytes())
     }
 
     #[test]
-    fn only_a_process_that_runs_freely_is_touched() {
-        assert_eq!(said("S (sleeping)", "0", "Seccomp:\t0\nSeccomp_filters:\t0\n"), None);
-        assert_eq!(said("R (running)", "0", ""), None, "a kernel without seccomp");
-        assert_eq!(said("S (sleeping)", "0", "Seccomp:\t2\nSeccomp_filters:\t1\n"), Some(Refused::Seccomp));
-        assert_eq!(said("t (tracing stop)", "12", "Seccomp:\t0\n"), Some(Refused::Traced));
-        assert_eq!(said("T (stopped)", "0", "Seccomp:\t0\n"), Some(Refused::Stopped));
-        assert_eq!(said("Z (zombie)", "0", "Seccomp:\t0\n"), Some(Refused::MainThreadEnded));
+    fn calls_are_refused_in_a_process_that_is_traced_stopped_filtered_or_ended() {
+        assert_eq!(refusal_for("S (sleeping)", "0", "Seccomp:\t0\nSeccomp_filters:\t0\n"), None);
+        assert_eq!(refusal_for("R (running)", "0", ""), None, "a kernel without seccomp");
+        assert_eq!(refusal_for("S (sleeping)", "0", "Seccomp:\t2\nSeccomp_filters:\t1\n"), Some(Refused::Seccomp));
+        assert_eq!(refusal_for("t (tracing stop)", "12", "Seccomp:\t0\n"), Some(Refused::Traced));
+        assert_eq!(refusal_for("T (stopped)", "0", "Seccomp:\t0\n"), Some(Refused::Stopped));
+        assert_eq!(refusal_for("Z (zombie)", "0", "Seccomp:\t0\n"), Some(Refused::MainThreadEnded));
     }
 }

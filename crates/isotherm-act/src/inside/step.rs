@@ -1,34 +1,36 @@
-//! The points at which a tracer may die; tests have it die at each.
+//! The steps of a call. Tests kill the helper at each of them.
 
 use super::message::Request;
 
-/// What has just been done.
+/// A step that has just been completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Step {
+    /// The thread is traced.
     Seized = 1,
-    /// Stopped, nothing changed.
+    /// The thread is stopped. Nothing has been changed.
     Interrupted,
-    FrameLaid,
-    /// It has the registers of a call.
-    Changed,
-    /// It enters the call.
+    /// The frame is on the stack.
+    FrameWritten,
+    /// The thread has the registers for a call.
+    RegistersSet,
+    /// The thread is at the entry of the call.
     Entered,
-    /// It leaves the call.
+    /// The thread is at the exit of the call.
     Left,
-    /// It has its own registers again.
-    GivenBack,
-    /// Its own registers again, after a signal came in between.
-    Disturbed,
+    /// The thread has its original registers again.
+    Restored,
+    /// The thread has its original registers again, because a signal or a stop preceded the call.
+    RestoredEarly,
 }
 
-/// Passes a point.
+/// Does nothing outside of tests.
 #[cfg(not(test))]
-pub(super) fn pass(_: &Request, _: Step) {}
+pub(super) fn completed(_: &Request, _: Step) {}
 
-/// Passes a point, if the request allows it.
+/// Kills this process if the request has this step as [`die_at`](Request::die_at).
 #[cfg(test)]
-pub(super) fn pass(request: &Request, step: Step) {
+pub(super) fn completed(request: &Request, step: Step) {
     if request.die_at == step as u64 {
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }

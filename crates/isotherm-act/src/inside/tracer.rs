@@ -1,15 +1,16 @@
-//! One thread of another process is stopped, makes a few system calls, and goes on as if nothing had happened.
+//! The tracer: stops one thread of another process, makes system calls in it, and lets it continue.
 //!
-//! This runs in the helper, a fork of a process that may have threads: nothing here allocates or takes a lock.
+//! The tracer runs in the helper, which is a fork of a process that may have threads. So nothing here allocates or
+//! takes a lock.
 //!
-//! In the order in which things happen: the thread is seized and interrupted; its registers are read and, in a frame on
-//! its
-//! stack, written down; it is given those of a call; it is run into the call and out of it; the next call follows; its
-//! own
-//! registers are given back, and it is let go. If a signal comes in between, its own registers are given back first,
-//! the signal
-//! is delivered as it would have been, and all begins again. If the tracer vanishes at any point, the frame leads the
-//! thread back ([`frame`](super::frame)).
+//! 1. The tracer seizes the thread and interrupts it.
+//! 2. It reads the registers and writes them to a frame on the stack of the thread.
+//! 3. It sets the registers for a call, and runs the thread to the entry and to the exit of the call. This is repeated
+//!    for each call.
+//! 4. It restores the original registers and detaches the thread.
+//!
+//! If a signal arrives before a call, the tracer restores the original registers, delivers the signal, and begins again
+//! with an interrupt. If the tracer dies at any point, the frame restores the registers ([`frame`](super::frame)).
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -19,9 +20,9 @@ use rustix::io::{Errno, pread, pwrite};
 use super::frame::{self, EINTR, ERESTART_RESTARTBLOCK, ERESTARTNOHAND, ERESTARTNOINTR, ERESTARTSYS};
 use super::gadget::{CALL, RESTORERS};
 use super::message::{Refused, Reply, Request};
-use super::ptrace::{Registers, Tracee, VECTOR_ROOM, Waited};
+use super::ptrace::{Registers, Tracee, VECTOR_BUFFER, Waited};
 use super::status::why_not;
-use super::step::{Step, pass};
+use super::step::{Step, completed};
 
 /// The code segment of 64-bit programs.
 const CODE_64: u64 = 0x33;
@@ -29,69 +30,74 @@ const CODE_64: u64 = 0x33;
 const DIRECTION_AND_TRAP: u64 = 1 << 10 | 1 << 8;
 const PTRACE_EVENT_STOP: i32 = 128;
 
-/// A system call takes no longer than this; then it is looked whether the thread was kept from making it.
-const LONGEST_CALL: Duration = Duration::from_secs(10);
-/// After that, for so long.
-const LAST_CHANCE: Duration = Duration::from_secs(1);
-/// So long after a signal or a bad moment, the thread is interrupted again.
+/// The maximum time of a system call. After it, the thread is interrupted, in case something kept it from the call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum time to wait after that interrupt, and for the end of a killed thread.
+const FINAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// Why the thread stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// It was interrupted.
+    /// The tracer interrupted it.
     Interrupted,
     /// This signal is about to be delivered.
     Signal(i32),
     /// It enters or leaves a system call.
     Call,
-    /// Its process was stopped by a signal.
+    /// A signal stopped the whole process.
     Group,
 }
 
-/// How an attempt ended that did not fail: the thread is stopped, with its own registers.
+/// The result of an attempt that did not fail. The thread is stopped and has its original registers.
 enum Attempt {
+    /// The calls were made.
     Done,
-    /// To be begun again; this signal is to be delivered.
+    /// The attempt must be repeated, for this reason. The signal must be delivered first, unless it is 0.
     Again(i32, Refused),
 }
 
-/// How all ends that does not end well.
+/// Why no further call is made, and the state of the thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum End {
-    /// The thread runs with its own registers, or is about to be stopped with these by whoever stops it.
-    LetGo(Refused, i32),
-    /// It is still held, and only the end of this process lets go of it.
-    Held(Refused),
+pub(super) enum Failure {
+    /// The thread is not traced and has its original registers. The number is the error number, or 0.
+    Detached(Refused, i32),
+    /// The thread is still traced. Only the end of this process detaches it.
+    Attached(Refused),
 }
 
-use End::{Held, LetGo};
+use Failure::{Attached, Detached};
 
-/// The files of a process that is acted in.
+/// The files of the process in which calls are made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Files<'a> {
-    /// `/proc/PID/mem`, of the address space that the request was made for.
+    /// `/proc/PID/mem` of the address space that the request is for.
     pub memory: BorrowedFd<'a>,
     /// `/proc/PID/status`.
     pub status: BorrowedFd<'a>,
 }
 
-/// Makes the calls of `request`, as many as it comes to.
+/// Makes the calls of `request` until [`Request::max_stop`] is reached. `reply` has the results of the calls that were
+/// made.
+///
+/// # Errors
+/// Says why no further call was made.
 pub(super) fn make_calls(
     request: &Request,
     files: Files<'_>,
-    vector: &mut [u8; VECTOR_ROOM],
+    vector: &mut [u8; VECTOR_BUFFER],
     reply: &mut Reply,
-) -> Result<(), End> {
+) -> Result<(), Failure> {
     let tracee = Tracee(request.pid as i32);
     if let Some(why) = why_not(files.status) {
-        return Err(LetGo(why, 0));
+        return Err(Detached(why, 0));
     }
     tracee.seize().map_err(|errno| match errno {
-        Errno::SRCH => LetGo(Refused::Gone, errno.raw_os_error()),
-        errno => LetGo(Refused::NotPermitted, errno.raw_os_error()),
+        Errno::SRCH => Detached(Refused::Gone, errno.raw_os_error()),
+        errno => Detached(Refused::NotPermitted, errno.raw_os_error()),
     })?;
-    pass(request, Step::Seized);
+    completed(request, Step::Seized);
     let mut tracer = Tracer { tracee, request, files, vector, reply, stopped_at: None };
     tracer.interrupt()?;
     let result = tracer.run();
@@ -105,37 +111,37 @@ struct Tracer<'a> {
     tracee: Tracee,
     request: &'a Request,
     files: Files<'a>,
-    vector: &'a mut [u8; VECTOR_ROOM],
+    vector: &'a mut [u8; VECTOR_BUFFER],
     reply: &'a mut Reply,
     stopped_at: Option<Instant>,
 }
 
 impl Tracer<'_> {
-    fn run(&mut self) -> Result<(), End> {
+    fn run(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
-        let patience = Duration::from_nanos(self.request.patience);
+        let timeout = Duration::from_nanos(self.request.state_timeout);
         loop {
-            // At first it may take as long as it takes to leave what cannot be interrupted.
-            match self.wait(patience.saturating_sub(began.elapsed()).max(PAUSE * 50))? {
+            // A thread in an uninterruptible state stops only when it leaves this state.
+            match self.wait(timeout.saturating_sub(began.elapsed()).max(PAUSE * 50))? {
                 Some(Stop::Interrupted) => {}
                 Some(Stop::Signal(signal)) => {
-                    self.go_on(signal)?;
+                    self.resume(signal)?;
                     continue;
                 }
-                Some(Stop::Group) => return self.let_go(0, Some(Refused::Stopped)),
+                Some(Stop::Group) => return self.detach(0, Some(Refused::Stopped)),
                 Some(Stop::Call) => {
-                    self.go_on(0)?;
+                    self.resume(0)?;
                     continue;
                 }
-                None => return Err(Held(Refused::Unresponsive)),
+                None => return Err(Attached(Refused::Unresponsive)),
             }
             match self.attempt()? {
-                Attempt::Done => return self.let_go(0, None),
-                Attempt::Again(signal, why) if began.elapsed() >= patience => {
-                    return self.let_go(signal, Some(why));
+                Attempt::Done => return self.detach(0, None),
+                Attempt::Again(signal, why) if began.elapsed() >= timeout => {
+                    return self.detach(signal, Some(why));
                 }
                 Attempt::Again(signal, _) => {
-                    self.go_on(signal)?;
+                    self.resume(signal)?;
                     std::thread::sleep(PAUSE);
                     self.interrupt()?;
                 }
@@ -143,14 +149,14 @@ impl Tracer<'_> {
         }
     }
 
-    /// The thread is stopped, with its own registers.
-    fn attempt(&mut self) -> Result<Attempt, End> {
-        pass(self.request, Step::Interrupted);
+    /// Makes the calls once. The thread must be stopped and have its original registers.
+    fn attempt(&mut self) -> Result<Attempt, Failure> {
+        completed(self.request, Step::Interrupted);
         let own = self.tracee.registers().map_err(|e| self.failed(e))?;
         if own.cs != CODE_64 {
             return self.refuse(Refused::Compatibility);
         }
-        // It is this process now that traces and has stopped it.
+        // The status shows a tracer and a stop: those of this process.
         if let Some(why) = why_not(self.files.status).filter(|why| !matches!(why, Refused::Traced | Refused::Stopped)) {
             return self.refuse(why);
         }
@@ -161,7 +167,7 @@ impl Tracer<'_> {
             && frame::is_in_call(&own)
             && !self.reads(own.rip.wrapping_sub(2), &CALL[..2])
         {
-            // A system call of 32 bits, made by a program of 64.
+            // A 64-bit program made a 32-bit system call.
             return self.refuse(Refused::Compatibility);
         }
         if self.tracee.has_shadow_stack() {
@@ -170,62 +176,63 @@ impl Tracer<'_> {
         if self.is_in_sequence(&own) {
             return Ok(Attempt::Again(0, Refused::Sequence));
         }
-        let mut back = own;
-        if begins_again(&own) {
-            back.rax = ERESTARTNOHAND as u64;
+        let mut restored = own;
+        if is_restartable(&own) {
+            restored.rax = ERESTARTNOHAND as u64;
         }
         let size = self.tracee.vector_registers(self.vector).map_err(|e| self.failed(e))?;
-        let stack = self.request.stack_start.saturating_add(frame::room(size))..self.request.stack_end;
+        let stack = self.request.stack_start.saturating_add(frame::max_size(size))..self.request.stack_end;
         if !stack.contains(&own.rsp) {
             return Ok(Attempt::Again(0, Refused::OtherStack));
         }
         let blocked = self.tracee.blocked_signals().map_err(|e| self.failed(e))?;
-        let laid = self
+        let built = self
             .vector
             .get_mut(..size + 4)
-            .and_then(|image| Some((frame::lay(&back, blocked, image, self.request.restorer)?, image.len())));
-        let Some((frame, length)) = laid else {
+            .and_then(|image| Some((frame::build(&restored, blocked, image, self.request.restorer)?, image.len())));
+        let Some((frame, length)) = built else {
             return self.refuse(Refused::Failed);
         };
         if !self.writes(frame.at, &frame.context) || !self.writes(frame.vector_at, &self.vector[..length]) {
             return self.refuse(Refused::Exec);
         }
-        pass(self.request, Step::FrameLaid);
-        self.call_all(&back, frame.at)
+        completed(self.request, Step::FrameWritten);
+        self.call_all(&restored, frame.at)
     }
 
-    /// From the first change of registers until they are given back.
-    fn call_all(&mut self, back: &Registers, stack: u64) -> Result<Attempt, End> {
+    /// Makes the calls on `stack`, and then sets the registers to `restored`.
+    fn call_all(&mut self, restored: &Registers, stack: u64) -> Result<Attempt, Failure> {
         let began = Instant::now();
-        let longest = Duration::from_nanos(self.request.longest_stop);
+        let max_stop = Duration::from_nanos(self.request.max_stop);
         while let Some(range) = self.request.ranges[..self.request.count as usize].get(self.reply.done as usize) {
-            let mut call = *back;
+            let mut call = *restored;
             call.rip = self.request.call;
             call.rsp = stack;
             call.rax = self.request.number;
             [call.rdi, call.rsi] = *range;
             call.rdx = self.request.third;
-            // Not on the way out of a system call: nothing is begun again.
+            // No system call is in progress, so that the kernel does not restart one.
             call.orig_rax = u64::MAX;
             call.eflags &= !DIRECTION_AND_TRAP;
             self.tracee.set_registers(&call).map_err(|e| self.failed(e))?;
-            pass(self.request, Step::Changed);
+            completed(self.request, Step::RegistersSet);
             for (step, before) in [(Step::Entered, true), (Step::Left, false)] {
-                self.tracee.go_to_call().map_err(|e| self.failed(e))?;
-                let stop = match self.wait(LONGEST_CALL)? {
+                self.tracee.resume_to_call().map_err(|e| self.failed(e))?;
+                let stop = match self.wait(CALL_TIMEOUT)? {
                     None => {
-                        // Frozen before it made the call, or the call takes very long.
+                        // The thread is frozen before the call, or the call takes very long.
                         self.interrupt()?;
-                        self.wait(LAST_CHANCE)?
+                        self.wait(FINAL_TIMEOUT)?
                     }
                     stop => stop,
                 };
                 match stop {
-                    Some(Stop::Call) => pass(self.request, step),
-                    // It has not come to the call yet, or has just left it and nothing is lost: its result is.
-                    Some(stop) => return self.disturbed(stop, back),
-                    // The frame leads it back, whenever it runs on.
-                    None => return Err(Held(Refused::Unresponsive)),
+                    Some(Stop::Call) => completed(self.request, step),
+                    // The thread has not reached the call, or has just left it. In the latter case only the result is
+                    // lost, and the call is repeated.
+                    Some(stop) => return self.disturbed(stop, restored),
+                    // The frame restores the registers as soon as the thread continues.
+                    None => return Err(Attached(Refused::Unresponsive)),
                 }
                 if before {
                     continue;
@@ -234,20 +241,21 @@ impl Tracer<'_> {
                 self.reply.results[self.reply.done as usize] = after.rax as i64;
                 self.reply.done += 1;
             }
-            if began.elapsed() >= longest {
+            if began.elapsed() >= max_stop {
                 break;
             }
         }
-        self.tracee.set_registers(back).map_err(|e| self.failed(e))?;
-        pass(self.request, Step::GivenBack);
+        self.tracee.set_registers(restored).map_err(|e| self.failed(e))?;
+        completed(self.request, Step::Restored);
         Ok(Attempt::Done)
     }
 
-    /// Something came before the call: the thread gets its own registers back, and then what came.
-    fn disturbed(&mut self, stop: Stop, back: &Registers) -> Result<Attempt, End> {
-        let of_the_call = match stop {
+    /// Restores the registers after a stop that is not the entry or exit of the call.
+    fn disturbed(&mut self, stop: Stop, restored: &Registers) -> Result<Attempt, Failure> {
+        // Whether the call itself caused a fault.
+        let is_fault = match stop {
             Stop::Signal(signal) => {
-                // Signals of faults that a process sends have codes of 0 and below.
+                // If a process sent such a signal, its code is 0 or negative.
                 matches!(
                     signal,
                     libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS
@@ -255,91 +263,93 @@ impl Tracer<'_> {
             }
             _ => false,
         };
-        self.tracee.set_registers(back).map_err(|e| self.failed(e))?;
-        pass(self.request, Step::Disturbed);
+        self.tracee.set_registers(restored).map_err(|e| self.failed(e))?;
+        completed(self.request, Step::RestoredEarly);
         match stop {
-            _ if of_the_call => self.refuse(Refused::Failed),
+            _ if is_fault => self.refuse(Refused::Failed),
             Stop::Group => self.refuse(Refused::Stopped),
             Stop::Signal(signal) => Ok(Attempt::Again(signal, Refused::Signals)),
             Stop::Interrupted | Stop::Call => Ok(Attempt::Again(0, Refused::Signals)),
         }
     }
 
-    fn interrupt(&mut self) -> Result<(), End> {
+    fn interrupt(&mut self) -> Result<(), Failure> {
         self.tracee.interrupt().map_err(|e| self.failed(e))
     }
 
-    fn go_on(&mut self, signal: i32) -> Result<(), End> {
+    /// Continues the thread and delivers `signal`, or none if it is 0.
+    fn resume(&mut self, signal: i32) -> Result<(), Failure> {
         self.note_running();
-        self.tracee.go_on(signal).map_err(|e| self.failed(e))
+        self.tracee.resume(signal).map_err(|e| self.failed(e))
     }
 
-    /// The thread is stopped, with its own registers.
-    fn let_go(&mut self, signal: i32, why: Option<Refused>) -> Result<(), End> {
+    /// Detaches the thread, which must be stopped and have its original registers. Fails with `why` if there is one.
+    fn detach(&mut self, signal: i32, why: Option<Refused>) -> Result<(), Failure> {
         self.tracee.detach(signal).map_err(|e| self.failed(e))?;
         self.note_running();
-        why.map_or(Ok(()), |why| Err(LetGo(why, 0)))
+        why.map_or(Ok(()), |why| Err(Detached(why, 0)))
     }
 
-    /// Lets go, and says why.
-    fn refuse(&mut self, why: Refused) -> Result<Attempt, End> {
-        self.let_go(0, None)?;
-        Err(LetGo(why, 0))
+    /// Detaches the thread and fails with `why`.
+    fn refuse(&mut self, why: Refused) -> Result<Attempt, Failure> {
+        self.detach(0, None)?;
+        Err(Detached(why, 0))
     }
 
+    /// Adds the time of the stop that ends now.
     fn note_running(&mut self) {
         if let Some(since) = self.stopped_at.take() {
             self.reply.stopped += since.elapsed().as_nanos() as u64;
         }
     }
 
-    /// A request to the kernel fails because the thread was killed; then it is waited for, so that its parent learns of
-    /// that.
-    fn failed(&self, errno: Errno) -> End {
+    /// The failure after a request of ptrace(2) failed. `ESRCH` means that the thread was killed. Then the tracer must
+    /// wait for its end, because its parent is notified only after that.
+    fn failed(&self, errno: Errno) -> Failure {
         if errno != Errno::SRCH {
-            return Held(Refused::Failed);
+            return Attached(Refused::Failed);
         }
         let began = Instant::now();
-        while began.elapsed() < LAST_CHANCE {
+        while began.elapsed() < FINAL_TIMEOUT {
             match self.tracee.wait() {
-                Waited::Gone => return LetGo(Refused::Gone, errno.raw_os_error()),
+                Waited::Gone => return Detached(Refused::Gone, errno.raw_os_error()),
                 _ => std::thread::sleep(PAUSE),
             }
         }
-        Held(Refused::Gone)
+        Attached(Refused::Gone)
     }
 
-    /// Waits until the thread stops, for so long.
-    fn wait(&mut self, longest: Duration) -> Result<Option<Stop>, End> {
+    /// Waits until the thread stops. Returns `None` if it does not stop in `timeout`.
+    fn wait(&mut self, timeout: Duration) -> Result<Option<Stop>, Failure> {
         let began = Instant::now();
-        let mut looks = 0;
+        let mut polls = 0;
         loop {
             match self.tracee.wait() {
-                Waited::Gone => return Err(LetGo(Refused::Gone, libc::ESRCH)),
+                Waited::Gone => return Err(Detached(Refused::Gone, libc::ESRCH)),
                 Waited::Stopped(status) => {
                     self.stopped_at.get_or_insert_with(Instant::now);
                     return Ok(Some(why_stopped(status)));
                 }
-                Waited::Nothing if began.elapsed() >= longest => return Ok(None),
-                // What it does takes microseconds, if nothing else keeps the processor busy.
-                Waited::Nothing if looks < 50 => std::thread::yield_now(),
-                Waited::Nothing if looks < 250 => std::thread::sleep(Duration::from_micros(20)),
+                Waited::Nothing if began.elapsed() >= timeout => return Ok(None),
+                // Most stops follow within microseconds, unless the CPU is busy.
+                Waited::Nothing if polls < 50 => std::thread::yield_now(),
+                Waited::Nothing if polls < 250 => std::thread::sleep(Duration::from_micros(20)),
                 Waited::Nothing => std::thread::sleep(Duration::from_millis(1)),
             }
-            looks += 1;
+            polls += 1;
         }
     }
 
-    /// Whether the code is where it was found, in this address space: not if exec was called since.
+    /// Whether the instruction sequences are still at their addresses. After an exec of the process, they are not.
     fn code_is_there(&self) -> bool {
         let restorer = RESTORERS.get(self.request.restorer_kind as usize);
         self.reads(self.request.call, CALL) && restorer.is_some_and(|code| self.reads(self.request.restorer, code))
     }
 
-    /// Whether the thread is inside a restartable sequence: other registers would keep the kernel from restarting it.
+    /// Whether the thread is inside a restartable sequence. With changed registers, the kernel would not restart it.
     fn is_in_sequence(&self, own: &Registers) -> bool {
         let Ok(configuration) = self.tracee.restartable_sequences() else {
-            // Before Linux 5.13: in a system call it is in none.
+            // Linux before 5.13 does not say. A thread in a system call is in no such sequence.
             return !frame::is_in_call(own);
         };
         if configuration.pointer == 0 {
@@ -353,6 +363,7 @@ impl Tracer<'_> {
             && self.words(sequence.wrapping_add(8)).is_none_or(|[start, length]| own.rip.wrapping_sub(start) < length)
     }
 
+    /// Reads `N` numbers of 64 bits at address `at` of the process. Returns `None` if they cannot be read.
     fn words<const N: usize>(&self, at: u64) -> Option<[u64; N]> {
         let mut words = [0; N];
         for (word, i) in words.iter_mut().zip(0..) {
@@ -363,13 +374,15 @@ impl Tracer<'_> {
         Some(words)
     }
 
+    /// Whether the process has these bytes, at most 16, at address `at`.
     fn reads(&self, at: u64, expected: &[u8]) -> bool {
-        let mut room = [0; 16];
-        let bytes = &mut room[..expected.len().min(16)];
-        let told = pread(self.files.memory, &mut *bytes, at);
-        told == Ok(expected.len()) && bytes == expected
+        let mut buffer = [0; 16];
+        let bytes = &mut buffer[..expected.len().min(16)];
+        let length = pread(self.files.memory, &mut *bytes, at);
+        length == Ok(expected.len()) && bytes == expected
     }
 
+    /// Writes the bytes at address `at` of the process. Returns whether that succeeded.
     fn writes(&self, at: u64, bytes: &[u8]) -> bool {
         pwrite(self.files.memory, bytes, at) == Ok(bytes.len())
     }
@@ -382,17 +395,16 @@ fn why_stopped(status: i32) -> Stop {
         (PTRACE_EVENT_STOP, _) => Stop::Group,
         (0, signal) if signal == libc::SIGTRAP | 0x80 => Stop::Call,
         (0, signal) => Stop::Signal(signal),
-        // No other events are asked for.
+        // No other events are enabled.
         _ => Stop::Call,
     }
 }
 
-/// Whether the thread was in a system call that ends with `EINTR` when a thread is stopped, though without a limit of
-/// time,
-/// so that it may begin again: unless a signal handler is run, nobody can tell.
+/// Whether the stop ended a system call with `EINTR` although the call can be restarted. This holds for calls without a
+/// timeout: unless a signal handler runs, the program notices no difference.
 ///
-/// `signal(7)`, "Interruption of system calls and library functions by stop signals", lists them.
-fn begins_again(own: &Registers) -> bool {
+/// `signal(7)`, "Interruption of system calls and library functions by stop signals", lists these calls.
+fn is_restartable(own: &Registers) -> bool {
     if own.rax as i64 != EINTR || !frame::is_in_call(own) {
         return false;
     }

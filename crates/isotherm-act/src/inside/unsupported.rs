@@ -1,4 +1,4 @@
-//! Acting from inside where registers are not those of x86-64: it says so.
+//! Acting from inside on architectures other than x86-64: it always returns an error.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use rustix::io::Errno;
 
 use super::{InsideCall, InsideError};
 
-/// Makes system calls inside other processes, on x86-64; here it makes none.
+/// Makes system calls inside other processes. This works on x86-64 only.
 #[derive(Debug, Default)]
 pub struct Inside;
 
 impl Inside {
-    /// There is nothing to start.
+    /// A value that makes no calls.
     pub fn new() -> Self {
         Self
     }
 
-    /// Fails.
+    /// Returns an error.
     ///
     /// # Errors
-    /// Always: this is not x86-64.
+    /// Always, because this machine is not x86-64.
     pub fn make(
         &mut self,
         _: u32,
@@ -31,16 +31,16 @@ impl Inside {
         Err(InsideError::Architecture(std::env::consts::ARCH))
     }
 
-    /// Nothing has stood still.
+    /// The total time for which targets were stopped, which is 0.
     pub fn stopped(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// There is none.
+    /// The process ID of the helper, which does not exist.
     pub fn helper(&self) -> Option<u32> {
         None
     }
 
-    /// There is nothing to forget.
+    /// Does nothing.
     pub fn retain(&mut self, _: impl Fn(u32) -> bool) {}
 }

@@ -155,6 +155,11 @@ impl ActionKind {
         matches!(self, Self::HugePage | Self::Collapse)
     }
 
+    /// Whether the action takes memory away from its user, who has to wait if it is accessed after all.
+    pub const fn takes_away(self) -> bool {
+        matches!(self, Self::Cold | Self::PageOut)
+    }
+
     /// Whether the action changes the memory, so that its age starts again.
     pub const fn changes_memory(self) -> bool {
         !matches!(self, Self::Stat)

@@ -10,7 +10,7 @@ use super::candidates::{Candidate, Cursor, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
 use super::{
-    ActedRegion, Action, Actuator, Application, Outcome, PageInspector, ProcessFacts, Scheme, Statistics, Work,
+    ActedRegion, Action, Actuator, Application, Filter, Outcome, PageInspector, ProcessFacts, Scheme, Statistics, Work,
 };
 
 /// The most bytes that are inspected or acted on before the budget is checked again. It bounds by how much a quota
@@ -37,6 +37,8 @@ pub(crate) struct Batch {
 /// What an application works with.
 pub(crate) struct SchemeApplication<'a, A, I> {
     pub scheme: &'a Scheme,
+    /// The filters of the scheme, and those that hold by default.
+    pub filters: &'a [Filter],
     pub snapshot: &'a Snapshot,
     pub facts: &'a [Option<ProcessFacts>],
     pub actuator: &'a mut A,
@@ -126,7 +128,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     /// Passes `range` through the filters from index `from` on, and inspects its pages where a filter needs it.
     fn examine(&mut self, from: usize, context: FilterContext<'_>, range: AddrRange, allowed: &mut Vec<AddrRange>) {
         let mut parts = Vec::new();
-        filter_range(&self.scheme.filters, from, context, range, &mut |part, verdict| parts.push((part, verdict)));
+        filter_range(self.filters, from, context, range, &mut |part, verdict| parts.push((part, verdict)));
         for (part, verdict) in parts {
             match verdict {
                 Verdict::Allowed => allowed.push(part),
@@ -144,8 +146,8 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         range: AddrRange,
         allowed: &mut Vec<AddrRange>,
     ) {
-        let scheme = self.scheme;
-        let filter = &scheme.filters[nth];
+        let filters = self.filters;
+        let filter = &filters[nth];
         let Some(kind) = filter.kind.pages() else {
             return;
         };

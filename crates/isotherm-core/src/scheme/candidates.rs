@@ -7,7 +7,7 @@ use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
 use super::priority::score;
-use super::{ActionKind, ProcessFacts, Scheme};
+use super::{ActionKind, Filter, ProcessFacts, Scheme};
 
 /// A part of a region that a scheme may act on. It lies in one mapping, has one age, and is not rejected by a
 /// filter that does not need to inspect pages.
@@ -38,18 +38,22 @@ pub(crate) struct Excluded {
 
 /// Collects the candidates of `scheme` in the order of targets and addresses, and returns what was left out.
 ///
+/// An action that takes memory away is done only to pages that a survey has found idle for the age asked for, where
+/// there is a survey: a sample speaks for its region, a survey for each page.
+///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
 /// age leaves it out. `facts` has an entry for each target of the snapshot, if the filters need one. A target
 /// without facts has ended and is left out.
 pub(crate) fn collect(
     scheme: &Scheme,
+    filters: &[Filter],
     snapshot: &Snapshot,
     history: &ActionHistory,
     facts: &[Option<ProcessFacts>],
     candidates: &mut Vec<Candidate>,
 ) -> Excluded {
     candidates.clear();
-    let needs_process = scheme.filters.iter().any(|filter| filter.kind.needs_process());
+    let needs_process = filters.iter().any(|filter| filter.kind.needs_process());
     let kind = scheme.action.kind();
     let mut excluded = Excluded::default();
     let needs_frequency = scheme.condition.needs_frequency();
@@ -58,50 +62,68 @@ pub(crate) fn collect(
         if needs_process && process.is_none() {
             continue;
         }
+        let surveyed = snapshot.history(target.id).filter(|_| kind.takes_away());
+        let mut idle = Vec::new();
         mapped(target, |region, mapping_index, range| {
-            if needs_frequency && u64::from(region.nr_unobservable) * 2 > u64::from(snapshot.samples) {
-                if scheme.condition.size.contains(region.range.size()) {
+            if needs_frequency && !is_observed(region, snapshot.samples) {
+                if scheme.condition.size.contains(region.size()) {
                     excluded.unobservable += range.size();
                 }
                 return;
             }
+            idle.clear();
+            match surveyed {
+                Some(pages) => idle.extend(pages.idle_ranges(range, scheme.condition.age.min())),
+                None => idle.push(range),
+            }
             let context = FilterContext { target: target.id, mapping: &target.mappings[mapping_index], process };
-            history.pieces(target.id, range, |piece, acted_at| {
-                let monitored = snapshot.aggregation.saturating_mul(region.age);
-                let age = acted_at.map_or(monitored, |at| monitored.min(snapshot.time.saturating_sub(at)));
-                let rate = region.access_rate(snapshot.samples);
-                if !scheme.condition.holds(region.range.size(), rate, age) {
-                    return;
-                }
-                let Some(piece) = whole_granules(piece, kind) else {
-                    return;
-                };
-                let weights = scheme.quota.weights();
-                let score = score(kind.order(), weights, region.range.size(), rate, age);
-                filter_range(&scheme.filters, 0, context, piece, &mut |part, verdict| {
-                    let page_filter = match verdict {
-                        Verdict::Allowed => None,
-                        Verdict::Pages(nth) => Some(nth),
-                        Verdict::Rejected => {
-                            excluded.rejected += part.size();
-                            return;
-                        }
-                    };
-                    if let Some(range) = whole_granules(part, kind) {
-                        candidates.push(Candidate {
-                            score,
-                            target: target.id,
-                            target_index,
-                            mapping_index,
-                            range,
-                            page_filter,
-                        });
+            let monitored = snapshot.aggregation.saturating_mul(region.age);
+            let known = if surveyed.is_some() { monitored.max(scheme.condition.age.min()) } else { monitored };
+            let rate = region.access_rate(snapshot.samples);
+            for &range in &idle {
+                history.pieces(target.id, range, |piece, acted_at| {
+                    let age = acted_at.map_or(known, |at| known.min(snapshot.time.saturating_sub(at)));
+                    if !scheme.condition.holds(region.size(), rate, age) {
+                        return;
                     }
+                    let Some(piece) = whole_granules(piece, kind) else {
+                        return;
+                    };
+                    let score = score(kind.order(), scheme.quota.weights(), region.size(), rate, age);
+                    filter_range(filters, 0, context, piece, &mut |part, verdict| {
+                        let page_filter = match verdict {
+                            Verdict::Allowed => None,
+                            Verdict::Pages(nth) => Some(nth),
+                            Verdict::Rejected => {
+                                excluded.rejected += part.size();
+                                return;
+                            }
+                        };
+                        if let Some(range) = whole_granules(part, kind) {
+                            candidates.push(Candidate {
+                                score,
+                                target: target.id,
+                                target_index,
+                                mapping_index,
+                                range,
+                                page_filter,
+                            });
+                        }
+                    });
                 });
-            });
+            }
         });
     }
     excluded
+}
+
+/// Whether at least half of a region could be observed. What was not sampled is not known either, unless a survey has
+/// looked at it.
+fn is_observed(region: &RegionSnapshot, samples: u32) -> bool {
+    match region.pages {
+        Some(pages) => (pages.unobservable + pages.unknown) * 2 <= pages.present,
+        None => u64::from(region.nr_unobservable) * 2 <= u64::from(samples),
+    }
 }
 
 /// Calls `each` with every part of a region that lies in one mapping, and with the index of that mapping.

@@ -1,5 +1,6 @@
 //! The engine: applies schemes to snapshots.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -12,7 +13,10 @@ use super::candidates::{Candidate, Cursor, collect, sort_by_priority};
 use super::history::ActionHistory;
 use super::priority::MAX_AGE;
 use super::watermarks::WatermarkState;
-use super::{Actuator, Application, Gauges, PageInspector, ProcessFacts, Report, Scheme, Statistics};
+use super::{
+    Actuator, Application, Filter, FilterKind, Gauges, PageInspector, PageKind, ProcessFacts, Report, Scheme,
+    Statistics,
+};
 
 /// A scheme needs something that is not possible here.
 #[derive(Debug, Error)]
@@ -211,7 +215,8 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.last.time = snapshot.time;
         report.last.regions.clear();
         report.last.held_back_bytes = 0;
-        let excluded = collect(scheme, snapshot, &self.history, &self.facts, &mut self.candidates);
+        let filters = effective_filters(scheme, snapshot, &mut self.inspector);
+        let excluded = collect(scheme, &filters, snapshot, &self.history, &self.facts, &mut self.candidates);
         report.total.rejected_bytes += excluded.rejected;
         report.last.unobservable_bytes = excluded.unobservable;
 
@@ -223,6 +228,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         let charged = self.actuator.time_spent() + self.inspector.time_inspecting();
         let application = SchemeApplication {
             scheme,
+            filters: &filters,
             snapshot,
             facts: &self.facts,
             actuator: &mut self.actuator,
@@ -239,6 +245,26 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.goal_score = budget.score();
         Ok(())
     }
+}
+
+/// The filters of a scheme. Where there is a survey, a scheme that takes memory away looks at each page once more just
+/// before it acts, and leaves alone what has been accessed since the survey. A scheme with a filter of its own for young
+/// pages decides itself, and so does one for which nothing tells which pages are young.
+fn effective_filters<'a>(
+    scheme: &'a Scheme,
+    snapshot: &Snapshot,
+    inspector: &mut impl PageInspector,
+) -> Cow<'a, [Filter]> {
+    let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
+    if decides_itself
+        || snapshot.histories.is_empty()
+        || !scheme.action.kind().takes_away()
+        || inspector.tells(PageKind::Young).is_err()
+    {
+        return Cow::Borrowed(&scheme.filters);
+    }
+    let not_young = Filter { kind: FilterKind::Pages(PageKind::Young), matching: true, allow: false };
+    Cow::Owned(std::iter::once(not_young).chain(scheme.filters.iter().cloned()).collect())
 }
 
 impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {

@@ -27,6 +27,11 @@ impl PageBits {
         Self(std::array::from_fn(|word| below(pages.end, word) & !below(pages.start, word)))
     }
 
+    /// The pages for whose index `holds` is true.
+    pub fn from_fn(holds: impl Fn(usize) -> bool) -> Self {
+        Self(std::array::from_fn(|word| (0..64).fold(0, |bits, bit| bits | u64::from(holds(word * 64 + bit)) << bit)))
+    }
+
     /// The pages whose bits are set in `words`: page `n` is bit `n % 64` of word `n / 64`.
     pub const fn from_words(words: [u64; BLOCK_PAGES / 64]) -> Self {
         Self(words)

@@ -65,7 +65,7 @@ impl PageHistory {
         let mut stretches: Vec<Stretch> = Vec::new();
         for block in self.blocks() {
             let share = block.share.map_or(1.0, f64::from);
-            let (touched, uncertain) = (block.touched(), block.uncertain());
+            let (touched, uncertain) = (block.touched, block.uncertain());
             let active = touched | uncertain;
             let classes = [block.present & active, block.present & !active];
             let mut runs: Vec<(std::ops::Range<usize>, bool)> = Vec::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::{Rng, RngExt};
 
 use super::{BLOCK_PAGES, BLOCK_SIZE, BlockPages, ClearPages, PageBits};
-use crate::{AddrRange, PAGE_SIZE};
+use crate::{AddrRange, PAGE_SIZE, RegionPages};
 
 /// The number of surveys that stands for any longer time, and for a time that is not known.
 pub(super) const LONGEST: u16 = u16::MAX;
@@ -29,17 +29,43 @@ const HOT_PARTS: usize = 8;
 /// clearing it says nothing new and slows the target down.
 const AGED: u16 = 2;
 
+/// A survey clears at most this many times as many pages as it may expect to be accessed again. Clearing costs the
+/// monitor about a sixth of what it costs a target that accesses the page again (65 and 400 ns), so this bounds the
+/// monitor's time as well.
+const CLEARS_A_SET: f64 = 8.0;
+
 /// The pages of one target, as its surveys found them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageHistory {
     /// Sorted by address.
     blocks: Vec<Block>,
-    /// The number of present pages below each block, and of all blocks.
-    below: Vec<u64>,
+    /// The sums of the blocks below each block, and of all blocks.
+    below: Vec<Counts>,
     /// The times of the surveys, the last one first.
     times: VecDeque<Duration>,
     /// The share of pages with an unknown past that were accessed within an interval after they were cleared.
     unknown_share: Option<f32>,
+}
+
+/// Numbers of pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counts {
+    present: u64,
+    /// A part of a hot block stands for the rest, so that this is no whole number.
+    touched: f64,
+    unobservable: u64,
+    unknown: u64,
+}
+
+impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            present: self.present + other.present,
+            touched: self.touched + other.touched,
+            unobservable: self.unobservable + other.unobservable,
+            unknown: self.unknown + other.unknown,
+        }
+    }
 }
 
 /// The history of a block.
@@ -52,16 +78,21 @@ pub(super) struct Block {
     /// Present pages that cannot be observed.
     pub(super) unobservable: PageBits,
     /// For each present page, how many surveys ago it was last known to be accessed: 0 is in the interval before the
-    /// last survey. For a page that is clear it is exact. For another page it is the most: it may have been accessed
-    /// since then.
+    /// last survey. For a page that is not in `exact` it is the most: it may have been accessed since then.
     pub(super) idle: Box<[u16; BLOCK_PAGES]>,
     /// The share of the pages that were cleared in the survey before that were accessed until the last one.
     pub(super) share: Option<f32>,
     /// In how many surveys in a row at least [`HOT_SHARE`] of the cleared pages were accessed.
     hot: u8,
+    /// Observable pages whose `idle` is exact: the accessed bit was clear when the last interval began.
+    pub(super) exact: PageBits,
+    /// The observable pages that are known to be accessed in the last interval.
+    pub(super) touched: PageBits,
     /// The pages that the last survey cleared.
     cleared: PageBits,
-    /// Pages that were idle until now, and were found accessed by the last survey.
+    /// Pages that were clear, and were found accessed by the last survey.
+    set_again: PageBits,
+    /// Of these pages, those that were idle in the interval before.
     revived: PageBits,
     /// Whether one accessed bit stands for the whole block.
     huge: bool,
@@ -77,7 +108,10 @@ impl Block {
             idle: Box::new([LONGEST; BLOCK_PAGES]),
             share: None,
             hot: 0,
+            exact: PageBits::NONE,
+            touched: PageBits::NONE,
             cleared: PageBits::NONE,
+            set_again: PageBits::NONE,
             revived: PageBits::NONE,
             huge: false,
         }
@@ -88,21 +122,30 @@ impl Block {
         self.hot >= HOT
     }
 
-    /// The present pages with an accessed bit that was set before the last interval began, so that it says nothing
-    /// about the interval, without those that a hot block's share stands for.
+    /// The present, observable pages that may have been accessed in the last interval, or not: their accessed bit was set
+    /// before it.
+    pub(super) fn uncertain(&self) -> PageBits {
+        self.present & !self.exact & !self.unobservable
+    }
+
+    /// The uncertain pages, without those that the share of a hot block stands for.
     pub(super) fn unknown(&self) -> PageBits {
         if self.is_hot() { PageBits::NONE } else { self.uncertain() }
     }
 
-    /// The present, observable pages that may have been accessed in the last interval, or not.
-    pub(super) fn uncertain(&self) -> PageBits {
-        let set = self.present & !self.clear & !self.unobservable;
-        set.iter().filter(|&page| self.idle[page] != 0).collect()
+    /// The share of the uncertain pages that counts as accessed in the last interval. `None` if they are unknown.
+    pub(super) fn hot_share(&self) -> Option<f64> {
+        self.share.filter(|_| self.is_hot()).map(f64::from)
     }
 
-    /// The pages that are known to be accessed in the last interval.
-    pub(super) fn touched(&self) -> PageBits {
-        (self.present & !self.unobservable).iter().filter(|&page| self.idle[page] == 0).collect()
+    fn counts(&self, within: PageBits) -> Counts {
+        let estimated = self.hot_share().map_or(0.0, |share| share * (self.uncertain() & within).count() as f64);
+        Counts {
+            present: (self.present & within).count() as u64,
+            touched: (self.touched & within).count() as f64 + estimated,
+            unobservable: (self.unobservable & within).count() as u64,
+            unknown: (self.unknown() & within).count() as u64,
+        }
     }
 
     /// Takes in what a survey has read. `first` says that it is the first survey of the target.
@@ -116,7 +159,8 @@ impl Block {
             self.share = Some(share);
             self.hot = if share >= HOT_SHARE { self.hot.saturating_add(1) } else { 0 };
         }
-        let was_clear = self.clear;
+        let (was_clear, was_exact) = (self.clear, self.exact);
+        self.set_again = known & was_clear & found.accessed;
         self.revived = PageBits::NONE;
         for page in found.present.iter() {
             let (is_known, accessed) = (known.contains(page), found.accessed.contains(page));
@@ -127,14 +171,14 @@ impl Block {
                 // The page was mapped since the survey before.
                 (false, true) => 0,
                 (true, true) if was_clear.contains(page) => {
-                    if *idle > 0 {
+                    if *idle > 0 && was_exact.contains(page) {
                         self.revived.insert(page);
                     }
                     0
                 }
                 (true, true) => idle.saturating_add(1),
-                (true, false) if was_clear.contains(page) => idle.saturating_add(1),
-                // Its accessed bit was cleared meanwhile, and has stayed clear.
+                (true, false) if was_clear.contains(page) && was_exact.contains(page) => idle.saturating_add(1),
+                // It was cleared by the survey before, or by another program, and has stayed clear.
                 (_, false) => 1,
             };
         }
@@ -143,6 +187,9 @@ impl Block {
         self.unobservable = unobservable;
         self.clear = found.present & !found.accessed;
         self.cleared = PageBits::NONE;
+        self.touched =
+            (found.present & found.accessed & !unobservable).iter().filter(|&page| self.idle[page] == 0).collect();
+        self.exact = (self.clear | self.touched) & !unobservable;
     }
 
     /// The pages that the survey wants to clear, by how much it wants to.
@@ -154,14 +201,13 @@ impl Block {
             let part = rng.random_range(0..HOT_PARTS) * size;
             return (revived | (set & PageBits::of(part..part + size)), PageBits::NONE);
         }
-        let mut sure = revived;
+        let mut sure = self.set_again & set;
         let mut unknown = PageBits::NONE;
-        for page in set.iter() {
+        for page in (set & !sure).iter() {
             match self.idle[page] {
-                // It was clear before, or it is new. New pages are not in a hurry.
-                0 if self.share.is_some() => sure.insert(page),
                 LONGEST => unknown.insert(page),
                 AGED.. => sure.insert(page),
+                // New pages are not in a hurry.
                 _ => {}
             }
         }
@@ -174,62 +220,54 @@ impl PageHistory {
     pub fn take(&mut self, found: &[BlockPages], now: Duration) {
         let first = self.times.is_empty();
         let mut old = std::mem::take(&mut self.blocks).into_iter().peekable();
-        self.below.clear();
-        let mut below = 0;
         for pages in found {
             while old.next_if(|block| block.start < pages.start).is_some() {}
             let mut block = old.next_if(|block| block.start == pages.start).unwrap_or_else(|| Block::new(pages.start));
             block.take(pages, first);
-            self.below.push(below);
-            below += block.present.count() as u64;
             self.blocks.push(block);
         }
-        self.below.push(below);
+        self.add_up();
         self.times.push_front(now);
         self.times.truncate(usize::from(LONGEST));
     }
 
-    /// Chooses the pages to clear, of which the target is expected to access no more than `limit` again. Returns them
-    /// with the number of pages that are expected to be accessed again.
+    /// Makes the sums below each block.
+    fn add_up(&mut self) {
+        self.below.clear();
+        let mut below = Counts::default();
+        for block in &self.blocks {
+            self.below.push(below);
+            below = below.plus(block.counts(PageBits::ALL));
+        }
+        self.below.push(below);
+    }
+
+    /// Chooses the pages to clear, of which the target is expected to access no more than `limit` again, and of which
+    /// there are no more than [`CLEARS_A_SET`] times as many. Returns them with the number of pages that are expected to
+    /// be accessed again.
+    ///
+    /// What the bound leaves out is left out at random, so that what is cleared stands for the rest. Pages with an
+    /// unknown past come last.
     pub fn choose(&self, limit: f64, rng: &mut impl Rng) -> (Vec<ClearPages>, f64) {
-        let mut chosen: Vec<(u64, ClearPages)> = Vec::new();
-        let mut unknown = Vec::new();
-        let mut expected = 0.0;
-        let count = |pages: PageBits, huge| if huge { pages.count().min(1) } else { pages.count() } as f64;
         let wanted: Vec<_> = self.blocks.iter().map(|block| block.wanted(rng)).collect();
-        // What the bound leaves out is left out at random.
         let mut order: Vec<usize> = (0..self.blocks.len()).collect();
         shuffle(&mut order, rng);
-        for &index in &order {
-            let (block, (sure, _)) = (&self.blocks[index], wanted[index]);
-            let cost = count(sure, block.huge) * f64::from(block.share.unwrap_or(1.0));
-            if !sure.is_empty() && expected + cost <= limit {
-                expected += cost;
-                chosen.push((block.start, block.clears(sure)));
+        let sure = order.iter().map(|&index| (index, wanted[index].0, self.blocks[index].share.unwrap_or(1.0)));
+        let share = self.unknown_share.unwrap_or(1.0);
+        let unknown = order.iter().map(|&index| (index, wanted[index].1, share));
+
+        let mut chosen = vec![PageBits::NONE; self.blocks.len()];
+        let (mut expected, mut clears) = (0.0, 0.0);
+        for (index, pages, share) in sure.chain(unknown) {
+            let count = if self.blocks[index].huge { pages.count().min(1) } else { pages.count() } as f64;
+            let again = count * f64::from(share);
+            if expected + again <= limit && clears + count <= limit * CLEARS_A_SET {
+                (expected, clears) = (expected + again, clears + count);
+                chosen[index] |= pages;
             }
         }
-        for &index in &order {
-            let (block, (_, pages)) = (&self.blocks[index], wanted[index]);
-            let cost = count(pages, block.huge) * f64::from(self.unknown_share.unwrap_or(1.0));
-            if pages.is_empty() {
-                continue;
-            }
-            if expected + cost > limit {
-                break;
-            }
-            expected += cost;
-            unknown.push((block.start, block.clears(pages)));
-        }
-        chosen.append(&mut unknown);
-        chosen.sort_by_key(|(start, _)| *start);
-        let mut merged: Vec<ClearPages> = Vec::with_capacity(chosen.len());
-        for (start, pages) in chosen {
-            match merged.last_mut() {
-                Some(last) if last.start == start => last.pages |= pages.pages,
-                _ => merged.push(pages),
-            }
-        }
-        (merged, expected)
+        let blocks = self.blocks.iter().zip(&chosen).filter(|(_, pages)| !pages.is_empty());
+        (blocks.map(|(block, &pages)| block.clears(pages)).collect(), expected)
     }
 
     /// Notes which pages the survey has cleared.
@@ -244,7 +282,10 @@ impl PageHistory {
             block.unobservable &= !cleared;
             block.clear |= cleared;
             block.cleared = cleared;
+            block.touched &= !block.unobservable;
+            block.exact &= !block.unobservable;
         }
+        self.add_up();
         let (mut asked, mut share) = (0.0, 0.0);
         for block in &self.blocks {
             if let Some(of_block) = block.share {
@@ -282,32 +323,39 @@ impl PageHistory {
 
     /// How many pages are present.
     pub fn present(&self) -> u64 {
-        self.below.last().copied().unwrap_or(0)
+        self.below.last().map_or(0, |all| all.present)
     }
 
-    /// How many pages of `range` are present.
-    pub fn present_in(&self, range: AddrRange) -> u64 {
-        self.present_below(range.end()) - self.present_below(range.start())
+    /// What the last survey found in `range`.
+    pub fn pages_in(&self, range: AddrRange) -> RegionPages {
+        let (to, from) = (self.counts_below(range.end()), self.counts_below(range.start()));
+        RegionPages {
+            present: (to.present - from.present) * PAGE_SIZE,
+            touched: ((to.touched - from.touched).max(0.0) * PAGE_SIZE as f64).round() as u64,
+            unobservable: (to.unobservable - from.unobservable) * PAGE_SIZE,
+            unknown: (to.unknown - from.unknown) * PAGE_SIZE,
+        }
     }
 
     /// The address of the `nth` present page from `start` on, counted from 0.
     pub fn nth_present(&self, start: u64, nth: u64) -> Option<u64> {
-        let nth = self.present_below(start) + nth;
-        let index = self.below.partition_point(|&below| below <= nth).checked_sub(1)?;
+        let nth = self.counts_below(start).present + nth;
+        let index = self.below.partition_point(|below| below.present <= nth).checked_sub(1)?;
         let block = self.blocks.get(index)?;
-        let page = block.present.nth((nth - self.below[index]) as usize)?;
+        let page = block.present.nth((nth - self.below[index].present) as usize)?;
         Some(block.start + page as u64 * PAGE_SIZE)
     }
 
     /// The parts of `range` whose present pages are all known to have been idle for at least `time`. Pages that
     /// are absent lie in no part.
     pub fn idle_ranges(&self, range: AddrRange, time: Duration) -> Vec<AddrRange> {
-        let enough = (0..self.times.len().min(usize::from(LONGEST))).find(|&n| self.idle_time(n as u16) >= time);
-        let Some(enough) = enough else { return Vec::new() };
+        let surveys = self.times.len().min(usize::from(LONGEST)) as u16;
+        let Some(enough) = (1..surveys).find(|&surveys| self.idle_time(surveys) >= time) else {
+            return Vec::new();
+        };
         let mut ranges: Vec<AddrRange> = Vec::new();
         for block in self.blocks_in(range) {
-            let known = block.present & block.clear & !block.unobservable & block.within(range);
-            let idle: PageBits = known.iter().filter(|&page| usize::from(block.idle[page]) >= enough.max(1)).collect();
+            let idle = block.exact & block.within(range) & PageBits::from_fn(|page| block.idle[page] >= enough);
             for run in idle.runs() {
                 let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
                 let last = ranges.last().filter(|last| last.end() == at(run.start)).copied();
@@ -327,12 +375,13 @@ impl PageHistory {
         self.blocks[first..].iter().take_while(move |block| block.start < range.end())
     }
 
-    fn present_below(&self, addr: u64) -> u64 {
+    fn counts_below(&self, addr: u64) -> Counts {
         let index = self.blocks.partition_point(|block| block.start.saturating_add(BLOCK_SIZE) <= addr);
-        let below = self.below.get(index).copied().unwrap_or(0);
+        let below = self.below.get(index).copied().unwrap_or_default();
         match self.blocks.get(index) {
             Some(block) if block.start < addr => {
-                below + block.present.count_below(((addr - block.start) / PAGE_SIZE) as usize) as u64
+                let pages = ((addr - block.start) / PAGE_SIZE) as usize;
+                below.plus(block.counts(PageBits::of(0..pages)))
             }
             _ => below,
         }

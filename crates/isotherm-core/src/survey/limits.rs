@@ -23,7 +23,7 @@ impl Default for SurveyLimits {
 
 impl SurveyLimits {
     /// How many cleared pages the targets may access again in an interval.
-    pub(super) fn pages(self, interval: Duration) -> f64 {
+    pub(crate) fn pages(self, interval: Duration) -> f64 {
         self.target_share * interval.as_secs_f64() / SET_AGAIN.as_secs_f64()
     }
 }

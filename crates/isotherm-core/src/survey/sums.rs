@@ -123,28 +123,34 @@ impl PageSums {
 struct Pages {
     present: f64,
     unobservable: f64,
-    /// Pages whose last access is known well enough, by the window that it lies in.
+    /// Pages that are known to be accessed within each window.
     within: [f64; WINDOWS.len()],
+    /// Pages of which it is not known whether they were accessed within each window.
+    open: [f64; WINDOWS.len()],
     /// Pages accessed in the last interval.
     touched: f64,
     /// Pages whose last access is known.
     known: f64,
-    /// Pages of which it is only known that they were accessed at some time.
+    /// Pages of which it is not known whether they were accessed in the last interval.
     unknown: f64,
+    /// Of the known pages, those accessed within each window.
+    known_within: [f64; WINDOWS.len()],
 }
 
 impl Pages {
     /// The sums. Unknown pages are taken to be accessed like the known ones, or like `others` if none is known.
     fn sums(&self, others: &Self) -> PageSums {
         let like = if self.known > 0.0 { self } else { others };
-        let part = |of: f64| if like.known > 0.0 { self.unknown * of / like.known } else { 0.0 };
+        let share = |of: f64| if like.known > 0.0 { of / like.known } else { 0.0 };
         let bytes = |pages: f64| (pages.round() as u64) * PAGE_SIZE;
         PageSums {
             present: bytes(self.present),
-            touched: bytes(self.touched + part(like.touched)),
+            touched: bytes(self.touched + self.unknown * share(like.touched)),
             unobservable: bytes(self.unobservable),
             unknown: bytes(self.unknown),
-            within: std::array::from_fn(|window| bytes(self.within[window] + part(like.within[window]))),
+            within: std::array::from_fn(|window| {
+                bytes(self.within[window] + self.open[window] * share(like.known_within[window]))
+            }),
         }
     }
 
@@ -154,8 +160,10 @@ impl Pages {
         self.touched += other.touched;
         self.known += other.known;
         self.unknown += other.unknown;
-        for (sum, pages) in self.within.iter_mut().zip(other.within) {
-            *sum += pages;
+        for window in 0..WINDOWS.len() {
+            self.within[window] += other.within[window];
+            self.open[window] += other.open[window];
+            self.known_within[window] += other.known_within[window];
         }
     }
 }
@@ -167,7 +175,7 @@ impl PageHistory {
         let mut total = Pages::default();
         let mut by_mapping: Vec<(u32, Pages)> = Vec::new();
         for (index, mapping) in mappings.iter().enumerate() {
-            let pages = self.pages_in(mapping.range, &windows);
+            let pages = self.known_in(mapping.range, &windows);
             if pages.present > 0.0 {
                 total.add(&pages);
                 by_mapping.push((index as u32, pages));
@@ -178,7 +186,7 @@ impl PageHistory {
         let by_block = self.blocks().iter().map(|block| {
             let range = AddrRange::new(block.start, block.start.saturating_add(BLOCK_SIZE));
             let touched = range.map_or(0.0, |range| {
-                let pages = self.pages_in(range, &windows);
+                let pages = self.known_in(range, &windows);
                 pages.sums(&total).touched as f64 / PAGE_SIZE as f64
             });
             let last = (block.present & !block.unobservable).iter().map(|page| block.idle[page]).min();
@@ -197,52 +205,74 @@ impl PageHistory {
         }
     }
 
-    /// The sums of the pages in `range`.
-    pub fn sums_in(&self, range: AddrRange) -> PageSums {
-        let pages = self.pages_in(range, &Windows::new(self));
-        pages.sums(&pages)
-    }
-
-    fn pages_in(&self, range: AddrRange, windows: &Windows) -> Pages {
+    fn known_in(&self, range: AddrRange, windows: &Windows) -> Pages {
         let mut pages = Pages::default();
+        // Pages by the shortest window that holds their last access; the last entry is for those in no window.
+        let mut exact = [0_u64; WINDOWS.len() + 1];
+        let mut estimated = [0.0; WINDOWS.len()];
         for block in self.blocks_in(range) {
             let within = block.within(range);
             let present = block.present & within;
             pages.present += present.count() as f64;
             pages.unobservable += (present & block.unobservable).count() as f64;
-            let share = if block.is_hot() { block.share } else { None };
-            for page in (present & !block.unobservable).iter() {
-                let idle = block.idle[page];
-                if idle == 0 || block.clear.contains(page) {
-                    pages.known += 1.0;
-                    pages.touched += f64::from(u8::from(idle == 0));
-                    for (window, &surveys) in pages.within.iter_mut().zip(&windows.0) {
-                        *window += f64::from(u8::from(idle < surveys));
+            let share = block.hot_share();
+            let observable = present & !block.unobservable;
+            for page in (observable & block.exact).iter() {
+                let window = windows.first_with(block.idle[page]);
+                exact[window] += 1;
+            }
+            pages.touched += (observable & block.touched).count() as f64;
+            let uncertain = observable & block.uncertain();
+            for page in uncertain.iter() {
+                let window = windows.first_with(block.idle[page]);
+                match share {
+                    Some(share) => {
+                        pages.touched += share;
+                        (0..window).for_each(|shorter| estimated[shorter] += share);
+                        (window..WINDOWS.len()).for_each(|longer| estimated[longer] += 1.0);
                     }
-                } else if let Some(share) = share.map(f64::from) {
-                    pages.known += 1.0;
-                    pages.touched += share;
-                    for (window, &surveys) in pages.within.iter_mut().zip(&windows.0) {
-                        *window += if idle < surveys { 1.0 } else { share };
+                    None => {
+                        (0..window).for_each(|shorter| pages.open[shorter] += 1.0);
+                        (window..WINDOWS.len()).for_each(|longer| pages.within[longer] += 1.0);
                     }
-                } else {
-                    pages.unknown += 1.0;
                 }
             }
+            match share {
+                Some(_) => pages.known += uncertain.count() as f64,
+                None => pages.unknown += uncertain.count() as f64,
+            }
+        }
+        pages.known += exact.iter().sum::<u64>() as f64;
+        let mut sum = 0;
+        for window in 0..WINDOWS.len() {
+            sum += exact[window];
+            let known = sum as f64 + estimated[window];
+            pages.known_within[window] = known;
+            pages.within[window] += known;
         }
         pages
     }
 }
 
-/// For each of [`WINDOWS`] how many surveys it covers, at least one.
-struct Windows([u16; WINDOWS.len()]);
+/// For each number of surveys since the last access, the index of the shortest window that holds it.
+struct Windows(Vec<u8>);
 
 impl Windows {
     fn new(history: &PageHistory) -> Self {
         let half = history.interval() / 2;
-        Self(WINDOWS.map(|window| {
-            let covered = (1..history.surveys() as u16).take_while(|&n| history.idle_time(n) + half < window).count();
-            covered as u16 + 1
-        }))
+        let mut first = Vec::new();
+        for (index, window) in WINDOWS.iter().enumerate() {
+            // A window covers the last survey interval at least.
+            let covered = |surveys: usize| surveys == 0 || history.idle_time(surveys as u16) + half < *window;
+            while first.len() < history.surveys() && covered(first.len()) {
+                first.push(index as u8);
+            }
+        }
+        Self(first)
+    }
+
+    /// The index of the shortest window that holds an access this many surveys ago; the number of windows if none does.
+    fn first_with(&self, surveys: u16) -> usize {
+        self.0.get(usize::from(surveys)).map_or(WINDOWS.len(), |&window| window.into())
     }
 }

@@ -97,10 +97,10 @@ impl FlagTable {
     pub fn each(
         &self,
         frames: impl Iterator<Item = u64>,
-        room: &mut PageBuffer,
+        buffer: &mut PageBuffer,
         mut tell: impl FnMut(Flags),
     ) -> Result<(), TableError> {
-        self.0.entries(frames, REACH, room, |entry| tell(Flags(entry.unwrap_or(0))))
+        self.0.entries(frames, REACH, buffer, |entry| tell(Flags(entry.unwrap_or(0))))
     }
 
     /// The flags of one frame, or `None` if the machine has no such frame.

@@ -59,11 +59,11 @@ impl Pagemap {
     pub fn frames(
         &self,
         addresses: impl Iterator<Item = u64>,
-        room: &mut PageBuffer,
+        buffer: &mut PageBuffer,
         mut tell: impl FnMut(Option<u64>),
     ) -> Result<(), TableError> {
         let frame = |entry: Option<u64>| entry.map(PagemapEntry).and_then(PagemapEntry::frame);
-        self.0.entries(addresses.map(|addr| addr / PAGE_SIZE), REACH, room, |entry| tell(frame(entry)))
+        self.0.entries(addresses.map(|addr| addr / PAGE_SIZE), REACH, buffer, |entry| tell(frame(entry)))
     }
 
     /// The entry of the page at `addr`, or `None` beyond the end of the address space.

@@ -90,8 +90,8 @@ impl<F: FileExt> Table<F> {
     /// Fails if the file cannot be read.
     pub fn entry(&self, place: u64) -> Result<Option<u64>, TableError> {
         let mut bytes = [0; ENTRY];
-        let told = self.fill(place, &mut bytes)?;
-        Ok((told == 1).then_some(u64::from_ne_bytes(bytes)))
+        let count = self.fill(place, &mut bytes)?;
+        Ok((count == 1).then_some(u64::from_ne_bytes(bytes)))
     }
 
     /// Calls `tell` with each of the entries at the indices `places`, which must be sorted, and with `None` for each
@@ -103,17 +103,17 @@ impl<F: FileExt> Table<F> {
         &self,
         places: impl Iterator<Item = u64>,
         reach: u64,
-        room: &mut PageBuffer,
+        buffer: &mut PageBuffer,
         mut tell: impl FnMut(Option<u64>),
     ) -> Result<(), TableError> {
-        room.places.clear();
-        room.places.extend(places);
-        for run in runs(&room.places, reach, MOST as u64) {
-            let places = &room.places[run];
+        buffer.places.clear();
+        buffer.places.extend(places);
+        for run in runs(&buffer.places, reach, MOST as u64) {
+            let places = &buffer.places[run];
             let (first, last) = (places[0], places[places.len() - 1]);
             let span = (last - first) as usize + 1;
-            let told = self.fill(first, &mut room.bytes[..span * ENTRY])?;
-            let entries = &room.bytes.as_chunks::<ENTRY>().0[..told];
+            let count = self.fill(first, &mut buffer.bytes[..span * ENTRY])?;
+            let entries = &buffer.bytes.as_chunks::<ENTRY>().0[..count];
             for place in places {
                 tell(entries.get((place - first) as usize).map(|bytes| u64::from_ne_bytes(*bytes)));
             }
@@ -127,12 +127,12 @@ impl<F: FileExt> Table<F> {
     /// Fails if the file cannot be read.
     pub(super) fn fill(&self, place: u64, bytes: &mut [u8]) -> Result<usize, TableError> {
         let start = place.saturating_mul(ENTRY as u64);
-        let mut told = 0;
-        while told < bytes.len() {
+        let mut length = 0;
+        while length < bytes.len() {
             // The kernel rejects a read that is not aligned to entries.
-            let whole = told / ENTRY * ENTRY;
+            let whole = length / ENTRY * ENTRY;
             match self.file.read_at(&mut bytes[whole..], start.saturating_add(whole as u64)) {
-                Ok(read) if whole + read > told => told = whole + read,
+                Ok(read) if whole + read > length => length = whole + read,
                 Ok(_) => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 // The position is beyond the end of memory, or beyond the maximum size of a file.
@@ -140,7 +140,7 @@ impl<F: FileExt> Table<F> {
                 Err(source) => return Err(self.error("read", source)),
             }
         }
-        Ok(told / ENTRY)
+        Ok(length / ENTRY)
     }
 
     /// Writes `entries`, pairs of index and value whose indices must be sorted and different.
@@ -154,15 +154,15 @@ impl<F: FileExt> Table<F> {
         &self,
         entries: impl Iterator<Item = (u64, u64)> + Clone,
         reach: u64,
-        room: &mut PageBuffer,
+        buffer: &mut PageBuffer,
     ) -> Result<(), TableError> {
-        room.places.clear();
-        room.places.extend(entries.clone().map(|(place, _)| place));
+        buffer.places.clear();
+        buffer.places.extend(entries.clone().map(|(place, _)| place));
         let mut entries = entries;
-        for run in runs(&room.places, reach, MOST as u64) {
-            let places = &room.places[run];
+        for run in runs(&buffer.places, reach, MOST as u64) {
+            let places = &buffer.places[run];
             let (first, last) = (places[0], places[places.len() - 1]);
-            let bytes = &mut room.bytes[..((last - first) as usize + 1) * ENTRY];
+            let bytes = &mut buffer.bytes[..((last - first) as usize + 1) * ENTRY];
             bytes.fill(0);
             for (place, entry) in entries.by_ref().take(places.len()) {
                 let at = (place - first) as usize * ENTRY;
@@ -275,10 +275,11 @@ mod tests {
         ) {
             places.sort_unstable();
             let table = Table::made(Made::new(2000, most.max(ENTRY)));
-            let mut told = Vec::new();
-            table.entries(places.iter().copied(), reach, &mut PageBuffer::default(), |entry| told.push(entry)).unwrap();
+            let mut found = Vec::new();
+            let buffer = &mut PageBuffer::default();
+            table.entries(places.iter().copied(), reach, buffer, |entry| found.push(entry)).unwrap();
             let expected: Vec<_> = places.iter().map(|&place| (place < 2000).then_some(place)).collect();
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(found, expected);
         }
 
         #[test]

@@ -15,7 +15,7 @@ use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer};
 pub(super) fn plan(
     block: &mut Entries,
     folios: &Folios,
-    room: &mut PageBuffer,
+    buffer: &mut PageBuffer,
     spans: &mut Vec<AddrRange>,
 ) -> Result<(), BpfError> {
     if block.is_huge() {
@@ -30,7 +30,7 @@ pub(super) fn plan(
     frames.sort_unstable();
     let mut flags = [Flags::default(); PAGES];
     let mut pages = frames.iter().map(|&(_, page)| page);
-    let read = folios.table().each(frames.iter().map(|&(frame, _)| frame), room, |found| {
+    let read = folios.table().each(frames.iter().map(|&(frame, _)| frame), buffer, |found| {
         pages.next().into_iter().for_each(|page| flags[page] = found);
     });
     read.map_err(|e| BpfError::File {

@@ -111,6 +111,6 @@ fn open_files(pid: u32) -> Result<(Pidfd, Pagemap), Errno> {
 }
 
 fn files_error(pid: u32, errno: Errno) -> BpfError {
-    let fix = "is /proc mounted, and are two more open files for each target allowed (`ulimit -n`)?";
+    let fix = "mount /proc, or raise the limit of open files with `ulimit -n`: each target needs two";
     BpfError::File { path: format!("/proc/{pid}/pagemap"), source: errno.into(), fix }
 }

@@ -39,7 +39,7 @@ pub(crate) struct PageSurvey {
     folios: Folios,
     pagemap_kind: PagemapKind,
     // The buffers below are kept between surveys.
-    room: PageBuffer,
+    buffer: PageBuffer,
     blocks: Vec<Entries>,
     again: Vec<Entries>,
     spans: Vec<AddrRange>,
@@ -80,7 +80,7 @@ impl PageSurvey {
             tables,
             folios,
             pagemap_kind,
-            room: PageBuffer::default(),
+            buffer: PageBuffer::default(),
             blocks: Vec::new(),
             again: Vec::new(),
             spans: Vec::new(),
@@ -169,7 +169,7 @@ impl PageSurvey {
             let marks = of.marks_at(block.start());
             block.update_marks(marks, look, tally);
             if look != Look::Locked && block.any_young() {
-                plan(block, &self.folios, &mut self.room, &mut spans)?;
+                plan(block, &self.folios, &mut self.buffer, &mut spans)?;
             }
         }
         let refused = !clear(of, &spans);

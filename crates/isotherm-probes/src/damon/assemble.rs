@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, RegionSnapshot};
 
-use super::format::Told;
+use super::format::RegionEvent;
 
 /// The results of one aggregation of the kernel's DAMON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,8 +73,8 @@ impl Assembler {
     }
 
     /// Adds an event. Returns the aggregation that it completes, or the one that was complete before it.
-    pub(super) fn push(&mut self, time_ns: u64, told: Told) -> Option<Aggregation> {
-        let at = (told.target, told.start);
+    pub(super) fn push(&mut self, time_ns: u64, event: RegionEvent) -> Option<Aggregation> {
+        let at = (event.target, event.start);
         let begins = self.last.is_some_and(|last| at <= last || (at.0 == last.0 && self.has_all_of_last_target()));
         self.last = Some(at);
         let mut complete = None;
@@ -88,7 +88,7 @@ impl Assembler {
             return None;
         }
 
-        let target = usize::try_from(told.target).unwrap_or(usize::MAX);
+        let target = usize::try_from(event.target).unwrap_or(usize::MAX);
         if self.open.targets.last().is_none_or(|(last, _)| *last != target) {
             if !self.last_target_is_complete() {
                 // The kernel does not report regions like this. Treat it as an unreported loss.
@@ -96,16 +96,17 @@ impl Assembler {
                 return complete;
             }
             self.open.targets.push((target, Vec::new()));
-            self.expected = told.nr_regions;
+            self.expected = event.nr_regions;
         }
-        if let (Some((_, regions)), Some(range)) = (self.open.targets.last_mut(), AddrRange::new(told.start, told.end))
+        if let (Some((_, regions)), Some(range)) =
+            (self.open.targets.last_mut(), AddrRange::new(event.start, event.end))
         {
             regions.push(RegionSnapshot {
                 range,
-                nr_accesses: told.nr_accesses.min(self.samples),
+                nr_accesses: event.nr_accesses.min(self.samples),
                 nr_samples: self.samples,
                 nr_unobservable: 0,
-                age: told.age,
+                age: event.age,
                 pages: None,
             });
         }
@@ -157,9 +158,9 @@ mod tests {
     const SAMPLES: u32 = 20;
 
     /// The events of one aggregation of targets with these numbers of regions. Every region has the age `mark`.
-    fn aggregation(mark: u32, targets: &[u32]) -> Vec<Told> {
+    fn aggregation(mark: u32, targets: &[u32]) -> Vec<RegionEvent> {
         let regions = |(target, &nr): (usize, &u32)| {
-            (0..nr).map(move |i| Told {
+            (0..nr).map(move |i| RegionEvent {
                 target: target as u64,
                 nr_regions: nr,
                 start: u64::from(i + 1) << 12,
@@ -171,8 +172,9 @@ mod tests {
         targets.iter().enumerate().flat_map(regions).collect()
     }
 
-    fn run(assembler: &mut Assembler, events: &[Told]) -> Vec<Aggregation> {
-        let mut found: Vec<_> = events.iter().filter_map(|&told| assembler.push(u64::from(told.age), told)).collect();
+    fn run(assembler: &mut Assembler, events: &[RegionEvent]) -> Vec<Aggregation> {
+        let mut found: Vec<_> =
+            events.iter().filter_map(|&event| assembler.push(u64::from(event.age), event)).collect();
         found.extend(assembler.close());
         found
     }
@@ -185,7 +187,7 @@ mod tests {
     fn an_aggregation_is_returned_with_its_last_event() {
         let mut assembler = Assembler::new(2, SAMPLES);
         let events = aggregation(1, &[3, 2]);
-        let returned: Vec<bool> = events.iter().map(|&told| assembler.push(9, told).is_some()).collect();
+        let returned: Vec<bool> = events.iter().map(|&event| assembler.push(9, event).is_some()).collect();
         assert_eq!(returned, [false, false, false, false, true]);
     }
 
@@ -222,14 +224,14 @@ mod tests {
         assert_eq!((assembler.lost_events, assembler.dropped), (4, 1));
     }
 
-    fn run_open(assembler: &mut Assembler, events: &[Told]) -> Vec<Aggregation> {
-        events.iter().filter_map(|&told| assembler.push(u64::from(told.age), told)).collect()
+    fn run_open(assembler: &mut Assembler, events: &[RegionEvent]) -> Vec<Aggregation> {
+        events.iter().filter_map(|&event| assembler.push(u64::from(event.age), event)).collect()
     }
 
     #[test]
     fn a_count_never_exceeds_the_number_of_samples() {
-        let told = Told { nr_regions: 1, start: 4096, end: 8192, nr_accesses: 21, ..Told::default() };
-        let found = Assembler::new(1, SAMPLES).push(1, told).unwrap();
+        let event = RegionEvent { nr_regions: 1, start: 4096, end: 8192, nr_accesses: 21, ..RegionEvent::default() };
+        let found = Assembler::new(1, SAMPLES).push(1, event).unwrap();
         assert_eq!(found.targets[0].1[0].nr_accesses, SAMPLES);
     }
 
@@ -247,13 +249,13 @@ mod tests {
                 .iter()
                 .map(|made| made.iter().enumerate().map(|(i, n)| if empty >> i & 1 == 1 { 0 } else { *n }).collect())
                 .collect();
-            let all: Vec<Told> =
+            let all: Vec<RegionEvent> =
                 made.iter().enumerate().flat_map(|(mark, targets)| aggregation(mark as u32, targets)).collect();
             let lost = |i: usize| losses.iter().any(|&(from, n)| (from..from + n).contains(&i));
             let mut assembler = Assembler::new(targets, SAMPLES);
             let mut found = Vec::new();
             let mut gone = 0;
-            for (i, &told) in all.iter().enumerate() {
+            for (i, &event) in all.iter().enumerate() {
                 if lost(i) {
                     gone += 1;
                     continue;
@@ -261,7 +263,7 @@ mod tests {
                 if gone > 0 {
                     assembler.lost(std::mem::take(&mut gone));
                 }
-                found.extend(assembler.push(u64::from(told.age), told));
+                found.extend(assembler.push(u64::from(event.age), event));
             }
             found.extend(assembler.close().filter(|_| gone == 0));
 

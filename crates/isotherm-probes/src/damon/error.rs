@@ -66,14 +66,14 @@ pub enum DamonError {
         content: String,
     },
     /// The kernel's DAMON does not have the operations that the targets need.
-    #[error("this kernel's DAMON does not have the operations `{wanted}`, it has: {available} ({mend})")]
+    #[error("this kernel's DAMON does not have the operations `{wanted}`, it has: {available} ({fix})")]
     Operations {
         /// The operations that the targets need.
         wanted: &'static str,
         /// The operations that the kernel has.
         available: String,
         /// How to fix it.
-        mend: &'static str,
+        fix: &'static str,
     },
     /// The kernel cannot accept the settings.
     #[error("{0}")]
@@ -175,10 +175,10 @@ fn hint(error: &io::Error) -> &'static str {
 /// The most probable way to fix an error of `perf_event_open(2)`.
 fn perf_hint(error: Errno) -> &'static str {
     match error {
-        Errno::ACCESS | Errno::PERM => "run isotherm as root (with CAP_PERFMON and CAP_SYS_PTRACE)",
+        Errno::ACCESS | Errno::PERM => "run isotherm as root, or with CAP_PERFMON and CAP_SYS_PTRACE",
         Errno::NOSYS | Errno::OPNOTSUPP => "use a kernel built with CONFIG_PERF_EVENTS",
         Errno::SRCH => "the kdamond has already ended; check that the target still exists",
-        Errno::MFILE => "raise the limit of open files (ulimit -n)",
+        Errno::MFILE => "raise the limit of open files with `ulimit -n`",
         _ => "`isotherm doctor` shows what works on this machine",
     }
 }

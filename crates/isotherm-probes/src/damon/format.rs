@@ -32,7 +32,7 @@ struct Field {
 
 /// A decoded event: one region of an aggregation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct RegionEvent {
     /// The number of the target, in the order of sysfs.
     pub target: u64,
     /// The number of regions of this target in this aggregation.
@@ -81,9 +81,9 @@ impl Format {
     }
 
     /// Decodes an event. Returns `None` if it is too short for its fields.
-    pub(super) fn decode(&self, event: &[u8]) -> Option<Told> {
+    pub(super) fn decode(&self, event: &[u8]) -> Option<RegionEvent> {
         let narrow = |field: Field| Some(u32::try_from(field.get(event)?).unwrap_or(u32::MAX));
-        Some(Told {
+        Some(RegionEvent {
             target: self.target_id.get(event)?,
             nr_regions: narrow(self.nr_regions)?,
             start: self.start.get(event)?,
@@ -180,8 +180,11 @@ print fmt: \"target_id=%lu nr_regions=%u %lu-%lu: %u %u\", REC->target_id
     #[test]
     fn fields_are_found_by_their_names() {
         let format = Format::parse(567, LINUX_6_1).unwrap();
-        let told = format.decode(&event()).unwrap();
-        assert_eq!(told, Told { target: 3, nr_regions: 20, start: 0x1000, end: 0x3000, nr_accesses: 17, age: 9 });
+        let event = format.decode(&event()).unwrap();
+        assert_eq!(
+            event,
+            RegionEvent { target: 3, nr_regions: 20, start: 0x1000, end: 0x3000, nr_accesses: 17, age: 9 }
+        );
     }
 
     #[test]

@@ -222,9 +222,9 @@ pub(super) fn has(available: &[String], wanted: &'static str) -> Result<(), Damo
     if available.iter().any(|available| available == wanted) {
         return Ok(());
     }
-    let mend = match wanted {
+    let fix = match wanted {
         "paddr" => "use a kernel built with CONFIG_DAMON_PADDR, or another probe",
-        _ => "use a kernel built with CONFIG_DAMON_VADDR (and Linux 5.19 for fvaddr), or another probe",
+        _ => "use a kernel built with CONFIG_DAMON_VADDR, or another probe; fvaddr needs Linux 5.19",
     };
-    Err(DamonError::Operations { wanted, available: available.join(", "), mend })
+    Err(DamonError::Operations { wanted, available: available.join(", "), fix })
 }

@@ -32,7 +32,7 @@ mod traced;
 pub use assemble::Aggregation;
 pub use error::{DamonError, TraceError};
 pub use features::{Features, check, check_operations};
-pub use format::{Format, Told};
+pub use format::{Format, RegionEvent};
 pub use kdamond::Kdamond;
 pub use others::{Others, Seen};
 pub use places::DamonPaths;

@@ -52,7 +52,7 @@ impl Traced {
             match record {
                 Record::Lost(events) => self.assembler.lost(events),
                 Record::Event(time, event) => {
-                    found.extend(self.format.decode(event).and_then(|told| self.assembler.push(time, told)));
+                    found.extend(self.format.decode(event).and_then(|event| self.assembler.push(time, event)));
                 }
             }
         }

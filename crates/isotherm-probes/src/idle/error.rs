@@ -52,7 +52,7 @@ impl IdleError {
     pub(crate) fn bitmap(TableError { path, source, .. }: TableError) -> Self {
         let fix = match source.kind() {
             ErrorKind::NotFound => {
-                "use a kernel with CONFIG_IDLE_PAGE_TRACKING (in a container, /sys must be mounted), or another probe"
+                "use a kernel with CONFIG_IDLE_PAGE_TRACKING, or another probe; in a container, mount /sys"
             }
             ErrorKind::PermissionDenied => "run isotherm as root",
             _ => "use another probe",
@@ -75,7 +75,7 @@ impl IdleError {
         Self::Open {
             path,
             source,
-            fix: "is /proc mounted, and is one more open file for each target allowed (`ulimit -n`)?",
+            fix: "mount /proc, or raise the limit of open files with `ulimit -n`: each target needs one",
         }
     }
 }

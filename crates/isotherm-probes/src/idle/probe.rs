@@ -42,7 +42,7 @@ pub struct IdleProbe {
     frames: Vec<Option<u64>>,
     entries: Vec<Option<u64>>,
     suspects: Vec<Page>,
-    room: PageBuffer,
+    buffer: PageBuffer,
 }
 
 /// What the last clear found for a sample.
@@ -120,7 +120,7 @@ impl IdleProbe {
             frames: Vec::new(),
             entries: Vec::new(),
             suspects: Vec::new(),
-            room: PageBuffer::default(),
+            buffer: PageBuffer::default(),
         })
     }
 
@@ -134,7 +134,7 @@ impl IdleProbe {
             let id = at(&of_one[0]).target;
             let addresses = of_one.iter().map(|index| at(index).addr);
             if let Some(target) = self.targets.iter().find(|target| target.id == id) {
-                target.frames(addresses, &mut self.room, |frame| self.frames.push(frame));
+                target.frames(addresses, &mut self.buffer, |frame| self.frames.push(frame));
             } else {
                 self.frames.extend(addresses.map(|_| None));
             }
@@ -168,7 +168,7 @@ impl IdleProbe {
         self.entries.clear();
         let entries = &mut self.entries;
         self.flags
-            .each(self.marked.iter().map(|page| page.frame), &mut self.room, |flags| entries.push(Some(flags.0)))?;
+            .each(self.marked.iter().map(|page| page.frame), &mut self.buffer, |flags| entries.push(Some(flags.0)))?;
         for (page, flags) in self.marked.iter_mut().zip(&self.entries) {
             page.flags = Flags(flags.unwrap_or(0));
             if page.flags.is_tail() && !page.flags.is_hugetlb() {
@@ -195,7 +195,7 @@ impl IdleProbe {
             }
         }
         self.clears += self.words.iter().map(|(_, bits)| u64::from(bits.count_ones())).sum::<u64>();
-        self.bitmap.write(self.words.iter().copied(), WRITE_REACH, &mut self.room)
+        self.bitmap.write(self.words.iter().copied(), WRITE_REACH, &mut self.buffer)
     }
 
     /// Answers for the pages that are still idle. The other marked pages become suspects: they may have been accessed.
@@ -203,7 +203,7 @@ impl IdleProbe {
         self.entries.clear();
         let entries = &mut self.entries;
         let words = self.words.iter().map(|&(word, _)| word);
-        self.bitmap.entries(words, READ_REACH, &mut self.room, |bits| entries.push(bits))?;
+        self.bitmap.entries(words, READ_REACH, &mut self.buffer, |bits| entries.push(bits))?;
         self.suspects.clear();
         let mut words = self.words.iter().zip(&self.entries).peekable();
         for page in &self.marked {
@@ -226,7 +226,7 @@ impl IdleProbe {
     fn confirm(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), TableError> {
         let mut suspects = self.suspects.iter();
         let heads = self.suspects.iter().map(|page| page.head);
-        self.flags.each(heads, &mut self.room, |flags| {
+        self.flags.each(heads, &mut self.buffer, |flags| {
             if let Some(page) = suspects.next()
                 && (!flags.is_listed() || flags.is_marked_idle())
             {

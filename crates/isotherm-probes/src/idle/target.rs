@@ -66,7 +66,7 @@ impl Target {
     pub(super) fn frames(
         &self,
         addresses: impl ExactSizeIterator<Item = u64>,
-        room: &mut PageBuffer,
+        buffer: &mut PageBuffer,
         mut found: impl FnMut(Option<u64>),
     ) {
         let mut left = addresses.len();
@@ -76,7 +76,7 @@ impl Target {
                 addresses.for_each(|addr| found(Some(addr / PAGE_SIZE)));
             }
             Method::Process(pagemap) => {
-                let read = pagemap.frames(addresses, room, |frame| {
+                let read = pagemap.frames(addresses, buffer, |frame| {
                     left -= 1;
                     found(frame);
                 });

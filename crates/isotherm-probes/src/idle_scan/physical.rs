@@ -48,7 +48,7 @@ pub struct PhysicalScan {
     frames: Frames,
     pagemaps: Pagemaps,
     notes: Vec<String>,
-    room: PageBuffer,
+    buffer: PageBuffer,
     // The buffers below are kept between passes.
     words: Vec<u64>,
     page_flags: Vec<Flags>,
@@ -118,7 +118,7 @@ impl PhysicalScan {
             frames: Frames::default(),
             pagemaps: Pagemaps::new(root),
             notes,
-            room: PageBuffer::default(),
+            buffer: PageBuffer::default(),
             words: Vec::new(),
             page_flags: Vec::new(),
             pages: Vec::new(),
@@ -261,11 +261,11 @@ impl PhysicalScan {
         words.clear();
         if !first {
             self.bitmap
-                .entries(first_word..to.div_ceil(WORD), 1, &mut self.room, |bits| words.push(bits.unwrap_or(0)))?;
+                .entries(first_word..to.div_ceil(WORD), 1, &mut self.buffer, |bits| words.push(bits.unwrap_or(0)))?;
         }
         let page_flags = &mut self.page_flags;
         page_flags.clear();
-        self.flags.each(from..to, &mut self.room, |flags| page_flags.push(flags))?;
+        self.flags.each(from..to, &mut self.buffer, |flags| page_flags.push(flags))?;
         self.find_pages(from);
         self.look_up_cgroups()?;
 
@@ -300,7 +300,7 @@ impl PhysicalScan {
         }
         marks[next..].fill(Mark::NOTHING);
         let words = self.marks.iter().map(|(&word, &bits)| (word, bits));
-        Ok(self.bitmap.write(words, 4, &mut self.room)?)
+        Ok(self.bitmap.write(words, 4, &mut self.buffer)?)
     }
 
     /// Finds the pages of user memory among the flags of the frames from `from` on.
@@ -327,7 +327,7 @@ impl PhysicalScan {
         match &self.charged {
             Some(charged) => {
                 let heads = self.pages.iter().map(|page| page.head);
-                charged.entries(heads, REACH, &mut self.room, |inode| cgroups.push(inode.unwrap_or(0)))?;
+                charged.entries(heads, REACH, &mut self.buffer, |inode| cgroups.push(inode.unwrap_or(0)))?;
             }
             None => cgroups.resize(self.pages.len(), 0),
         }

@@ -19,12 +19,12 @@ const RESERVATION: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Pagemaps {
     root: PathBuf,
-    room: PageBuffer,
+    buffer: PageBuffer,
 }
 
 impl Pagemaps {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.into(), room: PageBuffer::default() }
+        Self { root: root.into(), buffer: PageBuffer::default() }
     }
 
     /// Calls `found` with the frame of each page that is present in a process. The frame is 0 if the kernel hides it.
@@ -39,7 +39,7 @@ impl Pagemaps {
     fn frames(&mut self, pagemap: &Pagemap, mapping: &Mapping, found: &mut impl FnMut(u64)) {
         for piece in mapping.range.pieces(AT_ONCE * PAGE_SIZE) {
             let found = |frame: Option<u64>| frame.into_iter().for_each(&mut *found);
-            if pagemap.frames(piece.page_addresses(), &mut self.room, found).is_err() {
+            if pagemap.frames(piece.page_addresses(), &mut self.buffer, found).is_err() {
                 break;
             }
         }

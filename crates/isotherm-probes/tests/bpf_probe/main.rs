@@ -4,6 +4,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod allocations;
+#[path = "../common/counting.rs"]
+mod counting;
 mod folios;
 mod lives;
 mod pages;

@@ -2,7 +2,10 @@
 //!
 //! The process is this test binary, started again to run only [`serve`].
 
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, reason = "the test gives addresses that it mapped before")]
+//! The addresses in commands are those of answers, so they belong to memory that the process mapped for the test.
+//! Nothing in the process refers to this memory.
+
+#![allow(unsafe_code, reason = "the process maps memory at fixed addresses, and forks")]
 
 use std::env;
 use std::fs::OpenOptions;
@@ -114,15 +117,14 @@ fn serve() {
         let number = |i: usize| words[i].parse::<usize>().unwrap();
         let answer = match words[0] {
             "map" => map(words[1], number(2)),
+            // SAFETY: the range is memory that `map` returned. Nothing refers to it.
             "unmap" => unsafe { munmap(number(1) as *mut _, number(2)).map(|()| 0) },
             "write" => Ok(touch(number(1), number(2), true)),
             "read" => Ok(touch(number(1), number(2), false)),
             "write-in-threads" => Ok(write_in_threads(number(1), number(2))),
-            "protect" => unsafe { mprotect(number(1) as *mut _, number(2), MprotectFlags::READ).map(|()| 0) },
-            "unprotect" => unsafe {
-                mprotect(number(1) as *mut _, number(2), MprotectFlags::READ | MprotectFlags::WRITE).map(|()| 0)
-            },
-            "forbid" => unsafe { mprotect(number(1) as *mut _, number(2), MprotectFlags::empty()).map(|()| 0) },
+            "protect" => protect(number(1), number(2), MprotectFlags::READ),
+            "unprotect" => protect(number(1), number(2), MprotectFlags::READ | MprotectFlags::WRITE),
+            "forbid" => protect(number(1), number(2), MprotectFlags::empty()),
             "reserve" => reserve(words[1], number(2)),
             "stripe" => Ok(stripe(number(1), number(2))),
             "fork-and-read" => Ok(fork_and_read(number(1), number(2))),
@@ -137,6 +139,11 @@ fn serve() {
     }
 }
 
+fn protect(start: usize, size: usize, access: MprotectFlags) -> rustix::io::Result<u64> {
+    // SAFETY: the range is memory that `map` returned. Nothing refers to it.
+    unsafe { mprotect(start as *mut _, size, access) }.map(|()| 0)
+}
+
 /// Maps memory at an address that is a multiple of 2 MiB.
 fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
     const BORDER: usize = 2 << 20;
@@ -144,10 +151,13 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
     let flags = if kind == "shared" { MapFlags::SHARED } else { MapFlags::PRIVATE };
     let read_write = ProtFlags::READ | ProtFlags::WRITE;
     // The mapping is larger than needed. The rest stays inaccessible, so that the kernel does not merge mappings.
+    // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other mapping.
     let place = unsafe {
         mmap_anonymous(ptr::null_mut(), size + 2 * BORDER, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)?
     };
     let start = (place as usize + 1).next_multiple_of(BORDER) as *mut _;
+    // SAFETY: `start` is at most 2 MiB after `place`, so the range is in the mapping at `place`, which nothing refers
+    // to. The advice and the lock do not change the content of memory.
     unsafe {
         match kind {
             "file" => {
@@ -192,8 +202,9 @@ fn stripe(start: usize, size: usize) -> u64 {
 fn touch(start: usize, size: usize, write: bool) -> u64 {
     for page in (start..start + size).step_by(4096) {
         let page = page as *mut u8;
-        // The test gives a range that it mapped before. A write does not read first: after a read, Linux 6.1 does not
-        // make a huge page of the memory.
+        // A write does not read first: after a read, Linux 6.1 does not make a huge page of the memory.
+        // SAFETY: the page is in memory that `map` returned, with this access. Threads that write to it at the same
+        // time write to other pages.
         unsafe {
             if write {
                 page.write_volatile(1);
@@ -217,9 +228,11 @@ fn write_in_threads(start: usize, size: usize) -> u64 {
 /// Forks. The child reads the range and then waits until it is killed.
 fn fork_and_read(start: usize, size: usize) -> u64 {
     let (mut done, writer) = io::pipe().unwrap();
-    // The child calls only functions that take no lock: another thread may have held one at the time of the fork.
+    // Another thread may hold a lock at the time of the fork.
+    // SAFETY: the child calls only functions that take no lock and do not allocate, and it never returns.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
+        // SAFETY: the arguments are numbers, and a string of one byte.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             touch(start, size, false);
@@ -244,6 +257,7 @@ fn churn() -> u64 {
     std::thread::spawn(move || {
         for turn in 0.. {
             let (at, kind) = (start as *mut _, if turn % 3 == 0 { Advice::LinuxHugepage } else { Advice::Normal });
+            // SAFETY: only this thread uses the range. The test accesses it from another process.
             unsafe {
                 munmap(at, SIZE).unwrap();
                 let flags = MapFlags::PRIVATE | MapFlags::FIXED;

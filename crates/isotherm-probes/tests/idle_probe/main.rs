@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod allocations;
+#[path = "../common/counting.rs"]
+mod counting;
 mod made;
 #[cfg(target_arch = "x86_64")]
 mod real;

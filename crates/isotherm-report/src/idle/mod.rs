@@ -140,14 +140,15 @@ impl IdleFigures {
     /// The figures of a tally. `ages` says whether they include for how long memory has been idle.
     pub fn new(tally: &IdleTally, ages: bool) -> Self {
         let by_intervals = (1..=u32::from(MOST_INTERVALS)).zip(tally.by_intervals());
-        let told = by_intervals.filter(|(_, bytes)| **bytes > 0).map(|(intervals, &bytes)| Age { intervals, bytes });
+        let ages_by_intervals =
+            by_intervals.filter(|(_, bytes)| **bytes > 0).map(|(intervals, &bytes)| Age { intervals, bytes });
         Self {
             size_bytes: tally.size(),
             idle_bytes: tally.idle,
             accessed_bytes: tally.accessed,
             unobservable_bytes: tally.unobservable,
             unevictable_bytes: tally.unevictable,
-            idle_by_intervals: ages.then(|| told.collect()),
+            idle_by_intervals: ages.then(|| ages_by_intervals.collect()),
         }
     }
 

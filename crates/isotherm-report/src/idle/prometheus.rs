@@ -62,15 +62,13 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
     };
     let mut info = Metric::new(
         "isotherm_idle_info",
-        "How idle memory was found, and the version of the cgroup hierarchy; always 1.",
+        "The method that found idle memory, and the version of the cgroup hierarchy; always 1.",
     );
     let version = report.cgroup_version.map_or_else(String::new, |version| version.to_string());
     info.sample(&[("way", report.way), ("cgroup_version", &version)], 1);
 
-    let mut total = Metric::new(
-        "isotherm_idle_memory_bytes",
-        "Memory that was looked at, by whether it was accessed in the interval.",
-    );
+    let mut total =
+        Metric::new("isotherm_idle_memory_bytes", "Memory that was read, by whether it was accessed in the interval.");
     total.states(&[], &report.total);
 
     let mut cgroups = Metric::new(
@@ -79,7 +77,7 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
     );
     let mut ages = Metric::new(
         "isotherm_idle_cgroup_idle_for_bytes",
-        "Memory of a cgroup, without those below it, that has been idle for at least so many seconds.",
+        "Memory of a cgroup, without those below it, that has been idle for at least this number of seconds.",
     );
     let bands = bands(report.cgroups.iter().map(|cgroup| &cgroup.own), MOST_BANDS);
     for cgroup in report.cgroups.iter().filter(|cgroup| cgroup.own.size_bytes + cgroup.own.unevictable_bytes > 0) {
@@ -118,18 +116,18 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
         info,
         single(
             "isotherm_idle_timestamp_seconds",
-            "When the memory was looked at, since the Unix epoch.",
+            "When the memory was read, since the Unix epoch.",
             seconds(report.time_unix_ns),
         ),
-        single("isotherm_idle_interval_seconds", "For how long the memory was let alone.", seconds(report.interval_ns)),
         single(
-            "isotherm_idle_scan_cpu_seconds",
-            "CPU time that looking at the memory took.",
-            seconds(report.cost.cpu_ns),
+            "isotherm_idle_interval_seconds",
+            "The time from one read of a page to the next.",
+            seconds(report.interval_ns),
         ),
+        single("isotherm_idle_scan_cpu_seconds", "The CPU time of reading the memory.", seconds(report.cost.cpu_ns)),
         single(
             "isotherm_idle_scan_duration_seconds",
-            "How long looking at the memory took.",
+            "The time that reading the memory took.",
             seconds(report.cost.wall_ns),
         ),
         total,

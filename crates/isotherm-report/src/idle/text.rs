@@ -52,17 +52,18 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, report: &IdleRepor
 fn facts(report: &IdleReport) -> String {
     let way = match report.way {
         "idle_page_tracking" => "by idle page tracking",
-        _ => "by page tables (bpf), what processes share counts in each",
+        _ => "by page tables (bpf); a page that processes share counts in each of them",
     };
     let mut facts = way.to_owned();
-    for (bytes, what) in
-        [(report.total.unobservable_bytes, "unobservable"), (report.total.unevictable_bytes, "unevictable besides")]
-    {
+    for (bytes, what) in [
+        (report.total.unobservable_bytes, "unobservable"),
+        (report.total.unevictable_bytes, "unevictable (not counted)"),
+    ] {
         if bytes > 0 {
             facts += &format!("; {} {what}", units::table_bytes(bytes));
         }
     }
-    facts += &format!("; looking took {} of CPU time", units::nanoseconds(report.cost.cpu_ns));
+    facts += &format!("; the scan took {} of CPU time", units::nanoseconds(report.cost.cpu_ns));
     if report.cut_short {
         facts += "; stopped before the interval was over";
     }

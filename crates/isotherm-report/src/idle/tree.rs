@@ -83,12 +83,12 @@ mod tests {
             (None, Some(77), tally(16, 3)),
         ];
         let tree = cgroup_tree(&owns, false);
-        let told: Vec<_> = tree
+        let lines: Vec<_> = tree
             .iter()
             .map(|line| (line.path.as_deref().unwrap_or("-"), line.own.idle_bytes, line.total.idle_bytes))
             .collect();
         assert_eq!(
-            told,
+            lines,
             [
                 ("/", 0, 15),
                 ("/a", 2, 14),

@@ -53,17 +53,17 @@ impl View for RegionLines {
         if !visit.chosen {
             return Ok(());
         }
-        let told = TargetRegions::of(visit, &self.options);
+        let target = TargetRegions::of(visit, &self.options);
         let title = format!(
             "{} at {} ({} regions)",
-            target_title(told.id(), &told.info),
-            units::nanoseconds(told.time_ns),
-            units::count(told.regions.len() as u64)
+            target_title(target.id(), &target.info),
+            units::nanoseconds(target.time_ns),
+            units::count(target.regions.len() as u64)
         );
         let bars = visit
             .pieces()
             .filter_map(|piece| {
-                let region = told.regions.iter().find(|r| (r.start..r.end).contains(&piece.range.start()))?;
+                let region = target.regions.iter().find(|r| (r.start..r.end).contains(&piece.range.start()))?;
                 let tip = format!(
                     "{:x}-{:x} {}, rate {}, age {}",
                     region.start,
@@ -93,8 +93,8 @@ fn draw_target(drawing: &mut Drawing, bars: &[Bar], y: f64, height: f64) {
     if axis.areas.is_empty() {
         return;
     }
-    let room = width - GAP * (axis.areas.len() - 1) as f64;
-    let parts = shares(&axis, 110.0 / room);
+    let available = width - GAP * (axis.areas.len() - 1) as f64;
+    let parts = shares(&axis, 110.0 / available);
     for (value, label) in [(0.0, "0"), (0.25, ""), (0.5, "0.5"), (0.75, ""), (1.0, "1")] {
         let at = y + height * (1.0 - value);
         drawing.line((LEFT, at), (LEFT + width, at), "grid");
@@ -102,7 +102,7 @@ fn draw_target(drawing: &mut Drawing, bars: &[Bar], y: f64, height: f64) {
     }
     let mut x = LEFT;
     for (i, (area, part)) in axis.areas.drain(..).zip(parts).enumerate() {
-        let wide = room * part;
+        let wide = available * part;
         let across = |addr: u64| x + area.offset_of(addr) as f64 / area.bytes as f64 * wide;
         if i > 0 {
             drawing.rect((x - GAP, y), (GAP, height), r#"class="paper""#);

@@ -26,10 +26,10 @@ pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
         drawing.text(x + 18.0, 52.0, Anchor::Start, "label", name);
         x += 36.0 + super::text_width(name);
     }
-    let (told, others) = folded(&summary.mappings, 20, 0.005);
-    let bars: Vec<&Temperature> = told.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
+    let (shown, others) = folded(&summary.mappings, 20, 0.005);
+    let bars: Vec<&Temperature> = shown.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
     let largest = bars.iter().map(|t| t.size_bytes).max().unwrap_or(1).max(1) as f64;
-    let room = width - NAMES - FIGURES - 12.0;
+    let max_width = width - NAMES - FIGURES - 12.0;
     let mut y = 68.0;
     for t in bars.into_iter().chain([&summary.total]) {
         let total = std::ptr::eq(t, &summary.total);
@@ -39,7 +39,7 @@ pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
         }
         drawing.text(NAMES - 10.0, y + 15.0, Anchor::End, "name", &fit(&t.name, NAMES - 22.0));
         // The bar of the total has a scale of its own.
-        let scale = room / if total { t.size_bytes.max(1) as f64 } else { largest };
+        let scale = max_width / if total { t.size_bytes.max(1) as f64 } else { largest };
         let mut x = NAMES;
         let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes];
         for ((name, colour), bytes) in parts.into_iter().zip(sizes) {

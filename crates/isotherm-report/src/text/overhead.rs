@@ -82,14 +82,14 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
         Column::figure("limit", 3),
     ];
     let loads = [row("regions", &o.regions), row("reads per sampling", &o.reads_per_sampling)];
-    let told = if o.measured { 2 } else { 1 };
-    table(out, terminal, &columns, &loads[..told])?;
+    let shown = if o.measured { 2 } else { 1 };
+    table(out, terminal, &columns, &loads[..shown])?;
     let height = (terminal.rows.saturating_sub(18) / 2).clamp(3, 8);
     let series = [
         ("regions", o.regions.max as f64, (|m| m.regions as f64) as fn(&crate::overhead::Moment) -> f64),
         ("CPU, % of one", o.over_time.iter().map(|m| m.cpu_percent).fold(0.0, f64::max), |m| m.cpu_percent),
     ];
-    for (name, top, value) in series.into_iter().take(told) {
+    for (name, top, value) in series.into_iter().take(shown) {
         writeln!(out, "\n{}", terminal.bold(name))?;
         let points: Vec<(Duration, f64)> =
             o.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();

@@ -42,11 +42,11 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         table(out, terminal, &columns, &rows)?;
         writeln!(out)?;
     }
-    let (told, others) = folded(&summary.mappings, terminal.rows.saturating_sub(10).max(8), LEAST);
-    let told: Vec<&Temperature> = told.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
-    let largest = told.iter().map(|t| t.size_bytes).max().unwrap_or(0);
+    let (shown, others) = folded(&summary.mappings, terminal.rows.saturating_sub(10).max(8), LEAST);
+    let shown: Vec<&Temperature> = shown.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
+    let largest = shown.iter().map(|t| t.size_bytes).max().unwrap_or(0);
     let bar_columns = if width >= 110 { 24 } else { 12 };
-    let rows: Vec<Vec<Cell>> = told
+    let rows: Vec<Vec<Cell>> = shown
         .iter()
         .map(|t| line(t, &stacked(t, largest, bar_columns, terminal)))
         .chain([line(&summary.total, &(String::new(), String::new()))])

@@ -101,8 +101,8 @@ pub(crate) fn table(
         kept.retain(|&i| columns[i].kind != Kind::Name);
     }
     let others: usize = kept.iter().filter(|&&i| columns[i].kind != Kind::Name).map(|&i| widths[i] + GAP).sum();
-    let room = terminal.width().saturating_sub(others).max(1);
-    let fit = |i: usize| if columns[i].kind == Kind::Name { widths[i].min(room) } else { widths[i] };
+    let available = terminal.width().saturating_sub(others).max(1);
+    let fit = |i: usize| if columns[i].kind == Kind::Name { widths[i].min(available) } else { widths[i] };
     let line = |out: &mut dyn Write, cells: &[Cell], style: &dyn Fn(&str) -> String| {
         let shown: Vec<(usize, Option<&Cell>)> = kept.iter().map(|&i| (i, cells.get(i))).collect();
         let filled = shown.iter().rposition(|(_, cell)| cell.is_some_and(|c| !c.text.is_empty())).map_or(0, |i| i + 1);

@@ -20,11 +20,11 @@ pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Re
     writeln!(out, "{}", terminal.bold(&wrap(&head, terminal.width(), 0)))?;
     let percentiles = wss.percentiles();
     let largest = percentiles.0[6].max(1) as f64;
-    let room = terminal.width().saturating_sub(26).min(40);
+    let bar_width = terminal.width().saturating_sub(26).min(40);
     let rows: Vec<Vec<Cell>> = percentiles
         .iter()
         .map(|(p, bytes)| {
-            let text = bar(bytes as f64 / largest, room, terminal).trim_end().to_owned();
+            let text = bar(bytes as f64 / largest, bar_width, terminal).trim_end().to_owned();
             let styled = terminal.paint(&text, Some(ACCENT), None);
             vec![p.to_string().into(), units::bytes(bytes).into(), Cell::painted(text, styled)]
         })

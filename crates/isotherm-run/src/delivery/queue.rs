@@ -13,7 +13,7 @@ pub(crate) const CAPACITY: usize = 256;
 pub(crate) enum Overflow {
     /// The event is counted as missed. The sender never waits: for sources that follow the clock.
     Miss,
-    /// The sender waits for room. For sources that have no clock to keep to, such as a replayed recording.
+    /// The sender waits for free space. For sources without a clock, such as a replayed recording.
     Wait,
 }
 

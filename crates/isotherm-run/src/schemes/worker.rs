@@ -56,9 +56,8 @@ impl PreparedSchemes {
         Ok(Self { engine, file, memory_use: options.memory_use })
     }
 
-    /// Starts to act on `processes`, on the snapshots that come to the mailbox of `control`. The monitor rests while
-    /// all
-    /// schemes sleep, and the run stops if the schemes cannot go on.
+    /// Starts to act on `processes`, on the snapshots in the mailbox of `control`. The monitor pauses while all schemes
+    /// sleep, and the run stops if the schemes fail.
     pub(crate) fn start(
         self,
         processes: ProcessTable,
@@ -128,7 +127,7 @@ struct Worker {
     start: Instant,
     next_memory_use: Instant,
     memory: Vec<(TargetId, MemoryUse)>,
-    /// The refusal of each target that the user was told of last.
+    /// The refusal of each target that was reported last.
     refused: HashMap<TargetId, String>,
     /// For each scheme, its last application that acted on something since the last activity was reported.
     acting: HashMap<Arc<str>, Application>,

@@ -150,7 +150,7 @@ fn read_spaces(targets: &mut LiveTargets, ranges: &[AddrRange]) -> Result<Vec<Ta
     Ok(clipped.collect())
 }
 
-/// What the kernel is told to watch.
+/// The targets, as the kernel needs them.
 fn scope(spaces: &[TargetSpace], ranges: &[AddrRange]) -> Scope {
     let pids: Vec<u32> = spaces.iter().filter_map(|space| space.id.pid()).collect();
     match (spaces, &pids[..]) {

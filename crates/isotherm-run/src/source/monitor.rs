@@ -5,19 +5,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use isotherm_core::survey::{SurveyLimits, SurveySnapshot};
 use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot};
 use isotherm_kernel::{Waiter, Woken, monitor_cpu_time};
-use isotherm_record::{Cost, SnapshotRecord};
+use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Outlet, Source};
+use crate::pace::SurveyPace;
 use crate::targets::{InfoReader, LiveTargets};
 use crate::{EndReason, RunError};
 
 /// Watches the targets through a probe.
 pub(crate) struct MonitorSource {
     pub(crate) attributes: Attributes,
+    /// How often to survey. `None` without surveys.
+    pub(crate) survey: Option<SurveyPace>,
     pub(crate) seed: u64,
     pub(crate) probe: Box<dyn AccessProbe + Send>,
     pub(crate) targets: LiveTargets,
@@ -25,23 +29,38 @@ pub(crate) struct MonitorSource {
 
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { attributes, seed, probe, targets } = *self;
+        let Self { attributes, survey: mut pace, seed, probe, targets } = *self;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
         let late_rounds = Rc::new(Cell::new(0));
         let infos = targets.infos();
-        let found = Rc::new(RefCell::new(None));
+        let found = Rc::new(RefCell::new(Found::default()));
         let sink =
             Forward { infos, late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time(), found: Rc::clone(&found) };
         let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), targets, probe, sink);
+        if let Some(pace) = &pace {
+            monitor.set_survey(pace.interval(), SurveyLimits::default());
+        }
 
         let start = Instant::now();
         let deadline = outlet.deadline(start);
         let is_over = |now| deadline.is_some_and(|deadline| now >= deadline);
         let mut in_force = monitor.attributes();
         outlet.attributes(in_force);
+        let mut cpu = monitor_cpu_time();
         let mut next = monitor.start()?;
         let mut last = Instant::now();
+        let mut hand_over_survey = |monitor: &mut Monitor<_, _, _, _>, outlet: &Outlet, cpu: Duration| {
+            let Some(mut record) = found.borrow_mut().survey.take() else { return };
+            let spent = monitor_cpu_time().saturating_sub(cpu);
+            record.cpu = Some(spent);
+            outlet.survey(record);
+            if let Some(pace) = &mut pace {
+                pace.cost(spent);
+                monitor.set_survey(pace.interval(), SurveyLimits::default());
+            }
+        };
+        hand_over_survey(&mut monitor, outlet, cpu);
         let reason = loop {
             let Next::Step { after } = next else { break EndReason::Finished };
             if control.rest.is_wanted() {
@@ -75,10 +94,15 @@ impl Source for MonitorSource {
             if now > due + half_an_interval {
                 late_rounds.set(late_rounds.get() + 1);
             }
+            if monitor.survey_interval().is_some() {
+                cpu = monitor_cpu_time();
+            }
             next = monitor.step(now - start)?;
-            if let Some(record) = found.take() {
+            let snapshot = found.borrow_mut().snapshot.take();
+            if let Some(record) = snapshot {
                 outlet.snapshot(Arc::new(record));
             }
+            hand_over_survey(&mut monitor, outlet, cpu);
             if monitor.attributes() != in_force {
                 in_force = monitor.attributes();
                 outlet.attributes(in_force);
@@ -94,13 +118,20 @@ impl Source for MonitorSource {
     }
 }
 
-/// Keeps the newest snapshot with what it cost, for the loop that drives the monitor.
+/// What the monitor found in its last step.
+#[derive(Default)]
+struct Found {
+    snapshot: Option<SnapshotRecord>,
+    survey: Option<SurveyRecord>,
+}
+
+/// Keeps what the monitor finds, with what it cost, for the loop that drives the monitor.
 struct Forward {
     infos: InfoReader,
     late_rounds: Rc<Cell<u32>>,
     /// CPU time of this thread up to the last snapshot.
     cpu: Duration,
-    found: Rc<RefCell<Option<SnapshotRecord>>>,
+    found: Rc<RefCell<Found>>,
 }
 
 impl Sink for Forward {
@@ -118,7 +149,13 @@ impl Sink for Forward {
         };
         self.cpu = cpu;
         let record = SnapshotRecord { snapshot: snapshot.clone(), cost: Some(cost), infos: self.infos.read() };
-        self.found.replace(Some(record));
+        self.found.borrow_mut().snapshot = Some(record);
+        Ok(())
+    }
+
+    fn surveyed(&mut self, survey: &SurveySnapshot) -> Result<(), BoxError> {
+        let record = SurveyRecord { survey: survey.clone(), cpu: None, infos: self.infos.read() };
+        self.found.borrow_mut().survey = Some(record);
         Ok(())
     }
 }

@@ -1,11 +1,13 @@
 //! The monitor on simulated memory, whose clock goes as fast as the machine can.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
+use isotherm_core::survey::{SurveyLimits, SurveySnapshot};
 use isotherm_core::{AddressSpace, Attributes, BoxError, Monitor, Next, Sink, Snapshot};
 use isotherm_kernel::monitor_cpu_time;
-use isotherm_record::{Cost, SnapshotRecord, TargetInfo, TargetInfos};
+use isotherm_record::{Cost, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos};
 use isotherm_sim::{Costs, Pattern, SimActuator, SimClock, SimMemory};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -18,13 +20,15 @@ use crate::{EndReason, RunError};
 pub(crate) struct SimulationSource {
     pub(crate) pattern: Pattern,
     pub(crate) attributes: Attributes,
+    /// The survey interval. `None` without surveys.
+    pub(crate) survey: Option<Duration>,
     pub(crate) seed: u64,
     pub(crate) schemes: Option<Vec<Scheme>>,
 }
 
 impl Source for SimulationSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { pattern, attributes, seed, schemes } = *self;
+        let Self { pattern, attributes, survey, seed, schemes } = *self;
         let control = outlet.control.clone();
         let whole = pattern.time();
         let end = outlet.duration.map_or(whole, |duration| duration.min(whole));
@@ -38,6 +42,9 @@ impl Source for SimulationSource {
 
         let mut monitor =
             Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), memory.clone(), memory, Keep::default());
+        if let Some(interval) = survey {
+            monitor.set_survey(interval, SurveyLimits::default());
+        }
         let mut in_force = attributes;
         outlet.attributes(in_force);
         let mut next = monitor.start()?;
@@ -56,7 +63,10 @@ impl Source for SimulationSource {
                 monitor.ask_for_update();
             }
             next = monitor.step(clock.pass(after))?;
-            let Some(snapshot) = monitor.sink_mut().0.take() else { continue };
+            if let Some(survey) = monitor.sink_mut().survey.take() {
+                outlet.survey(SurveyRecord { survey, cpu: None, infos: Arc::clone(&infos) });
+            }
+            let Some(snapshot) = monitor.sink_mut().snapshot.take() else { continue };
             let now = monitor_cpu_time();
             let cost = Cost {
                 rounds: snapshot.rounds,
@@ -92,13 +102,21 @@ impl Source for SimulationSource {
     }
 }
 
-/// Keeps the newest snapshot.
+/// Keeps what the monitor found in its last step.
 #[derive(Default)]
-struct Keep(Option<Snapshot>);
+struct Keep {
+    snapshot: Option<Snapshot>,
+    survey: Option<SurveySnapshot>,
+}
 
 impl Sink for Keep {
     fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
-        self.0 = Some(snapshot.clone());
+        self.snapshot = Some(snapshot.clone());
+        Ok(())
+    }
+
+    fn surveyed(&mut self, survey: &SurveySnapshot) -> Result<(), BoxError> {
+        self.survey = Some(survey.clone());
         Ok(())
     }
 }

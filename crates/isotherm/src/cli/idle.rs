@@ -118,12 +118,12 @@ pub enum IdleFormatChoice {
 
 /// A share of a CPU, such as `5%` or `0.05`, or bytes a second, such as `1GiB`.
 ///
-/// A number of at most 1 is a share: a byte a second is no rate at which memory is looked at.
+/// A number of at most 1 is a share, because a rate of one byte per second has no use.
 fn rate(text: &str) -> Result<Rate, String> {
     match (units::parse_share(text), units::parse_bytes(text)) {
         (Ok(share), _) if share > 0.0 => Ok(Rate::Cpu(share)),
         (Err(_), Ok(bytes)) if bytes > 0 => Ok(Rate::Bytes(bytes)),
-        (Ok(_), _) | (_, Ok(_)) => Err("at a rate of 0 no memory is looked at; write a rate such as 5% or 1GiB".into()),
+        (Ok(_), _) | (_, Ok(_)) => Err("at a rate of 0 no memory is read; write a rate such as 5% or 1GiB".into()),
         (Err(over @ QuantityError::OverWhole { .. }), _) => Err(over.to_string()),
         (_, Err(error)) => Err(format!("{error}, or a share of a CPU such as 5% or 0.05")),
     }

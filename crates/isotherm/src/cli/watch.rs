@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use isotherm_core::AddrRange;
 use isotherm_core::units::{self, QuantityError};
+use isotherm_run::SurveyChoice;
 
 /// Processes that are watched, and how: for all commands that watch.
 #[derive(Args)]
@@ -22,6 +23,11 @@ pub struct WatchOptions {
     /// The method that checks whether a page was accessed
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     pub probe: ProbeChoice,
+    /// Read all pages in memory, in addition to sampling: auto, off, or the time from one survey to the next, at least
+    /// 100ms. auto surveys as often as half a percent of one CPU allows, every 1s to 60s, if the probe can (bpf). off
+    /// leaves the sampling alone
+    #[arg(long, value_name = "auto|off|TIME", default_value = "auto", value_parser = survey)]
+    pub survey: SurveyChoice,
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// Start this command and watch it
@@ -65,6 +71,14 @@ pub struct AttributeOptions {
     /// Seed of the random choices, to repeat a run [default: from the clock]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "N")]
     pub seed: Option<u64>,
+}
+
+fn survey(text: &str) -> Result<SurveyChoice, QuantityError> {
+    match text {
+        "auto" => Ok(SurveyChoice::Auto),
+        "off" => Ok(SurveyChoice::Off),
+        time => units::parse_duration(time).map(SurveyChoice::Every),
+    }
 }
 
 fn regions(text: &str) -> Result<(usize, usize), QuantityError> {

@@ -1,4 +1,4 @@
-//! A trial: a recording replayed through schemes that act on nothing.
+//! A trial: replays a recording through schemes that act on nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Trial {
     pub duration: Duration,
     pub snapshots: u64,
     pub schemes: Vec<Tried>,
-    /// What a recording cannot tell, and what was assumed.
+    /// What the recording does not contain, and what was assumed instead.
     pub notes: Vec<String>,
 }
 
@@ -27,9 +27,9 @@ pub struct Tried {
     pub report: Report,
     /// Its applications that found something, in the order of time.
     pub steps: Vec<Step>,
-    /// Different bytes that it would have taken, however often.
+    /// The bytes on which it would have acted. A byte counts once, even if it was selected several times.
     pub distinct_bytes: u64,
-    /// The most that was left alone at once because its temperature could not be observed.
+    /// The maximum number of bytes that one application left alone because they could not be observed.
     pub most_unobservable: u64,
 }
 
@@ -51,7 +51,7 @@ pub fn trial(schemes: Vec<Scheme>, recording: &Path) -> Result<Trial> {
     for event in events {
         match event {
             Event::Snapshot(record) => snapshot = Some(record),
-            // Each activity is of the snapshot before it.
+            // Each activity follows its snapshot.
             Event::Activity(activity) => {
                 if let Some(record) = &snapshot {
                     tally.add(&record.snapshot, &activity.schemes);
@@ -64,14 +64,14 @@ pub fn trial(schemes: Vec<Scheme>, recording: &Path) -> Result<Trial> {
     Ok(tally.into_trial(recording))
 }
 
-/// What the schemes did so far.
+/// What the schemes have done so far.
 struct Tally {
     schemes: Vec<TallyOfOne>,
     snapshots: u64,
     end: Duration,
 }
 
-/// What one scheme did so far.
+/// What one scheme has done so far.
 struct TallyOfOne {
     scheme: Scheme,
     report: Option<Report>,
@@ -104,7 +104,7 @@ impl Tally {
     fn into_trial(self, recording: &Path) -> Trial {
         let notes = self.schemes.iter().flat_map(|tally| notes(&tally.scheme)).collect();
         let tried = self.schemes.into_iter().filter_map(|tally| {
-            let distinct = tally.taken.into_values().flat_map(joined);
+            let distinct = tally.taken.into_values().flat_map(merged);
             Some(Tried {
                 report: tally.report?,
                 scheme: tally.scheme,
@@ -131,7 +131,7 @@ impl TallyOfOne {
             let ranges = self.taken.entry(region.target).or_default();
             ranges.push(region.range);
             if ranges.len() > MANY {
-                *ranges = joined(std::mem::take(ranges));
+                *ranges = merged(std::mem::take(ranges));
             }
         }
         self.steps.push(Step {
@@ -143,11 +143,12 @@ impl TallyOfOne {
     }
 }
 
-/// After so many ranges those that overlap are joined, so that memory does not grow with the recording's length.
+/// The number of ranges after which overlapping ranges are merged, so that the memory for them does not grow with the
+/// length of the recording.
 const MANY: usize = 1 << 16;
 
-/// The ranges without what they share.
-fn joined(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
+/// Merges ranges that overlap or touch.
+fn merged(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
     ranges.sort_unstable();
     ranges.dedup_by(|next, kept| match AddrRange::new(kept.start(), kept.end().max(next.end())) {
         Some(both) if next.start() <= kept.end() => {
@@ -166,17 +167,17 @@ fn mapping(snapshot: &Snapshot, region: &ActedRegion) -> Arc<str> {
     found.map_or_else(|| "".into(), Mapping::label)
 }
 
-/// What a recording does not hold of what a scheme asks for, and what is assumed instead.
+/// Notes on what the scheme needs and the recording does not contain, and what is assumed instead.
 fn notes(scheme: &Scheme) -> Vec<String> {
     let pages = |kind| scheme.page_kinds().any(|asked| asked == kind);
     let cgroup = scheme.filters.iter().any(|filter| matches!(filter.kind, FilterKind::Cgroup(_)));
     let cases = [
-        (pages(PageKind::Young), "a recording does not say which pages are young: none was taken to be"),
-        (pages(PageKind::Huge), "a recording does not say which pages are huge: none was taken to be"),
-        (cgroup, "a recording does not hold cgroups: no process was taken to be in one"),
-        (scheme.watermarks.is_some(), "its watermarks were left out: it was awake all the time"),
-        (!scheme.quota.goals().is_empty(), "its goals were left out: its quota was not tuned"),
-        (scheme.quota.time().is_some(), "its quota of time was left out: how long actions take is not known"),
+        (pages(PageKind::Young), "a recording does not contain which pages are young: no page counted as young"),
+        (pages(PageKind::Huge), "a recording does not contain which pages are huge: no page counted as huge"),
+        (cgroup, "a recording does not contain cgroups: no process counted as part of one"),
+        (scheme.watermarks.is_some(), "its watermarks were ignored: it was always awake"),
+        (!scheme.quota.goals().is_empty(), "its goals were ignored: its quota was not tuned"),
+        (scheme.quota.time().is_some(), "its quota of time was ignored: the time that actions take is not known"),
     ];
     cases.into_iter().filter(|(applies, _)| *applies).map(|(_, what)| format!("{}: {what}", scheme.name)).collect()
 }

@@ -144,7 +144,7 @@ impl App {
             }
             Event::Notice(notice) => (notice.text.to_string(), notice.severity == Severity::Warning),
             Event::Missed(missed) => return self.live.missed(&missed),
-            Event::Targets(_) | Event::End(_) => return,
+            Event::Survey(_) | Event::Targets(_) | Event::End(_) => return,
         };
         if warning && self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
             self.warnings.push(text.clone());

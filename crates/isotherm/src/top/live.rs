@@ -1,8 +1,7 @@
-//! The loop of the live screen: events of the run, keys and signals in, drawings out.
+//! The main loop of the live screen. It receives events of the run, keys and signals, and draws the screen.
 //!
-//! A sink of the run, which never touches the terminal, keeps the state up to date, so that no event waits for a
-//! terminal that is slow or stopped (Ctrl-S). The screen is drawn when the state has changed, at most so often that
-//! drawing takes a twentieth of a CPU.
+//! A sink of the run updates the state. It never uses the terminal, so no event waits for a terminal that is slow or
+//! stopped (Ctrl-S). The screen is drawn when the state has changed. Drawing takes at most a twentieth of a CPU.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,32 +17,32 @@ use super::app::{App, Outcome};
 use super::keys::action;
 use super::screen::Screen;
 
-/// Changes of the state are drawn at most this often, keys at once.
+/// The minimum time between two drawings of changes of the state. Effects of keys are drawn at once.
 const REDRAW: Duration = Duration::from_millis(150);
 
-/// How soon the loop notices that another thread has died of a bug.
+/// The maximum time until the loop notices that another thread has panicked.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long a notice stays, if no key takes it away before.
+/// How long a notice is shown, unless a key removes it before.
 const NOTICE: Duration = Duration::from_secs(10);
 
-/// What the loop waits for.
+/// An input of the main loop.
 pub enum ScreenEvent {
     /// The state has changed.
     Changed,
-    /// The run is over.
+    /// The run has ended.
     Ended(EndReason),
-    /// A key was pressed, or the terminal has another size.
+    /// A key was pressed, or the size of the terminal has changed.
     Terminal(Event),
-    /// A signal asks for the end.
+    /// A signal requests the end.
     Quit,
-    /// The job goes on after a stop.
+    /// The job continues after a stop.
     Continued,
-    /// No key can be read any more.
+    /// Keys can no longer be read.
     InputClosed(std::io::Error),
 }
 
-/// The state, as both threads have it.
+/// The state, which the main loop and the sink share.
 pub struct Shared(Mutex<App>);
 
 impl Shared {
@@ -52,27 +51,27 @@ impl Shared {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, App> {
-        // A panic in between ends the program anyway; until then, any state can be drawn.
+        // A panic in another thread ends the program soon. Until then, the state can still be drawn.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The channel to the loop.
+/// The channel to the main loop.
 pub fn inputs() -> (SyncSender<ScreenEvent>, Receiver<ScreenEvent>) {
     sync_channel(256)
 }
 
-/// The sink that keeps the state up to date.
+/// The sink that updates the state.
 pub fn sink(state: Arc<Shared>, inputs: SyncSender<ScreenEvent>) -> impl EventSink {
     move |event: &RunEvent| -> Result<(), BoxError> {
         match event {
             RunEvent::End(reason) => {
-                // A loop that is over needs no end.
+                // This fails if the main loop has ended already.
                 let _ = inputs.send(ScreenEvent::Ended(reason.clone()));
             }
             event => {
                 state.lock().event(event.clone());
-                // A full channel has enough to wake the loop already.
+                // If the channel is full, the main loop has another reason to wake up.
                 let _ = inputs.try_send(ScreenEvent::Changed);
             }
         }
@@ -80,7 +79,7 @@ pub fn sink(state: Arc<Shared>, inputs: SyncSender<ScreenEvent>) -> impl EventSi
     }
 }
 
-/// Reads keys and changes of size from here on.
+/// Starts the thread that reads keys and changes of the size.
 pub fn listen(inputs: SyncSender<ScreenEvent>) -> Result<()> {
     let listen = move || {
         loop {
@@ -93,13 +92,13 @@ pub fn listen(inputs: SyncSender<ScreenEvent>) -> Result<()> {
             }
         }
     };
-    thread::Builder::new().name("keys".into()).spawn(listen).context("the keys' thread cannot be started")?;
+    thread::Builder::new().name("keys".into()).spawn(listen).context("the thread for keys cannot be started")?;
     Ok(())
 }
 
 /// Shows the state until the user quits.
 ///
-/// `ended` says how the run ended; without a text the screen ends, too.
+/// `ended` returns a text that says how the run ended, which is shown until the user quits. `None` ends the screen.
 pub fn run(
     screen: &mut Screen,
     state: &Shared,
@@ -107,9 +106,9 @@ pub fn run(
     mut ended: impl FnMut(&EndReason) -> Option<String>,
 ) -> Result<()> {
     let mut pace = Pace::default();
-    // How many notices there were, and when the last one is to go.
+    // The number of notices so far, and when the last one is removed.
     let (mut notices, mut gone) = (0, None);
-    // Something has changed, and whether that is to be seen at once.
+    // Whether the screen must be drawn, and whether at once.
     let (mut stale, mut urgent) = (true, true);
     loop {
         if !screen.is_active() {
@@ -174,7 +173,7 @@ pub fn run(
     }
 }
 
-/// How often the screen may be drawn.
+/// Limits how often the screen is drawn.
 #[derive(Default)]
 struct Pace {
     next: Option<Instant>,

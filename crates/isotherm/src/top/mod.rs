@@ -1,8 +1,7 @@
-//! `isotherm top`: the memory temperature of processes on a live screen.
+//! `isotherm top`: shows the memory temperature of processes on a live screen.
 //!
-//! What is known ([`model`]) and what of it is looked at ([`app`]) are plain state that events and keys
-//! change; [`draw`] makes the cells of a screen of it; [`live`] and [`screen`] are all that touches a
-//! terminal.
+//! [`model`] has the data of the run, and [`app`] the part of it that is shown. Both are plain state, which events and
+//! keys change. [`draw`] draws the state into the cells of a screen. Only [`live`] and [`screen`] use the terminal.
 
 mod address_lines;
 mod app;
@@ -42,18 +41,18 @@ use app::{App, Look, RunInfo};
 use live::{ScreenEvent, Shared};
 use screen::Screen;
 
-/// How long a command may take to end before the user is told what is waited for.
+/// How long a command may take to end before a message says that isotherm waits for it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn run(options: &Top) -> Result<ExitCode> {
     let watch = &options.watch;
-    // Keys are for the screen: the command has standard input only if that is no terminal.
+    // The screen reads keys from the terminal. So the command gets standard input only if that is not a terminal.
     let streams = Streams::Detached { input: !stdin().is_terminal(), log: options.log.clone() };
     let call = Call::new("top", watch).with(&options.physical);
     let call = Call { schemes: options.schemes.as_deref(), memory_use: true, streams, ..call };
     call.validate()?;
     check_terminal()?;
-    // Whatever can fail without the command does so before the command is started.
+    // Everything that can fail without the command is done before the command is started.
     let mut run = watch::prepare(call)?;
     let mut command = run.start_command()?;
 
@@ -70,28 +69,28 @@ pub fn run(options: &Top) -> Result<ExitCode> {
         std::thread::sleep(Duration::from_millis(10));
     }
     if command.try_wait().is_none() {
-        tell("isotherm: waiting for the command, which was asked to end (SIGTERM); Ctrl-C interrupts it");
+        tell("isotherm: waiting for the command to end after SIGTERM; Ctrl-C interrupts it");
     }
     command::exit_code(command, shown.is_ok())
 }
 
-/// A screen needs a terminal that can place its cursor.
+/// Checks that there is a terminal for the screen and for keys.
 fn check_terminal() -> Result<()> {
     let fix = "use isotherm record, then isotherm report";
     let wrong = |what: &str| Err(WrongCall::new("top", format!("{what}; {fix}")).into());
     if !stdout().is_terminal() {
-        return wrong("the live screen needs a terminal, and standard output is none");
+        return wrong("the live screen needs a terminal, but standard output is not one");
     }
     if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
-        return wrong("this terminal (TERM=dumb) cannot show a screen");
+        return wrong("this terminal (TERM=dumb) cannot show a live screen");
     }
     if !stdin().is_terminal() && File::open("/dev/tty").is_err() {
-        return wrong("the live screen needs a terminal for its keys, and there is none");
+        return wrong("the live screen needs a terminal for keys, but there is none");
     }
     Ok(())
 }
 
-/// Watches, and shows it until the user quits.
+/// Runs the monitor and shows its data until the user quits.
 fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) -> Result<()> {
     let terminal = terminal();
     let output =
@@ -115,7 +114,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
     command::on_signals(ENDING.into_iter().chain(OF_THE_COMMAND).chain([SIGCONT]), move |origin| {
         let _ = match (origin.signal, pid) {
             (SIGCONT, _) => signalled.try_send(ScreenEvent::Continued),
-            // A hang-up that a process sends reloads the schemes. The terminal's own is the end.
+            // A SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends the run.
             (SIGHUP, _) if reload && origin.cause != Cause::Kernel => {
                 control.reload_schemes();
                 Ok(())
@@ -146,23 +145,23 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
         }
     });
     drop(screen);
-    // Inputs that nobody takes must not keep the sink from its end.
+    // The sink must not block on a full channel.
     drop(inputs);
     let summary = session.stop();
-    // Warnings on the screen may have gone unseen. If the terminal has gone, nobody reads these either.
+    // The screen may have hidden warnings too soon, so they are printed again.
     for warning in &state.lock().warnings {
         tell(format_args!("isotherm: {warning}"));
     }
     match shown {
-        // The terminal has hung up: its user has quit.
+        // The terminal has hung up, which is the same as quitting.
         Err(error) if error.chain().any(is_hang_up) => Ok(()),
-        // What ended the run before its user quit is said once more: the screen is gone. A failure that the quitting
-        // itself brings about is no news.
+        // An error that ended the run before the user quit is reported again, because the screen is gone. An error
+        // after that is a result of quitting.
         shown => shown.and_then(|()| if ended { summary.map(drop).map_err(Into::into) } else { Ok(()) }),
     }
 }
 
-/// Whether a terminal said this because there is nobody at its other end any more.
+/// Whether the error means that the terminal has hung up.
 fn is_hang_up(error: &(dyn std::error::Error + 'static)) -> bool {
     let hung_up = Some(rustix::io::Errno::IO.raw_os_error());
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.raw_os_error() == hung_up)

@@ -153,7 +153,7 @@ impl Model {
     }
 }
 
-/// The track of a target; a new one if there is room for it.
+/// The track of a target; a new one if there is space for it.
 fn track<'a>(tracks: &'a mut Vec<Track>, id: TargetId, info: &Arc<TargetInfo>) -> Option<&'a mut Track> {
     let known = tracks.iter().position(|track| track.id == id);
     if known.is_none() && tracks.len() < TARGETS {

@@ -1,14 +1,14 @@
-//! Circles among the modules of a crate.
+//! Finds cyclic dependencies between the modules of a crate.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Write;
 
 use crate::source::{Crate, ItemPath, Use};
 
-/// Which module uses which, and by what, for modules of one parent.
+/// The dependencies between the modules of one parent: user, used module, and the first use.
 type Siblings = BTreeMap<String, BTreeMap<String, Use>>;
 
-/// Each circle of modules that have one parent, as lines that name the modules and where they use each other.
+/// The cycles of modules that have the same parent. Each is a text with one line for each use.
 pub fn cycles(of: &Crate) -> Vec<String> {
     let mut by_parent: BTreeMap<ItemPath, Siblings> = BTreeMap::new();
     for (from, module) in &of.modules {
@@ -21,28 +21,28 @@ pub fn cycles(of: &Crate) -> Vec<String> {
             }
         }
     }
-    by_parent.iter().flat_map(|(parent, siblings)| circles(parent, siblings)).collect()
+    by_parent.iter().flat_map(|(parent, siblings)| among_siblings(parent, siblings)).collect()
 }
 
-/// A circle of each group of modules that all use each other, directly or not.
-fn circles(parent: &[String], siblings: &Siblings) -> Vec<String> {
+/// One cycle for each group of modules that depend on each other, directly or indirectly.
+fn among_siblings(parent: &[String], siblings: &Siblings) -> Vec<String> {
     let mut grouped = HashSet::new();
     let mut found = Vec::new();
     for start in siblings.keys() {
         if !grouped.contains(start)
-            && let Some(circle) = shortest(start, start, siblings)
+            && let Some(cycle) = shortest(start, start, siblings)
         {
             let connected = |other: &&String| {
                 shortest(start, other, siblings).is_some() && shortest(other, start, siblings).is_some()
             };
             grouped.extend(siblings.keys().filter(connected));
-            found.push(describe(parent, &circle, siblings));
+            found.push(describe(parent, &cycle, siblings));
         }
     }
     found
 }
 
-/// The modules on the shortest way from one module to another; the last is left out.
+/// The modules on the shortest path from one module to another, without the last one.
 fn shortest<'a>(start: &'a String, end: &String, siblings: &'a Siblings) -> Option<Vec<&'a String>> {
     let mut queue = VecDeque::from([vec![start]]);
     let mut seen = HashSet::new();
@@ -59,11 +59,11 @@ fn shortest<'a>(start: &'a String, end: &String, siblings: &'a Siblings) -> Opti
     None
 }
 
-fn describe(parent: &[String], circle: &[&String], siblings: &Siblings) -> String {
+fn describe(parent: &[String], cycle: &[&String], siblings: &Siblings) -> String {
     let full = |name: &String| [parent, std::slice::from_ref(name)].concat().join("::");
     let mut text = String::new();
-    for (index, from) in circle.iter().enumerate() {
-        let to = circle[(index + 1) % circle.len()];
+    for (index, from) in cycle.iter().enumerate() {
+        let to = cycle[(index + 1) % cycle.len()];
         let used = &siblings[*from][to];
         let (path, file, line) = (used.path.join("::"), used.file.display(), used.line);
         let _ = writeln!(text, "  {} uses {}: crate::{path} at {file}:{line}", full(from), full(to));

@@ -1,13 +1,12 @@
-//! Which crate and which module uses which.
+//! Checks the dependencies between crates and between modules.
 //!
-//! A module that can be read without its users is understood, tested and moved alone. So modules of one parent, the
-//! top-level
-//! modules of a crate first of all, must not use each other in a circle; and a crate uses only those that
-//! `docs/architecture.md` allows it. Code that only tests see is left out.
+//! A module that does not depend on its users can be understood, tested and moved on its own. So the modules of one
+//! parent, above all the top-level modules of a crate, must not have cyclic dependencies. A crate may use only the
+//! crates that `docs/architecture.md` allows. Code that is compiled only for tests is ignored.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+mod crates;
 mod cycles;
-mod rooms;
 mod source;
 
 use std::fs;
@@ -36,30 +35,30 @@ fn roots() -> Vec<PathBuf> {
 }
 
 #[test]
-fn no_modules_of_a_crate_use_each_other_in_a_circle() {
+fn modules_of_a_crate_have_no_cyclic_dependencies() {
     let mut found = Vec::new();
     for root in roots() {
         let read = Crate::read(&root);
         assert!(!read.modules.is_empty(), "{}", root.display());
         found.extend(cycles(&read).into_iter().map(|cycle| format!("{}:\n{cycle}", root.display())));
     }
-    assert!(found.is_empty(), "{} circles of modules:\n{}", found.len(), found.join("\n"));
+    assert!(found.is_empty(), "{} cycles of modules:\n{}", found.len(), found.join("\n"));
 }
 
 #[test]
 fn no_module_imports_all_names_of_a_module_above_it() {
     let hidden: Vec<String> = roots().iter().flat_map(|root| Crate::read(root).hidden_uses()).collect();
-    assert!(hidden.is_empty(), "what they use is not seen; name it:\n{}", hidden.join("\n"));
+    assert!(hidden.is_empty(), "these imports hide what is used; import each name:\n{}", hidden.join("\n"));
 }
 
 #[test]
-fn a_crate_uses_only_those_that_the_architecture_allows_it() {
+fn a_crate_uses_only_the_crates_that_the_architecture_allows() {
     let table = fs::read_to_string(workspace().join("docs/architecture.md")).unwrap();
-    let found = rooms::violations(&table, &workspace().join("crates"));
+    let found = crates::violations(&table, &workspace().join("crates"));
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-mod of_this_test {
+mod self_tests {
     use crate::cycles::cycles;
     use crate::source::Crate;
 
@@ -68,7 +67,7 @@ mod of_this_test {
     }
 
     #[test]
-    fn a_circle_is_named_with_each_step() {
+    fn a_cycle_is_reported_with_each_use() {
         let source = "
             mod a { use crate::b::B; }
             mod b { pub struct B; fn c() -> crate::c::C { crate::c::C } }
@@ -83,7 +82,7 @@ mod of_this_test {
     }
 
     #[test]
-    fn a_use_is_seen_wherever_it_is_written() {
+    fn every_form_of_a_use_is_found() {
         let uses = [
             "use crate::b::B;",
             "use crate::{b::B, c::C};",
@@ -109,7 +108,7 @@ mod of_this_test {
     }
 
     #[test]
-    fn what_is_no_use_makes_no_circle() {
+    fn other_code_is_not_taken_for_a_use() {
         let no_uses = [
             "// use crate::b::B;",
             "/// See [`crate::b::B`].\nfn f() {}",
@@ -133,7 +132,7 @@ mod of_this_test {
     }
 
     #[test]
-    fn modules_of_a_module_are_looked_at_as_well() {
+    fn the_modules_of_a_module_are_checked_too() {
         let source = "mod a { mod b { use super::c::C; } mod c { pub struct C; use super::b; } }";
         assert_eq!(
             found(source),

@@ -1,4 +1,4 @@
-//! The modules of a crate, read from its source: what each of them defines, imports and uses.
+//! Reads from the source of a crate what each of its modules defines, imports and uses.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -11,16 +11,16 @@ use syn::{Attribute, Item, Meta, UseTree};
 /// The names from the root of a crate down to a module or an item. The root itself has none.
 pub type ItemPath = Vec<String>;
 
-/// One module, without its child modules and without code that only tests see.
+/// One module, without its child modules and without code that is compiled only for tests.
 #[derive(Debug, Default)]
 pub struct Module {
     /// The names of its items.
     defines: HashSet<String>,
-    /// The names that it imports from this crate, and what they stand for.
+    /// The names that it imports from this crate, and their full paths.
     imports: HashMap<String, ItemPath>,
     /// The modules of this crate from which it imports all names.
     globs: Vec<ItemPath>,
-    /// The paths that begin with `crate` or `super` in it.
+    /// Its paths that begin with `crate` or `super`.
     pub uses: Vec<Use>,
 }
 
@@ -55,20 +55,20 @@ impl Crate {
         read
     }
 
-    /// The imports of all names of a module above: they hide what is used.
+    /// The imports of all names of an ancestor module. They hide what is used.
     pub fn hidden_uses(&self) -> Vec<String> {
         let above = self.modules.iter().flat_map(|(path, module)| module.globs.iter().map(move |glob| (path, glob)));
         let hidden = above.filter(|(path, glob)| path.starts_with(glob));
         hidden.map(|(path, glob)| format!("crate::{} imports crate::{}::*", path.join("::"), glob.join("::"))).collect()
     }
 
-    /// The module that defines the item at `path`, or is it.
+    /// The module that defines the item at `path`, or the module at `path`.
     pub fn module_of(&self, path: &[String]) -> ItemPath {
         self.resolve(path, 0)
     }
 
     fn resolve(&self, path: &[String], depth: usize) -> ItemPath {
-        assert!(depth < 20, "{path:?}: imports go in a circle");
+        assert!(depth < 20, "{path:?}: imports are cyclic");
         let mut at = ItemPath::new();
         for (index, name) in path.iter().enumerate() {
             let below = [at.as_slice(), std::slice::from_ref(name)].concat();
@@ -89,14 +89,14 @@ impl Crate {
         at
     }
 
-    /// Whether a module has a name of its own or by an import.
+    /// Whether a module defines or imports a name.
     fn has(&self, module: &ItemPath, name: &str) -> bool {
         let below = [module.as_slice(), &[name.to_owned()]].concat();
         let module = &self.modules[module];
         self.modules.contains_key(&below) || module.defines.contains(name) || module.imports.contains_key(name)
     }
 
-    /// Reads one file. The files of the modules that it declares lie in `directory`.
+    /// Reads one file. `directory` has the files of the modules that it declares.
     fn file(&mut self, path: &[String], file: &Path, directory: &Path) {
         let text = fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
@@ -174,9 +174,8 @@ impl Module {
 
 /// The path of an import from the root of the crate.
 ///
-/// A path that begins with neither `crate`, `super` nor `self` is of a child module or of another crate. It is taken as
-/// the
-/// former: nothing is found there if it is the latter.
+/// A path that begins with neither `crate`, `super` nor `self` belongs to a child module or to another crate. It is
+/// treated as that of a child module. If it belongs to another crate, nothing is found there.
 fn absolute(path: &[String], module: &[String]) -> Option<ItemPath> {
     let (first, rest) = path.split_first()?;
     Some(match first.as_str() {
@@ -190,8 +189,8 @@ fn absolute(path: &[String], module: &[String]) -> Option<ItemPath> {
     })
 }
 
-/// Tells each path in `tokens` that begins with `crate` or `super`, and the line on which it stands; `a::{b, c}` is
-/// two.
+/// Calls `tell` with each path in `tokens` that begins with `crate` or `super`, and with its line. `a::{b, c}` counts
+/// as two paths.
 fn each_path(tokens: TokenStream, module: &[String], tell: &mut dyn FnMut(ItemPath, usize)) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
@@ -212,7 +211,8 @@ fn each_path(tokens: TokenStream, module: &[String], tell: &mut dyn FnMut(ItemPa
     }
 }
 
-/// Tells the path whose next name is at `at`, or each path where a group of them is there. Gives where it ends.
+/// Calls `tell` with the path whose next name is at `at`, or with each path of a group at `at`. Returns the index after
+/// the path.
 fn finish_path(tokens: &[TokenTree], mut at: usize, mut path: ItemPath, tell: &mut dyn FnMut(ItemPath)) -> usize {
     loop {
         match tokens.get(at) {
@@ -226,7 +226,7 @@ fn finish_path(tokens: &[TokenTree], mut at: usize, mut path: ItemPath, tell: &m
                 }
                 return at + 1;
             }
-            // `a::*` and `a::<T>` end here, and the path is of `a`.
+            // Of `a::*` and `a::<T>`, the path is `a`.
             _ => {
                 tell(path);
                 return at;
@@ -258,7 +258,7 @@ fn file_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Whether this is `#[cfg(test)]`, or has a condition that only tests meet.
+/// Whether this is `#[cfg(test)]`, or a condition that only tests fulfil.
 fn is_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg") && attribute.parse_args::<Meta>().is_ok_and(|condition| needs_test(&condition))
 }

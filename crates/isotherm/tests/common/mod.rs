@@ -1,5 +1,5 @@
-//! Runs isotherm as its users do.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! Helpers of the command-line tests: they run isotherm as users do.
+#![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 pub const ISOTHERM: &str = env!("CARGO_BIN_EXE_isotherm");
 
-/// A pattern of one hot area in a cold one, as a file.
+/// A pattern with a hot area between two cold ones.
 pub const HOT_IN_COLD: &str = r#"
 about = "hot in cold"
 [[area]]
@@ -25,7 +25,7 @@ time = "1000s"
 touch = [{ area = "hot", every = "2ms" }]
 "#;
 
-/// A directory of this test's own, and isotherm in it.
+/// A temporary directory in which isotherm runs.
 pub struct Place {
     pub dir: tempfile::TempDir,
 }
@@ -33,7 +33,7 @@ pub struct Place {
 impl Place {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // An ordinary user works here, too.
+        // `run_as_nobody` runs isotherm in this directory as another user.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(dir.path(), open).unwrap();
         Self { dir }
@@ -43,7 +43,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// `isotherm` with these arguments, in this place.
+    /// The command `isotherm` with these arguments, in this directory.
     pub fn isotherm(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(ISOTHERM);
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
@@ -62,7 +62,7 @@ impl Place {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", ISOTHERM]).args(arguments);
         command.current_dir(self.dir.path()).stdin(Stdio::null());
-        // A checkout that nobody may read is no place to start a program from.
+        // The directory of the checkout may be closed to other users.
         let reachable = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", ISOTHERM, "--version"])
             .output()
@@ -73,7 +73,7 @@ impl Place {
         Ok(Ran::new(command.output().unwrap()))
     }
 
-    /// Everything that `report regions` says of the recording.
+    /// The output of `report regions` for the recording: one value per line.
     pub fn regions(&self, recording: &str) -> Vec<serde_json::Value> {
         let ran = self.run(&["report", "regions", recording, "--format", "json"]);
         assert_eq!(ran.status, 0, "{}", ran.err);
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Ran {
     pub status: i32,
@@ -96,7 +96,7 @@ impl Ran {
     }
 }
 
-/// A process that ends with the test.
+/// A process that is killed at the end of the test.
 pub struct Kept(pub Child);
 
 impl Drop for Kept {
@@ -112,10 +112,10 @@ pub fn is_root() -> bool {
 
 /// Whether the probe bpf works here. An error is the reason to skip the test.
 pub fn bpf_works() -> Result<(), String> {
-    isotherm_probes::bpf::BpfProbe::check().map_err(|e| e.to_string())
+    isotherm_probes::bpf::BpfProbe::check().map_err(|error| isotherm_core::chain(&error))
 }
 
-/// Waits until this holds; fails after 30 seconds.
+/// Waits until `holds` returns true. Fails after 30 seconds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {

@@ -1,4 +1,4 @@
-//! Calls are made, and the target does not notice.
+//! Calls take effect, and the target does not notice them.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use super::target::{Counts, Target};
 use crate::{Inside, InsideCall, InsideError};
 use isotherm_core::AddrRange;
 
-/// Forbids huge pages in the target's memory, allows them, and so on, for this long; gives how often that was done.
-fn go_on_for(target: &Target, inside: &mut Inside, time: Duration) -> u64 {
+/// Forbids and allows huge pages in the target's memory in turn for this long. Returns the number of calls.
+fn call_for(target: &Target, inside: &mut Inside, time: Duration) -> u64 {
     let began = Instant::now();
     let mut done = 0;
     while began.elapsed() < time {
@@ -18,11 +18,11 @@ fn go_on_for(target: &Target, inside: &mut Inside, time: Duration) -> u64 {
         match inside.make(target.pid(), call, &[target.memory], &mut results) {
             Ok(()) => {
                 assert_eq!(results, [Ok(())]);
-                let (has, has_not) = if done % 2 == 0 { ("nh", "hg") } else { ("hg", "nh") };
-                assert!(target.has_flag(has) && !target.has_flag(has_not));
+                let (set, clear) = if done % 2 == 0 { ("nh", "hg") } else { ("hg", "nh") };
+                assert!(target.has_flag(set) && !target.has_flag(clear));
                 done += 1;
             }
-            // A signal came each time.
+            // A signal arrived at each attempt.
             Err(InsideError::Busy(_)) => {}
             Err(error) => panic!("{error}"),
         }
@@ -60,7 +60,7 @@ fn each_range_has_its_own_result() {
     let memory = target.memory;
     let page = |from: u64| AddrRange::new(memory.start() + from, memory.start() + from + 4096).unwrap();
     let unmapped = AddrRange::new(0x1_0000, 0x1_1000).unwrap();
-    // More than one request holds.
+    // These ranges need more than one request.
     let ranges: Vec<_> = (0..200).map(|i| if i % 5 == 0 { unmapped } else { page(i * 8192) }).collect();
     let mut results = Vec::new();
     Inside::new().make(target.pid(), InsideCall::NoHugePage, &ranges, &mut results).unwrap();
@@ -71,7 +71,7 @@ fn each_range_has_its_own_result() {
 #[test]
 fn a_target_that_computes_and_makes_calls_notices_nothing() {
     let mut target = Target::start("compute");
-    let done = go_on_for(&target, &mut Inside::new(), Duration::from_secs(3));
+    let done = call_for(&target, &mut Inside::new(), Duration::from_secs(3));
     let counts = target.end();
     assert_unharmed(&counts);
     assert_eq!(counts.of("interrupted"), 0, "{counts:?}");
@@ -79,11 +79,19 @@ fn a_target_that_computes_and_makes_calls_notices_nothing() {
 }
 
 #[test]
-fn threads_that_come_and_go_are_no_hindrance() {
+fn calls_are_made_while_threads_start_and_end() {
     let mut target = Target::start("threads");
-    let done = go_on_for(&target, &mut Inside::new(), Duration::from_secs(2));
+    let done = call_for(&target, &mut Inside::new(), Duration::from_secs(2));
     assert_unharmed(&target.end());
     assert!(done > 50, "{done}");
+}
+
+/// Queues the signal that targets handle, with this value.
+fn send_signal(pid: u32, value: u64) -> std::io::Result<()> {
+    let value = libc::sigval { sival_ptr: value as *mut _ };
+    // SAFETY: the arguments are numbers. No process uses `value` as a pointer.
+    let result = unsafe { libc::sigqueue(pid.cast_signed(), libc::SIGRTMIN() + 1, value) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 #[test]
@@ -93,10 +101,9 @@ fn every_signal_arrives_once() {
     let pid = target.pid();
     let send = move || {
         for value in 1..=SIGNALS {
-            let with = libc::sigval { sival_ptr: value as *mut _ };
-            // The queue has a limit.
-            while unsafe { libc::sigqueue(pid.cast_signed(), libc::SIGRTMIN() + 1, with) } != 0 {
-                assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN));
+            // The queue of signals has a limit.
+            while let Err(error) = send_signal(pid, value) {
+                assert_eq!(error.raw_os_error(), Some(libc::EAGAIN));
                 std::thread::yield_now();
             }
             if value.is_multiple_of(16) {
@@ -108,7 +115,7 @@ fn every_signal_arrives_once() {
     let mut inside = Inside::new();
     let mut done = 0;
     while !sender.is_finished() {
-        done += go_on_for(&target, &mut inside, Duration::from_millis(200));
+        done += call_for(&target, &mut inside, Duration::from_millis(200));
     }
     sender.join().unwrap();
     let counts = target.end();
@@ -118,25 +125,25 @@ fn every_signal_arrives_once() {
 }
 
 #[test]
-fn a_call_with_an_end_in_time_keeps_it() {
+fn a_call_with_a_timeout_ends_in_time() {
     for how in ["nanosleep 1000", "futex 1000", "poll 1000"] {
         let mut target = Target::start(&format!("block {how}"));
-        let done = go_on_for(&target, &mut Inside::new(), Duration::from_millis(900));
+        let done = call_for(&target, &mut Inside::new(), Duration::from_millis(900));
         let counts = target.end();
         let errno = if how.starts_with("futex") { libc::ETIMEDOUT } else { 0 };
         assert_eq!(counts.of("errno"), errno as u64, "{how} {counts:?}");
-        // Had it begun anew each time, it would have taken almost two seconds.
+        // If the timeout began anew after each stop, the call would take almost two seconds.
         assert!((1000..1800).contains(&counts.of("took")), "{how} {counts:?}");
         assert!(done > 5, "{done}");
     }
 }
 
 #[test]
-fn a_call_that_waits_goes_on_to_wait() {
+fn a_call_without_a_timeout_continues_to_wait() {
     for how in ["read", "poll-input", "epoll"] {
         let mut target = Target::start(&format!("block {how}"));
-        let done = go_on_for(&target, &mut Inside::new(), Duration::from_millis(300));
-        target.tell("x");
+        let done = call_for(&target, &mut Inside::new(), Duration::from_millis(300));
+        target.send("x");
         let counts = target.end();
         assert_eq!((counts.of("result"), counts.of("errno")), (2, 0), "{how} {counts:?}");
         assert!(done > 5, "{how} {counts:?} {done}");
@@ -144,10 +151,10 @@ fn a_call_that_waits_goes_on_to_wait() {
 }
 
 #[test]
-fn a_signal_still_interrupts_what_it_interrupts() {
+fn a_signal_ends_a_call_that_waits_for_it() {
     let mut target = Target::start("block sigsuspend");
-    let done = go_on_for(&target, &mut Inside::new(), Duration::from_millis(300));
-    assert_eq!(unsafe { libc::kill(target.pid().cast_signed(), libc::SIGRTMIN() + 1) }, 0);
+    let done = call_for(&target, &mut Inside::new(), Duration::from_millis(300));
+    send_signal(target.pid(), 0).unwrap();
     let counts = target.end();
     assert_eq!((counts.of("result"), counts.of("errno")), (0, libc::EINTR as u64), "{counts:?}");
     assert!(done > 5, "{counts:?} {done}");

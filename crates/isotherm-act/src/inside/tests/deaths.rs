@@ -1,4 +1,4 @@
-//! Whoever dies, whenever: the target lives on, unharmed.
+//! The target continues unharmed if isotherm or the helper dies at any moment.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,17 +12,24 @@ use super::target::Target;
 use crate::inside::step::Step;
 use crate::{Inside, InsideCall, InsideError};
 
-const STEPS: [Step; 7] =
-    [Step::Seized, Step::Interrupted, Step::FrameLaid, Step::Changed, Step::Entered, Step::Left, Step::GivenBack];
+const STEPS: [Step; 7] = [
+    Step::Seized,
+    Step::Interrupted,
+    Step::FrameWritten,
+    Step::RegistersSet,
+    Step::Entered,
+    Step::Left,
+    Step::Restored,
+];
 
-fn is_free(target: &Target) -> bool {
+fn is_detached(target: &Target) -> bool {
     target.status("TracerPid:") == "0" && !target.status("State:").starts_with('t')
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+fn wait_until_detached(target: &Target) {
     let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it never came to hold that {what}");
+    while !is_detached(target) {
+        assert!(began.elapsed() < Duration::from_secs(20), "the target is still traced");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -37,7 +44,7 @@ fn the_helpers_death_at_any_step_harms_nothing() {
             let result = inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new());
             assert!(matches!(result, Err(InsideError::HelperGone(_))), "{step:?} {result:?}");
             if round == 0 {
-                eventually("it is let go", || is_free(&target));
+                wait_until_detached(&target);
             }
         }
     }
@@ -48,23 +55,23 @@ fn the_helpers_death_at_any_step_harms_nothing() {
 }
 
 #[test]
-fn a_target_that_waits_when_the_helper_dies_goes_on_to_wait() {
+fn a_target_that_waits_when_the_helper_dies_continues_to_wait() {
     for how in ["read", "poll-input", "epoll"] {
-        // A wait with no end that the kernel resumes from a note of its own returns EINTR, as after a signal.
-        let eintr_at = |step| how == "poll-input" && matches!(step, Step::Changed | Step::Entered | Step::Left);
+        // A call with a restart block inside the kernel returns EINTR, as after a signal handler.
+        let eintr_at = |step| how == "poll-input" && matches!(step, Step::RegistersSet | Step::Entered | Step::Left);
         for step in STEPS.into_iter().filter(|step| !eintr_at(*step)) {
             let mut target = Target::start(&format!("block {how}"));
             let mut inside = Inside::new();
             inside.die_at = step as u64;
             let result = inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new());
             assert!(matches!(result, Err(InsideError::HelperGone(_))), "{step:?} {result:?}");
-            eventually("it is let go", || is_free(&target));
+            wait_until_detached(&target);
             std::thread::sleep(Duration::from_millis(20));
-            target.tell("x");
+            target.send("x");
             let counts = target.end();
-            let early = how == "epoll" && (step as u64) < Step::Changed as u64;
+            let early = how == "epoll" && (step as u64) < Step::RegistersSet as u64;
             if early {
-                // Let go before it was known that the call begins again.
+                // The target was detached before the tracer knew that the call is restartable.
                 assert!([0, libc::EINTR as u64].contains(&counts.of("errno")), "{how} {step:?} {counts:?}");
             } else {
                 assert_eq!((counts.of("result"), counts.of("errno")), (2, 0), "{how} {step:?} {counts:?}");
@@ -88,35 +95,35 @@ fn the_helpers_death_at_any_moment_harms_nothing() {
             while began.elapsed() < delay {
                 std::hint::spin_loop();
             }
-            // It is a child that nobody waits for before the next call.
+            // The process ID cannot be reused, because nobody waits for this child before the next call.
             kill_process(helper, Signal::KILL).unwrap();
         });
         while inside.make(target.pid(), InsideCall::HugePage, &[target.memory], &mut Vec::new()).is_ok()
             && !killer.is_finished()
         {}
         killer.join().unwrap();
-        // The next helper, if this one was between two calls.
+        // If the helper died between two calls, this call finds that out.
         let _ = inside.make(target.pid(), InsideCall::HugePage, &[target.memory], &mut Vec::new());
         deaths += 1;
     }
-    eventually("it is let go", || is_free(&target));
+    wait_until_detached(&target);
     assert_unharmed(&target.end());
 }
 
-/// What is killed in the test below.
+/// The environment variable of the process that the test below kills.
 const VICTIM: &str = "ISOTHERM_TEST_INSIDE_VICTIM";
 
 #[test]
 #[ignore = "the next test starts and kills it"]
 fn act_without_end() {
-    let what = isotherm_testing::or_skip!(std::env::var(VICTIM).map_err(|_| "it is a part of another test"));
-    let numbers: Vec<u64> = what.split(' ').map(|number| number.parse().unwrap()).collect();
+    let value = isotherm_testing::or_skip!(std::env::var(VICTIM).map_err(|_| "it is a part of another test"));
+    let numbers: Vec<u64> = value.split(' ').map(|number| number.parse().unwrap()).collect();
     let memory = isotherm_core::AddrRange::new(numbers[1], numbers[2]).unwrap();
     let mut inside = Inside::new();
     println!("begins");
     for turn in 0.. {
         let call = if turn % 2 == 0 { InsideCall::NoHugePage } else { InsideCall::HugePage };
-        // The helper of the one before may just be finishing.
+        // The helper of the previous victim may still trace the target.
         let _ = inside.make(numbers[0] as u32, call, &[memory], &mut Vec::new());
     }
 }
@@ -139,14 +146,14 @@ fn isotherms_death_at_any_moment_interrupts_nothing() {
         victim.kill().unwrap();
         victim.wait().unwrap();
     }
-    eventually("it is let go", || is_free(&target));
+    wait_until_detached(&target);
     let counts = target.end();
     assert_unharmed(&counts);
-    assert_eq!(counts.of("interrupted"), 0, "the helpers have finished what they were at: {counts:?}");
+    assert_eq!(counts.of("interrupted"), 0, "the helpers completed their calls: {counts:?}");
 }
 
 #[test]
-fn a_target_that_ends_in_the_middle_is_gone() {
+fn a_target_that_ends_during_a_call_is_reported_as_gone() {
     let mut random = Pcg32::seed_from_u64(13);
     let mut inside = Inside::new();
     for _ in 0..40 {
@@ -157,7 +164,7 @@ fn a_target_that_ends_in_the_middle_is_gone() {
         let killer = std::thread::spawn(move || {
             std::thread::sleep(delay);
             target.signal(Signal::KILL);
-            // It is waited for, which needs that its tracer does not hold it back.
+            // This waits for the end of the target, which succeeds only after its tracer has waited for it.
             drop(target);
         });
         let error = loop {

@@ -1,13 +1,12 @@
-//! Acting in real processes.
+//! Tests of acting inside real processes.
 #![allow(
-    clippy::undocumented_unsafe_blocks,
     clippy::unwrap_used,
     unsafe_code,
-    reason = "a test that fails may panic; a target makes system calls as they are"
+    reason = "a test that fails may panic; a target makes system calls without wrappers"
 )]
 
 mod calls;
 mod deaths;
-mod play;
 mod refusals;
+mod roles;
 pub(crate) mod target;

@@ -1,4 +1,4 @@
-//! What is refused, with a reason, and without harm.
+//! Calls are refused in some processes, with a reason and without harm.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ fn attempt(target: &Target) -> Result<(), InsideError> {
 }
 
 #[test]
-fn a_process_that_is_not_there() {
+fn a_process_that_does_not_exist_is_gone() {
     let result = Inside::new().make(i32::MAX as u32, InsideCall::MLock, &[], &mut Vec::new());
-    assert!(result.is_ok(), "nothing was asked for");
-    let some = isotherm_core::AddrRange::new(0x1000, 0x2000).unwrap();
-    let result = Inside::new().make(i32::MAX as u32, InsideCall::MLock, &[some], &mut Vec::new());
+    assert!(result.is_ok(), "there is no range");
+    let range = isotherm_core::AddrRange::new(0x1000, 0x2000).unwrap();
+    let result = Inside::new().make(i32::MAX as u32, InsideCall::MLock, &[range], &mut Vec::new());
     assert!(matches!(result, Err(InsideError::Gone(_))), "{result:?}");
 }
 
 #[test]
-fn a_target_that_is_traced_already() {
+fn a_target_that_another_process_traces_is_refused() {
     let mut target = Target::start("compute");
-    // ptrace is a matter between threads: this one traces.
+    // The tracer is this thread.
     let tracee = Tracee(target.pid().cast_signed());
     tracee.seize().unwrap();
     assert!(matches!(attempt(&target), Err(InsideError::Traced(_))));
@@ -41,7 +41,7 @@ fn a_target_that_is_traced_already() {
 }
 
 #[test]
-fn a_target_that_is_stopped_stays_so() {
+fn a_target_that_is_stopped_is_refused_and_stays_stopped() {
     let mut target = Target::start("compute");
     target.signal(Signal::STOP);
     while !target.status("State:").starts_with('T') {
@@ -57,7 +57,7 @@ fn a_target_that_is_stopped_stays_so() {
 }
 
 #[test]
-fn a_target_that_is_stopped_and_continued_all_the_time() {
+fn calls_are_made_in_a_target_that_is_stopped_and_continued_repeatedly() {
     let mut target = Target::start("compute");
     let began = Instant::now();
     let mut inside = Inside::new();
@@ -84,14 +84,14 @@ fn a_target_that_is_stopped_and_continued_all_the_time() {
 }
 
 #[test]
-fn a_target_under_seccomp() {
+fn a_target_under_seccomp_is_refused() {
     let mut target = Target::start("seccomp");
     assert!(matches!(attempt(&target), Err(InsideError::Seccomp(_))));
     assert_unharmed(&target.end());
 }
 
 #[test]
-fn a_target_that_waits_for_a_child_after_vfork_and_that_child() {
+fn a_target_that_waits_for_a_child_after_vfork_is_refused_and_so_is_the_child() {
     let mut target = Target::start("vfork");
     while !target.status("State:").starts_with('D') {
         std::thread::sleep(Duration::from_millis(1));
@@ -99,7 +99,7 @@ fn a_target_that_waits_for_a_child_after_vfork_and_that_child() {
     let began = Instant::now();
     let result = attempt(&target);
     assert!(matches!(result, Err(InsideError::Unresponsive(_))), "{result:?}");
-    assert!(began.elapsed() < Duration::from_secs(1), "no wedge");
+    assert!(began.elapsed() < Duration::from_secs(1), "the attempt ends soon");
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", target.pid())).unwrap();
     let child: u32 = children.trim().parse().unwrap();
     let result = Inside::new().make(child, InsideCall::NoHugePage, &[target.memory], &mut Vec::new());
@@ -111,17 +111,17 @@ fn a_target_that_waits_for_a_child_after_vfork_and_that_child() {
 }
 
 #[test]
-fn a_target_that_has_become_another_program_is_looked_at_anew() {
+fn a_target_is_prepared_again_after_an_exec() {
     let mut command = Command::new("sh");
-    // With nothing but its shell until a line comes.
+    // The shell reports its process ID as an address, and calls exec when it receives a line.
     command.args(["-c", "echo \"@ $$\"; read line; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
-    let mut target = Target::of(command, "compute");
+    let mut target = Target::start_by(command, "compute");
     let mut inside = Inside::new();
-    let stack = isotherm_core::AddrRange::new(0x1_0000, 0x1_1000).unwrap();
+    let unmapped = isotherm_core::AddrRange::new(0x1_0000, 0x1_1000).unwrap();
     let mut results = Vec::new();
-    inside.make(target.pid(), InsideCall::NoHugePage, &[stack], &mut results).unwrap();
-    assert_eq!(results, [Err(rustix::io::Errno::NOMEM)], "the shell has nothing there");
-    target.tell("go");
+    inside.make(target.pid(), InsideCall::NoHugePage, &[unmapped], &mut results).unwrap();
+    assert_eq!(results, [Err(rustix::io::Errno::NOMEM)], "the shell has no memory there");
+    target.send("exec");
     let start: u64 = target.answer().parse().unwrap();
     target.memory = isotherm_core::AddrRange::new(start, start + target.memory.size()).unwrap();
     inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new()).unwrap();

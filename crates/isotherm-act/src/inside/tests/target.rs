@@ -1,5 +1,5 @@
-//! Targets: this very test binary, started again to run nothing but what [`play`](super::play) has for it, on its main
-//! thread.
+//! The processes in which the tests act. Each is this test binary, started again to run one of the
+//! [roles](super::roles) on its main thread.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,42 +8,44 @@ use isotherm_core::{AddrRange, TargetId};
 use isotherm_kernel::Process;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Set in the environment of a target: what it does.
+/// The environment variable with the process ID of the test and the role of the target.
 pub const ROLE: &str = "ISOTHERM_TEST_INSIDE";
+/// The prefix of an answer. The output of the test harness does not have it.
 pub const ANSWER: &str = "@ ";
-/// How much memory a target maps.
+/// The size of the memory that a target maps, in bytes.
 pub const SIZE: usize = 8 << 20;
 
-/// A process to act in.
+/// A process in which the tests act.
 pub struct Target {
     child: Child,
-    orders: Option<ChildStdin>,
+    /// The standard input of the process. `None` after [`end`](Self::end).
+    input: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Its identity.
+    /// The identity of the process.
     pub id: TargetId,
-    /// Memory of it, mapped and written to.
+    /// Memory of the process, mapped and written to.
     pub memory: AddrRange,
 }
 
 impl Target {
-    /// Starts a process that does this.
+    /// Starts a process with this role.
     pub fn start(role: &str) -> Self {
-        Self::of(Command::new(std::env::current_exe().unwrap()), role)
+        Self::start_by(Command::new(std::env::current_exe().unwrap()), role)
     }
 
-    /// Starts it by way of a command that ends in exec.
-    pub fn of(mut command: Command, role: &str) -> Self {
+    /// Starts a process with this role by a command that ends with exec.
+    pub fn start_by(mut command: Command, role: &str) -> Self {
         let mut child = command
             .env(ROLE, format!("{} {role}", std::process::id()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let orders = child.stdin.take();
+        let input = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().unwrap());
         let memory = AddrRange::new(0, 1).unwrap();
         let id = TargetId::PhysicalMemory;
-        let mut target = Self { child, orders, answers, id, memory };
+        let mut target = Self { child, input, answers, id, memory };
         let start: u64 = target.answer().parse().unwrap();
         target.id = Process::open(target.pid()).unwrap().id();
         target.memory = AddrRange::new(start, start + SIZE as u64).unwrap();
@@ -58,7 +60,7 @@ impl Target {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Its next answer.
+    /// Waits for the next answer of the process.
     pub fn answer(&mut self) -> String {
         let mut line = String::new();
         loop {
@@ -70,21 +72,21 @@ impl Target {
         }
     }
 
-    /// Writes a line to it, if it is still there.
-    pub fn tell(&mut self, line: &str) {
-        let _ = writeln!(self.orders.as_mut().unwrap(), "{line}");
+    /// Writes a line to the input of the process. This does nothing if the process has ended.
+    pub fn send(&mut self, line: &str) {
+        let _ = writeln!(self.input.as_mut().unwrap(), "{line}");
     }
 
-    /// Ends its input, on which it gives its last answer: what it has counted, by name.
+    /// Closes the input of the process and waits for its end. Returns its last answer.
     pub fn end(&mut self) -> Counts {
-        drop(self.orders.take());
+        drop(self.input.take());
         let answer = self.answer();
         assert!(self.child.wait().unwrap().success());
         Counts(answer)
     }
 
-    /// Kills it and waits until it has ended.
-    pub fn end_at_once(&mut self) {
+    /// Kills the process and waits until it has ended.
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -95,12 +97,15 @@ impl Target {
         status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim().to_owned()
     }
 
-    /// The flags of its memory, as in `/proc/PID/smaps`, if all of it has the same.
+    /// The flags of its memory, as in `/proc/PID/smaps`.
+    ///
+    /// # Panics
+    /// Panics if the memory consists of several mappings.
     pub fn flags(&self) -> Vec<String> {
         self.smaps("VmFlags:").split_whitespace().map(str::to_owned).collect()
     }
 
-    /// So much of its memory, in KiB, as this field of `/proc/PID/smaps` says.
+    /// The value of this field of `/proc/PID/smaps` for its memory, in KiB.
     pub fn kib(&self, field: &str) -> u64 {
         self.smaps(field).trim().trim_end_matches(" kB").parse().unwrap()
     }
@@ -118,7 +123,7 @@ impl Target {
                 return value.to_owned();
             }
         }
-        panic!("its memory is in several mappings: {smaps}")
+        panic!("the memory of the target consists of several mappings: {smaps}")
     }
 
     pub fn has_flag(&self, flag: &str) -> bool {
@@ -133,7 +138,7 @@ impl Drop for Target {
     }
 }
 
-/// What a target has counted.
+/// The last answer of a target: counts, each with a name.
 #[derive(Debug)]
 pub struct Counts(String);
 

@@ -69,9 +69,9 @@ pub fn memory(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: 
             x = painter.text(buffer, first, x, &parts, Style::new());
         }
     }
-    let room = Rect { x: first.x + x + 2, width: first.width.saturating_sub(x + 3), ..first };
-    if room.width >= 8 {
-        painter.bar(buffer, room, total, total.size);
+    let bar_area = Rect { x: first.x + x + 2, width: first.width.saturating_sub(x + 3), ..first };
+    if bar_area.width >= 8 {
+        painter.bar(buffer, bar_area, total, total.size);
     }
 
     let Some(second) = rows.next() else { return };

@@ -23,9 +23,9 @@ pub fn overlay(app: &App, painter: &Painter, first: usize, buffer: &mut Buffer) 
     let heading = Rect { height: 1, ..place };
     buffer.set_style(heading, bar);
     painter.text(buffer, heading, 1, "isotherm top: help", bar);
-    let room = usize::from(height.saturating_sub(2));
-    let first = first.min(lines.len().saturating_sub(room));
-    for ((key, text), row) in lines[first..].iter().zip(place.rows().skip(1).take(room)) {
+    let visible_rows = usize::from(height.saturating_sub(2));
+    let first = first.min(lines.len().saturating_sub(visible_rows));
+    for ((key, text), row) in lines[first..].iter().zip(place.rows().skip(1).take(visible_rows)) {
         let x = if key.is_empty() { 1 } else { 16.min(width / 3) };
         painter.text(
             buffer,
@@ -38,7 +38,7 @@ pub fn overlay(app: &App, painter: &Painter, first: usize, buffer: &mut Buffer) 
     }
     let foot = Rect { y: place.bottom().saturating_sub(1), height: 1, ..place };
     buffer.set_style(foot, Style::new().add_modifier(Modifier::REVERSED));
-    let more = if lines.len() > room { "↑ ↓ more; " } else { "" };
+    let more = if lines.len() > visible_rows { "↑ ↓ more; " } else { "" };
     painter.text(buffer, foot, 1, &format!("{more}any other key closes this help"), bar);
 }
 

@@ -59,8 +59,8 @@ fn too_small(painter: &Painter, buffer: &mut Buffer) {
     let (columns, rows) = SMALLEST;
     let long = format!("this terminal is too small: {width}x{height}; isotherm needs {columns}x{rows} (q quits)");
     let short = format!("too small; needs {columns}x{rows}");
-    let room = usize::from(width) * usize::from(height);
-    let text = if width >= 16 && room >= long.len() * 3 / 2 { long } else { short };
+    let cells = usize::from(width) * usize::from(height);
+    let text = if width >= 16 && cells >= long.len() * 3 / 2 { long } else { short };
     painter.wrapped(buffer, buffer.area, &text);
 }
 

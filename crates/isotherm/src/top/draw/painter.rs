@@ -147,9 +147,9 @@ impl Painter {
         if self.width(&text) <= columns {
             return text.into_owned();
         }
-        let room = columns.saturating_sub(1);
+        let available = columns.saturating_sub(1);
         let mark = if columns > 0 { self.pick("…", "~") } else { "" };
-        let fits = |part: &&str| self.width(part) <= room;
+        let fits = |part: &&str| self.width(part) <= available;
         let mut borders = text.char_indices().map(|(at, _)| at);
         if text.starts_with('/') {
             let tail = borders.map(|at| &text[at..]).find(fits).unwrap_or("");

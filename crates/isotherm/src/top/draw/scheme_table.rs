@@ -66,8 +66,8 @@ pub fn schemes(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     let columns = columns(&statuses, place.width);
 
     // Leave some lines for the last application.
-    let room = usize::from(place.height - 1);
-    let shown = statuses.len().min(room.saturating_sub(if room >= 4 { 2 } else { 1 }).max(1));
+    let lines = usize::from(place.height - 1);
+    let shown = statuses.len().min(lines.saturating_sub(if lines >= 4 { 2 } else { 1 }).max(1));
     let first = (chosen + 1).saturating_sub(shown);
     let title = if shown < statuses.len() {
         format!("{}-{} of {}", first + 1, first + shown, statuses.len())

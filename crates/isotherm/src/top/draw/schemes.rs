@@ -25,14 +25,14 @@ const RATE: u16 = 11;
 /// Draws the schemes, as many as fit.
 pub fn lines(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     let statuses = app.model().schemes.all();
-    let room = usize::from(place.height);
-    if statuses.is_empty() || room == 0 {
+    let rows = usize::from(place.height);
+    if statuses.is_empty() || rows == 0 {
         return;
     }
-    if room == 1 && statuses.len() > 1 {
+    if rows == 1 && statuses.len() > 1 {
         return together(&statuses, painter, place, buffer);
     }
-    let shown = if statuses.len() > room { room - 1 } else { statuses.len() };
+    let shown = if statuses.len() > rows { rows - 1 } else { statuses.len() };
     let widest = |text: fn(&Report) -> &str, most: usize| {
         let width =
             statuses[..shown].iter().map(|status| painter.width(&sanitise(text(status.report)))).max().unwrap_or(0);

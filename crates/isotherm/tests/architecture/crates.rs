@@ -1,4 +1,4 @@
-//! Which crates a crate depends on, beside those that the architecture allows it.
+//! Finds dependencies between crates that the architecture does not allow.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 const PREFIX: &str = "isotherm-";
 
-/// Every dependency between crates of this workspace that the table of `architecture` does not allow. `crates` is their
-/// directory.
+/// The dependencies between crates of this workspace that the table in `architecture` does not allow. `crates` is the
+/// directory of the crates.
 pub fn violations(architecture: &str, crates: &Path) -> Vec<String> {
     let allowed = allowed(architecture);
     let mut found = Vec::new();
@@ -29,7 +29,7 @@ pub fn violations(architecture: &str, crates: &Path) -> Vec<String> {
     found
 }
 
-/// What each crate may use, by the table whose last column is "may use"; nothing for a crate that may use all.
+/// The crates that each crate may use, from the table whose last column is "may use". `None` means all crates.
 fn allowed(architecture: &str) -> HashMap<&str, Option<Vec<&str>>> {
     let rows = architecture.lines().skip_while(|line| !line.ends_with("| may use |")).skip(2);
     let rows = rows.take_while(|line| line.starts_with('|')).map(|line| {
@@ -43,7 +43,7 @@ fn allowed(architecture: &str) -> HashMap<&str, Option<Vec<&str>>> {
     found
 }
 
-/// The crates of this workspace that a crate depends on, its tests aside, without their common prefix.
+/// The crates of this workspace that a crate depends on, without the common prefix. Dependencies of tests are left out.
 fn dependencies(manifest: &str) -> Vec<String> {
     let manifest: toml::Table = manifest.parse().unwrap();
     let of_targets =

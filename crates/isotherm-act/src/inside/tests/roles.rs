@@ -1,5 +1,5 @@
-//! What a [target](super::target) does. Tests are run on other threads than the main one, so that this is run before
-//! there are any.
+//! The roles of [targets](super::target). A target runs its role on the main thread, before the test harness starts
+//! other threads.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -12,27 +12,30 @@ use super::target::{ANSWER, ROLE, SIZE};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static PLAY: extern "C" fn() = play;
+static RUN_ROLE: extern "C" fn() = run_role;
 
-/// What a target runs. Everywhere else it does nothing.
-extern "C" fn play() {
+/// Runs the role that the environment names. It does nothing in a process that is not a target.
+extern "C" fn run_role() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
     let (parent, role) = role.split_once(' ').unwrap();
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     assert_eq!(getppid().map(|pid| pid.to_string()).as_deref(), Some(parent), "the test has ended already");
-    // Not in one mapping with anything else, whose flags would differ.
-    let fence = |size| unsafe {
-        mmap_anonymous(std::ptr::null_mut(), size, ProtFlags::empty(), MapFlags::PRIVATE).unwrap() as usize
+    // The memory is surrounded by inaccessible memory, so that the kernel does not merge it with another mapping.
+    // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other mapping.
+    let reserved = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), SIZE + (8 << 20), ProtFlags::empty(), MapFlags::PRIVATE).unwrap() as usize
     };
-    let place = fence(SIZE + (8 << 20)).next_multiple_of(2 << 20) + (2 << 20);
-    let memory = unsafe {
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        mmap_anonymous(place as *mut _, SIZE, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap() as usize
-    };
+    let memory = reserved.next_multiple_of(2 << 20) + (2 << 20);
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+    // SAFETY: `memory` begins at most 4 MiB after the start of the reserved mapping, which is 8 MiB larger than `SIZE`.
+    // So this replaces a part of that mapping only, and nothing refers to it.
+    unsafe { mmap_anonymous(memory as *mut _, SIZE, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap() };
     let touch = || {
         for page in (memory..memory + SIZE).step_by(4096) {
+            // SAFETY: the page is in the mapping, which is writable in all roles that call this. No reference to it
+            // exists.
             unsafe { (page as *mut u8).write_volatile(1) };
         }
     };
@@ -46,7 +49,7 @@ extern "C" fn play() {
         ("threads", _) => {
             answer(memory.to_string());
             answer(compute(|| {
-                // Those of the last round have ended, or will soon.
+                // The threads end soon, so that few of them exist at a time.
                 for _ in 0..3 {
                     std::thread::spawn(|| std::thread::sleep(Duration::from_micros(300)));
                 }
@@ -57,6 +60,7 @@ extern "C" fn play() {
             handle(libc::SIGALRM, libc::SA_RESTART);
             let every = libc::timeval { tv_sec: 0, tv_usec: 1000 };
             let timer = libc::itimerval { it_interval: every, it_value: every };
+            // SAFETY: `timer` is valid and borrowed for the call. The old value is not requested.
             unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
             answer(memory.to_string());
             let counts = compute(|| {});
@@ -71,19 +75,22 @@ extern "C" fn play() {
         }
         ("file", path) => {
             let file = std::fs::File::open(path).unwrap();
-            let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+            // SAFETY: the new mapping replaces `memory` exactly, and no reference to it exists.
             unsafe { rustix::mm::mmap(memory as *mut _, SIZE, ProtFlags::READ, flags, &file, 0).unwrap() };
-            let sum: u64 =
-                (memory..memory + SIZE).step_by(4096).map(|page| unsafe { *(page as *const u8) } as u64).sum();
-            assert_eq!(sum, 0);
+            for page in (memory..memory + SIZE).step_by(4096) {
+                // SAFETY: the page is in the mapping, which is readable. The file has `SIZE` bytes and is not changed.
+                assert_eq!(unsafe { (page as *const u8).read_volatile() }, 0);
+            }
             answer(memory.to_string());
             let _ = std::io::stdin().lines().next();
         }
         ("block", how) => block(how, || answer(memory.to_string()), answer),
         ("seccomp", _) => {
-            // Allows everything, as far as anybody can tell from outside.
+            // The filter allows every call. isotherm cannot know that.
             let allow = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 };
             let program = libc::sock_fprog { len: 1, filter: &allow as *const _ as *mut _ };
+            // SAFETY: `program` points to one instruction, `allow`. Both are borrowed for the calls, and the kernel
+            // copies them.
             unsafe {
                 assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
                 assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
@@ -94,8 +101,10 @@ extern "C" fn play() {
         ("vfork", _) => {
             answer(memory.to_string());
             let mut stack = vec![0_u8; 64 << 10];
-            // Until its child has ended, which shares its memory, nothing interrupts the main thread.
+            // The main thread waits for the end of its child and cannot be interrupted meanwhile.
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            // SAFETY: the child has a stack of its own, which lives until the child has ended because this thread waits
+            // for that. The child calls only functions that take no lock and do not allocate.
             let pid = unsafe {
                 libc::clone(sleep_in_child, stack.as_mut_ptr_range().end.cast(), flags, std::ptr::null_mut())
             };
@@ -106,29 +115,37 @@ extern "C" fn play() {
         }
         other => panic!("no such role: {other:?}"),
     }
-    // The harness would print its own lines.
+    // The test harness must not run.
     std::io::stdout().flush().unwrap();
     std::process::exit(0);
 }
 
 extern "C" fn sleep_in_child(_: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: all arguments are numbers.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::usleep(1_500_000)
     }
 }
 
+/// The number of signals that were handled.
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
+/// The sum of their values.
 static SUM: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     if signal != libc::SIGALRM {
         SIGNALS.fetch_add(1, SeqCst);
+        // SAFETY: the handler is installed with SA_SIGINFO, so `info` is valid. Tests send this signal with
+        // sigqueue(3), so it has a value.
         SUM.fetch_add(unsafe { (*info).si_value().sival_ptr } as u64, SeqCst);
     }
 }
 
+/// Installs `on_signal` as the handler of `signal`.
 fn handle(signal: i32, flags: i32) {
+    // SAFETY: zeros are a valid `sigaction` with an empty mask. `on_signal` has the signature that SA_SIGINFO needs,
+    // and only changes atomic variables.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as usize;
@@ -137,7 +154,7 @@ fn handle(signal: i32, flags: i32) {
     }
 }
 
-/// Works in vector and other registers, and comes to a number that tells of any change in them.
+/// Computes in vector and general registers. The result differs if a register is changed meanwhile.
 #[inline(never)]
 fn checksum() -> u64 {
     let mut lanes = [0.1_f64, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9];
@@ -155,13 +172,16 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
-/// Sleeps with known numbers in registers that a system call leaves alone, and tells how many are others afterwards.
+/// Sleeps with known values in the registers that a system call preserves. Returns the result of the call, and how many
+/// of the registers have other values afterwards.
 fn wrong_after_sleep(time: &libc::timespec) -> (i64, u64) {
     const KNOWN: [u64; 9] = [11, 22, 33, 44, 55, 66, 77, 88, 99];
     let mut is = KNOWN;
     let mut result = libc::SYS_nanosleep;
     let mut vector = 1.25_f64;
     let mut base = 0_u64;
+    // SAFETY: the kernel reads `time`, which is borrowed for the call. `rbx` is saved and restored on the stack, and
+    // all other registers that change are declared.
     unsafe {
         std::arch::asm!(
             "push rbx",
@@ -181,8 +201,10 @@ fn wrong_after_sleep(time: &libc::timespec) -> (i64, u64) {
     (result, wrong + u64::from(base != known[5]) + u64::from(vector.to_bits() != 1.25_f64.to_bits()))
 }
 
-/// The signals that are blocked and the alternate signal stack: what a thread has beside registers.
+/// The blocked signals, and the address and the size of the alternate signal stack.
 fn signal_state() -> (Vec<i32>, usize, usize) {
+    // SAFETY: zeros are valid values of `sigset_t` and `stack_t`. Both are borrowed for the calls, which fill them and
+    // change nothing else.
     unsafe {
         let mut mask = std::mem::zeroed();
         libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
@@ -193,24 +215,40 @@ fn signal_state() -> (Vec<i32>, usize, usize) {
     }
 }
 
-/// Computes and makes system calls in turn until the input ends, and counts what went wrong.
+/// Blocks a signal in the calling thread.
+fn block_signal(signal: i32) {
+    // SAFETY: zeros are a valid `sigset_t`, and `sigemptyset` initializes it. It is borrowed for the calls.
+    unsafe {
+        let mut blocked = std::mem::zeroed();
+        libc::sigemptyset(&mut blocked);
+        libc::sigaddset(&mut blocked, signal);
+        assert_eq!(libc::sigprocmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut()), 0);
+    }
+}
+
+/// Whether the standard input has a line, or has been closed.
+fn has_input() -> bool {
+    let mut input = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+    // SAFETY: `input` is one `pollfd`, and is borrowed for the call.
+    unsafe { libc::poll(&mut input, 1, 0) == 1 }
+}
+
+/// Computes and makes system calls in turn, and calls `also` in each round, until the input ends. Returns the number of
+/// rounds, wrong values, interrupted calls (`EINTR`), and unexpected results of calls.
 fn compute(mut also: impl FnMut()) -> String {
     let expected = checksum();
     let (mut rounds, mut wrong, mut interrupted, mut odd) = (0_u64, 0, 0, 0);
     let mut pipe = [0; 2];
+    // SAFETY: `pipe` has space for two file descriptors and is borrowed for the call.
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
-    let word = 0_u32;
+    let futex = 0_u32;
     let some_time = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
-    let alternate = vec![0_u8; 64 << 10];
-    unsafe {
-        let stack =
-            libc::stack_t { ss_sp: alternate.as_ptr().cast_mut().cast(), ss_flags: 0, ss_size: alternate.len() };
-        assert_eq!(libc::sigaltstack(&stack, std::ptr::null_mut()), 0);
-        let mut blocked = std::mem::zeroed();
-        libc::sigemptyset(&mut blocked);
-        libc::sigaddset(&mut blocked, libc::SIGUSR2);
-        assert_eq!(libc::sigprocmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut()), 0);
-    }
+    // The kernel keeps the address of the alternate stack, so the memory is never freed.
+    let alternate = vec![0_u8; 64 << 10].leak();
+    let stack = libc::stack_t { ss_sp: alternate.as_mut_ptr().cast(), ss_flags: 0, ss_size: alternate.len() };
+    // SAFETY: `stack` describes memory that is never freed and that nothing else uses.
+    assert_eq!(unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) }, 0);
+    block_signal(libc::SIGUSR2);
     let state = signal_state();
     assert_eq!(state.0, [libc::SIGUSR2]);
     loop {
@@ -218,13 +256,15 @@ fn compute(mut also: impl FnMut()) -> String {
             wrong += u64::from(checksum() != expected);
         }
         also();
+        // SAFETY: the pointers are null where the call allows it, or point to variables that are borrowed for the call
+        // and have the type that the call reads or writes. The reads and writes on the pipe have one byte.
         let (result, right) = unsafe {
             match rounds % 7 {
                 0 => (libc::nanosleep(&some_time, std::ptr::null_mut()).into(), 0),
                 1 => (libc::poll(std::ptr::null_mut(), 0, 1).into(), 0),
                 2 => {
                     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-                    let result = libc::syscall(libc::SYS_futex, &word, operation, 0, &some_time);
+                    let result = libc::syscall(libc::SYS_futex, &futex, operation, 0, &some_time);
                     (if result == -1 && errno() == libc::ETIMEDOUT { 0 } else { result }, 0)
                 }
                 3 => {
@@ -265,39 +305,40 @@ fn compute(mut also: impl FnMut()) -> String {
             odd += u64::from(result != right);
         }
         rounds += 1;
-        let mut input = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
-        if unsafe { libc::poll(&mut input, 1, 0) } == 1 {
+        if has_input() {
             wrong += u64::from(signal_state() != state);
             return format!("rounds={rounds} wrong={wrong} interrupted={interrupted} odd={odd}");
         }
     }
 }
 
-/// Is in one system call until the input has a line, or for the time that the role says; tells what that returned and
-/// how
-/// long it took.
+/// Makes one system call that blocks until the input has a line, or for the time that `how` gives in milliseconds.
+/// Calls `ready` before it. Answers with the result of the call plus 1, the error number, and the time in milliseconds.
 fn block(how: &str, ready: impl FnOnce(), answer: impl Fn(String)) {
     let (how, milliseconds) = how.split_once(' ').unwrap_or((how, "0"));
     let time: u64 = milliseconds.parse().unwrap();
     let mut buffer = [0_u8; 1];
     let mut input = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-    let word = 0_u32;
+    let futex = 0_u32;
     let span = libc::timespec { tv_sec: (time / 1000) as i64, tv_nsec: (time % 1000 * 1_000_000) as i64 };
-    unsafe {
+    // SAFETY: `event` is valid and borrowed for the call.
+    let epoll = unsafe {
         let epoll = libc::epoll_create1(0);
         libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, 0, &mut event);
-        // As it is used: what comes before the wait is kept for it.
-        let mut blocked = std::mem::zeroed();
-        libc::sigemptyset(&mut blocked);
-        libc::sigaddset(&mut blocked, libc::SIGRTMIN() + 1);
-        libc::sigprocmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut());
-        handle(libc::SIGRTMIN() + 1, 0);
-        ready();
-        let began = Instant::now();
-        let result = match how {
+        epoll
+    };
+    // The signal is blocked, so that one that arrives before sigsuspend(2) stays pending until it.
+    block_signal(libc::SIGRTMIN() + 1);
+    handle(libc::SIGRTMIN() + 1, 0);
+    ready();
+    let began = Instant::now();
+    // SAFETY: the pointers are null where the call allows it, or point to variables that are borrowed for the call and
+    // have the type that the call reads or writes. `buffer` has space for the one byte that is read.
+    let result: i64 = unsafe {
+        match how {
             "nanosleep" => libc::nanosleep(&span, std::ptr::null_mut()).into(),
-            "futex" => libc::syscall(libc::SYS_futex, &word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 0, &span),
+            "futex" => libc::syscall(libc::SYS_futex, &futex, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 0, &span),
             "read" => libc::read(0, buffer.as_mut_ptr().cast(), 1) as i64,
             "poll" => libc::poll(&mut input, 0, time as i32).into(),
             "poll-input" => libc::poll(&mut input, 1, -1).into(),
@@ -309,9 +350,9 @@ fn block(how: &str, ready: impl FnOnce(), answer: impl Fn(String)) {
                 libc::sigsuspend(&none).into()
             }
             other => panic!("no such call: {other}"),
-        };
-        let errno = if result == -1 { errno() } else { 0 };
-        let took = began.elapsed().as_millis();
-        answer(format!("result={} errno={errno} took={took}", result + 1));
-    }
+        }
+    };
+    let errno = if result == -1 { errno() } else { 0 };
+    let took = began.elapsed().as_millis();
+    answer(format!("result={} errno={errno} took={took}", result + 1));
 }
