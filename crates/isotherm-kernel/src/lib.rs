@@ -4,11 +4,13 @@
 //! - [`PhysicalMemory`]: the ranges of physical memory
 //! - [`pages`]: the kernel's tables of pages
 //! - [`cgroup`]: control groups
+//! - [`clear_refs`]: clears the accessed bits of a process
 //! - [`madvise`]: advice on the memory of another process
 //! - [`memory_use`], [`system_memory`], [`SystemGauges`]: how much memory is in use
 //! - [`Waiter`]: waits for the next sampling round
 
 pub mod cgroup;
+pub mod clear_refs;
 mod gauges;
 mod host;
 pub mod madvise;

@@ -34,7 +34,7 @@ impl Survey for SimMemory {
         Ok(())
     }
 
-    fn clear(&mut self, _target: TargetId, blocks: &mut [ClearPages]) -> Result<u64, BoxError> {
+    fn clear(&mut self, _target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
         let now = self.clock().now();
         let mut cleared = 0;
         for block in blocks {

@@ -45,6 +45,7 @@ mod probe_survey;
 mod program;
 #[cfg(target_arch = "x86_64")]
 mod sampled;
+mod shared_memory;
 #[cfg(target_arch = "x86_64")]
 mod space;
 #[cfg(target_arch = "x86_64")]
@@ -63,5 +64,6 @@ pub(crate) use look::Look;
 pub use probe::BpfProbe;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use probe::{PageSurvey, Surveyed, Taken};
+pub use shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use survey::{PageSurvey, Surveyed, Taken};

@@ -12,6 +12,7 @@ use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::pages::Pages;
 use super::program::{Found, Lookup, PageTables, Program};
+use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
 use super::space::{Opened, PagemapKind, SpaceHandle};
 use super::sweep::{SweepResult, Sweeper};
 use super::swept::Swept;
@@ -33,6 +34,7 @@ pub struct BpfProbe {
     pub(super) clears: u64,
     /// What surveys of all pages keep; `None` until the first survey begins.
     pub(super) pages: Option<Pages>,
+    pub(super) shared: (SharedMemory, SharedLimits),
     /// For each sample of the last clear, whether it cannot be observed.
     unobservable: Vec<bool>,
     // The buffers below are kept between rounds, so that a round allocates nothing.
@@ -78,6 +80,7 @@ impl BpfProbe {
             targets: Vec::new(),
             clears: 0,
             pages: None,
+            shared: Default::default(),
             unobservable: Vec::new(),
             slots: Vec::new(),
             leaves: Vec::new(),
@@ -103,6 +106,17 @@ impl BpfProbe {
     /// off, because a survey clears what sweeps would clear.
     pub fn set_sweeps(&mut self, sweeps: bool) {
         self.sweeps = sweeps;
+    }
+
+    /// Sets whether surveys observe memory that several processes map, and what that may cost. The default is
+    /// [`SharedMemory::Auto`] with the default limits.
+    pub fn set_shared_memory(&mut self, mode: SharedMemory, limits: SharedLimits) {
+        self.shared = (mode, limits);
+    }
+
+    /// The memory that several processes map and that the last survey has left unobservable, if there is any.
+    pub fn shared_left_out(&self) -> Option<SharedLeftOut> {
+        self.pages.as_ref().and_then(Pages::shared_left_out)
     }
 
     /// The number of page-table levels of this machine: 4 or 5.

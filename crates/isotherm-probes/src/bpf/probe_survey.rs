@@ -7,6 +7,8 @@
 //! - A page is present if a page of memory is mapped there that the kernel manages. The zero page is absent, as it is in
 //!   the resident set size. Memory of devices is present and unobservable.
 //! - `[vdso]` and `[vvar]` are left out.
+//! - Pages that several processes map are cleared with `/proc/PID/clear_refs`, within limits: see
+//!   [`SharedMemory`](super::SharedMemory).
 //! - A page of hugetlbfs, and a page of a locked mapping, is unobservable once the kernel has refused to clear it.
 
 use isotherm_core::survey::{BlockPages, ClearPages, Survey};
@@ -20,7 +22,7 @@ impl Survey for BpfProbe {
     fn begin(&mut self) -> Result<(), BoxError> {
         self.set_sweeps(false);
         self.tables.memory_end = memory_end()?;
-        self.pages.get_or_insert_default().begin();
+        self.pages.get_or_insert_default().begin(&self.targets, self.shared);
         Ok(())
     }
 
@@ -39,7 +41,7 @@ impl Survey for BpfProbe {
         Ok(())
     }
 
-    fn clear(&mut self, target: TargetId, blocks: &mut [ClearPages]) -> Result<u64, BoxError> {
+    fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
         let Ok(index) = self.targets.binary_search_by_key(&target, |known| known.id) else { return Ok(0) };
         let pages = self.pages.get_or_insert_default();
         let cleared = pages.clear(&mut self.program, &self.tables, &self.folios, &mut self.targets[index], blocks)?;

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 
-use super::{BpfError, Look};
+use super::{BpfError, Look, SharedLeftOut, SharedLimits, SharedMemory};
 
 /// Reads accessed bits in the kernel with eBPF. It works on x86-64 only.
 #[derive(Debug)]
@@ -35,6 +35,16 @@ impl BpfProbe {
 
     /// Sets whether the probe sweeps from now on.
     pub fn set_sweeps(&mut self, _: bool) {
+        match self.0 {}
+    }
+
+    /// Sets whether surveys observe memory that several processes map.
+    pub fn set_shared_memory(&mut self, _: SharedMemory, _: SharedLimits) {
+        match self.0 {}
+    }
+
+    /// The memory that several processes map and that the last survey has left unobservable.
+    pub fn shared_left_out(&self) -> Option<SharedLeftOut> {
         match self.0 {}
     }
 

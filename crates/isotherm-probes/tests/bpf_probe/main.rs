@@ -9,6 +9,7 @@ mod counting;
 mod folios;
 mod lives;
 mod pages;
+mod shared;
 mod survey;
 mod target;
 mod unobservable;

@@ -188,14 +188,14 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
 fn reserve(permission: &str, size: usize) -> rustix::io::Result<u64> {
     let permission = if permission == "read" { ProtFlags::READ } else { ProtFlags::empty() };
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: the kernel chooses the address, so that nothing that exists is replaced.
+    // SAFETY: the kernel chooses the address, so that no other mapping is replaced.
     unsafe { mmap_anonymous(ptr::null_mut(), size, permission, flags).map(|start| start as u64) }
 }
 
 /// Makes every page of the range a mapping of its own, by turns writable and not.
 fn stripe(start: usize, size: usize) -> u64 {
     for page in (start..start + size).step_by(2 * 4096) {
-        // SAFETY: the page is in memory that `map` returned; nothing but commands of the test refers to it.
+        // SAFETY: the test gives a range that it mapped before, and does not write to these pages afterwards.
         unsafe { mprotect(page as *mut _, 4096, MprotectFlags::READ).unwrap() };
     }
     0

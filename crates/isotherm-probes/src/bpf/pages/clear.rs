@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::folios::{LargeFolios, Layout, Zeros};
 use super::masks::{Masks, is_memory, is_of_a_file};
+use super::shared::SharedPages;
 use super::spans::Spans;
 use crate::bpf::BpfError;
 use crate::bpf::entries::{Entries, PAGES};
@@ -27,6 +28,7 @@ pub(super) struct Tools<'a> {
     pub(super) folios: &'a Folios,
     pub(super) large: &'a mut LargeFolios,
     pub(super) zeros: &'a mut Zeros,
+    pub(super) shared: &'a mut SharedPages,
 }
 
 /// The pages of a block that are in ranges to be cleared.
@@ -102,12 +104,13 @@ impl Clearer {
         for (entries, block) in self.before.iter_mut().zip(blocks) {
             let words = entries.words();
             let mut asked = Asked { clear: block.pages & words.present & !words.accessed, ..Asked::default() };
+            let shared = tools.shared.at(target.id, block.start);
             for index in masks.mappings_at(block.start) {
                 let mapping = &target.mappings()[index];
                 entries.narrow(mapping.range);
                 let within = PageBits::of(entries.pages());
                 let young = words.accessed & within & !words.special;
-                let mut pages = block.pages & young;
+                let mut pages = block.pages & young & !shared;
                 if !is_memory(mapping) || target.uncleared()[index] {
                     block.unobservable |= pages;
                     continue;
@@ -193,16 +196,19 @@ impl Clearer {
         let still = asked.young & words.accessed;
         let mut uncleared = asked.young & asked.refused;
         if let (Some(first), Some(last)) = (still.iter().next(), still.iter().last()) {
-            let mut alone = PageBits::NONE;
+            let (mut alone, mut shared) = (PageBits::NONE, PageBits::NONE);
             let addr = block.start + first as u64 * isotherm_core::PAGE_SIZE;
             let buffer = &mut self.pagemap[..(last - first + 1) * PagemapEntry::BYTES];
             // If the pagemap cannot be read, or the address space is gone, no page counts as exclusive.
             for (page, entry) in (first..).zip(space.pagemap().entries(addr, buffer).into_iter().flatten()) {
                 if entry.is_exclusive() {
                     alone.insert(page);
+                } else if entry.frame().is_some() {
+                    shared.insert(page);
                 }
             }
             uncleared |= still & !alone;
+            tools.shared.note(target.id, block.start, still & shared & !asked.refused);
             // The kernel does not clear a page that is on no reclaim list. A tail of a folio has no such flag.
             if !after.is_huge() {
                 let is_left = |flags: Flags| !flags.is_listed() && !flags.is_tail();

@@ -6,7 +6,8 @@
 //! - in files and shared memory, and in anonymous memory if a size of transparent huge pages other than 2 MiB is
 //!   enabled: the flags of all pages of the block;
 //! - in other anonymous memory, a folio has 512 pages or one, and one with 512 pages begins at a multiple of 512 frames.
-//!   One frame of each such group of frames is read, at most once in a survey.
+//!   One frame of each such group of frames is read, and remembered until the kernel has split the mapping of a huge
+//!   page: such memory comes about in no other way.
 
 use std::fs;
 use std::ops::Range;
@@ -67,12 +68,14 @@ pub(super) struct Layout {
     pub(super) barred: PageBits,
 }
 
-/// Finds large folios, and remembers during a survey where there are none.
+/// Finds large folios, and remembers where there are none.
 #[derive(Debug, Default)]
 pub(super) struct LargeFolios {
     /// Whether anonymous memory can have folios of sizes between a page and a huge page.
     small_sizes: bool,
     groups: Vec<Group>,
+    /// How many mappings of huge pages the kernel had split when `groups` was begun.
+    splits: Option<u64>,
     frames: Vec<(u64, usize)>,
     room: PageBuffer,
 }
@@ -81,7 +84,11 @@ impl LargeFolios {
     /// Begins a survey.
     pub(super) fn begin(&mut self) {
         self.small_sizes = small_sizes(Path::new("/"));
-        self.groups.clear();
+        let splits = splits(Path::new("/"));
+        if splits.is_none() || splits != self.splits {
+            self.groups.clear();
+            self.splits = splits;
+        }
     }
 
     /// Finds the large folios among the pages that `block` is limited to, all of one mapping.
@@ -141,8 +148,8 @@ impl LargeFolios {
             self.groups.resize(index + 1, Group::Unknown);
         }
         if self.groups[index] == Group::Unknown {
-            let head = table.flags(group * HUGE_FRAMES)?.is_some_and(Flags::is_head);
-            self.groups[index] = if head { Group::Huge } else { Group::Small };
+            let is_huge = table.is_huge_page(group * HUGE_FRAMES)?;
+            self.groups[index] = if is_huge { Group::Huge } else { Group::Small };
         }
         Ok(self.groups[index])
     }
@@ -208,6 +215,12 @@ fn small_sizes(root: &Path) -> bool {
                 Some(_) => true,
             }
     })
+}
+
+/// How many mappings of huge pages the kernel has split into mappings of pages, if `/proc/vmstat` shows it.
+fn splits(root: &Path) -> Option<u64> {
+    let counters = fs::read_to_string(root.join("proc/vmstat")).ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("thp_split_pmd ")?.parse().ok())
 }
 
 fn unreadable(e: TableError) -> BpfError {

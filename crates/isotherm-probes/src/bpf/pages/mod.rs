@@ -1,10 +1,12 @@
 //! Surveys all pages of a target: reads every page table once, and clears accessed bits in ranges.
 
 mod clear;
+mod clear_shared;
 mod find;
 mod folios;
 mod masks;
 mod read;
+mod shared;
 mod spans;
 
 use isotherm_core::survey::{BlockPages, ClearPages};
@@ -12,10 +14,13 @@ use isotherm_core::survey::{BlockPages, ClearPages};
 use super::BpfError;
 use super::folio::Folios;
 use super::program::{PageTables, Program};
+use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
 use super::target::Target;
 use clear::{Clearer, Tools};
+use clear_shared::SharedClearer;
 use folios::{LargeFolios, Zeros};
 use read::Reader;
+use shared::SharedPages;
 
 /// How many surveys the frames of huge zero pages are remembered for.
 const ZERO_SURVEYS: u32 = 16;
@@ -27,12 +32,16 @@ pub(super) struct Pages {
     clearer: Clearer,
     large: LargeFolios,
     zeros: Zeros,
+    shared: SharedPages,
+    shared_clearer: SharedClearer,
     surveys: u32,
 }
 
 impl Pages {
-    /// Begins a survey.
-    pub(super) fn begin(&mut self) {
+    /// Begins a survey of `targets`, which are sorted by ID.
+    pub(super) fn begin(&mut self, targets: &[Target], (mode, limits): (SharedMemory, SharedLimits)) {
+        (self.shared.mode, self.shared.limits) = (mode, limits);
+        self.shared.begin(targets);
         self.large.begin();
         self.surveys = self.surveys.wrapping_add(1);
         if self.surveys.is_multiple_of(ZERO_SURVEYS) {
@@ -65,9 +74,36 @@ impl Pages {
         tables: &PageTables,
         folios: &Folios,
         target: &mut Target,
+        blocks: &mut Vec<ClearPages>,
+    ) -> Result<u64, BpfError> {
+        // Shared pages first: `MADV_COLD` flushes the TLB after it, as `clear_refs` does not.
+        let knew = self.shared.has(target.id);
+        let mut cleared = if knew { self.clear_shared(program, tables, target, blocks)? } else { 0 };
+        let (large, zeros, shared) = (&mut self.large, &mut self.zeros, &mut self.shared);
+        let mut tools = Tools { program, tables, folios, large, zeros, shared };
+        cleared += self.clearer.clear(&mut tools, target, blocks)?;
+        if !knew && self.shared.has(target.id) {
+            let mut none = Vec::new();
+            cleared += self.clear_shared(program, tables, target, &mut none)?;
+        }
+        self.shared_clearer.add_to(blocks);
+        self.shared_clearer.forget();
+        Ok(cleared)
+    }
+
+    fn clear_shared(
+        &mut self,
+        program: &mut Program,
+        tables: &PageTables,
+        target: &mut Target,
         blocks: &mut [ClearPages],
     ) -> Result<u64, BpfError> {
-        let mut tools = Tools { program, tables, folios, large: &mut self.large, zeros: &mut self.zeros };
-        self.clearer.clear(&mut tools, target, blocks)
+        let reading = (&mut self.reader, &self.zeros);
+        self.shared_clearer.clear((program, tables), reading, &mut self.shared, target, blocks)
+    }
+
+    /// Shared memory that the last survey has left unobservable.
+    pub(super) fn shared_left_out(&self) -> Option<SharedLeftOut> {
+        self.shared.left_out()
     }
 }

@@ -1,0 +1,197 @@
+//! The survey of memory that several processes map.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use isotherm_core::AccessProbe;
+use isotherm_core::survey::{ClearPages, PageBits};
+use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory, SharedReason};
+
+use crate::survey::{clear, counts, survey};
+use crate::target::Target;
+use crate::watch::*;
+
+const SIZE: u64 = 64 * MIB;
+const HOT: u64 = 16 * MIB;
+
+/// Opens the probe, which observes shared memory in every survey.
+fn open_always() -> Result<BpfProbe, &'static str> {
+    let mut probe = open()?;
+    probe.set_shared_memory(SharedMemory::Always, SharedLimits::default());
+    Ok(probe)
+}
+
+/// A file in memory that is deleted when the value is dropped.
+struct SharedFile(PathBuf);
+
+impl SharedFile {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(format!("/dev/shm/isotherm-{name}-{}", std::process::id()));
+        fs::write(&path, vec![1; SIZE as usize]).unwrap();
+        Self(path)
+    }
+
+    fn map(&self, target: &mut Target) -> u64 {
+        target.map(&format!("file:{}", self.0.display()), SIZE)
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Clears all accessed pages of the target. Returns the pages that the survey says were cleared in `range`, and those
+/// that it says are unobservable.
+fn clear_all(probe: &mut BpfProbe, target: &Target, range: &std::ops::Range<u64>) -> (usize, usize) {
+    let blocks = survey(probe, target);
+    let (_, done) = clear(probe, target, &blocks, range.clone());
+    let inside = |block: &ClearPages, pages: PageBits| {
+        pages.iter().filter(|&page| range.contains(&(block.start + page as u64 * PAGE))).count()
+    };
+    assert!(done.windows(2).all(|pair| pair[0].start < pair[1].start));
+    let cleared = done.iter().map(|block| inside(block, block.pages)).sum();
+    (cleared, done.iter().map(|block| inside(block, block.unobservable & !block.pages)).sum())
+}
+
+/// Whether both numbers are as expected, but for a fiftieth of the sum: the kernel's DAMON clears accessed bits if it
+/// runs, and pages whose bits are clear count as cleared.
+fn nearly(found: (usize, usize), expected: (usize, usize)) -> bool {
+    let sum = expected.0 + expected.1;
+    found.0.abs_diff(expected.0) * 50 <= sum && found.1.abs_diff(expected.1) * 50 <= sum
+}
+
+#[test]
+fn of_memory_shared_by_two_processes_each_has_accessed_its_own_part() {
+    let mut probe = or_skip!(open_always());
+    let file = SharedFile::new("two");
+    let mut targets = [Target::start(), Target::start()];
+    let starts = targets.each_mut().map(|target| file.map(target));
+    for (target, start) in targets.iter_mut().zip(starts) {
+        target.read(start, SIZE);
+    }
+    update(&mut probe, &[&targets[0], &targets[1]]);
+    for (target, start) in targets.iter().zip(starts) {
+        // `MADV_COLD` leaves the pages, and then they are known to be shared.
+        assert!(nearly(clear_all(&mut probe, target, &(start..start + SIZE)), (16_384, 0)));
+    }
+    for round in 0..3 {
+        let offset = round * HOT;
+        targets[0].read(starts[0] + offset, HOT);
+        let found = targets.each_ref().map(|target| survey(&mut probe, target));
+        let hot = starts[0] + offset..starts[0] + offset + HOT;
+        let inside = counts(&found[0], hot).1;
+        assert!(nearly((inside, 0), (4096, 0)), "{inside}");
+        assert_eq!(counts(&found[0], starts[0]..starts[0] + SIZE), (16_384, inside, 0));
+        assert_eq!(counts(&found[1], starts[1]..starts[1] + SIZE), (16_384, 0, 0));
+        assert!(nearly(clear_all(&mut probe, &targets[0], &(starts[0]..starts[0] + SIZE)), (4096, 0)));
+    }
+    assert_eq!(probe.shared_left_out(), None);
+}
+
+#[test]
+fn pages_shared_after_a_fork_are_observed() {
+    let mut probe = or_skip!(open_always());
+    let mut target = Target::start();
+    let start = target.map("small", SIZE);
+    let range = start..start + SIZE;
+    target.write(start, SIZE);
+    target.request(&format!("fork-and-read {start} {SIZE}"));
+    target.read(start, SIZE);
+    update(&mut probe, &[&target]);
+    assert!(nearly(clear_all(&mut probe, &target, &range), (16_384, 0)));
+    for round in 0..3 {
+        target.read(start + round * HOT, HOT);
+        let found = survey(&mut probe, &target);
+        let inside = counts(&found, start + round * HOT..start + (round + 1) * HOT).1;
+        assert!(nearly((inside, 0), (4096, 0)), "{inside}");
+        assert_eq!(counts(&found, range.clone()), (16_384, inside, 0));
+        assert!(nearly(clear_all(&mut probe, &target, &range), (4096, 0)));
+    }
+}
+
+#[test]
+fn what_other_pages_were_cleared_is_told() {
+    let mut probe = or_skip!(open_always());
+    let file = SharedFile::new("other");
+    let (mut target, mut other) = (Target::start(), Target::start());
+    let start = file.map(&mut target);
+    let in_other = file.map(&mut other);
+    other.read(in_other, SIZE);
+    target.read(start, SIZE);
+    update(&mut probe, &[&target]);
+    let blocks = survey(&mut probe, &target);
+    // Only one page is asked for, and all are cleared.
+    let (_, done) = clear(&mut probe, &target, &blocks, start..start + PAGE);
+    let pages = done.iter().filter(|block| (start..start + SIZE).contains(&block.start));
+    assert!(pages.map(|block| block.pages.count()).sum::<usize>() + STRAGGLERS >= 16_384);
+    assert_eq!(counts(&survey(&mut probe, &target), start..start + SIZE).1, 0);
+    // Without a page that is asked for, too.
+    target.read(start, MIB);
+    survey(&mut probe, &target);
+    let mut none = Vec::new();
+    probe.survey().unwrap().clear(space(&target).id, &mut none).unwrap();
+    let pages = none.iter().filter(|block| (start..start + SIZE).contains(&block.start));
+    assert!(pages.map(|block| block.pages.count()).sum::<usize>() + STRAGGLERS >= 256);
+}
+
+#[test]
+fn memory_that_is_left_out_is_unobservable_and_the_reason_is_told() {
+    let file = SharedFile::new("left-out");
+    let (mut target, mut other) = (Target::start(), Target::start());
+    let start = file.map(&mut target);
+    let in_other = file.map(&mut other);
+    other.read(in_other, SIZE);
+    let limits = SharedLimits { longest_hold: Duration::from_micros(10), ..SharedLimits::default() };
+    for (mode, limits) in [(SharedMemory::Never, SharedLimits::default()), (SharedMemory::Auto, limits)] {
+        let mut probe = or_skip!(open());
+        probe.set_shared_memory(mode, limits);
+        update(&mut probe, &[&target]);
+        for _ in 0..3 {
+            target.read(start, SIZE);
+            let found = clear_all(&mut probe, &target, &(start..start + SIZE));
+            assert!(nearly(found, (0, 16_384)), "{mode:?}: {found:?}");
+            let left_out = probe.shared_left_out().unwrap();
+            assert!(left_out.bytes >= SIZE / 50 * 49, "{left_out:?}");
+            let expected = match left_out.reason {
+                SharedReason::Never => mode == SharedMemory::Never,
+                SharedReason::LongHold { estimate, longest } => mode == SharedMemory::Auto && estimate > longest,
+                _ => false,
+            };
+            assert!(expected, "{left_out:?}");
+        }
+    }
+}
+
+#[test]
+fn processes_that_share_memory_take_turns() {
+    let mut probe = or_skip!(open());
+    // Whatever a clear takes, the next one is allowed at once.
+    let limits = SharedLimits { longest_hold: Duration::from_secs(10), time_share: 1e6 };
+    probe.set_shared_memory(SharedMemory::Auto, limits);
+    // 64 MiB in two mappings take longer than processes need no turns for.
+    let file = SharedFile::new("turns");
+    let mut targets = [Target::start(), Target::start()];
+    let starts = targets.each_mut().map(|target| [file.map(target), file.map(target)]);
+    for (target, starts) in targets.iter_mut().zip(starts) {
+        starts.iter().for_each(|&start| target.read(start, SIZE));
+    }
+    update(&mut probe, &[&targets[0], &targets[1]]);
+    let mut turns = Vec::new();
+    for _ in 0..7 {
+        let mut cleared = [false; 2];
+        probe.survey().unwrap().begin().unwrap();
+        for (i, target) in targets.iter_mut().enumerate() {
+            starts[i].iter().for_each(|&start| target.read(start, SIZE));
+            let mut blocks = Vec::new();
+            probe.survey().unwrap().read(&space(target), &mut blocks).unwrap();
+            let (_, done) = clear(&mut probe, target, &blocks, starts[i][0]..starts[i][0] + SIZE);
+            cleared[i] = done.iter().any(|block| block.start == starts[i][0] && block.pages.count() >= 256);
+        }
+        turns.push(cleared);
+    }
+    assert!(turns.iter().skip(1).all(|cleared| cleared[0] != cleared[1]), "{turns:?}");
+    assert!(turns[1..].windows(2).all(|pair| pair[0] != pair[1]), "{turns:?}");
+}
