@@ -91,7 +91,7 @@ impl Described {
         if *last == Some(time) {
             return;
         }
-        let before = std::mem::replace(last, Some(time));
+        let before = last.replace(time);
         let (snapshot, survey) = match part {
             Part::Snapshot(_) => (before, self.survey),
             Part::Survey(_) => (self.snapshot, before),

@@ -184,8 +184,8 @@ impl Recorder {
     /// without targets adds nothing.
     ///
     /// # Errors
-    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the survey is older than the one before
-    /// it, a sum is larger than its whole, or the recording has no column for surveys ([`Recorder::create_with`]). The
+    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the survey is older than the one
+    /// before it, a sum is larger than its whole, or the recording has no column for surveys ([`Recorder::create_with`]). The
     /// survey is not written then.
     pub fn write_survey(&mut self, record: &SurveyRecord) -> Result<(), RecordError> {
         if !self.contents.surveys {

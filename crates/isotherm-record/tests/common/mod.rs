@@ -222,7 +222,7 @@ pub fn survey(i: u32) -> SurveyRecord {
             cost: SurveyCost { reads: 18, clears: n },
             targets: snapshot.targets.iter().map(target).collect(),
         },
-        cpu: (i % 20 > 0).then_some(Duration::from_micros(n)),
+        cpu: (!i.is_multiple_of(20)).then_some(Duration::from_micros(n)),
         infos: snapshot.targets.iter().map(|target| (target.id, info(target.id))).collect(),
     }
 }
