@@ -153,10 +153,15 @@ macro_rules! table {
 
         impl Table for $table {
             fn fields() -> Fields {
-                let columns = [
-                    $( (<$type>::WRITTEN, Field::new($column, <$type>::data_type(), <$type>::OPTIONAL)), )+
-                ];
-                columns.into_iter().filter(|(written, _)| *written).map(|(_, field)| field).collect()
+                // Made once: a batch needs them for each table in it.
+                static FIELDS: std::sync::OnceLock<Fields> = std::sync::OnceLock::new();
+                let make = || {
+                    let columns = [
+                        $( (<$type>::WRITTEN, Field::new($column, <$type>::data_type(), <$type>::OPTIONAL)), )+
+                    ];
+                    columns.into_iter().filter(|(written, _)| *written).map(|(_, field)| field).collect()
+                };
+                FIELDS.get_or_init(make).clone()
             }
         }
 
