@@ -10,6 +10,8 @@ from pathlib import Path
 
 from .processes import Failed
 
+# The laboratory has everything that it needs from its host.
+LABORATORY = Path("/lab/settings").exists()
 LOADS = Path(__file__).parent.parent / "loads"
 CACHE = Path(__file__).resolve().parents[3] / "target/bench/programs"
 
@@ -83,7 +85,7 @@ def compiled(name):
     """The load `name` (a file of C, Go or Java), compiled: a program, or for Java the directory of its class."""
     source = LOADS / name
     output = CACHE / "compiled" / source.stem
-    if output.exists() and output.stat().st_mtime > source.stat().st_mtime:
+    if output.exists() and (LABORATORY or output.stat().st_mtime > source.stat().st_mtime):
         return output
     output.parent.mkdir(parents=True, exist_ok=True)
     if source.suffix == ".c":
