@@ -86,8 +86,10 @@ def one_run(name, options, number_of_run):
         notes.append(f"truth at least {mib(low)}, libraries of others apart")
     if load_cpu < 0.001 * wall and name != "idle":
         notes.append("load did nothing")
-    if found.once is not None and before and after:
-        bounds = (min(before.once_at_least, after.once_at_least), max(before.once_at_most, after.once_at_most))
+    if found.once is not None:
+        bounds = (
+            min(each.once_at_least - each.doubtful for each in measured), max(each.once_at_most for each in measured)
+        )
         if not 0.95 * bounds[0] <= found.once <= 1.05 * bounds[1]:
             notes.append(f"each page once {mib(found.once)}, not {mib(bounds[0])} to {mib(bounds[1])}")
     return {

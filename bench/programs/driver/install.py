@@ -12,6 +12,8 @@ from .processes import Failed
 
 # The laboratory has everything that it needs from its host.
 LABORATORY = Path("/lab/settings").exists()
+# Emulated processors are slow: loads are smaller there by this factor.
+SMALLER = 4 if LABORATORY else 1
 LOADS = Path(__file__).parent.parent / "loads"
 CACHE = Path(__file__).resolve().parents[3] / "target/bench/programs"
 

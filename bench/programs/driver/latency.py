@@ -97,7 +97,7 @@ def served(kind, client, options, pairs):
 
 def fft(options, pairs):
     """run time of a program that streams through 3 GiB, in seconds"""
-    program = [str(install.compiled("fft.c")), "3072", "3"]
+    program = [str(install.compiled("fft.c")), "3072", "2"]
     recording = options.directory / "fft.rec"
     prefix = [options.isotherm, "record", "--quiet", "-o", recording, *options.record_options, "--"]
     for number_of_pair in range(options.runs):

@@ -14,14 +14,15 @@ class Jvm(Program):
     about = "Java, G1: 600 MiB of old objects, a third read twice a second; 20 MiB/s of short-lived ones"
 
     def words(self):
-        return [install.command("java", "default-jdk-headless"), "-Xmx2g", "-cp", install.compiled("Load.java"), "Load"]
+        java = install.command("java", "default-jdk-headless")
+        return [java, "-Xmx2g", "-cp", install.compiled("Load.java"), "Load", 600 // install.SMALLER]
 
 
 class Node(Program):
     about = "200,000 objects and 128 MiB of buffers, a fifth of each read twice a second; short-lived objects"
 
     def words(self):
-        return [install.command("node", "nodejs"), install.LOADS / "load.js"]
+        return [install.command("node", "nodejs"), install.LOADS / "load.js", install.SMALLER]
 
 
 class Go(Program):

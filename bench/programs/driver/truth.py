@@ -118,13 +118,14 @@ def summary(seen, others):
     for key, group in groups.items():
         touched = [figures["Referenced"] for figures in group]
         shared = [figures["Shared_Clean"] + figures["Shared_Dirty"] for figures in group]
-        if key[:2] in others:
-            doubtful += sum(map(min, touched, shared))
         # Pages that are not shared are different ones in each process.
         own = sum(max(0, one - other) for one, other in zip(touched, shared))
-        private = sum(figures["Rss"] for figures in group) - sum(shared)
         at_least += max(max(touched), own)
-        # Of the shared pages there are no more than the processes hold of them together.
-        at_most += min(sum(touched), private + sum(shared))
+        if key[:2] in others:
+            doubtful += sum(map(min, touched, shared))
+            at_most += sum(touched)
+        else:
+            # If nobody else maps them, proportional sizes add up to the pages that there are.
+            at_most += min(sum(touched), sum(figures["Pss"] for figures in group))
     total = lambda name: sum(figures[name] for group in groups.values() for figures in group)  # noqa: E731
     return Truth(total("Referenced"), doubtful, at_least, at_most, total("Rss"), total("Pss"), len(seen))

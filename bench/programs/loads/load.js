@@ -1,11 +1,13 @@
 // 200,000 objects and 128 MiB of buffers. A fifth of each is read twice a second, beside short-lived objects.
+// Argument: a divisor of these sizes.
 'use strict';
+const divisor = Number(process.argv[2] ?? 1);
 const objects = [];
-for (let i = 0; i < 200000; i++) {
+for (let i = 0; i < 200000 / divisor; i++) {
   objects.push({ id: i, name: `object ${i}`, tags: [i, i + 1, i + 2], text: 'x'.repeat(20) + i, next: null });
 }
 const blocks = [];
-for (let i = 0; i < 128; i++) blocks.push(Buffer.alloc(1 << 20, i));
+for (let i = 0; i < 128 / divisor; i++) blocks.push(Buffer.alloc(1 << 20, i));
 
 const SLICES = 50;
 let slice = 0;
