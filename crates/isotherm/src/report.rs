@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm_record::Recording;
-use isotherm_report::{Format, Kind, Limits, Measure, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
+use isotherm_report::{
+    Format, Kind, Limits, Measure, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension,
+};
 
 use crate::WrongCall;
 use crate::cli::{HeatmapMeasure, RegionOptions, Report, ReportFormat, ReportKind, SortKey};
@@ -28,10 +30,9 @@ pub fn run(options: &Report) -> Result<ExitCode> {
 
     check_region_options(&options.regions, kind, format)?;
     let page = format == Format::Html;
-    for (option, given, of) in [
-        ("--window", options.window.is_some(), Kind::Wss),
-        ("--measure", options.measure.is_some(), Kind::Heatmap),
-    ] {
+    for (option, given, of) in
+        [("--window", options.window.is_some(), Kind::Wss), ("--measure", options.measure.is_some(), Kind::Heatmap)]
+    {
         if given && (kind != of && !(page && of == Kind::Wss) || page && of == Kind::Heatmap) {
             let what = if page { "the html page".into() } else { format!("the report {}", kind.name()) };
             let what = format!("{option} has no effect on {what}; it is an option of the report {}", of.name());

@@ -56,7 +56,7 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     table(out, terminal, &[size, hot, warm, cold, dark, wss, idle, bar, Column::name("mapping")], &rows)?;
     if summary.total.surveyed.resident_bytes.is_some() {
         writeln!(out)?;
-        let rows: Vec<Vec<Cell>> = told.iter().copied().chain([&summary.total]).map(surveyed).collect();
+        let rows: Vec<Vec<Cell>> = shown.iter().copied().chain([&summary.total]).map(surveyed).collect();
         table(out, terminal, &SURVEYED, &rows)?;
     }
     let note = format!(
