@@ -83,6 +83,8 @@ pub struct Monitor<S, P, K, R> {
     clears: u64,
     /// When to survey. `None` if there is no survey.
     survey: Option<SurveyPlan>,
+    /// Whether pages are sampled.
+    sampling: bool,
     // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
     answers: Vec<Observation>,
@@ -122,6 +124,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             update_asked: false,
             clears: 0,
             survey: None,
+            sampling: true,
             samples: Vec::new(),
             answers: Vec::new(),
             snapshot: Snapshot::default(),
@@ -149,6 +152,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             let due = self.survey.map_or(Duration::ZERO, |plan| plan.due);
             self.survey = Some(SurveyPlan { interval, limits, due });
         }
+    }
+
+    /// Samples no pages. Regions then have no access frequencies, and all that is known comes from the surveys.
+    pub fn without_samples(&mut self) {
+        self.sampling = false;
     }
 
     /// The survey interval. `None` if there is no survey.
@@ -256,6 +264,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Chooses one present page of each region, uniformly at random, and clears it. A steady region is left out of most rounds.
     fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
         self.samples.clear();
+        if !self.sampling {
+            return Ok(());
+        }
         for target in self.regions.targets_mut() {
             for region in &mut target.regions {
                 region.choose(self.rounds, &self.attributes);

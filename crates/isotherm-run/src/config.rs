@@ -35,6 +35,9 @@ pub struct RunConfig {
     pub source: Source,
     /// The monitoring attributes. What is not set follows from the probe.
     pub attributes: AttributeOptions,
+    /// Whether pages are sampled. Without samples there are surveys only, which tell whether and when each page was
+    /// accessed, but not how often; the attributes then say how often there is a snapshot.
+    pub sampling: bool,
     /// Whether and how often all pages are surveyed.
     pub survey: SurveyChoice,
     /// The seed of the random choices; `None` takes one from the clock.
@@ -198,6 +201,7 @@ impl RunConfig {
         Self {
             source,
             attributes: AttributeOptions::default(),
+            sampling: true,
             survey: SurveyChoice::Auto,
             seed: None,
             duration: None,
@@ -232,6 +236,12 @@ impl RunConfig {
     #[must_use]
     pub fn attributes(self, attributes: AttributeOptions) -> Self {
         Self { attributes, ..self }
+    }
+
+    /// The same run with surveys only.
+    #[must_use]
+    pub fn without_samples(self) -> Self {
+        Self { sampling: false, ..self }
     }
 
     /// The same run with this choice of surveys.
@@ -277,6 +287,7 @@ impl RunConfig {
             }
         }
         match self.survey {
+            SurveyChoice::Off if !self.sampling => return Err(ConfigError::NothingMeasured),
             SurveyChoice::Every(interval) if interval < SurveyChoice::MIN_SURVEY => {
                 return Err(ConfigError::SurveyTooShort(interval));
             }

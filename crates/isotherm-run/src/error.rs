@@ -57,6 +57,9 @@ pub enum ConfigError {
         units::duration(SurveyChoice::MIN_SURVEY)
     )]
     SurveyTooShort(Duration),
+    /// Neither samples nor surveys are wanted.
+    #[error("without samples and without surveys nothing is measured")]
+    NothingMeasured,
     /// The probe cannot read all pages.
     #[error("the probe {0} has no survey")]
     NoSurvey(&'static str),

@@ -39,6 +39,7 @@ enum Origin {
     Live {
         probe: ProbeKind,
         attributes: Attributes,
+        sampling: bool,
         survey: Option<SurveyPace>,
         targets: Unbound,
         schemes: Option<Box<PreparedSchemes>>,
@@ -74,7 +75,7 @@ impl RunConfig {
 impl Prepared {
     pub(crate) fn new(config: RunConfig) -> Result<Self, RunError> {
         config.validate()?;
-        let RunConfig { source, attributes, survey, seed, duration, schemes, recording } = config;
+        let RunConfig { source, attributes, sampling, survey, seed, duration, schemes, recording } = config;
         let seed = seed.unwrap_or_else(unix_ns);
         let has_schemes = schemes.is_some();
         let mut notices = Vec::new();
@@ -89,6 +90,9 @@ impl Prepared {
                     (Unbound::new(&targets)?, OpenProbe::open(probe, &targets)?)
                 };
                 let survey = probe.survey(survey)?;
+                if !sampling && survey.is_none() {
+                    return Err(ConfigError::NoSurvey(probe.name).into());
+                }
                 let granularity = probe.granularity();
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 check_duration(duration, attributes)?;
@@ -100,7 +104,10 @@ impl Prepared {
                     attributes: Some(attributes),
                     surveys: survey.is_some(),
                 };
-                (Origin::Live { probe: probe.kind, attributes, survey, targets: unbound, schemes }, properties)
+                (
+                    Origin::Live { probe: probe.kind, attributes, sampling, survey, targets: unbound, schemes },
+                    properties,
+                )
             }
             Source::Simulation(pattern) => {
                 let granularity = Granularity::Page;
@@ -187,12 +194,12 @@ impl Prepared {
         };
         // What can fail comes before the sinks' threads.
         let (source, processes, schemes): (Box<dyn crate::source::Source>, _, _) = match origin {
-            Origin::Live { probe, attributes, survey, targets, schemes } => {
+            Origin::Live { probe, attributes, sampling, survey, targets, schemes } => {
                 let (targets, ranges) = targets.bind()?;
                 let processes = targets.processes();
                 let source: Box<dyn crate::source::Source> = match probe {
                     ProbeKind::Monitor(probe) => {
-                        Box::new(MonitorSource { attributes, survey, seed: self.seed, probe, targets })
+                        Box::new(MonitorSource { attributes, sampling, survey, seed: self.seed, probe, targets })
                     }
                     ProbeKind::Kernel(paths) => Box::new(KernelSource { attributes, paths, targets, ranges }),
                 };

@@ -1,6 +1,7 @@
 //! Prepares a run from the options that `record`, `run` and `top` have in common.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Error, Result};
 use isotherm_core::{AddrRange, AttributeOptions};
@@ -10,7 +11,10 @@ use isotherm_run::{
 };
 
 use crate::WrongCall;
-use crate::cli::{self, PhysicalOptions, WatchOptions};
+use crate::cli::{self, PhysicalOptions, Sampling, WatchOptions};
+
+/// The time from one snapshot to the next if nothing is sampled.
+const SNAPSHOTS: Duration = Duration::from_secs(1);
 
 /// The options of a command, as far as they describe the run.
 #[derive(Clone)]
@@ -71,15 +75,22 @@ impl<'a> Call<'a> {
             _ => Targets::Processes { pids: watch.pid.clone(), children: watch.children, ranges },
         };
         let options = &watch.attributes;
+        // Without samples, the attributes only say how often there is a snapshot: as often as there is a survey.
+        let (sampling, without_samples) = match options.sample {
+            Some(Sampling::Every(interval)) => (Some(interval), None),
+            Some(Sampling::Off) => (None, Some(options.aggr.unwrap_or(SNAPSHOTS))),
+            None => (None, None),
+        };
         let attributes = AttributeOptions {
-            sampling: options.sample,
-            aggregation: options.aggr,
+            sampling: without_samples.or(sampling),
+            aggregation: without_samples.or(options.aggr),
             update: options.update,
             regions: options.regions,
         };
         let schemes = schemes.map(|path| SchemeOptions { schemes: SchemeSource::File(path.into()), memory_use });
         RunConfig {
             attributes,
+            sampling: without_samples.is_none(),
             survey: watch.survey,
             seed: options.seed,
             duration: watch.duration,
@@ -122,6 +133,7 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
         }
         ConfigError::DurationTooShort { .. } => "lengthen --duration, or shorten --aggr",
         ConfigError::SurveyTooShort(_) => "lengthen --survey, or give --survey auto",
+        ConfigError::NothingMeasured => "leave out --sample off or --survey off",
         ConfigError::NoSurvey(_) => "use --probe bpf, or leave --survey out",
         ConfigError::Attributes(_) => return error.to_string(),
     };

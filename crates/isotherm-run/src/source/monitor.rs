@@ -20,6 +20,7 @@ use crate::{EndReason, RunError};
 /// Watches the targets through a probe.
 pub(crate) struct MonitorSource {
     pub(crate) attributes: Attributes,
+    pub(crate) sampling: bool,
     /// How often to survey. `None` without surveys.
     pub(crate) survey: Option<SurveyPace>,
     pub(crate) seed: u64,
@@ -29,7 +30,7 @@ pub(crate) struct MonitorSource {
 
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { attributes, survey: mut pace, seed, probe, targets } = *self;
+        let Self { attributes, sampling, survey: mut pace, seed, probe, targets } = *self;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
         let late_rounds = Rc::new(Cell::new(0));
@@ -38,6 +39,9 @@ impl Source for MonitorSource {
         let sink =
             Forward { infos, late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time(), found: Rc::clone(&found) };
         let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), targets, probe, sink);
+        if !sampling {
+            monitor.without_samples();
+        }
         if let Some(pace) = &pace {
             monitor.set_survey(pace.interval(), SurveyLimits::default());
         }

@@ -54,9 +54,10 @@ const ATTRIBUTES: &str = "Monitoring attributes";
 #[derive(Args)]
 pub struct AttributeOptions {
     /// Sampling interval: the time from clearing the accessed bit of a page to reading it, at least 100us. Without
-    /// --aggr, the aggregation interval becomes 20 times as long (10 times with refs) [default: 5ms; with refs 100ms]
-    #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME", value_parser = units::parse_duration)]
-    pub sample: Option<Duration>,
+    /// --aggr, the aggregation interval becomes 20 times as long (10 times with refs). off leaves the surveys alone,
+    /// which tell whether and when each page was accessed, but not how often [default: 5ms; with refs 100ms]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME|off", value_parser = sample)]
+    pub sample: Option<Sampling>,
     /// Aggregation interval: the time over which accesses are counted, and from one snapshot to the next [default:
     /// 100ms; with refs 1s]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME", value_parser = units::parse_duration)]
@@ -71,6 +72,22 @@ pub struct AttributeOptions {
     /// Seed of the random choices, to repeat a run [default: from the clock]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "N")]
     pub seed: Option<u64>,
+}
+
+/// The choice of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// No samples.
+    Off,
+    /// Samples at this interval.
+    Every(Duration),
+}
+
+fn sample(text: &str) -> Result<Sampling, QuantityError> {
+    match text {
+        "off" => Ok(Sampling::Off),
+        time => units::parse_duration(time).map(Sampling::Every),
+    }
 }
 
 fn survey(text: &str) -> Result<SurveyChoice, QuantityError> {
