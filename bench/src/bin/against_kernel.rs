@@ -57,6 +57,9 @@ struct Options {
     json: Option<PathBuf>,
 }
 
+/// The probes that can check single pages. The kernel's DAMON has no interface for it, and `refs` clears whole processes.
+const CHECK_SINGLE_PAGES: [&str; 2] = ["idle", "bpf"];
+
 /// All figures.
 #[derive(Default, Serialize)]
 struct Figures {
@@ -143,8 +146,7 @@ fn main() -> Result<()> {
     }
 
     for &scale in &options.sizes {
-        // The kernel's DAMON has no interface to check single pages.
-        for probe in options.probes.iter().filter(|probe| *probe != "damon") {
+        for probe in options.probes.iter().filter(|probe| CHECK_SINGLE_PAGES.contains(&probe.as_str())) {
             eprintln!("every page of {} MiB: {probe}", 256 * scale);
             let target = Target::start(&options.isotherm, scale)?;
             let isotherm = target.watch(probe)?;

@@ -17,6 +17,7 @@ use super::dense::dense;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::outside::{Memory, advise_ranges, cut_at_mappings};
 use super::refusal::{NOT_MAPPED, refusal};
+use super::resident::resident;
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::{Pidfd, ProcessTable};
 
@@ -89,6 +90,18 @@ impl ProcessActuator {
         }
     }
 
+    /// Reclaims ranges. Only what is resident before and not resident afterwards counts as applied: the kernel leaves
+    /// out pages that are shared or in use, and has no place for anonymous pages if there is no swap.
+    fn page_out(&self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+        let before = resident(&self.root, held.pid, ranges);
+        advise_ranges(held, Advice::PageOut, ranges, outcomes);
+        // Without the figures, the outcome is that of the call.
+        let (Ok(before), Ok(after)) = (before, resident(&self.root, held.pid, ranges)) else { return };
+        for (outcome, (before, after)) in outcomes.iter_mut().zip(before.into_iter().zip(after)) {
+            outcome.applied = outcome.applied.min(before.saturating_sub(after));
+        }
+    }
+
     fn apply_inside(&mut self, held: &Held, call: InsideCall, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let mapped = match held.mapped() {
             Ok(mapped) => mapped,
@@ -146,6 +159,7 @@ impl Actuator for ProcessActuator {
             (Some(mut held), CallMethod::Outside(Advice::Collapse)) if work.action == Action::HugePage => {
                 self.back_with_huge_pages(&mut held, work.ranges, outcomes);
             }
+            (Some(mut held), CallMethod::Outside(Advice::PageOut)) => self.page_out(&mut held, work.ranges, outcomes),
             (Some(mut held), CallMethod::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
             (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
         }

@@ -20,6 +20,7 @@ mod inside;
 mod outside;
 mod pages;
 mod refusal;
+mod resident;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 

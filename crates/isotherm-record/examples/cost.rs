@@ -2,13 +2,15 @@
 //!
 //! `cargo run --release -p isotherm-record --example cost [SNAPSHOTS [REGIONS [KEEP]]]`: 10 snapshots a second of one
 //! target whose regions are merged and split at random borders again and again, as the monitor does it. With KEEP the
-//! recording is kept there.
+//! recording is kept there. Then the same for surveys alone: 60 of 1 GiB in as many mappings, a second apart.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Cost, Header, Host, Recorder, Recording, SnapshotRecord, TargetInfo};
+use isotherm_record::{Contents, Cost, Header, Host, Recorder, Recording, SnapshotRecord, SurveyRecord, TargetInfo};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -52,12 +54,81 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (opened - before) as f64 / 1e6,
         (cpu_ns() - opened) as f64 / 1e3 / rows as f64
     );
+    surveys(&directory.path().join("surveys.rec"), regions, &mut random)?;
     let status = std::fs::read_to_string("/proc/self/status")?;
     println!(
         "peak memory: {}",
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("unknown").trim()
     );
     Ok(())
+}
+
+/// Records a minute of surveys of 1 GiB in this many mappings.
+fn surveys(path: &Path, mappings: u64, random: &mut Random) -> Result<(), Box<dyn std::error::Error>> {
+    const SURVEYS: u64 = 60;
+    let mappings = memory(mappings, (1 << 30) / PAGE_SIZE / mappings);
+    let info = Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1 });
+    let mut recorder = Recorder::create_with(path, &header(), Contents { activities: false, surveys: true })?;
+    let mut idle = vec![Duration::ZERO; 513];
+    let mut spent = 0;
+    for i in 1..=SURVEYS {
+        let target = surveyed(&mappings, &mut idle, random);
+        let infos = Arc::new([(target.id, Arc::clone(&info))]);
+        let (time, interval) = (Duration::from_secs(i), Duration::from_secs(1));
+        let cost = SurveyCost { reads: 1 << 18, clears: 1 << 14 };
+        let survey = SurveySnapshot { time, interval, cost, targets: vec![target] };
+        let before = cpu_ns();
+        recorder.write_survey(&SurveyRecord { survey, cpu: Some(Duration::from_millis(3)), infos })?;
+        spent += cpu_ns() - before;
+    }
+    let bytes = recorder.finish()?;
+    println!(
+        "surveys of 1 GiB in {} mappings: {:.1} us of CPU each, {:.0} KiB a minute",
+        mappings.len(),
+        spent as f64 / 1e3 / SURVEYS as f64,
+        bytes as f64 / 1024.0
+    );
+    Ok(())
+}
+
+/// A survey in which a quarter of the blocks is accessed in part, by chance, and the rest is idle since different times.
+fn surveyed(mappings: &Arc<[Mapping]>, idle: &mut [Duration], random: &mut Random) -> TargetSurvey {
+    let by_mapping = mappings.iter().enumerate().map(|(nth, mapping)| {
+        let present = mapping.range.size();
+        let touched = if nth % 4 == 0 { random.below(present / PAGE_SIZE) * PAGE_SIZE } else { 0 };
+        // Longer windows hold a little more.
+        let mut at = touched;
+        let within = std::array::from_fn(|_| {
+            at = (at + random.below(1 + (present - at) / PAGE_SIZE / 4) * PAGE_SIZE).min(present);
+            at
+        });
+        MappingSums { mapping: nth as u32, sums: PageSums { present, touched, within, ..PageSums::default() } }
+    });
+    let by_mapping = by_mapping.collect();
+    let first = BASE / BLOCK_SIZE * BLOCK_SIZE;
+    let by_block = (0..).zip(idle).map(|(nth, idle)| {
+        let touched = if nth % 4 == 0 { random.below(513) as u16 } else { u16::from(random.below(50) == 0) };
+        *idle = if touched > 0 { Duration::ZERO } else { *idle + Duration::from_secs(1) };
+        BlockSums { start: first + nth * BLOCK_SIZE, present: 512, touched, idle: *idle }
+    });
+    TargetSurvey {
+        id: TargetId::process(4711, Duration::ZERO),
+        by_mapping,
+        by_block: by_block.collect(),
+        mappings: Arc::clone(mappings),
+    }
+}
+
+/// This many mappings of `pages`, one after another.
+fn memory(count: u64, pages: u64) -> Arc<[Mapping]> {
+    let mapping = |i: u64| Mapping {
+        range: AddrRange::new(BASE + i * pages * PAGE_SIZE, BASE + (i + 1) * pages * PAGE_SIZE)
+            .expect("a mapping is not empty"),
+        permissions: Permissions::READ_WRITE,
+        node: None,
+        name: if i.is_multiple_of(3) { "".into() } else { format!("/usr/lib/x86_64-linux-gnu/lib{i}.so.6").into() },
+    };
+    (0..count).map(mapping).collect()
 }
 
 /// CPU time of this thread.
@@ -91,14 +162,7 @@ const BLOCK_PAGES: u64 = 7000;
 
 impl Memory {
     fn new(blocks: u64) -> Self {
-        let mapping = |i: u64| Mapping {
-            range: AddrRange::new(BASE + i * BLOCK_PAGES * PAGE_SIZE, BASE + (i + 1) * BLOCK_PAGES * PAGE_SIZE)
-                .expect("a block is not empty"),
-            permissions: Permissions::READ_WRITE,
-            node: None,
-            name: if i.is_multiple_of(3) { "".into() } else { format!("/usr/lib/x86_64-linux-gnu/lib{i}.so.6").into() },
-        };
-        Self { blocks, mappings: (0..blocks).map(mapping).collect(), ages: vec![0; blocks as usize] }
+        Self { blocks, mappings: memory(blocks, BLOCK_PAGES), ages: vec![0; blocks as usize] }
     }
 
     fn snapshot(&mut self, i: u64, random: &mut Random) -> Snapshot {

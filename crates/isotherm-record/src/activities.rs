@@ -36,7 +36,7 @@ impl Activities {
                 self.time = activity.time;
                 Ok(Some(activity))
             }
-            Kind::Target => {
+            Kind::Target | Kind::Survey => {
                 if let (Some(id), Some(target)) = rows.target(index)
                     && let Some(id) = StoredId::read(&id)?
                 {

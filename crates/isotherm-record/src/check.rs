@@ -1,5 +1,6 @@
 //! What holds for every row of a recording: checked before it is written and after it is read.
 
+use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, PageSums, TargetSurvey};
 use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
 
 /// Checks the regions of a row: sorted and disjoint, no count above `samples`.
@@ -15,6 +16,44 @@ pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'
     }
     if regions.iter().any(|region| region.nr_unobservable > samples) {
         return Err("a region has more unobservable samples than there are samples");
+    }
+    for region in regions {
+        let Some(pages) = region.pages else { continue };
+        if pages.present > region.range.size() {
+            return Err("a region has more present bytes than its size");
+        }
+        if [pages.touched, pages.unobservable, pages.unknown].iter().any(|&bytes| bytes > pages.present) {
+            return Err("a part of a region's present bytes is more than all of them");
+        }
+    }
+    Ok(())
+}
+
+/// Checks what a survey found in a target: mappings and blocks sorted, no part larger than its whole.
+pub(crate) fn survey(target: &TargetSurvey) -> Result<(), &'static str> {
+    if !target.by_mapping.is_sorted_by(|a, b| a.mapping < b.mapping) {
+        return Err("the mappings of a survey are out of order");
+    }
+    for found in &target.by_mapping {
+        let mapping = target.mappings.get(found.mapping as usize).ok_or("a survey has a mapping that is not there")?;
+        let PageSums { present, touched, unobservable, unknown, within } = found.sums;
+        if present > mapping.range.size() {
+            return Err("a survey has more present bytes in a mapping than its size");
+        }
+        if [touched, unobservable, unknown].iter().chain(&within).any(|&bytes| bytes > present) {
+            return Err("a part of a survey's present bytes is more than all of them");
+        }
+    }
+    if !target.by_block.is_sorted_by(|a, b| a.start < b.start) {
+        return Err("the blocks of a survey are out of order");
+    }
+    for block in &target.by_block {
+        if !block.start.is_multiple_of(BLOCK_SIZE) {
+            return Err("a block of a survey begins within a block");
+        }
+        if usize::from(block.present) > BLOCK_PAGES || block.touched > block.present {
+            return Err("a block of a survey has more pages than there are");
+        }
     }
     Ok(())
 }

@@ -14,11 +14,17 @@ use crate::table::{Build, Description, Read, Reserved, Table, Value, columns_of,
 pub(crate) const TARGET: &str = "target";
 /// The `kind` of a row that is an activity.
 pub(crate) const ACTIVITY: &str = "activity";
+/// The `kind` of a row that is one target in one survey.
+pub(crate) const SURVEY: &str = "survey";
+/// The column of regions.
+pub(crate) const REGIONS: &str = "regions";
+/// The columns of a region that say what a survey found in it.
+pub(crate) const REGION_PAGES: [&str; 4] = ["present_bytes", "touched_bytes", "unobservable_bytes", "unknown_bytes"];
 
 table! {
     /// A row.
     struct Row, RowBuilder, RowReader {
-        /// what the row is: `target` or `activity`
+        /// what the row is: `target`, `activity` or `survey`
         "kind" => kind: Arc<str>,
         /// nanoseconds since the start of the run; rows are in the order of time
         "time_ns" => time_ns: u64,
@@ -39,6 +45,8 @@ table! {
         "cost" => cost: Option<Cost>,
         /// what schemes have done, and how much memory is in use; not null in rows of this kind only
         "activity" => activity: Option<Activity>,
+        /// what a survey found in the target; not null in rows of this kind only
+        "survey" => survey: Option<Survey>,
     }
 }
 
@@ -100,12 +108,15 @@ table! {
         "age" => age: u32,
         /// how many of `samples` samples could not be observed; scaled as `nr_accesses` is
         "nr_unobservable" => nr_unobservable: u32,
-        /// reserved for the survey: bytes of the region that are present
-        "present_bytes" => present_bytes: Reserved<u64>,
-        /// reserved for the survey: bytes of the region that were accessed since the survey before
-        "touched_bytes" => touched_bytes: Reserved<u64>,
-        /// reserved for the survey: bytes of the region that could not be observed
-        "unobservable_bytes" => unobservable_bytes: Reserved<u64>,
+        /// bytes of the region that are in memory, by the last survey; null without one, as in the next three
+        "present_bytes" => present_bytes: Option<u64>,
+        /// bytes of the region that were accessed between the last two surveys
+        "touched_bytes" => touched_bytes: Option<u64>,
+        /// present bytes of the region that could not be observed
+        "unobservable_bytes" => unobservable_bytes: Option<u64>,
+        /// present bytes of the region of which it is not known whether they were accessed between the last two
+        /// surveys; `touched_bytes` counts them as accessed in the same share as the rest
+        "unknown_bytes" => unknown_bytes: Option<u64>,
     }
 }
 
@@ -278,6 +289,72 @@ table! {
     }
 }
 
+table! {
+    /// What a survey found in a target.
+    struct Survey, SurveyBuilder, SurveyReader {
+        /// when the survey was, in nanoseconds since the start of the run
+        "time_ns" => time_ns: u64,
+        /// the time since the survey before, in nanoseconds; 0 for the first
+        "interval_ns" => interval_ns: u64,
+        /// what the whole survey took, for all targets together; null in all rows of a survey but the first
+        "cost" => cost: Option<SurveyCost>,
+        /// the windows of `within_bytes`, in nanoseconds, rising
+        "windows_ns" => windows_ns: Vec<u64>,
+        /// the sums of the mappings that have a present page, in the order of the mappings
+        "mappings" => mappings: Vec<Surveyed>,
+        /// the blocks of 2 MiB that have a present page, in the order of addresses
+        "blocks" => blocks: Vec<Block>,
+    }
+}
+
+table! {
+    /// The cost of a survey.
+    struct SurveyCost, SurveyCostBuilder, SurveyCostReader {
+        /// present pages that were read
+        "reads" => reads: u64,
+        /// accessed bits that were cleared
+        "clears" => clears: u64,
+        /// CPU time of the survey, in nanoseconds; null if it was not measured
+        "cpu_ns" => cpu_ns: Option<u64>,
+    }
+}
+
+table! {
+    /// What a survey found in a mapping.
+    struct Surveyed, SurveyedBuilder, SurveyedReader {
+        /// the index of the mapping in `mappings` of this row, or of the last row that has them
+        "mapping" => mapping: u32,
+        /// bytes in memory
+        "present_bytes" => present_bytes: u64,
+        /// bytes that were accessed since the survey before
+        "touched_bytes" => touched_bytes: u64,
+        /// present bytes that could not be observed
+        "unobservable_bytes" => unobservable_bytes: u64,
+        /// present bytes of which it is not known whether they were accessed since the survey before; `touched_bytes`
+        /// and `within_bytes` count them as accessed in the same share as the rest
+        "unknown_bytes" => unknown_bytes: u64,
+        /// reserved: bytes in swap
+        "swapped_bytes" => swapped_bytes: Reserved<u64>,
+        /// bytes that were accessed within each of `windows_ns` before the survey; a window that goes back to before
+        /// the first survey counts what was accessed since then
+        "within_bytes" => within_bytes: Vec<u64>,
+    }
+}
+
+table! {
+    /// A block of 2 MiB.
+    struct Block, BlockBuilder, BlockReader {
+        /// the first address, a multiple of 2 MiB
+        "start" => start: u64,
+        /// the number of present pages, of 512
+        "present_pages" => present_pages: u16,
+        /// how many of these were accessed since the survey before
+        "touched_pages" => touched_pages: u16,
+        /// for how long the page that was accessed last has been idle, in nanoseconds
+        "idle_ns" => idle_ns: u64,
+    }
+}
+
 impl Row {
     /// A row that says nothing but what it is and when.
     pub(crate) fn new(kind: &str, time_ns: u64) -> Self {
@@ -292,15 +369,24 @@ impl Row {
             regions: None,
             cost: None,
             activity: None,
+            survey: None,
         }
     }
 
     /// About how many bytes the row takes, uncompressed.
     pub(crate) fn bytes(&self) -> usize {
         let mappings = self.mappings.iter().flatten().map(|mapping| 40 + mapping.name.len()).sum::<usize>();
-        let regions = self.regions.as_ref().map_or(0, |regions| regions.len() * 32);
+        let regions = self.regions.as_ref().map_or(0, |regions| regions.len() * 64);
         let command = self.target.as_ref().map_or(0, |target| target.command.len());
-        192 + mappings + regions + command + self.activity.as_ref().map_or(0, Activity::bytes)
+        let activity = self.activity.as_ref().map_or(0, Activity::bytes);
+        192 + mappings + regions + command + activity + self.survey.as_ref().map_or(0, Survey::bytes)
+    }
+}
+
+impl Survey {
+    fn bytes(&self) -> usize {
+        let window = size_of::<u64>() * self.windows_ns.len();
+        64 + window + self.mappings.len() * (40 + window) + self.blocks.len() * 20
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn batch(message: ipc::Message<'_>, body: Vec<u8>, schema: &SchemaRef
 pub(crate) enum Kind {
     Target,
     Activity,
+    Survey,
     /// Of a later version, to be passed over.
     Unknown,
 }
@@ -65,6 +66,7 @@ impl Rows {
             Self::Present(rows) => match &*rows.kind.at(index) {
                 columns::TARGET => Kind::Target,
                 columns::ACTIVITY => Kind::Activity,
+                columns::SURVEY => Kind::Survey,
                 _ => Kind::Unknown,
             },
             Self::Legacy(rows) if rows.activity.is_set(index) => Kind::Activity,
@@ -85,6 +87,22 @@ impl Rows {
         match self {
             Self::Present(rows) => (rows.id.at(index), rows.target.at(index)),
             Self::Legacy(rows) => (Some(legacy::id(rows.pid.at(index))), rows.target.at(index)),
+        }
+    }
+
+    /// The time in row `index`, in nanoseconds.
+    pub(crate) fn time_ns(&self, index: usize) -> u64 {
+        match self {
+            Self::Present(rows) => rows.time_ns.at(index),
+            Self::Legacy(rows) => rows.time_ns.at(index),
+        }
+    }
+
+    /// The mappings that row `index` has, for readers of surveys, which older formats do not have.
+    pub(crate) fn mappings(&self, index: usize) -> Option<Vec<columns::Mapping>> {
+        match self {
+            Self::Present(rows) => rows.mappings.at(index),
+            Self::Legacy(_) => None,
         }
     }
 }

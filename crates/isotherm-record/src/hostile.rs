@@ -10,7 +10,10 @@ use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{CompressionType, MetadataVersion};
 use arrow_schema::{DataType, Field, Schema};
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
-use isotherm_core::{AddrRange, Mapping, MemoryUse, NodeId, PAGE_SIZE, RegionSnapshot, SystemMemory, TargetId};
+use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
+use isotherm_core::{
+    AddrRange, Mapping, MemoryUse, NodeId, PAGE_SIZE, RegionPages, RegionSnapshot, SystemMemory, TargetId,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -19,7 +22,9 @@ use crate::id::StoredId;
 use crate::message::frame;
 use crate::table::Build;
 use crate::target::{mapping_columns, region_columns};
-use crate::{Activity, Cost, Header, Host, RecordError, Recording, SnapshotRecord, activity, schema};
+use crate::{Activity, Contents, Cost, Header, Host, RecordError, Recording, SnapshotRecord, activity, schema, survey};
+
+const ALL: Contents = Contents { activities: true, surveys: true };
 
 fn header() -> Header {
     Header {
@@ -59,7 +64,7 @@ fn options(compression: Option<CompressionType>) -> IpcWriteOptions {
 
 fn schema_parts() -> Parts {
     let mut dictionaries = DictionaryTracker::new(true);
-    let schema = schema::schema(true, &header()).unwrap();
+    let schema = schema::schema(ALL, &header()).unwrap();
     let encoded =
         IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(&schema, &mut dictionaries, &options(None));
     (encoded.ipc_message, encoded.arrow_data)
@@ -101,6 +106,25 @@ fn activity_row(activity: &Activity) -> columns::Row {
     columns::Row { activity: Some(activity::to_columns(activity, true)), ..columns::Row::new(columns::ACTIVITY, 1) }
 }
 
+/// A row of a survey of target 1 whose mappings another row says. The first mapping has 2 present pages.
+fn survey_row() -> columns::Row {
+    let sums = |bytes: u64| PageSums { present: 2 * bytes, touched: bytes, within: [bytes; 10], ..PageSums::default() };
+    let block = |nth: u64| BlockSums { start: nth * BLOCK_SIZE, present: 5, touched: 3, idle: Duration::ZERO };
+    let found = TargetSurvey {
+        id: target(1),
+        mappings: Arc::default(),
+        by_mapping: vec![MappingSums { mapping: 0, sums: sums(PAGE_SIZE) }],
+        by_block: vec![block(1), block(4)],
+    };
+    let taken = SurveySnapshot { time: Duration::from_nanos(2), ..SurveySnapshot::default() };
+    let cost = (SurveyCost { reads: 5, clears: 2 }, Some(Duration::from_nanos(7)));
+    columns::Row {
+        id: Some(StoredId::new(target(1), true).column()),
+        survey: Some(survey::to_column(&taken, &found, Some(cost))),
+        ..columns::Row::new(columns::SURVEY, 2)
+    }
+}
+
 fn some_batch() -> RecordBatch {
     let mapping = |at: u64| Mapping { name: "[heap]".into(), ..Mapping::anonymous(region(at..at + 3, 0).range) };
     let regions: Vec<_> = (0..40).map(|i| region(i * 2..i * 2 + 1, 5)).collect();
@@ -109,7 +133,8 @@ fn some_batch() -> RecordBatch {
     let next = |time_ns| columns::Row { time_ns, target: None, mappings: None, cost: None, ..first.clone() };
     let idle = Activity { schemes: Vec::new(), memory: Vec::new(), ..some_activity() };
     let at = |time_ns, activity| columns::Row { time_ns, ..activity_row(activity) };
-    batch(&[first.clone(), next(2), at(2, &some_activity()), next(3), at(3, &idle)])
+    let surveyed = columns::Row { mappings: Some(mapping_columns(target(1), &[mapping(1)])), ..survey_row() };
+    batch(&[first.clone(), next(2), at(2, &some_activity()), surveyed, next(3), at(3, &idle), survey_row()])
 }
 
 fn some_activity() -> Activity {
@@ -153,6 +178,7 @@ fn read(directory: &Path, messages: &[Parts]) -> Result<(Vec<SnapshotRecord>, Ve
     std::fs::write(&path, bytes).unwrap();
     let recording = Recording::open(&path)?;
     let activities = recording.activities()?.collect::<Result<_, _>>();
+    recording.surveys()?.collect::<Result<Vec<_>, _>>()?;
     Ok((recording.snapshots()?.collect::<Result<_, _>>()?, activities?))
 }
 
@@ -203,6 +229,52 @@ fn rows_that_break_the_rules_are_refused() {
 }
 
 #[test]
+fn surveys_that_break_the_rules_are_refused() {
+    let mapping = Mapping::anonymous(region(1..4, 0).range);
+    let refused = |change: &dyn Fn(&mut columns::Survey)| {
+        let mut row = survey_row();
+        change(row.survey.as_mut().unwrap());
+        refusal(&[first_row(&[], std::slice::from_ref(&mapping)), row])
+    };
+    let larger = "a part of a survey's present bytes is more than all of them";
+    assert_eq!(refused(&|found| found.windows_ns.clear()), "a survey has no windows");
+    assert_eq!(refused(&|found| found.windows_ns[1] = 1), "the windows of a survey are out of order");
+    assert_eq!(refused(&|found| found.windows_ns.truncate(9)), "a survey has more or fewer sums than windows");
+    assert_eq!(refused(&|found| found.mappings[0].mapping = 1), "a survey has a mapping that is not there");
+    let too_large = "a survey has more present bytes in a mapping than its size";
+    assert_eq!(refused(&|found| found.mappings[0].present_bytes = u64::MAX), too_large);
+    assert_eq!(refused(&|found| found.mappings[0].unknown_bytes = u64::MAX), larger);
+    assert_eq!(refused(&|found| found.mappings[0].within_bytes[9] = 3 * PAGE_SIZE), larger);
+    let twice = |found: &mut columns::Survey| found.mappings.push(found.mappings[0].clone());
+    assert_eq!(refused(&twice), "the mappings of a survey are out of order");
+    assert_eq!(refused(&|found| found.blocks.swap(0, 1)), "the blocks of a survey are out of order");
+    assert_eq!(refused(&|found| found.blocks[0].start += 1), "a block of a survey begins within a block");
+    let pages = "a block of a survey has more pages than there are";
+    assert_eq!(refused(&|found| found.blocks[0].present_pages = 513), pages);
+    assert_eq!(refused(&|found| found.blocks[0].touched_pages = 6), pages);
+
+    assert_eq!(refusal(&[survey_row()]), "the first row of a target does not say what it is");
+    let described = columns::Row { target: first_row(&[], &[]).target, ..survey_row() };
+    assert_eq!(refusal(&[described]), "the first row of a target has no mappings");
+    assert_eq!(refusal(&[columns::Row { survey: None, ..survey_row() }]), "the row of a survey has none");
+    assert_eq!(refusal(&[columns::Row { id: None, ..survey_row() }]), "the row of a survey has no identity");
+    let first = first_row(&[], &[mapping]);
+    let mut early = survey_row();
+    early.survey.as_mut().unwrap().time_ns = 1;
+    assert_eq!(refusal(&[first, survey_row(), early]), "the time of surveys goes backwards");
+}
+
+#[test]
+fn present_bytes_that_break_the_rules_are_refused() {
+    let pages = |present, touched| {
+        let pages = RegionPages { present, touched, ..RegionPages::default() };
+        refusal(&[first_row(&[RegionSnapshot { pages: Some(pages), ..region(1..3, 0) }], &[])])
+    };
+    assert_eq!(pages(3 * PAGE_SIZE, 0), "a region has more present bytes than its size");
+    assert_eq!(pages(PAGE_SIZE, PAGE_SIZE + 1), "a part of a region's present bytes is more than all of them");
+}
+
+#[test]
 fn a_second_schema_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let error = read(directory.path(), &[schema_parts(), schema_parts()]).unwrap_err();
@@ -246,7 +318,7 @@ fn activities_that_break_the_rules_are_refused() {
 /// missing.
 #[test]
 fn what_a_later_version_adds_is_passed_over() {
-    let survey = columns::Row::new("survey", 1);
+    let census = columns::Row::new("census", 1);
     let other_id = columns::Id { kind: "guest".into(), ..StoredId::new(target(1), true).column() };
     let other = columns::Row { id: Some(other_id.clone()), ..first_row(&[region(1..3, 1)], &[]) };
     let mut acted = activity_row(&some_activity());
@@ -255,7 +327,7 @@ fn what_a_later_version_adds_is_passed_over() {
         activity.schemes[0].action = columns::Action { name: "melt".into(), target_node: Some(3) };
         activity.schemes[0].total.refusals[0].reason = "too_warm".into();
     }
-    let batch = batch(&[first_row(&[region(1..3, 1)], &[]), survey, other, acted]);
+    let batch = batch(&[first_row(&[region(1..3, 1)], &[]), census, other, acted]);
 
     let more: ArrayRef = Arc::new(UInt64Array::from(vec![Some(7), None, None, None]));
     let lists: ArrayRef = Arc::new(BinaryArray::from(vec![&b"x"[..]; 4]));
@@ -265,7 +337,7 @@ fn what_a_later_version_adds_is_passed_over() {
     named.retain(|(name, _)| name != "cost");
     let batch = RecordBatch::try_from_iter_with_nullable(named.into_iter().map(|(n, c)| (n, c, true))).unwrap();
 
-    let metadata = schema::schema(true, &header()).unwrap().metadata;
+    let metadata = schema::schema(ALL, &header()).unwrap().metadata;
     let mut dictionaries = DictionaryTracker::new(true);
     let schema = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
         &batch.schema().as_ref().clone().with_metadata(metadata),
@@ -294,7 +366,7 @@ fn what_a_later_version_adds_is_passed_over() {
 fn columns_of_another_type_or_missing_ones_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |change: &dyn Fn(&mut Vec<Field>)| {
-        let schema = schema::schema(true, &header()).unwrap();
+        let schema = schema::schema(ALL, &header()).unwrap();
         let mut fields: Vec<Field> = schema.fields().iter().map(|field| Field::clone(field)).collect();
         change(&mut fields);
         let schema = Schema::new_with_metadata(fields, schema.metadata);

@@ -14,6 +14,7 @@ mod check;
 mod columns;
 mod convert;
 mod decode;
+mod described;
 mod encode;
 mod error;
 mod foreign;
@@ -31,6 +32,8 @@ mod schema;
 mod shape;
 mod snapshots;
 mod source;
+mod survey;
+mod surveys;
 mod table;
 mod target;
 mod time;
@@ -44,7 +47,9 @@ pub use id::{identity, pid_column};
 pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos};
 pub use permissions::permission_letters;
 pub use reader::{Ending, Recording};
+pub use schema::Contents;
 pub use snapshots::Snapshots;
+pub use surveys::Surveys;
 pub use writer::Recorder;
 
 /// Compiles the example in the README.

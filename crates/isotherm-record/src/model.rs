@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::Report;
+use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{MemoryUse, Snapshot, SystemMemory, TargetId, TargetSnapshot};
 use serde::{Deserialize, Serialize};
 
@@ -129,18 +130,12 @@ pub struct SnapshotRecord {
 impl SnapshotRecord {
     /// What a target is. If that is not known, the command is empty and the start is 0.
     pub fn info(&self, id: TargetId) -> Arc<TargetInfo> {
-        let unknown = || Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
-        self.infos.iter().find(|(known, _)| *known == id).map_or_else(unknown, |(_, info)| Arc::clone(info))
+        info_of(&self.infos, id)
     }
 
     /// What the target at this index of the snapshot is.
     pub(crate) fn nth_info(&self, nth: usize) -> Arc<TargetInfo> {
-        let id = self.snapshot.targets[nth].id;
-        match self.infos.get(nth) {
-            // Readers list the targets in the order of the snapshot.
-            Some((known, info)) if *known == id => Arc::clone(info),
-            _ => self.info(id),
-        }
+        nth_info_of(&self.infos, nth, self.snapshot.targets[nth].id)
     }
 
     /// The snapshot, target by target. The cost is with the first.
@@ -177,11 +172,37 @@ impl SnapshotRecord {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SurveyRecord {
     /// What the survey found in all targets.
-    pub survey: isotherm_core::survey::SurveySnapshot,
+    pub survey: SurveySnapshot,
     /// The CPU time that the survey took. `None` if it was not measured.
     pub cpu: Option<Duration>,
     /// What the targets are. It may list more targets than the survey has.
     pub infos: TargetInfos,
+}
+
+impl SurveyRecord {
+    /// What a target is. If that is not known, the command is empty and the start is 0.
+    pub fn info(&self, id: TargetId) -> Arc<TargetInfo> {
+        info_of(&self.infos, id)
+    }
+
+    /// What the target at this index of the survey is.
+    pub(crate) fn nth_info(&self, nth: usize) -> Arc<TargetInfo> {
+        nth_info_of(&self.infos, nth, self.survey.targets[nth].id)
+    }
+}
+
+fn info_of(infos: &[(TargetId, Arc<TargetInfo>)], id: TargetId) -> Arc<TargetInfo> {
+    let unknown = || Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
+    infos.iter().find(|(known, _)| *known == id).map_or_else(unknown, |(_, info)| Arc::clone(info))
+}
+
+/// What the target `id` is, which is probably at this index.
+fn nth_info_of(infos: &[(TargetId, Arc<TargetInfo>)], nth: usize, id: TargetId) -> Arc<TargetInfo> {
+    match infos.get(nth) {
+        // Readers list the targets in their order.
+        Some((known, info)) if *known == id => Arc::clone(info),
+        _ => info_of(infos, id),
+    }
 }
 
 /// One target in one snapshot.

@@ -13,7 +13,7 @@ use crate::decode::Rows;
 use crate::message::{Checksum, Fault, Found, Message, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
 use crate::source::Source;
-use crate::{Activities, FORMAT, Header, RecordError, Snapshots, foreign};
+use crate::{Activities, Contents, FORMAT, Header, RecordError, Snapshots, Surveys, columns, foreign};
 
 /// How a recording ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,20 @@ impl Recording {
     /// None at present. Errors of reading come with the activities.
     pub fn activities(&self) -> Result<Activities, RecordError> {
         Ok(Activities::new(self.source.clone()))
+    }
+
+    /// All surveys from the start, with one batch in memory at a time. A recording without surveys has none.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the surveys.
+    pub fn surveys(&self) -> Result<Surveys, RecordError> {
+        Ok(Surveys::new(self.source.clone()))
+    }
+
+    /// What the recording has a column for, be it used or not.
+    pub fn contents(&self) -> Contents {
+        let has = |name: &str| self.source.schema.column_with_name(name).is_some();
+        Contents { activities: has(columns::ACTIVITY), surveys: has(columns::SURVEY) }
     }
 }
 

@@ -17,20 +17,44 @@ pub(crate) const HEADER_KEY: &str = "isotherm.header";
 /// The most columns that are read, those within columns included. The present format has about a hundred.
 const MAX_COLUMNS: usize = 4096;
 
+/// What a recording has beside its snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Activities.
+    pub activities: bool,
+    /// Surveys, and the present bytes of regions.
+    pub surveys: bool,
+}
+
 /// The schema of a recording with this header.
 ///
 /// A column that the run cannot fill is left out, because each batch repeats the layout of all columns.
 ///
 /// # Errors
 /// When the header has no JSON form; a [`Header`] always has.
-pub(crate) fn schema(activities: bool, header: &Header) -> Result<Schema, serde_json::Error> {
+pub(crate) fn schema(contents: Contents, header: &Header) -> Result<Schema, serde_json::Error> {
     let metadata = HashMap::from([
         (FORMAT_KEY.to_owned(), FORMAT.to_string()),
         (HEADER_KEY.to_owned(), serde_json::to_string(header)?),
     ]);
     let fields = columns::Row::fields();
-    let written = fields.iter().filter(|field| activities || field.name() != columns::ACTIVITY).cloned();
+    let written = fields.iter().filter_map(|field| match &**field.name() {
+        columns::ACTIVITY if !contents.activities => None,
+        columns::SURVEY if !contents.surveys => None,
+        columns::REGIONS if !contents.surveys => Some(Arc::new(without_pages(field))),
+        _ => Some(Arc::clone(field)),
+    });
     Ok(Schema::new_with_metadata(written.collect::<Fields>(), metadata))
+}
+
+/// The column of regions without what only a survey tells.
+fn without_pages(regions: &Field) -> Field {
+    let DataType::List(entry) = regions.data_type() else { return regions.clone() };
+    let DataType::Struct(fields) = entry.data_type() else { return regions.clone() };
+    let kept: Fields =
+        fields.iter().filter(|field| !columns::REGION_PAGES.contains(&&**field.name())).cloned().collect();
+    let entry = entry.as_ref().clone().with_data_type(DataType::Struct(kept));
+    regions.clone().with_data_type(DataType::List(Arc::new(entry)))
 }
 
 /// The value of `key` in the schema's metadata.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, Mapping, NodeId, RegionSnapshot, TargetId};
+use isotherm_core::{AddrRange, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId};
 
 use crate::id::StoredId;
 use crate::{Cost, TargetInfo, check, columns, permissions};
@@ -30,11 +30,7 @@ impl RawRow {
             return Ok(None);
         };
         let samples = row.samples.ok_or("the row of a target has no number of samples")?;
-        let mappings: Option<Vec<Mapping>> =
-            row.mappings.map(|found| found.into_iter().map(mapping).collect::<Result<_, _>>()).transpose()?;
-        if let Some(mappings) = &mappings {
-            check::mappings(mappings)?;
-        }
+        let mappings = row.mappings.map(mappings).transpose()?;
         let regions = row.regions.ok_or("the row of a target has no regions")?;
         let regions: Vec<_> = regions.iter().map(region).collect::<Result<_, _>>()?;
         check::regions(&regions, samples)?;
@@ -63,6 +59,16 @@ pub(crate) fn mapping_columns(target: TargetId, mappings: &[Mapping]) -> Vec<col
     mappings.iter().map(column).collect()
 }
 
+/// The mappings that these columns hold.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn mappings(found: Vec<columns::Mapping>) -> Result<Vec<Mapping>, &'static str> {
+    let mappings: Vec<Mapping> = found.into_iter().map(mapping).collect::<Result<_, _>>()?;
+    check::mappings(&mappings)?;
+    Ok(mappings)
+}
+
 fn mapping(found: columns::Mapping) -> Result<Mapping, &'static str> {
     Ok(Mapping {
         range: range(found.start, found.end)?,
@@ -82,21 +88,28 @@ pub(crate) fn region_columns(regions: &[RegionSnapshot]) -> Vec<columns::Region>
         nr_samples: region.nr_samples,
         age: region.age,
         nr_unobservable: region.nr_unobservable,
-        present_bytes: Default::default(),
-        touched_bytes: Default::default(),
-        unobservable_bytes: Default::default(),
+        present_bytes: region.pages.map(|pages| pages.present),
+        touched_bytes: region.pages.map(|pages| pages.touched),
+        unobservable_bytes: region.pages.map(|pages| pages.unobservable),
+        unknown_bytes: region.pages.map(|pages| pages.unknown),
     };
     regions.iter().map(column).collect()
 }
 
 fn region(found: &columns::Region) -> Result<RegionSnapshot, &'static str> {
+    let pages = found.present_bytes.map(|present| RegionPages {
+        present,
+        touched: found.touched_bytes.unwrap_or(0),
+        unobservable: found.unobservable_bytes.unwrap_or(0),
+        unknown: found.unknown_bytes.unwrap_or(0),
+    });
     Ok(RegionSnapshot {
         range: range(found.start, found.end)?,
         nr_accesses: found.nr_accesses,
         nr_samples: found.nr_samples,
         nr_unobservable: found.nr_unobservable,
         age: found.age,
-        pages: None,
+        pages,
     })
 }
 

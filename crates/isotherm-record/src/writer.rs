@@ -7,18 +7,23 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use isotherm_core::survey::TargetSurvey;
 use isotherm_core::{Mapping, Snapshot, TargetId, TargetSnapshot};
 
 use crate::columns::{self, RowBuilder};
+use crate::described::{Described, Part};
 use crate::encode::Encoder;
 use crate::id::StoredId;
 use crate::message::END_MARKER;
 use crate::output::Output;
-use crate::table::Build;
+use crate::table::{Build, only};
 use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Header, RecordError, SnapshotRecord, TargetInfo, activity, check, schema};
+use crate::{
+    Activity, Contents, Cost, Header, RecordError, SnapshotRecord, SurveyRecord, TargetInfo, activity, check, schema,
+    survey,
+};
 
 /// How much time of a recording is buffered at most before it is handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);
@@ -35,8 +40,8 @@ const MAX_BUFFERED: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
-    /// Whether it has a column for activities.
-    activities: bool,
+    /// What it has columns for.
+    contents: Contents,
     /// Whether the starts of processes are counted from the boot.
     from_boot: bool,
     output: Output,
@@ -51,6 +56,10 @@ pub struct Recorder {
     last_activity: Duration,
     /// What the recording says of the targets of the last snapshot.
     known: HashMap<StoredId, Known>,
+    /// What the recording says of targets, as rows of surveys refer to it.
+    described: Described,
+    /// The time of the last survey.
+    last_survey: Duration,
     finished: bool,
 }
 
@@ -82,7 +91,7 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Create`] or [`RecordError::Write`].
     pub fn create(path: &Path, header: &Header) -> Result<Self, RecordError> {
-        Self::create_in(path, header, false)
+        Self::create_with(path, header, Contents::default())
     }
 
     /// As [`Recorder::create`], with a column for activities.
@@ -90,19 +99,24 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Create`] or [`RecordError::Write`].
     pub fn create_with_activities(path: &Path, header: &Header) -> Result<Self, RecordError> {
-        Self::create_in(path, header, true)
+        Self::create_with(path, header, Contents { activities: true, surveys: false })
     }
 
-    fn create_in(path: &Path, header: &Header, activities: bool) -> Result<Self, RecordError> {
+    /// As [`Recorder::create`], with columns for these contents. Without [`Contents::surveys`], the present bytes of
+    /// regions ([`RegionSnapshot::pages`](isotherm_core::RegionSnapshot::pages)) are left out.
+    ///
+    /// # Errors
+    /// [`RecordError::Create`] or [`RecordError::Write`].
+    pub fn create_with(path: &Path, header: &Header, contents: Contents) -> Result<Self, RecordError> {
         let encode = |reason: String| RecordError::Encode { path: path.into(), reason };
-        let schema = schema::schema(activities, header).map_err(|error| encode(error.to_string()))?;
+        let schema = schema::schema(contents, header).map_err(|error| encode(error.to_string()))?;
         let mut encoder = Encoder::new().map_err(|error| encode(error.to_string()))?;
         let start = encoder.schema(&schema).map_err(|error| encode(error.to_string()))?;
 
         let output = Output::create(path).map_err(|source| RecordError::Create { path: path.into(), source })?;
         let mut recorder = Self {
             path: path.into(),
-            activities,
+            contents,
             from_boot: header.host.counts_from_boot(),
             output,
             encoder,
@@ -112,6 +126,8 @@ impl Recorder {
             last: Duration::ZERO,
             last_activity: Duration::ZERO,
             known: HashMap::new(),
+            described: Described::default(),
+            last_survey: Duration::ZERO,
             finished: false,
         };
         recorder.append(&start)?;
@@ -149,7 +165,7 @@ impl Recorder {
     /// before it, or the recording has no column for activities ([`Recorder::create_with_activities`]). The activity is
     /// not written then.
     pub fn write_activity(&mut self, activity: &Activity) -> Result<(), RecordError> {
-        if !self.activities {
+        if !self.contents.activities {
             return Err(self.not_encoded("it was created without a column for activities"));
         }
         if activity.time < self.last_activity {
@@ -161,7 +177,68 @@ impl Recorder {
             activity: Some(column),
             ..columns::Row::new(columns::ACTIVITY, nanoseconds(self.last))
         });
-        let now = activity.time.max(self.last);
+        self.hand_over_at(activity.time)
+    }
+
+    /// Adds a survey. It may be older or newer than the snapshots that are written before and after it. A survey
+    /// without targets adds nothing.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the survey is older than the one
+    /// before it, a sum is larger than its whole, or the recording has no column for surveys ([`Recorder::create_with`]). The
+    /// survey is not written then.
+    pub fn write_survey(&mut self, record: &SurveyRecord) -> Result<(), RecordError> {
+        if !self.contents.surveys {
+            return Err(self.not_encoded("it was created without a column for surveys"));
+        }
+        let found = &record.survey;
+        if found.time < self.last_survey {
+            return Err(self.not_encoded("a survey is older than the one before it"));
+        }
+        found.targets.iter().try_for_each(check::survey).map_err(|reason| self.not_encoded(reason))?;
+        for target in &found.targets {
+            if !self.known(target.id).is_some_and(|known| Arc::ptr_eq(&known.mappings, &target.mappings)) {
+                check::mappings(&target.mappings).map_err(|reason| self.not_encoded(reason))?;
+            }
+        }
+        self.last_survey = found.time;
+        let mut cost = Some((found.cost, record.cpu));
+        for (nth, target) in found.targets.iter().enumerate() {
+            let column = survey::to_column(found, target, cost.take());
+            self.write_surveyed(target, column, record.nth_info(nth))?;
+        }
+        self.hand_over_at(found.time)
+    }
+
+    fn write_surveyed(
+        &mut self,
+        target: &TargetSurvey,
+        column: columns::Survey,
+        info: Arc<TargetInfo>,
+    ) -> Result<(), RecordError> {
+        let id = StoredId::new(target.id, self.from_boot);
+        let part = Part::Survey(column.time_ns);
+        let known = self.described.get(part, id);
+        let info = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, &info) && *known != info).then_some(info);
+        let same = |known: &Arc<[Mapping]>| Arc::ptr_eq(known, &target.mappings) || *known == target.mappings;
+        let mappings = known.is_none_or(|(_, known)| !same(known)).then(|| Arc::clone(&target.mappings));
+        self.rows.push(&columns::Row {
+            id: Some(id.column()),
+            target: info.as_deref().map(columns::Target::from),
+            mappings: mappings.as_ref().map(|mappings| mapping_columns(target.id, mappings)),
+            survey: Some(column),
+            ..columns::Row::new(columns::SURVEY, nanoseconds(self.last))
+        });
+        self.described.add(part, id, info, mappings).map_err(|reason| self.not_encoded(reason))?;
+        if self.rows.bytes >= MAX_BUFFERED {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    /// Hands over what is buffered if that is due at this time of an activity or a survey.
+    fn hand_over_at(&mut self, time: Duration) -> Result<(), RecordError> {
+        let now = time.max(self.last);
         if now >= self.handed_over.saturating_add(MAX_DELAY) || self.rows.bytes >= MAX_BUFFERED {
             self.hand_over()?;
             self.handed_over = now;
@@ -252,6 +329,10 @@ impl Recorder {
             ..columns::Row::new(columns::TARGET, nanoseconds(snapshot.time))
         });
         self.last = snapshot.time;
+        let said_info = (!same_info).then(|| Arc::clone(&info));
+        let said_mappings = (!same_mappings).then(|| Arc::clone(&target.mappings));
+        // It cannot fail: what this row leaves out, the row of the snapshot before has said.
+        drop(self.described.add(Part::Snapshot(nanoseconds(snapshot.time)), id, said_info, said_mappings));
         let now = Known { info, mappings: Arc::clone(&target.mappings), seen: snapshot.time };
         self.known.insert(id, now);
     }
@@ -269,6 +350,7 @@ impl Recorder {
         if written.is_err() {
             // The batch may have said what the targets and their mappings are. The next rows must repeat it.
             self.known.clear();
+            self.described.clear();
         }
         written
     }
@@ -295,9 +377,9 @@ impl Buffered {
     /// # Errors
     /// When there is more in them than Arrow can count.
     fn batch(self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-        let all = RecordBatch::from(self.builder.finish(None)?.as_struct());
-        let columns = schema.fields().iter().filter_map(|field| all.column_by_name(field.name()).cloned());
-        RecordBatch::try_new(Arc::clone(schema), columns.collect())
+        let all = self.builder.finish(None)?;
+        let columns = only(&all, &DataType::Struct(schema.fields().clone()))?;
+        RecordBatch::try_new(Arc::clone(schema), columns.as_struct().columns().to_vec())
     }
 }
 

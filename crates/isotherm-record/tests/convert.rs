@@ -21,7 +21,7 @@ fn converted(directory: &Path, format: Format, snapshots: u32) -> PathBuf {
 }
 
 const HEADING: &str = "time_ns,pid,start,end,nr_accesses,samples,access_rate,age_ns,nr_unobservable,mapping,\
-    nr_samples,target_type,start_ns,cgroup\n";
+    nr_samples,target_type,start_ns,cgroup,present_bytes,touched_bytes,unobservable_bytes,unknown_bytes\n";
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
@@ -39,10 +39,10 @@ fn csv_has_a_line_for_each_region() {
         lines[..5],
         [
             HEADING.trim_end(),
-            "100000000,7,65536,81920,1,20,0.05,100000000,1,[heap],19,process,12340000000,",
-            "100000000,7,81920,131072,0,20,0.0,100000000,1,[heap],19,process,12340000000,",
-            "100000000,7,163840,204800,20,20,1.0,100000000,1,,19,process,12340000000,",
-            "100000000,7,409600,413696,7,20,0.35,100000000,1,/usr/lib/libc.so.6,19,process,12340000000,",
+            "100000000,7,65536,81920,1,20,0.05,100000000,1,[heap],19,process,12340000000,,,,,",
+            "100000000,7,81920,131072,0,20,0.0,100000000,1,[heap],19,process,12340000000,,,,,",
+            "100000000,7,163840,204800,20,20,1.0,100000000,1,,19,process,12340000000,,,,,",
+            "100000000,7,409600,413696,7,20,0.35,100000000,1,/usr/lib/libc.so.6,19,process,12340000000,,,,,",
         ]
     );
     assert_eq!(lines.len(), 1 + 2 * 2 * 4);

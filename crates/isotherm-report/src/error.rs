@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::{BoxError, units};
 
-use crate::{Format, Kind};
+use crate::{Format, Kind, Measure};
 
 /// Why a report cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,23 @@ pub enum ReportError {
          schemes do"
     )]
     NoSchemes,
+    /// The recording has no surveys.
+    #[error(
+        "the recording has no survey, so the working set within {} is not known; record with --survey auto, or leave out \
+         --window for an estimate from samples",
+        units::duration(*window)
+    )]
+    NoSurveys {
+        /// The window that was asked for.
+        window: Duration,
+    },
+    /// The selection has no survey with one before it.
+    #[error("a heatmap of {} needs surveys, and there are none: record with --survey auto, or show --measure rate",
+        measure.name())]
+    NotSurveyed {
+        /// The measure that was asked for.
+        measure: Measure,
+    },
     /// The report does not exist in this format.
     #[error("the {} report has no {} format; {fix}", kind.name(), format.name())]
     Unsupported {

@@ -8,7 +8,8 @@ use isotherm_core::{AddrRange, Mapping, TargetId};
 use isotherm_record::TargetInfo;
 
 use crate::ReportError;
-use crate::source::{View, Visit};
+use crate::source::{Selection, Source, View, Visit};
+use crate::surveys::mapped_blocks;
 
 /// The name of memory without a name.
 pub const ANONYMOUS: &str = "anonymous";
@@ -75,6 +76,38 @@ impl Extent {
     }
 }
 
+impl Extent {
+    /// The extent of the blocks that surveys found in memory. `None` if the selection has no survey after the first.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub fn of_surveys(source: &dyn Source, selection: &Selection) -> Result<Option<Self>, ReportError> {
+        let mut extent = Self::default();
+        for record in source.surveys().map_err(ReportError::Source)? {
+            let record = record.map_err(ReportError::Source)?;
+            let survey = &record.survey;
+            if survey.interval.is_zero() || !selection.holds_time(survey.time) {
+                continue;
+            }
+            let since = survey.time.saturating_sub(survey.interval);
+            for found in survey.targets.iter().filter(|found| selection.holds_target(found.id)) {
+                let (start, end) = extent.time.unwrap_or((since, survey.time));
+                extent.time = Some((start.min(since), end.max(survey.time)));
+                extent.snapshots += u64::from(extent.last.replace(survey.time) != Some(survey.time));
+                if !extent.targets.iter().any(|target| target.id == found.id) {
+                    let info = record.info(found.id);
+                    extent.targets.push(TargetExtent { id: found.id, info, mapped: vec![], rows: 0, regions: 0 });
+                }
+                let union = extent.unions.entry(found.id).or_default();
+                for (range, mapping, _) in mapped_blocks(found, selection.address) {
+                    union.map(range, &mapping.label());
+                }
+            }
+        }
+        Ok((extent.snapshots > 0).then(|| extent.finish()))
+    }
+}
+
 impl View for Extent {
     fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
         if !visit.chosen {
@@ -99,7 +132,14 @@ impl View for Extent {
             target.info = row.info.clone();
         }
         let union = self.unions.entry(row.target.id).or_default();
-        if union.changes(&row.target.mappings) {
+        if row.target.regions.iter().any(|region| region.pages.is_some()) {
+            // With a survey, only what is in memory counts.
+            for piece in visit.pieces() {
+                if piece.region.pages.is_some_and(|pages| pages.present > 0) {
+                    union.map(piece.range, &piece.mapping.label());
+                }
+            }
+        } else if union.changes(&row.target.mappings) {
             for (range, name) in visit.mapped() {
                 union.map(range, &name);
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::TargetId;
+use isotherm_core::survey::{BLOCK_PAGES, SurveySnapshot};
 use isotherm_record::{TargetInfo, pid_column};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,7 +12,9 @@ use serde_json::{Value, json};
 use crate::ReportError;
 use crate::axis::{Axis, AxisResolution};
 use crate::extent::{Extent, TargetExtent, shown_name};
+use crate::measure::Measure;
 use crate::source::{Selection, Share, Source, View, Visit, walk};
+use crate::surveys::mapped_blocks;
 
 /// Into how many cells a heatmap is divided.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +28,12 @@ pub struct Resolution {
 /// The memory of a row in the time of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The access rate, 0 to 1: the share of observed samples that found an access, weighted by bytes and time.
+    /// The access rate, 0 to 1: the share of observed samples that found an access, weighted by bytes and time. With
+    /// other measures their place on the scale from 0 (cold) to 1 (hot).
     pub rate: f32,
     /// The share of unobservable samples, 0 to 1.
     pub unobservable: f32,
-    /// The mean age: the time for which the access rate has been about the same.
+    /// The mean age: the time for which the access rate has been about the same. With surveys, the mean idle time.
     pub age: Duration,
 }
 
@@ -69,12 +73,14 @@ pub struct TargetMap {
     pub axis: Axis,
     columns: usize,
     sums: Vec<Sums>,
+    measure: Measure,
 }
 
 impl TargetMap {
     /// The cell of a row (0 has the lowest addresses) and a column. None if nothing was mapped or recorded there.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
-        self.sums.get(row * self.columns + column)?.cell()
+        let cell = self.sums.get(row * self.columns + column)?.cell()?;
+        Some(if self.measure == Measure::IdleTime { Cell { rate: Measure::heat(cell.age), ..cell } } else { cell })
     }
 }
 
@@ -88,9 +94,59 @@ pub struct Heatmap {
     pub columns: usize,
     /// The targets.
     pub targets: Vec<TargetMap>,
+    /// What the cells measure.
+    pub measure: Measure,
 }
 
 impl Heatmap {
+    /// Computes the heatmap of a selection with this measure, in two walks.
+    ///
+    /// # Errors
+    /// If the source cannot be read, has nothing in the selection, or has no surveys although the measure needs them.
+    pub fn of(
+        source: &dyn Source,
+        selection: &Selection,
+        measure: Measure,
+        resolution: impl FnOnce(&Extent) -> Resolution,
+    ) -> Result<Self, ReportError> {
+        if measure == Measure::Rate {
+            return Self::new(source, selection, resolution);
+        }
+        let extent = Extent::of_surveys(source, selection)?.ok_or(ReportError::NotSurveyed { measure })?;
+        let resolution = resolution(&extent);
+        let mut heatmap = Self { measure, ..Self::blank(&extent, extent.targets.iter(), resolution) };
+        for record in source.surveys().map_err(ReportError::Source)? {
+            heatmap.add_survey(&record.map_err(ReportError::Source)?.survey, selection);
+        }
+        heatmap.targets.iter_mut().for_each(|target| target.measure = measure);
+        Ok(heatmap)
+    }
+
+    fn add_survey(&mut self, survey: &SurveySnapshot, selection: &Selection) {
+        // The first survey does not tell when memory was accessed.
+        if survey.interval.is_zero() || !selection.holds_time(survey.time) {
+            return;
+        }
+        let columns = self.columns_of(survey.time.saturating_sub(survey.interval), survey.time);
+        for found in survey.targets.iter().filter(|found| selection.holds_target(found.id)) {
+            let Some(map) = self.targets.iter_mut().find(|map| map.id == found.id) else { continue };
+            for (range, _, block) in mapped_blocks(found, selection.address) {
+                let present = f64::from(block.present) / BLOCK_PAGES as f64;
+                let touched = f64::from(block.touched) / f64::from(block.present.max(1));
+                for (row, bytes) in map.axis.rows_of(range) {
+                    for &(column, seconds) in &columns {
+                        let weight = bytes as f64 * present * seconds;
+                        let sums = &mut map.sums[row * map.columns + column];
+                        sums.weight += weight;
+                        sums.observed += weight;
+                        sums.accessed += weight * touched;
+                        sums.age += weight * block.idle.as_secs_f64();
+                    }
+                }
+            }
+        }
+    }
+
     /// Computes the heatmap of a selection, in two walks.
     ///
     /// # Errors
@@ -117,10 +173,10 @@ impl Heatmap {
             .map(|target| {
                 let axis = Axis::new(&target.mapped, resolution.axis);
                 let sums = vec![Sums::default(); axis.rows * columns];
-                TargetMap { id: target.id, info: target.info.clone(), axis, columns, sums }
+                TargetMap { id: target.id, info: target.info.clone(), axis, columns, sums, measure: Measure::Rate }
             })
             .collect();
-        Self { start, end, columns, targets }
+        Self { start, end, columns, targets, measure: Measure::Rate }
     }
 
     /// The start of a column. That of the column after the last is the end.
@@ -181,7 +237,7 @@ impl Serialize for Heatmap {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let edges: Vec<u64> = (0..=self.columns).map(|column| self.column_time(column).as_nanos() as u64).collect();
         let targets: Vec<Value> = self.targets.iter().map(TargetMap::json).collect();
-        json!({ "time_edges_ns": edges, "targets": targets }).serialize(serializer)
+        json!({ "measure": self.measure.name(), "time_edges_ns": edges, "targets": targets }).serialize(serializer)
     }
 }
 
@@ -227,13 +283,21 @@ impl TargetMap {
                 .map(|row| (0..self.columns).map(|column| self.cell(row, column).and_then(value)).collect::<Value>())
                 .collect()
         };
-        json!({
+        let mut out = json!({
             "pid": pid_column(self.id),
             "command": self.info.command,
             "areas": areas,
             "rows": rows,
-            "rates": matrix(&|cell| (cell.unobservable < 1.0).then(|| rounded(cell.rate))),
-            "unobservable": matrix(&|cell| Some(rounded(cell.unobservable))),
-        })
+        });
+        let rates = || matrix(&|cell| (cell.unobservable < 1.0).then(|| rounded(cell.rate)));
+        match self.measure {
+            Measure::Rate => {
+                out["rates"] = rates();
+                out["unobservable"] = matrix(&|cell| Some(rounded(cell.unobservable)));
+            }
+            Measure::Touched => out["touched"] = rates(),
+            Measure::IdleTime => out["idle_s"] = matrix(&|cell| Some((cell.age.as_secs_f64() * 10.0).round() / 10.0)),
+        }
+        out
     }
 }

@@ -25,6 +25,7 @@ pub mod axis;
 pub mod colour;
 mod error;
 mod escape;
+mod evidence;
 mod extension;
 pub mod extent;
 mod facts;
@@ -32,14 +33,18 @@ pub mod heatmap;
 mod html;
 pub mod idle;
 mod kind;
+mod measure;
 mod options;
 pub mod overhead;
+mod parts;
 mod png;
 pub mod regions;
 mod report;
 pub mod schemes;
 mod source;
 pub mod summary;
+mod surveyed;
+mod surveys;
 mod svg;
 mod text;
 pub mod ticks;
@@ -49,10 +54,14 @@ pub use error::ReportError;
 pub use escape::sanitise;
 pub use extension::UnknownExtension;
 pub use kind::{Format, Kind};
+pub use measure::Measure;
 pub use options::{Options, Picture};
 pub use regions::{Limits, RegionOptions, Sort};
 pub use report::write;
-pub use source::{Activities, Piece, Rows, SelectedTarget, Selection, Share, Source, View, Visit, pieces, walk};
+pub use source::{
+    Activities, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys, View, Visit, pieces, walk,
+};
+pub use surveyed::Surveyed;
 pub use text::{Colour, Terminal};
 
 /// Compiles the example in the README.

@@ -1,6 +1,9 @@
 //! Options of reports.
 
+use std::time::Duration;
+
 use crate::Terminal;
+use crate::measure::Measure;
 use crate::regions::RegionOptions;
 
 /// The size of pictures.
@@ -30,4 +33,9 @@ pub struct Options {
     /// Columns and rows of a heatmap in JSON and pictures. The default is one column per snapshot, at most 400, and
     /// 200 rows.
     pub cells: Option<(usize, usize)>,
+    /// The window of the working set, one of [`WINDOWS`](isotherm_core::survey::WINDOWS). The default is the survey
+    /// interval.
+    pub window: Option<Duration>,
+    /// What a heatmap measures. The default is what there is information for.
+    pub measure: Option<Measure>,
 }

@@ -81,6 +81,15 @@ pub struct Region {
     pub mapped_bytes: u64,
     /// The name of most of its mapped bytes.
     pub name: Arc<str>,
+    /// Bytes in memory, by the last survey; `None` without one, as the next three. If only a part of the region is
+    /// selected, they are still those of the whole region.
+    pub present_bytes: Option<u64>,
+    /// Bytes that were accessed between the last two surveys.
+    pub touched_bytes: Option<u64>,
+    /// Bytes that could not be observed.
+    pub unobservable_bytes: Option<u64>,
+    /// Bytes of which it is not known whether they were accessed.
+    pub unknown_bytes: Option<u64>,
 }
 
 impl Region {
@@ -133,6 +142,10 @@ impl TargetRegions {
                     unobservable_share: piece.region.unobservable_share(row.samples).min(1.0),
                     mapped_bytes: 0,
                     name: piece.mapping.label(),
+                    present_bytes: piece.region.pages.map(|pages| pages.present),
+                    touched_bytes: piece.region.pages.map(|pages| pages.touched),
+                    unobservable_bytes: piece.region.pages.map(|pages| pages.unobservable),
+                    unknown_bytes: piece.region.pages.map(|pages| pages.unknown),
                 });
             }
             if let Some(region) = regions.last_mut() {

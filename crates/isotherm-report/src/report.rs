@@ -3,9 +3,11 @@
 use std::io::Write;
 
 use crate::axis::AxisResolution;
+use crate::evidence::Evidence;
 use crate::extent::Extent;
 use crate::heatmap::{Heatmap, Resolution};
 use crate::kind::{Format, Kind};
+use crate::measure::Measure;
 use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
@@ -14,7 +16,7 @@ use crate::source::{Selection, Source, View, Visit, walk};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::text::RegionsText;
 use crate::wss::Wss;
-use crate::{ReportError, escape, html, png, svg, text};
+use crate::{ReportError, escape, html, png, surveyed, svg, text};
 
 /// Writes a report.
 ///
@@ -29,6 +31,9 @@ pub fn write(
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
+    if format == Format::Text && matches!(kind, Kind::Heatmap | Kind::Wss | Kind::Regions | Kind::Summary) {
+        text::warning(out, &options.terminal, Evidence::of(source, selection)?.warning())?;
+    }
     match (kind, format) {
         (_, Format::Html) => out.write_all(html::page(source, selection, options)?.as_bytes())?,
         (Kind::Html, _) => {
@@ -55,10 +60,10 @@ fn write_text(
     let terminal = &options.terminal;
     match kind {
         Kind::Heatmap => {
-            let heatmap = Heatmap::new(source, selection, |extent| text::resolution(terminal, extent))?;
-            text::heatmap(out, terminal, &heatmap)?;
+            let map = heatmap(source, selection, options, |extent| text::resolution(terminal, extent))?;
+            text::heatmap(out, terminal, &map)?;
         }
-        Kind::Wss => text::wss(out, terminal, &wss(source, selection)?)?,
+        Kind::Wss => text::wss(out, terminal, &Wss::new(source, selection, options.window)?)?,
         Kind::Overhead => text::overhead(out, terminal, &overhead(source, selection)?)?,
         Kind::Schemes => text::schemes(out, terminal, &Schemes::new(source, selection)?)?,
         _ => text::summary(out, terminal, &summary(source, selection)?)?,
@@ -68,8 +73,8 @@ fn write_text(
 
 fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     match kind {
-        Kind::Heatmap => escape::json(&Heatmap::new(source, selection, |extent| resolution(options, extent))?),
-        Kind::Wss => escape::json(&wss(source, selection)?),
+        Kind::Heatmap => escape::json(&heatmap(source, selection, options, |extent| resolution(options, extent))?),
+        Kind::Wss => escape::json(&Wss::new(source, selection, options.window)?),
         Kind::Overhead => overhead(source, selection)?.json(),
         Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
         _ => escape::json(&summary(source, selection)?),
@@ -80,9 +85,9 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
     let picture = options.picture;
     Ok(match kind {
         Kind::Heatmap => {
-            svg::heatmap(&Heatmap::new(source, selection, |extent| resolution(options, extent))?, picture)?
+            svg::heatmap(&heatmap(source, selection, options, |extent| resolution(options, extent))?, picture)?
         }
-        Kind::Wss => svg::wss(&wss(source, selection)?, picture),
+        Kind::Wss => svg::wss(&Wss::new(source, selection, options.window)?, picture),
         Kind::Overhead => svg::overhead(&overhead(source, selection)?, picture),
         Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, picture),
         Kind::Regions => {
@@ -95,10 +100,17 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
     })
 }
 
-fn wss(source: &dyn Source, selection: &Selection) -> Result<Wss, ReportError> {
-    let mut wss = Wss::default();
-    walk(source, selection, &mut [&mut wss])?;
-    Ok(wss)
+fn heatmap(
+    source: &dyn Source,
+    selection: &Selection,
+    options: &Options,
+    resolution: impl FnOnce(&Extent) -> Resolution,
+) -> Result<Heatmap, ReportError> {
+    let measure = match options.measure {
+        Some(measure) => measure,
+        None => Measure::of(&Evidence::of(source, selection)?),
+    };
+    Heatmap::of(source, selection, measure, resolution)
 }
 
 fn overhead(source: &dyn Source, selection: &Selection) -> Result<Overhead, ReportError> {
@@ -110,7 +122,9 @@ fn overhead(source: &dyn Source, selection: &Selection) -> Result<Overhead, Repo
 fn summary(source: &dyn Source, selection: &Selection) -> Result<Summary, ReportError> {
     let (mut summary, mut overhead) = (SummaryBuilder::default(), Overhead::new(source.header()));
     walk(source, selection, &mut [&mut summary, &mut overhead])?;
-    Ok(summary.finish(source.header(), source.cut_short(), &overhead.finish()))
+    let mut summary = summary.finish(source.header(), source.cut_short(), &overhead.finish());
+    surveyed::add(&mut summary, source, selection)?;
+    Ok(summary)
 }
 
 fn write_regions(

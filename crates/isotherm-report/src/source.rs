@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, units};
-use isotherm_record::{Activity, Ending, Header, Recording, Row, SnapshotRecord, pid_column};
+use isotherm_record::{Activity, Ending, Header, Recording, Row, SnapshotRecord, SurveyRecord, pid_column};
 
 use crate::ReportError;
 
@@ -15,6 +15,9 @@ pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;
 
 /// The activity of schemes, of one walk over a source.
 pub type Activities<'a> = Box<dyn Iterator<Item = Result<Activity, BoxError>> + 'a>;
+
+/// The surveys of one walk over a source.
+pub type Surveys<'a> = Box<dyn Iterator<Item = Result<SurveyRecord, BoxError>> + 'a>;
 
 /// A recording, or something like it, whose rows can be read several times.
 pub trait Source {
@@ -32,6 +35,14 @@ pub trait Source {
     /// # Errors
     /// If it cannot be read, at once or at any item.
     fn activities(&self) -> Result<Activities<'_>, BoxError> {
+        Ok(Box::new(std::iter::empty()))
+    }
+
+    /// The surveys, in the order of time. Empty if there were none.
+    ///
+    /// # Errors
+    /// If they cannot be read, at once or at any item.
+    fn surveys(&self) -> Result<Surveys<'_>, BoxError> {
         Ok(Box::new(std::iter::empty()))
     }
 
@@ -56,6 +67,10 @@ impl Source for Recording {
 
     fn activities(&self) -> Result<Activities<'_>, BoxError> {
         Ok(Box::new(self.activities()?.map(|activity| Ok(activity?))))
+    }
+
+    fn surveys(&self) -> Result<Surveys<'_>, BoxError> {
+        Ok(Box::new(self.surveys()?.map(|survey| Ok(survey?))))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -158,6 +173,21 @@ impl Visit<'_> {
         pieces(self.row, self.address)
     }
 
+    /// The pieces with their bytes in memory. The present bytes of a region are divided among its mapped parts by their
+    /// size. Without a survey, all mapped bytes count.
+    pub fn present_pieces(&self) -> impl Iterator<Item = (Piece<'_>, u64)> {
+        let mut mapped = std::collections::HashMap::new();
+        for piece in pieces(self.row, None).filter(|piece| piece.region.pages.is_some()) {
+            *mapped.entry(piece.region.range.start()).or_insert(0_u64) += piece.range.size();
+        }
+        self.pieces().map(move |piece| {
+            let size = piece.range.size();
+            let Some(pages) = piece.region.pages else { return (piece, size) };
+            let whole = mapped.get(&piece.region.range.start()).copied().unwrap_or(size).max(1);
+            (piece, (u128::from(pages.present) * u128::from(size) / u128::from(whole)) as u64)
+        })
+    }
+
     /// The selected part of a range.
     pub fn clip(&self, range: AddrRange) -> Option<AddrRange> {
         self.address.map_or(Some(range), |wanted| wanted.intersection(range))
@@ -165,7 +195,9 @@ impl Visit<'_> {
 
     /// The selected parts of the mappings with their names, in the order of addresses.
     pub fn mapped(&self) -> impl Iterator<Item = (AddrRange, Arc<str>)> {
-        self.row.target.mappings.iter().filter_map(|mapping| Some((self.clip(mapping.range)?, mapping.label())))
+        let mappings = &self.row.target.mappings;
+        let memory = mappings.iter().filter(|mapping| is_memory(mappings, mapping));
+        memory.filter_map(|mapping| Some((self.clip(mapping.range)?, mapping.label())))
     }
 }
 
@@ -180,9 +212,21 @@ pub struct Piece<'a> {
     pub mapping: &'a Mapping,
 }
 
-/// The mapped pieces of the regions of a row inside `address`, in the order of addresses.
+/// Whether a mapping is memory: address space without access permission is none. If no mapping has a permission, as in
+/// physical memory and imported recordings, permissions are not known.
+pub(crate) fn is_memory(mappings: &[Mapping], mapping: &Mapping) -> bool {
+    let accessible =
+        |mapping: &Mapping| mapping.permissions.read || mapping.permissions.write || mapping.permissions.execute;
+    accessible(mapping) || !mappings.iter().any(accessible)
+}
+
+/// The mapped pieces of the regions of a row inside `address`, in the order of addresses. Address space without access
+/// permission has none.
 pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
     row.target.mapped_parts().filter_map(move |part| {
+        if !is_memory(&row.target.mappings, part.mapping) {
+            return None;
+        }
         let range = address.map_or(Some(part.range), |wanted| wanted.intersection(part.range))?;
         Some(Piece { range, region: part.region, mapping: part.mapping })
     })

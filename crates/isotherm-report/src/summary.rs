@@ -1,7 +1,7 @@
 //! The summary: hot, warm and cold memory by mapping name, and for how long cold memory has been cold.
 //!
-//! Sizes are means over the selected time, weighted by time. So hot + warm + cold + unobservable is the size, and the
-//! sum over the names is the mean size of all memory. The time for which memory has been cold is that of the last
+//! Sizes are means over the selected time, weighted by time. So hot + warm + cold + unobservable + unknown is the size,
+//! and the sum over the names is the mean size of all memory. The time for which memory has been cold is that of the last
 //! snapshot that has the name: a mean over time would be half of it.
 
 use std::cmp::Reverse;
@@ -16,7 +16,9 @@ use serde::Serialize;
 use crate::ReportError;
 use crate::extent::shown_name;
 use crate::overhead::Overhead;
-use crate::source::{Share, View, Visit};
+use crate::parts::Parts;
+use crate::source::{Piece, View, Visit};
+use crate::surveyed::Surveyed;
 
 /// The lowest access rate of hot memory. Memory with a lower rate is warm, and memory without accesses is cold.
 pub const HOT: f64 = 0.5;
@@ -29,7 +31,7 @@ pub const MANY_LATE: f64 = 0.01;
 pub struct Temperature {
     /// The name of the mappings, `anonymous` for memory without a name.
     pub name: Arc<str>,
-    /// Mapped bytes: the sum of the next four.
+    /// Resident bytes, or mapped bytes without a survey: the sum of the next five.
     pub size_bytes: u64,
     /// Bytes with an access rate of at least [`HOT`].
     pub hot_bytes: u64,
@@ -39,17 +41,26 @@ pub struct Temperature {
     pub cold_bytes: u64,
     /// Bytes that could not be observed.
     pub unobservable_bytes: u64,
+    /// Bytes of which it is not known whether they were accessed: no sample was taken of them, and a survey could not
+    /// tell either.
+    pub unknown_bytes: u64,
     /// The working set: bytes of regions with at least one access in an aggregation interval. The mean over time.
     pub working_set_bytes: u64,
     /// The largest working set of a single snapshot.
     pub working_set_max_bytes: u64,
     /// The mean time for which cold bytes had been cold at the last snapshot. None if there are no cold bytes.
     pub cold_for_ns: Option<u64>,
+    /// What surveys found. `None` without them.
+    #[serde(flatten)]
+    pub surveyed: Surveyed,
 }
 
 /// Hot, warm and cold memory of one target.
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetTemperature {
+    /// The target.
+    #[serde(skip)]
+    pub id: TargetId,
     /// The process ID, or 0 for physical memory.
     pub pid: u32,
     /// The command line.
@@ -93,6 +104,9 @@ pub struct Summary {
 /// Sums over time, in bytes × seconds.
 #[derive(Clone, Default)]
 struct Sums {
+    unknown: f64,
+    /// Bytes that are mapped and not in memory, where that is known.
+    absent: Option<f64>,
     hot: f64,
     warm: f64,
     cold: f64,
@@ -106,26 +120,27 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, visit: &Visit<'_>, bytes: u64, region: &isotherm_core::RegionSnapshot) {
-        let share = Share::of(region, visit.row.samples);
-        let time = visit.row.time;
+    /// Adds a piece of a region with `bytes` in memory.
+    fn add(&mut self, visit: &Visit<'_>, piece: &Piece<'_>, bytes: u64) {
+        let (region, time) = (piece.region, visit.row.time);
         let weight = bytes as f64 * visit.span().as_secs_f64();
-        self.unobservable += weight * (1.0 - share.observed);
+        if region.pages.is_some() {
+            let absent = piece.range.size().saturating_sub(bytes) as f64 * visit.span().as_secs_f64();
+            *self.absent.get_or_insert(0.0) += absent;
+        }
+        let parts = Parts::of(region, visit.row.samples);
+        self.unobservable += weight * parts.unobservable;
+        self.unknown += weight * parts.unknown;
+        self.hot += weight * parts.hot;
+        self.warm += weight * parts.warm;
+        self.cold += weight * parts.cold;
         let idle = self.idle.entry(visit.row.target.id).or_insert((time, 0.0, 0.0));
         if idle.0 != time {
             *idle = (time, 0.0, 0.0);
         }
-        match share.rate() {
-            Some(rate) if rate >= HOT => self.hot += weight * share.observed,
-            Some(rate) if rate > 0.0 => self.warm += weight * share.observed,
-            Some(_) => {
-                self.cold += weight * share.observed;
-                let cold = bytes as f64 * share.observed;
-                idle.1 += cold;
-                idle.2 += cold * f64::from(region.age) * visit.row.aggregation.as_secs_f64();
-            }
-            None => {}
-        }
+        let cold = bytes as f64 * parts.cold;
+        idle.1 += cold;
+        idle.2 += cold * f64::from(region.age) * visit.row.aggregation.as_secs_f64();
         if region.nr_accesses > 0 {
             self.working_set += weight;
             if self.current.0 != time {
@@ -138,19 +153,21 @@ impl Sums {
 
     fn over(&self, seconds: f64, name: Arc<str>) -> Temperature {
         let mean = |sum: f64| (sum / seconds).round() as u64;
-        let (hot, warm, cold, unobservable) =
-            (mean(self.hot), mean(self.warm), mean(self.cold), mean(self.unobservable));
+        let (hot, warm, cold) = (mean(self.hot), mean(self.warm), mean(self.cold));
+        let (unobservable, unknown) = (mean(self.unobservable), mean(self.unknown));
         let (bytes, aged) = self.idle.values().fold((0.0, 0.0), |(b, a), &(_, bytes, aged)| (b + bytes, a + aged));
         Temperature {
             name,
-            size_bytes: [hot, warm, cold, unobservable].into_iter().fold(0, u64::saturating_add),
+            size_bytes: [hot, warm, cold, unobservable, unknown].into_iter().fold(0, u64::saturating_add),
             hot_bytes: hot,
             warm_bytes: warm,
             cold_bytes: cold,
             unobservable_bytes: unobservable,
+            unknown_bytes: unknown,
             working_set_bytes: mean(self.working_set),
             working_set_max_bytes: self.largest,
             cold_for_ns: (bytes > 0.0).then(|| (aged / bytes * 1e9) as u64),
+            surveyed: Surveyed { absent_bytes: self.absent.map(mean), ..Surveyed::default() },
         }
     }
 }
@@ -188,6 +205,7 @@ impl SummaryBuilder {
             .targets
             .into_iter()
             .map(|target| TargetTemperature {
+                id: target.id,
                 pid: pid_column(target.id),
                 command: target.info.command.clone(),
                 first_ns: target.first.as_nanos() as u64,
@@ -235,18 +253,17 @@ impl View for SummaryBuilder {
         };
         target.last = row.time;
         target.info = row.info.clone();
-        for piece in visit.pieces() {
-            let bytes = piece.range.size();
+        for (piece, bytes) in visit.present_pieces() {
             let label = piece.mapping.label();
             let name = shown_name(&label);
             if !self.names.contains_key(name) {
                 self.names.insert(name.into(), Sums::default());
             }
             if let Some(sums) = self.names.get_mut(name) {
-                sums.add(visit, bytes, piece.region);
+                sums.add(visit, &piece, bytes);
             }
-            target.sums.add(visit, bytes, piece.region);
-            self.total.add(visit, bytes, piece.region);
+            target.sums.add(visit, &piece, bytes);
+            self.total.add(visit, &piece, bytes);
         }
         Ok(())
     }
@@ -279,9 +296,11 @@ pub fn folded(mappings: &[Temperature], most: usize, least: f64) -> (Vec<&Temper
         warm_bytes: sum(|m| m.warm_bytes),
         cold_bytes: cold,
         unobservable_bytes: sum(|m| m.unobservable_bytes),
+        unknown_bytes: sum(|m| m.unknown_bytes),
         working_set_bytes: sum(|m| m.working_set_bytes),
         working_set_max_bytes: sum(|m| m.working_set_max_bytes),
         cold_for_ns: (cold > 0).then(|| (idle / cold as f64) as u64),
+        surveyed: rest.iter().map(|m| m.surveyed).reduce(Surveyed::plus).unwrap_or_default(),
     };
     let rest = (!rest.is_empty()).then_some((rest.len(), others));
     (shown, rest)

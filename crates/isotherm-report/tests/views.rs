@@ -34,9 +34,7 @@ fn summary(source: &Made, selection: &Selection) -> Summary {
 }
 
 fn wss(source: &Made, selection: &Selection) -> Wss {
-    let mut wss = Wss::default();
-    walk(source, selection, &mut [&mut wss]).unwrap();
-    wss
+    Wss::new(source, selection, None).unwrap()
 }
 
 fn one_mapping() -> Arc<[isotherm_core::Mapping]> {
@@ -109,10 +107,10 @@ fn the_working_set_is_that_of_core() {
     let source = made::phases(25);
     let expected: Vec<u64> = source.rows.iter().map(|row| row.target.working_set()).collect();
     let points = wss(&source, &Selection::default()).points;
-    assert_eq!(points.iter().map(|point| point.bytes).collect::<Vec<_>>(), expected);
+    assert_eq!(points.iter().map(|point| point.amount.bytes).collect::<Vec<_>>(), expected);
     let sizes: Vec<u64> =
         source.rows.iter().map(|row| row.target.mapped_bytes().map(|(_, bytes)| bytes).sum()).collect();
-    assert_eq!(points.iter().map(|point| point.mapped).collect::<Vec<_>>(), sizes);
+    assert_eq!(points.iter().map(|point| point.amount.mapped).collect::<Vec<_>>(), sizes);
 }
 
 #[test]
@@ -188,7 +186,7 @@ fn a_selection_narrows_time_and_addresses() {
     let selection = Selection { time: Some(time), address, target: Some(SelectedTarget::Process(1234)) };
     let points = wss(&source, &selection).points;
     assert_eq!(points.len(), 10);
-    assert!(points.iter().all(|point| point.bytes == 2 * MIB && point.mapped == 2 * MIB));
+    assert!(points.iter().all(|point| point.amount.bytes == 2 * MIB && point.amount.mapped == 2 * MIB));
     let map = heatmap(&source, &selection, 10, 10);
     assert_eq!((map.start, map.end), (AGGREGATION * 10, AGGREGATION * 20));
     assert_eq!((map.targets[0].axis.bytes(), map.targets[0].axis.areas[0].start()), (2 * MIB, HEAP + MIB));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attributes, Granularity};
 use isotherm_kernel::{PhysicalMemory, Processes, TargetError, unix_ns};
-use isotherm_record::{Recorder, Recording};
+use isotherm_record::{Contents, Recorder, Recording};
 
 use crate::command::Command;
 use crate::config::check_duration;
@@ -94,7 +94,12 @@ impl Prepared {
                 check_duration(duration, attributes)?;
                 let schemes = schemes.map(PreparedSchemes::new).transpose()?.map(Box::new);
                 notices.extend(probe.notice);
-                let properties = Properties { probe: probe.name.into(), granularity, attributes: Some(attributes) };
+                let properties = Properties {
+                    probe: probe.name.into(),
+                    granularity,
+                    attributes: Some(attributes),
+                    surveys: survey.is_some(),
+                };
                 (Origin::Live { probe: probe.kind, attributes, survey, targets: unbound, schemes }, properties)
             }
             Source::Simulation(pattern) => {
@@ -106,7 +111,12 @@ impl Prepared {
                     SurveyChoice::Auto | SurveyChoice::Off => None,
                 };
                 let source = SimulationSource { pattern: *pattern, attributes, survey, seed, schemes };
-                let properties = Properties { probe: "simulation".into(), granularity, attributes: Some(attributes) };
+                let properties = Properties {
+                    probe: "simulation".into(),
+                    granularity,
+                    attributes: Some(attributes),
+                    surveys: survey.is_some(),
+                };
                 (Origin::Simulation(source), properties)
             }
             Source::Replay(path) => {
@@ -118,12 +128,8 @@ impl Prepared {
         };
         let recording = recording.map(|path| {
             let header = header(&properties, seed);
-            let recorder = if has_schemes {
-                Recorder::create_with_activities(&path, &header)?
-            } else {
-                Recorder::create(&path, &header)?
-            };
-            Ok::<_, RunError>(RecordingSink::new(recorder))
+            let contents = Contents { activities: has_schemes, surveys: properties.surveys };
+            Ok::<_, RunError>(RecordingSink::new(Recorder::create_with(&path, &header, contents)?))
         });
         let recording = recording.transpose()?;
         let control = Control::new()?;

@@ -14,6 +14,8 @@ pub struct Properties {
     pub granularity: Granularity,
     /// The attributes that the run begins with; `None` if a replayed recording does not tell them.
     pub attributes: Option<Attributes>,
+    /// Whether all pages are surveyed.
+    pub surveys: bool,
 }
 
 impl Properties {
@@ -28,6 +30,6 @@ impl Properties {
             header.max_regions as usize,
         );
         let granularity = if header.granularity == "mapping" { Granularity::Mapping } else { Granularity::Page };
-        Self { probe: header.probe.clone(), granularity, attributes: attributes.ok() }
+        Self { probe: header.probe.clone(), granularity, attributes: attributes.ok(), surveys: false }
     }
 }

@@ -56,7 +56,7 @@ impl EventSink for RecordingSink {
                 recorder.write(&SnapshotRecord { cost: Some(cost), ..(**record).clone() })?;
             }
             Event::Snapshot(record) => recorder.write(record)?,
-            Event::Survey(_) => {}
+            Event::Survey(survey) => recorder.write_survey(survey)?,
             Event::Activity(activity) => recorder.write_activity(activity)?,
             Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
             Event::End(_) => {

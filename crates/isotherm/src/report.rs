@@ -7,10 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm_record::Recording;
-use isotherm_report::{Format, Kind, Limits, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
+use isotherm_report::{
+    Format, Kind, Limits, Measure, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension,
+};
 
 use crate::WrongCall;
-use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
+use crate::cli::{HeatmapMeasure, RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
 
 pub fn run(options: &Report) -> Result<ExitCode> {
@@ -27,6 +29,16 @@ pub fn run(options: &Report) -> Result<ExitCode> {
     }
 
     check_region_options(&options.regions, kind, format)?;
+    let page = format == Format::Html;
+    for (option, given, of) in
+        [("--window", options.window.is_some(), Kind::Wss), ("--measure", options.measure.is_some(), Kind::Heatmap)]
+    {
+        if given && (kind != of && !(page && of == Kind::Wss) || page && of == Kind::Heatmap) {
+            let what = if page { "the html page".into() } else { format!("the report {}", kind.name()) };
+            let what = format!("{option} has no effect on {what}; it is an option of the report {}", of.name());
+            return Err(WrongCall::new("report", what).into());
+        }
+    }
 
     let recording = Recording::open(&options.recording)?;
     let selection =
@@ -45,7 +57,12 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         size: Limits { min: chosen.min_size, max: chosen.max_size },
     };
     let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
-    let report = Options { terminal, regions, ..Options::default() };
+    let measure = options.measure.map(|measure| match measure {
+        HeatmapMeasure::Rate => Measure::Rate,
+        HeatmapMeasure::Touched => Measure::Touched,
+        HeatmapMeasure::IdleTime => Measure::IdleTime,
+    });
+    let report = Options { terminal, regions, window: options.window, measure, ..Options::default() };
     match &options.output {
         None => isotherm_report::write(kind, format, &recording, &selection, &report, &mut stdout().lock())?,
         Some(path) => {

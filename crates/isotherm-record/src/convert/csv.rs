@@ -7,7 +7,7 @@ use super::{FormatWriter, flat};
 use crate::{Recording, Row};
 
 /// The heading, which is there even when no line follows.
-const HEADING: [&str; 14] = [
+const HEADING: [&str; 18] = [
     "time_ns",
     "pid",
     "start",
@@ -22,6 +22,10 @@ const HEADING: [&str; 14] = [
     "target_type",
     "start_ns",
     "cgroup",
+    "present_bytes",
+    "touched_bytes",
+    "unobservable_bytes",
+    "unknown_bytes",
 ];
 
 pub(super) struct Csv {

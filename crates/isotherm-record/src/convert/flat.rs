@@ -26,6 +26,10 @@ pub(crate) struct Line {
     pub(crate) target_type: Arc<str>,
     pub(crate) start_ns: Option<u64>,
     pub(crate) cgroup: Option<u64>,
+    pub(crate) present_bytes: Option<u64>,
+    pub(crate) touched_bytes: Option<u64>,
+    pub(crate) unobservable_bytes: Option<u64>,
+    pub(crate) unknown_bytes: Option<u64>,
 }
 
 /// The lines of a target of a snapshot. `from_boot`: starts of processes are counted from the boot.
@@ -47,6 +51,10 @@ pub(crate) fn lines(row: &Row, from_boot: bool) -> impl Iterator<Item = Line> {
         target_type: Arc::clone(&kind),
         start_ns,
         cgroup,
+        present_bytes: region.pages.map(|pages| pages.present),
+        touched_bytes: region.pages.map(|pages| pages.touched),
+        unobservable_bytes: region.pages.map(|pages| pages.unobservable),
+        unknown_bytes: region.pages.map(|pages| pages.unknown),
     })
 }
 

@@ -1,6 +1,7 @@
-//! JSON: one document with the header, the snapshots and the activities.
+//! JSON: one document with the header, the snapshots, the activities and the surveys.
 //!
-//! What a target is and its mappings are in the first snapshot that has the target, and in those where they change.
+//! What a target is and its mappings are in the first snapshot that has the target, and in those where they change; in
+//! surveys likewise.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -13,10 +14,11 @@ use serde::Serialize;
 use super::FormatWriter;
 use super::activity::ActivityOut;
 use super::identity::IdOut;
+use super::survey::SurveyOut;
 use crate::id::pid_column;
 use crate::permissions::letters_of;
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Ending, FORMAT, Recording, Row, TargetInfo};
+use crate::{Activity, Cost, Ending, FORMAT, Recording, Row, SurveyRecord, TargetInfo};
 
 pub(super) struct Json {
     output: BufWriter<File>,
@@ -24,12 +26,22 @@ pub(super) struct Json {
     snapshot: Option<Snapshot>,
     /// Whether the list that is being written has an entry.
     some: bool,
-    /// Whether that list is that of the activities.
-    activities: bool,
+    /// What that list is of.
+    list: List,
+    /// The last survey.
+    survey: Option<SurveyRecord>,
     /// What the last snapshots said of each target.
     known: HashMap<TargetId, (Arc<TargetInfo>, Arc<[Mapping]>)>,
     /// Whether starts of processes are counted from the boot.
     from_boot: bool,
+}
+
+/// The lists of the document, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum List {
+    Snapshots,
+    Activities,
+    Surveys,
 }
 
 #[derive(Serialize)]
@@ -56,7 +68,7 @@ struct Target {
 }
 
 #[derive(Serialize)]
-struct MappingOut {
+pub(super) struct MappingOut {
     start: u64,
     end: u64,
     permissions: String,
@@ -74,10 +86,21 @@ struct RegionOut {
     age_ns: u64,
     nr_unobservable: u32,
     nr_samples: u32,
+    #[serde(flatten)]
+    pages: Option<PagesOut>,
+}
+
+/// What the last survey found in a region. A region without a survey does not have these fields.
+#[derive(Serialize)]
+struct PagesOut {
+    present_bytes: u64,
+    touched_bytes: u64,
+    unobservable_bytes: u64,
+    unknown_bytes: u64,
 }
 
 impl FormatWriter for Json {
-    const ACTIVITIES: bool = true;
+    const ALL: bool = true;
 
     fn begin(recording: &Recording, mut output: BufWriter<File>) -> io::Result<Self> {
         let ending = match recording.ending() {
@@ -89,7 +112,15 @@ impl FormatWriter for Json {
         serde_json::to_writer(&mut output, recording.header())?;
         output.write_all(b",\"snapshots\":[")?;
         let from_boot = recording.header().host.counts_from_boot();
-        Ok(Self { output, snapshot: None, some: false, activities: false, known: HashMap::new(), from_boot })
+        Ok(Self {
+            output,
+            snapshot: None,
+            some: false,
+            list: List::Snapshots,
+            survey: None,
+            known: HashMap::new(),
+            from_boot,
+        })
     }
 
     fn row(&mut self, row: &Row) -> io::Result<()> {
@@ -110,13 +141,21 @@ impl FormatWriter for Json {
     }
 
     fn activity(&mut self, activity: &Activity) -> io::Result<()> {
-        self.begin_activities()?;
+        self.begin(List::Activities)?;
         let activity = ActivityOut::new(activity, self.from_boot);
         self.write_entry(&activity)
     }
 
+    fn survey(&mut self, survey: SurveyRecord) -> io::Result<()> {
+        self.begin(List::Surveys)?;
+        let before = self.survey.take();
+        self.write_entry(&SurveyOut::new(&survey, before.as_ref(), self.from_boot))?;
+        self.survey = Some(survey);
+        Ok(())
+    }
+
     fn end(mut self) -> io::Result<BufWriter<File>> {
-        self.begin_activities()?;
+        self.begin(List::Surveys)?;
         self.output.write_all(b"\n]}\n")?;
         Ok(self.output)
     }
@@ -133,14 +172,17 @@ impl Json {
         self.write_entry(&snapshot)
     }
 
-    /// Ends the snapshots and begins the activities, if that is still to be done.
-    fn begin_activities(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.activities, true) {
-            return Ok(());
-        }
+    /// Begins a list, and ends those before it, if that is still to be done.
+    fn begin(&mut self, list: List) -> io::Result<()> {
         self.write_snapshot()?;
-        self.some = false;
-        self.output.write_all(b"\n],\"activities\":[")
+        for (next, name) in [(List::Activities, "activities"), (List::Surveys, "surveys")] {
+            if self.list < next && next <= list {
+                self.list = next;
+                self.some = false;
+                write!(self.output, "\n],\"{name}\":[")?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes an entry of a list, on a line of its own.
@@ -166,6 +208,12 @@ impl Json {
             age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
             nr_unobservable: region.nr_unobservable,
             nr_samples: region.nr_samples,
+            pages: region.pages.map(|pages| PagesOut {
+                present_bytes: pages.present,
+                touched_bytes: pages.touched,
+                unobservable_bytes: pages.unobservable,
+                unknown_bytes: pages.unknown,
+            }),
         });
         Target {
             which: id,
@@ -180,7 +228,7 @@ impl Json {
 }
 
 impl MappingOut {
-    fn new(target: TargetId, mapping: &Mapping) -> Self {
+    pub(super) fn new(target: TargetId, mapping: &Mapping) -> Self {
         Self {
             start: mapping.range.start(),
             end: mapping.range.end(),

@@ -8,6 +8,7 @@ mod identity;
 mod json;
 mod parquet;
 mod recording;
+mod survey;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use crate::{Activity, RecordError, Recording, Row};
+use crate::{Activity, RecordError, Recording, Row, SurveyRecord};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
@@ -66,8 +67,8 @@ pub enum TransferError {
 /// The writer of a format. It gets the snapshots target by target, and keeps as few of them in memory as the format
 /// allows.
 trait FormatWriter: Sized {
-    /// Whether the format has activities.
-    const ACTIVITIES: bool = false;
+    /// Whether the format has activities and surveys, or snapshots alone.
+    const ALL: bool = false;
 
     /// Begins the output.
     fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self>;
@@ -77,6 +78,11 @@ trait FormatWriter: Sized {
 
     /// Adds an activity. All activities come after the last snapshot.
     fn activity(&mut self, _activity: &Activity) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Adds a survey. All surveys come after the last activity.
+    fn survey(&mut self, _survey: SurveyRecord) -> io::Result<()> {
         Ok(())
     }
 
@@ -154,9 +160,12 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
     for record in recording.snapshots()? {
         record?.into_rows().try_for_each(|row| writer.row(&row))?;
     }
-    if W::ACTIVITIES {
+    if W::ALL {
         for activity in recording.activities()? {
             writer.activity(&activity?)?;
+        }
+        for survey in recording.surveys()? {
+            writer.survey(survey?)?;
         }
     }
     Ok(writer.end()?)

@@ -44,6 +44,10 @@ struct Columns {
     target_type: Vec<Arc<str>>,
     start_ns: Vec<Option<u64>>,
     cgroup: Vec<Option<u64>>,
+    present_bytes: Vec<Option<u64>>,
+    touched_bytes: Vec<Option<u64>>,
+    unobservable_bytes: Vec<Option<u64>>,
+    unknown_bytes: Vec<Option<u64>>,
 }
 
 impl FormatWriter for Parquet {
@@ -106,6 +110,10 @@ impl Columns {
         self.target_type.push(line.target_type);
         self.start_ns.push(line.start_ns);
         self.cgroup.push(line.cgroup);
+        self.present_bytes.push(line.present_bytes);
+        self.touched_bytes.push(line.touched_bytes);
+        self.unobservable_bytes.push(line.unobservable_bytes);
+        self.unknown_bytes.push(line.unknown_bytes);
     }
 
     /// In the order of [`schema`].
@@ -125,6 +133,10 @@ impl Columns {
             Arc::new(StringArray::from_iter_values(self.target_type)),
             Arc::new(UInt64Array::from(self.start_ns)),
             Arc::new(UInt64Array::from(self.cgroup)),
+            Arc::new(UInt64Array::from(self.present_bytes)),
+            Arc::new(UInt64Array::from(self.touched_bytes)),
+            Arc::new(UInt64Array::from(self.unobservable_bytes)),
+            Arc::new(UInt64Array::from(self.unknown_bytes)),
         ]
     }
 }
@@ -146,5 +158,9 @@ fn schema() -> Schema {
         field("target_type", DataType::Utf8),
         Field::new("start_ns", DataType::UInt64, true),
         Field::new("cgroup", DataType::UInt64, true),
+        Field::new("present_bytes", DataType::UInt64, true),
+        Field::new("touched_bytes", DataType::UInt64, true),
+        Field::new("unobservable_bytes", DataType::UInt64, true),
+        Field::new("unknown_bytes", DataType::UInt64, true),
     ])
 }

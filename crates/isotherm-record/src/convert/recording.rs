@@ -1,8 +1,9 @@
 //! A recording in the present format, made of one in any format.
 
 use std::path::Path;
+use std::time::Duration;
 
-use crate::{Ending, RecordError, Recorder, Recording};
+use crate::{Contents, Ending, RecordError, Recorder, Recording};
 
 /// Writes all of `recording` to `output`, in the present format.
 ///
@@ -12,19 +13,25 @@ use crate::{Ending, RecordError, Recorder, Recording};
 /// When `recording` cannot be read, or `output` cannot be written.
 pub(super) fn write(recording: &Recording, output: &Path) -> Result<(), RecordError> {
     let mut activities = recording.activities()?.peekable();
-    let mut recorder = match activities.peek() {
-        Some(_) => Recorder::create_with_activities(output, recording.header())?,
-        None => Recorder::create(output, recording.header())?,
-    };
+    let mut surveys = recording.surveys()?.peekable();
+    let contents = Contents { activities: activities.peek().is_some(), surveys: recording.contents().surveys };
+    let mut recorder = Recorder::create_with(output, recording.header(), contents)?;
     for record in recording.snapshots()? {
         let record = record?;
-        while let Some(activity) = activities.next_if(|activity| is_before(activity, &record)) {
+        let time = record.snapshot.time;
+        while let Some(activity) = activities.next_if(|activity| is_due(activity, |activity| activity.time, time)) {
             recorder.write_activity(&activity?)?;
+        }
+        while let Some(survey) = surveys.next_if(|survey| is_due(survey, |survey| survey.survey.time, time)) {
+            recorder.write_survey(&survey?)?;
         }
         recorder.write(&record)?;
     }
     for activity in activities {
         recorder.write_activity(&activity?)?;
+    }
+    for survey in surveys {
+        recorder.write_survey(&survey?)?;
     }
     match recording.ending() {
         Ending::Whole => recorder.finish().map(drop),
@@ -32,7 +39,7 @@ pub(super) fn write(recording: &Recording, output: &Path) -> Result<(), RecordEr
     }
 }
 
-/// Whether an activity stands before a snapshot. An error does, so that it ends the conversion.
-fn is_before(activity: &Result<crate::Activity, RecordError>, record: &crate::SnapshotRecord) -> bool {
-    activity.as_ref().map_or(true, |activity| activity.time <= record.snapshot.time)
+/// Whether `item` stands before a snapshot of this time. An error does, so that it ends the conversion.
+fn is_due<T>(item: &Result<T, RecordError>, time: impl Fn(&T) -> Duration, snapshot: Duration) -> bool {
+    item.as_ref().map_or(true, |item| time(item) <= snapshot)
 }

@@ -43,6 +43,7 @@ impl From<Row> for present::Row {
             regions: Some(row.regions.into_iter().map(|old| region(&old, row.samples)).collect()),
             cost: row.cost,
             activity: row.activity.map(present::Activity::from),
+            survey: None,
         }
     }
 }
@@ -73,9 +74,10 @@ fn region(old: &columns::Region, samples: u32) -> present::Region {
         nr_samples: samples,
         age: old.age,
         nr_unobservable: old.nr_unobservable,
-        present_bytes: Default::default(),
-        touched_bytes: Default::default(),
-        unobservable_bytes: Default::default(),
+        present_bytes: None,
+        touched_bytes: None,
+        unobservable_bytes: None,
+        unknown_bytes: None,
     }
 }
 

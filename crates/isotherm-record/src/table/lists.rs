@@ -7,9 +7,9 @@ use arrow_array::{ArrayRef, ListArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field};
 
-use super::{Build, Description, OTHER_TYPE, Read, Table, Value};
+use super::{Build, Description, OTHER_TYPE, Read, Value};
 
-impl<T: Table> Value for Vec<T> {
+impl<T: Value> Value for Vec<T> {
     type Builder = Lists<T::Builder>;
     type Reader = ListReader<T::Reader>;
 
@@ -21,8 +21,8 @@ impl<T: Table> Value for Vec<T> {
         T::describe(path, description);
     }
 
-    fn type_name() -> &'static str {
-        "list of struct"
+    fn type_name() -> String {
+        format!("list of {}", T::type_name())
     }
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Lists<B> {
     entries: B,
 }
 
-impl<T: Table, B: Build<Value = T>> Build for Lists<B> {
+impl<T: Value, B: Build<Value = T>> Build for Lists<B> {
     type Value = Vec<T>;
 
     fn push(&mut self, value: &Vec<T>) {
@@ -64,7 +64,7 @@ pub(crate) struct ListReader<R> {
     entries: R,
 }
 
-impl<T: Table<Reader = R>, R: Read<Value = T>> Read for ListReader<R> {
+impl<T: Value<Reader = R>, R: Read<Value = T>> Read for ListReader<R> {
     type Value = Vec<T>;
 
     fn of(column: &ArrayRef) -> Result<Self, &'static str> {

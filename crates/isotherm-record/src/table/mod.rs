@@ -11,6 +11,7 @@ mod description;
 mod lists;
 mod optional;
 mod scalars;
+mod select;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use arrow_schema::{ArrowError, DataType, Fields};
 
 pub(crate) use description::Description;
 pub(crate) use optional::Reserved;
+pub(crate) use select::only;
 
 // Why a column of a file cannot be read as declared.
 const MISSING: &str = "a column is missing";
@@ -45,7 +47,7 @@ pub(crate) trait Value: Sized {
     fn describe(_path: &str, _description: &mut Description) {}
 
     /// The name of the type in the documentation.
-    fn type_name() -> &'static str;
+    fn type_name() -> String;
 
     /// A reader of a column of a file; `None` if the file does not have the column.
     ///
@@ -144,17 +146,22 @@ macro_rules! table {
                 });
             }
 
-            fn type_name() -> &'static str {
-                "struct"
+            fn type_name() -> String {
+                "struct".into()
             }
         }
 
         impl Table for $table {
             fn fields() -> Fields {
-                let columns = [
-                    $( (<$type>::WRITTEN, Field::new($column, <$type>::data_type(), <$type>::OPTIONAL)), )+
-                ];
-                columns.into_iter().filter(|(written, _)| *written).map(|(_, field)| field).collect()
+                // Made once: a batch needs them for each table in it.
+                static FIELDS: std::sync::OnceLock<Fields> = std::sync::OnceLock::new();
+                let make = || {
+                    let columns = [
+                        $( (<$type>::WRITTEN, Field::new($column, <$type>::data_type(), <$type>::OPTIONAL)), )+
+                    ];
+                    columns.into_iter().filter(|(written, _)| *written).map(|(_, field)| field).collect()
+                };
+                FIELDS.get_or_init(make).clone()
             }
         }
 

@@ -21,7 +21,7 @@ impl<T: Value> Value for Option<T> {
         T::describe(path, description);
     }
 
-    fn type_name() -> &'static str {
+    fn type_name() -> String {
         T::type_name()
     }
 
@@ -104,7 +104,7 @@ impl<T: Value> Value for Reserved<T> {
         T::data_type()
     }
 
-    fn type_name() -> &'static str {
+    fn type_name() -> String {
         T::type_name()
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt32Type, UInt64Type};
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, StringArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType};
@@ -21,8 +21,8 @@ macro_rules! number {
                 <$arrow>::DATA_TYPE
             }
 
-            fn type_name() -> &'static str {
-                $name
+            fn type_name() -> String {
+                $name.into()
             }
         }
 
@@ -58,6 +58,7 @@ macro_rules! number {
 
 number!(u64, UInt64Type, "uint64");
 number!(u32, UInt32Type, "uint32");
+number!(u16, UInt16Type, "uint16");
 number!(i32, Int32Type, "int32");
 number!(f64, Float64Type, "double");
 
@@ -69,8 +70,8 @@ impl Value for bool {
         DataType::Boolean
     }
 
-    fn type_name() -> &'static str {
-        "bool"
+    fn type_name() -> String {
+        "bool".into()
     }
 }
 
@@ -110,8 +111,8 @@ impl Value for Arc<str> {
         DataType::Utf8
     }
 
-    fn type_name() -> &'static str {
-        "utf8"
+    fn type_name() -> String {
+        "utf8".into()
     }
 }
 

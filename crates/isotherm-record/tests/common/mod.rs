@@ -11,11 +11,14 @@ use std::time::Duration;
 use isotherm_core::scheme::{
     ActedRegion, Action, Application, Refusal, RefusalCount, RefusalReason, Report, Statistics,
 };
+use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
-    AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
+    AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId,
+    TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord, TargetInfo, pid_column,
+    Activity, Contents, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord, SurveyRecord,
+    TargetInfo, pid_column,
 };
 
 pub fn header() -> Header {
@@ -186,6 +189,70 @@ pub fn record_with_activities(path: &Path, count: u32) -> (Vec<Row>, Vec<Activit
     }
     recorder.finish().unwrap();
     (rows_of(&written.0), written.1)
+}
+
+/// Survey number `i`, taken with snapshot number `i`, whose mappings it has. Surveys are a second apart.
+pub fn survey(i: u32) -> SurveyRecord {
+    let snapshot = snapshot(i);
+    let n = u64::from(i);
+    let target = |target: &TargetSnapshot| TargetSurvey {
+        id: target.id,
+        mappings: Arc::clone(&target.mappings),
+        by_mapping: (0..2)
+            .map(|mapping| {
+                let within = std::array::from_fn(|window| window as u64 / 2 * PAGE_SIZE);
+                let sums = PageSums {
+                    present: 9 * PAGE_SIZE,
+                    touched: n % 9 * PAGE_SIZE,
+                    unobservable: 2 * PAGE_SIZE,
+                    unknown: n % 3 * PAGE_SIZE,
+                    within,
+                };
+                MappingSums { mapping, sums }
+            })
+            .collect(),
+        by_block: (0..n % 4)
+            .map(|nth| BlockSums { start: nth * BLOCK_SIZE, present: 9, touched: 3, idle: Duration::from_secs(nth) })
+            .collect(),
+    };
+    SurveyRecord {
+        survey: SurveySnapshot {
+            time: snapshot.time,
+            interval: Duration::from_secs(u64::from(i > 10)),
+            cost: SurveyCost { reads: 18, clears: n },
+            targets: snapshot.targets.iter().map(target).collect(),
+        },
+        cpu: (!i.is_multiple_of(20)).then_some(Duration::from_micros(n)),
+        infos: snapshot.targets.iter().map(|target| (target.id, info(target.id))).collect(),
+    }
+}
+
+/// Records snapshots 1 to `count` whose regions have present bytes, every tenth followed by a survey, and returns what
+/// reading them has to give.
+pub fn record_with_surveys(path: &Path, count: u32) -> (Vec<Row>, Vec<SurveyRecord>) {
+    let contents = Contents { activities: false, surveys: true };
+    let mut recorder = Recorder::create_with(path, &header(), contents).unwrap();
+    let mut written = (Vec::new(), Vec::new());
+    for i in 1..=count {
+        let mut record = snapshot_record(i);
+        for region in record.snapshot.targets.iter_mut().flat_map(|target| &mut target.regions).skip(1) {
+            let pages = RegionPages { present: PAGE_SIZE, touched: 10, unobservable: 20, unknown: u64::from(i % 30) };
+            region.pages = Some(pages);
+        }
+        recorder.write(&record).unwrap();
+        written.0.push((record.snapshot, cost(i)));
+        if i.is_multiple_of(10) {
+            recorder.write_survey(&survey(i)).unwrap();
+            written.1.push(survey(i));
+        }
+    }
+    recorder.finish().unwrap();
+    (rows_of(&written.0), written.1)
+}
+
+/// Opens and reads all surveys.
+pub fn read_surveys(path: &Path) -> Result<Vec<SurveyRecord>, RecordError> {
+    Recording::open(path)?.surveys()?.collect()
 }
 
 /// Opens and reads all activities.

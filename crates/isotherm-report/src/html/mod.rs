@@ -8,6 +8,7 @@ use isotherm_core::units;
 use sha2::{Digest, Sha256};
 
 use crate::escape::{json_in_html, markup};
+use crate::evidence::Evidence;
 use crate::extent::{Extent, TargetExtent};
 use crate::facts::{facts, warnings};
 use crate::heatmap::Heatmap;
@@ -15,6 +16,7 @@ use crate::overhead::Overhead;
 use crate::schemes::Schemes;
 use crate::source::{Selection, Source, walk};
 use crate::summary::SummaryBuilder;
+use crate::text::wss_notes;
 use crate::wss::Wss;
 use crate::{Options, Picture, ReportError, svg};
 
@@ -39,12 +41,14 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let resolution = data::resolution(&extent, targets.len());
     let mut heatmap = Heatmap::blank(&extent, targets.iter().copied(), resolution);
     let mut moments = data::SampledSnapshots::new(&targets);
-    let (mut wss, mut overhead) = (Wss::default(), Overhead::new(source.header()));
+    let mut overhead = Overhead::new(source.header());
+    let wss = Wss::new(source, selection, options.window)?;
     let mut summary = SummaryBuilder::default();
-    walk(source, selection, &mut [&mut heatmap, &mut moments, &mut wss, &mut overhead, &mut summary])?;
+    walk(source, selection, &mut [&mut heatmap, &mut moments, &mut overhead, &mut summary])?;
     let overhead = overhead.finish();
     let schemes = Schemes::if_any(source, selection)?;
-    let summary = summary.finish(source.header(), source.cut_short(), &overhead);
+    let mut summary = summary.finish(source.header(), source.cut_short(), &overhead);
+    crate::surveyed::add(&mut summary, source, selection)?;
 
     let facts = facts(&summary);
     let title = facts.first().map_or("", |fact| fact);
@@ -65,13 +69,16 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
             "style" => style.clone(),
             "script" => script.clone(),
             "facts" => items(facts.get(1..).unwrap_or_default()),
-            "warnings" => items(&warnings(&summary)),
+            "warnings" => items(
+                &Evidence::of(source, selection)?.warning().into_iter().chain(warnings(&summary)).collect::<Vec<_>>(),
+            ),
             "summary" => tables::summary(&summary),
             "targets" => tables::targets(&summary),
             "note" => markup(&note),
             "heatmap" => svg::draw_heatmap(&heatmap, picture)?.embedded("Access rate over time and addresses"),
             "wss" => svg::draw_wss(&wss, picture).embedded("Working set over time, and its percentiles"),
-            "percentiles" => tables::percentiles(&wss),
+            "percentiles" => tables::percentiles(&wss) + &tables::windows(source, selection)?,
+            "wss-notes" => items(&wss_notes(&wss)),
             "schemes" => schemes.as_ref().map_or_else(String::new, |schemes| schemes_section(schemes, picture)),
             "overhead" => svg::draw_overhead(&overhead, picture).embedded("Regions, reads and CPU time over time"),
             "cost" => tables::overhead(&overhead),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use isotherm_core::survey::WINDOWS;
 use isotherm_core::units;
 
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
@@ -11,6 +12,7 @@ use crate::schemes::{Scheme, Schemes};
 use crate::summary::{Summary, Temperature, folded};
 use crate::text::scheme_facts;
 use crate::wss::Wss;
+use crate::{ReportError, Selection, Source};
 
 /// Names with less than this share of the size and of the hot memory share one line.
 const LEAST: f64 = 0.002;
@@ -94,6 +96,30 @@ pub(crate) fn percentiles(wss: &Wss) -> String {
         "<table class=\"figures\"><thead><tr><th>percentile</th>{heads}</tr></thead>\
          <tbody><tr><th>working set</th>{cells}</tr></tbody></table>\n"
     )
+}
+
+/// The median working set by window, if there are surveys that cover the window.
+///
+/// # Errors
+/// If the source cannot be read.
+pub(crate) fn windows(source: &dyn Source, selection: &Selection) -> Result<String, ReportError> {
+    let (mut heads, mut cells) = (String::new(), String::new());
+    for window in WINDOWS {
+        let wss = match Wss::new(source, selection, Some(window)) {
+            Ok(wss) if !wss.is_short() => wss,
+            Ok(_) | Err(ReportError::NoSurveys { .. }) => break,
+            Err(error) => return Err(error),
+        };
+        _ = write!(heads, "<th>{}</th>", units::duration(window));
+        _ = write!(cells, "<td>{}</td>", units::bytes(wss.percentiles().median()));
+    }
+    if heads.is_empty() {
+        return Ok(String::new());
+    }
+    Ok(format!(
+        "<table class=\"figures\"><thead><tr><th>window</th>{heads}</tr></thead>\
+         <tbody><tr><th>touched within it, median</th>{cells}</tr></tbody></table>\n"
+    ))
 }
 
 /// The table of costs.

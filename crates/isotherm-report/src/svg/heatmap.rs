@@ -8,6 +8,7 @@ use crate::axis::Area;
 use crate::escape::sanitise;
 use crate::extent::shown_name;
 use crate::heatmap::{Heatmap, TargetMap};
+use crate::measure::Measure;
 use crate::options::Picture;
 use crate::text::target_title;
 use crate::ticks;
@@ -21,15 +22,17 @@ pub(crate) fn draw(heatmap: &Heatmap, picture: Picture) -> Result<Drawing, Repor
     let width = f64::from(picture.width.max(420));
     let mut drawing = Drawing::new(width);
     let mut y = 14.0;
-    drawing.scale(width - 12.0, y + 4.0);
-    // The scale stands next to the first title if there is space.
+    drawing.scale(heatmap.measure, width - 12.0, y + 4.0);
+    // The scale stands next to the first title if there is room.
     if width < 1000.0 {
         y += 24.0;
     }
     for (i, target) in heatmap.targets.iter().enumerate() {
-        let title_width = if i == 0 && width >= 1000.0 { width - 480.0 } else { width - 24.0 };
-        let title = format!("{} ({} mapped)", target_title(target.id, &target.info), units::bytes(target.axis.bytes()));
-        drawing.text(12.0, y + 15.0, Anchor::Start, "title", &fit(&title, title_width * 0.8));
+        let room = if i == 0 && width >= 1000.0 { width - 480.0 } else { width - 24.0 };
+        let bytes = units::bytes(target.axis.bytes());
+        let what = if heatmap.measure == Measure::Rate { "mapped" } else { "in blocks with resident memory" };
+        let title = format!("{} ({bytes} {what})", target_title(target.id, &target.info));
+        drawing.text(12.0, y + 15.0, Anchor::Start, "title", &fit(&title, room * 0.8));
         y += 32.0;
         y = draw_target(&mut drawing, heatmap, target, y, f64::from(picture.height.max(60)))? + 28.0;
     }

@@ -21,34 +21,48 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
     let largest = percentiles.0[6];
     let targets = wss.targets();
     let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
-    let mapped = sums.iter().map(|&(_, _, mapped)| mapped as f64).sum::<f64>() / sums.len().max(1) as f64;
+    let present = wss.percentiles_of(|amount| amount.present_bytes).map(|present| present.median());
+    let mapped = wss.settled().iter().map(|amount| amount.mapped as f64).sum::<f64>() / sums.len().max(1) as f64;
     let title = format!(
-        "Working set{of}: {} median, {} most, of {} mapped",
+        "Working set{of}: {} median, {} most, of {}",
         units::bytes(percentiles.median()),
         units::bytes(largest),
-        units::bytes(mapped as u64)
+        present.map_or_else(
+            || format!("{} mapped", units::bytes(mapped as u64)),
+            |present| format!("{} resident", units::bytes(present))
+        )
     );
     drawing.text(12.0, 28.0, Anchor::Start, "title", &title);
+    let (meaning, top_of_plot) = (wss.meaning(), 66.0);
+    drawing.text(12.0, 48.0, Anchor::Start, "label", &meaning);
     let side = (width * 0.26).min(300.0);
-    let points: Vec<_> = sums.iter().map(|&(time, bytes, _)| (time, bytes as f64)).collect();
+    let points: Vec<_> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
     let top = largest as f64 * 1.06;
     let ticks = ticks::bytes(top as u64, 6).into_iter().map(|(v, label)| (v as f64, label)).collect();
     let size = (width - LEFT - side - 24.0, height);
-    Plot { at: (LEFT, 46.0), size, time: time_of(&points), curves: &[Curve::main(&points)], ticks, top, limit: None }
-        .draw(&mut drawing);
+    Plot {
+        at: (LEFT, top_of_plot),
+        size,
+        time: time_of(&points),
+        curves: &[Curve::main(&points)],
+        ticks,
+        top,
+        limit: None,
+    }
+    .draw(&mut drawing);
     // A bar for each percentile, from the largest down.
     let x = width - side;
-    drawing.text(x + 40.0, 58.0, Anchor::End, "label", "percentile");
+    drawing.text(x + 40.0, top_of_plot + 12.0, Anchor::End, "label", "percentile");
     let step = (height - 16.0) / 7.0;
     for (i, (p, bytes)) in percentiles.iter().enumerate() {
-        let y = 46.0 + height - step * (i as f64 + 1.0) + 2.0;
-        let max_length = side - 48.0 - 84.0;
-        let long = max_length * bytes as f64 / largest.max(1) as f64;
+        let y = top_of_plot + height - step * (i as f64 + 1.0) + 2.0;
+        let room = side - 48.0 - 84.0;
+        let long = room * bytes as f64 / largest.max(1) as f64;
         drawing.text(x + 40.0, y + step / 2.0 + 2.0, Anchor::End, "label", &p.to_string());
         drawing.rect((x + 48.0, y), (long, step - 5.0), r#"class="bar""#);
         drawing.text(x + 54.0 + long, y + step / 2.0 + 2.0, Anchor::Start, "name", &units::bytes(bytes));
     }
-    drawing.height = 46.0 + height + 34.0;
+    drawing.height = top_of_plot + height + 34.0;
     drawing
 }
 
@@ -65,12 +79,12 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
     let regions = |m: &Moment| m.regions as f64;
     let reads = |m: &Moment| m.max_reads as f64;
     let cpu = |m: &Moment| m.cpu_percent;
-    let load_text =
+    let told =
         |load: &crate::overhead::Load| format!("{:.1} on the mean, {} at most", load.mean, units::count(load.max));
-    let unknown = if overhead.measured { "" } else { "; the recording contains no costs" };
+    let unknown = if overhead.measured { "" } else { "; the recording tells no costs" };
     let plots: [(String, Value<'_>, bool); 3] = [
-        (format!("Regions: {}{unknown}", load_text(&overhead.regions)), &regions, true),
-        (format!("Pages read in a sampling round: {}", load_text(&overhead.reads_per_sampling)), &reads, true),
+        (format!("Regions: {}{unknown}", told(&overhead.regions)), &regions, true),
+        (format!("Pages read in a sampling round: {}", told(&overhead.reads_per_sampling)), &reads, true),
         (
             format!(
                 "CPU time of the monitor: {:.2} % of one CPU; {} of {} rounds began late",
@@ -83,8 +97,8 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         ),
     ];
     let mut y = 8.0;
-    let shown = if overhead.measured { plots.len() } else { 1 };
-    for (title, value, limited) in plots.into_iter().take(shown) {
+    let told = if overhead.measured { plots.len() } else { 1 };
+    for (title, value, limited) in plots.into_iter().take(told) {
         let limited = limited && overhead.max_regions > 0;
         drawing.text(12.0, y + 20.0, Anchor::Start, "title", &title);
         y += 34.0;

@@ -18,6 +18,7 @@ use base64::Engine as _;
 use crate::ReportError;
 use crate::colour::{UNOBSERVABLE, hex, of_rate};
 use crate::escape::markup;
+use crate::measure::Measure;
 use crate::options::Picture;
 use crate::ticks;
 
@@ -149,19 +150,23 @@ impl Drawing {
         }
     }
 
-    /// The colour scale of access rates. It ends at `right`.
-    pub(crate) fn scale(&mut self, right: f64, y: f64) {
+    /// The colour scale of a measure. It ends at `right`.
+    pub(crate) fn scale(&mut self, measure: Measure, right: f64, y: f64) {
+        let [title, cold, hot] = measure.scale();
         const WIDTH: f64 = 160.0;
         let x = right - WIDTH - 150.0;
-        self.text(x - 22.0, y + 10.0, Anchor::End, "label", "access rate");
-        self.text(x - 6.0, y + 10.0, Anchor::End, "label", "0");
+        self.text(x - 14.0 - text_width(cold), y + 10.0, Anchor::End, "label", title);
+        self.text(x - 6.0, y + 10.0, Anchor::End, "label", cold);
         let steps = 64;
         for i in 0..steps {
             let w = WIDTH / f64::from(steps);
             let fill = format!(r#"fill="{}""#, hex(of_rate(f64::from(i) / f64::from(steps - 1))));
             self.rect((x + f64::from(i) * w, y), (w + 0.3, 12.0), &fill);
         }
-        self.text(x + WIDTH + 6.0, y + 10.0, Anchor::Start, "label", "1");
+        self.text(x + WIDTH + 6.0, y + 10.0, Anchor::Start, "label", hot);
+        if measure != Measure::Rate {
+            return;
+        }
         let fill = format!(r#"fill="{}""#, hex(UNOBSERVABLE));
         self.rect((x + WIDTH + 28.0, y), (12.0, 12.0), &fill);
         self.text(x + WIDTH + 45.0, y + 10.0, Anchor::Start, "label", "not observable");

@@ -36,7 +36,7 @@ impl RegionLines {
         let width = f64::from(picture.width.max(420));
         let height = (f64::from(picture.height) / 3.0).max(100.0);
         let mut drawing = Drawing::new(width);
-        drawing.scale(width - 12.0, 14.0);
+        drawing.scale(crate::Measure::Rate, width - 12.0, 14.0);
         let mut y = 36.0;
         for (title, bars) in &self.targets {
             drawing.text(12.0, y + 14.0, Anchor::Start, "title", &fit(title, width * 0.8));

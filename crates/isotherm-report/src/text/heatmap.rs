@@ -10,6 +10,7 @@ use crate::axis::{Area, Axis, AxisResolution};
 use crate::colour::{UNOBSERVABLE, of_rate};
 use crate::extent::{Extent, shown_name};
 use crate::heatmap::{Cell, Heatmap, Resolution, TargetMap};
+use crate::measure::Measure;
 use crate::ticks;
 
 /// The division of the width of a terminal.
@@ -55,14 +56,16 @@ pub(crate) fn heatmap(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatma
         if i > 0 {
             writeln!(out)?;
         }
-        let title = format!("{} ({} mapped)", target_title(target.id, &target.info), units::bytes(target.axis.bytes()));
+        let bytes = units::bytes(target.axis.bytes());
+        let what = if heatmap.measure == Measure::Rate { "mapped" } else { "in blocks with resident memory" };
+        let title = format!("{} ({bytes} {what})", target_title(target.id, &target.info));
         writeln!(out, "{}", terminal.bold(&cut(&title, terminal.width(), terminal)))?;
         for area in target.axis.areas.iter().rev() {
             write_area(out, terminal, &layout, heatmap, target, area)?;
         }
         time_axis(out, terminal, layout.gutter, layout.plot, (heatmap.start, heatmap.end))?;
     }
-    legend(out, terminal)
+    legend(out, terminal, heatmap.measure)
 }
 
 fn write_area(
@@ -176,14 +179,26 @@ fn runs<T: PartialEq + Copy>(items: impl Iterator<Item = T>, show: impl Fn(T, us
     text + &run.map_or_else(String::new, |(item, n)| show(item, n))
 }
 
-fn legend(out: &mut dyn Write, terminal: &Terminal) -> io::Result<()> {
+fn legend(out: &mut dyn Write, terminal: &Terminal, measure: Measure) -> io::Result<()> {
     let width = terminal.width();
     if terminal.colour == Colour::None {
-        let texts = [
-            "access rate: 0 never to 9 always; ? could not be observed; blank: not mapped",
-            "0 never to 9 always, ? not observable",
-            "0-9, ? n/a",
-        ];
+        let texts = match measure {
+            Measure::Rate => [
+                "access rate: 0 never to 9 always; ? could not be observed; blank: not mapped",
+                "0 never to 9 always, ? not observable",
+                "0-9, ? n/a",
+            ],
+            Measure::Touched => [
+                "touched within a survey interval: 0 nothing to 9 all; blank: not in memory",
+                "touched: 0 nothing to 9 all",
+                "0-9",
+            ],
+            Measure::IdleTime => [
+                "idle: 9 just touched, 4 for about 1 min, 0 for 30 min; blank: not in memory",
+                "idle: 9 just touched to 0 30 min",
+                "0-9",
+            ],
+        };
         let text = texts.into_iter().find(|text| text.len() <= width).unwrap_or("");
         return writeln!(out, "{text}");
     }
@@ -194,9 +209,15 @@ fn legend(out: &mut dyn Write, terminal: &Terminal) -> io::Result<()> {
     let scale = |n: usize| -> String { (0..n).map(|i| paint(of_rate(i as f64 / (n - 1) as f64))).collect() };
     let text = if width >= 70 {
         let grey = paint(UNOBSERVABLE) + &paint(UNOBSERVABLE);
-        format!("access rate 0 {} 1   {grey} could not be observed", scale(24))
+        let [title, cold, hot] = measure.scale();
+        let unobserved =
+            if measure == Measure::Rate { format!("   {grey} could not be observed") } else { String::new() };
+        format!("{title} {cold} {} {hot}{unobserved}", scale(24))
     } else if width >= 36 {
-        format!("rate 0 {} 1  {} unobserved", scale(12), paint(UNOBSERVABLE))
+        match measure.scale() {
+            _ if measure == Measure::Rate => format!("rate 0 {} 1  {} unobserved", scale(12), paint(UNOBSERVABLE)),
+            [title, cold, hot] => format!("{title} {cold} {} {hot}", scale(8)),
+        }
     } else {
         format!("0 {} 1", scale(width - 4))
     };

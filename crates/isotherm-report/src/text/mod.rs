@@ -25,7 +25,10 @@ pub(crate) use overhead::overhead;
 pub(crate) use regions::RegionsText;
 pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, schemes};
 pub(crate) use summary::summary;
-pub(crate) use wss::wss;
+pub(crate) use wss::{notes as wss_notes, wss};
+
+/// The colour of warnings.
+const WARNING: Rgb = [200, 140, 20];
 
 /// The colours of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +160,13 @@ pub(crate) fn target_title(id: TargetId, info: &TargetInfo) -> String {
     };
     let command = sanitise(&info.command);
     format!("pid {pid}: {}", if command.is_empty() { "(no command)".into() } else { command })
+}
+
+/// Writes a warning, if there is one.
+pub(crate) fn warning(out: &mut dyn Write, terminal: &Terminal, warning: Option<String>) -> io::Result<()> {
+    let Some(warning) = warning else { return Ok(()) };
+    let text = wrap(&format!("! {warning}"), terminal.width(), 2);
+    writeln!(out, "{}", terminal.paint(&text, Some(WARNING), None))
 }
 
 /// Writes a fact next to its name, or after it in a narrow terminal.

@@ -20,17 +20,24 @@ pub(crate) struct RegionsText<'a> {
     pub(crate) options: RegionOptions,
 }
 
-const COLUMNS: [Column; 9] = [
-    Column::figure("start", 0),
-    Column::figure("end", 7),
-    Column::figure("size", 2),
-    Column::figure("mapped", 8),
-    Column::figure("rate", 1),
-    Column::text("", 6),
-    Column::figure("age", 3),
-    Column::figure("unobs.", 5),
-    Column::name("mostly"),
-];
+/// The columns. Without a survey, those that only it fills are left out.
+fn columns(surveyed: bool) -> Vec<Column> {
+    let all = [
+        (Column::figure("start", 0), true),
+        (Column::figure("end", 10), true),
+        (Column::figure("size", 2), true),
+        (Column::figure("mapped", 11), true),
+        (Column::figure("resident", 3), surveyed),
+        (Column::figure("touched", 5), surveyed),
+        (Column::figure("rate", 1), true),
+        (Column::text("", 9), true),
+        (Column::figure("age", 4), true),
+        (Column::figure("unobs.", 6), true),
+        (Column::figure("unknown", 8), surveyed),
+        (Column::name("mostly"), true),
+    ];
+    all.into_iter().filter(|(_, shown)| *shown).map(|(column, _)| column).collect()
+}
 
 impl View for RegionsText<'_> {
     fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
@@ -46,9 +53,10 @@ impl View for RegionsText<'_> {
             if snapshot.regions.len() == 1 { "" } else { "s" },
         );
         writeln!(self.out, "{}", self.terminal.bold(&cut(&title, self.terminal.width(), &self.terminal)))?;
-        let rows: Vec<_> = snapshot.regions.iter().map(|region| self.cells(region)).collect();
+        let surveyed = snapshot.regions.iter().any(|region| region.present_bytes.is_some());
+        let rows: Vec<_> = snapshot.regions.iter().map(|region| self.cells(region, surveyed)).collect();
         if !rows.is_empty() {
-            table(self.out, &self.terminal, &COLUMNS, &rows)?;
+            table(self.out, &self.terminal, &columns(surveyed), &rows)?;
         }
         writeln!(self.out)?;
         Ok(())
@@ -56,7 +64,7 @@ impl View for RegionsText<'_> {
 }
 
 impl RegionsText<'_> {
-    fn cells(&self, region: &Region) -> Vec<Cell> {
+    fn cells(&self, region: &Region, surveyed: bool) -> Vec<Cell> {
         const BAR: usize = 10;
         let text = bar(region.access_rate, BAR, &self.terminal);
         // Dark blue is hard to see on black, so the colour of the bar starts further up the scale.
@@ -64,16 +72,26 @@ impl RegionsText<'_> {
         let dark =
             if region.unobservable_share > 0.0 { units::percent(region.unobservable_share) } else { String::new() };
         let shown: Arc<str> = region.name.clone();
-        vec![
-            format!("{:x}", region.start).into(),
-            format!("{:x}", region.end).into(),
-            units::bytes(region.size()).into(),
-            units::bytes(region.mapped_bytes).into(),
-            units::percent(region.access_rate).into(),
-            if self.terminal.colour == Colour::None { text.into() } else { Cell::painted(text, styled) },
-            units::nanoseconds(region.age_ns).into(),
-            dark.into(),
-            shown.to_string().into(),
-        ]
+        let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, units::bytes).into();
+        let dark = match region.unobservable_bytes {
+            Some(0) => String::new(),
+            Some(bytes) => units::bytes(bytes),
+            None => dark,
+        };
+        let all: [(Cell, bool); 12] = [
+            (format!("{:x}", region.start).into(), true),
+            (format!("{:x}", region.end).into(), true),
+            (units::bytes(region.size()).into(), true),
+            (units::bytes(region.mapped_bytes).into(), true),
+            (bytes(region.present_bytes), surveyed),
+            (bytes(region.touched_bytes), surveyed),
+            (units::percent(region.access_rate).into(), true),
+            (if self.terminal.colour == Colour::None { text.into() } else { Cell::painted(text, styled) }, true),
+            (units::nanoseconds(region.age_ns).into(), true),
+            (dark.into(), true),
+            (bytes(region.unknown_bytes.filter(|&bytes| bytes > 0)), surveyed),
+            (shown.to_string().into(), true),
+        ];
+        all.into_iter().filter(|(_, shown)| *shown).map(|(cell, _)| cell).collect()
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         writeln!(out, "{}", if i == 0 { terminal.bold(&text) } else { text })?;
     }
     for warning in warnings(summary) {
-        writeln!(out, "{}", terminal.paint(&wrap(&format!("! {warning}"), width, 2), Some([200, 140, 20]), None))?;
+        super::warning(out, terminal, Some(warning))?;
     }
     writeln!(out)?;
     if summary.targets.len() > 1 {
@@ -54,6 +54,11 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     let [size, hot, warm, cold, dark, wss, idle] = FIGURES;
     let bar = Column::text("", 4);
     table(out, terminal, &[size, hot, warm, cold, dark, wss, idle, bar, Column::name("mapping")], &rows)?;
+    if summary.total.surveyed.resident_bytes.is_some() {
+        writeln!(out)?;
+        let rows: Vec<Vec<Cell>> = shown.iter().copied().chain([&summary.total]).map(surveyed).collect();
+        table(out, terminal, &SURVEYED, &rows)?;
+    }
     let note = format!(
         "hot: accessed in at least half of the samples; warm: in fewer; cold: in none; mean over {}; \
          wss: regions accessed at all; \
@@ -61,6 +66,30 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         units::nanoseconds(summary.to_ns - summary.from_ns)
     );
     writeln!(out, "\n{}", terminal.dim(&wrap(&note, width, 0)))
+}
+
+/// What surveys found.
+const SURVEYED: [Column; 9] = [
+    Column::figure("resident", 0),
+    Column::figure("touched", 0),
+    Column::figure("idle 10 s", 2),
+    Column::figure("1 min", 3),
+    Column::figure("10 min", 4),
+    Column::figure("absent", 5),
+    Column::figure("swapped", 7),
+    Column::figure("unknown", 6),
+    Column::name("mapping"),
+];
+
+fn surveyed(t: &Temperature) -> Vec<Cell> {
+    let s = t.surveyed;
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, units::table_bytes).into();
+    let idle = [s.idle_10s_bytes, s.idle_1m_bytes, s.idle_10m_bytes];
+    let mut cells: Vec<Cell> = vec![bytes(s.resident_bytes), bytes(s.touched_bytes)];
+    cells.extend(idle.map(bytes));
+    cells.extend([s.absent_bytes, s.swapped_bytes, Some(t.unknown_bytes)].map(bytes));
+    cells.push(t.name.to_string().into());
+    cells
 }
 
 const FIGURES: [Column; 7] = [

@@ -9,15 +9,20 @@ use super::chart::{ACCENT, Chart, bar};
 use super::table::{Cell, Column, table};
 use super::{Terminal, wrap};
 use crate::ticks;
-use crate::wss::Wss;
+use crate::wss::{Basis, Wss};
 
 /// Writes the percentiles and a chart over time.
 pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Result<()> {
     let sums = wss.sums();
     let targets = wss.targets();
     let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
-    let head = format!("working set{of}, {} snapshots", units::count(sums.len() as u64));
+    let count = units::count(sums.len() as u64);
+    let times = if wss.basis == Basis::Survey { "surveys" } else { "snapshots" };
+    let head = format!("working set{of}, {}, {count} {times}", wss.meaning());
     writeln!(out, "{}", terminal.bold(&wrap(&head, terminal.width(), 0)))?;
+    for line in notes(wss) {
+        writeln!(out, "{}", wrap(&line, terminal.width(), 2))?;
+    }
     let percentiles = wss.percentiles();
     let largest = percentiles.0[6].max(1) as f64;
     let bar_width = terminal.width().saturating_sub(26).min(40);
@@ -32,10 +37,43 @@ pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Re
     let columns = [Column::figure("percentile", 1), Column::figure("bytes", 0), Column::text("", 2)];
     table(out, terminal, &columns, &rows)?;
     writeln!(out)?;
-    let points: Vec<(Duration, f64)> = sums.iter().map(|&(time, bytes, _)| (time, bytes as f64)).collect();
+    let points: Vec<(Duration, f64)> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
     let height = terminal.rows.saturating_sub(15).clamp(4, 12);
     let ticks = ticks::bytes(percentiles.0[6], height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
     Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: false, height }.write(out, terminal)
+}
+
+/// Lines about the working set: resident memory beside it, and how sure it is.
+pub(crate) fn notes(wss: &Wss) -> Vec<String> {
+    let mut notes = vec![];
+    let median = |bytes| units::bytes(bytes);
+    if let Some(present) = wss.percentiles_of(|amount| amount.present_bytes) {
+        let mut note = format!("resident (RSS): {} median, {} most", median(present.median()), median(present.0[6]));
+        for (what, bytes) in [
+            ("not observable", wss.percentiles_of(|amount| amount.unobservable_bytes)),
+            ("unknown", wss.percentiles_of(|amount| amount.unknown_bytes)),
+        ] {
+            if let Some(bytes) = bytes.filter(|bytes| bytes.median() > 0) {
+                note += &format!("; {what}: {} median", median(bytes.median()));
+            }
+        }
+        notes.push(note);
+    }
+    let band = [wss.percentiles_of(|amount| amount.low_bytes), wss.percentiles_of(|amount| amount.high_bytes)];
+    if let [Some(low), Some(high)] = band {
+        notes.push(format!(
+            "error band of the median, 95 %: {} to {}; a survey would tell exactly (record with --survey auto)",
+            median(low.median()),
+            median(high.median())
+        ));
+    }
+    if wss.is_short() {
+        notes.push("the recording is shorter than this time: what was touched since its first survey counts".into());
+    }
+    if wss.targets() > 1 {
+        notes.push("what several targets share counts once for each of them".into());
+    }
+    notes
 }
 
 /// The time that the points cover. Each point covers the time since the previous one.

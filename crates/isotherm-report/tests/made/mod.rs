@@ -4,9 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
-use isotherm_core::{AddrRange, BoxError, Mapping, MemoryUse, RegionSnapshot, SystemMemory, TargetId, TargetSnapshot};
-use isotherm_record::{Activity, Cost, Header, Host, Row, TargetInfo};
-use isotherm_report::{Activities, Rows, Source};
+use isotherm_core::survey::{
+    BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, WINDOWS,
+};
+use isotherm_core::{
+    AddrRange, BoxError, Mapping, MemoryUse, Permissions, RegionPages, RegionSnapshot, SystemMemory, TargetId,
+    TargetSnapshot,
+};
+use isotherm_record::{Activity, Cost, Header, Host, Row, SurveyRecord, TargetInfo};
+use isotherm_report::{Activities, Rows, Source, Surveys};
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -18,6 +24,7 @@ pub struct Made {
     pub header: Header,
     pub rows: Vec<Row>,
     pub activities: Vec<Activity>,
+    pub surveys: Vec<SurveyRecord>,
     pub cut_short: Option<String>,
 }
 
@@ -32,6 +39,10 @@ impl Source for Made {
 
     fn activities(&self) -> Result<Activities<'_>, BoxError> {
         Ok(Box::new(self.activities.iter().cloned().map(Ok)))
+    }
+
+    fn surveys(&self) -> Result<Surveys<'_>, BoxError> {
+        Ok(Box::new(self.surveys.iter().cloned().map(Ok)))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -61,7 +72,7 @@ pub fn made(rows: Vec<Row>) -> Made {
             memory_bytes: 8 << 30,
         },
     };
-    Made { header, rows, activities: vec![], cut_short: None }
+    Made { header, rows, activities: vec![], surveys: vec![], cut_short: None }
 }
 
 /// The same recording, as if imported: the header has few fields, and the rows have no names of mappings and no costs.
@@ -285,6 +296,83 @@ pub fn schemed(seconds: u32) -> Made {
                     swap_free: (1 << 30) - reclaimed.applied_bytes / 3,
                     stalled: Some(Duration::from_micros((share * share * 9e4) as u64 * n)),
                 },
+            }
+        })
+        .collect();
+    made
+}
+
+/// A server of 64 MiB that samples find idle. A survey each second finds the first 8 MiB touched each time, the next 8
+/// MiB in the fifth survey only, 4 MiB of unknown and 4 MiB of unobservable memory; 32 MiB of the mapping are absent. It
+/// reserves a terabyte without access permission.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub fn surveyed(seconds: u32) -> Made {
+    let reserved = range(ANON + 4096 * MIB, ANON + 4096 * MIB + (1 << 40));
+    let mappings: Arc<[Mapping]> = vec![
+        mapping(ANON, ANON + 96 * MIB, ""),
+        Mapping { permissions: Permissions { shared: false, ..Permissions::NONE }, ..Mapping::anonymous(reserved) },
+    ]
+    .into();
+    let parts = [(0, 8, 8), (8, 56, 0), (56, 60, 0), (60, 64, 0)];
+    let rows = (1..=seconds * 10).map(|i| {
+        let mut regions: Vec<RegionSnapshot> = vec![];
+        for (nth, (start, end, touched)) in parts.into_iter().enumerate() {
+            let present = (end - start) * MIB;
+            let pages = RegionPages {
+                present,
+                touched: touched * MIB,
+                unknown: if nth == 2 { present } else { 0 },
+                unobservable: if nth == 3 { present } else { 0 },
+            };
+            let region = region(ANON + start * MIB, ANON + end * MIB, 0, i);
+            regions.push(RegionSnapshot { pages: (i > 10).then_some(pages), ..region });
+        }
+        regions.push(RegionSnapshot {
+            pages: (i > 10).then(RegionPages::default),
+            ..region(ANON + 64 * MIB, ANON + 96 * MIB, 0, i)
+        });
+        row(i, 1234, &mappings, regions)
+    });
+    let mut made = made(rows.collect());
+    made.surveys = (1..=seconds)
+        .map(|second| {
+            let since = |survey: u32| second >= survey && second > 1;
+            let within = WINDOWS.map(|window| {
+                let recent = since(5) && u64::from(second - 5) < window.as_secs();
+                (8 + if recent { 8 } else { 0 }) * MIB
+            });
+            let touched = (8 + if second == 5 { 8 } else { 0 }) * MIB;
+            let sums = PageSums { present: 64 * MIB, touched, unobservable: 4 * MIB, unknown: 4 * MIB, within };
+            let block = |nth: u64| {
+                let hot = nth < 4 || (nth < 8 && second == 5);
+                let idle = match nth {
+                    _ if hot => 0,
+                    4..8 if second > 5 => second - 5,
+                    _ => second - 1,
+                };
+                let touched = if hot { 512 } else { 0 };
+                BlockSums {
+                    start: ANON + nth * BLOCK_SIZE,
+                    present: 512,
+                    touched,
+                    idle: Duration::from_secs(idle.into()),
+                }
+            };
+            let target = TargetSurvey {
+                id: process(1234),
+                mappings: mappings.clone(),
+                by_mapping: vec![MappingSums { mapping: 0, sums }],
+                by_block: (0..32).map(block).collect(),
+            };
+            SurveyRecord {
+                survey: SurveySnapshot {
+                    time: Duration::from_secs(second.into()),
+                    interval: Duration::from_secs(u64::from(second > 1)),
+                    cost: SurveyCost { reads: 16384, clears: 2048 },
+                    targets: vec![target],
+                },
+                cpu: Some(Duration::from_millis(3)),
+                infos: vec![(process(1234), made.rows[0].info.clone())].into(),
             }
         })
         .collect();

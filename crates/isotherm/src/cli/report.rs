@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use isotherm_core::survey::WINDOWS;
 use isotherm_core::{AddrRange, units};
 
 use super::RECORDING;
@@ -37,8 +38,36 @@ pub struct Report {
     /// Use only the target with this process ID
     #[arg(long, value_name = "PID")]
     pub target: Option<u32>,
+    /// In the working set, count what was touched within this time: 1s, 2s, 5s, 10s, 30s, 1m, 2m, 5m, 10m or 30m
+    /// [default: the survey interval; without surveys an estimate from samples]
+    #[arg(long, value_name = "TIME", value_parser = parse_window)]
+    pub window: Option<Duration>,
+    /// What a heatmap shows [default: what there is information for]
+    #[arg(long, value_name = "MEASURE")]
+    pub measure: Option<HeatmapMeasure>,
     #[command(flatten)]
     pub regions: RegionOptions,
+}
+
+/// What a heatmap shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HeatmapMeasure {
+    /// How often memory is accessed, from samples
+    Rate,
+    /// How much of it was touched within a survey interval
+    Touched,
+    /// For how long it has been idle, from surveys
+    IdleTime,
+}
+
+/// A window of the working set.
+fn parse_window(text: &str) -> Result<Duration, String> {
+    let window = units::parse_duration(text).map_err(|error| error.to_string())?;
+    if WINDOWS.contains(&window) {
+        return Ok(window);
+    }
+    let known: Vec<String> = WINDOWS.map(units::duration).into();
+    Err(format!("surveys do not count it; choose one of {}", known.join(", ")))
 }
 
 /// Which regions `report regions` shows, and in which order.
@@ -93,7 +122,7 @@ pub enum ReportKind {
     Wss,
     /// The regions of each snapshot
     Regions,
-    /// Hot, warm and cold bytes, working set and idle time of each mapping
+    /// Resident, hot, warm, cold and idle bytes, and the working set of each mapping
     Summary,
     /// What the monitoring cost: regions, page reads, CPU time, late rounds
     Overhead,
@@ -123,6 +152,8 @@ Examples:
   isotherm report summary                    how much is hot, warm, cold?
   isotherm report heatmap --time 2s:10s      when and where is it hot?
   isotherm report heatmap -o heatmap.png
+  isotherm report heatmap --measure idle-time
+  isotherm report wss --window 10s           how much is touched within 10 s?
   isotherm report wss --format json
   isotherm report regions --at 3s --sort rate --min-rate 50%
   isotherm report schemes acted.rec          what did the schemes do?

@@ -1,0 +1,155 @@
+"""The working set that isotherm finds, compared with the truth."""
+
+import statistics
+import tempfile
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+from . import recorder, truth
+from .catalogue import TARGETS
+from .processes import Failed, cpu_seconds, family
+from .table import mib, number, table
+
+HEADER = [
+    "program", "RSS", "found", "truth before", "after", "ratio", "worst", "unobs. %", "CPU %", "process %", "notes",
+]  # fmt: skip
+
+
+class Keeping(threading.Thread):
+    """Calls `Target.during` until it is left."""
+
+    def __init__(self, target):
+        super().__init__(daemon=True)
+        self.target, self.over = target, threading.Event()
+
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+    def run(self):
+        while not self.over.wait(0.1):
+            self.target.during()
+
+
+def steady(root, window):
+    """Measures until two windows in a row agree within 3 %, at most six times. Returns the last, and notes."""
+    last = truth.measure(root, window)
+    for _ in range(5):
+        before, last = last, truth.measure(root, window)
+        if agree(before, last, 0.03):
+            return last, []
+    return last, ["not steady"]
+
+
+def agree(one, other, share):
+    """Whether two truths differ by no more than this share, or 64 KiB."""
+    low, high = sorted((one.touched, other.touched))
+    return high <= (1 + share) * low + 65536
+
+
+def ratio(found, low, high):
+    """What was found as a share of the truth, which lies between two bounds: 1 between them."""
+    if not high:
+        return None
+    return found / low if found < low else found / high if found > high else 1.0
+
+
+def one_run(name, options, number_of_run):
+    """Starts the program, measures, records, measures again."""
+    with tempfile.TemporaryDirectory(prefix=f"isotherm-{name}-", ignore_cleanup_errors=True) as place:
+        target = TARGETS[name](Path(place))
+        try:
+            target.begin()
+            with Keeping(target):
+                before, notes = steady(target.root, options.window) if options.truth == "both" else (None, [])
+                recording = options.directory / f"{name}-{number_of_run}.rec"
+                recording.unlink(missing_ok=True)
+                load_cpu = cpu_seconds(family(target.root))
+                cpu, wall = recorder.record(
+                    options.isotherm, target.root, recording, options.seconds, options.record_options
+                )
+                load_cpu = cpu_seconds(family(target.root)) - load_cpu
+                after = truth.measure(target.root, options.window)
+            found = recorder.read(options.isotherm, recording, f"{options.window:g}s", cpu, wall)
+        finally:
+            target.finish()
+    measured = [each for each in (before, after) if each]
+    low = statistics.mean(each.touched - each.doubtful for each in measured)
+    high = statistics.mean(each.touched for each in measured)
+    if before and not agree(before, after, 0.05):
+        notes.append("truth moved")
+    if low < 0.98 * high:
+        notes.append(f"truth at least {mib(low)}, libraries of others apart")
+    if load_cpu < 0.001 * wall and name != "idle":
+        notes.append("load did nothing")
+    if found.once is not None:
+        bounds = (
+            min(each.once_at_least - each.doubtful for each in measured), max(each.once_at_most for each in measured)
+        )
+        if not 0.95 * bounds[0] <= found.once <= 1.05 * bounds[1]:
+            notes.append(f"each page once {mib(found.once)}, not {mib(bounds[0])} to {mib(bounds[1])}")
+    return {
+        "found": asdict(found),
+        "before": asdict(before) if before else None,
+        "after": asdict(after),
+        "ratio": ratio(found.touched, low, high),
+        "unobservable_percent": 100 * found.unobservable / after.resident,
+        "load_cpu_percent": 100 * load_cpu / wall,
+        "notes": notes + found.notes,
+    }
+
+
+def median(runs, key):
+    """The median of a figure of the runs, or `None`."""
+    values = [value for value in map(key, runs) if value is not None]
+    return statistics.median(values) if values else None
+
+
+def row(name, runs):
+    """A line of the table: medians, and the ratio that is farthest from 1."""
+    ratios = [run["ratio"] for run in runs if run["ratio"] is not None]
+    worst = max(ratios, key=lambda ratio: abs(ratio - 1), default=None)
+    notes = list(dict.fromkeys(note for run in runs for note in run["notes"]))
+    return [
+        name,
+        mib(median(runs, lambda run: run["after"]["resident"])),
+        mib(median(runs, lambda run: run["found"]["touched"])),
+        mib(median(runs, lambda run: run["before"] and run["before"]["touched"])),
+        mib(median(runs, lambda run: run["after"]["touched"])),
+        number(median(runs, lambda run: run["ratio"])),
+        number(worst),
+        number(median(runs, lambda run: run["unobservable_percent"]), 1),
+        number(median(runs, lambda run: run["found"]["monitor_cpu"])),
+        number(median(runs, lambda run: run["found"]["process_cpu"])),
+        "; ".join(notes),
+    ]
+
+
+def measure(options):
+    """Measures the programs of `options.only`, prints a line for each as it ends, and then the table."""
+    results = {}
+    for name in options.only:
+        for number_of_run in range(options.runs):
+            print(f"bench/programs: {name}, run {number_of_run + 1} of {options.runs}", flush=True)
+            try:
+                results.setdefault(name, {"runs": []})["runs"].append(one_run(name, options, number_of_run))
+            except Failed as failure:
+                results[name]["failed"] = str(failure)
+                print(f"bench/programs: {name}: {failure}", flush=True)
+                break
+            print("  " + "  ".join(row(name, results[name]["runs"][-1:])), flush=True)
+    return results
+
+
+def show(results):
+    """The table. Sizes in MiB."""
+    rows = [row(name, result["runs"]) for name, result in results.items() if result["runs"]]
+    text = table(HEADER, rows) if rows else ""
+    for name, result in results.items():
+        if "failed" in result:
+            text += f"\n{name} failed: {result['failed']}"
+    return text

@@ -1,0 +1,23 @@
+"""The programs by name, in the order in which they are measured."""
+
+from .runtimes import Chromium, Go, Hot, Idle, Jvm, Memfd, Node, Numpy, Prefork, Sqlite, Stream
+from .servers import Memcached, Nginx, Postgres, Redis, RedisSaving
+
+TARGETS = {
+    "redis": Redis,
+    "redis-bgsave": RedisSaving,
+    "jvm": Jvm,
+    "node": Node,
+    "go": Go,
+    "postgres": Postgres,
+    "sqlite": Sqlite,
+    "numpy": Numpy,
+    "prefork": Prefork,
+    "memfd": Memfd,
+    "memcached": Memcached,
+    "nginx": Nginx,
+    "chromium": Chromium,
+    "hot-64k": Hot,
+    "stream": Stream,
+    "idle": Idle,
+}

@@ -1,0 +1,155 @@
+"""What recording costs the program that is recorded: latency or run time, with and without it in turn."""
+
+import signal
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+from . import install, recorder
+from .processes import Failed, start, wait_for
+from .servers import HOT, KEYS, Postgres, Redis
+from .table import number, table
+
+
+class Recording:
+    """`isotherm record` on a process, as long as this is entered."""
+
+    def __init__(self, options, root):
+        self.options, self.root, self.process = options, root, None
+
+    def __enter__(self):
+        output = self.options.directory / "latency.rec"
+        output.unlink(missing_ok=True)
+        self.process = recorder.spawn(self.options.isotherm, self.root, output, 3600, self.options.record_options)
+        begun = lambda: output.exists() and output.stat().st_size > 0  # noqa: E731
+        wait_for("isotherm record", begun, seconds=30, process=self.process)
+
+    def __exit__(self, kind, *_):
+        early = self.process.poll() is not None
+        if not early:
+            self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate(timeout=60)
+        if early and kind is None:
+            raise Failed(f"isotherm record ended early: {said.strip()}")
+
+
+class Nothing:
+    """No recording."""
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *_):
+        return None
+
+
+def redis(options, pairs):
+    """latency of redis: GETs of 40,000 of 300,000 keys, one request in flight, in microseconds"""
+
+    def client(target):
+        words = [install.compiled("redis_client.c"), target.socket, KEYS, HOT, 0, options.seconds]
+        return dict(zip(("requests", "mean", "p50", "p99", "p99.9"), map(float, install.run(words).split()[-5:])))
+
+    served(Redis, client, options, pairs)
+
+
+def postgres(options, pairs):
+    """latency of PostgreSQL: pgbench -S, scale 10, 3 clients, in microseconds"""
+
+    def client(target):
+        logs = target.place / "log"
+        logs.mkdir(mode=0o777, exist_ok=True)
+        logs.chmod(0o777)
+        words = [target.program("pgbench"), *target.client, "-S", "-n", "-c", 3, "-j", 1, "-T", options.seconds]
+        install.run([*words, "-l", f"--log-prefix={logs}/log"], user=target.user, cwd=target.place)
+        taken = []
+        for log in logs.iterdir():
+            with open(log, encoding="ascii") as lines:
+                taken += [int(line.split()[2]) for line in lines]
+            log.unlink()
+        at = lambda share: float(recorder.nearest_rank(taken, share))  # noqa: E731
+        return {
+            "requests": float(len(taken)), "mean": statistics.mean(taken),
+            "p50": at(0.5), "p99": at(0.99), "p99.9": at(0.999),
+        }  # fmt: skip
+
+    served(Postgres, client, options, pairs)
+
+
+def served(kind, client, options, pairs):
+    """Measures a server's latency with and without recording in turn, each `options.seconds` long."""
+    with tempfile.TemporaryDirectory(prefix="isotherm-latency-", ignore_cleanup_errors=True) as place:
+        target = kind(Path(place))
+        try:
+            target.serve()
+            client(target)  # Until it is warm.
+            for number_of_pair in range(options.runs):
+                pair = {}
+                for recorded in (False, True) if number_of_pair % 2 == 0 else (True, False):
+                    with Recording(options, target.root) if recorded else Nothing():
+                        pair["with" if recorded else "without"] = client(target)
+                pairs.append(pair)
+                print("  " + said(pair), flush=True)
+        finally:
+            target.finish()
+
+
+def fft(options, pairs):
+    """run time of a program that streams through 3 GiB, in seconds"""
+    program = [str(install.compiled("fft.c")), "3072", "2"]
+    recording = options.directory / "fft.rec"
+    prefix = [options.isotherm, "record", "--quiet", "-o", recording, *options.record_options, "--"]
+    for number_of_pair in range(options.runs):
+        pair = {}
+        for recorded in (False, True) if number_of_pair % 2 == 0 else (True, False):
+            recording.unlink(missing_ok=True)
+            process = start([*prefix, *program] if recorded else program, stdout=subprocess.PIPE, text=True)
+            output, _ = process.communicate(timeout=600)
+            if process.returncode != 0:
+                raise Failed(f"fft: status {process.returncode}")
+            pair["with" if recorded else "without"] = {"seconds": float(output.split()[0])}
+        pairs.append(pair)
+        print("  " + said(pair), flush=True)
+
+
+MEASURES = {"redis": redis, "postgres": postgres, "fft": fft}
+
+
+def said(pair):
+    """A pair in one line."""
+    words = [f"{name} {value:.5g} -> {pair['with'][name]:.5g}" for name, value in pair["without"].items()]
+    return ", ".join(words)
+
+
+def measure(options):
+    """Measures those of `options.only`, `options.runs` pairs each."""
+    results = {}
+    for name in options.only:
+        print(f"bench/programs: latency of {name}, {options.runs} pairs", flush=True)
+        results[name] = {"pairs": []}
+        try:
+            MEASURES[name](options, results[name]["pairs"])
+        except Failed as failure:
+            results[name]["failed"] = str(failure)
+            print(f"bench/programs: {name}: {failure}", flush=True)
+    return results
+
+
+def show(results):
+    """The table: medians of the pairs, and the change from without to with recording."""
+    rows = []
+    for name, result in results.items():
+        pairs = result["pairs"]
+        for figure in pairs[0]["without"] if pairs else ():
+            changes = [100 * (pair["with"][figure] / pair["without"][figure] - 1) for pair in pairs]
+            middle = lambda kind: statistics.median(pair[kind][figure] for pair in pairs)  # noqa: E731, B023
+            rows.append([
+                f"{name}, {figure}", number(middle("without"), 1), number(middle("with"), 1),
+                f"{statistics.median(changes):+.1f}", f"{min(changes):+.1f} to {max(changes):+.1f}",
+            ])  # fmt: skip
+    text = table(["figure", "without", "with", "change %", "of the pairs"], rows) if rows else ""
+    for name, result in results.items():
+        if "failed" in result:
+            text += f"\n{name} failed: {result['failed']}"
+    return text

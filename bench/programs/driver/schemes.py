@@ -1,0 +1,170 @@
+"""What schemes/prcl.yaml does to programs: bytes it claims to have freed, bytes that were freed, major faults.
+
+This needs swap, so it runs in the laboratory (lab/README.md); `inside` is what runs there.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import install, recorder, truth
+from .catalogue import TARGETS
+from .processes import Failed, cpu_seconds, family, major_faults, start
+from .table import mib, number, table
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = ("redis", "jvm", "node")
+GUEST = "/root/isotherm"
+# An emulated processor is ten times slower and more.
+INTERVALS = ("--sample", "25ms", "--aggr", "500ms")
+
+
+def measure(options):
+    """Boots the laboratory, and measures those of `options.only` there."""
+    if not options.only:
+        return {}
+    results = install.CACHE / "lab"
+    shutil.rmtree(results, ignore_errors=True)
+    files = [f"{options.isotherm}:/bin/isotherm", f"{ROOT / 'schemes/prcl.yaml'}:/root/prcl.yaml"]
+    files += needed(options.only)
+    words = [ROOT / "lab/boot", "--memory", "5G", "--nodes", "1", "--timeout", str(options.lab_timeout)]
+    words += ["--results", results]
+    for file in files:
+        words += ["--file", file]
+    script = f"import sys; sys.path.insert(0, '{GUEST}/bench/programs'); from driver import schemes; schemes.inside()"
+    words += ["damon", "env", "PATH=/bin:/usr/lib/jre/bin", "python3", "-c", script, ",".join(options.only)]
+    words += [str(options.scheme_seconds)]
+    process = start(words, stdout=None)
+    try:
+        status = process.wait(options.lab_timeout + 300)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        status = 124
+    output = results / "schemes.json"
+    if not output.exists():
+        return {name: {"failed": f"lab/boot: status {status}"} for name in options.only}
+    return json.loads(output.read_text(encoding="utf-8"))
+
+
+def needed(names):
+    """The files that the programs need in the machine."""
+    python = subprocess.run(
+        ["/usr/bin/python3", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if python.returncode != 0:
+        raise Failed("Debian's python3 is missing")
+    library = Path(python.stdout.strip())
+    small = install.CACHE / "python" / library.name
+    if not small.is_dir():
+        leave_out = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip", "config-*",
+                                           "__pycache__", "turtledemo", "pydoc_data", "dist-packages")  # fmt: skip
+        shutil.copytree(library, small, ignore=leave_out, ignore_dangling_symlinks=True)
+    interpreter = Path("/usr/bin/python3").resolve()
+    files = [f"{interpreter}:/bin/python3", f"{small}:{library}", f"{ROOT / 'bench/programs'}:{GUEST}/bench/programs"]
+    compiled = f"{GUEST}/target/bench/programs/compiled"
+    if "redis" in names:
+        files.append(install.command("redis-check-rdb", "redis-tools"))
+        files.append(f"{install.compiled('redis_client.c')}:{compiled}/redis_client")
+    if "jvm" in names:
+        runtime = install.CACHE / "jre"
+        if not runtime.is_dir():
+            install.run([install.command("jlink", "default-jdk-headless"), "--add-modules", "java.base",
+                         "--strip-debug", "--output", runtime])  # fmt: skip
+        files += [f"{runtime}:/usr/lib/jre", f"{install.compiled('Load.java')}:{compiled}/Load"]
+    if "node" in names:
+        files.append(install.command("node", "nodejs"))
+    return files
+
+
+def inside():
+    """Runs in the laboratory: arguments are the programs and the seconds that the scheme acts on each."""
+    if not install.LABORATORY:
+        raise Failed("this changes the machine's swap: it runs in the laboratory only")
+    names, seconds = sys.argv[1].split(","), int(sys.argv[2])
+    Path("/sys/block/zram0/disksize").write_text("3G", encoding="ascii")
+    for program in ("mkswap", "swapon"):
+        install.run([program, "/dev/zram0"])
+    results = {}
+    for name in names:
+        print(f"bench/programs: {name} in the laboratory", flush=True)
+        try:
+            results[name] = act_on(name, seconds)
+        except Failed as failure:
+            results[name] = {"failed": str(failure)}
+        print(f"  {results[name]}", flush=True)
+        Path("/results/schemes.json").write_text(json.dumps(results), encoding="utf-8")
+
+
+def act_on(name, seconds):
+    """Starts a program, and lets the scheme act on it."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+        target = TARGETS[name](Path(place))
+        try:
+            target.begin()
+            working_set = truth.measure(target.root, 5).touched
+            recording = Path(place) / "prcl.rec"
+            words = ["isotherm", "run", "--quiet", "--pid", target.root, "--children", "--duration", f"{seconds}s"]
+            words += ["--schemes", "/root/prcl.yaml", "--record", recording, *INTERVALS]
+            before, began, faults, work = state(target.root), time.monotonic(), *busy(target.root)
+            install.run(words)
+            after, wall = state(target.root), time.monotonic() - began
+            faults, work = (now - then for now, then in zip(busy(target.root), (faults, work)))
+            [scheme] = recorder.report("isotherm", "schemes", recording)["schemes"]
+        finally:
+            target.finish()
+    swapped_out = 4096 * (after["pswpout"] - before["pswpout"])
+    return {
+        "working_set": working_set,
+        "resident_before": before["resident"],
+        "resident_after": after["resident"],
+        # Newer reports tell what was advised from what was freed.
+        "claimed": scheme.get("freed_bytes", scheme["applied_bytes"]),
+        # Of files no more is known than how much less of them is resident.
+        "freed": swapped_out + max(0, before["files"] - after["files"]),
+        "swapped_in": 4096 * (after["pswpin"] - before["pswpin"]),
+        "major_faults": faults,
+        "load_cpu_percent": 100 * work / wall,
+    }
+
+
+def busy(root):
+    """Major faults and CPU seconds of a program so far."""
+    return major_faults(family(root)), cpu_seconds(family(root))
+
+
+def state(root):
+    """Pages swapped out and in by the machine, which does nothing else, and what is resident of the program."""
+    with open("/proc/vmstat", encoding="ascii") as file:
+        numbers = {name: int(value) for name, value in map(str.split, file)}
+    found = {name: numbers[name] for name in ("pswpin", "pswpout")}
+    found["resident"] = truth.resident(root)
+    found["files"] = 0
+    for pid in family(root):
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+        found["files"] += sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssFile"))
+    return found
+
+
+def show(results):
+    """The table. Sizes in MiB."""
+    header = ["program", "working set", "RSS before", "after", "claimed", "freed", "claimed / freed", "swapped in",
+              "major faults"]  # fmt: skip
+    rows = [
+        [name, *(mib(result[key]) for key in ("working_set", "resident_before", "resident_after", "claimed", "freed")),
+         number(result["claimed"] / result["freed"] if result["freed"] else None), mib(result["swapped_in"]),
+         result["major_faults"]]
+        for name, result in results.items() if "failed" not in result
+    ]  # fmt: skip
+    text = table(header, rows) if rows else ""
+    for name, result in results.items():
+        if "failed" in result:
+            text += f"\n{name} failed: {result['failed']}"
+    return text
+

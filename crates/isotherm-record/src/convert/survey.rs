@@ -1,0 +1,107 @@
+//! A survey in JSON: as in the recording's column, with the targets in a list.
+
+use isotherm_core::survey::{MappingSums, TargetSurvey, WINDOWS};
+use serde::Serialize;
+
+use super::identity::IdOut;
+use super::json::MappingOut;
+use crate::id::pid_column;
+use crate::time::nanoseconds;
+use crate::{SurveyRecord, TargetInfo};
+
+#[derive(Serialize)]
+pub(super) struct SurveyOut<'a> {
+    time_ns: u64,
+    interval_ns: u64,
+    cost: Cost,
+    windows_ns: Vec<u64>,
+    targets: Vec<Target<'a>>,
+}
+
+#[derive(Serialize)]
+struct Cost {
+    reads: u64,
+    clears: u64,
+    cpu_ns: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Target<'a> {
+    pid: u32,
+    id: IdOut,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<TargetInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mappings: Option<Vec<MappingOut>>,
+    by_mapping: Vec<Surveyed<'a>>,
+    blocks: Vec<Block>,
+}
+
+#[derive(Serialize)]
+struct Surveyed<'a> {
+    mapping: u32,
+    present_bytes: u64,
+    touched_bytes: u64,
+    unobservable_bytes: u64,
+    unknown_bytes: u64,
+    within_bytes: &'a [u64],
+}
+
+#[derive(Serialize)]
+struct Block {
+    start: u64,
+    present_pages: u16,
+    touched_pages: u16,
+    idle_ns: u64,
+}
+
+impl<'a> SurveyOut<'a> {
+    /// `before` is the survey before, and `from_boot`: starts of processes are counted from the boot.
+    pub(super) fn new(record: &'a SurveyRecord, before: Option<&SurveyRecord>, from_boot: bool) -> Self {
+        let survey = &record.survey;
+        let cost = Cost { reads: survey.cost.reads, clears: survey.cost.clears, cpu_ns: record.cpu.map(nanoseconds) };
+        let targets = survey.targets.iter().map(|target| Target::new(target, record, before, from_boot));
+        Self {
+            time_ns: nanoseconds(survey.time),
+            interval_ns: nanoseconds(survey.interval),
+            cost,
+            windows_ns: WINDOWS.map(nanoseconds).to_vec(),
+            targets: targets.collect(),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    fn new(target: &'a TargetSurvey, record: &SurveyRecord, before: Option<&SurveyRecord>, from_boot: bool) -> Self {
+        let known = before.and_then(|before| {
+            let known = before.survey.targets.iter().find(|known| known.id == target.id)?;
+            Some((before.info(target.id), &known.mappings))
+        });
+        let info = record.info(target.id);
+        let same_info = known.as_ref().is_some_and(|(known, _)| *known == info);
+        let same_mappings = known.is_some_and(|(_, known)| *known == target.mappings);
+        let mappings = || target.mappings.iter().map(|mapping| MappingOut::new(target.id, mapping)).collect();
+        let by_mapping = target.by_mapping.iter().map(|MappingSums { mapping, sums }| Surveyed {
+            mapping: *mapping,
+            present_bytes: sums.present,
+            touched_bytes: sums.touched,
+            unobservable_bytes: sums.unobservable,
+            unknown_bytes: sums.unknown,
+            within_bytes: &sums.within,
+        });
+        let blocks = target.by_block.iter().map(|block| Block {
+            start: block.start,
+            present_pages: block.present,
+            touched_pages: block.touched,
+            idle_ns: nanoseconds(block.idle),
+        });
+        Self {
+            pid: pid_column(target.id),
+            id: IdOut::new(target.id, from_boot),
+            target: (!same_info).then(|| TargetInfo::clone(&info)),
+            mappings: (!same_mappings).then(mappings),
+            by_mapping: by_mapping.collect(),
+            blocks: blocks.collect(),
+        }
+    }
+}

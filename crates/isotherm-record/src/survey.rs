@@ -1,0 +1,125 @@
+//! Rows of surveys: what a survey found in one target, as columns and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::survey::{BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, WINDOWS};
+use isotherm_core::{Mapping, TargetId};
+
+use crate::columns;
+use crate::time::nanoseconds;
+
+/// The cost of a survey, and its CPU time if that was measured.
+pub(crate) type Cost = (SurveyCost, Option<Duration>);
+
+/// The column of a target of a survey. `cost` is for the first target.
+pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Option<Cost>) -> columns::Survey {
+    let mappings = target.by_mapping.iter().map(|MappingSums { mapping, sums }| columns::Surveyed {
+        mapping: *mapping,
+        present_bytes: sums.present,
+        touched_bytes: sums.touched,
+        unobservable_bytes: sums.unobservable,
+        unknown_bytes: sums.unknown,
+        swapped_bytes: Default::default(),
+        within_bytes: sums.within.to_vec(),
+    });
+    let blocks = target.by_block.iter().map(|block| columns::Block {
+        start: block.start,
+        present_pages: block.present,
+        touched_pages: block.touched,
+        idle_ns: nanoseconds(block.idle),
+    });
+    columns::Survey {
+        time_ns: nanoseconds(survey.time),
+        interval_ns: nanoseconds(survey.interval),
+        cost: cost.map(|(SurveyCost { reads, clears }, cpu)| columns::SurveyCost {
+            reads,
+            clears,
+            cpu_ns: cpu.map(nanoseconds),
+        }),
+        windows_ns: WINDOWS.map(nanoseconds).to_vec(),
+        mappings: mappings.collect(),
+        blocks: blocks.collect(),
+    }
+}
+
+/// The sums by mapping and by block that a column holds. They are not checked against the mappings.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn read(
+    found: &columns::Survey,
+    id: TargetId,
+    mappings: Arc<[Mapping]>,
+) -> Result<TargetSurvey, &'static str> {
+    let windows = Windows::new(&found.windows_ns)?;
+    let by_mapping = found.mappings.iter().map(|found| {
+        let sums = PageSums {
+            present: found.present_bytes,
+            touched: found.touched_bytes,
+            unobservable: found.unobservable_bytes,
+            unknown: found.unknown_bytes,
+            within: windows.bytes(&found.within_bytes)?,
+        };
+        Ok(MappingSums { mapping: found.mapping, sums })
+    });
+    let by_block = found.blocks.iter().map(|block| BlockSums {
+        start: block.start,
+        present: block.present_pages,
+        touched: block.touched_pages,
+        idle: Duration::from_nanos(block.idle_ns),
+    });
+    Ok(TargetSurvey {
+        id,
+        mappings,
+        by_mapping: by_mapping.collect::<Result<_, &'static str>>()?,
+        by_block: by_block.collect(),
+    })
+}
+
+/// The cost that a column holds.
+pub(crate) fn cost(found: &columns::Survey) -> Option<Cost> {
+    let columns::SurveyCost { reads, clears, cpu_ns } = found.cost.as_ref()?;
+    Some((SurveyCost { reads: *reads, clears: *clears }, cpu_ns.map(Duration::from_nanos)))
+}
+
+/// Where the bytes of each of [`WINDOWS`] stand among those of the windows of a file.
+struct Windows {
+    count: usize,
+    places: [usize; WINDOWS.len()],
+}
+
+impl Windows {
+    /// A window that the file lacks takes the bytes of the next longer one, or of the longest.
+    fn new(of_file: &[u64]) -> Result<Self, &'static str> {
+        let Some(last) = of_file.len().checked_sub(1) else { return Err("a survey has no windows") };
+        if !of_file.is_sorted_by(|a, b| a < b) {
+            return Err("the windows of a survey are out of order");
+        }
+        let place = |window| of_file.partition_point(|&found| found < nanoseconds(window)).min(last);
+        Ok(Self { count: of_file.len(), places: WINDOWS.map(place) })
+    }
+
+    fn bytes(&self, within: &[u64]) -> Result<[u64; WINDOWS.len()], &'static str> {
+        if within.len() == self.count {
+            Ok(self.places.map(|place| within[place]))
+        } else {
+            Err("a survey has more or fewer sums than windows")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_is_missing_takes_the_bytes_of_the_next_longer_one() {
+        let seconds = |s: u64| s * 1_000_000_000;
+        let windows = Windows::new(&[seconds(1), seconds(3), seconds(60), seconds(61)]).unwrap();
+        assert_eq!(windows.bytes(&[1, 3, 60, 61]), Ok([1, 3, 60, 60, 60, 60, 61, 61, 61, 61]));
+        assert!(windows.bytes(&[1]).is_err());
+        assert!(Windows::new(&[]).is_err());
+        assert!(Windows::new(&[2, 1]).is_err());
+    }
+}

@@ -1,0 +1,235 @@
+//! Surveys are read as they were written.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
+use isotherm_core::{Mapping, PAGE_SIZE};
+use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording, SurveyRecord, TargetInfo, convert};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const SURVEYS: Contents = Contents { activities: false, surveys: true };
+
+#[test]
+fn surveys_and_present_bytes_are_read_as_they_were_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let (rows, surveys) = common::record_with_surveys(&path, 60);
+    assert_eq!(surveys.len(), 6);
+    assert_eq!(common::read_surveys(&path).unwrap(), surveys);
+    assert_eq!(common::read(&path).unwrap(), rows);
+}
+
+#[test]
+fn a_recording_without_surveys_has_no_column_for_them_and_refuses_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 12);
+    assert_eq!(common::read_surveys(&path).unwrap(), []);
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(!bytes.windows(6).any(|bytes| bytes == b"survey"));
+    assert!(!bytes.windows(13).any(|bytes| bytes == b"present_bytes"));
+
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    let error = recorder.write_survey(&common::survey(1)).unwrap_err();
+    assert!(matches!(error, RecordError::Encode { .. }), "{error}");
+    recorder.write(&common::snapshot_record(1)).unwrap();
+    recorder.finish().unwrap();
+    assert_eq!(common::read(&path).unwrap().len(), 2);
+}
+
+#[test]
+fn without_sampling_surveys_stand_alone_and_are_handed_over_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create_with(&path, &common::header(), SURVEYS).unwrap();
+    let written: Vec<_> = (1..=5).map(|i| common::survey(10 * i)).collect();
+    written.iter().for_each(|survey| recorder.write_survey(survey).unwrap());
+    // As if it were killed here.
+    let recording = Recording::open(&path).unwrap();
+    assert_eq!(recording.ending(), Ending::Unfinished);
+    let read: Vec<_> = recording.surveys().unwrap().map(Result::unwrap).collect();
+    assert_eq!(read, written);
+    assert!(Arc::ptr_eq(&read[0].infos[0].1, &read[1].infos[0].1));
+}
+
+#[test]
+fn a_survey_that_breaks_the_rules_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create_with(&path, &common::header(), SURVEYS).unwrap();
+    recorder.write_survey(&common::survey(4)).unwrap();
+    let mut too_large = common::survey(5);
+    too_large.survey.targets[1].by_mapping[0].sums.touched = 1 << 40;
+    for wrong in [common::survey(3), too_large] {
+        let error = recorder.write_survey(&wrong).unwrap_err();
+        assert!(matches!(error, RecordError::Encode { .. }), "{error}");
+    }
+    recorder.write_survey(&common::survey(6)).unwrap();
+    recorder.finish().unwrap();
+    assert_eq!(common::read_surveys(&path).unwrap(), [4, 6].map(common::survey));
+}
+
+#[test]
+fn snapshots_do_not_lean_on_surveys_which_older_readers_pass_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create_with(&path, &common::header(), SURVEYS).unwrap();
+    // Mappings change with number 7, and each survey knows it before the snapshot.
+    let mut written = vec![];
+    for i in 1..=9 {
+        recorder.write_survey(&common::survey(i)).unwrap();
+        recorder.write(&common::snapshot_record(i)).unwrap();
+        written.push((common::snapshot(i), common::cost(i)));
+    }
+    recorder.finish().unwrap();
+    assert_eq!(common::read(&path).unwrap(), common::rows_of(&written));
+    assert_eq!(common::read_surveys(&path).unwrap(), (1..=9).map(common::survey).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_recording_that_was_cut_has_the_surveys_before_the_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let (_, written) = common::record_with_surveys(&path, 60);
+    let bytes = std::fs::read(&path).unwrap();
+    let mut most = 0;
+    for len in (2500..bytes.len()).step_by(97) {
+        std::fs::write(&path, &bytes[..len]).unwrap();
+        let Ok(read) = common::read_surveys(&path) else { continue };
+        assert_eq!(read, written[..read.len()], "cut at {len}");
+        assert!(read.len() >= most);
+        most = read.len();
+    }
+    assert!(most >= 5, "{most}");
+}
+
+#[test]
+fn a_converted_recording_keeps_surveys_and_present_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, output) = (directory.path().join("a.rec"), directory.path().join("b.rec"));
+    let (rows, surveys) = common::record_with_surveys(&path, 30);
+    convert(&Recording::open(&path).unwrap(), &output, Format::Recording).unwrap();
+    assert_eq!(common::read(&output).unwrap(), rows);
+    assert_eq!(common::read_surveys(&output).unwrap(), surveys);
+}
+
+#[test]
+fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, output) = (directory.path().join("a.rec"), directory.path().join("out"));
+    common::record_with_surveys(&path, 30);
+    let converted = |format| {
+        convert(&Recording::open(&path).unwrap(), &output, format).unwrap();
+        std::fs::read_to_string(&output).unwrap()
+    };
+    let document: Value = serde_json::from_str(&converted(Format::Json)).unwrap();
+    assert_eq!(document["activities"], json!([]));
+    let survey = &document["surveys"][0];
+    assert_eq!((&survey["time_ns"], &survey["interval_ns"]), (&json!(1_000_000_000), &json!(0)));
+    assert_eq!(survey["cost"], json!({"reads": 18, "clears": 10, "cpu_ns": 10_000}));
+    assert_eq!(survey["windows_ns"][9], json!(1_800_000_000_000_u64));
+    let target = &survey["targets"][0];
+    assert_eq!((&target["pid"], &target["id"]), (&json!(7), &common::id_json(7)));
+    assert_eq!(target["mappings"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        target["by_mapping"][1],
+        json!({
+            "mapping": 1, "present_bytes": 36864, "touched_bytes": 4096, "unobservable_bytes": 8192,
+            "unknown_bytes": 4096, "within_bytes": [0, 0, 4096, 4096, 8192, 8192, 12288, 12288, 16384, 16384]
+        })
+    );
+    let block = json!({"start": 2_097_152, "present_pages": 9, "touched_pages": 3, "idle_ns": 1_000_000_000});
+    assert_eq!(target["blocks"][1], block);
+    // Mappings stand only where they change, which is with each survey here.
+    assert_eq!(document["surveys"][1]["targets"][0].get("target"), None);
+    let region = &document["snapshots"][0]["targets"][0]["regions"];
+    assert_eq!(region[0].get("present_bytes"), None);
+    assert_eq!((&region[1]["present_bytes"], &region[1]["unknown_bytes"]), (&json!(4096), &json!(1)));
+
+    let csv = converted(Format::Csv);
+    let lines: Vec<_> = csv.lines().skip(1).take(2).collect();
+    assert!(lines[0].ends_with(",,,,") && lines[1].ends_with(",4096,10,20,1"), "{lines:?}");
+}
+
+/// What a survey may find in a target whose mappings are `mappings`.
+fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
+    let sizes = prop::collection::vec((0_u64..50, 1_u64..50), 0..6);
+    (sizes, any::<[u16; 4]>(), 0..20_u64).prop_map(move |(sizes, numbers, blocks)| {
+        let mut at = 0;
+        let mapping = |(gap, pages)| {
+            let range = common::range(at + gap..at + gap + pages);
+            at += gap + pages;
+            Mapping::anonymous(range)
+        };
+        let mappings: Arc<[Mapping]> = sizes.into_iter().map(mapping).collect();
+        let [a, b, c, d] = numbers.map(u64::from);
+        let found = mappings.iter().enumerate().filter(|(i, _)| (a >> i) & 1 == 1).map(|(i, mapping)| {
+            let present = b % (mapping.range.size() / PAGE_SIZE + 1) * PAGE_SIZE;
+            let part = |of: u64| of % (present + 1);
+            let within = std::array::from_fn(|window| part(c * window as u64));
+            let sums = PageSums { present, touched: part(c), unobservable: part(d), unknown: part(c + d), within };
+            MappingSums { mapping: i as u32, sums }
+        });
+        let block = |nth: u64| {
+            let present = (a + nth) % 513;
+            let touched = (b % (present + 1)) as u16;
+            BlockSums { start: nth * nth * BLOCK_SIZE, present: present as u16, touched, idle: Duration::from_nanos(d) }
+        };
+        TargetSurvey {
+            id: common::process(pid),
+            by_mapping: found.collect(),
+            by_block: (0..blocks).map(block).collect(),
+            mappings,
+        }
+    })
+}
+
+/// Surveys of up to three targets that come and go, in the order of time.
+fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
+    let targets = prop::collection::vec((1_u32..4).prop_flat_map(target), 1..3);
+    let survey = (targets, 1_u64..2_000_000_000, any::<u64>(), prop::option::of(any::<u64>()));
+    prop::collection::vec(survey, 0..8).prop_map(|steps| {
+        let mut time = Duration::ZERO;
+        let survey = |(mut targets, step, reads, cpu): (Vec<TargetSurvey>, _, _, Option<u64>)| {
+            targets.dedup_by_key(|target| target.id);
+            time += Duration::from_nanos(step);
+            let info = |id| Arc::new(TargetInfo { command: format!("{id} {}", step % 3), started_unix_ns: 1 });
+            let infos = targets.iter().map(|target| (target.id, info(target.id))).collect();
+            let cost = SurveyCost { reads, clears: step };
+            SurveyRecord {
+                survey: SurveySnapshot { time, interval: Duration::from_nanos(step), cost, targets },
+                cpu: cpu.map(Duration::from_nanos),
+                infos,
+            }
+        };
+        steps.into_iter().map(survey).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(common::cases(64))]
+
+    #[test]
+    fn what_is_read_is_what_was_written(surveys in surveys(), every in 1_usize..4) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.rec");
+        let mut recorder = Recorder::create_with(&path, &common::header(), SURVEYS).unwrap();
+        for (nth, survey) in surveys.iter().enumerate() {
+            if nth % every == 0 {
+                let mut record = common::snapshot_record(nth as u32 + 1);
+                record.snapshot.targets.truncate(1);
+                record.snapshot.targets[0].id = common::process(nth as u32 % 3 + 1);
+                recorder.write(&record).unwrap();
+            }
+            recorder.write_survey(survey).unwrap();
+        }
+        recorder.finish().unwrap();
+        prop_assert_eq!(common::read_surveys(&path).unwrap(), surveys);
+    }
+}

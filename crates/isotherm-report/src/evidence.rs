@@ -1,0 +1,126 @@
+//! Whether the reports on a recording rest on enough evidence.
+
+use std::time::Duration;
+
+use isotherm_core::survey::PageSums;
+use isotherm_core::units;
+
+use crate::ReportError;
+use crate::source::{Selection, Source, View, Visit, walk};
+use crate::surveys::selected;
+
+/// With a lower share of samples that found an access, samples say little.
+const FEW_HITS: f64 = 0.01;
+
+/// With a larger share of unknown or of unobservable memory, surveys say little.
+const MUCH: f64 = 0.25;
+
+/// What the reports on a selection rest on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evidence {
+    /// Samples that were taken of single pages and could be observed, and how many of them found an access.
+    taken: f64,
+    hits: f64,
+    /// Surveys that have one before them.
+    surveys: u64,
+    /// When the first survey was, whether or not it is selected.
+    first: Option<Duration>,
+    /// The sums of the last survey.
+    last: PageSums,
+}
+
+impl Evidence {
+    /// The evidence of a selection, in one walk.
+    ///
+    /// # Errors
+    /// If the source cannot be read or has nothing in the selection.
+    pub(crate) fn of(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
+        let mut evidence = Self::default();
+        for record in source.surveys().map_err(ReportError::Source)? {
+            let survey = record.map_err(ReportError::Source)?.survey;
+            evidence.first.get_or_insert(survey.time);
+            if !selection.holds_time(survey.time) {
+                continue;
+            }
+            evidence.surveys += u64::from(!survey.interval.is_zero());
+            evidence.last = PageSums::default();
+            for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
+                evidence.last.add(&selected(target, selection.address).0);
+            }
+        }
+        match walk(source, selection, &mut [&mut evidence]) {
+            // A recording of surveys alone has no snapshots.
+            Err(ReportError::NothingRecorded { .. }) if evidence.first.is_some() => Ok(evidence),
+            other => other.map(|()| evidence),
+        }
+    }
+
+    /// Whether there are surveys.
+    pub(crate) fn surveyed(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Whether there is a survey that tells what was touched since the one before.
+    pub(crate) fn has_intervals(&self) -> bool {
+        self.surveys > 0
+    }
+
+    /// Whether fewer samples found an access than say much.
+    pub(crate) fn has_few_hits(&self) -> bool {
+        self.hits < self.taken * FEW_HITS || self.taken == 0.0
+    }
+
+    /// What a reader has to know if the evidence is little, and what to do.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let PageSums { present, unobservable, unknown, .. } = self.last;
+        let share = |part: u64| part as f64 / present.max(1) as f64;
+        if !self.surveyed() {
+            return self.has_few_hits().then(|| {
+                let found = if self.taken > 0.0 { self.hits / self.taken } else { 0.0 };
+                format!(
+                    "little evidence: {} of the samples found an access, so memory that is used from time to time \
+                     looks cold; record with --survey auto",
+                    if found > 0.0 { units::percent(found) } else { "none".into() }
+                )
+            });
+        }
+        if self.surveys == 0 {
+            return Some(
+                "little evidence: there was only one survey, which cannot tell when memory was touched; record for \
+                 longer than a survey interval"
+                    .into(),
+            );
+        }
+        if share(unknown) > MUCH {
+            return Some(format!(
+                "little evidence: at the end it was not known of {} of the resident memory whether it is in use; \
+                 record for longer",
+                units::percent(share(unknown))
+            ));
+        }
+        (share(unobservable) > MUCH).then(|| {
+            format!(
+                "little evidence: {} of the resident memory could not be observed; `isotherm doctor` says what would \
+                 help",
+                units::percent(share(unobservable))
+            )
+        })
+    }
+}
+
+impl View for Evidence {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
+            return Ok(());
+        }
+        let samples = visit.row.samples;
+        for region in &visit.row.target.regions {
+            if visit.clip(region.range).is_some() {
+                let observed = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
+                self.taken += f64::from(region.nr_samples) * observed;
+                self.hits += f64::from(region.nr_samples) * region.access_rate(samples).min(observed);
+            }
+        }
+        Ok(())
+    }
+}

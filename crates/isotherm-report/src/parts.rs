@@ -1,0 +1,80 @@
+//! Into which parts the memory of a region falls, by its temperature.
+
+use isotherm_core::RegionSnapshot;
+
+use crate::source::Share;
+use crate::summary::HOT;
+
+/// The shares of the memory of a region. Their sum is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Parts {
+    pub(crate) hot: f64,
+    pub(crate) warm: f64,
+    pub(crate) cold: f64,
+    pub(crate) unobservable: f64,
+    pub(crate) unknown: f64,
+}
+
+impl Parts {
+    /// The parts of a region.
+    ///
+    /// Without a survey, the samples speak for the whole region. With one, only what the survey found touched is hot or
+    /// warm, and the rest is cold; if samples found an access and the survey before them none, all that is known is.
+    pub(crate) fn of(region: &RegionSnapshot, samples: u32) -> Self {
+        let share = Share::of(region, samples);
+        let rate = share.rate().unwrap_or(0.0);
+        let Some(pages) = region.pages else {
+            if region.nr_samples == 0 && region.nr_accesses == 0 {
+                return Self { unobservable: 1.0 - share.observed, unknown: share.observed, ..Self::default() };
+            }
+            let known = Self { unobservable: 1.0 - share.observed, ..Self::default() };
+            return known.with(rate, share.observed, if rate > 0.0 { 1.0 } else { 0.0 });
+        };
+        let of = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;
+        let unobservable = of(pages.unobservable).min(1.0);
+        let unknown = of(pages.unknown).min(1.0 - unobservable);
+        let observable = 1.0 - unobservable;
+        // The touched bytes have a part for those that are not known.
+        let touched = match pages.touched {
+            0 if rate > 0.0 => 1.0,
+            touched => (of(touched) / observable.max(f64::MIN_POSITIVE)).min(1.0),
+        };
+        Self { unobservable, unknown, ..Self::default() }.with(rate, observable - unknown, touched)
+    }
+
+    /// Divides the share `known` by its temperature.
+    fn with(self, rate: f64, known: f64, touched: f64) -> Self {
+        let (used, cold) = (known * touched, known * (1.0 - touched));
+        if rate >= HOT { Self { hot: used, cold, ..self } } else { Self { warm: used, cold, ..self } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{AddrRange, RegionPages};
+
+    use super::*;
+
+    fn region(nr_accesses: u32, pages: Option<RegionPages>) -> RegionSnapshot {
+        let range = AddrRange::new(0, 1 << 20).unwrap();
+        RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 0, pages }
+    }
+
+    #[test]
+    fn a_survey_tells_which_part_of_a_region_is_in_use() {
+        let pages = RegionPages { present: 100, touched: 40, unobservable: 20, unknown: 0 };
+        let parts = Parts::of(&region(0, Some(pages)), 20);
+        assert_eq!((parts.hot, parts.unobservable, parts.unknown), (0.0, 0.2, 0.0));
+        assert!((parts.warm - 0.4).abs() < 1e-9 && (parts.cold - 0.4).abs() < 1e-9, "{parts:?}");
+        let hot = Parts::of(&region(20, Some(pages)), 20);
+        assert!((hot.hot - 0.4).abs() < 1e-9 && hot.warm == 0.0);
+    }
+
+    #[test]
+    fn what_is_not_known_is_neither_hot_nor_cold() {
+        let pages = RegionPages { present: 100, touched: 0, unobservable: 0, unknown: 100 };
+        assert_eq!(Parts::of(&region(0, Some(pages)), 20), Parts { unknown: 1.0, ..Parts::default() });
+        let unsampled = RegionSnapshot { nr_samples: 0, ..region(0, None) };
+        assert_eq!(Parts::of(&unsampled, 20), Parts { unknown: 1.0, ..Parts::default() });
+    }
+}

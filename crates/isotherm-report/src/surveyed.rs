@@ -1,0 +1,153 @@
+//! What surveys add to the summary.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use isotherm_core::survey::{PageSums, WINDOWS};
+use isotherm_core::{MemoryUse, TargetId};
+use serde::Serialize;
+
+use crate::ReportError;
+use crate::extent::shown_name;
+use crate::source::{Selection, Source};
+use crate::summary::{Summary, Temperature};
+use crate::surveys::part;
+
+/// The idle times that the summary tells, in seconds.
+const IDLE: [u64; 3] = [10, 60, 600];
+
+/// What surveys found in some memory. What is not known is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Surveyed {
+    /// Bytes in memory: the mean over the surveys.
+    pub resident_bytes: Option<u64>,
+    /// Bytes that were accessed within a survey interval: the mean over the surveys.
+    pub touched_bytes: Option<u64>,
+    /// Bytes that were idle for at least 10 s at the last survey. `None` also if the surveys do not go back so far.
+    pub idle_10s_bytes: Option<u64>,
+    /// Bytes that were idle for at least 1 min at the last survey.
+    pub idle_1m_bytes: Option<u64>,
+    /// Bytes that were idle for at least 10 min at the last survey.
+    pub idle_10m_bytes: Option<u64>,
+    /// Bytes that are mapped with access permission and not in memory: the mean over time.
+    pub absent_bytes: Option<u64>,
+    /// Bytes in swap at the end, as far as the recording tells.
+    pub swapped_bytes: Option<u64>,
+}
+
+impl Surveyed {
+    /// The sums of both. What only one of them knows stays.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        Self {
+            resident_bytes: both(self.resident_bytes, other.resident_bytes),
+            touched_bytes: both(self.touched_bytes, other.touched_bytes),
+            idle_10s_bytes: both(self.idle_10s_bytes, other.idle_10s_bytes),
+            idle_1m_bytes: both(self.idle_1m_bytes, other.idle_1m_bytes),
+            idle_10m_bytes: both(self.idle_10m_bytes, other.idle_10m_bytes),
+            absent_bytes: both(self.absent_bytes, other.absent_bytes),
+            swapped_bytes: both(self.swapped_bytes, other.swapped_bytes),
+        }
+    }
+}
+
+/// The sums over surveys.
+#[derive(Default)]
+struct Sums {
+    resident: u128,
+    touched: u128,
+    /// The sums of each target at its last survey.
+    last: HashMap<TargetId, (Duration, PageSums)>,
+}
+
+impl Sums {
+    fn add(&mut self, time: Duration, settled: bool, target: TargetId, sums: &PageSums) {
+        if settled {
+            self.resident += u128::from(sums.present);
+            self.touched += u128::from(sums.touched);
+        }
+        let last = self.last.entry(target).or_insert((time, PageSums::default()));
+        if last.0 != time {
+            *last = (time, PageSums::default());
+        }
+        last.1.add(sums);
+    }
+
+    /// Writes the means over `surveys`, and what was idle at the end; `covered` is the time that the surveys cover.
+    fn write(&self, surveys: u64, covered: Duration, out: &mut Surveyed) {
+        let mean = |sum: u128| (sum / u128::from(surveys.max(1))) as u64;
+        out.resident_bytes = Some(mean(self.resident));
+        out.touched_bytes = Some(mean(self.touched));
+        let idle = |seconds: u64| {
+            let window = Duration::from_secs(seconds);
+            let place = WINDOWS.iter().position(|&known| known == window).filter(|_| covered >= window)?;
+            let of =
+                |sums: &PageSums| sums.present.saturating_sub(sums.unobservable).saturating_sub(sums.within[place]);
+            Some(self.last.values().map(|(_, sums)| of(sums)).fold(0, u64::saturating_add))
+        };
+        [out.idle_10s_bytes, out.idle_1m_bytes, out.idle_10m_bytes] = IDLE.map(idle);
+    }
+}
+
+/// Adds what surveys found, and what is in swap, to a summary of the same selection.
+///
+/// # Errors
+/// If the source cannot be read.
+pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
+    let mut names: HashMap<String, Sums> = HashMap::new();
+    let mut targets: HashMap<TargetId, Sums> = HashMap::new();
+    let mut total = Sums::default();
+    let (mut first, mut last, mut surveys) = (None, Duration::ZERO, 0);
+    for record in source.surveys().map_err(ReportError::Source)? {
+        let survey = record.map_err(ReportError::Source)?.survey;
+        first.get_or_insert(survey.time);
+        if !selection.holds_time(survey.time) {
+            continue;
+        }
+        last = survey.time;
+        // The first survey counts all memory that was ever accessed as touched.
+        let settled = !survey.interval.is_zero();
+        surveys += u64::from(settled);
+        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
+            for found in &target.by_mapping {
+                let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
+                let sums = part(&found.sums, mapping.range, selection.address);
+                let name = shown_name(&mapping.label()).to_owned();
+                for of in [names.entry(name).or_default(), targets.entry(target.id).or_default(), &mut total] {
+                    of.add(survey.time, settled, target.id, &sums);
+                }
+            }
+        }
+    }
+    let swapped = swapped(source, selection)?;
+    for target in &mut summary.targets {
+        target.total.surveyed.swapped_bytes = swapped.get(&target.id).copied();
+    }
+    if !swapped.is_empty() {
+        summary.total.surveyed.swapped_bytes = Some(swapped.values().copied().fold(0, u64::saturating_add));
+    }
+    let Some(first) = first.filter(|_| surveys > 0) else { return Ok(()) };
+    let write = |sums: Option<&Sums>, of: &mut Temperature| {
+        sums.unwrap_or(&Sums::default()).write(surveys, last.saturating_sub(first), &mut of.surveyed);
+    };
+    write(Some(&total), &mut summary.total);
+    summary.mappings.iter_mut().for_each(|of| write(names.get(&*of.name), of));
+    summary.targets.iter_mut().for_each(|of| write(targets.get(&of.id), &mut of.total));
+    Ok(())
+}
+
+/// The bytes in swap of each target at the end of the selected time, as far as they are known.
+fn swapped(source: &dyn Source, selection: &Selection) -> Result<HashMap<TargetId, u64>, ReportError> {
+    let mut swapped = HashMap::new();
+    for activity in source.activities().map_err(ReportError::Source)? {
+        let activity = activity.map_err(ReportError::Source)?;
+        if selection.holds_time(activity.time) {
+            let chosen = activity.memory.into_iter().filter(|(id, _)| selection.holds_target(*id));
+            swapped.extend(chosen.map(|(id, MemoryUse { swapped, .. })| (id, swapped)));
+        }
+    }
+    Ok(swapped)
+}

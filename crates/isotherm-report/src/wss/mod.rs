@@ -1,0 +1,214 @@
+//! The working set: how much memory was accessed within a window, and the percentiles over time.
+//!
+//! Surveys tell it for any window of theirs. A recording without surveys has an estimate only: the regions in which a
+//! sample found an access, within an aggregation interval.
+
+mod percentiles;
+mod sampled;
+mod surveyed;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use isotherm_core::{TargetId, units};
+use isotherm_record::pid_column;
+use serde::{Serialize, Serializer};
+
+use crate::ReportError;
+use crate::source::{Selection, Source};
+
+pub use percentiles::{PERCENTILES, Percentiles};
+
+/// What a working set rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Surveys, which read all pages.
+    Survey,
+    /// Samples of single pages.
+    #[default]
+    Samples,
+}
+
+/// The working set of one target, or of all together, at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// Bytes that were accessed within the window.
+    pub bytes: u64,
+    /// Bytes in memory (RSS). `None` if the recording does not tell.
+    pub present_bytes: Option<u64>,
+    /// Bytes that could not be observed. `None` if the recording does not tell.
+    pub unobservable_bytes: Option<u64>,
+    /// Bytes of which it is not known whether they were accessed. `bytes` counts them in the same share as the rest.
+    /// `None` without surveys.
+    pub unknown_bytes: Option<u64>,
+    /// The lower end of the band in which `bytes` lies with a probability of 95 %. `None` with surveys.
+    pub low_bytes: Option<u64>,
+    /// The upper end of that band.
+    pub high_bytes: Option<u64>,
+    /// All mapped bytes, for charts.
+    #[serde(skip)]
+    pub mapped: u64,
+}
+
+/// The working set of one target in one snapshot or survey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Point {
+    /// The time since the start of the recording.
+    #[serde(rename = "time_ns", serialize_with = "as_ns")]
+    pub time: Duration,
+    /// The target.
+    #[serde(rename = "pid", serialize_with = "as_pid")]
+    pub target: TargetId,
+    /// How much.
+    #[serde(flatten)]
+    pub amount: Amount,
+    /// Whether the window goes back to before the first survey.
+    #[serde(skip)]
+    pub warm_up: bool,
+}
+
+/// The working set of all targets together in one snapshot or survey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Total {
+    /// The time since the start of the recording.
+    #[serde(rename = "time_ns", serialize_with = "as_ns")]
+    pub time: Duration,
+    /// How much.
+    #[serde(flatten)]
+    pub amount: Amount,
+    /// Whether the window goes back to before the first survey, so that the percentiles leave it out.
+    pub warm_up: bool,
+}
+
+fn as_ns<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(time.as_nanos() as u64)
+}
+
+fn as_pid<S: Serializer>(target: &TargetId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u32(pid_column(*target))
+}
+
+/// The working set over time.
+#[derive(Clone, Debug, Default)]
+pub struct Wss {
+    /// What it rests on.
+    pub basis: Basis,
+    /// The window: bytes count that were accessed within this time.
+    pub window: Duration,
+    /// Whether the window is the survey interval, and not one that was asked for.
+    pub by_interval: bool,
+    /// A point for each snapshot or survey and target, in the order of time.
+    pub points: Vec<Point>,
+}
+
+impl Wss {
+    /// The working set within `window`, which is one of [`WINDOWS`](isotherm_core::survey::WINDOWS); without one,
+    /// within the survey interval. In a recording without surveys, the estimate from samples within an aggregation
+    /// interval.
+    ///
+    /// # Errors
+    /// If the source cannot be read, has nothing in the selection, or has no surveys although there is a `window`.
+    pub fn new(source: &dyn Source, selection: &Selection, window: Option<Duration>) -> Result<Self, ReportError> {
+        if let Some(wss) = surveyed::wss(source, selection, window)? {
+            return Ok(wss);
+        }
+        match window {
+            Some(window) => Err(ReportError::NoSurveys { window }),
+            None => sampled::wss(source, selection),
+        }
+    }
+
+    /// The sum of all targets at each time. What several targets share counts once for each.
+    pub fn sums(&self) -> Vec<Total> {
+        let mut sums: Vec<Total> = vec![];
+        for point in &self.points {
+            match sums.last_mut() {
+                Some(total) if total.time == point.time => {
+                    total.amount.add(&point.amount);
+                    total.warm_up |= point.warm_up;
+                }
+                _ => sums.push(Total { time: point.time, amount: point.amount, warm_up: point.warm_up }),
+            }
+        }
+        sums
+    }
+
+    /// The sums that percentiles count: without those of the warm-up, unless there are no others.
+    pub fn settled(&self) -> Vec<Amount> {
+        let sums = self.sums();
+        let settled: Vec<_> = sums.iter().filter(|total| !total.warm_up).map(|total| total.amount).collect();
+        if settled.is_empty() { sums.iter().map(|total| total.amount).collect() } else { settled }
+    }
+
+    /// The percentiles over time of the sum of all targets.
+    pub fn percentiles(&self) -> Percentiles<u64> {
+        self.percentiles_of(|amount| Some(amount.bytes)).unwrap_or_default()
+    }
+
+    /// The percentiles over time of a part of the sum of all targets. `None` if no time tells it.
+    pub fn percentiles_of(&self, part: impl Fn(&Amount) -> Option<u64>) -> Option<Percentiles<u64>> {
+        let values: Vec<u64> = self.settled().iter().filter_map(part).collect();
+        (!values.is_empty()).then(|| Percentiles::of(values))
+    }
+
+    /// The number of targets.
+    pub fn targets(&self) -> usize {
+        self.points.iter().map(|point| point.target).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Whether no survey has a whole window before it.
+    pub fn is_short(&self) -> bool {
+        !self.points.is_empty() && self.points.iter().all(|point| point.warm_up)
+    }
+
+    /// What it tells, in a few words: `touched within 10 s`.
+    pub fn meaning(&self) -> String {
+        let window = units::duration(self.window);
+        match self.basis {
+            Basis::Survey if self.by_interval => format!("touched within {window}, the survey interval"),
+            Basis::Survey => format!("touched within {window}"),
+            Basis::Samples => format!("accessed within {window}, estimated from samples"),
+        }
+    }
+}
+
+impl Amount {
+    /// Adds that of another target.
+    fn add(&mut self, other: &Self) {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+        *self = Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            present_bytes: both(self.present_bytes, other.present_bytes),
+            unobservable_bytes: both(self.unobservable_bytes, other.unobservable_bytes),
+            unknown_bytes: both(self.unknown_bytes, other.unknown_bytes),
+            low_bytes: both(self.low_bytes, other.low_bytes),
+            high_bytes: both(self.high_bytes, other.high_bytes),
+            mapped: self.mapped.saturating_add(other.mapped),
+        };
+    }
+}
+
+impl Serialize for Wss {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Out<'a> {
+            source: Basis,
+            window_ns: u64,
+            percentiles: Percentiles<u64>,
+            over_time: &'a [Point],
+            total_over_time: Vec<Total>,
+            counted_once: bool,
+        }
+        let out = Out {
+            source: self.basis,
+            window_ns: self.window.as_nanos() as u64,
+            percentiles: self.percentiles(),
+            over_time: &self.points,
+            total_over_time: self.sums(),
+            // What several targets share is not known yet.
+            counted_once: self.targets() < 2,
+        };
+        out.serialize(serializer)
+    }
+}

@@ -1,0 +1,56 @@
+//! Percentiles.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// The percentiles that reports show.
+pub const PERCENTILES: [u32; 7] = [0, 25, 50, 75, 90, 99, 100];
+
+/// Values at [`PERCENTILES`], by the nearest-rank method: the smallest value that at least that share of all values
+/// does not exceed. Each is one of the values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Percentiles<T>(pub [T; 7]);
+
+impl<T: Copy + Default + PartialOrd> Percentiles<T> {
+    /// The percentiles of some values. All are the default value if there are no values.
+    pub fn of(mut values: Vec<T>) -> Self {
+        values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        Self(PERCENTILES.map(|p| {
+            let rank = (u64::from(p) * values.len() as u64).div_ceil(100).max(1);
+            values.get(rank as usize - 1).copied().unwrap_or_default()
+        }))
+    }
+
+    /// Each percentile with its value.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, T)> {
+        PERCENTILES.into_iter().zip(self.0)
+    }
+
+    /// The median.
+    pub fn median(&self) -> T {
+        self.0[2]
+    }
+}
+
+impl<T: Copy + Serialize> Serialize for Percentiles<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(PERCENTILES.len()))?;
+        for (p, value) in PERCENTILES.iter().zip(self.0) {
+            map.serialize_entry(&p.to_string(), &value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        assert_eq!(Percentiles::of((1..=100).rev().collect()).0, [1, 25, 50, 75, 90, 99, 100]);
+        assert_eq!(Percentiles::of(vec![15, 20, 35, 40, 50]).0, [15, 20, 35, 40, 50, 50, 50]);
+        assert_eq!(Percentiles::of(vec![7]).0, [7; 7]);
+        assert_eq!(Percentiles::<u64>::of(vec![]).0, [0; 7]);
+    }
+}

@@ -1,0 +1,63 @@
+//! The working set from surveys.
+
+use std::time::Duration;
+
+use isotherm_core::survey::{PageSums, WINDOWS};
+
+use super::{Amount, Basis, Point, Wss};
+use crate::ReportError;
+use crate::source::{Selection, Source};
+use crate::surveys::selected;
+
+/// The working set from surveys. `None` if the selection has no survey.
+pub(super) fn wss(
+    source: &dyn Source,
+    selection: &Selection,
+    window: Option<Duration>,
+) -> Result<Option<Wss>, ReportError> {
+    let place = window.and_then(|window| WINDOWS.iter().position(|&known| known == window));
+    let mut wss = Wss { basis: Basis::Survey, by_interval: window.is_none(), ..Wss::default() };
+    let mut intervals = vec![];
+    let mut first = None;
+    for record in source.surveys().map_err(ReportError::Source)? {
+        let survey = record.map_err(ReportError::Source)?.survey;
+        let first = *first.get_or_insert(survey.time);
+        if !selection.holds_time(survey.time) {
+            continue;
+        }
+        if !survey.interval.is_zero() {
+            intervals.push(survey.interval);
+        }
+        let covered = survey.time.saturating_sub(first) + survey.interval / 2;
+        let warm_up = survey.interval.is_zero() || window.is_some_and(|window| covered < window);
+        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
+            let (sums, mapped) = selected(target, selection.address);
+            let bytes = place.map_or(sums.touched, |place| sums.within[place]);
+            wss.points.push(Point {
+                time: survey.time,
+                target: target.id,
+                amount: amount(&sums, bytes, mapped),
+                warm_up,
+            });
+        }
+    }
+    intervals.sort_unstable();
+    wss.window = window.or_else(|| intervals.get(intervals.len() / 2).copied()).unwrap_or_default();
+    // Intervals are not exact to the millisecond.
+    if wss.by_interval {
+        wss.window = Duration::from_millis((wss.window.as_micros() as u64 + 500) / 1000);
+    }
+    Ok((!wss.points.is_empty()).then_some(wss))
+}
+
+fn amount(sums: &PageSums, bytes: u64, mapped: u64) -> Amount {
+    Amount {
+        bytes,
+        present_bytes: Some(sums.present),
+        unobservable_bytes: Some(sums.unobservable),
+        unknown_bytes: Some(sums.unknown),
+        low_bytes: None,
+        high_bytes: None,
+        mapped,
+    }
+}
