@@ -55,8 +55,8 @@ pub(super) fn note(
     Ok(())
 }
 
-/// Clears `requests`, all of one target and at most [`isotherm_kernel::madvise::RANGES_A_CALL`] of them. Returns how many
-/// were cleared. The samples that the kernel refuses to clear become unobservable.
+/// Clears `requests`, all of one target and at most [`isotherm_kernel::madvise::RANGES_A_CALL`] of them. Returns how
+/// many were cleared. The samples that the kernel refuses to clear become unobservable.
 pub(super) fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]) -> u64 {
     let mut cleared = 0;
     let mut rest = requests;
