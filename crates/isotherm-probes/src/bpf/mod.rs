@@ -44,6 +44,8 @@ mod probe_survey;
 #[cfg(target_arch = "x86_64")]
 mod program;
 #[cfg(target_arch = "x86_64")]
+mod requests;
+#[cfg(target_arch = "x86_64")]
 mod sampled;
 mod shared_memory;
 #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,7 @@
 use std::io;
 
 use isotherm_core::survey::Survey;
-use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, TargetSpace};
+use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 use rustix::io::Errno;
 
 use super::BpfError;
@@ -11,15 +11,14 @@ use super::direct_map::{memory_end, prove};
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::pages::Pages;
-use super::program::{Found, Lookup, PageTables, Program};
+use super::program::{Lookup, PageTables, Program};
+use super::requests::{Request, clear_in, note};
 use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
 use super::space::{Opened, PagemapKind, SpaceHandle};
 use super::sweep::{SweepResult, Sweeper};
 use super::swept::Swept;
 use super::target::{State, Target};
-use super::words::accessed;
-use isotherm_kernel::HUGE;
-use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, advise};
+use isotherm_kernel::madvise::RANGES_A_CALL;
 
 /// Reads accessed bits inside the kernel with eBPF, and clears them with `process_madvise(MADV_COLD)`.
 #[derive(Debug)]
@@ -46,20 +45,6 @@ pub struct BpfProbe {
 
 /// The largest number of blocks that are swept in one round: about 200 µs of work.
 const SWEEPS_A_ROUND: usize = 8;
-
-/// A sample that must be cleared.
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    /// The index of the sample.
-    sample: usize,
-    /// The index of its target.
-    slot: usize,
-    addr: u64,
-    /// The entry that maps the sample.
-    leaf: Leaf,
-    /// The range that must be cleared for the sample.
-    whole: Whole,
-}
 
 impl BpfProbe {
     /// Loads the program, finds the direct map, and tests on this process's own memory how large folios are cleared.
@@ -296,70 +281,6 @@ impl BpfProbe {
         }
         Ok(())
     }
-}
-
-/// Notes for the next survey which of the pages that are about to be cleared were accessed. `requests` are all of one
-/// target.
-fn note(program: &mut Program, tables: &PageTables, target: &mut Target, requests: &[Request]) -> Result<(), BpfError> {
-    let Some(pgd) = target.space().map(SpaceHandle::pgd) else { return Ok(()) };
-    for request in requests {
-        let range = request.whole.range;
-        if range.size() == PAGE_SIZE || request.leaf.extent() == Some(Extent::Huge) {
-            target.sampled.add(range);
-            continue;
-        }
-        // A large folio, whose pages have accessed bits of their own. It lies in two blocks at most.
-        let blocks = [range.start() - range.start() % HUGE, range.end().saturating_sub(1) / HUGE * HUGE];
-        let blocks = if blocks[0] == blocks[1] { &blocks[..1] } else { &blocks[..] };
-        let sampled = &mut target.sampled;
-        program.copy_tables(tables, pgd, 1, blocks, |i, found| {
-            if let Found::Table(table) = found {
-                sampled.add_pages(blocks[i], accessed(table), range);
-            }
-        })?;
-    }
-    Ok(())
-}
-
-/// Clears up to [`RANGES_A_CALL`] `requests`, all of one target, and returns how many were cleared. The samples that
-/// the kernel refuses to clear become unobservable.
-fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]) -> u64 {
-    let mut cleared = 0;
-    let mut rest = requests;
-    while let Some((first, others)) = rest.split_first() {
-        if target.is_uncleared(first.addr) {
-            unobservable[first.sample] = true;
-            rest = others;
-            continue;
-        }
-        let Some(space) = target.space() else {
-            break;
-        };
-        match advise(space.pidfd(), rest.iter().map(|request| request.whole.range), Advice::Cold) {
-            Ok(done) if done > 0 => {
-                cleared += done as u64;
-                rest = &rest[done..];
-            }
-            // The memory was unmapped in the meantime, so there is no access.
-            Err(Errno::NOMEM) => rest = others,
-            Err(Errno::SRCH) => {
-                target.state = State::Gone;
-                break;
-            }
-            Err(Errno::PERM) => {
-                target.state = State::Refused;
-                break;
-            }
-            // EINVAL means that the whole mapping is locked or not ordinary memory. Another error is about this range.
-            result => {
-                if result != Err(Errno::INVAL) || !target.set_uncleared(first.addr) {
-                    unobservable[first.sample] = true;
-                    rest = others;
-                }
-            }
-        }
-    }
-    cleared
 }
 
 impl AccessProbe for BpfProbe {

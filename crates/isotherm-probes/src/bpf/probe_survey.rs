@@ -4,8 +4,8 @@
 //! `MADV_COLD` clears ranges. Such a range also moves its pages to the inactive list, those of them included that were
 //! idle already.
 //!
-//! - A page is present if a page of memory is mapped there that the kernel manages. The zero page is absent, as it is in
-//!   the resident set size. Memory of devices is present and unobservable.
+//! - A page is present if a page of memory is mapped there that the kernel manages. The zero page is absent, as it is
+//!   in the resident set size. Memory of devices is present and unobservable.
 //! - `[vdso]` and `[vvar]` are left out.
 //! - Pages that several processes map are cleared with `/proc/PID/clear_refs`, within limits: see
 //!   [`SharedMemory`](super::SharedMemory).

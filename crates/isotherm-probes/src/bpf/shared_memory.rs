@@ -7,7 +7,9 @@ use std::time::Duration;
 /// `MADV_COLD` skips such pages. `/proc/PID/clear_refs` clears them, in one process at a time, and the accessed bits
 /// then tell what this process has accessed. A write to that file clears all pages of the process, or all pages of its
 /// files and shared memory. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 8 ms for 1 GiB, measured in
-/// November 2026. It also clears the referenced marks of the pages, by which the kernel chooses what to reclaim.
+/// November 2026 on a machine that was otherwise idle, and up to 40 ms on one with a load of 8. The estimate follows
+/// what clears have taken. A clear also resets the referenced marks of the pages, by which the kernel chooses what to
+/// reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedMemory {
     /// Where [`SharedLimits`] allow it.

@@ -5,9 +5,9 @@
 //!
 //! - in files and shared memory, and in anonymous memory if a size of transparent huge pages other than 2 MiB is
 //!   enabled: the flags of all pages of the block;
-//! - in other anonymous memory, a folio has 512 pages or one, and one with 512 pages begins at a multiple of 512 frames.
-//!   One frame of each such group of frames is read, and remembered until the kernel has split the mapping of a huge
-//!   page: such memory comes about in no other way.
+//! - in other anonymous memory, a folio has 512 pages or one, and one with 512 pages begins at a multiple of 512
+//!   frames. One frame of each such group of frames is read, and the result is kept until the kernel has split the
+//!   mapping of a huge page: only such a split maps a huge page by small entries.
 
 use std::fs;
 use std::ops::Range;

@@ -57,7 +57,7 @@ pub(super) struct Plan {
 pub(super) enum Decision {
     /// They are cleared.
     Clear(Plan),
-    /// They stay as they are until a later survey. Their accessed bits say that they were accessed since an earlier one.
+    /// They stay as they are until a later survey. Their accessed bits tell about the time since an earlier one.
     Wait,
     /// They are unobservable.
     LeaveOut,
