@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm_record::Recording;
-use isotherm_report::{Format, Kind, Limits, Measure, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
+use isotherm_report::{Format, Kind, Limits, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
 
 use crate::WrongCall;
-use crate::cli::{HeatmapMeasure, RegionOptions, Report, ReportFormat, ReportKind, SortKey};
+use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
 
 pub fn run(options: &Report) -> Result<ExitCode> {
@@ -56,12 +56,7 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         size: Limits { min: chosen.min_size, max: chosen.max_size },
     };
     let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
-    let measure = options.measure.map(|measure| match measure {
-        HeatmapMeasure::Rate => Measure::Rate,
-        HeatmapMeasure::Touched => Measure::Touched,
-        HeatmapMeasure::IdleTime => Measure::IdleTime,
-    });
-    let report = Options { terminal, regions, window: options.window, measure, ..Options::default() };
+    let report = Options { terminal, regions, window: options.window, measure: options.measure, ..Options::default() };
     match &options.output {
         None => isotherm_report::write(kind, format, &recording, &selection, &report, &mut stdout().lock())?,
         Some(path) => {
