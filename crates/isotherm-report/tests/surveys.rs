@@ -171,12 +171,3 @@ fn the_page_shows_the_working_set_by_window() {
     let page = report(Kind::Html, Format::Html, &surveyed(20), &Options::default());
     assert!(page.contains("touched within it, median") && page.contains("touched within 1 s, the survey interval"));
 }
-
-#[test]
-fn temporary_pictures() {
-    for (name, kind, measure) in [("wss", Kind::Wss, None), ("touched", Kind::Heatmap, None), ("idle", Kind::Heatmap, Some(Measure::IdleTime))] {
-        let mut out = vec![];
-        write(kind, Format::Png, &surveyed(20), &Selection::default(), &Options { measure, ..Options::default() }, &mut out).unwrap();
-        std::fs::write(format!("/tmp/report-{name}.png"), out).unwrap();
-    }
-}
