@@ -1,8 +1,8 @@
 //! The summary: hot, warm and cold memory by mapping name, and for how long cold memory has been cold.
 //!
 //! Sizes are means over the selected time, weighted by time. So hot + warm + cold + unobservable + unknown is the size,
-//! and the sum over the names is the mean size of all memory. The time for which memory has been cold is that of the last
-//! snapshot that has the name: a mean over time would be half of it.
+//! and the sum over the names is the mean size of all memory. The time for which memory has been cold is that of the
+//! last snapshot that has the name: a mean over time would be half of it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

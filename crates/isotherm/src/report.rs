@@ -28,11 +28,12 @@ pub fn run(options: &Report) -> Result<ExitCode> {
 
     check_region_options(&options.regions, kind, format)?;
     let page = format == Format::Html;
-    for (option, given, of) in [
-        ("--window", options.window.is_some(), Kind::Wss),
-        ("--measure", options.measure.is_some(), Kind::Heatmap),
-    ] {
-        if given && (kind != of && !(page && of == Kind::Wss) || page && of == Kind::Heatmap) {
+    for (option, given, of) in
+        [("--window", options.window.is_some(), Kind::Wss), ("--measure", options.measure.is_some(), Kind::Heatmap)]
+    {
+        // The page has a working set whatever the kind is, and shows access rates.
+        let has_effect = if page { of == Kind::Wss } else { kind == of };
+        if given && !has_effect {
             let what = if page { "the html page".into() } else { format!("the report {}", kind.name()) };
             let what = format!("{option} has no effect on {what}; it is an option of the report {}", of.name());
             return Err(WrongCall::new("report", what).into());
