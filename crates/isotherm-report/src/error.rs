@@ -38,8 +38,8 @@ pub enum ReportError {
     NoSchemes,
     /// The recording has no surveys.
     #[error(
-        "the recording has no survey, so the working set within {} is not known; record with --survey auto, or leave out \
-         --window for an estimate from samples",
+        "the recording has no survey, so the working set within {} is not known; record with --survey auto, or leave \
+         out --window for an estimate from samples",
         units::duration(*window)
     )]
     NoSurveys {

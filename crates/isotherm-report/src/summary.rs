@@ -1,8 +1,8 @@
 //! The summary: hot, warm and cold memory by mapping name, and for how long cold memory has been cold.
 //!
 //! Sizes are means over the selected time, weighted by time. So hot + warm + cold + unobservable + unknown is the size,
-//! and the sum over the names is the mean size of all memory. The time for which memory has been cold is that of the last
-//! snapshot that has the name: a mean over time would be half of it.
+//! and the sum over the names is the mean size of all memory. The time for which memory has been cold is that of the
+//! last snapshot that has the name: a mean over time would be half of it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -44,9 +44,10 @@ pub struct Temperature {
     /// Bytes of which it is not known whether they were accessed: no sample was taken of them, and a survey could not
     /// tell either.
     pub unknown_bytes: u64,
-    /// The working set: bytes of regions with at least one access in an aggregation interval. The mean over time.
+    /// The working set: bytes that were touched within a survey interval; without surveys, bytes of regions with at
+    /// least one access in an aggregation interval. The mean over time.
     pub working_set_bytes: u64,
-    /// The largest working set of a single snapshot.
+    /// The largest working set of a single survey or snapshot.
     pub working_set_max_bytes: u64,
     /// The mean time for which cold bytes had been cold at the last snapshot. None if there are no cold bytes.
     pub cold_for_ns: Option<u64>,

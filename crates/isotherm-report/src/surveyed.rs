@@ -59,6 +59,9 @@ impl Surveyed {
 struct Sums {
     resident: u128,
     touched: u128,
+    /// The touched bytes of the current survey, its time, and the most touched bytes of one survey.
+    current: (Duration, u64),
+    most: u64,
     /// The sums of each target at its last survey.
     last: HashMap<TargetId, (Duration, PageSums)>,
 }
@@ -68,6 +71,9 @@ impl Sums {
         if settled {
             self.resident += u128::from(sums.present);
             self.touched += u128::from(sums.touched);
+            let before = if self.current.0 == time { self.current.1 } else { 0 };
+            self.current = (time, before.saturating_add(sums.touched));
+            self.most = self.most.max(self.current.1);
         }
         let last = self.last.entry(target).or_insert((time, PageSums::default()));
         if last.0 != time {
@@ -77,8 +83,10 @@ impl Sums {
     }
 
     /// Writes the means over `surveys`, and what was idle at the end; `covered` is the time that the surveys cover.
-    fn write(&self, surveys: u64, covered: Duration, out: &mut Surveyed) {
+    fn write(&self, surveys: u64, covered: Duration, of: &mut Temperature) {
         let mean = |sum: u128| (sum / u128::from(surveys.max(1))) as u64;
+        (of.working_set_bytes, of.working_set_max_bytes) = (mean(self.touched), self.most);
+        let out = &mut of.surveyed;
         out.resident_bytes = Some(mean(self.resident));
         out.touched_bytes = Some(mean(self.touched));
         let idle = |seconds: u64| {
@@ -131,7 +139,7 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
     }
     let Some(first) = first.filter(|_| surveys > 0) else { return Ok(()) };
     let write = |sums: Option<&Sums>, of: &mut Temperature| {
-        sums.unwrap_or(&Sums::default()).write(surveys, last.saturating_sub(first), &mut of.surveyed);
+        sums.unwrap_or(&Sums::default()).write(surveys, last.saturating_sub(first), of);
     };
     write(Some(&total), &mut summary.total);
     summary.mappings.iter_mut().for_each(|of| write(names.get(&*of.name), of));

@@ -43,7 +43,7 @@ fn fields(value: &Value) -> Vec<&str> {
 #[test]
 fn the_documented_fields_exist() {
     let wss = &json(Kind::Wss)[0];
-    assert_eq!(fields(wss), ["over_time", "percentiles"]);
+    assert_eq!(fields(wss), ["counted_once", "over_time", "percentiles", "source", "total_over_time", "window_ns"]);
     let mut percentiles = fields(&wss["percentiles"]);
     percentiles.sort_by_key(|p| p.parse::<u32>().unwrap());
     assert_eq!(percentiles, ["0", "25", "50", "75", "90", "99", "100"]);

@@ -7,12 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm_record::Recording;
-use isotherm_report::{
-    Format, Kind, Limits, Measure, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension,
-};
+use isotherm_report::{Format, Kind, Limits, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
 
 use crate::WrongCall;
-use crate::cli::{HeatmapMeasure, RegionOptions, Report, ReportFormat, ReportKind, SortKey};
+use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
 
 pub fn run(options: &Report) -> Result<ExitCode> {
@@ -33,7 +31,9 @@ pub fn run(options: &Report) -> Result<ExitCode> {
     for (option, given, of) in
         [("--window", options.window.is_some(), Kind::Wss), ("--measure", options.measure.is_some(), Kind::Heatmap)]
     {
-        if given && (kind != of && !(page && of == Kind::Wss) || page && of == Kind::Heatmap) {
+        // The page has a working set whatever the kind is, and shows access rates.
+        let has_effect = if page { of == Kind::Wss } else { kind == of };
+        if given && !has_effect {
             let what = if page { "the html page".into() } else { format!("the report {}", kind.name()) };
             let what = format!("{option} has no effect on {what}; it is an option of the report {}", of.name());
             return Err(WrongCall::new("report", what).into());
@@ -57,12 +57,7 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         size: Limits { min: chosen.min_size, max: chosen.max_size },
     };
     let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
-    let measure = options.measure.map(|measure| match measure {
-        HeatmapMeasure::Rate => Measure::Rate,
-        HeatmapMeasure::Touched => Measure::Touched,
-        HeatmapMeasure::IdleTime => Measure::IdleTime,
-    });
-    let report = Options { terminal, regions, window: options.window, measure, ..Options::default() };
+    let report = Options { terminal, regions, window: options.window, measure: options.measure, ..Options::default() };
     match &options.output {
         None => isotherm_report::write(kind, format, &recording, &selection, &report, &mut stdout().lock())?,
         Some(path) => {

@@ -59,9 +59,11 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         let rows: Vec<Vec<Cell>> = shown.iter().copied().chain([&summary.total]).map(surveyed).collect();
         table(out, terminal, &SURVEYED, &rows)?;
     }
+    let surveyed = summary.total.surveyed.resident_bytes.is_some();
+    let wss = if surveyed { "touched within a survey interval" } else { "regions accessed at all" };
     let note = format!(
         "hot: accessed in at least half of the samples; warm: in fewer; cold: in none; mean over {}; \
-         wss: regions accessed at all; \
+         wss: {wss}; \
          cold for: age of the cold at the end",
         units::nanoseconds(summary.to_ns - summary.from_ns)
     );

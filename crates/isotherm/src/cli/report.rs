@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::{AddrRange, units};
+use isotherm_report::Measure;
 
 use super::RECORDING;
 
@@ -43,21 +45,31 @@ pub struct Report {
     #[arg(long, value_name = "TIME", value_parser = parse_window)]
     pub window: Option<Duration>,
     /// What a heatmap shows [default: what there is information for]
-    #[arg(long, value_name = "MEASURE")]
-    pub measure: Option<HeatmapMeasure>,
+    #[arg(long, value_name = "MEASURE", value_parser = EnumValueParser::<HeatmapMeasure>::new().map(Measure::from))]
+    pub measure: Option<Measure>,
     #[command(flatten)]
     pub regions: RegionOptions,
 }
 
 /// What a heatmap shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HeatmapMeasure {
+enum HeatmapMeasure {
     /// How often memory is accessed, from samples
     Rate,
     /// How much of it was touched within a survey interval
     Touched,
     /// For how long it has been idle, from surveys
     IdleTime,
+}
+
+impl From<HeatmapMeasure> for Measure {
+    fn from(measure: HeatmapMeasure) -> Self {
+        match measure {
+            HeatmapMeasure::Rate => Self::Rate,
+            HeatmapMeasure::Touched => Self::Touched,
+            HeatmapMeasure::IdleTime => Self::IdleTime,
+        }
+    }
 }
 
 /// A window of the working set.
