@@ -85,6 +85,8 @@ pub struct Monitor<S, P, K, R> {
     survey: Option<SurveyPlan>,
     /// Whether pages are sampled.
     sampling: bool,
+    /// Of this many rounds, one has samples.
+    every: u32,
     // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
     answers: Vec<Observation>,
@@ -125,6 +127,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             clears: 0,
             survey: None,
             sampling: true,
+            every: 1,
             samples: Vec::new(),
             answers: Vec::new(),
             snapshot: Snapshot::default(),
@@ -157,6 +160,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Samples no pages. Regions then have no access frequencies, and all that is known comes from the surveys.
     pub fn without_samples(&mut self) {
         self.sampling = false;
+    }
+
+    /// Samples in one of `every` rounds only, at least once an aggregation, to save CPU time. The samples that are left
+    /// out count as in the aggregation before, as those of steady regions do, so that rates stay unbiased and follow
+    /// changes later. The default is 1.
+    pub fn set_sparing(&mut self, every: u32) {
+        self.every = every.max(1);
     }
 
     /// The survey interval. `None` if there is no survey.
@@ -269,7 +279,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         for target in self.regions.targets_mut() {
             for region in &mut target.regions {
-                region.choose(self.rounds, &self.attributes);
+                region.choose(self.rounds, &self.attributes, self.every);
             }
             for region in target.regions.iter().filter(|region| region.was_chosen()) {
                 let addr = target.random_page(region, &mut self.rng);
@@ -289,7 +299,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         self.rounds_to_next = if self.samples.is_empty() {
             // All regions are steady.
-            let strides = self.regions.iter().map(|region| region.stride(&self.attributes));
+            let strides = self.regions.iter().map(|region| region.stride(&self.attributes).saturating_mul(self.every));
             let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
             let to_aggregate = self.attributes.samples().saturating_sub(self.rounds);
             let to_update = match self.survey {
@@ -331,7 +341,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Turns the samples of the aggregation into frequencies and ages.
     fn settle(&mut self) {
         for region in self.regions.iter_mut() {
-            region.settle(&self.attributes);
+            region.settle(&self.attributes, self.every);
         }
     }
 

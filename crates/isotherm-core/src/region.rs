@@ -99,13 +99,14 @@ impl Region {
         if self.may_be_in_use() { stride } else { stride.max(steady::idle_stride(attributes)) }
     }
 
-    /// Decides whether a page of the region is chosen in this round of the aggregation, counted from 0.
+    /// Decides whether a page of the region is chosen in this round of the aggregation, counted from 0. Of the rounds,
+    /// one in `every` has samples.
     ///
     /// Memory whose accessed bits were never cleared is not sampled: each sample would have to be cleared alone, which
     /// costs much more than a survey takes for it.
-    pub(crate) fn choose(&mut self, round: u32, attributes: &Attributes) -> bool {
+    pub(crate) fn choose(&mut self, round: u32, attributes: &Attributes, every: u32) -> bool {
         let is_worth_it = self.pages.is_none_or(|pages| pages.present > 0 && pages.unknown * 2 <= pages.present);
-        self.chosen = is_worth_it && round.is_multiple_of(self.stride(attributes));
+        self.chosen = is_worth_it && round.is_multiple_of(self.stride(attributes).saturating_mul(every));
         self.chosen
     }
 
@@ -134,7 +135,7 @@ impl Region {
     ///
     /// The region is of age 0 if the scaled count moved by more than the merge threshold since the last
     /// aggregation. Otherwise it is one aggregation older.
-    pub(crate) fn settle(&mut self, attributes: &Attributes) {
+    pub(crate) fn settle(&mut self, attributes: &Attributes, every: u32) {
         let samples = attributes.samples();
         let observed = self.samples - self.unobservable;
         let seen = scaled(self.accessed, samples, observed);
@@ -145,7 +146,7 @@ impl Region {
         let tolerance = self.tolerance(seen, self.last_nr_accesses, samples, threshold);
         let changed = seen.abs_diff(self.last_nr_accesses) > tolerance;
         let by_chance = by_chance(seen, observed, self.last_nr_accesses, samples, threshold);
-        let spared = self.stride(attributes) > 1 && observed > 0;
+        let spared = (self.stride(attributes) > 1 || every > 1) && observed > 0;
         if spared {
             self.accessed = blend(self.last_nr_accesses, seen, self.samples, samples);
             self.unobservable = blend(self.last_nr_unobservable, seen_unobservable, self.samples, samples);
@@ -284,7 +285,7 @@ mod tests {
         {
             r.count(observation);
         }
-        r.settle(&Attributes::default());
+        r.settle(&Attributes::default(), 1);
         assert_eq!((r.accessed, r.unobservable), (10, 10));
     }
 
@@ -293,7 +294,7 @@ mod tests {
         let mut r = region(0..1, 0, 0);
         r.reset();
         r.count(Observation::Unobservable);
-        r.settle(&Attributes::default());
+        r.settle(&Attributes::default(), 1);
         assert_eq!((r.accessed, r.unobservable), (0, 20));
     }
 
@@ -302,7 +303,7 @@ mod tests {
     fn aggregate(r: &mut Region, accessed: u32, of: u32) -> (u32, u32) {
         r.reset();
         (0..of).for_each(|i| r.count(if i < accessed { Observation::Accessed } else { Observation::Idle }));
-        r.settle(&Attributes::default());
+        r.settle(&Attributes::default(), 1);
         (r.accessed, r.age)
     }
 

@@ -1,4 +1,4 @@
-//! How often all pages are surveyed.
+//! How often all pages are surveyed, and how often pages are sampled, within a budget of CPU time.
 
 use std::time::Duration;
 
@@ -44,6 +44,46 @@ impl SurveyPace {
     }
 }
 
+/// The share of one CPU that sampling takes.
+const SAMPLING_SHARE: f64 = 0.005;
+
+/// The most rounds of which one has samples.
+const MOST_SPARED: u32 = 20;
+
+/// Of how many rounds one has samples, which follows from what samples cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SamplingPace {
+    every: u32,
+    /// The mean CPU time of sampling in proportion to the time that has passed.
+    share: f64,
+}
+
+impl SamplingPace {
+    pub(crate) const fn new() -> Self {
+        Self { every: 1, share: SAMPLING_SHARE }
+    }
+
+    /// Of how many rounds one has samples.
+    pub(crate) const fn every(&self) -> u32 {
+        self.every
+    }
+
+    /// Takes in the CPU time that sampling took in `time`. The mean is over about ten of these, so that one slow
+    /// aggregation does not count much.
+    pub(crate) fn cost(&mut self, cpu: Duration, time: Duration) {
+        let share = cpu.as_secs_f64() / time.as_secs_f64().max(1e-6);
+        self.share += (share - self.share) / 10.0;
+        let excess = self.share / SAMPLING_SHARE;
+        if excess > 1.2 && self.every < MOST_SPARED {
+            self.every = (f64::from(self.every) * excess.min(2.0)).ceil().min(MOST_SPARED.into()) as u32;
+            self.share = SAMPLING_SHARE;
+        } else if excess < 0.5 && self.every > 1 {
+            self.every -= 1;
+            self.share = SAMPLING_SHARE;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +96,21 @@ mod tests {
             pace.interval().as_secs_f64().round()
         };
         assert_eq!([after(1), after(50), after(10_000), after(0)], [1.0, 10.0, 60.0, 1.0]);
+    }
+
+    #[test]
+    fn samples_are_spared_until_they_fit_the_budget() {
+        let mut pace = SamplingPace::new();
+        let second = Duration::from_secs(1);
+        let settled = |pace: &mut SamplingPace, cpu: Duration| {
+            (0..1000).for_each(|_| pace.cost(cpu / pace.every(), second));
+            pace.every()
+        };
+        assert_eq!(settled(&mut pace, Duration::from_millis(5)), 1);
+        let spared = settled(&mut pace, Duration::from_millis(40));
+        assert!((6..=14).contains(&spared), "{spared}");
+        assert_eq!(settled(&mut pace, second), MOST_SPARED);
+        assert_eq!(settled(&mut pace, Duration::from_millis(1)), 1);
     }
 
     #[test]

@@ -40,6 +40,7 @@ enum Origin {
         probe: ProbeKind,
         attributes: Attributes,
         sampling: bool,
+        sparing: bool,
         survey: Option<SurveyPace>,
         targets: Unbound,
         schemes: Option<Box<PreparedSchemes>>,
@@ -93,6 +94,8 @@ impl Prepared {
                 if !sampling && survey.is_none() {
                     return Err(ConfigError::NoSurvey(probe.name).into());
                 }
+                // Who asks for a sampling interval gets it.
+                let sparing = survey.is_some() && attributes.sampling.is_none();
                 let granularity = probe.granularity();
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 check_duration(duration, attributes)?;
@@ -105,7 +108,15 @@ impl Prepared {
                     surveys: survey.is_some(),
                 };
                 (
-                    Origin::Live { probe: probe.kind, attributes, sampling, survey, targets: unbound, schemes },
+                    Origin::Live {
+                        probe: probe.kind,
+                        attributes,
+                        sampling,
+                        sparing,
+                        survey,
+                        targets: unbound,
+                        schemes,
+                    },
                     properties,
                 )
             }
@@ -194,13 +205,19 @@ impl Prepared {
         };
         // What can fail comes before the sinks' threads.
         let (source, processes, schemes): (Box<dyn crate::source::Source>, _, _) = match origin {
-            Origin::Live { probe, attributes, sampling, survey, targets, schemes } => {
+            Origin::Live { probe, attributes, sampling, sparing, survey, targets, schemes } => {
                 let (targets, ranges) = targets.bind()?;
                 let processes = targets.processes();
                 let source: Box<dyn crate::source::Source> = match probe {
-                    ProbeKind::Monitor(probe) => {
-                        Box::new(MonitorSource { attributes, sampling, survey, seed: self.seed, probe, targets })
-                    }
+                    ProbeKind::Monitor(probe) => Box::new(MonitorSource {
+                        attributes,
+                        sampling,
+                        sparing,
+                        survey,
+                        seed: self.seed,
+                        probe,
+                        targets,
+                    }),
                     ProbeKind::Kernel(paths) => Box::new(KernelSource { attributes, paths, targets, ranges }),
                 };
                 (source, Some(processes), schemes)

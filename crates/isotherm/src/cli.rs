@@ -17,7 +17,7 @@ pub use convert::{Convert, Import, ImportDamo, ImportFrom};
 pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 pub use man::Man;
 pub use record::Record;
-pub use report::{HeatmapMeasure, RegionOptions, Report, ReportFormat, ReportKind, SortKey};
+pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 pub use tools::{Completions, Doctor, DoctorFormat, Workload};

@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Outlet, Source};
-use crate::pace::SurveyPace;
+use crate::pace::{SamplingPace, SurveyPace};
 use crate::targets::{InfoReader, LiveTargets};
 use crate::{EndReason, RunError};
 
@@ -21,6 +21,8 @@ use crate::{EndReason, RunError};
 pub(crate) struct MonitorSource {
     pub(crate) attributes: Attributes,
     pub(crate) sampling: bool,
+    /// Whether samples may be left out to save CPU time.
+    pub(crate) sparing: bool,
     /// How often to survey. `None` without surveys.
     pub(crate) survey: Option<SurveyPace>,
     pub(crate) seed: u64,
@@ -30,7 +32,7 @@ pub(crate) struct MonitorSource {
 
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { attributes, sampling, survey: mut pace, seed, probe, targets } = *self;
+        let Self { attributes, sampling, sparing, survey: mut pace, seed, probe, targets } = *self;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
         let late_rounds = Rc::new(Cell::new(0));
@@ -51,11 +53,13 @@ impl Source for MonitorSource {
         let is_over = |now| deadline.is_some_and(|deadline| now >= deadline);
         let mut in_force = monitor.attributes();
         outlet.attributes(in_force);
+        let mut sampling_pace = sparing.then(SamplingPace::new);
+        let mut surveying = Duration::ZERO;
         let mut cpu = monitor_cpu_time();
         let mut next = monitor.start()?;
         let mut last = Instant::now();
         let mut hand_over_survey = |monitor: &mut Monitor<_, _, _, _>, outlet: &Outlet, cpu: Duration| {
-            let Some(mut record) = found.borrow_mut().survey.take() else { return };
+            let Some(mut record) = found.borrow_mut().survey.take() else { return Duration::ZERO };
             let spent = monitor_cpu_time().saturating_sub(cpu);
             record.cpu = Some(spent);
             outlet.survey(record);
@@ -63,8 +67,9 @@ impl Source for MonitorSource {
                 pace.cost(spent);
                 monitor.set_survey(pace.interval(), SurveyLimits::default());
             }
+            spent
         };
-        hand_over_survey(&mut monitor, outlet, cpu);
+        surveying += hand_over_survey(&mut monitor, outlet, cpu);
         let reason = loop {
             let Next::Step { after } = next else { break EndReason::Finished };
             if control.rest.is_wanted() {
@@ -104,9 +109,14 @@ impl Source for MonitorSource {
             next = monitor.step(now - start)?;
             let snapshot = found.borrow_mut().snapshot.take();
             if let Some(record) = snapshot {
+                if let (Some(pace), Some(cost)) = (&mut sampling_pace, record.cost) {
+                    let sampling = Duration::from_nanos(cost.cpu_ns).saturating_sub(std::mem::take(&mut surveying));
+                    pace.cost(sampling, record.snapshot.aggregation);
+                    monitor.set_sparing(pace.every());
+                }
                 outlet.snapshot(Arc::new(record));
             }
-            hand_over_survey(&mut monitor, outlet, cpu);
+            surveying += hand_over_survey(&mut monitor, outlet, cpu);
             if monitor.attributes() != in_force {
                 in_force = monitor.attributes();
                 outlet.attributes(in_force);
