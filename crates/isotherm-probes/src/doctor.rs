@@ -41,7 +41,7 @@ pub fn examine() -> Vec<Finding> {
             "the kernel's idle page tracking, page by page; physical memory, too",
             IdleProbe::check().map_err(|error| chain(&error)),
         ),
-        finding("bpf", "page tables read by eBPF, page by page", BpfProbe::check().map_err(|error| chain(&error))),
+        bpf(&finding),
         finding(
             "refs",
             "/proc/PID/clear_refs and smaps; coarse, a mapping at a time",
@@ -49,6 +49,18 @@ pub fn examine() -> Vec<Finding> {
         ),
         Finding { auto: false, ..damon(&finding) },
     ]
+}
+
+/// Tries the probe `bpf`, and says what its surveys do to a target.
+fn bpf(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Finding) -> Finding {
+    let tried = BpfProbe::check().map_err(|error| chain(&error));
+    let surveys = "surveys all pages; memory that several processes map through /proc/PID/clear_refs, which clears the \
+                   referenced marks of the process and holds up its page faults and mmap meanwhile, for at most 5 ms by \
+                   default (--shared)";
+    Finding {
+        features: tried.is_ok().then(|| surveys.into()),
+        ..finding("bpf", "page tables read by eBPF, page by page", tried)
+    }
 }
 
 /// Checks whether the kernel's DAMON is available, without starting it: another program may be about to use it.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
 use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity};
+use isotherm_probes::bpf::SharedMemory;
 use isotherm_sim::Pattern;
 
 use crate::ConfigError;
@@ -40,6 +41,8 @@ pub struct RunConfig {
     pub sampling: bool,
     /// Whether and how often all pages are surveyed.
     pub survey: SurveyChoice,
+    /// Whether surveys observe memory that several processes map.
+    pub shared: SharedMemory,
     /// The seed of the random choices; `None` takes one from the clock.
     pub seed: Option<u64>,
     /// How long the run lasts at most; `None` for as long as there is something to watch.
@@ -203,6 +206,7 @@ impl RunConfig {
             attributes: AttributeOptions::default(),
             sampling: true,
             survey: SurveyChoice::Auto,
+            shared: SharedMemory::Auto,
             seed: None,
             duration: None,
             schemes: None,

@@ -76,7 +76,7 @@ impl RunConfig {
 impl Prepared {
     pub(crate) fn new(config: RunConfig) -> Result<Self, RunError> {
         config.validate()?;
-        let RunConfig { source, attributes, sampling, survey, seed, duration, schemes, recording } = config;
+        let RunConfig { source, attributes, sampling, survey, shared, seed, duration, schemes, recording } = config;
         let seed = seed.unwrap_or_else(unix_ns);
         let has_schemes = schemes.is_some();
         let mut notices = Vec::new();
@@ -85,10 +85,10 @@ impl Prepared {
                 // A process that does not exist is reported before a probe is loaded. Physical memory always exists, so
                 // what its probe lacks is reported first.
                 let (unbound, mut probe) = if targets.is_physical() {
-                    let probe = OpenProbe::open(probe, &targets)?;
+                    let probe = OpenProbe::open(probe, &targets, shared)?;
                     (Unbound::new(&targets)?, probe)
                 } else {
-                    (Unbound::new(&targets)?, OpenProbe::open(probe, &targets)?)
+                    (Unbound::new(&targets)?, OpenProbe::open(probe, &targets, shared)?)
                 };
                 let survey = probe.survey(survey)?;
                 if !sampling && survey.is_none() {

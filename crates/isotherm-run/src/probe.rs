@@ -2,7 +2,7 @@
 
 use isotherm_core::{AccessProbe, Granularity};
 use isotherm_probes::RefsProbe;
-use isotherm_probes::bpf::BpfProbe;
+use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 use isotherm_probes::damon::{self, DamonPaths, Scope};
 use isotherm_probes::idle::IdleProbe;
 
@@ -28,14 +28,14 @@ pub(crate) enum ProbeKind {
 
 impl OpenProbe {
     /// Opens the probe that was asked for, or the best that works here for the targets.
-    pub(crate) fn open(choice: ProbeChoice, targets: &Targets) -> Result<Self, RunError> {
+    pub(crate) fn open(choice: ProbeChoice, targets: &Targets, shared: SharedMemory) -> Result<Self, RunError> {
         match choice {
             ProbeChoice::Auto if targets.is_physical() => {
                 Ok(Self::idle(IdleProbe::open().map_err(RunError::NoPhysicalProbe)?))
             }
-            ProbeChoice::Auto => Ok(Self::best_for_processes()),
+            ProbeChoice::Auto => Ok(Self::best_for_processes(shared)),
             ProbeChoice::Idle => Ok(Self::idle(IdleProbe::open()?)),
-            ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?)),
+            ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?, shared)),
             ProbeChoice::Refs => Ok(Self::refs()),
             ProbeChoice::Damon => {
                 let paths = DamonPaths::system();
@@ -47,13 +47,13 @@ impl OpenProbe {
         }
     }
 
-    fn best_for_processes() -> Self {
+    fn best_for_processes(shared: SharedMemory) -> Self {
         let idle = match IdleProbe::open() {
             Ok(probe) => return Self::idle(probe),
             Err(error) => chain(&error),
         };
         match BpfProbe::open() {
-            Ok(probe) => Self::bpf(probe),
+            Ok(probe) => Self::bpf(probe, shared),
             Err(error) => {
                 let bpf = chain(&error);
                 let text = format!("using the probe refs, which sees whole mappings only. idle: {idle}. bpf: {bpf}");
@@ -67,7 +67,8 @@ impl OpenProbe {
         Self { name: "idle", kind: ProbeKind::Monitor(Box::new(probe)), notice: None }
     }
 
-    fn bpf(probe: BpfProbe) -> Self {
+    fn bpf(mut probe: BpfProbe, shared: SharedMemory) -> Self {
+        probe.set_shared_memory(shared, SharedLimits::default());
         Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), notice: None }
     }
 

@@ -28,6 +28,10 @@ pub struct WatchOptions {
     /// leaves the sampling alone
     #[arg(long, value_name = "auto|off|TIME", default_value = "auto", value_parser = survey)]
     pub survey: SurveyChoice,
+    /// Whether surveys observe memory that several processes map, by clearing the referenced marks of the process
+    /// (/proc/PID/clear_refs)
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub shared: SharedChoice,
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// Start this command and watch it
@@ -116,4 +120,15 @@ pub enum ProbeChoice {
     /// The kernel's DAMON does the sampling, of processes or physical memory. Needs root, and a kernel whose DAMON is
     /// not in use. Never chosen by auto
     Damon,
+}
+
+/// Whether memory that several processes map is observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SharedChoice {
+    /// If it holds up page faults and mmap of a process for less than 5 ms at a time, and less than 1 % of the time
+    Auto,
+    /// In every survey: for about 8 ms for each GiB of the process
+    Always,
+    /// Not at all: such memory is unobservable
+    Never,
 }
