@@ -48,8 +48,8 @@ pub use config::{
 pub use control::Control;
 pub use delivery::{EventSink, Events};
 pub use error::{ConfigError, RunError, chain};
-pub use isotherm_probes::bpf::SharedMemory;
 pub use event::{EndReason, Event, Missed, Notice, Severity};
+pub use isotherm_probes::bpf::SharedMemory;
 pub use prepared::Prepared;
 pub use properties::Properties;
 pub use recording::RecordingSummary;

@@ -243,7 +243,7 @@ impl PageHistory {
     }
 
     /// Chooses the pages to clear, of which the target is expected to access no more than `limit` again, and of which
-    /// there are no more than [`CLEARS_A_SET`] times as many. Returns them with the number of pages that are expected to
+    /// there are no more than eight times as many. Returns them with the number of pages that are expected to
     /// be accessed again.
     ///
     /// What the bound leaves out is left out at random, so that what is cleared stands for the rest. Pages with an
