@@ -25,5 +25,5 @@ setInterval(() => {
   for (let i = 0; i < 500; i++) young.push({ i, text: `${i}${sink}` });
   sink += young.length;
   slice = (slice + 1) % SLICES;
-  if (slice === 0 && ++rounds === 10) console.log('ready');
+  if (slice === 0 && ++rounds === 40) console.log('ready');
 }, 10);
