@@ -51,7 +51,8 @@ pub use probe::{AccessProbe, Granularity, Observation, Sample};
 pub use range::{AddrRange, PAGE_SIZE};
 pub use region::Region;
 pub use sink::{Round, Sink};
-pub use snapshot::{RegionPages, RegionSnapshot, Snapshot, TargetSnapshot};
+pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
+pub use survey::RegionPages;
 pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
 pub use usage::{MemoryUse, SystemMemory};
 

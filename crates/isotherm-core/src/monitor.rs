@@ -100,14 +100,23 @@ struct SurveyPlan {
     limits: SurveyLimits,
     /// When the next survey is due, since the start of the run.
     due: Duration,
+    /// When the last survey was.
+    last: Option<Duration>,
+    /// How many pages may be accessed again by what is cleared now. It grows with time, up to that of an interval.
+    credit: f64,
+    /// How many surveys in a row came sooner than the interval.
+    soon: u32,
 }
 
-/// How long after a survey the next one is due while memory is being added: a program that has just started is seen at
-/// once.
-const GROWING: Duration = Duration::from_millis(200);
+/// A survey comes this part of the interval after the one before, if there is much to learn: a program that has just
+/// started is seen at once.
+const SOON: u32 = 5;
 
-/// Memory is being added if at least this share of it is new since the survey before.
-const GROWTH: f64 = 0.05;
+/// At most this many surveys in a row come sooner than the interval, unless memory is being added.
+const MOST_SOON: u32 = 10;
+
+/// There is much to learn if at least this share of the memory is new since the survey before, or unknown.
+const MUCH: f64 = 0.05;
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// A monitor that has not started.
@@ -147,13 +156,20 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Surveys all pages once in each `interval`, at the start of the run first. Without effect if the probe has no
     /// survey. With a survey, mappings are read when it begins, and not at the update interval. While a target is
-    /// growing, it is surveyed up to five times a second.
+    /// growing, or much of it is unknown, it is surveyed up to five times as often.
     ///
     /// Call it before [`start`](Self::start), or at any time to change the interval.
     pub fn set_survey(&mut self, interval: Duration, limits: SurveyLimits) {
         if self.probe.survey().is_some() {
-            let due = self.survey.map_or(Duration::ZERO, |plan| plan.due);
-            self.survey = Some(SurveyPlan { interval, limits, due });
+            let new = SurveyPlan {
+                interval,
+                limits,
+                due: Duration::ZERO,
+                last: None,
+                credit: limits.pages(interval),
+                soon: 0,
+            };
+            self.survey = Some(self.survey.map_or(new, |plan| SurveyPlan { interval, limits, ..plan }));
         }
     }
 
@@ -256,7 +272,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.snapshot.reads = 0;
         self.snapshot.max_reads = 0;
         match &mut self.survey {
-            Some(plan) => plan.due = Duration::ZERO,
+            Some(plan) => {
+                // The next step begins with a survey.
+                plan.due = Duration::ZERO;
+                let spaces = self.read_targets()?;
+                self.regions.retain(|id| spaces.iter().any(|space| space.id == id));
+            }
             None => self.update()?,
         }
         self.prepare_access_checks()?;
@@ -419,13 +440,16 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             let pages = Arc::make_mut(&mut history);
             let before = pages.present();
             pages.take(&blocks, now);
-            grows |= pages.present() as f64 > before as f64 * (1.0 + GROWTH);
+            grows |= pages.present() as f64 > before as f64 * (1.0 + MUCH);
             found.cost.reads += pages.present();
             found.interval = found.interval.max(pages.interval());
             surveyed.push((space, history));
         }
         // Each target gets a part of the clears by its size. What one leaves is for the next.
-        let (mut limit, mut left) = (plan.limits.pages(plan.interval), found.cost.reads as f64);
+        let elapsed = now.saturating_sub(plan.last.unwrap_or(now));
+        plan.credit = (plan.credit + plan.limits.pages(elapsed)).min(plan.limits.pages(plan.interval));
+        let (mut limit, mut left) = (plan.credit, found.cost.reads as f64);
+        let mut unknown = 0;
         for (space, history) in &mut surveyed {
             let pages = Arc::make_mut(history);
             let present = pages.present() as f64;
@@ -433,9 +457,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             (limit, left) = (limit - expected, left - present);
             found.cost.clears += survey.clear(space.id, &mut chosen).map_err(MonitorError::Probe)?;
             pages.cleared(&chosen);
+            unknown += pages.unknown();
             found.targets.push(pages.sums(space.id, &space.mappings));
         }
-        plan.due = now + if grows { GROWING.min(plan.interval) } else { plan.interval };
+        plan.credit = limit.max(0.0);
+        plan.last = Some(now);
+        let much_is_unknown = unknown as f64 > found.cost.reads as f64 * MUCH;
+        plan.soon = if much_is_unknown && !grows { plan.soon.saturating_add(1) } else { 0 };
+        let soon = grows || (much_is_unknown && plan.soon <= MOST_SOON);
+        plan.due = now + if soon { plan.interval / SOON } else { plan.interval };
         self.regions.follow(surveyed, &self.attributes);
         Ok(found)
     }

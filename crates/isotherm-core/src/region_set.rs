@@ -6,7 +6,7 @@ use rand::{Rng, RngExt};
 
 use crate::adjust::{self, MergeLimits};
 use crate::survey::PageHistory;
-use crate::{AddrRange, Attributes, Granularity, Layout, PAGE_SIZE, Region, TargetSpace, areas};
+use crate::{AddrRange, Attributes, Granularity, Layout, PAGE_SIZE, Region, TargetId, TargetSpace, areas};
 
 /// All targets with their regions. After [`update`](Self::update), [`merge`](Self::merge) and
 /// [`split`](Self::split) there are no more regions than the attributes allow.
@@ -68,6 +68,11 @@ impl RegionSet {
             target.regions.clear();
         }
         self.before_split = 0;
+    }
+
+    /// Drops the targets for which `lives` is false.
+    pub(crate) fn retain(&mut self, lives: impl Fn(TargetId) -> bool) {
+        self.targets.retain(|target| lives(target.space.id));
     }
 
     /// Merges neighbours of equal frequency. Where a region is a mapping, regions are merged only to keep the maximum.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::survey::PageHistory;
+use crate::survey::{PageHistory, RegionPages};
 use crate::{AddrRange, Mapping, TargetId};
 
 /// All regions of all targets at the end of one aggregation interval, and the work of finding them.
@@ -63,32 +63,6 @@ pub struct RegionSnapshot {
     pub age: u32,
     /// What the last survey found in the region. `None` without a survey.
     pub pages: Option<RegionPages>,
-}
-
-/// The present memory of a region, as the last survey found it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegionPages {
-    /// Bytes in memory.
-    pub present: u64,
-    /// Bytes accessed since the survey before.
-    pub touched: u64,
-    /// Bytes that cannot be observed.
-    pub unobservable: u64,
-    /// Bytes of which it is not known whether they were accessed since the survey before.
-    pub unknown: u64,
-}
-
-impl std::ops::Add for RegionPages {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            present: self.present + other.present,
-            touched: self.touched + other.touched,
-            unobservable: self.unobservable + other.unobservable,
-            unknown: self.unknown + other.unknown,
-        }
-    }
 }
 
 impl Snapshot {

@@ -6,6 +6,7 @@ use isotherm_core::survey::PageSums;
 use isotherm_core::units;
 
 use crate::ReportError;
+use crate::measure::Measure;
 use crate::source::{Selection, Source, View, Visit, walk};
 use crate::surveys::selected;
 
@@ -53,6 +54,11 @@ impl Evidence {
             Err(ReportError::NothingRecorded { .. }) if evidence.first.is_some() => Ok(evidence),
             other => other.map(|()| evidence),
         }
+    }
+
+    /// The measure of a heatmap for which there is information.
+    pub(crate) fn measure(&self) -> Measure {
+        if self.has_intervals() && self.has_few_hits() { Measure::Touched } else { Measure::Rate }
     }
 
     /// Whether there are surveys.

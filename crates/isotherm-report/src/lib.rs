@@ -40,6 +40,7 @@ mod parts;
 mod png;
 pub mod regions;
 mod report;
+mod resident;
 pub mod schemes;
 mod source;
 pub mod summary;
@@ -56,12 +57,13 @@ pub use extension::UnknownExtension;
 pub use kind::{Format, Kind};
 pub use measure::Measure;
 pub use options::{Options, Picture};
+pub use parts::HOT;
 pub use regions::{Limits, RegionOptions, Sort};
 pub use report::write;
+pub use resident::Surveyed;
 pub use source::{
     Activities, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys, View, Visit, pieces, walk,
 };
-pub use surveyed::Surveyed;
 pub use text::{Colour, Terminal};
 
 /// Compiles the example in the README.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::evidence::Evidence;
-
 /// Idle for this long is as cold as the colours show.
 const COLDEST: Duration = Duration::from_secs(1800);
 
@@ -27,11 +25,6 @@ impl Measure {
             Self::Touched => "touched",
             Self::IdleTime => "idle-time",
         }
-    }
-
-    /// The measure for which there is information.
-    pub(crate) fn of(evidence: &Evidence) -> Self {
-        if evidence.has_intervals() && evidence.has_few_hits() { Self::Touched } else { Self::Rate }
     }
 
     /// The title of the scale, and what its cold and its hot end mean.

@@ -3,7 +3,9 @@
 use isotherm_core::RegionSnapshot;
 
 use crate::source::Share;
-use crate::summary::HOT;
+
+/// The lowest access rate of hot memory. Memory with a lower rate is warm, and memory without accesses is cold.
+pub const HOT: f64 = 0.5;
 
 /// The shares of the memory of a region. Their sum is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -7,7 +7,6 @@ use crate::evidence::Evidence;
 use crate::extent::Extent;
 use crate::heatmap::{Heatmap, Resolution};
 use crate::kind::{Format, Kind};
-use crate::measure::Measure;
 use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
@@ -108,7 +107,7 @@ fn heatmap(
 ) -> Result<Heatmap, ReportError> {
     let measure = match options.measure {
         Some(measure) => measure,
-        None => Measure::of(&Evidence::of(source, selection)?),
+        None => Evidence::of(source, selection)?.measure(),
     };
     Heatmap::of(source, selection, measure, resolution)
 }

@@ -17,11 +17,8 @@ use crate::ReportError;
 use crate::extent::shown_name;
 use crate::overhead::Overhead;
 use crate::parts::Parts;
+use crate::resident::Surveyed;
 use crate::source::{Piece, View, Visit};
-use crate::surveyed::Surveyed;
-
-/// The lowest access rate of hot memory. Memory with a lower rate is warm, and memory without accesses is cold.
-pub const HOT: f64 = 0.5;
 
 /// The share of late rounds above which a report warns of them.
 pub const MANY_LATE: f64 = 0.01;
@@ -33,7 +30,7 @@ pub struct Temperature {
     pub name: Arc<str>,
     /// Resident bytes, or mapped bytes without a survey: the sum of the next five.
     pub size_bytes: u64,
-    /// Bytes with an access rate of at least [`HOT`].
+    /// Bytes with an access rate of at least one half.
     pub hot_bytes: u64,
     /// Bytes with a lower access rate.
     pub warm_bytes: u64,

@@ -10,7 +10,7 @@ use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity};
 use isotherm_probes::bpf::SharedMemory;
 use isotherm_sim::Pattern;
 
-use crate::ConfigError;
+use crate::{ConfigError, SurveyChoice};
 
 /// What to watch, how, for how long, what to do to it, and where to record it.
 ///
@@ -68,24 +68,6 @@ pub enum Source {
     /// A recording that was made before. It is replayed as fast as the sinks take it. Schemes act on nothing: they only
     /// report what they would have done.
     Replay(PathBuf),
-}
-
-/// Whether and how often every present page is surveyed, beside sampling.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SurveyChoice {
-    /// As often as a survey's CPU time allows, 1 s to 60 s apart, if the probe can: half a percent of one CPU. A
-    /// simulation is not surveyed.
-    #[default]
-    Auto,
-    /// No survey: DAMON's method as its papers describe it.
-    Off,
-    /// Once in this interval, at least [`MIN_SURVEY`](Self::MIN_SURVEY).
-    Every(Duration),
-}
-
-impl SurveyChoice {
-    /// The shortest survey interval.
-    pub const MIN_SURVEY: Duration = Duration::from_millis(100);
 }
 
 /// The targets of a live run.

@@ -39,12 +39,11 @@ mod recording;
 mod schemes;
 mod session;
 mod source;
+mod survey;
 mod targets;
 
 pub use command::Command;
-pub use config::{
-    CommandLine, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, SurveyChoice, Targets,
-};
+pub use config::{CommandLine, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, Targets};
 pub use control::Control;
 pub use delivery::{EventSink, Events};
 pub use error::{ConfigError, RunError, chain};
@@ -54,3 +53,4 @@ pub use prepared::Prepared;
 pub use properties::Properties;
 pub use recording::RecordingSummary;
 pub use session::{Session, Summary};
+pub use survey::SurveyChoice;

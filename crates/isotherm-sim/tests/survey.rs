@@ -79,7 +79,7 @@ fn no_region_ends_up_without_pages_and_the_maximum_is_kept() {
 
 #[test]
 fn the_bound_on_clears_is_kept_and_the_rest_is_unknown_at_first() {
-    let hot = SLOW.replace(r#"area = "slow""#, r#"area = "cold""#);
+    let hot = SLOW.replace(r#"area = "slow""#, r#"area = "cold""#).replace("300 ms", "100 ms");
     let limits = SurveyLimits::default();
     let found = monitor(&hot, SECOND * 30, limits);
     for survey in &found.surveys {

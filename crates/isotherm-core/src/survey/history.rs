@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rand::{Rng, RngExt};
 
-use super::{BLOCK_PAGES, BLOCK_SIZE, BlockPages, ClearPages, PageBits};
-use crate::{AddrRange, PAGE_SIZE, RegionPages};
+use super::{BLOCK_PAGES, BLOCK_SIZE, BlockPages, ClearPages, PageBits, RegionPages};
+use crate::{AddrRange, PAGE_SIZE};
 
 /// The number of surveys that stands for any longer time, and for a time that is not known.
 pub(super) const LONGEST: u16 = u16::MAX;
@@ -25,9 +25,9 @@ const MIN_CLEARED: usize = 8;
 /// much less than as many scattered pages.
 const HOT_PARTS: usize = 8;
 
-/// New memory is cleared only after it has been present for this many surveys. It is being written just now, so
-/// clearing it says nothing new and slows the target down.
-const AGED: u16 = 2;
+/// New memory is cleared only after it was present in this many surveys before. It is being written just now, so that
+/// clearing it would say nothing new.
+const AGED: u16 = 1;
 
 /// A survey clears at most this many times as many pages as it may expect to be accessed again. Clearing costs the
 /// monitor about a sixth of what it costs a target that accesses the page again (65 and 400 ns), so this bounds the
@@ -324,6 +324,11 @@ impl PageHistory {
     /// How many pages are present.
     pub fn present(&self) -> u64 {
         self.below.last().map_or(0, |all| all.present)
+    }
+
+    /// How many pages are present of which it is not known whether they were accessed in the last interval.
+    pub fn unknown(&self) -> u64 {
+        self.below.last().map_or(0, |all| all.unknown)
     }
 
     /// What the last survey found in `range`.

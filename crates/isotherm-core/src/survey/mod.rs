@@ -16,12 +16,14 @@ mod bits;
 mod borders;
 mod history;
 mod limits;
+mod region_pages;
 mod sums;
 
 pub use bits::{BLOCK_PAGES, PageBits};
 pub(crate) use borders::Stretch;
 pub use history::PageHistory;
 pub use limits::SurveyLimits;
+pub use region_pages::RegionPages;
 pub use sums::{BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, WINDOWS};
 
 use crate::{BoxError, PAGE_SIZE, TargetId, TargetSpace};

@@ -8,15 +8,15 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
-use isotherm_core::{Mapping, NodeId, TargetId};
+use isotherm_core::{Mapping, TargetId};
 use serde::Serialize;
 
 use super::FormatWriter;
 use super::activity::ActivityOut;
 use super::identity::IdOut;
+use super::mapping::MappingOut;
 use super::survey::SurveyOut;
 use crate::id::pid_column;
-use crate::permissions::letters_of;
 use crate::time::nanoseconds;
 use crate::{Activity, Cost, Ending, FORMAT, Recording, Row, SurveyRecord, TargetInfo};
 
@@ -65,16 +65,6 @@ struct Target {
     #[serde(skip_serializing_if = "Option::is_none")]
     mappings: Option<Vec<MappingOut>>,
     regions: Vec<RegionOut>,
-}
-
-#[derive(Serialize)]
-pub(super) struct MappingOut {
-    start: u64,
-    end: u64,
-    permissions: String,
-    name: Arc<str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -223,18 +213,6 @@ impl Json {
             mappings: (!same_mappings)
                 .then(|| row.target.mappings.iter().map(|mapping| MappingOut::new(id, mapping)).collect()),
             regions: regions.collect(),
-        }
-    }
-}
-
-impl MappingOut {
-    pub(super) fn new(target: TargetId, mapping: &Mapping) -> Self {
-        Self {
-            start: mapping.range.start(),
-            end: mapping.range.end(),
-            permissions: letters_of(target, mapping.permissions),
-            name: Arc::clone(&mapping.name),
-            node: mapping.node.map(|NodeId(node)| node),
         }
     }
 }

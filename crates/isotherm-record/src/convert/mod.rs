@@ -6,6 +6,7 @@ mod csv;
 mod flat;
 mod identity;
 mod json;
+mod mapping;
 mod parquet;
 mod recording;
 mod survey;

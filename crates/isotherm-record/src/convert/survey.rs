@@ -4,7 +4,7 @@ use isotherm_core::survey::{MappingSums, TargetSurvey, WINDOWS};
 use serde::Serialize;
 
 use super::identity::IdOut;
-use super::json::MappingOut;
+use super::mapping::MappingOut;
 use crate::id::pid_column;
 use crate::time::nanoseconds;
 use crate::{SurveyRecord, TargetInfo};

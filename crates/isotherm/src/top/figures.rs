@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_record::Row;
-use isotherm_report::summary::HOT;
+use isotherm_report::HOT;
 use isotherm_report::{Share, pieces};
 
 /// The temperature of some memory, in bytes. `size` is the sum of the next four fields.

@@ -1,0 +1,27 @@
+//! What a survey says of a region.
+
+/// The present memory of a region, as the last survey found it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionPages {
+    /// Bytes in memory.
+    pub present: u64,
+    /// Bytes accessed since the survey before.
+    pub touched: u64,
+    /// Bytes that cannot be observed.
+    pub unobservable: u64,
+    /// Bytes of which it is not known whether they were accessed since the survey before.
+    pub unknown: u64,
+}
+
+impl std::ops::Add for RegionPages {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            present: self.present + other.present,
+            touched: self.touched + other.touched,
+            unobservable: self.unobservable + other.unobservable,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}

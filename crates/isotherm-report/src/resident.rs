@@ -1,0 +1,41 @@
+//! What surveys found in some memory, as the summary shows it.
+
+use serde::Serialize;
+
+/// What surveys found in some memory. What is not known is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Surveyed {
+    /// Bytes in memory: the mean over the surveys.
+    pub resident_bytes: Option<u64>,
+    /// Bytes that were accessed within a survey interval: the mean over the surveys.
+    pub touched_bytes: Option<u64>,
+    /// Bytes that were idle for at least 10 s at the last survey. `None` also if the surveys do not go back so far.
+    pub idle_10s_bytes: Option<u64>,
+    /// Bytes that were idle for at least 1 min at the last survey.
+    pub idle_1m_bytes: Option<u64>,
+    /// Bytes that were idle for at least 10 min at the last survey.
+    pub idle_10m_bytes: Option<u64>,
+    /// Bytes that are mapped with access permission and not in memory: the mean over time.
+    pub absent_bytes: Option<u64>,
+    /// Bytes in swap at the end, as far as the recording tells.
+    pub swapped_bytes: Option<u64>,
+}
+
+impl Surveyed {
+    /// The sums of both. What only one of them knows stays.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        Self {
+            resident_bytes: both(self.resident_bytes, other.resident_bytes),
+            touched_bytes: both(self.touched_bytes, other.touched_bytes),
+            idle_10s_bytes: both(self.idle_10s_bytes, other.idle_10s_bytes),
+            idle_1m_bytes: both(self.idle_1m_bytes, other.idle_1m_bytes),
+            idle_10m_bytes: both(self.idle_10m_bytes, other.idle_10m_bytes),
+            absent_bytes: both(self.absent_bytes, other.absent_bytes),
+            swapped_bytes: both(self.swapped_bytes, other.swapped_bytes),
+        }
+    }
+}
