@@ -457,7 +457,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             (limit, left) = (limit - expected, left - present);
             found.cost.clears += survey.clear(space.id, &mut chosen).map_err(MonitorError::Probe)?;
             pages.cleared(&chosen);
-            unknown += pages.unknown();
+            unknown += pages.never_cleared();
             found.targets.push(pages.sums(space.id, &space.mappings));
         }
         plan.credit = limit.max(0.0);

@@ -252,8 +252,9 @@ impl PageHistory {
         let wanted: Vec<_> = self.blocks.iter().map(|block| block.wanted(rng)).collect();
         let mut order: Vec<usize> = (0..self.blocks.len()).collect();
         shuffle(&mut order, rng);
-        let sure = order.iter().map(|&index| (index, wanted[index].0, self.blocks[index].share.unwrap_or(1.0)));
+        // The share of what is cleared that is accessed again, where nothing better is known.
         let share = self.unknown_share.unwrap_or(1.0);
+        let sure = order.iter().map(|&index| (index, wanted[index].0, self.blocks[index].share.unwrap_or(share)));
         let unknown = order.iter().map(|&index| (index, wanted[index].1, share));
 
         let mut chosen = vec![PageBits::NONE; self.blocks.len()];
@@ -326,9 +327,10 @@ impl PageHistory {
         self.below.last().map_or(0, |all| all.present)
     }
 
-    /// How many pages are present of which it is not known whether they were accessed in the last interval.
-    pub fn unknown(&self) -> u64 {
-        self.below.last().map_or(0, |all| all.unknown)
+    /// How many present pages have never been cleared, so that it is not known when they were accessed.
+    pub fn never_cleared(&self) -> u64 {
+        let of = |block: &Block| block.uncertain().iter().filter(|&page| block.idle[page] == LONGEST).count();
+        self.blocks.iter().map(|block| of(block) as u64).sum()
     }
 
     /// What the last survey found in `range`.

@@ -118,53 +118,64 @@ impl PageSums {
     }
 }
 
+/// The number of windows.
+const COUNT: usize = WINDOWS.len();
+
 /// Pages by what is known of them. Pages are counted in fractions, since a part of a hot block stands for the rest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pages {
     present: f64,
     unobservable: f64,
-    /// Pages that are known to be accessed within each window.
-    within: [f64; WINDOWS.len()],
-    /// Pages of which it is not known whether they were accessed within each window.
-    open: [f64; WINDOWS.len()],
-    /// Pages accessed in the last interval.
-    touched: f64,
-    /// Pages whose last access is known.
+    /// Pages of which it is known whether they were accessed in the last interval.
     known: f64,
-    /// Pages of which it is not known whether they were accessed in the last interval.
-    unknown: f64,
-    /// Of the known pages, those accessed within each window.
-    known_within: [f64; WINDOWS.len()],
+    /// Of these, the pages accessed in the last interval.
+    touched: f64,
+    /// Of these, the pages accessed within each window.
+    within: [f64; COUNT],
+    /// The other pages, by the shortest window in which they are known to be accessed. The last entry is for those that
+    /// were accessed at some time.
+    uncertain: [f64; COUNT + 1],
 }
 
 impl Pages {
-    /// The sums. Unknown pages are taken to be accessed like the known ones, or like `others` if none is known.
+    /// The sums. Pages that were accessed within one window are taken to be accessed within a shorter one as often as
+    /// the known pages that were accessed within the first.
     fn sums(&self, others: &Self) -> PageSums {
-        let like = if self.known > 0.0 { self } else { others };
-        let share = |of: f64| if like.known > 0.0 { of / like.known } else { 0.0 };
+        // The share of `part` in the known pages that were accessed within a window, here or else anywhere.
+        let share = |part: fn(&Self, usize) -> f64, nth: usize, window: usize| {
+            let of = |pages: &Self| {
+                let all = pages.within.get(window).copied().unwrap_or(pages.known);
+                (all > 0.0).then(|| (part(pages, nth) / all).min(1.0))
+            };
+            of(self).or_else(|| of(others)).unwrap_or(0.0)
+        };
+        let estimate = |part: fn(&Self, usize) -> f64, nth: usize, sure: usize| -> f64 {
+            let of =
+                |(window, &pages): (usize, &f64)| pages * if window <= sure { 1.0 } else { share(part, nth, window) };
+            self.uncertain.iter().enumerate().filter(|(_, pages)| **pages > 0.0).map(of).sum()
+        };
+        let within = |pages: &Self, nth: usize| pages.within[nth];
+        // A window is never shorter than the last interval, so no page is sure to be accessed in the interval.
+        let touched: f64 = (self.uncertain.iter().enumerate().filter(|(_, pages)| **pages > 0.0))
+            .map(|(window, pages)| pages * share(|pages, _| pages.touched, 0, window))
+            .sum();
         let bytes = |pages: f64| (pages.round() as u64) * PAGE_SIZE;
         PageSums {
             present: bytes(self.present),
-            touched: bytes(self.touched + self.unknown * share(like.touched)),
+            touched: bytes(self.touched + touched),
             unobservable: bytes(self.unobservable),
-            unknown: bytes(self.unknown),
-            within: std::array::from_fn(|window| {
-                bytes(self.within[window] + self.open[window] * share(like.known_within[window]))
-            }),
+            unknown: bytes(self.uncertain.iter().sum()),
+            within: std::array::from_fn(|nth| bytes(self.within[nth] + estimate(within, nth, nth))),
         }
     }
 
     fn add(&mut self, other: &Self) {
         self.present += other.present;
         self.unobservable += other.unobservable;
-        self.touched += other.touched;
         self.known += other.known;
-        self.unknown += other.unknown;
-        for window in 0..WINDOWS.len() {
-            self.within[window] += other.within[window];
-            self.open[window] += other.open[window];
-            self.known_within[window] += other.known_within[window];
-        }
+        self.touched += other.touched;
+        self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
+        self.uncertain.iter_mut().zip(other.uncertain).for_each(|(sum, pages)| *sum += pages);
     }
 }
 
@@ -207,48 +218,38 @@ impl PageHistory {
 
     fn known_in(&self, range: AddrRange, windows: &Windows) -> Pages {
         let mut pages = Pages::default();
-        // Pages by the shortest window that holds their last access; the last entry is for those in no window.
-        let mut exact = [0_u64; WINDOWS.len() + 1];
-        let mut estimated = [0.0; WINDOWS.len()];
+        // Known pages by the shortest window that holds their last access. The last entry is for those in no window.
+        let mut exact = [0_u64; COUNT + 1];
+        let mut estimated = [0.0; COUNT];
         for block in self.blocks_in(range) {
             let within = block.within(range);
             let present = block.present & within;
             pages.present += present.count() as f64;
             pages.unobservable += (present & block.unobservable).count() as f64;
-            let share = block.hot_share();
             let observable = present & !block.unobservable;
             for page in (observable & block.exact).iter() {
-                let window = windows.first_with(block.idle[page]);
-                exact[window] += 1;
+                exact[windows.first_with(block.idle[page])] += 1;
             }
             pages.touched += (observable & block.touched).count() as f64;
             let uncertain = observable & block.uncertain();
+            let Some(share) = block.hot_share() else {
+                uncertain.iter().for_each(|page| pages.uncertain[windows.first_with(block.idle[page])] += 1.0);
+                continue;
+            };
+            // The part of a hot block that was cleared stands for the rest.
+            pages.known += uncertain.count() as f64;
+            pages.touched += share * uncertain.count() as f64;
             for page in uncertain.iter() {
-                let window = windows.first_with(block.idle[page]);
-                match share {
-                    Some(share) => {
-                        pages.touched += share;
-                        (0..window).for_each(|shorter| estimated[shorter] += share);
-                        (window..WINDOWS.len()).for_each(|longer| estimated[longer] += 1.0);
-                    }
-                    None => {
-                        (0..window).for_each(|shorter| pages.open[shorter] += 1.0);
-                        (window..WINDOWS.len()).for_each(|longer| pages.within[longer] += 1.0);
-                    }
-                }
-            }
-            match share {
-                Some(_) => pages.known += uncertain.count() as f64,
-                None => pages.unknown += uncertain.count() as f64,
+                let first = windows.first_with(block.idle[page]);
+                (0..first).for_each(|shorter| estimated[shorter] += share);
+                (first..COUNT).for_each(|longer| estimated[longer] += 1.0);
             }
         }
         pages.known += exact.iter().sum::<u64>() as f64;
         let mut sum = 0;
-        for window in 0..WINDOWS.len() {
+        for window in 0..COUNT {
             sum += exact[window];
-            let known = sum as f64 + estimated[window];
-            pages.known_within[window] = known;
-            pages.within[window] += known;
+            pages.within[window] = sum as f64 + estimated[window];
         }
         pages
     }

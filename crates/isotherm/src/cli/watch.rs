@@ -24,7 +24,7 @@ pub struct WatchOptions {
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     pub probe: ProbeChoice,
     /// Read all pages in memory, in addition to sampling: auto, off, or the time from one survey to the next, at least
-    /// 100ms. auto surveys as often as half a percent of one CPU allows, every 1s to 60s, if the probe can (bpf). off
+    /// 100ms. auto surveys as often as 0.4 % of one CPU allows, every 1s to 60s, if the probe can (bpf). off
     /// leaves the sampling alone
     #[arg(long, value_name = "auto|off|TIME", default_value = "auto", value_parser = survey)]
     pub survey: SurveyChoice,

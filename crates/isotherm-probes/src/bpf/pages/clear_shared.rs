@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use isotherm_core::survey::{BlockPages, ClearPages, PageBits};
 use isotherm_kernel::clear_refs::{Refs, clear_refs};
+use isotherm_kernel::monitor_cpu_time;
 use isotherm_kernel::pages::PagemapEntry;
 use rustix::io::Errno;
 
 use super::folios::Zeros;
 use super::masks::Masks;
 use super::read::Reader;
-use super::shared::{Decision, Plan, SharedPages};
+use super::shared::{Decision, Plan, SharedPages, Took};
 use crate::bpf::BpfError;
 use crate::bpf::entries::PAGES;
 use crate::bpf::program::{PageTables, Program};
@@ -60,7 +61,7 @@ impl SharedClearer {
             }
         };
         let (Some(space), Some(pid)) = (target.space(), target.id.pid()) else { return Ok(0) };
-        let began = Instant::now();
+        let (began, cpu) = (Instant::now(), monitor_cpu_time());
         match clear_refs(Path::new("/"), pid, space.pidfd(), plan.refs) {
             Ok(()) => {}
             Err(Errno::SRCH) => {
@@ -73,7 +74,7 @@ impl SharedClearer {
                 return Ok(0);
             }
         }
-        let took = began.elapsed();
+        let took = Took { wall: began.elapsed(), cpu: monitor_cpu_time().saturating_sub(cpu) };
         let bits = self.list(target, plan);
         if self.blocks.iter().any(|block| block.huge) {
             // The kernel leaves pages of hugetlbfs. They are still accessed.

@@ -52,6 +52,14 @@ pub(super) struct Plan {
     hold: Duration,
 }
 
+/// How long a clear took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    pub(super) wall: Duration,
+    /// The CPU time. It says how long the next clear will take, whatever else the machine is doing.
+    pub(super) cpu: Duration,
+}
+
 /// What is done about the shared pages of a target in a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -200,14 +208,14 @@ impl SharedPages {
     }
 
     /// Notes that the target was cleared in `took`, and that `bits` accessed bits were set.
-    pub(super) fn cleared(&mut self, target: TargetId, plan: Plan, took: Duration, bits: u64) {
+    pub(super) fn cleared(&mut self, target: TargetId, plan: Plan, took: Took, bits: u64) {
         let walked = plan.hold.as_secs_f64() / self.rate;
         if walked >= LEAST_MEASURED as f64 {
-            let measured = (took.as_secs_f64() / walked).clamp(self.rate / 4.0, self.rate * 4.0);
+            let measured = (took.cpu.as_secs_f64() / walked).clamp(self.rate / 4.0, self.rate * 4.0);
             self.rate += (measured - self.rate) * 0.3;
         }
         let Some(known) = self.targets.get_mut(&target) else { return };
-        let cost = took + SET_AGAIN * u32::try_from(bits).unwrap_or(u32::MAX);
+        let cost = took.wall + SET_AGAIN * u32::try_from(bits).unwrap_or(u32::MAX);
         known.next = Some(Instant::now() + cost.div_f64(self.limits.time_share.max(1e-4)));
         known.cleared = self.survey;
         if plan.hold > SHORT {
