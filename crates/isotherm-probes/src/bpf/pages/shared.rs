@@ -21,7 +21,8 @@ const LEAST_MEASURED: u64 = 16 << 20;
 /// What it costs a process to set an accessed bit again (see `isotherm_core::survey::SurveyLimits`).
 const SET_AGAIN: Duration = Duration::from_nanos(400);
 
-/// Processes that share memory take turns, unless the estimate is below this time.
+/// Processes that share memory take turns, unless this is the longest time that one of them waits, or all of them
+/// together wait for no longer than the limit.
 const SHORT: Duration = Duration::from_micros(500);
 
 /// All memory of a process is cleared only if at least this part of it is anonymous memory that is shared after a fork.
@@ -37,6 +38,8 @@ struct Known {
     pages: BTreeMap<u64, PageBits>,
     /// The name of the mapping with most of them. Targets with the same name take turns.
     name: Arc<str>,
+    /// How long its page faults wait for a clear, as it was estimated last.
+    hold: Duration,
     /// The number of the last survey that cleared the target.
     cleared: u64,
     /// When the target may be cleared again.
@@ -162,7 +165,7 @@ impl SharedPages {
         let bytes = sums.file_shared + sums.forked_shared;
         let plan = Plan { refs, hold };
         let Some(known) = self.targets.get_mut(&target.id) else { return Decision::Wait };
-        known.name = sums.name;
+        (known.name, known.hold) = (sums.name, hold);
         match self.mode {
             SharedMemory::Always => return Decision::Clear(plan),
             SharedMemory::Never => return self.leave_out(target.id, bytes, SharedReason::Never),
@@ -175,9 +178,14 @@ impl SharedPages {
         if hold > SHORT && !self.has_turn(target.id) { Decision::Wait } else { Decision::Clear(plan) }
     }
 
-    /// Whether no other target with the same name has waited for longer, or was cleared in this survey.
+    /// Whether all targets with the same name can be cleared within the longest hold. If not, whether no other of them
+    /// has waited for longer, or was cleared in this survey.
     fn has_turn(&self, target: TargetId) -> bool {
         let Some(of) = self.targets.get(&target) else { return false };
+        let holds = self.targets.values().filter(|known| known.name == of.name).map(|known| known.hold);
+        if holds.sum::<Duration>() <= self.limits.longest_hold {
+            return true;
+        }
         let earlier = |known: &Known| known.name == of.name && known.cleared < of.cleared;
         !self.taken.contains(&of.name) && !self.targets.values().any(|known| !known.pages.is_empty() && earlier(known))
     }
