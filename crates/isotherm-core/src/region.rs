@@ -146,7 +146,9 @@ impl Region {
         let tolerance = self.tolerance(seen, self.last_nr_accesses, samples, threshold);
         let changed = seen.abs_diff(self.last_nr_accesses) > tolerance;
         let by_chance = by_chance(seen, observed, self.last_nr_accesses, samples, threshold);
-        let spared = (self.stride(attributes) > 1 || every > 1) && observed > 0;
+        // A region that has never been sampled has no past to count.
+        let is_known = self.nr_samples > 0 || self.last_nr_accesses > 0;
+        let spared = (self.stride(attributes) > 1 || (every > 1 && is_known)) && observed > 0;
         if spared {
             self.accessed = blend(self.last_nr_accesses, seen, self.samples, samples);
             self.unobservable = blend(self.last_nr_unobservable, seen_unobservable, self.samples, samples);
@@ -157,7 +159,9 @@ impl Region {
         }
         // Without evidence, the region grows no older.
         let grows = self.samples == 0 || observed > 0;
-        self.age = if changed { 0 } else { self.age.saturating_add(u32::from(grows)) };
+        // With few samples, chance moves the count. That does not make the region young.
+        let moved = changed && !(every > 1 && by_chance);
+        self.age = if moved { 0 } else { self.age.saturating_add(u32::from(grows)) };
         self.steadiness.aggregated(changed && !by_chance);
         self.nr_samples = self.samples;
         self.samples = samples;

@@ -51,7 +51,7 @@ const SAMPLING_SHARE: f64 = 0.004;
 const FIRST_SPARED: u32 = 4;
 
 /// The most rounds of which one has samples.
-const MOST_SPARED: u32 = 20;
+const MOST_SPARED: u32 = 10;
 
 /// Of how many rounds one has samples, which follows from what samples cost.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,7 @@ mod tests {
         };
         assert_eq!(settled(&mut pace, Duration::from_millis(4)), 1);
         let spared = settled(&mut pace, Duration::from_millis(40));
-        assert!((7..=20).contains(&spared), "{spared}");
+        assert!((7..=MOST_SPARED).contains(&spared), "{spared}");
         assert_eq!(settled(&mut pace, second), MOST_SPARED);
         assert_eq!(settled(&mut pace, Duration::from_millis(1)), 1);
     }

@@ -76,7 +76,7 @@ impl<'a> Running<'a> {
 fn schemes_act_on_the_memory_that_they_select_and_the_recording_contains_it() {
     or_skip!(bpf_works());
     let place = place(HOT);
-    let command = [ISOTHERM, "workload", "hot.toml", "--time", "5s"];
+    let command = [ISOTHERM, "workload", "hot.toml", "--time", "10s"];
     let call = [&["run", "-s", "mine.yaml", "-r", "acted.rec", "--seed", "1", "--"][..], &command].concat();
     let ran = place.run(&call);
     assert_eq!(ran.status, 0, "{}", ran.err);
