@@ -57,7 +57,8 @@ struct Options {
     json: Option<PathBuf>,
 }
 
-/// The probes that can check single pages. The kernel's DAMON has no interface for it, and `refs` clears whole processes.
+/// The probes that can check single pages. The kernel's DAMON has no interface for it, and `refs` clears whole
+/// processes.
 const CHECK_SINGLE_PAGES: [&str; 2] = ["idle", "bpf"];
 
 /// All figures.

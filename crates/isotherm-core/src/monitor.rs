@@ -155,7 +155,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     }
 
     /// Surveys all pages once in each `interval`, at the start of the run first. Without effect if the probe has no
-    /// survey. With a survey, mappings are read when it begins, and not at the update interval. While a target is
+    /// survey. Regions get new borders in surveys, and not at the update interval. While a target is
     /// growing, or much of it is unknown, it is surveyed up to five times as often.
     ///
     /// Call it before [`start`](Self::start), or at any time to change the interval.
@@ -247,14 +247,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.reset();
             self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
         }
+        let is_update_due = self.rounds_since_update >= self.attributes.rounds_per_update();
         match self.survey {
             Some(plan) if now >= plan.due || self.update_asked => {
                 let found = self.survey(now)?;
                 self.sink.surveyed(&found).map_err(MonitorError::Sink)?;
             }
-            None if self.rounds_since_update >= self.attributes.rounds_per_update() || self.update_asked => {
-                self.update()?;
-            }
+            None if is_update_due || self.update_asked => self.update()?,
+            Some(_) if is_update_due => self.refresh(now)?,
             _ => {}
         }
         self.prepare_access_checks()?;
@@ -292,7 +292,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.sink.end().map_err(MonitorError::Sink)
     }
 
-    /// Chooses one present page of each region, uniformly at random, and clears it. A steady region is left out of most rounds.
+    /// Chooses one present page of each region, uniformly at random, and clears it. A steady region is left out of most
+    /// rounds.
     fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
         self.samples.clear();
         if !self.sampling {
@@ -323,10 +324,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             let strides = self.regions.iter().map(|region| region.stride(&self.attributes).saturating_mul(self.every));
             let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
             let to_aggregate = self.attributes.samples().saturating_sub(self.rounds);
-            let to_update = match self.survey {
-                Some(_) => to_aggregate,
-                None => self.attributes.rounds_per_update().saturating_sub(self.rounds_since_update),
-            };
+            let to_update = self.attributes.rounds_per_update().saturating_sub(self.rounds_since_update);
             to_choose.min(to_aggregate).min(to_update).max(1)
         } else {
             1
@@ -474,6 +472,17 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     fn update(&mut self) -> Result<(), MonitorError> {
         let spaces = self.read_targets()?;
         self.regions.update(spaces, &self.attributes, self.probe.granularity());
+        Ok(())
+    }
+
+    /// Reads the mappings again between two surveys. If a target has joined or left, the next survey is due.
+    fn refresh(&mut self, now: Duration) -> Result<(), MonitorError> {
+        let spaces = self.read_targets()?;
+        if !self.regions.replace_spaces(spaces)
+            && let Some(plan) = &mut self.survey
+        {
+            plan.due = now;
+        }
         Ok(())
     }
 

@@ -70,6 +70,17 @@ impl RegionSet {
         self.before_split = 0;
     }
 
+    /// Takes in the mappings of the same targets as they are now; the regions stay. Returns whether the targets are the
+    /// same ones.
+    pub(crate) fn replace_spaces(&mut self, spaces: Vec<TargetSpace>) -> bool {
+        let same = spaces.len() == self.targets.len()
+            && spaces.iter().zip(&self.targets).all(|(space, target)| space.id == target.space.id);
+        if same {
+            self.targets.iter_mut().zip(spaces).for_each(|(target, space)| target.space = space);
+        }
+        same
+    }
+
     /// Drops the targets for which `lives` is false.
     pub(crate) fn retain(&mut self, lives: impl Fn(TargetId) -> bool) {
         self.targets.retain(|target| lives(target.space.id));

@@ -91,7 +91,8 @@ fn surveys(path: &Path, mappings: u64, random: &mut Random) -> Result<(), Box<dy
     Ok(())
 }
 
-/// A survey in which a quarter of the blocks is accessed in part, by chance, and the rest is idle since different times.
+/// A survey in which a quarter of the blocks is accessed in part, by chance, and the rest is idle since different
+/// times.
 fn surveyed(mappings: &Arc<[Mapping]>, idle: &mut [Duration], random: &mut Random) -> TargetSurvey {
     let by_mapping = mappings.iter().enumerate().map(|(nth, mapping)| {
         let present = mapping.range.size();

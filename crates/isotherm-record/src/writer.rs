@@ -185,8 +185,8 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the survey is older than the one
-    /// before it, a sum is larger than its whole, or the recording has no column for surveys ([`Recorder::create_with`]). The
-    /// survey is not written then.
+    /// before it, a sum is larger than its whole, or the recording has no column for surveys
+    /// ([`Recorder::create_with`]). The survey is not written then.
     pub fn write_survey(&mut self, record: &SurveyRecord) -> Result<(), RecordError> {
         if !self.contents.surveys {
             return Err(self.not_encoded("it was created without a column for surveys"));

@@ -107,7 +107,8 @@ fn pyarrow_reads_the_parquet_with_its_header() {
         json!({
             "time_ns": 100_000_000, "pid": 7, "start": 65536, "end": 81920, "nr_accesses": 1, "samples": 20,
             "access_rate": 0.05, "age_ns": 100_000_000, "nr_unobservable": 1, "mapping": "[heap]",
-            "nr_samples": 19, "target_type": "process", "start_ns": 12_340_000_000_u64, "cgroup": null
+            "nr_samples": 19, "target_type": "process", "start_ns": 12_340_000_000_u64, "cgroup": null,
+            "present_bytes": null, "touched_bytes": null, "unobservable_bytes": null, "unknown_bytes": null
         })
     );
 }

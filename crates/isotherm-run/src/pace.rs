@@ -109,7 +109,7 @@ mod tests {
             (0..1000).for_each(|_| pace.cost(cpu / pace.every(), second));
             pace.every()
         };
-        assert_eq!(settled(&mut pace, Duration::from_millis(4)), 1);
+        assert_eq!(settled(&mut pace, Duration::from_millis(3)), 1);
         let spared = settled(&mut pace, Duration::from_millis(40));
         assert!((7..=MOST_SPARED).contains(&spared), "{spared}");
         assert_eq!(settled(&mut pace, second), MOST_SPARED);

@@ -248,8 +248,8 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 }
 
 /// The filters of a scheme. Where there is a survey, a scheme that takes memory away looks at each page once more just
-/// before it acts, and leaves alone what has been accessed since the survey. A scheme with a filter of its own for young
-/// pages decides itself, and so does one for which nothing tells which pages are young.
+/// before it acts, and leaves alone what has been accessed since the survey. A scheme with a filter of its own for
+/// young pages decides itself, and so does one for which nothing tells which pages are young.
 fn effective_filters<'a>(
     scheme: &'a Scheme,
     snapshot: &Snapshot,

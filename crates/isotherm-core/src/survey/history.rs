@@ -122,8 +122,8 @@ impl Block {
         self.hot >= HOT
     }
 
-    /// The present, observable pages that may have been accessed in the last interval, or not: their accessed bit was set
-    /// before it.
+    /// The present, observable pages that may have been accessed in the last interval, or not: their accessed bit was
+    /// set before it.
     pub(super) fn uncertain(&self) -> PageBits {
         self.present & !self.exact & !self.unobservable
     }

@@ -10,8 +10,8 @@ pub struct SurveyLimits {
     pub target_share: f64,
 }
 
-/// What it costs a target to set the accessed bit of a page of 4 KiB again: 0.35 to 0.4 µs, measured in November 2026 on
-/// a virtual machine (`bench/README.md`).
+/// What it costs a target to set the accessed bit of a page of 4 KiB again: 0.35 to 0.4 µs, measured in November 2026
+/// on a virtual machine (`bench/README.md`).
 const SET_AGAIN: Duration = Duration::from_nanos(400);
 
 impl Default for SurveyLimits {

@@ -79,10 +79,10 @@ pub trait Survey {
     /// Fails only if the run cannot go on. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, blocks: &mut Vec<BlockPages>) -> Result<(), BoxError>;
 
-    /// Clears the accessed bits of pages. The survey may clear other pages as well, where the system cannot clear single
-    /// pages, and then adds their blocks; `blocks` stays sorted by address. It is called in every survey, even if there
-    /// is no page to clear. Returns how many accessed bits it has cleared, which is the work that the
-    /// target has if it accesses all of them again.
+    /// Clears the accessed bits of pages. The survey may clear other pages as well, where the system cannot clear
+    /// single pages, and then adds their blocks; `blocks` stays sorted by address. It is called in every survey, even
+    /// if there is no page to clear. Returns how many accessed bits it has cleared, which is the work that the target
+    /// has if it accesses all of them again.
     ///
     /// # Errors
     /// Fails only if the run cannot go on. A page that cannot be cleared is added to the unobservable ones.

@@ -23,16 +23,16 @@ pub(crate) fn draw(heatmap: &Heatmap, picture: Picture) -> Result<Drawing, Repor
     let mut drawing = Drawing::new(width);
     let mut y = 14.0;
     drawing.scale(heatmap.measure, width - 12.0, y + 4.0);
-    // The scale stands next to the first title if there is room.
+    // The scale stands next to the first title if there is space.
     if width < 1000.0 {
         y += 24.0;
     }
     for (i, target) in heatmap.targets.iter().enumerate() {
-        let room = if i == 0 && width >= 1000.0 { width - 480.0 } else { width - 24.0 };
+        let title_width = if i == 0 && width >= 1000.0 { width - 480.0 } else { width - 24.0 };
         let bytes = units::bytes(target.axis.bytes());
         let what = if heatmap.measure == Measure::Rate { "mapped" } else { "in blocks with resident memory" };
         let title = format!("{} ({bytes} {what})", target_title(target.id, &target.info));
-        drawing.text(12.0, y + 15.0, Anchor::Start, "title", &fit(&title, room * 0.8));
+        drawing.text(12.0, y + 15.0, Anchor::Start, "title", &fit(&title, title_width * 0.8));
         y += 32.0;
         y = draw_target(&mut drawing, heatmap, target, y, f64::from(picture.height.max(60)))? + 28.0;
     }

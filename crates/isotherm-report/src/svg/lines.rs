@@ -56,8 +56,8 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
     let step = (height - 16.0) / 7.0;
     for (i, (p, bytes)) in percentiles.iter().enumerate() {
         let y = top_of_plot + height - step * (i as f64 + 1.0) + 2.0;
-        let room = side - 48.0 - 84.0;
-        let long = room * bytes as f64 / largest.max(1) as f64;
+        let max_length = side - 48.0 - 84.0;
+        let long = max_length * bytes as f64 / largest.max(1) as f64;
         drawing.text(x + 40.0, y + step / 2.0 + 2.0, Anchor::End, "label", &p.to_string());
         drawing.rect((x + 48.0, y), (long, step - 5.0), r#"class="bar""#);
         drawing.text(x + 54.0 + long, y + step / 2.0 + 2.0, Anchor::Start, "name", &units::bytes(bytes));
@@ -79,12 +79,12 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
     let regions = |m: &Moment| m.regions as f64;
     let reads = |m: &Moment| m.max_reads as f64;
     let cpu = |m: &Moment| m.cpu_percent;
-    let told =
+    let load_text =
         |load: &crate::overhead::Load| format!("{:.1} on the mean, {} at most", load.mean, units::count(load.max));
-    let unknown = if overhead.measured { "" } else { "; the recording tells no costs" };
+    let unknown = if overhead.measured { "" } else { "; the recording contains no costs" };
     let plots: [(String, Value<'_>, bool); 3] = [
-        (format!("Regions: {}{unknown}", told(&overhead.regions)), &regions, true),
-        (format!("Pages read in a sampling round: {}", told(&overhead.reads_per_sampling)), &reads, true),
+        (format!("Regions: {}{unknown}", load_text(&overhead.regions)), &regions, true),
+        (format!("Pages read in a sampling round: {}", load_text(&overhead.reads_per_sampling)), &reads, true),
         (
             format!(
                 "CPU time of the monitor: {:.2} % of one CPU; {} of {} rounds began late",
@@ -97,8 +97,8 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         ),
     ];
     let mut y = 8.0;
-    let told = if overhead.measured { plots.len() } else { 1 };
-    for (title, value, limited) in plots.into_iter().take(told) {
+    let shown = if overhead.measured { plots.len() } else { 1 };
+    for (title, value, limited) in plots.into_iter().take(shown) {
         let limited = limited && overhead.max_regions > 0;
         drawing.text(12.0, y + 20.0, Anchor::Start, "title", &title);
         y += 34.0;

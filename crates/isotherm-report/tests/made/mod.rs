@@ -303,8 +303,8 @@ pub fn schemed(seconds: u32) -> Made {
 }
 
 /// A server of 64 MiB that samples find idle. A survey each second finds the first 8 MiB touched each time, the next 8
-/// MiB in the fifth survey only, 4 MiB of unknown and 4 MiB of unobservable memory; 32 MiB of the mapping are absent. It
-/// reserves a terabyte without access permission.
+/// MiB in the fifth survey only, 4 MiB of unknown and 4 MiB of unobservable memory; 32 MiB of the mapping are absent.
+/// It reserves a terabyte without access permission.
 #[allow(dead_code, reason = "each test file uses its part")]
 pub fn surveyed(seconds: u32) -> Made {
     let reserved = range(ANON + 4096 * MIB, ANON + 4096 * MIB + (1 << 40));

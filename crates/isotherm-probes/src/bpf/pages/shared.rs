@@ -267,3 +267,41 @@ impl Sums {
         sums
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_take_turns_if_all_of_them_would_wait_for_longer_than_the_limit() {
+        let [a, b] = [1, 2].map(|pid| TargetId::process(pid, Duration::ZERO));
+        let mut shared = SharedPages::default();
+        let hold = shared.limits.longest_hold * 2 / 3;
+        for target in [a, b] {
+            shared.note(target, 0, PageBits::ALL);
+            if let Some(known) = shared.targets.get_mut(&target) {
+                known.hold = hold;
+            }
+        }
+        let plan = Plan { refs: Refs::Mapped, hold };
+        let took = Took { wall: hold, cpu: hold };
+        let mut turns = Vec::new();
+        for _ in 0..4 {
+            shared.survey += 1;
+            shared.taken.clear();
+            turns.push([a, b].map(|target| {
+                let turn = shared.has_turn(target);
+                if turn {
+                    shared.cleared(target, plan, took, 0);
+                }
+                turn
+            }));
+        }
+        assert_eq!(turns, [[true, false], [false, true], [true, false], [false, true]]);
+
+        let short = shared.limits.longest_hold / 2;
+        shared.targets.values_mut().for_each(|known| known.hold = short);
+        shared.taken.clear();
+        assert!(shared.has_turn(a) && shared.has_turn(b));
+    }
+}
