@@ -15,7 +15,18 @@ fn the_hot_part_of_a_command_is_found_and_summarised() {
     let file = recording.to_str().unwrap();
     let pattern = pattern_file(HOT_IN_COLD);
     let mut command = isotherm(&["record", "--probe", "bpf", "-o", file, "--seed", "1"]);
-    command.args(LONG_INTERVALS).args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "10s"]);
+    // By itself, isotherm would survey an emulated machine once in many seconds only.
+    command.args(LONG_INTERVALS).args([
+        "--survey",
+        "1s",
+        "--",
+        "isotherm",
+        "workload",
+        &pattern,
+        "--announce",
+        "--time",
+        "10s",
+    ]);
     let mut workload = Workload::announced(&mut command);
     assert_eq!(workload.process.wait(), 0);
 

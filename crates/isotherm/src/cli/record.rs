@@ -15,6 +15,11 @@ use super::{PhysicalOptions, RECORDING, WatchOptions};
 /// each region whether it was accessed. A region whose access rate has been steady for ten aggregation intervals is
 /// sampled less often, down to one round in 12. So a round never checks more pages than there are regions.
 ///
+/// With the probe bpf, isotherm also surveys all pages in memory, once a second or less often (--survey). The survey
+/// finds which pages were accessed since the survey before, also those that are accessed too rarely for samples to
+/// find. `isotherm report wss --window 5s` shows how much memory was accessed within 5 seconds. docs/survey.md has the
+/// details.
+///
 /// After each aggregation interval isotherm writes a snapshot of all regions. It then merges neighbouring regions of
 /// about the same access rate, and splits regions at random addresses to find new borders. After each update interval
 /// it reads the mappings of the targets again.
@@ -42,6 +47,7 @@ Examples:
   isotherm record --pid 1234 --duration 1m    one minute of a process
   isotherm record --pid 1234 --children       a process and all that it starts
   isotherm record --pid 1234 --aggr 1s        fewer snapshots, finer rates
+  isotherm record --pid 1234 --sample off     surveys only: exact, and cheaper, without access rates
   isotherm record --physical --duration 1m    all memory, page cache included
   isotherm record --physical -- ./my-program  all memory while a program runs
 
