@@ -3,26 +3,14 @@
 
 use rand::{Rng, RngExt};
 
+use crate::region::MergeLimits;
 use crate::survey::{PageHistory, Stretch};
 use crate::{AddrRange, PAGE_SIZE, Region};
-
-/// Which neighbours are merged.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MergeLimits {
-    /// The largest difference of their counts.
-    pub threshold: u32,
-    /// The largest size of the merged region, in bytes.
-    pub size: u64,
-    /// The size in bytes up to which a region is merged with a neighbour although only one of the two can be
-    /// observed. In shared libraries that changes from page to page; without this limit such pages would use up the
-    /// budget of regions.
-    pub resolution: u64,
-}
 
 /// Merges neighbours that touch, within `limits`.
 pub(crate) fn merge(regions: &mut Vec<Region>, limits: MergeLimits) {
     regions.dedup_by(|next, kept| {
-        if !kept.continues_in(next, limits.threshold, limits.resolution) {
+        if !kept.continues_in(next, limits) {
             return false;
         }
         let Some(both) = AddrRange::new(kept.range().start(), next.range().end()) else {
@@ -109,7 +97,7 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
             }
         }
         if stretch.is_touched() {
-            regions.extend(parts.into_iter().filter(|part| part.bytes() > 0));
+            regions.extend(without_empty(parts, history));
         } else {
             regions.extend(parts.into_iter().reduce(|mut all, next| {
                 if let Some(both) = AddrRange::new(all.range().start(), next.range().end()) {
@@ -120,6 +108,25 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
         }
     }
     regions
+}
+
+/// The same parts of one range, in which each without a present page belongs to the one before, or to the first that has
+/// one. So parts that touch still touch, and can be merged.
+fn without_empty(parts: Vec<Region>, history: &PageHistory) -> Vec<Region> {
+    let mut kept: Vec<Region> = Vec::with_capacity(parts.len());
+    for part in parts {
+        let before = kept.last_mut().filter(|last| part.bytes() == 0 || last.bytes() == 0);
+        let both = before.as_ref().and_then(|last| AddrRange::new(last.range().start(), part.range().end()));
+        match (before, both) {
+            (Some(last), Some(both)) => {
+                let of = if last.bytes() == 0 { part } else { *last };
+                *last = of.with_range(both).with_pages(history.pages_in(both));
+            }
+            _ => kept.push(part),
+        }
+    }
+    kept.retain(|part| part.bytes() > 0);
+    kept
 }
 
 /// Splits `range` at page borders into pieces of equal size, of about `piece` bytes each.

@@ -3,6 +3,21 @@
 use crate::steady::{self, Steadiness, blend, by_chance};
 use crate::{AddrRange, Attributes, Observation, RegionPages, RegionSnapshot};
 
+/// Which neighbours are merged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MergeLimits {
+    /// The largest difference of their counts.
+    pub threshold: u32,
+    /// The largest size of the merged region, in bytes.
+    pub size: u64,
+    /// The size in bytes up to which a region is merged with a neighbour although only one of the two can be
+    /// observed. In shared libraries that changes from page to page; without this limit such pages would use up the
+    /// budget of regions.
+    pub resolution: u64,
+    /// Whether memory in use stays apart from memory that the last survey found idle.
+    pub keeps_use: bool,
+}
+
 /// Neighbouring pages that are taken to be accessed equally often, so that one page of them speaks for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -179,11 +194,12 @@ impl Region {
     }
 
     /// Whether this region and `next` can be merged: they touch, and their frequencies are the same. Memory that
-    /// can be observed stays apart from memory that cannot, unless one of the two regions has at most `resolution`
-    /// bytes.
-    pub(crate) fn continues_in(&self, next: &Self, threshold: u32, resolution: u64) -> bool {
+    /// can be observed stays apart from memory that cannot, unless one of the two regions has at most the `resolution` of
+    /// the limits in bytes.
+    pub(crate) fn continues_in(&self, next: &Self, limits: MergeLimits) -> bool {
+        let MergeLimits { threshold, resolution, keeps_use, .. } = limits;
         self.range.touches(next.range)
-            && self.may_be_in_use() == next.may_be_in_use()
+            && (!keeps_use || self.may_be_in_use() == next.may_be_in_use())
             && self.accessed.abs_diff(next.accessed)
                 <= self.tolerance(self.accessed, next.accessed, self.samples, threshold)
             && (self.unobservable.abs_diff(next.unobservable) <= threshold

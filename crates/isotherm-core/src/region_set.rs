@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rand::{Rng, RngExt};
 
-use crate::adjust::{self, MergeLimits};
+use crate::adjust;
+use crate::region::MergeLimits;
 use crate::survey::PageHistory;
 use crate::{AddrRange, Attributes, Granularity, Layout, PAGE_SIZE, Region, TargetId, TargetSpace, areas};
 
@@ -179,6 +180,7 @@ impl RegionSet {
             if limits.threshold < attributes.samples() {
                 limits.threshold = limits.threshold.saturating_mul(2);
             } else {
+                limits.keeps_use = false;
                 limits.size = limits.size.saturating_mul(2);
             }
             self.merge_within(limits);
@@ -193,6 +195,7 @@ impl RegionSet {
             threshold: attributes.merge_threshold(),
             size: (total / attributes.min_regions() as u64).max(PAGE_SIZE),
             resolution: total / attributes.max_regions() as u64,
+            keeps_use: true,
         }
     }
 }

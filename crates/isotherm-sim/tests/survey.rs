@@ -136,3 +136,29 @@ fn idle_ranges_are_those_that_no_survey_found_accessed() {
     assert_eq!(idle(SECOND * 60), 0);
     assert_eq!(history.idle_ranges(all, SECOND * 5)[0], target.mappings[0].range);
 }
+
+#[test]
+fn memory_in_use_and_idle_memory_by_turns_do_not_exceed_the_maximum_of_regions() {
+    // Every second page is touched, and the regions are few.
+    let pattern = r#"
+about = "every second page"
+area = [{ name = "memory", size = "32 MiB" }]
+[[phase]]
+time = "60 s"
+touch = [{ area = "memory", every = "50 ms", order = { strided = 2 } }]
+"#;
+    let clock = SimClock::default();
+    let memory = SimMemory::new(Pattern::parse(pattern).unwrap(), clock.clone(), 1);
+    let attributes = Attributes::new(Duration::from_millis(5), Duration::from_millis(100), SECOND, 10, 20).unwrap();
+    let mut monitor = Monitor::new(attributes, Pcg64Mcg::new(1), memory.clone(), memory, Found::default());
+    monitor.set_survey(SECOND, UNBOUNDED);
+    let mut next = monitor.start().unwrap();
+    while let Next::Step { after } = next
+        && clock.now() < SECOND * 6
+    {
+        next = monitor.step(clock.pass(after)).unwrap();
+        assert!((1..=20).contains(&monitor.regions().count()), "{:?}", clock.now());
+    }
+    let total = monitor.sink().surveys.last().unwrap().targets[0].total();
+    assert_eq!((total.present, total.touched), (32 * MIB, 16 * MIB));
+}
