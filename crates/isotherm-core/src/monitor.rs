@@ -334,8 +334,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Reads the pages that were chosen, and counts for each region whether its page was accessed.
     fn check_accesses(&mut self) -> Result<(), MonitorError> {
-        self.rounds += self.rounds_to_next;
-        self.rounds_since_update = self.rounds_since_update.saturating_add(self.rounds_to_next);
+        // Who asks for an update may have cut the wait short.
+        let passed = if self.update_asked { 1 } else { self.rounds_to_next };
+        self.rounds += passed;
+        self.rounds_since_update = self.rounds_since_update.saturating_add(passed);
         if self.samples.is_empty() {
             return Ok(());
         }

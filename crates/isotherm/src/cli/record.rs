@@ -47,7 +47,7 @@ Examples:
   isotherm record --pid 1234 --duration 1m    one minute of a process
   isotherm record --pid 1234 --children       a process and all that it starts
   isotherm record --pid 1234 --aggr 1s        fewer snapshots, finer rates
-  isotherm record --pid 1234 --sample off     surveys only: exact, and cheaper, without access rates
+  isotherm record --pid 1234 --sample off     surveys only: no access rates
   isotherm record --physical --duration 1m    all memory, page cache included
   isotherm record --physical -- ./my-program  all memory while a program runs
 
