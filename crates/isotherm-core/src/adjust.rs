@@ -110,8 +110,8 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
     regions
 }
 
-/// The same parts of one range, in which each without a present page belongs to the one before, or to the first that has
-/// one. So parts that touch still touch, and can be merged.
+/// The same parts of one range, in which each without a present page belongs to the one before, or to the first that
+/// has one. So parts that touch still touch, and can be merged.
 fn without_empty(parts: Vec<Region>, history: &PageHistory) -> Vec<Region> {
     let mut kept: Vec<Region> = Vec::with_capacity(parts.len());
     for part in parts {

@@ -193,9 +193,9 @@ impl Region {
         if hot { threshold.max(self.weight) } else { threshold }
     }
 
-    /// Whether this region and `next` can be merged: they touch, and their frequencies are the same. Memory that
-    /// can be observed stays apart from memory that cannot, unless one of the two regions has at most the `resolution` of
-    /// the limits in bytes.
+    /// Whether this region and `next` can be merged: they touch, and their frequencies are the same. Memory that can be
+    /// observed stays apart from memory that cannot, unless one of the two regions has at most the `resolution` of the
+    /// limits in bytes.
     pub(crate) fn continues_in(&self, next: &Self, limits: MergeLimits) -> bool {
         let MergeLimits { threshold, resolution, keeps_use, .. } = limits;
         self.range.touches(next.range)
