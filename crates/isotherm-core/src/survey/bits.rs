@@ -2,6 +2,8 @@
 
 use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not, Range};
 
+use crate::{AddrRange, PAGE_SIZE};
+
 /// The number of pages in a block: those that one page of page-table entries maps on x86-64.
 pub const BLOCK_PAGES: usize = 512;
 
@@ -25,6 +27,12 @@ impl PageBits {
             _ => u64::MAX,
         };
         Self(std::array::from_fn(|word| below(pages.end, word) & !below(pages.start, word)))
+    }
+
+    /// The pages of the block that begins at `start` and that lie in `range`.
+    pub fn within(start: u64, range: AddrRange) -> Self {
+        let index = |addr: u64| (addr.saturating_sub(start) / PAGE_SIZE).min(BLOCK_PAGES as u64) as usize;
+        Self::of(index(range.start())..index(range.end()))
     }
 
     /// The pages for whose index `holds` is true.
@@ -73,6 +81,17 @@ impl PageBits {
                 })
             })
         })
+    }
+
+    /// The lowest index of a page. `None` if the set is empty.
+    pub fn first(&self) -> Option<usize> {
+        self.next(0)
+    }
+
+    /// The highest index of a page. `None` if the set is empty.
+    pub fn last(&self) -> Option<usize> {
+        let (index, word) = self.0.iter().enumerate().rfind(|(_, word)| **word != 0)?;
+        Some(index * 64 + 63 - word.leading_zeros() as usize)
     }
 
     /// The runs of consecutive pages, in rising order.

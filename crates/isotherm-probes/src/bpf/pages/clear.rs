@@ -13,7 +13,6 @@ use crate::bpf::BpfError;
 use crate::bpf::entries::{Entries, PAGES};
 use crate::bpf::folio::Folios;
 use crate::bpf::program::{PageTables, Program};
-use crate::bpf::sampled::pages_in;
 use crate::bpf::target::{State, Target};
 
 /// The number of blocks that are read, cleared and read again together. The kernel locks the target's address space
@@ -170,7 +169,7 @@ impl Clearer {
                         target.set_uncleared(first.start());
                     }
                     for (asked, block) in self.asked.iter_mut().zip(blocks) {
-                        asked.refused |= pages_in(block.start, *first);
+                        asked.refused |= PageBits::within(block.start, *first);
                     }
                 }
             }
@@ -195,7 +194,7 @@ impl Clearer {
         let words = after.words();
         let still = asked.young & words.accessed;
         let mut uncleared = asked.young & asked.refused;
-        if let (Some(first), Some(last)) = (still.iter().next(), still.iter().last()) {
+        if let (Some(first), Some(last)) = (still.first(), still.last()) {
             let (mut alone, mut shared) = (PageBits::NONE, PageBits::NONE);
             let addr = block.start + first as u64 * isotherm_core::PAGE_SIZE;
             let buffer = &mut self.pagemap[..(last - first + 1) * PagemapEntry::BYTES];
