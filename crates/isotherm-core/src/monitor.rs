@@ -7,7 +7,9 @@ use rand::Rng;
 use thiserror::Error;
 
 use crate::region_set::RegionSet;
-use crate::survey::{SurveyLimits, SurveySnapshot};
+use crate::survey::{
+    BlockFrames, CountedOnce, Learned, PageSums, SurveyLimits, SurveyPlan, SurveySnapshot, TotalSums, Windows,
+};
 use crate::{
     AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Round, Sample, Sink, Snapshot,
     TargetSnapshot, TargetSpace,
@@ -93,31 +95,6 @@ pub struct Monitor<S, P, K, R> {
     snapshot: Snapshot,
 }
 
-/// When to survey, and what it may cost.
-#[derive(Clone, Copy, Debug)]
-struct SurveyPlan {
-    interval: Duration,
-    limits: SurveyLimits,
-    /// When the next survey is due, since the start of the run.
-    due: Duration,
-    /// When the last survey was.
-    last: Option<Duration>,
-    /// How many pages may be accessed again by what is cleared now. It grows with time, up to that of an interval.
-    credit: f64,
-    /// How many surveys in a row came sooner than the interval.
-    soon: u32,
-}
-
-/// A survey comes this part of the interval after the one before, if there is much to learn: a program that has just
-/// started is seen at once.
-const SOON: u32 = 5;
-
-/// At most this many surveys in a row come sooner than the interval, unless memory is being added.
-const MOST_SOON: u32 = 10;
-
-/// There is much to learn if at least this share of the memory is new since the survey before, or unknown.
-const MUCH: f64 = 0.05;
-
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// A monitor that has not started.
     pub fn new(attributes: Attributes, rng: R, space: S, probe: P, sink: K) -> Self {
@@ -161,15 +138,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Call it before [`start`](Self::start), or at any time to change the interval.
     pub fn set_survey(&mut self, interval: Duration, limits: SurveyLimits) {
         if self.probe.survey().is_some() {
-            let new = SurveyPlan {
-                interval,
-                limits,
-                due: Duration::ZERO,
-                last: None,
-                credit: limits.pages(interval),
-                soon: 0,
-            };
-            self.survey = Some(self.survey.map_or(new, |plan| SurveyPlan { interval, limits, ..plan }));
+            match &mut self.survey {
+                Some(plan) => (plan.interval, plan.limits) = (interval, limits),
+                None => self.survey = Some(SurveyPlan::new(interval, limits)),
+            }
         }
     }
 
@@ -428,9 +400,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             return Ok(found);
         };
         survey.begin().map_err(MonitorError::Probe)?;
+        let mut learned = Learned::default();
+        let mut once = (spaces.len() > 1).then(CountedOnce::default);
         let mut blocks = Vec::new();
         let mut surveyed = Vec::with_capacity(spaces.len());
-        let mut grows = false;
         for space in spaces {
             let known = self.regions.targets_mut().iter_mut().find(|target| target.space.id == space.id);
             let mut history = known.and_then(|target| target.history.take()).unwrap_or_default();
@@ -440,32 +413,39 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             let pages = Arc::make_mut(&mut history);
             let before = pages.present();
             pages.take(&blocks, now);
-            grows |= pages.present() as f64 > before as f64 * (1.0 + MUCH);
-            found.cost.reads += pages.present();
+            learned.grown(before, pages.present());
             found.interval = found.interval.max(pages.interval());
+            if let Some(counted) = &mut once {
+                let windows = Windows::new(pages);
+                let mut add = |frames: BlockFrames<'_>| counted.add(pages, &windows, &frames);
+                if !survey.frames(space.id, &mut add).map_err(MonitorError::Probe)? {
+                    once = None;
+                }
+            }
             surveyed.push((space, history));
         }
         // Each target gets a part of the clears by its size. What one leaves is for the next.
-        let elapsed = now.saturating_sub(plan.last.unwrap_or(now));
-        plan.credit = (plan.credit + plan.limits.pages(elapsed)).min(plan.limits.pages(plan.interval));
-        let (mut limit, mut left) = (plan.credit, found.cost.reads as f64);
-        let mut unknown = 0;
+        let (mut credit, mut left) = (plan.begin(now), learned.present as f64);
+        let mut sums = PageSums::default();
         for (space, history) in &mut surveyed {
             let pages = Arc::make_mut(history);
             let present = pages.present() as f64;
-            let (mut chosen, expected) = pages.choose(limit * present / left.max(1.0), &mut self.rng);
-            (limit, left) = (limit - expected, left - present);
+            let (mut chosen, expected) = pages.choose(credit * present / left.max(1.0), &mut self.rng);
+            (credit, left) = (credit - expected, left - present);
             found.cost.clears += survey.clear(space.id, &mut chosen).map_err(MonitorError::Probe)?;
             pages.cleared(&chosen);
-            unknown += pages.never_cleared();
-            found.targets.push(pages.sums(space.id, &space.mappings));
+            learned.unknown += pages.never_cleared();
+            let target = pages.sums(space.id, &space.mappings);
+            sums.add(&target.total());
+            found.targets.push(target);
         }
-        plan.credit = limit.max(0.0);
-        plan.last = Some(now);
-        let much_is_unknown = unknown as f64 > found.cost.reads as f64 * MUCH;
-        plan.soon = if much_is_unknown && !grows { plan.soon.saturating_add(1) } else { 0 };
-        let soon = grows || (much_is_unknown && plan.soon <= MOST_SOON);
-        plan.due = now + if soon { plan.interval / SOON } else { plan.interval };
+        found.cost.reads = learned.present;
+        found.total = match once {
+            Some(once) => Some(once.total(sums)),
+            None if surveyed.len() > 1 => None,
+            None => Some(TotalSums { sums, shared: 0 }),
+        };
+        plan.end(now, learned, credit);
         self.regions.follow(surveyed, &self.attributes);
         Ok(found)
     }

@@ -1,6 +1,6 @@
 //! What holds for every row of a recording: checked before it is written and after it is read.
 
-use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, PageSums, TargetSurvey};
+use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, PageSums, TargetSurvey, TotalSums};
 use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
 
 /// Checks the regions of a row: sorted and disjoint, no count above `samples`.
@@ -25,6 +25,15 @@ pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'
         if [pages.touched, pages.unobservable, pages.unknown].iter().any(|&bytes| bytes > pages.present) {
             return Err("a part of a region's present bytes is more than all of them");
         }
+    }
+    Ok(())
+}
+
+/// Checks the sums over all targets of a survey: no part larger than the whole.
+pub(crate) fn total(TotalSums { sums, shared }: &TotalSums) -> Result<(), &'static str> {
+    let PageSums { present, touched, unobservable, unknown, within } = sums;
+    if [touched, unobservable, unknown, shared].into_iter().chain(within).any(|bytes| bytes > present) {
+        return Err("a part of a survey's present bytes is more than all of them");
     }
     Ok(())
 }

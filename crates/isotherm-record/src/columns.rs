@@ -298,6 +298,9 @@ table! {
         "interval_ns" => interval_ns: u64,
         /// what the whole survey took, for all targets together; null in all rows of a survey but the first
         "cost" => cost: Option<SurveyCost>,
+        /// all targets together, where each page counts once; null in all rows of a survey but the first, and if it is
+        /// not known which memory the targets share
+        "total" => total: Option<SurveyTotal>,
         /// the windows of `within_bytes`, in nanoseconds, rising
         "windows_ns" => windows_ns: Vec<u64>,
         /// the sums of the mappings that have a present page, in the order of the mappings
@@ -316,6 +319,25 @@ table! {
         "clears" => clears: u64,
         /// CPU time of the survey, in nanoseconds; null if it was not measured
         "cpu_ns" => cpu_ns: Option<u64>,
+    }
+}
+
+table! {
+    /// The sums of a survey over all targets, where each page counts once.
+    struct SurveyTotal, SurveyTotalBuilder, SurveyTotalReader {
+        /// bytes in memory
+        "present_bytes" => present_bytes: u64,
+        /// of these, bytes that more than one target maps
+        "shared_bytes" => shared_bytes: u64,
+        /// bytes that were accessed since the survey before
+        "touched_bytes" => touched_bytes: u64,
+        /// present bytes that could not be observed
+        "unobservable_bytes" => unobservable_bytes: u64,
+        /// present bytes of which it is not known whether they were accessed since the survey before; what several
+        /// targets share may count several times
+        "unknown_bytes" => unknown_bytes: u64,
+        /// bytes that were accessed within each of `windows_ns` before the survey
+        "within_bytes" => within_bytes: Vec<u64>,
     }
 }
 

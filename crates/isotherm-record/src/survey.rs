@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, WINDOWS};
+use isotherm_core::survey::{
+    BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS,
+};
 use isotherm_core::{Mapping, TargetId};
 
 use crate::columns;
@@ -12,8 +14,16 @@ use crate::time::nanoseconds;
 /// The cost of a survey, and its CPU time if that was measured.
 pub(crate) type Cost = (SurveyCost, Option<Duration>);
 
-/// The column of a target of a survey. `cost` is for the first target.
+/// The column of a target of a survey. `cost` is for the first target, which also has what is known of all of them.
 pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Option<Cost>) -> columns::Survey {
+    let total = survey.total.filter(|_| cost.is_some()).map(|TotalSums { sums, shared }| columns::SurveyTotal {
+        present_bytes: sums.present,
+        shared_bytes: shared,
+        touched_bytes: sums.touched,
+        unobservable_bytes: sums.unobservable,
+        unknown_bytes: sums.unknown,
+        within_bytes: sums.within.to_vec(),
+    });
     let mappings = target.by_mapping.iter().map(|MappingSums { mapping, sums }| columns::Surveyed {
         mapping: *mapping,
         present_bytes: sums.present,
@@ -37,6 +47,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
             clears,
             cpu_ns: cpu.map(nanoseconds),
         }),
+        total,
         windows_ns: WINDOWS.map(nanoseconds).to_vec(),
         mappings: mappings.collect(),
         blocks: blocks.collect(),
@@ -81,6 +92,22 @@ pub(crate) fn read(
 pub(crate) fn cost(found: &columns::Survey) -> Option<Cost> {
     let columns::SurveyCost { reads, clears, cpu_ns } = found.cost.as_ref()?;
     Some((SurveyCost { reads: *reads, clears: *clears }, cpu_ns.map(Duration::from_nanos)))
+}
+
+/// The sums over all targets that a column holds.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn total(found: &columns::Survey) -> Result<Option<TotalSums>, &'static str> {
+    let Some(total) = &found.total else { return Ok(None) };
+    let sums = PageSums {
+        present: total.present_bytes,
+        touched: total.touched_bytes,
+        unobservable: total.unobservable_bytes,
+        unknown: total.unknown_bytes,
+        within: Windows::new(&found.windows_ns)?.bytes(&total.within_bytes)?,
+    };
+    Ok(Some(TotalSums { sums, shared: total.shared_bytes }))
 }
 
 /// Where the bytes of each of [`WINDOWS`] stand among those of the windows of a file.

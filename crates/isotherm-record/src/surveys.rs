@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, MappingSums, SurveySnapshot, TargetSurvey};
+use isotherm_core::survey::{BlockSums, MappingSums, SurveySnapshot, TargetSurvey, TotalSums};
 use isotherm_core::{Mapping, TargetId};
 
 use crate::batches::Batches;
@@ -36,6 +36,7 @@ struct SurveyRow {
     time: Duration,
     interval: Duration,
     cost: Option<Cost>,
+    total: Option<TotalSums>,
     target: TargetSurvey,
     info: Arc<TargetInfo>,
 }
@@ -61,7 +62,8 @@ struct Gathered {
 impl Gathered {
     fn new(first: SurveyRow) -> Self {
         let (cost, cpu) = first.cost.unwrap_or_default();
-        let survey = SurveySnapshot { time: first.time, interval: first.interval, cost, targets: Vec::new() };
+        let (time, interval, total) = (first.time, first.interval, first.total);
+        let survey = SurveySnapshot { time, interval, cost, targets: Vec::new(), total };
         let record = SurveyRecord { survey, cpu, infos: Arc::default() };
         let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes: 0 };
         gathered.add(first);
@@ -129,7 +131,11 @@ impl SurveyRows {
         let target = survey::read(&found, id.target(&info), mappings)?;
         check::survey(&target)?;
         let interval = Duration::from_nanos(found.interval_ns);
-        Ok(Some(SurveyRow { time, interval, cost: survey::cost(&found), target, info }))
+        let total = survey::total(&found)?;
+        if let Some(total) = &total {
+            check::total(total)?;
+        }
+        Ok(Some(SurveyRow { time, interval, cost: survey::cost(&found), total, target, info }))
     }
 
     fn refuse(&mut self, reason: &'static str) -> Option<RecordError> {

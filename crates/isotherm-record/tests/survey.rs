@@ -7,7 +7,9 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
+use isotherm_core::survey::{
+    BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
+};
 use isotherm_core::{Mapping, PAGE_SIZE};
 use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording, SurveyRecord, TargetInfo, convert};
 use proptest::prelude::*;
@@ -202,8 +204,10 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
             let info = |id| Arc::new(TargetInfo { command: format!("{id} {}", step % 3), started_unix_ns: 1 });
             let infos = targets.iter().map(|target| (target.id, info(target.id))).collect();
             let cost = SurveyCost { reads, clears: step };
+            let sums = PageSums { present: step, touched: step / 2, within: [step / 3; 10], ..PageSums::default() };
+            let total = cpu.map(|cpu| TotalSums { sums, shared: cpu % step });
             SurveyRecord {
-                survey: SurveySnapshot { time, interval: Duration::from_nanos(step), cost, targets },
+                survey: SurveySnapshot { time, interval: Duration::from_nanos(step), cost, targets, total },
                 cpu: cpu.map(Duration::from_nanos),
                 infos,
             }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, units};
 use isotherm_record::{Activity, Ending, Header, Recording, Row, SnapshotRecord, SurveyRecord, pid_column};
 
@@ -126,6 +127,11 @@ impl SelectedTarget {
 impl Selection {
     pub(crate) fn holds_target(&self, id: TargetId) -> bool {
         self.target.is_none_or(|wanted| wanted.holds(id))
+    }
+
+    /// Whether the selection has all memory of all targets of a survey.
+    pub(crate) fn holds_all(&self, survey: &SurveySnapshot) -> bool {
+        self.address.is_none() && survey.targets.iter().all(|target| self.holds_target(target.id))
     }
 
     pub(crate) fn holds_time(&self, t: Duration) -> bool {

@@ -72,6 +72,17 @@ pub struct TargetTemperature {
     pub total: Temperature,
 }
 
+/// Memory of several targets, where each page counts once: the means over the surveys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CountedOnce {
+    /// Bytes in memory.
+    pub resident_bytes: u64,
+    /// Of these, bytes that more than one target maps.
+    pub shared_bytes: u64,
+    /// Bytes that were accessed within a survey interval.
+    pub touched_bytes: u64,
+}
+
 /// The summary of a recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
@@ -93,8 +104,11 @@ pub struct Summary {
     pub lost_aggregations: u64,
     /// The targets.
     pub targets: Vec<TargetTemperature>,
-    /// All memory.
+    /// All memory. What several targets share counts for each.
     pub total: Temperature,
+    /// What surveys found, where each page counts once. `None` without surveys of all targets, or if it is not known
+    /// which memory they share.
+    pub counted_once: Option<CountedOnce>,
     /// The names: those with most hot memory first, then the largest.
     pub mappings: Vec<Temperature>,
 }
@@ -223,6 +237,7 @@ impl SummaryBuilder {
             lost_aggregations: overhead.lost_aggregations,
             targets,
             total: self.total.over(seconds, "total".into()),
+            counted_once: None,
             mappings,
         }
     }

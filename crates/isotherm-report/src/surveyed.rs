@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::survey::{PageSums, WINDOWS};
+use isotherm_core::survey::{PageSums, TotalSums, WINDOWS};
 use isotherm_core::{MemoryUse, TargetId};
 
 use crate::ReportError;
 use crate::extent::shown_name;
 use crate::source::{Selection, Source};
-use crate::summary::{Summary, Temperature};
+use crate::summary::{CountedOnce, Summary, Temperature};
 use crate::surveys::part;
 
 /// The idle times that the summary tells, in seconds.
@@ -69,6 +69,7 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
     let mut names: HashMap<String, Sums> = HashMap::new();
     let mut targets: HashMap<TargetId, Sums> = HashMap::new();
     let mut total = Sums::default();
+    let mut once = Some([0_u128; 3]);
     let (mut first, mut last, mut surveys) = (None, Duration::ZERO, 0);
     for record in source.surveys().map_err(ReportError::Source)? {
         let survey = record.map_err(ReportError::Source)?.survey;
@@ -80,6 +81,13 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
         // The first survey counts all memory that was ever accessed as touched.
         let settled = !survey.interval.is_zero();
         surveys += u64::from(settled);
+        if settled {
+            let found = survey.total.filter(|_| selection.holds_all(&survey));
+            once = once.zip(found).map(|(sums, TotalSums { sums: found, shared })| {
+                let found = [found.present, shared, found.touched];
+                std::array::from_fn(|i| sums[i] + u128::from(found[i]))
+            });
+        }
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             for found in &target.by_mapping {
                 let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
@@ -99,6 +107,10 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
         summary.total.surveyed.swapped_bytes = Some(swapped.values().copied().fold(0, u64::saturating_add));
     }
     let Some(first) = first.filter(|_| surveys > 0) else { return Ok(()) };
+    summary.counted_once = once.map(|sums| {
+        let [resident_bytes, shared_bytes, touched_bytes] = sums.map(|sum| (sum / u128::from(surveys)) as u64);
+        CountedOnce { resident_bytes, shared_bytes, touched_bytes }
+    });
     let write = |sums: Option<&Sums>, of: &mut Temperature| {
         sums.unwrap_or(&Sums::default()).write(surveys, last.saturating_sub(first), of);
     };

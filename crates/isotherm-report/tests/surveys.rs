@@ -5,7 +5,8 @@ mod made;
 
 use std::time::Duration;
 
-use isotherm_core::Permissions;
+use isotherm_core::survey::{TargetSurvey, TotalSums};
+use isotherm_core::{AddrRange, Permissions};
 use isotherm_report::wss::{Basis, Wss};
 use isotherm_report::{Format, Kind, Measure, Options, ReportError, Selection, Terminal, write};
 use made::{MIB, Made, surveyed};
@@ -72,6 +73,40 @@ fn the_json_of_the_working_set_says_what_it_rests_on() {
     assert_eq!((&last["bytes"], &last["low_bytes"]), (&json!(0), &json!(0)));
     assert_eq!(last["present_bytes"], json!(64 * MIB));
     assert!(last["high_bytes"].as_u64() > Some(8 * MIB), "{last}");
+}
+
+/// Two targets, whose pages are all the same, and what is known of both together.
+fn sharing(total: bool) -> Made {
+    let mut source = surveyed(6);
+    for record in &mut source.surveys {
+        let survey = &mut record.survey;
+        let second = TargetSurvey { id: made::process(77), ..survey.targets[0].clone() };
+        survey.total = total.then(|| TotalSums { sums: second.total(), shared: 48 * MIB });
+        survey.targets.push(second);
+    }
+    source
+}
+
+#[test]
+fn what_several_targets_share_counts_once_in_the_total() {
+    let wss = |source: &Made| json_of(Kind::Wss, source, &Options::default());
+    let last = |wss: &Value, list: &str| wss[list].as_array().unwrap().last().unwrap().clone();
+    let known = wss(&sharing(true));
+    assert_eq!((&known["counted_once"], last(&known, "over_time")["pid"].clone()), (&json!(true), json!(77)));
+    assert_eq!(last(&known, "total_over_time")["bytes"], last(&known, "over_time")["bytes"]);
+    assert_eq!(last(&known, "total_over_time")["present_bytes"], json!(64 * MIB));
+    let unknown = wss(&sharing(false));
+    assert_eq!(unknown["counted_once"], json!(false));
+    assert_eq!(last(&unknown, "total_over_time")["present_bytes"], json!(128 * MIB));
+    // The total is of both targets. A part of them has no total.
+    let address = AddrRange::new(0, 1 << 40);
+    let part = Wss::new(&sharing(true), &Selection { address, ..Selection::default() }, None).unwrap();
+    assert!(part.once.is_none());
+
+    let summary = |source: &Made| json_of(Kind::Summary, source, &Options::default())["counted_once"].clone();
+    let once = summary(&sharing(true));
+    assert_eq!((&once["resident_bytes"], &once["shared_bytes"]), (&json!(64 * MIB), &json!(48 * MIB)));
+    assert_eq!(summary(&sharing(false)), json!(null));
 }
 
 #[test]

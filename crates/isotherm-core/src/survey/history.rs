@@ -380,6 +380,12 @@ impl PageHistory {
         ranges
     }
 
+    /// The block that begins at `start`, if it has present pages.
+    pub(super) fn block(&self, start: u64) -> Option<&Block> {
+        let index = self.blocks.binary_search_by_key(&start, |block| block.start).ok()?;
+        Some(&self.blocks[index])
+    }
+
     /// The blocks that have a part of `range`.
     pub(super) fn blocks_in(&self, range: AddrRange) -> impl Iterator<Item = &Block> {
         let first = self.blocks.partition_point(|block| block.start.saturating_add(BLOCK_SIZE) <= range.start());

@@ -16,6 +16,8 @@ mod bits;
 mod borders;
 mod history;
 mod limits;
+mod once;
+mod plan;
 mod region_pages;
 mod sums;
 
@@ -23,8 +25,11 @@ pub use bits::{BLOCK_PAGES, PageBits};
 pub(crate) use borders::Stretch;
 pub use history::PageHistory;
 pub use limits::SurveyLimits;
+pub(crate) use once::CountedOnce;
+pub(crate) use plan::{Learned, SurveyPlan};
 pub use region_pages::RegionPages;
-pub use sums::{BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, WINDOWS};
+pub(crate) use sums::Windows;
+pub use sums::{BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
 
 use crate::{BoxError, PAGE_SIZE, TargetId, TargetSpace};
 
@@ -47,6 +52,17 @@ pub struct BlockPages {
     pub shared: PageBits,
     /// Whether one accessed bit stands for the whole block, so that clearing it costs as much as clearing one page.
     pub huge: bool,
+}
+
+/// The page frames of some pages of one block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockFrames<'a> {
+    /// The first address of the block: a multiple of [`BLOCK_SIZE`].
+    pub start: u64,
+    /// The pages whose frames are given.
+    pub pages: PageBits,
+    /// The number of the page frame of each of these pages. The others have any number.
+    pub frames: &'a [u64; BLOCK_PAGES],
 }
 
 /// The pages of one block that are to be cleared.
@@ -80,6 +96,15 @@ pub trait Survey {
     /// # Errors
     /// Fails only if the run cannot go on. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, blocks: &mut Vec<BlockPages>) -> Result<(), BoxError>;
+
+    /// Calls `found` with the page frames of all pages of `target` that other processes may map too. The survey has just
+    /// read the target. Returns false if the frames are not known.
+    ///
+    /// # Errors
+    /// Fails only if the run cannot go on.
+    fn frames(&mut self, _target: TargetId, _found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
+        Ok(false)
+    }
 
     /// Clears the accessed bits of pages. The survey may clear other pages as well: shared ones, and where the system
     /// cannot clear single pages. It then adds their blocks; `blocks` stays sorted by address. It is called in every survey, even

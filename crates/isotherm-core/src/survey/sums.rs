@@ -83,6 +83,15 @@ pub struct SurveyCost {
     pub clears: u64,
 }
 
+/// The sums over all targets, in which each page frame counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TotalSums {
+    /// The sums. [`PageSums::unknown`] is that of the targets, in which shared pages may count several times.
+    pub sums: PageSums,
+    /// Bytes that more than one target maps, counted once.
+    pub shared: u64,
+}
+
 /// What a survey found in all targets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SurveySnapshot {
@@ -94,6 +103,8 @@ pub struct SurveySnapshot {
     pub cost: SurveyCost,
     /// The targets.
     pub targets: Vec<TargetSurvey>,
+    /// All targets together. `None` if it is not known which memory they share.
+    pub total: Option<TotalSums>,
 }
 
 impl TargetSurvey {
@@ -256,10 +267,10 @@ impl PageHistory {
 }
 
 /// For each number of surveys since the last access, the index of the shortest window that holds it.
-struct Windows(Vec<u8>);
+pub(crate) struct Windows(Vec<u8>);
 
 impl Windows {
-    fn new(history: &PageHistory) -> Self {
+    pub(crate) fn new(history: &PageHistory) -> Self {
         let half = history.interval() / 2;
         let mut first = Vec::new();
         for (index, window) in WINDOWS.iter().enumerate() {
@@ -273,7 +284,7 @@ impl Windows {
     }
 
     /// The index of the shortest window that holds an access this many surveys ago; the number of windows if none does.
-    fn first_with(&self, surveys: u16) -> usize {
+    pub(crate) fn first_with(&self, surveys: u16) -> usize {
         self.0.get(usize::from(surveys)).map_or(WINDOWS.len(), |&window| window.into())
     }
 }

@@ -20,6 +20,19 @@ pub(super) const PAGES: usize = TABLE_ENTRIES;
 /// The size of a block in bytes, which is also the size of a huge page.
 pub(super) const HUGE_SIZE: u64 = PAGES as u64 * PAGE_SIZE;
 
+/// The frame that an entry of the lowest level maps. `address_mask` selects the bits of an entry that hold an address.
+pub(super) fn frame_of(entry: u64, address_mask: u64) -> Option<u64> {
+    if entry & PRESENT != 0 {
+        Some((entry & address_mask) / PAGE_SIZE)
+    } else if entry & PROTNONE != 0 {
+        // A page with protection NONE (NUMA balancing, mprotect) is in memory. The kernel inverts the address in its
+        // entry.
+        Some((!entry & address_mask) / PAGE_SIZE)
+    } else {
+        None
+    }
+}
+
 /// The entries of a block: either a table, or one entry that maps the whole block.
 #[derive(Debug)]
 pub(super) struct Entries {
@@ -90,16 +103,7 @@ impl Entries {
 
     /// The frame of a page that has an entry of its own.
     pub(super) fn frame(&self, page: usize) -> Option<u64> {
-        let entry = self.table[page];
-        if entry & PRESENT != 0 {
-            Some((entry & self.address_mask) / PAGE_SIZE)
-        } else if entry & PROTNONE != 0 {
-            // A page with protection NONE (NUMA balancing, mprotect) is in memory. The kernel inverts the address in
-            // its entry.
-            Some((!entry & self.address_mask) / PAGE_SIZE)
-        } else {
-            None
-        }
+        frame_of(self.table[page], self.address_mask)
     }
 
     /// Whether a page is in memory.

@@ -11,7 +11,7 @@
 //!   [`SharedMemory`](super::SharedMemory).
 //! - A page of hugetlbfs, and a page of a locked mapping, is unobservable once the kernel has refused to clear it.
 
-use isotherm_core::survey::{BlockPages, ClearPages, Survey};
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, Survey};
 use isotherm_core::{BoxError, TargetId, TargetSpace};
 
 use super::direct_map::memory_end;
@@ -39,6 +39,14 @@ impl Survey for BpfProbe {
         known.set_mappings(&target.mappings);
         self.pages.get_or_insert_default().read(&mut self.program, &self.tables, known, blocks)?;
         Ok(())
+    }
+
+    fn frames(&mut self, target: TargetId, found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
+        if let Ok(index) = self.targets.binary_search_by_key(&target, |known| known.id) {
+            let pages = self.pages.get_or_insert_default();
+            pages.frames(&mut self.program, &self.tables, &self.targets[index], found)?;
+        }
+        Ok(true)
     }
 
     fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {

@@ -1,11 +1,12 @@
 //! The survey of memory that several processes map.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::AccessProbe;
-use isotherm_core::survey::{ClearPages, PageBits};
+use isotherm_core::survey::{BlockFrames, ClearPages, PageBits};
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory, SharedReason};
 
 use crate::survey::{clear, counts, survey};
@@ -110,6 +111,30 @@ fn pages_shared_after_a_fork_are_observed() {
         assert_eq!(counts(&found, range.clone()), (16_384, inside, 0));
         assert!(nearly(clear_all(&mut probe, &target, &range), (4096, 0)));
     }
+}
+
+#[test]
+fn shared_pages_have_the_same_frames_in_all_processes() {
+    let mut probe = or_skip!(open());
+    let file = SharedFile::new("frames");
+    let (mut target, mut other) = (Target::start(), Target::start());
+    let starts = [file.map(&mut target), file.map(&mut other)];
+    target.read(starts[0], SIZE);
+    other.read(starts[1], SIZE);
+    update(&mut probe, &[&target, &other]);
+    let found = [&target, &other].map(|target| {
+        survey(&mut probe, target);
+        let mut frames = BTreeMap::new();
+        let mut add = |found: BlockFrames<'_>| {
+            let addr = |page: usize| found.start + page as u64 * PAGE;
+            frames.extend(found.pages.iter().map(|page| (addr(page), found.frames[page])));
+        };
+        assert!(probe.survey().unwrap().frames(space(target).id, &mut add).unwrap());
+        frames
+    });
+    let of_file = |n: usize| found[n].range(starts[n]..starts[n] + SIZE).map(|(_, &frame)| frame).collect::<Vec<_>>();
+    assert_eq!(of_file(0).len() as u64, SIZE / PAGE);
+    assert_eq!(of_file(0), of_file(1));
 }
 
 #[test]

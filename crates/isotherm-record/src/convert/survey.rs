@@ -1,6 +1,6 @@
 //! A survey in JSON: as in the recording's column, with the targets in a list.
 
-use isotherm_core::survey::{MappingSums, TargetSurvey, WINDOWS};
+use isotherm_core::survey::{MappingSums, TargetSurvey, TotalSums, WINDOWS};
 use serde::Serialize;
 
 use super::identity::IdOut;
@@ -14,6 +14,8 @@ pub(super) struct SurveyOut<'a> {
     time_ns: u64,
     interval_ns: u64,
     cost: Cost,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<Total<'a>>,
     windows_ns: Vec<u64>,
     targets: Vec<Target<'a>>,
 }
@@ -23,6 +25,16 @@ struct Cost {
     reads: u64,
     clears: u64,
     cpu_ns: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Total<'a> {
+    present_bytes: u64,
+    shared_bytes: u64,
+    touched_bytes: u64,
+    unobservable_bytes: u64,
+    unknown_bytes: u64,
+    within_bytes: &'a [u64],
 }
 
 #[derive(Serialize)]
@@ -65,8 +77,22 @@ impl<'a> SurveyOut<'a> {
             time_ns: nanoseconds(survey.time),
             interval_ns: nanoseconds(survey.interval),
             cost,
+            total: survey.total.as_ref().map(Total::new),
             windows_ns: WINDOWS.map(nanoseconds).to_vec(),
             targets: targets.collect(),
+        }
+    }
+}
+
+impl<'a> Total<'a> {
+    fn new(TotalSums { sums, shared }: &'a TotalSums) -> Self {
+        Self {
+            present_bytes: sums.present,
+            shared_bytes: *shared,
+            touched_bytes: sums.touched,
+            unobservable_bytes: sums.unobservable,
+            unknown_bytes: sums.unknown,
+            within_bytes: &sums.within,
         }
     }
 }

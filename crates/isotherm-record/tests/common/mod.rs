@@ -221,6 +221,7 @@ pub fn survey(i: u32) -> SurveyRecord {
             interval: Duration::from_secs(u64::from(i > 10)),
             cost: SurveyCost { reads: 18, clears: n },
             targets: snapshot.targets.iter().map(target).collect(),
+            total: None,
         },
         cpu: (!i.is_multiple_of(20)).then_some(Duration::from_micros(n)),
         infos: snapshot.targets.iter().map(|target| (target.id, info(target.id))).collect(),

@@ -40,6 +40,14 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         let [size, hot, warm, cold, dark, wss, idle] = FIGURES;
         let columns = [Column::figure("pid", 0), size, hot, warm, cold, dark, wss, idle, Column::name("command")];
         table(out, terminal, &columns, &rows)?;
+        if let Some(once) = summary.counted_once {
+            let [resident, shared, touched] =
+                [once.resident_bytes, once.shared_bytes, once.touched_bytes].map(units::bytes);
+            let text = format!(
+                "Each page counted once: {resident} resident, of which several targets map {shared}; {touched} touched."
+            );
+            writeln!(out, "\n{}", wrap(&text, width, 0))?;
+        }
         writeln!(out)?;
     }
     let (shown, others) = folded(&summary.mappings, terminal.rows.saturating_sub(10).max(8), LEAST);

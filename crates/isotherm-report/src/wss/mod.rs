@@ -100,6 +100,9 @@ pub struct Wss {
     pub by_interval: bool,
     /// A point for each snapshot or survey and target, in the order of time.
     pub points: Vec<Point>,
+    /// The sums in which each page counts once, in the order of time. `None` if it is not known which memory the targets
+    /// share.
+    pub once: Option<Vec<Total>>,
 }
 
 impl Wss {
@@ -119,8 +122,12 @@ impl Wss {
         }
     }
 
-    /// The sum of all targets at each time. What several targets share counts once for each.
+    /// The sum of all targets at each time. If [`once`](Self::once) is not known, what several targets share counts once
+    /// for each.
     pub fn sums(&self) -> Vec<Total> {
+        if let Some(once) = &self.once {
+            return once.clone();
+        }
         let mut sums: Vec<Total> = vec![];
         for point in &self.points {
             match sums.last_mut() {
@@ -206,8 +213,7 @@ impl Serialize for Wss {
             percentiles: self.percentiles(),
             over_time: &self.points,
             total_over_time: self.sums(),
-            // What several targets share is not known yet.
-            counted_once: self.targets() < 2,
+            counted_once: self.once.is_some() || self.targets() < 2,
         };
         out.serialize(serializer)
     }

@@ -22,7 +22,7 @@ pub(super) fn wss(source: &dyn Source, selection: &Selection) -> Result<Wss, Rep
     let mut sampled = Sampled { resident: Resident::read(source)?, ..Sampled::default() };
     walk(source, selection, &mut [&mut sampled])?;
     let window = Duration::from_nanos(source.header().aggregation_ns);
-    Ok(Wss { basis: Basis::Samples, window, by_interval: true, points: sampled.points })
+    Ok(Wss { basis: Basis::Samples, once: None, window, by_interval: true, points: sampled.points })
 }
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{PageSums, WINDOWS};
 
-use super::{Amount, Basis, Point, Wss};
+use super::{Amount, Basis, Point, Total, Wss};
 use crate::ReportError;
 use crate::source::{Selection, Source};
 use crate::surveys::selected;
@@ -19,6 +19,7 @@ pub(super) fn wss(
     let mut wss = Wss { basis: Basis::Survey, by_interval: window.is_none(), ..Wss::default() };
     let mut intervals = vec![];
     let mut first = None;
+    let mut once = Some(vec![]);
     for record in source.surveys().map_err(ReportError::Source)? {
         let survey = record.map_err(ReportError::Source)?.survey;
         let first = *first.get_or_insert(survey.time);
@@ -30,17 +31,23 @@ pub(super) fn wss(
         }
         let covered = survey.time.saturating_sub(first) + survey.interval / 2;
         let warm_up = survey.interval.is_zero() || window.is_some_and(|window| covered < window);
+        let mut all_mapped = 0;
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             let (sums, mapped) = selected(target, selection.address);
-            let bytes = place.map_or(sums.touched, |place| sums.within[place]);
-            wss.points.push(Point {
-                time: survey.time,
-                target: target.id,
-                amount: amount(&sums, bytes, mapped),
-                warm_up,
-            });
+            all_mapped += mapped;
+            let amount = amount(&sums, place, mapped);
+            wss.points.push(Point { time: survey.time, target: target.id, amount, warm_up });
+        }
+        let total = survey.total.filter(|_| selection.holds_all(&survey));
+        match (&mut once, total) {
+            (Some(once), Some(total)) => {
+                let amount = amount(&total.sums, place, all_mapped);
+                once.push(Total { time: survey.time, amount, warm_up });
+            }
+            _ => once = None,
         }
     }
+    wss.once = once;
     intervals.sort_unstable();
     wss.window = window.or_else(|| intervals.get(intervals.len() / 2).copied()).unwrap_or_default();
     // Intervals are not exact to the millisecond.
@@ -50,9 +57,10 @@ pub(super) fn wss(
     Ok((!wss.points.is_empty()).then_some(wss))
 }
 
-fn amount(sums: &PageSums, bytes: u64, mapped: u64) -> Amount {
+/// `place` is that of the window; without one, the survey interval counts.
+fn amount(sums: &PageSums, place: Option<usize>, mapped: u64) -> Amount {
     Amount {
-        bytes,
+        bytes: place.map_or(sums.touched, |place| sums.within[place]),
         present_bytes: Some(sums.present),
         unobservable_bytes: Some(sums.unobservable),
         unknown_bytes: Some(sums.unknown),

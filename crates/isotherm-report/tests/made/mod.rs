@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
 use isotherm_core::survey::{
-    BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, WINDOWS,
+    BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS,
 };
 use isotherm_core::{
     AddrRange, BoxError, Mapping, MemoryUse, Permissions, RegionPages, RegionSnapshot, SystemMemory, TargetId,
@@ -369,6 +369,7 @@ pub fn surveyed(seconds: u32) -> Made {
                     time: Duration::from_secs(second.into()),
                     interval: Duration::from_secs(u64::from(second > 1)),
                     cost: SurveyCost { reads: 16384, clears: 2048 },
+                    total: Some(TotalSums { sums: target.total(), shared: 0 }),
                     targets: vec![target],
                 },
                 cpu: Some(Duration::from_millis(3)),

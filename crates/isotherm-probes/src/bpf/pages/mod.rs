@@ -4,13 +4,14 @@ mod clear;
 mod clear_shared;
 mod find;
 mod folios;
+mod frames;
 mod learn;
 mod masks;
 mod read;
 mod shared;
 mod spans;
 
-use isotherm_core::survey::{BlockPages, ClearPages};
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages};
 
 use super::BpfError;
 use super::folio::Folios;
@@ -20,6 +21,7 @@ use super::target::Target;
 use clear::{Clearer, Tools};
 use clear_shared::SharedClearer;
 use folios::{LargeFolios, Zeros};
+use frames::frames;
 use learn::learn;
 use read::Reader;
 use shared::SharedPages;
@@ -71,6 +73,18 @@ impl Pages {
             blocks[first..].iter_mut().for_each(|block| block.unobservable = block.present);
         }
         Ok(())
+    }
+
+    /// Calls `found` with the page frames of the pages of `target` that other processes may map. The target was read
+    /// last.
+    pub(super) fn frames(
+        &mut self,
+        program: &mut Program,
+        tables: &PageTables,
+        target: &Target,
+        found: &mut dyn FnMut(BlockFrames<'_>),
+    ) -> Result<(), BpfError> {
+        frames(program, tables, target, self.reader.suspects(), found)
     }
 
     /// Clears the accessed bits of pages. Returns how many it has cleared.

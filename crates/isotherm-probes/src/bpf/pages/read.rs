@@ -107,19 +107,17 @@ impl Reader {
         Ok(())
     }
 
-    /// The accessed pages that other processes may map too, and the rest of such pages in their blocks, as they were
-    /// read last.
+    /// The pages that other processes may map too, as they were read last.
     pub(super) fn suspects(&self) -> &[Suspects] {
         &self.suspects
     }
 }
 
-/// Adds the pages of `block` that other processes may map, if one of them was accessed.
+/// Adds the pages of `block` that other processes may map.
 fn suspect(suspects: &mut Vec<Suspects>, block: &BlockPages, mask: Mask, writable: PageBits) {
     let pages = block.present & !block.unobservable & (mask.file | mask.copied & !writable);
-    let accessed = pages & block.accessed;
-    if !accessed.is_empty() {
-        suspects.push(Suspects { start: block.start, pages, accessed });
+    if !pages.is_empty() {
+        suspects.push(Suspects { start: block.start, pages, accessed: pages & block.accessed });
     }
 }
 
