@@ -37,8 +37,8 @@ pub struct Visits {
     pub waking_percent: f64,
 }
 
-/// Runs a monitor with `probe` and `survey` `pairs` times for `time`, with pauses of `time` between. The target has `scale` times
-/// [`SIZE`] and touches its hot memory as fast as it can.
+/// Runs a monitor with `probe` and `survey` `pairs` times for `time`, with pauses of `time` between. The target has
+/// `scale` times [`SIZE`] and touches its hot memory as fast as it can.
 ///
 /// # Errors
 /// If isotherm or the workload fails.

@@ -14,7 +14,8 @@ pub fn probe_named(name: &str) -> Result<ProbeChoice> {
     ProbeChoice::named(name).with_context(|| format!("there is no probe {name:?}; take auto, idle, bpf, refs or damon"))
 }
 
-/// Watches a process for `time` with the default attributes and `survey`, and returns the cost of each snapshot with its time.
+/// Watches a process for `time` with the default attributes and `survey`, and returns the cost of each snapshot with
+/// its time.
 ///
 /// # Errors
 /// If the process cannot be watched, or the machine is too busy to take every snapshot.

@@ -97,8 +97,8 @@ pub trait Survey {
     /// Fails only if the run cannot go on. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, blocks: &mut Vec<BlockPages>) -> Result<(), BoxError>;
 
-    /// Calls `found` with the page frames of all pages of `target` that other processes may map too. The survey has just
-    /// read the target. Returns false if the frames are not known.
+    /// Calls `found` with the page frames of all pages of `target` that other processes may map too. The survey has
+    /// just read the target. Returns false if the frames are not known.
     ///
     /// # Errors
     /// Fails only if the run cannot go on.
@@ -107,9 +107,9 @@ pub trait Survey {
     }
 
     /// Clears the accessed bits of pages. The survey may clear other pages as well: shared ones, and where the system
-    /// cannot clear single pages. It then adds their blocks; `blocks` stays sorted by address. It is called in every survey, even
-    /// if there is no page to clear. Returns how many accessed bits it has cleared, which is the work that the target
-    /// has if it accesses all of them again.
+    /// cannot clear single pages. It then adds their blocks; `blocks` stays sorted by address. It is called in every
+    /// survey, even if there is no page to clear. Returns how many accessed bits it has cleared, which is the work that
+    /// the target has if it accesses all of them again.
     ///
     /// # Errors
     /// Fails only if the run cannot go on. A page that cannot be cleared is added to the unobservable ones.

@@ -25,8 +25,8 @@ pub fn survey(probe: &mut BpfProbe, target: &Target) -> Vec<BlockPages> {
     blocks
 }
 
-/// Clears all pages of `range` that `blocks` say are accessed. Returns how many accessed bits were cleared, and what the
-/// survey made of the request.
+/// Clears all pages of `range` that `blocks` say are accessed. Returns how many accessed bits were cleared, and what
+/// the survey made of the request.
 pub fn clear(
     probe: &mut BpfProbe,
     target: &Target,

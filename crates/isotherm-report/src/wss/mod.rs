@@ -100,8 +100,8 @@ pub struct Wss {
     pub by_interval: bool,
     /// A point for each snapshot or survey and target, in the order of time.
     pub points: Vec<Point>,
-    /// The sums in which each page counts once, in the order of time. `None` if it is not known which memory the targets
-    /// share.
+    /// The sums in which each page counts once, in the order of time. `None` if it is not known which memory the
+    /// targets share.
     pub once: Option<Vec<Total>>,
 }
 
@@ -122,8 +122,8 @@ impl Wss {
         }
     }
 
-    /// The sum of all targets at each time. If [`once`](Self::once) is not known, what several targets share counts once
-    /// for each.
+    /// The sum of all targets at each time. If [`once`](Self::once) is not known, what several targets share counts
+    /// once for each.
     pub fn sums(&self) -> Vec<Total> {
         if let Some(once) = &self.once {
             return once.clone();
