@@ -1,6 +1,6 @@
 //! Simulated memory: an address space and a probe that follow a pattern on a simulated clock.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use isotherm_core::{
     TargetSpace,
 };
 
+use crate::presence::Presence;
 use crate::{Order, Pattern, Touch};
 
 /// The address of the first area. Any address in user space would do.
@@ -47,6 +48,7 @@ pub struct SimMemory {
     clears: u64,
     /// When a survey has cleared each page, by the address of the page.
     pub(crate) cleared_pages: HashMap<u64, Duration>,
+    presence: Rc<RefCell<Presence>>,
 }
 
 impl SimMemory {
@@ -55,14 +57,23 @@ impl SimMemory {
 
     /// Memory that follows `pattern` on `clock`. What is random in the pattern follows from `seed`.
     pub fn new(pattern: Pattern, clock: SimClock, seed: u64) -> Self {
-        Self {
+        let memory = Self {
             pattern: Arc::new(pattern),
             clock,
             seed,
             cleared_at: Duration::ZERO,
             clears: 0,
             cleared_pages: HashMap::new(),
-        }
+            presence: Rc::default(),
+        };
+        *memory.presence.borrow_mut() = Presence::new(memory.areas(), memory.clock.now());
+        memory
+    }
+
+    /// Which pages are resident now. Clones share it.
+    pub(crate) fn presence(&self) -> &RefCell<Presence> {
+        self.presence.borrow_mut().read_back(self);
+        &self.presence
     }
 
     /// The addresses of each area, in the order of the pattern.
