@@ -149,13 +149,13 @@ impl SimActuator {
         match action {
             Action::PageOut => {
                 let mut outcome = Outcome { resident: Some(0), ..Outcome::default() };
-                for page in first..end {
+                for (page, reclaimed) in (first..end).zip(&mut reclaimed[first..end]) {
                     if machine.locked[area][page] {
                         outcome.refuse(PAGE_SIZE, RefusalReason::Unsuitable.into());
                         outcome.resident = outcome.resident.map(|bytes| bytes + PAGE_SIZE);
                     } else {
                         outcome.applied += PAGE_SIZE;
-                        reclaimed[page] = true;
+                        *reclaimed = true;
                         machine.huge[area][self.huge(area, page)] = false;
                     }
                 }

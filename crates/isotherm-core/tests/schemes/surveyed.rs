@@ -133,13 +133,12 @@ fn touched_memory_without_samples_has_no_frequency() {
 }
 
 /// Reclaims 512 idle pages in second 5, and goes on for ten seconds. From second 7 on, the survey finds the pages of
-/// `back` in memory. Returns the report, the pages of later calls, and what was said of the returns.
-fn reclaimed(scheme: Scheme, back: fn(usize) -> bool) -> (Report, Vec<(u64, u64)>, Vec<(bool, bool)>) {
+/// `back` in memory. Returns the report, and what was said of the returns: whether it is too much, and slows the scheme.
+fn reclaimed(scheme: Scheme, back: fn(usize) -> bool) -> (Report, Vec<(bool, bool)>) {
     let log = Log::default();
     let mut schemes = schemes(scheme, &log);
     let mut history = history(5, Pages { present: |_| true, accessed: |_| false });
     schemes.aggregated(&surveyed(50, &[(0, 512, 0, 50)], &history)).unwrap();
-    log.take();
     for second in 6..=15 {
         let none: fn(usize) -> bool = |_| false;
         let block = Pages { present: if second < 7 { none } else { back }, accessed: |_| true };
@@ -149,7 +148,7 @@ fn reclaimed(scheme: Scheme, back: fn(usize) -> bool) -> (Report, Vec<(u64, u64)
         }
     }
     let said = schemes.take_returns().map(|returns| (returns.too_much, returns.slowed)).collect();
-    (schemes.reports().next().unwrap().clone(), log.take_pages(), said)
+    (schemes.reports().next().unwrap().clone(), said)
 }
 
 fn limited() -> Quota {
@@ -159,7 +158,7 @@ fn limited() -> Quota {
 #[test]
 fn a_scheme_whose_victims_come_back_is_reported_and_slowed() {
     let scheme = Scheme { quota: limited(), ..Scheme::new("cold", idle(SECOND * 3), Action::PageOut) };
-    let (report, _, said) = reclaimed(scheme, |page| page < 128);
+    let (report, said) = reclaimed(scheme, |page| page < 128);
     assert_eq!((report.total.watched_bytes, report.total.returned_bytes), (512 * PAGE_SIZE, 128 * PAGE_SIZE));
     assert_eq!(said, [(true, true)]);
     // It was halved, and has grown in the windows of 3 s since then.
@@ -170,7 +169,7 @@ fn a_scheme_whose_victims_come_back_is_reported_and_slowed() {
 
 #[test]
 fn a_scheme_without_a_quota_is_reported_only() {
-    let (report, _, said) = reclaimed(Scheme::new("cold", idle(SECOND * 3), Action::PageOut), |_| true);
+    let (report, said) = reclaimed(Scheme::new("cold", idle(SECOND * 3), Action::PageOut), |_| true);
     assert_eq!(report.total.returned_bytes, 512 * PAGE_SIZE);
     assert_eq!((said, report.quota_share), (vec![(true, false)], None));
 }
@@ -178,13 +177,13 @@ fn a_scheme_without_a_quota_is_reported_only() {
 #[test]
 fn a_scheme_whose_victims_stay_away_is_neither_reported_nor_slowed() {
     let scheme = Scheme { quota: limited(), ..Scheme::new("cold", idle(SECOND * 3), Action::PageOut) };
-    let (report, _, said) = reclaimed(scheme, |page| page < 50);
+    let (report, said) = reclaimed(scheme, |page| page < 50);
     assert_eq!((report.total.watched_bytes, report.total.returned_bytes), (512 * PAGE_SIZE, 50 * PAGE_SIZE));
     assert_eq!((said.len(), report.quota_share, report.quota), (0, None, Some(1 << 30)));
 }
 
 #[test]
 fn an_action_that_frees_nothing_has_no_victims() {
-    let (report, _, said) = reclaimed(Scheme::new("cold", idle(SECOND * 3), Action::Cold), |_| true);
+    let (report, said) = reclaimed(Scheme::new("cold", idle(SECOND * 3), Action::Cold), |_| true);
     assert_eq!((report.total.watched_bytes, said.len()), (0, 0));
 }
