@@ -23,8 +23,8 @@ pub fn memory_use(root: &Path, pid: u32) -> ProcResult<MemoryUse> {
     Ok(MemoryUse { resident: bytes("Rss"), proportional: bytes("Pss"), swapped: bytes("Swap") })
 }
 
-/// How many major page faults process `pid` has had since it started, from `stat` below `root`, which stands for `/`: the
-/// faults of all its threads for which a page was read from a disk or from swap. It does not count its children.
+/// How many major page faults process `pid` has had since it started, from `stat` below `root`, which stands for `/`:
+/// the faults of all its threads for which a page was read from a disk or from swap. It does not count its children.
 ///
 /// # Errors
 /// Fails if the process has ended or the file may not be read.

@@ -219,8 +219,8 @@ table! {
         /// of the bytes that the action freed, those that were watched until the end of their time; null in older
         /// recordings
         "watched_bytes" => watched_bytes: Option<u64>,
-        /// of `watched_bytes`, those that were in memory again within their time: the least age that the scheme asks for,
-        /// at most a minute; null in older recordings
+        /// of `watched_bytes`, those that were in memory again within their time: the least age that the scheme asks
+        /// for, at most a minute; null in older recordings
         "returned_bytes" => returned_bytes: Option<u64>,
     }
 }

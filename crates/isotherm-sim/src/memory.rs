@@ -72,8 +72,29 @@ impl SimMemory {
 
     /// Which pages are resident now. Clones share it.
     pub(crate) fn presence(&self) -> &RefCell<Presence> {
-        self.presence.borrow_mut().read_back(self);
+        self.read_back();
         &self.presence
+    }
+
+    /// Makes reclaimed pages resident that have been touched since this function was called last.
+    fn read_back(&self) {
+        let now = self.clock.now();
+        let Presence { reclaimed, faulted_until, faults } = &mut *self.presence.borrow_mut();
+        let since = std::mem::replace(faulted_until, now);
+        if since == now {
+            return;
+        }
+        for (area, reclaimed) in reclaimed.iter_mut().enumerate() {
+            let pages = reclaimed.len() as u64;
+            for touch in self.touches(area) {
+                for (page, reclaimed) in (0..).zip(reclaimed.iter_mut()).filter(|(_, reclaimed)| **reclaimed) {
+                    if self.touched(touch, page, pages, since) {
+                        *reclaimed = false;
+                        *faults += 1;
+                    }
+                }
+            }
+        }
     }
 
     /// The addresses of each area, in the order of the pattern.

@@ -49,8 +49,8 @@ impl Default for Slowdown {
 }
 
 impl Slowdown {
-    /// Takes in what was seen at the time `now` of the memory whose window is over. Returns a judgement at most once in a
-    /// window, and only if enough was freed to say something.
+    /// Takes in what was seen at the time `now` of the memory whose window is over. Returns a judgement at most once in
+    /// a window, and only if enough was freed to say something.
     pub(crate) fn take(&mut self, now: Duration, window: Duration, seen: Tally) -> Option<Judgement> {
         self.tally.freed += seen.freed;
         self.tally.returned += seen.returned;

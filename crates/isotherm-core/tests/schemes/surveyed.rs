@@ -133,7 +133,8 @@ fn touched_memory_without_samples_has_no_frequency() {
 }
 
 /// Reclaims 512 idle pages in second 5, and goes on for ten seconds. From second 7 on, the survey finds the pages of
-/// `back` in memory. Returns the report, and what was said of the returns: whether it is too much, and slows the scheme.
+/// `back` in memory. Returns the report, and what was said of the returns: whether it is too much, and slows the
+/// scheme.
 fn reclaimed(scheme: Scheme, back: fn(usize) -> bool) -> (Report, Vec<(bool, bool)>) {
     let log = Log::default();
     let mut schemes = schemes(scheme, &log);

@@ -179,7 +179,8 @@ pub(crate) fn schemes(s: &Schemes) -> String {
         allowed\">tried</th>\
         <th title=\"what the action was called for\">advised</th>\
         <th title=\"what it was carried out on; freed, by pageout\">applied</th>\
-        <th title=\"share of what was freed and watched that was in memory again soon\">came back</th><th title=\"by the kernel\">refused</th><th title=\"by filters\">rejected</th>\
+        <th title=\"share of what was freed and watched that was in memory again soon\">came back</th>\
+        <th title=\"by the kernel\">refused</th><th title=\"by filters\">rejected</th>\
         <th title=\"by the quota, in the last application\">held back</th><th title=\"periods in which the quota did \
         not suffice\">exceeded</th>\
         <th title=\"time that actions took\">took</th><th title=\"share of the time\">awake</th>";

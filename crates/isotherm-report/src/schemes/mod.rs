@@ -24,7 +24,8 @@ pub struct Schemes {
     pub to_ns: u64,
     /// Why the recording ends before its run, if it does.
     pub cut_short: Option<String>,
-    /// Major page faults of all targets, for which a page was read from a disk or from swap. None if they are not known.
+    /// Major page faults of all targets, for which a page was read from a disk or from swap. None if they are not
+    /// known.
     pub major_faults: Option<u64>,
     /// The schemes, in the order in which they appear.
     pub schemes: Vec<Scheme>,
@@ -49,8 +50,8 @@ pub struct Scheme {
     pub quota_bytes: Option<u64>,
     /// How far its goals were reached at the end: 1 is exactly. None if there are no goals, or it is not known.
     pub goal_score: Option<f64>,
-    /// The share of the quota that was in force at the end, because too much of what the scheme freed came back soon. None
-    /// if all of it was in force.
+    /// The share of the quota that was in force at the end, because too much of what the scheme freed came back soon.
+    /// None if all of it was in force.
     pub quota_share: Option<f64>,
     /// The sums.
     #[serde(flatten)]

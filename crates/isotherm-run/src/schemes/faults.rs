@@ -15,8 +15,8 @@ pub(crate) struct MajorFaults {
 }
 
 impl MajorFaults {
-    /// Reads the faults of these targets, below `root`, and returns those of all targets so far. Faults that a target had
-    /// before it was read for the first time do not count.
+    /// Reads the faults of these targets, below `root`, and returns those of all targets so far. Faults that a target
+    /// had before it was read for the first time do not count.
     pub(crate) fn read(&mut self, root: &Path, targets: &[TargetId]) -> u64 {
         self.targets.retain(|target, _| targets.contains(target));
         for &target in targets {

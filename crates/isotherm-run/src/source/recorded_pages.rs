@@ -1,9 +1,10 @@
 //! The pages of a recorded target: made from what its surveys found in regions and blocks.
 //!
-//! A recording has no single pages. It has how many pages of a region, and of a block of 2 MiB, were present and how many
-//! of them were touched. The borders of regions are those of the surveys, so that most regions are touched as a whole or
-//! not at all. Where a region is mixed, its touched pages count as its first ones in each block. So sizes are right; the
-//! addresses within a mixed region are guessed, and ages are too high where use moves about within such a region.
+//! A recording has no single pages. It has how many pages of a region, and of a block of 2 MiB, were present and how
+//! many of them were touched. The borders of regions are those of the surveys, so that most regions are touched as a
+//! whole or not at all. Where a region is mixed, its touched pages count as its first ones in each block. So sizes are
+//! right; the addresses within a mixed region are guessed, and ages are too high where use moves about within such a
+//! region.
 
 use std::collections::HashMap;
 use std::sync::Arc;
