@@ -99,6 +99,7 @@ impl ProcessActuator {
         let (Ok(before), Ok(after)) = (before, resident(&self.root, held.pid, ranges)) else { return };
         for (outcome, (before, after)) in outcomes.iter_mut().zip(before.into_iter().zip(after)) {
             outcome.applied = outcome.applied.min(before.saturating_sub(after));
+            outcome.resident = Some(after);
         }
     }
 

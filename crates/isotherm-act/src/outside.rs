@@ -264,7 +264,7 @@ mod tests {
         let ranges = [AddrRange::new(256 * PAGE_SIZE, 1280 * PAGE_SIZE).unwrap()];
         let mut outcomes = [Outcome::default()];
         advise_ranges(&mut memory, Advice::Collapse, &ranges, &mut outcomes);
-        assert_eq!(outcomes[0], Outcome { applied: HUGE_PAGE_SIZE, refused: 0, refusal: None });
+        assert_eq!(outcomes[0], Outcome { applied: HUGE_PAGE_SIZE, ..Outcome::default() });
         assert_eq!(memory.advised, (512..1024).collect());
     }
 
@@ -276,7 +276,7 @@ mod tests {
         let mut outcomes = [Outcome::default()];
         advise_ranges(&mut memory, Advice::Collapse, &ranges, &mut outcomes);
         let busy = Some(refusal(Errno::AGAIN));
-        let expected = Outcome { applied: 2 * HUGE_PAGE_SIZE, refused: HUGE_PAGE_SIZE, refusal: busy };
+        let expected = Outcome { applied: 2 * HUGE_PAGE_SIZE, refused: HUGE_PAGE_SIZE, refusal: busy, resident: None };
         assert_eq!(outcomes[0], expected);
     }
 }

@@ -18,6 +18,7 @@ use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 use super::actuator::Held;
 use super::facts::facts;
 use super::refusal::refusal;
+use super::resident::resident;
 
 /// The number of frames in a huge page.
 const HUGE: u64 = 512;
@@ -83,6 +84,13 @@ impl PageInspector for ProcessInspector {
         // If the process has ended, another process may have had its ID while the pages were read.
         let result = if held.has_ended() { Err(Errno::SRCH) } else { result };
         result.map_err(refusal)
+    }
+
+    fn present(&mut self, target: TargetId, range: AddrRange) -> Option<u64> {
+        let held = Held::new(&self.process_table, target)?;
+        let bytes = resident(&self.root, held.pid, &[range]).ok()?;
+        // If the process has ended, another process may have its ID.
+        if held.has_ended() { None } else { bytes.first().copied() }
     }
 
     fn time_inspecting(&self) -> Duration {

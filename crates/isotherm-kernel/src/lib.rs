@@ -31,5 +31,5 @@ pub use pidfd::Pidfd;
 pub use process::{Process, TargetError, mapping};
 pub use processes::{Member, ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
-pub use usage::{memory_use, system_memory};
+pub use usage::{major_faults, memory_use, system_memory};
 pub use wait::{Rest, Stop, Waiter, Woken};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::{MemoryUse, SystemMemory};
-use procfs::process::{MMapExtension, SmapsRollup};
+use procfs::process::{MMapExtension, SmapsRollup, Stat};
 use procfs::{FromRead, Meminfo, MemoryPressure, ProcError, ProcResult};
 
 /// The memory that process `pid` uses, in bytes, from `smaps_rollup` below `root`, which stands for `/`.
@@ -21,6 +21,15 @@ pub fn memory_use(root: &Path, pid: u32) -> ProcResult<MemoryUse> {
     let MMapExtension { map, .. } = &mapped.extension;
     let bytes = |name| map.get(name).copied().unwrap_or_default();
     Ok(MemoryUse { resident: bytes("Rss"), proportional: bytes("Pss"), swapped: bytes("Swap") })
+}
+
+/// How many major page faults process `pid` has had since it started, from `stat` below `root`, which stands for `/`:
+/// the faults of all its threads for which a page was read from a disk or from swap. It does not count its children.
+///
+/// # Errors
+/// Fails if the process has ended or the file may not be read.
+pub fn major_faults(root: &Path, pid: u32) -> ProcResult<u64> {
+    Ok(Stat::from_file(root.join(format!("proc/{pid}/stat")))?.majflt)
 }
 
 /// The memory of the system, in bytes, from `/proc/meminfo` below `root`, which stands for `/`.
@@ -72,6 +81,20 @@ mod tests {
         assert!(before.proportional <= before.resident);
         assert!(after.resident >= before.resident + 60 * MIB, "{before:?} {after:?}");
         memory_use(root, u32::MAX).unwrap_err();
+    }
+
+    #[test]
+    fn major_faults_are_read_below_the_root() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        let own = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let (name, fields) = own.rsplit_once(") ").unwrap();
+        // The fields after the name are those from the third on; the twelfth is the number of major faults.
+        let mut fields: Vec<&str> = fields.split(' ').collect();
+        fields[9] = "1234";
+        std::fs::write(root.path().join("proc/7/stat"), format!("{name}) {}", fields.join(" "))).unwrap();
+        assert_eq!(major_faults(root.path(), 7).unwrap(), 1234);
+        major_faults(root.path(), 8).unwrap_err();
     }
 
     #[test]

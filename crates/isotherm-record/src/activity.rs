@@ -35,6 +35,7 @@ pub(crate) fn to_columns(activity: &Activity, from_boot: bool) -> columns::Activ
             swap_free_bytes: swap_free,
             stalled_ns: stalled.map(nanoseconds),
         },
+        major_faults: activity.major_faults,
     }
 }
 
@@ -55,6 +56,7 @@ fn scheme_columns(report: &Report, from_boot: bool) -> columns::Scheme {
         quota_bytes: report.quota,
         // A score that is not a number says nothing.
         goal_score: report.goal_score.filter(|score| score.is_finite()),
+        quota_share: report.quota_share.filter(|share| share.is_finite()),
         total: total_columns(&report.total),
         last: columns::Last {
             time_ns: nanoseconds(report.last.time),
@@ -83,6 +85,8 @@ fn total_columns(total: &Statistics) -> columns::Total {
         refusals: refusals.collect(),
         quota_exceeded: total.quota_exceeded,
         spent_ns: nanoseconds(total.time),
+        watched_bytes: Some(total.watched_bytes),
+        returned_bytes: Some(total.returned_bytes),
     }
 }
 
@@ -113,6 +117,7 @@ pub(crate) fn read(found: columns::Activity, identities: &Identities) -> Result<
             swap_free: swap_free_bytes,
             stalled: stalled_ns.map(Duration::from_nanos),
         },
+        major_faults: found.major_faults,
     })
 }
 
@@ -122,6 +127,9 @@ fn report(
 ) -> Result<Report, &'static str> {
     if found.goal_score.is_some_and(|score| !score.is_finite()) {
         return Err("the score of a scheme's goals is not a number");
+    }
+    if found.quota_share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+        return Err("the share of a scheme's quota is not from 0 to 1");
     }
     let regions = found.last.regions.iter().filter_map(|acted| {
         let target = target(&acted.id).transpose()?;
@@ -135,6 +143,7 @@ fn report(
         awake: found.awake,
         quota: found.quota_bytes,
         goal_score: found.goal_score,
+        quota_share: found.quota_share,
         total: statistics(found.total),
         last: Application {
             time: Duration::from_nanos(found.last.time_ns),
@@ -162,6 +171,8 @@ fn statistics(found: columns::Total) -> Statistics {
         passed_bytes: found.passed_bytes,
         applied_regions: found.applied_regions,
         applied_bytes: found.applied_bytes,
+        watched_bytes: found.watched_bytes.unwrap_or(0),
+        returned_bytes: found.returned_bytes.unwrap_or(0),
         rejected_bytes: found.rejected_bytes,
         refusals: found.refusals.into_iter().map(refusal).collect(),
         quota_exceeded: found.quota_exceeded,

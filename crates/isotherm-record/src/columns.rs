@@ -152,6 +152,9 @@ table! {
         "memory" => memory: Vec<Memory>,
         /// the memory of the whole system
         "system" => system: System,
+        /// major page faults of the targets since the start of the run, for which a page was read from a disk or from
+        /// swap; null if that is not known
+        "major_faults" => major_faults: Option<u64>,
     }
 }
 
@@ -168,6 +171,9 @@ table! {
         "quota_bytes" => quota_bytes: Option<u64>,
         /// how far the goals are reached; 1 is exactly; null without goals, or if it is not known
         "goal_score" => goal_score: Option<f64>,
+        /// the share of the quota that is in force, above 0 and below 1, because too much of what the scheme freed came
+        /// back soon; null if all of it is in force, or nothing limits the scheme
+        "quota_share" => quota_share: Option<f64>,
         /// the sums since the start of the run, or since the schemes were changed
         "total" => total: Total,
         /// the last application since the activity before that acted on something; without one, the last application at
@@ -210,6 +216,12 @@ table! {
         "quota_exceeded" => quota_exceeded: u64,
         /// the time of the actions and of inspecting pages for the filters, in nanoseconds
         "spent_ns" => spent_ns: u64,
+        /// of the bytes that the action freed, those that were watched until the end of their time; null in older
+        /// recordings
+        "watched_bytes" => watched_bytes: Option<u64>,
+        /// of `watched_bytes`, those that were in memory again within their time: the least age that the scheme asks
+        /// for, at most a minute; null in older recordings
+        "returned_bytes" => returned_bytes: Option<u64>,
     }
 }
 

@@ -144,6 +144,7 @@ fn some_activity() -> Activity {
         awake: quota.is_some(),
         quota,
         goal_score,
+        quota_share: goal_score,
         total: Statistics {
             refusals: vec![
                 RefusalCount {
@@ -168,6 +169,7 @@ fn some_activity() -> Activity {
         schemes: vec![report("cold", Some(1 << 20), Some(0.5)), report("hot", None, None)],
         memory: vec![(target(1), MemoryUse::default()), (target(2), MemoryUse::default())],
         system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
+        major_faults: Some(1),
     }
 }
 

@@ -234,4 +234,7 @@ pub struct Activity {
     pub memory: Vec<(TargetId, MemoryUse)>,
     /// The memory of the whole system.
     pub system: SystemMemory,
+    /// How many major page faults the targets have had since the start of the run: page faults for which a page was
+    /// read from a disk or from swap. `None` if that is not known.
+    pub major_faults: Option<u64>,
 }

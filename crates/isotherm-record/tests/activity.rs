@@ -151,11 +151,12 @@ fn json_has_all_of_an_activity() {
         activity["schemes"][1],
         json!({
             "name": "hot \"ones\"", "action": "hugepage", "target_node": null,
-            "awake": true, "quota_bytes": 2_097_152, "goal_score": 0.5,
+            "awake": true, "quota_bytes": 2_097_152, "goal_score": 0.5, "quota_share": 0.5,
             "total": {
                 "applications": 2, "tried_regions": 4, "tried_bytes": 245_760, "passed_bytes": 163_840,
                 "applied_regions": 3, "applied_bytes": 81_920, "rejected_bytes": 40_960,
                 "quota_exceeded": 1, "spent_ns": 14_000,
+                "watched_bytes": 73_728, "returned_bytes": 65_536,
                 "refusals": [
                     {"errno": 11, "reason": "busy", "regions": 2, "bytes": 8192},
                     {"errno": 12, "reason": "other", "regions": 2, "bytes": 8192}
@@ -170,6 +171,7 @@ fn json_has_all_of_an_activity() {
             }
         })
     );
+    assert_eq!(activity["major_faults"], json!(12));
     let used = |pid| {
         json!({
             "pid": pid, "id": common::id_json(pid),

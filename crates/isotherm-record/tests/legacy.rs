@@ -37,6 +37,12 @@ fn snapshot(i: u32) -> SnapshotRecord {
 
 fn activity(i: u32) -> Activity {
     let mut activity = common::activity(i);
+    // What is new in format 3.
+    activity.major_faults = None;
+    for scheme in &mut activity.schemes {
+        scheme.quota_share = None;
+        (scheme.total.watched_bytes, scheme.total.returned_bytes) = (0, 0);
+    }
     let acted_on = activity.schemes.iter_mut().flat_map(|scheme| &mut scheme.last.regions);
     for target in acted_on.map(|region| &mut region.target).chain(activity.memory.iter_mut().map(|(id, _)| id)) {
         *target = common::process_by_epoch(target.pid().unwrap());

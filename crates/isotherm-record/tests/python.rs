@@ -82,19 +82,21 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
         "activity: struct<time_ns: uint64 not null, \
         schemes: list<item: struct<name: string not null, \
         action: struct<name: string not null, target_node: uint32> not null, awake: bool not null, \
-        quota_bytes: uint64, goal_score: double, \
+        quota_bytes: uint64, goal_score: double, quota_share: double, \
         total: struct<applications: uint64 not null, tried_regions: uint64 not null, tried_bytes: uint64 not null, \
         passed_bytes: uint64 not null, applied_regions: uint64 not null, applied_bytes: uint64 not null, \
         rejected_bytes: uint64 not null, refusals: list<item: struct<reason: string not null, code: int32, \
         regions: uint64 not null, bytes: uint64 not null> not null> not null, \
-        quota_exceeded: uint64 not null, spent_ns: uint64 not null> not null, \
+        quota_exceeded: uint64 not null, spent_ns: uint64 not null, watched_bytes: uint64, returned_bytes: uint64> \
+        not null, \
         last: struct<time_ns: uint64 not null, held_back_bytes: uint64 not null, \
         unobservable_bytes: uint64 not null, regions: list<item: struct<id: {id} not null, start: uint64 not null, \
         end: uint64 not null, applied_bytes: uint64 not null> not null> not null> not null> not null> not null, \
         memory: list<item: struct<id: {id} not null, resident_bytes: uint64 not null, \
         proportional_bytes: uint64 not null, swapped_bytes: uint64 not null> not null> not null, \
         system: struct<total_bytes: uint64 not null, free_bytes: uint64 not null, available_bytes: uint64 not null, \
-        swap_total_bytes: uint64 not null, swap_free_bytes: uint64 not null, stalled_ns: uint64> not null>"
+        swap_total_bytes: uint64 not null, swap_free_bytes: uint64 not null, stalled_ns: uint64> not null, \
+        major_faults: uint64>"
     );
     assert_eq!(with_activities["schema"], json!(schema.into_iter().chain([activity]).collect::<Vec<_>>()));
 }

@@ -341,6 +341,7 @@ fn absurd_figures_do_not_panic() {
         schemes: vec![],
         memory: vec![],
         system: isotherm_core::SystemMemory::default(),
+        major_faults: None,
     }];
     for source in [rows, still] {
         for kind in Kind::ALL {

@@ -318,10 +318,10 @@ fn the_activity_of_schemes_has_a_section_of_its_own() {
     page.eval(&format!("{section}.querySelectorAll('details').forEach(each => each.open = true)"));
     page.settle();
     assert_eq!(page.eval(&seen), json!(true));
-    // Rates of two schemes, the tuned quota of one, RSS, PSS and swap, PSI, and free memory.
+    // Rates of two schemes, the tuned quota of one, major faults, RSS, PSS and swap, PSI, and free memory.
     assert_eq!(
         page.eval(&format!("{section}.querySelectorAll('path.curve, path.second, path.third').length")),
-        json!(8)
+        json!(9)
     );
     page.screenshot("schemes");
     page.assert_content();

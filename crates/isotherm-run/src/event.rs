@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use isotherm_core::Attributes;
-use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::{Returns, Scheme};
 use isotherm_record::{Activity, Cost, SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::RunError;
@@ -39,6 +39,24 @@ pub struct Notice {
     pub severity: Severity,
     /// What happened, in a sentence.
     pub text: Arc<str>,
+    /// What it is about, for a program.
+    pub kind: NoticeKind,
+}
+
+/// What a notice is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    /// What its text says.
+    Other,
+    /// More of what a scheme freed came back soon than may, or no longer does.
+    Returns(Returns),
+}
+
+impl Notice {
+    /// A notice that has no more to say than its text.
+    pub fn new(severity: Severity, text: &str) -> Self {
+        Self { severity, text: text.into(), kind: NoticeKind::Other }
+    }
 }
 
 /// How serious a notice is.

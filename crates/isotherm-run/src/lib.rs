@@ -47,7 +47,7 @@ pub use config::{CommandLine, ProbeChoice, RunConfig, SchemeOptions, SchemeSourc
 pub use control::Control;
 pub use delivery::{EventSink, Events};
 pub use error::{ConfigError, RunError, chain};
-pub use event::{EndReason, Event, Missed, Notice, Severity};
+pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
 pub use isotherm_probes::bpf::SharedMemory;
 pub use prepared::Prepared;
 pub use properties::Properties;

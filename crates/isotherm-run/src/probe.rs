@@ -57,7 +57,7 @@ impl OpenProbe {
             Err(error) => {
                 let bpf = chain(&error);
                 let text = format!("using the probe refs, which sees whole mappings only. idle: {idle}. bpf: {bpf}");
-                let notice = Notice { severity: Severity::Warning, text: text.into() };
+                let notice = Notice::new(Severity::Warning, &text);
                 Self { notice: Some(notice), ..Self::refs() }
             }
         }

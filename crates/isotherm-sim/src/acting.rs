@@ -47,15 +47,10 @@ const PRESSURE_WINDOW: Duration = Duration::from_secs(10);
 /// The state of the simulated machine. Each list has an entry for each area of the pattern.
 #[derive(Debug, Default)]
 struct Machine {
-    /// Whether each page was reclaimed and is not resident.
-    reclaimed: Vec<Vec<bool>>,
     /// Whether each page is locked.
     locked: Vec<Vec<bool>>,
     /// Whether each huge page is one; of all huge pages that the area has a part of.
     huge: Vec<Vec<bool>>,
-    /// Touches up to this time have been turned into faults.
-    faulted_until: Duration,
-    faults: u64,
     /// The time that tasks have waited for faults.
     stalled: Duration,
     /// The stall time at times within the window of pressure.
@@ -83,13 +78,7 @@ impl SimActuator {
             let granules = |range: AddrRange| range.end().div_ceil(granule) - range.start() / granule;
             memory.areas().map(|range| vec![false; granules(range) as usize]).collect()
         };
-        let machine = Machine {
-            reclaimed: none(PAGE_SIZE),
-            locked: none(PAGE_SIZE),
-            huge: none(HUGE_PAGE_SIZE),
-            faulted_until: clock.now(),
-            ..Machine::default()
-        };
+        let machine = Machine { locked: none(PAGE_SIZE), huge: none(HUGE_PAGE_SIZE), ..Machine::default() };
         Self { memory, clock, costs, machine: Rc::new(RefCell::new(machine)) }
     }
 
@@ -97,8 +86,8 @@ impl SimActuator {
     pub fn resident(&self, area: &str) -> Option<u64> {
         self.read_back();
         let area = self.memory.pattern().area(area)?;
-        let machine = self.machine.borrow();
-        Some(machine.reclaimed[area].iter().filter(|&&reclaimed| !reclaimed).count() as u64 * PAGE_SIZE)
+        let presence = self.memory.presence().borrow();
+        Some(presence.reclaimed[area].iter().filter(|&&reclaimed| !reclaimed).count() as u64 * PAGE_SIZE)
     }
 
     /// The number of huge pages.
@@ -108,8 +97,7 @@ impl SimActuator {
 
     /// The number of faults: touches of pages that had been reclaimed.
     pub fn faults(&self) -> u64 {
-        self.read_back();
-        self.machine.borrow().faults
+        self.memory.presence().borrow().faults
     }
 
     /// The number of calls of the actuator.
@@ -117,28 +105,15 @@ impl SimActuator {
         self.machine.borrow().calls
     }
 
-    /// Makes reclaimed pages resident that have been touched since this function was called last.
+    /// Makes reclaimed pages resident that have been touched, and counts the time that tasks have waited for them.
     fn read_back(&self) {
         let now = self.clock.now();
+        let faults = self.memory.presence().borrow().faults;
         let mut machine = self.machine.borrow_mut();
-        let since = std::mem::replace(&mut machine.faulted_until, now);
-        if since == now {
+        machine.stalled = self.costs.fault * u32::try_from(faults).unwrap_or(u32::MAX);
+        if machine.past.back().is_some_and(|(then, _)| *then == now) {
             return;
         }
-        let mut faults = 0;
-        for (area, reclaimed) in machine.reclaimed.iter_mut().enumerate() {
-            let pages = reclaimed.len() as u64;
-            for touch in self.memory.touches(area) {
-                for (page, reclaimed) in (0..).zip(reclaimed.iter_mut()).filter(|(_, reclaimed)| **reclaimed) {
-                    if self.memory.touched(touch, page, pages, since) {
-                        *reclaimed = false;
-                        faults += 1;
-                    }
-                }
-            }
-        }
-        machine.faults += u64::from(faults);
-        machine.stalled += self.costs.fault * faults;
         let stalled = machine.stalled;
         machine.past.push_back((now, stalled));
         while machine.past.front().is_some_and(|(then, _)| now - *then > PRESSURE_WINDOW) {
@@ -169,29 +144,31 @@ impl SimActuator {
             return Outcome::refused(range, RefusalReason::NotMapped.into());
         };
         let machine = &mut *self.machine.borrow_mut();
+        let reclaimed = &mut self.memory.presence().borrow_mut().reclaimed[area];
         machine.spent += self.costs.page * (end - first) as u32;
         match action {
             Action::PageOut => {
-                let mut outcome = Outcome::default();
-                for page in first..end {
+                let mut outcome = Outcome { resident: Some(0), ..Outcome::default() };
+                for (page, reclaimed) in (first..end).zip(&mut reclaimed[first..end]) {
                     if machine.locked[area][page] {
                         outcome.refuse(PAGE_SIZE, RefusalReason::Unsuitable.into());
+                        outcome.resident = outcome.resident.map(|bytes| bytes + PAGE_SIZE);
                     } else {
                         outcome.applied += PAGE_SIZE;
-                        machine.reclaimed[area][page] = true;
+                        *reclaimed = true;
                         machine.huge[area][self.huge(area, page)] = false;
                     }
                 }
                 return outcome;
             }
-            Action::WillNeed => machine.reclaimed[area][first..end].fill(false),
+            Action::WillNeed => reclaimed[first..end].fill(false),
             Action::MLock => {
-                machine.reclaimed[area][first..end].fill(false);
+                reclaimed[first..end].fill(false);
                 machine.locked[area][first..end].fill(true);
             }
             Action::MUnlock => machine.locked[area][first..end].fill(false),
             Action::HugePage | Action::Collapse => {
-                machine.reclaimed[area][first..end].fill(false);
+                reclaimed[first..end].fill(false);
                 // The engine passes whole huge pages only.
                 let made = self.huge(area, first)..=self.huge(area, end - 1);
                 machine.huge[area][made].fill(true);
@@ -244,7 +221,7 @@ impl PageInspector for SimActuator {
         let (area, first, end) = self.locate(range).ok_or(RefusalReason::NotMapped)?;
         let since = self.clock.now().saturating_sub(self.costs.young);
         let machine = self.machine.borrow();
-        let pages = machine.reclaimed[area].len() as u64;
+        let pages = self.memory.presence().borrow().reclaimed[area].len() as u64;
         let is = |page: usize| match kind {
             PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
             PageKind::Huge => machine.huge[area][self.huge(area, page)],
@@ -252,6 +229,12 @@ impl PageInspector for SimActuator {
         let at = |page: usize| range.start() + (page - first) as u64 * PAGE_SIZE;
         found.extend((first..end).filter(|&page| is(page)).filter_map(|page| AddrRange::new(at(page), at(page + 1))));
         Ok(())
+    }
+
+    fn present(&mut self, _target: TargetId, range: AddrRange) -> Option<u64> {
+        let (area, first, end) = self.locate(range)?;
+        let presence = self.memory.presence().borrow();
+        Some(presence.reclaimed[area][first..end].iter().filter(|&&reclaimed| !reclaimed).count() as u64 * PAGE_SIZE)
     }
 
     fn time_inspecting(&self) -> Duration {
@@ -263,10 +246,10 @@ impl Gauges for SimActuator {
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64> {
         self.read_back();
         let machine = self.machine.borrow();
+        let reclaimed = &self.memory.presence().borrow().reclaimed;
         match metric {
             Metric::FreeMemory => {
-                let reclaimed =
-                    machine.reclaimed.iter().flatten().filter(|&&reclaimed| reclaimed).count() as u64 * PAGE_SIZE;
+                let reclaimed = reclaimed.iter().flatten().filter(|&&reclaimed| reclaimed).count() as u64 * PAGE_SIZE;
                 let all: u64 = self.memory.areas().map(AddrRange::size).sum();
                 Some((self.costs.spare + reclaimed) as f64 / (self.costs.spare + all) as f64)
             }
@@ -280,8 +263,7 @@ impl Gauges for SimActuator {
                 let (mut all, mut resident) = (0_u64, 0_u64);
                 for (area, first, end) in accessed.filter_map(|region| self.locate(region.range)) {
                     all += (end - first) as u64;
-                    resident +=
-                        machine.reclaimed[area][first..end].iter().filter(|&&reclaimed| !reclaimed).count() as u64;
+                    resident += reclaimed[area][first..end].iter().filter(|&&reclaimed| !reclaimed).count() as u64;
                 }
                 (all > 0).then(|| resident as f64 / all as f64)
             }

@@ -13,6 +13,7 @@
 mod acting;
 mod memory;
 mod pattern;
+mod presence;
 mod survey;
 
 pub use acting::{Costs, SimActuator};

@@ -1,6 +1,6 @@
 //! Simulated memory: an address space and a probe that follow a pattern on a simulated clock.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use isotherm_core::{
     TargetSpace,
 };
 
+use crate::presence::Presence;
 use crate::{Order, Pattern, Touch};
 
 /// The address of the first area. Any address in user space would do.
@@ -47,6 +48,7 @@ pub struct SimMemory {
     clears: u64,
     /// When a survey has cleared each page, by the address of the page.
     pub(crate) cleared_pages: HashMap<u64, Duration>,
+    presence: Rc<RefCell<Presence>>,
 }
 
 impl SimMemory {
@@ -55,13 +57,43 @@ impl SimMemory {
 
     /// Memory that follows `pattern` on `clock`. What is random in the pattern follows from `seed`.
     pub fn new(pattern: Pattern, clock: SimClock, seed: u64) -> Self {
-        Self {
+        let memory = Self {
             pattern: Arc::new(pattern),
             clock,
             seed,
             cleared_at: Duration::ZERO,
             clears: 0,
             cleared_pages: HashMap::new(),
+            presence: Rc::default(),
+        };
+        *memory.presence.borrow_mut() = Presence::new(memory.areas(), memory.clock.now());
+        memory
+    }
+
+    /// Which pages are resident now. Clones share it.
+    pub(crate) fn presence(&self) -> &RefCell<Presence> {
+        self.read_back();
+        &self.presence
+    }
+
+    /// Makes reclaimed pages resident that have been touched since this function was called last.
+    fn read_back(&self) {
+        let now = self.clock.now();
+        let Presence { reclaimed, faulted_until, faults } = &mut *self.presence.borrow_mut();
+        let since = std::mem::replace(faulted_until, now);
+        if since == now {
+            return;
+        }
+        for (area, reclaimed) in reclaimed.iter_mut().enumerate() {
+            let pages = reclaimed.len() as u64;
+            for touch in self.touches(area) {
+                for (page, reclaimed) in (0..).zip(reclaimed.iter_mut()).filter(|(_, reclaimed)| **reclaimed) {
+                    if self.touched(touch, page, pages, since) {
+                        *reclaimed = false;
+                        *faults += 1;
+                    }
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use crate::SimMemory;
 
 impl Survey for SimMemory {
     fn read(&mut self, target: &TargetSpace, blocks: &mut Vec<BlockPages>) -> Result<(), BoxError> {
+        let presence = self.presence().borrow();
         for mapping in &*target.mappings {
             let Some((area, range)) = self.areas().enumerate().find(|(_, range)| *range == mapping.range) else {
                 continue;
@@ -19,8 +20,11 @@ impl Survey for SimMemory {
                 let Some(block) = blocks.last_mut() else { continue };
                 for addr in piece.page_addresses() {
                     let page = ((addr - start) / PAGE_SIZE) as usize;
-                    block.present.insert(page);
                     let number = (addr - range.start()) / PAGE_SIZE;
+                    if presence.reclaimed[area][number as usize] {
+                        continue;
+                    }
+                    block.present.insert(page);
                     // A page that was never cleared was accessed when it was made.
                     let accessed = self.cleared_pages.get(&addr).is_none_or(|&since| {
                         self.touches(area).any(|touch| self.touched(touch, number, range.pages(), since))
@@ -31,6 +35,7 @@ impl Survey for SimMemory {
                 }
             }
         }
+        blocks.retain(|block| !block.present.is_empty());
         Ok(())
     }
 

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, PageKind, Quota, Scheme, Schemes, Statistics,
-    Watermarks, Weights,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, PageKind, Quota, Report, Scheme, Schemes,
+    Statistics, Watermarks, Weights,
 };
+use isotherm_core::survey::SurveyLimits;
 use isotherm_core::{Attributes, Monitor, Next, PAGE_SIZE, Snapshot};
 use isotherm_sim::{Costs, Pattern, SimActuator, SimClock, SimMemory};
 use rand_pcg::Pcg64Mcg;
@@ -217,4 +218,65 @@ fn the_same_seed_makes_the_same_run() {
         (world.total().clone(), world.machine.faults())
     };
     assert_eq!(run(), run());
+}
+
+impl World {
+    /// The same with a survey each second that clears all pages.
+    fn surveyed(pattern: Pattern, scheme: Scheme) -> Self {
+        let mut world = Self::new(pattern, Costs::default(), vec![scheme]);
+        world.monitor.set_survey(SECOND, SurveyLimits { target_share: 1000.0 });
+        world.next = world.monitor.start().unwrap();
+        world
+    }
+
+    fn report(&self) -> &Report {
+        self.monitor.sink().reports().next().unwrap()
+    }
+}
+
+/// 32 MiB in use, 32 MiB that is touched once in 8 seconds, and 64 MiB that is never touched.
+const IN_TURNS: &str = r#"
+    about = "hot, in turns, cold"
+    area = [{ name = "hot", size = "32 MiB" }, { name = "turns", size = "32 MiB" }, { name = "cold", size = "64 MiB" }]
+    [[phase]]
+    time = "1000s"
+    touch = [
+        { area = "hot", every = "100 ms", order = "sequential" },
+        { area = "turns", every = "8 s", order = "sequential" },
+    ]
+"#;
+
+#[test]
+fn with_a_survey_what_was_reclaimed_is_not_advised_again() {
+    let mut world =
+        World::surveyed(Pattern::parse(IN_TURNS).unwrap(), Scheme { condition: idle(SECOND * 12), ..prcl() });
+    world.run(SECOND * 60);
+    let resident = |area| world.machine.resident(area).unwrap();
+    assert_eq!((resident("hot"), resident("turns"), resident("cold")), (32 * MIB, 32 * MIB, 0));
+    assert_eq!((world.machine.faults(), world.total().tried_bytes), (0, 64 * MIB), "each page was advised once");
+    assert_eq!((world.total().watched_bytes, world.total().returned_bytes), (64 * MIB, 0));
+    assert_eq!(world.report().quota_share, None);
+}
+
+#[test]
+fn with_a_survey_a_scheme_that_reclaims_memory_in_use_is_slowed() {
+    // Reclaimed after 4 seconds, the memory that is touched once in 8 seconds comes back within 4 seconds.
+    let run = |pattern: &str, quota: Quota| {
+        let scheme = Scheme { condition: idle(SECOND * 4), quota, ..prcl() };
+        let mut world = World::surveyed(Pattern::parse(pattern).unwrap(), scheme);
+        world.run(SECOND * 200);
+        world
+    };
+    let quota = Quota::new(Some(8 * MIB), None, SECOND, Weights::DEFAULT, Vec::new()).unwrap();
+    let slowed = run(IN_TURNS, quota);
+    let free = run(IN_TURNS, Quota::UNLIMITED);
+    assert!(free.total().returned_bytes * 2 > free.total().watched_bytes, "{:?}", free.total());
+    assert!(
+        slowed.machine.faults() * 4 < free.machine.faults(),
+        "{} {}",
+        slowed.machine.faults(),
+        free.machine.faults()
+    );
+    assert!(slowed.report().quota_share.is_some_and(|share| share < 0.5), "{:?}", slowed.report());
+    assert_eq!(slowed.machine.resident("cold"), Some(0), "cold memory is reclaimed all the same");
 }

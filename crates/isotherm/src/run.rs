@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use isotherm_core::scheme::Report;
+use isotherm_core::scheme::{ActionKind, Report};
 use isotherm_core::units;
 use isotherm_record::Activity;
 use isotherm_run::{Command, Control, Event, Events, Prepared, Summary};
@@ -80,6 +80,10 @@ fn report(summary: &Summary, last: Option<&Activity>) {
     for report in last.iter().flat_map(|activity| &activity.schemes) {
         tell(format_args!("  {}", line(report)));
     }
+    if let Some(faults) = last.and_then(|activity| activity.major_faults) {
+        let plural = if faults == 1 { "" } else { "s" };
+        tell(format_args!("  {} major fault{plural} of the targets meanwhile", units::count(faults)));
+    }
     if let Some(recording) = &summary.recording {
         let path = recording.path.display();
         tell(format_args!("  {} in {path}; next: isotherm report schemes {path}", units::bytes(recording.bytes)));
@@ -89,13 +93,21 @@ fn report(summary: &Summary, last: Option<&Activity>) {
 /// A line that says what a scheme did.
 fn line(report: &Report) -> String {
     let total = &report.total;
-    let mut line = format!(
-        "{} ({}): {} in {} ranges",
-        report.name,
-        report.action,
-        units::bytes(total.applied_bytes),
-        total.applied_regions
-    );
+    let (applied, advised) = (units::bytes(total.applied_bytes), units::bytes(total.passed_bytes));
+    let mut line = format!("{} ({}): ", report.name, report.action);
+    line += &match ActionKind::named(&report.action.name) {
+        Some(kind) if kind.frees() => {
+            format!("{applied} freed of {advised} advised in {} ranges", total.applied_regions)
+        }
+        _ => format!("{applied} in {} ranges", total.applied_regions),
+    };
+    if total.watched_bytes > 0 {
+        let share = units::percent(total.returned_bytes as f64 / total.watched_bytes as f64);
+        line += &format!("; {share} of it came back soon");
+    }
+    if let Some(share) = report.quota_share {
+        line += &format!("; quota reduced to {}", units::percent(share));
+    }
     for count in &total.refusals {
         let error = count.refusal.code.map(|code| format!(": {}", std::io::Error::from_raw_os_error(code)));
         line +=

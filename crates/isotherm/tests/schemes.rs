@@ -51,6 +51,7 @@ fn a_trial_shows_what_schemes_would_have_acted_on_and_what_their_quotas_held_bac
     let found: Value = serde_json::from_str(&ran.out).unwrap();
     let [prcl, all] = found["schemes"].as_array().unwrap().as_slice() else { panic!("{found:#}") };
     assert_eq!(prcl["bytes"], 1 << 20, "the quota, once");
+    assert_eq!(found["sizes"], "present", "the recording has surveys");
     assert!(prcl["most_held_back_bytes"].as_u64().unwrap() > 50 << 20, "{prcl:#}");
     assert_eq!(prcl["quota_exceeded"], 1);
     assert!(all["distinct_bytes"].as_u64().unwrap() >= 100 << 20, "{all:#}");
@@ -73,9 +74,10 @@ fn a_trial_notes_what_a_recording_does_not_contain() {
     let more = "    watermarks: {metric: pressure, high: 9%, mid: 5%, low: 0%}\n    filters: [{reject: young}]\n    \
                 quota: {time: 1ms, goals: [{psi_some: 1ms}]}\n";
     let place = place(&format!("{PRCL}{more}"));
-    assert_eq!(place.run(&["record", "--", "sleep", "1"]).status, 0);
+    assert_eq!(place.run(&["record", "--survey", "off", "--", "sleep", "1"]).status, 0);
     let ran = place.run(&["scheme", "try", "mine.yaml"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
+    assert!(ran.out.contains("\nnote: the recording has no survey: sizes are those of mapped memory"), "{}", ran.out);
     for words in ["young", "watermarks", "goals", "quota of time"] {
         assert!(
             ran.out.lines().any(|line| line.starts_with("note: prcl: ") && line.contains(words)),

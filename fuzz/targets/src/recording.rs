@@ -187,6 +187,7 @@ fn activity(i: u32) -> Activity {
         awake: true,
         quota: Some(1 << 20),
         goal_score: Some(0.5),
+        quota_share: Some(0.5),
         total: Statistics {
             refusals: vec![RefusalCount {
                 refusal: RefusalReason::NoMemory.into(),
@@ -206,5 +207,6 @@ fn activity(i: u32) -> Activity {
         schemes: vec![report],
         memory: vec![(process(7), MemoryUse::default())],
         system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
+        major_faults: Some(1),
     }
 }

@@ -66,6 +66,19 @@ pub enum Order {
     HottestFirst,
 }
 
+/// The part of a region that an action is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Pages in memory that have been idle for the age asked for.
+    IdlePages,
+    /// Pages in memory.
+    PresentPages,
+    /// Parts of 2 MiB that have a page in memory.
+    PresentHugePages,
+    /// All of a region that has a page in memory.
+    Region,
+}
+
 impl Action {
     /// The kind of the action.
     pub const fn kind(&self) -> ActionKind {
@@ -158,6 +171,22 @@ impl ActionKind {
     /// Whether the action takes memory away from its user, who has to wait if it is accessed after all.
     pub const fn takes_away(self) -> bool {
         matches!(self, Self::Cold | Self::PageOut)
+    }
+
+    /// Whether the action frees the memory, so that it can be seen to come back.
+    pub const fn frees(self) -> bool {
+        matches!(self, Self::PageOut)
+    }
+
+    /// What of a region the action is for, where a survey tells which pages are in memory.
+    pub(crate) const fn reach(self) -> Reach {
+        match self {
+            Self::Cold | Self::PageOut => Reach::IdlePages,
+            // Locking memory that is absent would fill it.
+            Self::Stat | Self::MLock => Reach::PresentPages,
+            Self::HugePage | Self::Collapse => Reach::PresentHugePages,
+            Self::WillNeed | Self::NoHugePage | Self::MUnlock => Reach::Region,
+        }
     }
 
     /// Whether the action changes the memory, so that its age starts again.

@@ -29,17 +29,19 @@ pub struct Outcome {
     pub refused: u64,
     /// Why bytes were refused; `None` if and only if none were. Of several reasons it is the first.
     pub refusal: Option<Refusal>,
+    /// Bytes of the range that are in memory after an action that frees memory; `None` if that is not known.
+    pub resident: Option<u64>,
 }
 
 impl Outcome {
     /// The action was carried out on all of `range`.
     pub const fn all(range: AddrRange) -> Self {
-        Self { applied: range.size(), refused: 0, refusal: None }
+        Self { applied: range.size(), refused: 0, refusal: None, resident: None }
     }
 
     /// All of `range` was refused.
     pub const fn refused(range: AddrRange, refusal: Refusal) -> Self {
-        Self { applied: 0, refused: range.size(), refusal: Some(refusal) }
+        Self { applied: 0, refused: range.size(), refusal: Some(refusal), resident: None }
     }
 
     /// Counts `bytes`, at least one, as refused for this reason.

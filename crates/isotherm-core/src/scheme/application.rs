@@ -9,6 +9,7 @@ use super::budget::Budget;
 use super::candidates::{Candidate, Cursor, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
+use super::victims::Victims;
 use super::{
     ActedRegion, Action, Actuator, Application, Filter, Outcome, PageInspector, ProcessFacts, Scheme, Statistics, Work,
 };
@@ -45,6 +46,7 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub inspector: &'a mut I,
     pub budget: &'a mut Budget,
     pub history: &'a mut ActionHistory,
+    pub victims: &'a mut Victims,
     pub total: &'a mut Statistics,
     pub last: &'a mut Application,
     pub batch: &'a mut Batch,
@@ -231,6 +233,10 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             self.total.applied_regions += u64::from(applied > 0);
             if let Some(refusal) = outcome.refusal {
                 self.total.refuse(refusal, outcome.refused.min(range.size() - applied));
+            }
+            if action.kind().frees() {
+                let left = outcome.resident.unwrap_or(range.size() - applied);
+                self.victims.freed(target, range, applied, left, self.snapshot.time);
             }
             // Refused memory is of age 0 as well, so that it is not tried again at once.
             if action.kind().changes_memory() {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::Snapshot;
 
+use super::slowdown::{Judgement, Slowdown};
 use super::tuner::Tuner;
+use super::victims::Tally;
 use super::{Gauges, Metric, Quota};
 
 /// The bytes that a quota of time allows at first, before the speed of the action has been measured.
@@ -29,6 +31,8 @@ pub(crate) struct Budget {
     score: Option<f64>,
     /// Whether the quota did not suffice in this period.
     exceeded: bool,
+    /// The share of the quota that is in force.
+    slowdown: Slowdown,
 }
 
 impl Budget {
@@ -43,7 +47,32 @@ impl Budget {
             stalled: None,
             score: None,
             exceeded: false,
+            slowdown: Slowdown::default(),
         }
+    }
+
+    /// Takes in how much of what was freed came back. If that is too much, less of the quota is in force.
+    pub(crate) fn judge(&mut self, now: Duration, window: Duration, seen: Tally) -> Option<Judgement> {
+        self.slowdown.take(now, window, seen)
+    }
+
+    /// The share of `quota` that is in force. `None` if it is all of it.
+    pub(crate) fn share(&self, quota: &Quota) -> Option<f64> {
+        let share = self.slowdown.share();
+        (self.is_slowed() && self.limit(quota).is_some()).then_some(share)
+    }
+
+    fn is_slowed(&self) -> bool {
+        self.slowdown.share() < 1.0
+    }
+
+    fn slowed(&self, bytes: u64) -> u64 {
+        // Not all whole numbers survive the conversion to f64 and back.
+        if self.is_slowed() { (bytes as f64 * self.slowdown.share()) as u64 } else { bytes }
+    }
+
+    fn slowed_time(&self, time: Duration) -> Duration {
+        if self.is_slowed() { time.mul_f64(self.slowdown.share()) } else { time }
     }
 
     /// Puts another quota in force. The use in this period stays as it is.
@@ -67,7 +96,8 @@ impl Budget {
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         self.began = Some(began + quota.period().saturating_mul(passed));
         let before = self.limit(quota);
-        let exhausted = self.exceeded || before.is_some_and(|limit| self.charged >= limit / 2);
+        // Goals do not make up for the slowdown.
+        let exhausted = !self.is_slowed() && (self.exceeded || before.is_some_and(|limit| self.charged >= limit / 2));
         if let Some(score) = self.read_goals(quota, now, gauges, snapshot)
             && let Some(tuner) = &mut self.tuner
         {
@@ -75,7 +105,7 @@ impl Budget {
         }
         self.charged = 0;
         self.exceeded = false;
-        let paid = quota.time().map_or(self.spent, |time| time.saturating_mul(passed));
+        let paid = quota.time().map_or(self.spent, |time| self.slowed_time(time).saturating_mul(passed));
         self.spent = self.spent.saturating_sub(paid);
     }
 
@@ -117,18 +147,23 @@ impl Budget {
     pub(crate) fn limit(&self, quota: &Quota) -> Option<u64> {
         let tuned = self.tuner.as_ref().map(Tuner::quota);
         let timed = quota.time().map(|time| self.bytes_in(time));
-        [quota.bytes(), tuned, timed].into_iter().flatten().min().filter(|&limit| limit < u64::MAX)
+        [quota.bytes(), tuned, timed]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|&limit| limit < u64::MAX)
+            .map(|limit| self.slowed(limit))
     }
 
     /// The bytes that may still be acted on in this period, if an action takes at least `granule` bytes.
     pub(crate) fn left(&self, quota: &Quota, granule: u64) -> u64 {
         let tuned = self.tuner.as_ref().map(Tuner::quota);
         let bytes = [quota.bytes(), tuned].into_iter().flatten().min();
-        let bytes = bytes.map_or(u64::MAX, |limit| limit.saturating_sub(self.charged));
+        let bytes = bytes.map_or(u64::MAX, |limit| self.slowed(limit).saturating_sub(self.charged));
         let Some(time) = quota.time() else {
             return bytes;
         };
-        let rest = time.saturating_sub(self.spent);
+        let rest = self.slowed_time(time).saturating_sub(self.spent);
         let timed = match self.spent.is_zero() {
             // A period without debt may act once, however slow the action is. The periods that follow pay for it.
             true => self.bytes_in(rest).max(granule),

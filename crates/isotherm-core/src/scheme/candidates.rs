@@ -7,7 +7,7 @@ use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
 use super::priority::score;
-use super::{ActionKind, Filter, ProcessFacts, Scheme};
+use super::{ActionKind, Filter, ProcessFacts, Reach, Scheme};
 
 /// A part of a region that a scheme may act on. It lies in one mapping, has one age, and is not rejected by a
 /// filter that does not need to inspect pages.
@@ -38,8 +38,9 @@ pub(crate) struct Excluded {
 
 /// Collects the candidates of `scheme` in the order of targets and addresses, and returns what was left out.
 ///
-/// An action that takes memory away is done only to pages that a survey has found idle for the age asked for, where
-/// there is a survey: a sample speaks for its region, a survey for each page.
+/// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
+/// action that takes memory away is done only to pages that the survey has found idle for the age asked for: a sample
+/// speaks for its region, a survey for each page.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
 /// age leaves it out. `facts` has an entry for each target of the snapshot, if the filters need one. A target
@@ -62,25 +63,33 @@ pub(crate) fn collect(
         if needs_process && process.is_none() {
             continue;
         }
-        let surveyed = snapshot.history(target.id).filter(|_| kind.takes_away());
-        let mut idle = Vec::new();
+        let pages = snapshot.history(target.id);
+        let surveyed = pages.is_some() && kind.takes_away();
+        let mut parts = Vec::new();
         mapped(target, |region, mapping_index, range| {
-            if needs_frequency && !is_observed(region, snapshot.samples) {
+            if region.pages.is_some_and(|pages| pages.present == 0) {
+                return;
+            }
+            if !has_evidence(region, snapshot.samples, needs_frequency, surveyed) {
                 if scheme.condition.size.contains(region.size()) {
-                    excluded.unobservable += range.size();
+                    excluded.unobservable += pages.map_or(range.size(), |pages| pages.pages_in(range).present);
                 }
                 return;
             }
-            idle.clear();
-            match surveyed {
-                Some(pages) => idle.extend(pages.idle_ranges(range, scheme.condition.age.min())),
-                None => idle.push(range),
+            parts.clear();
+            match (pages, kind.reach()) {
+                (Some(pages), Reach::IdlePages) => {
+                    parts.extend(pages.idle_ranges(range, scheme.condition.age.min()));
+                }
+                (Some(pages), Reach::PresentPages) => parts.extend(pages.present_ranges(range)),
+                (Some(pages), Reach::PresentHugePages) => parts.extend(pages.present_blocks(range)),
+                (Some(_), Reach::Region) | (None, _) => parts.push(range),
             }
             let context = FilterContext { target: target.id, mapping: &target.mappings[mapping_index], process };
             let monitored = snapshot.aggregation.saturating_mul(region.age);
-            let known = if surveyed.is_some() { monitored.max(scheme.condition.age.min()) } else { monitored };
+            let known = if surveyed { monitored.max(scheme.condition.age.min()) } else { monitored };
             let rate = region.access_rate(snapshot.samples);
-            for &range in &idle {
+            for &range in &parts {
                 history.pieces(target.id, range, |piece, acted_at| {
                     let age = acted_at.map_or(known, |at| known.min(snapshot.time.saturating_sub(at)));
                     if !scheme.condition.holds(region.size(), rate, age) {
@@ -117,11 +126,18 @@ pub(crate) fn collect(
     excluded
 }
 
-/// Whether at least half of a region could be observed. What was not sampled is not known either, unless a survey has
-/// looked at it.
-fn is_observed(region: &RegionSnapshot, samples: u32) -> bool {
+/// Whether enough is known of a region to act on it. A scheme that asks for a temperature needs at least half of the
+/// region to be observed. A survey that knows nothing of a region is no evidence for any scheme. `by_page` says that
+/// the scheme takes single pages of which a survey knows since when they are idle.
+fn has_evidence(region: &RegionSnapshot, samples: u32, needs_frequency: bool, by_page: bool) -> bool {
     match region.pages {
-        Some(pages) => (pages.unobservable + pages.unknown) * 2 <= pages.present,
+        Some(pages) if pages.unknown >= pages.present => false,
+        _ if !needs_frequency => true,
+        Some(pages) => {
+            // Without samples, memory that was touched has no frequency. Memory that was not touched has: it is zero.
+            let has_frequency = by_page || region.nr_samples > 0 || pages.touched == 0;
+            has_frequency && (pages.unobservable + pages.unknown) * 2 <= pages.present
+        }
         None => u64::from(region.nr_unobservable) * 2 <= u64::from(samples),
     }
 }

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{BoxError, Sink, Snapshot};
+use crate::{BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
 use super::budget::Budget;
 use super::candidates::{Candidate, Cursor, collect, sort_by_priority};
 use super::history::ActionHistory;
 use super::priority::MAX_AGE;
+use super::slowdown::Judgement;
+use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
 use super::{
-    Actuator, Application, Filter, FilterKind, Gauges, PageInspector, PageKind, ProcessFacts, Report, Scheme,
+    Actuator, Application, Filter, FilterKind, Gauges, PageInspector, PageKind, ProcessFacts, Report, Returns, Scheme,
     Statistics,
 };
 
@@ -42,6 +44,8 @@ pub struct Schemes<A, I, G> {
     gauges: G,
     active: Vec<ActiveScheme>,
     history: ActionHistory,
+    /// What has changed since [`Schemes::take_returns`].
+    returns: Vec<Returns>,
     // These buffers are used again, so that an application allocates little.
     candidates: Vec<Candidate>,
     facts: Vec<Option<ProcessFacts>>,
@@ -55,6 +59,9 @@ struct ActiveScheme {
     budget: Budget,
     cursor: Cursor,
     applied_at: Option<Duration>,
+    victims: Victims,
+    /// Whether too much of what it freed came back lately.
+    returning: bool,
     report: Report,
 }
 
@@ -66,11 +73,21 @@ impl ActiveScheme {
             awake: true,
             quota: None,
             goal_score: None,
+            quota_share: None,
             total: Statistics::default(),
             last: Application::default(),
         };
         let budget = Budget::new(&scheme.quota);
-        Self { scheme, watermarks: WatermarkState::NEW, budget, cursor: None, applied_at: None, report }
+        Self {
+            scheme,
+            watermarks: WatermarkState::NEW,
+            budget,
+            cursor: None,
+            applied_at: None,
+            victims: Victims::default(),
+            returning: false,
+            report,
+        }
     }
 
     /// Puts another scheme of the same name in its place. The report goes on, and so does the use of the quota in
@@ -107,6 +124,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             gauges,
             active: Vec::new(),
             history: ActionHistory::default(),
+            returns: Vec::new(),
             candidates: Vec::new(),
             facts: Vec::new(),
             batch: Batch::default(),
@@ -201,9 +219,41 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         }
     }
 
+    /// For each scheme, whether too much of what it frees comes back soon; only where that has changed since the
+    /// previous call.
+    pub fn take_returns(&mut self) -> impl Iterator<Item = Returns> {
+        std::mem::take(&mut self.returns).into_iter()
+    }
+
+    /// Looks at how much of what the schemes freed is in memory again, and slows those for which that is too much.
+    fn look_at_victims(&mut self, snapshot: &Snapshot) {
+        let survey = snapshot.histories.iter().map(|(_, history)| history.time()).max();
+        for active in &mut self.active {
+            let window = window(active.scheme.condition.age.min());
+            let inspector = &mut self.inspector;
+            let present = |target: TargetId, range| match survey {
+                Some(_) => snapshot.history(target).map(|history| history.pages_in(range).present),
+                None => inspector.present(target, range),
+            };
+            let Some(seen) = active.victims.look(snapshot.time, window, survey, present) else {
+                continue;
+            };
+            active.report.total.watched_bytes += seen.freed;
+            active.report.total.returned_bytes += seen.returned;
+            let judgement = active.budget.judge(snapshot.time, window, seen);
+            active.report.quota_share = active.budget.share(&active.scheme.quota);
+            if let Some(Judgement { tally: Tally { freed, returned }, too_much }) = judgement
+                && std::mem::replace(&mut active.returning, too_much) != too_much
+            {
+                let (scheme, slowed) = (active.scheme.name.clone(), active.report.quota_share.is_some());
+                self.returns.push(Returns { scheme, too_much, freed, returned, window, slowed });
+            }
+        }
+    }
+
     /// Applies the scheme with this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
-        let ActiveScheme { scheme, budget, cursor, applied_at, report, .. } = &mut self.active[index];
+        let ActiveScheme { scheme, budget, cursor, applied_at, victims, report, .. } = &mut self.active[index];
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
 
@@ -235,6 +285,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             inspector: &mut self.inspector,
             budget,
             history: &mut self.history,
+            victims,
             total: &mut report.total,
             last: &mut report.last,
             batch: &mut self.batch,
@@ -243,6 +294,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         *cursor = application.run(&self.candidates)?;
         report.quota = budget.limit(&scheme.quota);
         report.goal_score = budget.score();
+        report.quota_share = budget.share(&scheme.quota);
         Ok(())
     }
 }
@@ -279,6 +331,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
         let horizon = snapshot.time.saturating_sub(farthest);
         self.history.tidy(snapshot.time, horizon, |target| snapshot.targets.iter().any(|t| t.id == target));
 
+        self.look_at_victims(snapshot);
         for index in 0..self.active.len() {
             if self.active[index].watermarks.is_awake() && self.active[index].is_due(snapshot) {
                 self.apply(index, snapshot)?;

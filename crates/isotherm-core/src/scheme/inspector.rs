@@ -60,6 +60,11 @@ pub trait PageInspector {
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal>;
 
+    /// The bytes of `range` that are in memory now; `None` if that is not known.
+    fn present(&mut self, _target: TargetId, _range: AddrRange) -> Option<u64> {
+        None
+    }
+
     /// The time spent in [`pages`](Self::pages) since the start. A quota of time is charged with it.
     fn time_inspecting(&self) -> Duration;
 }
@@ -81,6 +86,10 @@ impl<I: PageInspector + ?Sized> PageInspector for Box<I> {
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
         (**self).pages(target, range, kind, found)
+    }
+
+    fn present(&mut self, target: TargetId, range: AddrRange) -> Option<u64> {
+        (**self).present(target, range)
     }
 
     fn time_inspecting(&self) -> Duration {

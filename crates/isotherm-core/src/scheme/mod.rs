@@ -8,6 +8,7 @@
 //!
 //! What always holds:
 //! - In no period is an action called for more bytes than the quota allows.
+//! - While more than a tenth of what a scheme frees comes back soon, less of its quota is in force.
 //! - No action is called for memory outside the mappings of the snapshot, or for a page that a filter rejects.
 //! - The same snapshots and the same answers give the same actions.
 
@@ -27,12 +28,15 @@ mod priority;
 mod quota;
 mod refusal;
 mod report;
+mod slowdown;
 mod tuner;
+mod victims;
 mod watermarks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use action::Reach;
 pub use action::{Action, ActionKind, HUGE_PAGE_SIZE, Order};
 pub use actuator::{Actuator, Outcome, Work};
 pub use condition::{ClosedInterval, Condition};
@@ -43,7 +47,7 @@ pub use gauge::{Gauges, Metric, NoGauges};
 pub use inspector::{PageInspector, PageKind, ProcessFacts};
 pub use quota::{Goal, GoalError, Quota, QuotaError, Weights};
 pub use refusal::{Refusal, RefusalReason};
-pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Statistics};
+pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Returns, Statistics};
 pub use watermarks::{Watermarks, WatermarksError};
 
 /// Which memory is acted on, by which action, and within which limits.

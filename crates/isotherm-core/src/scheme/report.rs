@@ -22,6 +22,9 @@ pub struct Report {
     pub quota: Option<u64>,
     /// How far the goals are reached; 1 is exactly. `None` without goals, or if no metric of theirs has a value.
     pub goal_score: Option<f64>,
+    /// The share of the quota that is in force, above 0 and below 1, because too much of what the scheme freed came
+    /// back soon. `None` if all of it is in force, or nothing limits the scheme.
+    pub quota_share: Option<f64>,
     /// The sums since the start of the run.
     pub total: Statistics,
     /// The last application; default values if there was none.
@@ -65,6 +68,11 @@ pub struct Statistics {
     pub applied_regions: u64,
     /// Bytes that the action was carried out on.
     pub applied_bytes: u64,
+    /// Of the bytes that an action freed, those that were watched until the end of their time. Zero for actions that
+    /// free nothing.
+    pub watched_bytes: u64,
+    /// Of these bytes, those that were in memory again within their time.
+    pub returned_bytes: u64,
     /// Bytes that matched the condition and that a filter rejected.
     pub rejected_bytes: u64,
     /// Bytes that the system refused to act on, by reason.
@@ -73,6 +81,23 @@ pub struct Statistics {
     pub quota_exceeded: u64,
     /// The time of the actions and of inspecting pages for the filters.
     pub time: Duration,
+}
+
+/// How much of what a scheme freed came back, when that began or ceased to be too much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Returns {
+    /// The name of the scheme.
+    pub scheme: Arc<str>,
+    /// Whether too much came back: more than a tenth.
+    pub too_much: bool,
+    /// Bytes that the scheme freed and whose time is over since the last judgement.
+    pub freed: u64,
+    /// How many of them were in memory again within their time.
+    pub returned: u64,
+    /// That time: the least age that the scheme asks for, at most a minute.
+    pub window: Duration,
+    /// Whether the scheme has a quota, of which less is in force now.
+    pub slowed: bool,
 }
 
 /// What was refused for one reason.

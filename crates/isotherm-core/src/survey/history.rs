@@ -364,10 +364,24 @@ impl PageHistory {
         let Some(enough) = (1..surveys).find(|&surveys| self.idle_time(surveys) >= time) else {
             return Vec::new();
         };
+        self.ranges(range, |block| block.exact & PageBits::from_fn(|page| block.idle[page] >= enough))
+    }
+
+    /// The parts of `range` whose pages are all present.
+    pub fn present_ranges(&self, range: AddrRange) -> Vec<AddrRange> {
+        self.ranges(range, |block| block.present)
+    }
+
+    /// The parts of `range` in blocks that have a present page.
+    pub fn present_blocks(&self, range: AddrRange) -> Vec<AddrRange> {
+        self.ranges(range, |block| if block.present.is_empty() { PageBits::NONE } else { PageBits::ALL })
+    }
+
+    /// The parts of `range` that consist of these pages of each block.
+    fn ranges(&self, range: AddrRange, pages: impl Fn(&Block) -> PageBits) -> Vec<AddrRange> {
         let mut ranges: Vec<AddrRange> = Vec::new();
         for block in self.blocks_in(range) {
-            let idle = block.exact & block.within(range) & PageBits::from_fn(|page| block.idle[page] >= enough);
-            for run in idle.runs() {
+            for run in (pages(block) & block.within(range)).runs() {
                 let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
                 let last = ranges.last().filter(|last| last.end() == at(run.start)).copied();
                 let start = last.map_or(at(run.start), AddrRange::start);

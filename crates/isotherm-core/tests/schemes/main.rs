@@ -5,3 +5,4 @@ mod behaviour;
 mod fixtures;
 mod goals;
 mod properties;
+mod surveyed;

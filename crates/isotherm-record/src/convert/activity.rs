@@ -15,6 +15,7 @@ pub(super) struct ActivityOut<'a> {
     schemes: Vec<Scheme<'a>>,
     memory: Vec<Memory>,
     system: System,
+    major_faults: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -25,6 +26,7 @@ struct Scheme<'a> {
     awake: bool,
     quota_bytes: Option<u64>,
     goal_score: Option<f64>,
+    quota_share: Option<f64>,
     total: Total<'a>,
     last: Last,
 }
@@ -41,6 +43,8 @@ struct Total<'a> {
     refusals: Vec<Refusal<'a>>,
     quota_exceeded: u64,
     spent_ns: u64,
+    watched_bytes: u64,
+    returned_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -110,6 +114,7 @@ impl<'a> ActivityOut<'a> {
                 swap_free_bytes: system.swap_free,
                 stalled_ns: system.stalled.map(nanoseconds),
             },
+            major_faults: activity.major_faults,
         }
     }
 }
@@ -137,6 +142,7 @@ impl<'a> Scheme<'a> {
             awake: report.awake,
             quota_bytes: report.quota,
             goal_score: report.goal_score,
+            quota_share: report.quota_share,
             total: Total {
                 applications: total.applications,
                 tried_regions: total.tried_regions,
@@ -148,6 +154,8 @@ impl<'a> Scheme<'a> {
                 refusals: refusals.collect(),
                 quota_exceeded: total.quota_exceeded,
                 spent_ns: nanoseconds(total.time),
+                watched_bytes: total.watched_bytes,
+                returned_bytes: total.returned_bytes,
             },
             last: Last {
                 time_ns: nanoseconds(last.time),

@@ -94,6 +94,7 @@ impl From<columns::Activity> for present::Activity {
             schemes: old.schemes.into_iter().map(present::Scheme::from).collect(),
             memory: memory.collect(),
             system: old.system,
+            major_faults: None,
         }
     }
 }
@@ -106,6 +107,7 @@ impl From<columns::Scheme> for present::Scheme {
             awake: old.awake,
             quota_bytes: old.quota_bytes,
             goal_score: old.goal_score,
+            quota_share: None,
             total: old.total.into(),
             last: old.last.into(),
         }
@@ -129,6 +131,8 @@ impl From<columns::Total> for present::Total {
             refusals: refusals.collect(),
             quota_exceeded: old.quota_exceeded,
             spent_ns: old.spent_ns,
+            watched_bytes: None,
+            returned_bytes: None,
         }
     }
 }

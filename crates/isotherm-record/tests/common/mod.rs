@@ -134,6 +134,7 @@ pub fn activity(i: u32) -> Activity {
         awake: i.is_multiple_of(2),
         quota: (!i.is_multiple_of(3)).then_some(n << 20),
         goal_score: (i % 3 > 1).then_some(0.25 * f64::from(i)),
+        quota_share: (i % 3 > 1).then_some(1.0 / f64::from(i)),
         total: Statistics {
             applications: n,
             tried_regions: 2 * n,
@@ -141,6 +142,8 @@ pub fn activity(i: u32) -> Activity {
             passed_bytes: 20 * PAGE_SIZE * n,
             applied_regions: n + 1,
             applied_bytes: 10 * PAGE_SIZE * n,
+            watched_bytes: 9 * PAGE_SIZE * n,
+            returned_bytes: 8 * PAGE_SIZE * n,
             rejected_bytes: 5 * PAGE_SIZE * n,
             refusals: REFUSALS
                 .into_iter()
@@ -172,6 +175,7 @@ pub fn activity(i: u32) -> Activity {
             swap_free: n,
             stalled: i.is_multiple_of(2).then_some(Duration::from_millis(1) * i),
         },
+        major_faults: (!i.is_multiple_of(3)).then_some(6 * n),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::escape::markup;
 use crate::overhead::{Load, Overhead};
 use crate::schemes::{Scheme, Schemes};
 use crate::summary::{Summary, Temperature, folded};
-use crate::text::scheme_facts;
+use crate::text::{returned_share, scheme_facts};
 use crate::wss::Wss;
 use crate::{ReportError, Selection, Source};
 
@@ -177,18 +177,25 @@ const REGIONS: usize = 20;
 pub(crate) fn schemes(s: &Schemes) -> String {
     const HEADS: &str = "<th>scheme</th><th>action</th><th>applications</th><th title=\"what it wanted and the quota \
         allowed\">tried</th>\
-        <th>applied</th><th title=\"by the kernel\">refused</th><th title=\"by filters\">rejected</th>\
+        <th title=\"what the action was called for\">advised</th>\
+        <th title=\"what it was carried out on; freed, by pageout\">applied</th>\
+        <th title=\"share of what was freed and watched that was in memory again soon\">came back</th>\
+        <th title=\"by the kernel\">refused</th><th title=\"by filters\">rejected</th>\
         <th title=\"by the quota, in the last application\">held back</th><th title=\"periods in which the quota did \
         not suffice\">exceeded</th>\
         <th title=\"time that actions took\">took</th><th title=\"share of the time\">awake</th>";
-    let mut out = format!("<table class=\"figures\"><thead><tr>{HEADS}</tr></thead>\n<tbody>\n");
+    let faults = s.major_faults.map(|faults| format!("<p>{} major faults of the targets</p>\n", units::count(faults)));
+    let table = format!("<table class=\"figures\"><thead><tr>{HEADS}</tr></thead>\n<tbody>\n");
+    let mut out = faults.unwrap_or_default() + &table;
     for scheme in s.schemes.iter().take(SCHEMES) {
         let total = &scheme.total;
         let cells: String = [
             markup(&scheme.action).to_string(),
             units::count(total.applications),
             units::table_bytes(total.tried_bytes),
+            units::table_bytes(total.passed_bytes),
             units::table_bytes(total.applied_bytes),
+            returned_share(scheme).unwrap_or_else(|| "-".into()),
             units::table_bytes(total.refused_bytes()),
             units::table_bytes(total.rejected_bytes),
             units::table_bytes(scheme.last.as_ref().map_or(0, |last| last.held_back_bytes)),

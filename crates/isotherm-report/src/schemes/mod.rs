@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isotherm_core::scheme::ActionKind;
 use serde::Serialize;
 
 pub use errno::refusal_name;
@@ -23,6 +24,9 @@ pub struct Schemes {
     pub to_ns: u64,
     /// Why the recording ends before its run, if it does.
     pub cut_short: Option<String>,
+    /// Major page faults of all targets, for which a page was read from a disk or from swap. None if they are not
+    /// known.
+    pub major_faults: Option<u64>,
     /// The schemes, in the order in which they appear.
     pub schemes: Vec<Scheme>,
     /// The activities that were recorded, about one per second.
@@ -46,6 +50,9 @@ pub struct Scheme {
     pub quota_bytes: Option<u64>,
     /// How far its goals were reached at the end: 1 is exactly. None if there are no goals, or it is not known.
     pub goal_score: Option<f64>,
+    /// The share of the quota that was in force at the end, because too much of what the scheme freed came back soon.
+    /// None if all of it was in force.
+    pub quota_share: Option<f64>,
     /// The sums.
     #[serde(flatten)]
     pub total: Total,
@@ -68,12 +75,16 @@ pub struct Total {
     pub tried_regions: u64,
     /// Bytes of these regions.
     pub tried_bytes: u64,
-    /// Bytes of these regions that all filters let pass.
+    /// Bytes of these regions that all filters let pass: the action was called for them.
     pub passed_bytes: u64,
     /// Regions to which the action was applied, at least in part.
     pub applied_regions: u64,
-    /// Bytes to which the action was applied.
+    /// Bytes to which the action was applied; bytes that it freed, if it frees memory.
     pub applied_bytes: u64,
+    /// Of the bytes that it freed, those that were watched until the end of their time.
+    pub watched_bytes: u64,
+    /// Of these, those that were in memory again within their time.
+    pub returned_bytes: u64,
     /// Bytes that filters rejected.
     pub rejected_bytes: u64,
     /// What the kernel refused, by reason, the most bytes first.
@@ -140,6 +151,8 @@ pub struct Moment {
     pub memory: Vec<TargetMemory>,
     /// The memory of the whole system.
     pub system: System,
+    /// Major page faults of all targets since the previous moment. None if they are not known.
+    pub major_faults: Option<u64>,
     #[serde(skip)]
     pub(crate) elapsed: Duration,
 }
@@ -149,6 +162,8 @@ pub struct Moment {
 pub struct SchemeInterval {
     /// The name of the scheme.
     pub name: Arc<str>,
+    /// Bytes for which the action was called.
+    pub passed_bytes: u64,
     /// Bytes to which the action was applied.
     pub applied_bytes: u64,
     /// Bytes that the kernel refused.
@@ -223,6 +238,11 @@ impl Schemes {
         points.into_iter().map(|(time, span, sum)| (time, sum / span.max(LEAST).as_secs_f64())).collect()
     }
 
+    /// The major page faults of all targets per second.
+    pub fn fault_rate(&self) -> Points {
+        self.points(|moment| Some(moment.major_faults? as f64 / moment.elapsed.as_secs_f64().max(0.25)))
+    }
+
     /// The quota of a scheme in bytes per period, if goals tune it. Otherwise empty.
     pub fn tuned_quota(&self, scheme: &str) -> Points {
         let of = |moment: &Moment| moment.schemes.iter().find(|did| &*did.name == scheme).cloned();
@@ -246,6 +266,13 @@ impl Schemes {
         order.sort_unstable();
         let left_out = self.schemes.len() - order.len();
         (order.into_iter().map(|i| &self.schemes[i]).collect(), left_out)
+    }
+}
+
+impl Scheme {
+    /// Whether its action frees memory, so that the bytes that it was applied to are free bytes.
+    pub(crate) fn frees(&self) -> bool {
+        ActionKind::named(&self.action).is_some_and(ActionKind::frees)
     }
 }
 

@@ -18,7 +18,9 @@ impl Schemes {
     /// # Errors
     /// If the recording cannot be read, has no activity of schemes, or none in the selection.
     pub fn new(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let mut made = Self { from_ns: 0, to_ns: 0, cut_short: source.cut_short(), schemes: vec![], over_time: vec![] };
+        let cut_short = source.cut_short();
+        let (schemes, over_time) = (vec![], vec![]);
+        let mut made = Self { from_ns: 0, to_ns: 0, cut_short, major_faults: None, schemes, over_time };
         let (mut before, mut first): (Option<Activity>, Option<Duration>) = (None, None);
         let mut ids = vec![];
         for activity in source.activities().map_err(ReportError::Source)? {
@@ -70,6 +72,7 @@ impl Schemes {
             let total = Total::between(earlier.map(|earlier| &earlier.total), &report.total);
             did.push(SchemeInterval {
                 name: report.name.clone(),
+                passed_bytes: total.passed_bytes,
                 applied_bytes: total.applied_bytes,
                 refused_bytes: total.refused_bytes(),
                 rejected_bytes: total.rejected_bytes,
@@ -79,6 +82,11 @@ impl Schemes {
                 awake: report.awake,
             });
             self.scheme(report).add(report, &total, elapsed, selection);
+        }
+        let faults_before = before.and_then(|before| before.major_faults).unwrap_or(0);
+        let major_faults = activity.major_faults.map(|faults| faults.saturating_sub(faults_before));
+        if let Some(faults) = major_faults {
+            self.major_faults = Some(self.major_faults.unwrap_or(0).saturating_add(faults));
         }
         let stalled = before.and_then(|before| before.system.stalled).zip(activity.system.stalled);
         self.over_time.push(Moment {
@@ -93,6 +101,7 @@ impl Schemes {
                 })
                 .collect(),
             system: System::new(&activity.system, stalled, elapsed),
+            major_faults,
             elapsed,
         });
     }
@@ -126,6 +135,7 @@ impl Scheme {
             awake_share: 0.0,
             quota_bytes: None,
             goal_score: None,
+            quota_share: None,
             total: Total::default(),
             last: None,
             last_acting: None,
@@ -138,6 +148,7 @@ impl Scheme {
         self.action = report.action.name.clone();
         (self.in_force, self.awake) = (true, report.awake);
         (self.quota_bytes, self.goal_score) = (report.quota, report.goal_score);
+        self.quota_share = report.quota_share;
         self.time += elapsed;
         self.awake_time += if report.awake { elapsed } else { Duration::ZERO };
         self.total.add(total);
@@ -196,6 +207,8 @@ impl Total {
             passed_bytes: more(|s| s.passed_bytes),
             applied_regions: more(|s| s.applied_regions),
             applied_bytes: more(|s| s.applied_bytes),
+            watched_bytes: more(|s| s.watched_bytes),
+            returned_bytes: more(|s| s.returned_bytes),
             rejected_bytes: more(|s| s.rejected_bytes),
             refusals: refusals.filter(|refusal| refusal.regions > 0).collect(),
             quota_exceeded: more(|s| s.quota_exceeded),
@@ -211,6 +224,8 @@ impl Total {
         add(&mut self.passed_bytes, more.passed_bytes);
         add(&mut self.applied_regions, more.applied_regions);
         add(&mut self.applied_bytes, more.applied_bytes);
+        add(&mut self.watched_bytes, more.watched_bytes);
+        add(&mut self.returned_bytes, more.returned_bytes);
         add(&mut self.rejected_bytes, more.rejected_bytes);
         add(&mut self.quota_exceeded, more.quota_exceeded);
         add(&mut self.spent_ns, more.spent_ns);

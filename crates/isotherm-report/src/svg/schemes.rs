@@ -34,6 +34,10 @@ pub(crate) fn draw(s: &Schemes, picture: Picture) -> Drawing {
         page.drawing.text(LEFT, page.y + 12.0, Anchor::Start, "label", &text);
         page.y += 22.0;
     }
+    if let Some(faults) = s.major_faults {
+        let title = format!("Major faults of the targets a second: {} in all", units::count(faults));
+        page.plot(&title, &[(s.fault_rate(), "curve", "")], ticks::count);
+    }
     let used = |part: usize| s.points(|moment| Some(moment.used()?[part] as f64));
     if !used(0).is_empty() {
         let curves = [(used(0), "curve", "RSS"), (used(1), "second", "PSS"), (used(2), "third", "swap")];
@@ -57,12 +61,16 @@ pub(crate) fn draw(s: &Schemes, picture: Picture) -> Drawing {
 fn rate_title(scheme: &Scheme) -> String {
     let total = &scheme.total;
     let mut title = format!(
-        "{} ({}): applied, bytes a second; {} in all, of {} tried",
+        "{} ({}): {}, bytes a second; {} in all, of {} advised",
         scheme.name,
         scheme.action,
+        if scheme.frees() { "freed" } else { "applied" },
         units::bytes(total.applied_bytes),
-        units::bytes(total.tried_bytes)
+        units::bytes(total.passed_bytes)
     );
+    if total.returned_bytes > 0 {
+        title += &format!(", {} came back soon", units::bytes(total.returned_bytes));
+    }
     if total.refused_bytes() > 0 {
         title += &format!(", {} refused", units::bytes(total.refused_bytes()));
     }

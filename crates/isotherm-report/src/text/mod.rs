@@ -23,7 +23,7 @@ use crate::escape::sanitise;
 pub(crate) use heatmap::{heatmap, resolution};
 pub(crate) use overhead::overhead;
 pub(crate) use regions::RegionsText;
-pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, schemes};
+pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, returned_share, schemes};
 pub(crate) use summary::summary;
 pub(crate) use wss::{notes as wss_notes, wss};
 

@@ -9,7 +9,7 @@ use super::table::{Cell, Column, table};
 use super::wss::time_of;
 use super::{Terminal, fact, wrap};
 use crate::escape::sanitise;
-use crate::schemes::{Application, Points, Scheme, Schemes};
+use crate::schemes::{Application, Points, Scheme, Schemes, Total};
 use crate::ticks;
 
 /// The maximum number of schemes with charts: those that were applied to the most bytes.
@@ -23,6 +23,12 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
     writeln!(out, "{}", terminal.bold(&wrap(&head, terminal.width(), 0)))?;
     if let Some(why) = &s.cut_short {
         writeln!(out, "{}", wrap(&format!("! {why}"), terminal.width(), 2))?;
+    }
+    if let Some(faults) = s.major_faults {
+        let plural = if faults == 1 { "" } else { "s" };
+        let text =
+            format!("{} major fault{plural} of the targets: pages read from a disk or swap", units::count(faults));
+        writeln!(out, "{}", wrap(&text, terminal.width(), 0))?;
     }
     writeln!(out)?;
     table(out, terminal, &COLUMNS, &s.schemes.iter().map(line).collect::<Vec<_>>())?;
@@ -38,16 +44,18 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
     charts(out, terminal, s)
 }
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 11] = [
     Column::name("scheme"),
-    Column::text("action", 4),
-    Column::figure("tried", 3),
+    Column::text("action", 5),
+    Column::figure("tried", 8),
+    Column::figure("advised", 1),
     Column::figure("applied", 0),
-    Column::figure("refused", 1),
-    Column::figure("rejected", 2),
-    Column::figure("held back", 5),
-    Column::figure("took", 6),
-    Column::figure("awake", 7),
+    Column::figure("came back", 3),
+    Column::figure("refused", 2),
+    Column::figure("rejected", 4),
+    Column::figure("held back", 6),
+    Column::figure("took", 7),
+    Column::figure("awake", 9),
 ];
 
 fn line(scheme: &Scheme) -> Vec<Cell> {
@@ -56,13 +64,21 @@ fn line(scheme: &Scheme) -> Vec<Cell> {
         sanitise(&scheme.name).into_owned().into(),
         sanitise(&scheme.action).into_owned().into(),
         units::table_bytes(total.tried_bytes).into(),
+        units::table_bytes(total.passed_bytes).into(),
         units::table_bytes(total.applied_bytes).into(),
+        returned_share(scheme).unwrap_or_else(|| "-".into()).into(),
         units::table_bytes(total.refused_bytes()).into(),
         units::table_bytes(total.rejected_bytes).into(),
         units::table_bytes(held_back).into(),
         units::nanoseconds(total.spent_ns).into(),
         units::percent(scheme.awake_share).into(),
     ]
+}
+
+/// The share of what a scheme freed that came back soon. None if nothing was watched.
+pub(crate) fn returned_share(scheme: &Scheme) -> Option<String> {
+    let Total { watched_bytes, returned_bytes, .. } = scheme.total;
+    (watched_bytes > 0).then(|| units::percent(returned_bytes as f64 / watched_bytes as f64))
 }
 
 fn title(scheme: &Scheme) -> String {
@@ -83,11 +99,12 @@ pub(crate) fn facts(scheme: &Scheme, s: &Schemes) -> Vec<(&'static str, String)>
                 counted(total.applications, "application")
             ),
         ),
-        (
-            "applied",
-            format!("to {} in {}", units::table_bytes(total.applied_bytes), counted(total.applied_regions, "region")),
-        ),
+        applied(scheme),
     ];
+    if let Some(share) = returned_share(scheme) {
+        let (watched, returned) = (units::table_bytes(total.watched_bytes), units::table_bytes(total.returned_bytes));
+        facts.push(("came back", format!("{returned} of {watched} that were freed and watched, {share}")));
+    }
     if !total.refusals.is_empty() {
         let refused = |r: &crate::schemes::Refusal| {
             format!("{} {} in {}", r.label(), units::table_bytes(r.bytes), counted(r.regions, "region"))
@@ -105,6 +122,10 @@ pub(crate) fn facts(scheme: &Scheme, s: &Schemes) -> Vec<(&'static str, String)>
         quota += &format!(" at the end; exceeded in {}", counted(total.quota_exceeded, "period"));
         if held_back > 0 {
             quota += &format!("; it held back {} in the last application", units::table_bytes(held_back));
+        }
+        if let Some(share) = scheme.quota_share {
+            let share = units::percent(share);
+            quota += &format!("; only {share} of it in force at the end, because what was freed came back");
         }
         facts.push(("quota", quota));
     }
@@ -132,6 +153,20 @@ pub(crate) fn facts(scheme: &Scheme, s: &Schemes) -> Vec<(&'static str, String)>
         facts.push(("last acted", application_line(acting)));
     }
     facts
+}
+
+/// What the action was carried out on, of what it was called for.
+fn applied(scheme: &Scheme) -> (&'static str, String) {
+    let total = &scheme.total;
+    let (bytes, asked) = (units::table_bytes(total.applied_bytes), units::table_bytes(total.passed_bytes));
+    let regions = counted(total.applied_regions, "region");
+    if scheme.frees() {
+        ("freed", format!("{bytes} in {regions}, of {asked} advised"))
+    } else if total.applied_bytes == total.passed_bytes {
+        ("applied", format!("to {bytes} in {regions}"))
+    } else {
+        ("applied", format!("to {bytes} in {regions}, of {asked} advised"))
+    }
 }
 
 /// An application in a line.
@@ -210,6 +245,9 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
         series.push(bytes(format!("{name}: applied, bytes a second"), s.rate(&scheme.name)));
         series.push(bytes(format!("{name}: quota, bytes a period"), s.tuned_quota(&scheme.name)));
     }
+    let faults = s.fault_rate();
+    series
+        .push(Series::new("major faults of the targets a second".into(), faults, |top| ticks::count(top, height / 2)));
     let now = |points: &Points| points.last().map_or(String::new(), |&(_, value)| units::table_bytes(value as u64));
     for (title, part) in [("RSS", 0), ("PSS", 1), ("swap", 2)] {
         let points = s.points(|moment| Some(moment.used()?[part] as f64));

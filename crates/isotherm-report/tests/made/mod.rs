@@ -213,6 +213,8 @@ pub fn schemed(seconds: u32) -> Made {
                 reclaimed.passed_bytes += quota - MIB;
                 reclaimed.applied_regions += 11;
                 reclaimed.applied_bytes += (quota - MIB) / 4096 * 4096;
+                reclaimed.watched_bytes += quota / 2;
+                reclaimed.returned_bytes += quota / 16;
                 reclaimed.rejected_bytes += MIB;
                 reclaimed.quota_exceeded += u64::from(wanted > quota);
                 reclaimed.time += Duration::from_millis(12);
@@ -264,6 +266,7 @@ pub fn schemed(seconds: u32) -> Made {
                 awake: true,
                 quota: None,
                 goal_score: None,
+                quota_share: None,
                 total: total.clone(),
                 last,
             };
@@ -283,6 +286,7 @@ pub fn schemed(seconds: u32) -> Made {
                         awake,
                         quota: Some(quota),
                         goal_score: Some(0.4 + share / 2.0),
+                        quota_share: (n > 40).then_some(0.5),
                         ..report("prcl", Action::PageOut.into(), reclaimed, last(cold, 5 * MIB))
                     },
                     report("hot", Action::HugePage.into(), collapsed, last(hot, 0)),
@@ -296,6 +300,7 @@ pub fn schemed(seconds: u32) -> Made {
                     swap_free: (1 << 30) - reclaimed.applied_bytes / 3,
                     stalled: Some(Duration::from_micros((share * share * 9e4) as u64 * n)),
                 },
+                major_faults: Some(n * n),
             }
         })
         .collect();

@@ -7,6 +7,7 @@ use isotherm_core::scheme::{Actuator, Gauges, PageInspector, Scheme, Schemes};
 use isotherm_core::{Sink, Snapshot, SystemMemory};
 use isotherm_record::Activity;
 
+use super::returns::notice;
 use crate::outlet::Outlet;
 use crate::{Event, RunError};
 
@@ -41,7 +42,11 @@ impl<A: Actuator, I: PageInspector, G: Gauges> InlineSchemes<A, I, G> {
             schemes: self.engine.reports().cloned().collect(),
             memory: Vec::new(),
             system: SystemMemory::default(),
+            major_faults: None,
         })));
+        for returns in self.engine.take_returns() {
+            outlet.send(Event::Notice(notice(returns)));
+        }
         Ok(())
     }
 

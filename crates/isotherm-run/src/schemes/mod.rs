@@ -1,7 +1,9 @@
 //! Schemes at work in a run: on a thread of their own beside a live source, or inline in a source without a clock.
 
+mod faults;
 mod file;
 mod inline;
+mod returns;
 mod worker;
 
 pub(crate) use inline::InlineSchemes;

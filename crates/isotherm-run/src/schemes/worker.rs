@@ -14,7 +14,9 @@ use isotherm_kernel::{ProcessTable, SystemGauges, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
 
+use super::faults::MajorFaults;
 use super::file::SchemeFile;
+use super::returns::notice;
 use crate::delivery::Delivery;
 use crate::error::chain;
 use crate::mailbox::Messages;
@@ -79,6 +81,7 @@ impl PreparedSchemes {
             start: Instant::now(),
             next_memory_use: Instant::now(),
             memory: Vec::new(),
+            faults: MajorFaults::default(),
             refused: HashMap::new(),
             acting: HashMap::new(),
         };
@@ -127,6 +130,7 @@ struct Worker {
     start: Instant,
     next_memory_use: Instant,
     memory: Vec<(TargetId, MemoryUse)>,
+    faults: MajorFaults,
     /// The refusal of each target that was reported last.
     refused: HashMap<TargetId, String>,
     /// For each scheme, its last application that acted on something since the last activity was reported.
@@ -136,6 +140,8 @@ struct Worker {
 impl Worker {
     fn work(&mut self) -> Result<(), RunError> {
         self.report_schemes();
+        // Only faults from here on count.
+        self.read_faults();
         let mut reported = Instant::now();
         loop {
             let mut due = reported + REPORT_EVERY;
@@ -164,6 +170,9 @@ impl Worker {
             }
             self.control.rest.want(self.engine.sleeps_until().is_some());
             self.report_refusals();
+            for returns in self.engine.take_returns() {
+                self.delivery.send(Event::Notice(notice(returns)));
+            }
             if is_over || reported.elapsed() >= REPORT_EVERY {
                 reported = Instant::now();
                 self.report_activity();
@@ -240,11 +249,19 @@ impl Worker {
         }
         self.acting.clear();
         let system = system_memory(Path::new("/")).unwrap_or_default();
-        let activity = Activity { time: self.start.elapsed(), schemes, memory: self.memory.clone(), system };
+        let major_faults = Some(self.read_faults());
+        let (time, memory) = (self.start.elapsed(), self.memory.clone());
+        let activity = Activity { time, schemes, memory, system, major_faults };
         self.delivery.send(Event::Activity(Arc::new(activity)));
     }
 
+    /// The major faults of all targets so far.
+    fn read_faults(&mut self) -> u64 {
+        let targets: Vec<TargetId> = self.processes.members().keys().copied().collect();
+        self.faults.read(Path::new("/"), &targets)
+    }
+
     fn notice(&self, severity: Severity, text: &str) {
-        self.delivery.send(Event::Notice(Notice { severity, text: text.into() }));
+        self.delivery.send(Event::Notice(Notice::new(severity, text)));
     }
 }

@@ -3,6 +3,7 @@
 
 mod kernel;
 mod monitor;
+mod recorded_pages;
 mod replay;
 mod simulation;
 

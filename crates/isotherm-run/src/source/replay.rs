@@ -5,11 +5,13 @@ use std::sync::Arc;
 use isotherm_core::scheme::{DryRunActuator, DryRunInspector, NoGauges, ProcessFacts, Scheme};
 use isotherm_record::Recording;
 
+use super::recorded_pages::RecordedPages;
 use super::{Outlet, Source};
 use crate::schemes::InlineSchemes;
 use crate::{EndReason, RunError};
 
-/// Replays a recording. Schemes act on nothing, and report what they would have done.
+/// Replays a recording. Schemes act on nothing, and report what they would have done. Where the recording has surveys,
+/// they know the pages that were present and since when these were idle, and snapshots have histories.
 ///
 /// What a recording does not hold is left out: the goals of a quota (it stays as it is written), the metrics of
 /// watermarks (the scheme is awake), the age of pages and their size (none is young or huge), and cgroups.
@@ -28,8 +30,22 @@ impl Source for ReplaySource {
                 InlineSchemes::new(schemes, DryRunActuator, DryRunInspector::default(), NoGauges, outlet)
             })
             .transpose()?;
+        let mut pages = RecordedPages::default();
+        // Only schemes need pages.
+        let mut surveys = schemes.is_some().then(|| recording.surveys()).transpose()?.into_iter().flatten().peekable();
         for record in recording.snapshots()? {
-            let record = Arc::new(record?);
+            let mut record = record?;
+            let mut survey = None;
+            while let Some(next) =
+                surveys.next_if(|next| next.as_ref().map_or(true, |s| s.survey.time <= record.snapshot.time))
+            {
+                survey = Some(next?.survey);
+            }
+            if let Some(survey) = survey {
+                pages.take(survey.time, &survey.targets, &record.snapshot);
+            }
+            record.snapshot.histories = pages.histories();
+            let record = Arc::new(record);
             if outlet.duration.is_some_and(|duration| record.snapshot.time > duration) {
                 return Ok(EndReason::DurationOver);
             }

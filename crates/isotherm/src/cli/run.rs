@@ -16,7 +16,8 @@ use super::WatchOptions;
 ///
 /// Processes are watched as by `isotherm record`. After each aggregation interval the schemes are applied to the
 /// regions. Actions run on a thread of their own and do not delay the monitor. Requests that the kernel refuses are
-/// counted. While the watermarks of all schemes make them sleep, nothing is monitored.
+/// counted. If more than a tenth of what `pageout` frees is in memory again soon, isotherm warns and halves the quota
+/// of the scheme, if it has one. While the watermarks of all schemes make them sleep, nothing is monitored.
 ///
 /// Before the command is started, isotherm tries each action of the schemes on its own memory. An action that does not
 /// work is an error.

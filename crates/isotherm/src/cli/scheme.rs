@@ -36,7 +36,8 @@ pub struct SchemeCheck {
 ///
 /// isotherm replays the recording through the schemes and acts on nothing, so no privileges are needed. For each scheme
 /// it reports which regions and how many bytes it would have acted on, when, and how much its quota would have held
-/// back. How the program would have reacted is not known: it might have read reclaimed memory back, for example.
+/// back. Sizes are those of present memory if the recording has surveys. How the program would have reacted is not
+/// known: it might have read reclaimed memory back, for example.
 #[derive(Args)]
 #[command(after_long_help = TRY_EXAMPLES)]
 pub struct SchemeTry {

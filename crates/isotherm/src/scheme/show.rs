@@ -36,14 +36,15 @@ pub fn text(trial: &Trial, out: &mut impl Write) -> io::Result<()> {
 fn scheme(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<()> {
     let total = &tried.report.total;
     let applications = count(total.applications);
+    let memory = if trial.present { "present memory" } else { "mapped memory" };
     let taking: Vec<&Step> = tried.steps.iter().filter(|step| step.bytes > 0).collect();
     writeln!(out, "{} ({})", tried.scheme.name, tried.scheme.action)?;
     match (taking.first(), taking.last()) {
         (Some(first), Some(last)) => {
             writeln!(
                 out,
-                "  would have acted on  {} in total, on {} of distinct memory",
-                bytes(total.passed_bytes),
+                "  would have acted on  {} in total, on {} of distinct {memory}",
+                bytes(tried.bytes),
                 bytes(tried.distinct_bytes)
             )?;
             writeln!(
@@ -137,6 +138,7 @@ pub fn json(trial: &Trial, out: &mut impl Write) -> io::Result<()> {
         "recording": trial.recording.display().to_string(),
         "duration_ns": trial.duration.as_nanos() as u64,
         "snapshots": trial.snapshots,
+        "sizes": if trial.present { "present" } else { "mapped" },
         "schemes": schemes,
         "notes": trial.notes,
     });
@@ -152,7 +154,7 @@ fn of_scheme(tried: &Tried) -> Value {
         "action": tried.scheme.action.kind().name(),
         "applications": total.applications,
         "regions": total.tried_regions,
-        "bytes": total.passed_bytes,
+        "bytes": tried.bytes,
         "distinct_bytes": tried.distinct_bytes,
         "rejected_bytes": total.rejected_bytes,
         "most_unobservable_bytes": tried.most_unobservable,

@@ -17,6 +17,8 @@ pub struct Trial {
     pub duration: Duration,
     pub snapshots: u64,
     pub schemes: Vec<Tried>,
+    /// Whether sizes are those of memory that was present. Without surveys they are those of mapped memory.
+    pub present: bool,
     /// What the recording does not contain, and what was assumed instead.
     pub notes: Vec<String>,
 }
@@ -25,6 +27,8 @@ pub struct Trial {
 pub struct Tried {
     pub scheme: Scheme,
     pub report: Report,
+    /// The bytes on which it would have acted, in all applications.
+    pub bytes: u64,
     /// Its applications that found something, in the order of time.
     pub steps: Vec<Step>,
     /// The bytes on which it would have acted. A byte counts once, even if it was selected several times.
@@ -69,6 +73,7 @@ struct Tally {
     schemes: Vec<TallyOfOne>,
     snapshots: u64,
     end: Duration,
+    surveyed: bool,
 }
 
 /// What one scheme has done so far.
@@ -89,24 +94,28 @@ impl Tally {
             taken: BTreeMap::new(),
             most_unobservable: 0,
         });
-        Self { schemes: schemes.collect(), snapshots: 0, end: Duration::ZERO }
+        Self { schemes: schemes.collect(), snapshots: 0, end: Duration::ZERO, surveyed: false }
     }
 
     /// Adds what the schemes did to a snapshot.
     fn add(&mut self, snapshot: &Snapshot, reports: &[Report]) {
         self.snapshots += 1;
         self.end = snapshot.time;
+        self.surveyed |= !snapshot.histories.is_empty();
         for (tally, report) in self.schemes.iter_mut().zip(reports) {
             tally.add(snapshot, report);
         }
     }
 
     fn into_trial(self, recording: &Path) -> Trial {
-        let notes = self.schemes.iter().flat_map(|tally| notes(&tally.scheme)).collect();
+        let unsurveyed = (!self.surveyed).then(|| NO_SURVEY.to_owned());
+        let notes = self.schemes.iter().flat_map(|tally| notes(&tally.scheme));
+        let notes = unsurveyed.into_iter().chain(notes).collect();
         let tried = self.schemes.into_iter().filter_map(|tally| {
             let distinct = tally.taken.into_values().flat_map(merged);
             Some(Tried {
                 report: tally.report?,
+                bytes: tally.steps.iter().map(|step| step.bytes).sum(),
                 scheme: tally.scheme,
                 steps: tally.steps,
                 distinct_bytes: distinct.map(AddrRange::size).sum(),
@@ -114,7 +123,14 @@ impl Tally {
             })
         });
         let (recording, duration) = (recording.to_path_buf(), self.end);
-        Trial { recording, duration, snapshots: self.snapshots, schemes: tried.collect(), notes }
+        Trial {
+            recording,
+            duration,
+            snapshots: self.snapshots,
+            present: self.surveyed,
+            schemes: tried.collect(),
+            notes,
+        }
     }
 }
 
@@ -129,14 +145,17 @@ impl TallyOfOne {
         }
         for region in &last.regions {
             let ranges = self.taken.entry(region.target).or_default();
-            ranges.push(region.range);
+            match snapshot.history(region.target) {
+                Some(pages) => ranges.extend(pages.present_ranges(region.range)),
+                None => ranges.push(region.range),
+            }
             if ranges.len() > MANY {
                 *ranges = merged(std::mem::take(ranges));
             }
         }
         self.steps.push(Step {
             time: snapshot.time,
-            bytes: last.regions.iter().map(|region| region.range.size()).sum(),
+            bytes: last.regions.iter().map(|region| present(snapshot, region)).sum(),
             held_back: last.held_back_bytes,
             regions: last.regions.iter().map(|region| (*region, mapping(snapshot, region))).collect(),
         });
@@ -158,6 +177,14 @@ fn merged(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
         _ => false,
     });
     ranges
+}
+
+/// What is said of a recording without surveys.
+const NO_SURVEY: &str = "the recording has no survey: sizes are those of mapped memory, present or not";
+
+/// The bytes of a region that were present, or mapped without a survey.
+fn present(snapshot: &Snapshot, region: &ActedRegion) -> u64 {
+    snapshot.history(region.target).map_or(region.range.size(), |pages| pages.pages_in(region.range).present)
 }
 
 /// The name of the mapping that a region lies in.

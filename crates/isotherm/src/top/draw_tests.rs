@@ -207,9 +207,9 @@ fn the_table_of_schemes_has_what_they_did_and_what_one_did_last() {
     let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let table: Vec<String> = shown[at..].iter().map(|line| squeezed(line)).collect();
     let expected = [
-        "scheme action state tried applied recently refused why quota exceeded time",
-        "1 cold pageout awake 18 MiB 12 MiB 2 MiB/s 6 MiB ENOMEM 10 MiB 0 60 ms",
-        "2 hot hugepage awake 0 0 0 0 - 0 0 s",
+        "scheme action state tried advised applied recently refused why quota exceeded time",
+        "1 cold pageout awake 18 MiB 18 MiB 12 MiB 2 MiB/s 6 MiB ENOMEM 10 MiB 0 60 ms",
+        "2 hot hugepage awake 0 0 0 0 0 - 0 0 s",
         "cold last at 6 s: 5 regions, 5 MiB; held back 20 MiB",
         "It acts on regions that are not accessed and whose age is at least 5 s.",
         "0x7f0000000000 to 0x7f0000100000 1 MiB anonymous",

@@ -63,7 +63,7 @@ pub fn finding(nth: u32, pids: &[u32]) -> Event {
 
 /// A notice of the schemes.
 pub fn notice(severity: Severity, text: &str) -> Event {
-    Event::Notice(Notice { severity, text: text.into() })
+    Event::Notice(Notice::new(severity, text))
 }
 
 /// The same as the recording has it.
@@ -128,6 +128,7 @@ pub fn report(name: &str) -> Report {
         awake: true,
         quota: None,
         goal_score: None,
+        quota_share: None,
         total: Statistics::default(),
         last: Application::default(),
     }
@@ -140,6 +141,7 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
         schemes,
         memory: vec![(process(7), MemoryUse { resident: 60 * MIB, proportional: 60 * MIB, swapped: 4 * MIB })],
         system: SystemMemory { total: 1000 * MIB, free: 430 * MIB, swap_total: 1, ..SystemMemory::default() },
+        major_faults: Some(3 * second),
     }
 }
 

@@ -1,0 +1,217 @@
+//! Victims: the memory that a scheme has freed, watched for a while to see how much of it comes back.
+//!
+//! Where there is a survey, its present pages tell that. Otherwise the pages are looked at once, when the time is over.
+
+use std::time::Duration;
+
+use crate::{AddrRange, TargetId};
+
+/// The most ranges that are watched at once. Further ones are not watched, and count neither as freed nor as returned.
+const MAX_VICTIMS: usize = 4096;
+
+/// The longest time for which a range is watched.
+const LONGEST_WINDOW: Duration = Duration::from_secs(60);
+
+/// The most bytes whose pages are looked at for one snapshot, which bounds the time that this takes.
+const LOOK_BYTES: u64 = 32 << 20;
+
+/// The time for which the victims of a scheme are watched that takes memory of at least this age: memory that comes
+/// back sooner was in use more often than the scheme assumes.
+pub(crate) fn window(age: Duration) -> Duration {
+    age.min(LONGEST_WINDOW)
+}
+
+/// The memory that one scheme has freed recently.
+#[derive(Debug, Default)]
+pub(crate) struct Victims {
+    /// In the order in which they were freed.
+    watched: Vec<Victim>,
+    /// The number of snapshots so far.
+    snapshots: u64,
+    /// The time of the last survey that was taken in.
+    surveyed: Option<Duration>,
+}
+
+/// Bytes that were freed and watched, and how many of them came back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub freed: u64,
+    pub returned: u64,
+}
+
+#[derive(Debug)]
+struct Victim {
+    target: TargetId,
+    range: AddrRange,
+    freed: u64,
+    /// Bytes of the range that were in memory after the action.
+    left: u64,
+    at: Duration,
+    /// The number of the snapshot on which it was freed.
+    snapshot: u64,
+    /// A time after the action. The time of its snapshot is before the action, by as long as the scheme was busy.
+    after: Option<Duration>,
+    returned: u64,
+}
+
+impl Victims {
+    /// Takes in that `freed` bytes of `range` were freed by an action on the snapshot of the time `at`, which left
+    /// `left` bytes of it in memory.
+    pub(crate) fn freed(&mut self, target: TargetId, range: AddrRange, freed: u64, left: u64, at: Duration) {
+        if freed == 0 || self.watched.len() >= MAX_VICTIMS {
+            return;
+        }
+        let (snapshot, after, returned) = (self.snapshots, None, 0);
+        self.watched.push(Victim { target, range, freed, left, at, snapshot, after, returned });
+    }
+
+    /// Begins the snapshot of the time `now`. `survey` is the time of the last survey, if there is one, and `present`
+    /// returns how many bytes of a range were in memory then, or are now without a survey; `None` if that is not known.
+    /// Returns what came back of the memory whose window is over; `None` if nothing was looked at, because there was no
+    /// survey since the last call.
+    pub(crate) fn look(
+        &mut self,
+        now: Duration,
+        window: Duration,
+        survey: Option<Duration>,
+        mut present: impl FnMut(TargetId, AddrRange) -> Option<u64>,
+    ) -> Option<Tally> {
+        self.snapshots += 1;
+        for victim in self.watched.iter_mut().filter(|victim| victim.after.is_none()) {
+            // The next snapshot may have been taken while the scheme was acting. The one after that was sent later.
+            victim.after = (self.snapshots >= victim.snapshot + 2).then_some(now);
+        }
+        // Each survey is taken in once.
+        if survey.is_some() && self.surveyed >= survey {
+            return None;
+        }
+        self.surveyed = survey;
+        let seen = survey.unwrap_or(now);
+        let mut looked = 0;
+        let mut tally = Tally::default();
+        self.watched.retain_mut(|victim| {
+            let is_over = seen >= victim.at.saturating_add(window);
+            let is_due = match survey {
+                Some(survey) => victim.after.is_some_and(|after| after < survey),
+                None => is_over && victim.after.is_some() && looked < LOOK_BYTES,
+            };
+            if !is_due {
+                return true;
+            }
+            looked += victim.range.size();
+            let Some(present) = present(victim.target, victim.range) else {
+                return false;
+            };
+            victim.returned = victim.returned.max(present.saturating_sub(victim.left)).min(victim.freed);
+            if is_over {
+                tally.freed += victim.freed;
+                tally.returned += victim.returned;
+            }
+            !is_over
+        });
+        Some(tally)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TARGET: TargetId = TargetId::process(1, Duration::ZERO);
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn range(start: u64, end: u64) -> AddrRange {
+        AddrRange::new(start, end).unwrap()
+    }
+
+    /// Frees 100 bytes on the snapshot of second 1, and looks each second. `present` tells by the time how many of them
+    /// are in memory. Returns the judgements.
+    fn judged(window: u64, survey: bool, present: impl Fn(u64) -> u64) -> Vec<(u64, Tally)> {
+        let mut victims = Victims::default();
+        let mut judged = Vec::new();
+        for now in 1..30 {
+            let seen = survey.then_some(seconds(now));
+            let look = victims.look(seconds(now), seconds(window), seen, |_, _| Some(present(now)));
+            judged.extend(look.filter(|tally| tally.freed > 0).map(|tally| (now, tally)));
+            if now == 1 {
+                victims.freed(TARGET, range(0, 100), 80, 20, seconds(now));
+            }
+        }
+        judged
+    }
+
+    #[test]
+    fn what_is_in_memory_again_has_come_back() {
+        let all = |returned| vec![(6, Tally { freed: 80, returned })];
+        assert_eq!(judged(5, true, |_| 20), all(0), "what the action left does not count");
+        assert_eq!(judged(5, true, |now| if now < 5 { 20 } else { 50 }), all(30));
+        assert_eq!(judged(5, true, |_| 100), all(80));
+        assert_eq!(
+            judged(5, true, |now| if now == 5 { 100 } else { 20 }),
+            all(80),
+            "it came back, and was freed again"
+        );
+    }
+
+    #[test]
+    fn a_survey_from_before_the_action_was_through_does_not_count() {
+        assert_eq!(judged(5, true, |now| if now <= 3 { 100 } else { 20 })[0].1.returned, 0);
+    }
+
+    #[test]
+    fn without_a_survey_the_pages_are_looked_at_when_the_time_is_over() {
+        assert_eq!(judged(5, false, |now| if now < 6 { 20 } else { 60 })[0].1, Tally { freed: 80, returned: 40 });
+    }
+
+    #[test]
+    fn what_is_not_known_counts_as_nothing() {
+        let mut victims = Victims::default();
+        victims.freed(TARGET, range(0, 100), 100, 0, seconds(1));
+        let looks = (2..30).filter_map(|now| victims.look(seconds(now), seconds(2), Some(seconds(now)), |_, _| None));
+        assert_eq!(looks.map(|tally| tally.freed).sum::<u64>(), 0);
+        assert!(victims.watched.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn every_watched_byte_is_counted_once_and_the_memory_is_bounded(
+            freed in prop::collection::vec((1_u64..100, 0_u64..5), 1..200),
+            survey in any::<bool>(),
+            window in 0_u64..20,
+        ) {
+            let mut victims = Victims::default();
+            let mut total = Tally::default();
+            let (mut now, mut bytes) = (0, 0);
+            let mut look = |victims: &mut Victims, now| {
+                let seen = survey.then_some(seconds(now));
+                let tally = victims.look(seconds(now), seconds(window), seen, |_, _| Some(1000)).unwrap_or_default();
+                prop_assert!(tally.returned <= tally.freed);
+                total = Tally { freed: total.freed + tally.freed, returned: total.returned + tally.returned };
+                Ok(())
+            };
+            for &(size, pause) in &freed {
+                now += 1 + pause;
+                look(&mut victims, now)?;
+                victims.freed(TARGET, range(0, 100), size, 100 - size, seconds(now));
+                bytes += size;
+            }
+            for now in now + 1..now + 60 {
+                look(&mut victims, now)?;
+            }
+            prop_assert_eq!(total, Tally { freed: bytes, returned: bytes });
+        }
+    }
+
+    #[test]
+    fn the_number_of_victims_is_bounded() {
+        let mut victims = Victims::default();
+        (0..2 * MAX_VICTIMS as u64).for_each(|i| victims.freed(TARGET, range(i, i + 1), 1, 0, seconds(1)));
+        assert_eq!(victims.watched.len(), MAX_VICTIMS);
+    }
+}

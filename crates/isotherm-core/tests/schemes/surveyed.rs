@@ -1,0 +1,190 @@
+//! Schemes on memory of which a survey knows each page.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{
+    Action, ActionKind, ClosedInterval, Condition, HUGE_PAGE_SIZE, NoGauges, Quota, Report, Scheme, Schemes, Weights,
+};
+use isotherm_core::survey::{BlockPages, PageBits, PageHistory, RegionPages};
+use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
+
+use crate::fixtures::{AGGREGATION, Log, Region, TestActuator, TestInspector, pages, process, snapshot, target};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The pages of a block of 512 for which the last survey has these answers.
+#[derive(Clone, Copy)]
+struct Pages {
+    present: fn(usize) -> bool,
+    accessed: fn(usize) -> bool,
+}
+
+/// A survey in each of the first `seconds` seconds, which found this.
+fn history(seconds: u64, block: Pages) -> PageHistory {
+    let mut history = PageHistory::default();
+    (1..=seconds).for_each(|second| history.take(&[found(block)], SECOND * second as u32));
+    history
+}
+
+fn found(block: Pages) -> BlockPages {
+    let present = PageBits::from_fn(block.present);
+    BlockPages { present, accessed: present & PageBits::from_fn(block.accessed), ..BlockPages::default() }
+}
+
+/// A snapshot of regions of the pages that the survey knows.
+fn surveyed(nth: u32, regions: &[Region], history: &PageHistory) -> Snapshot {
+    let mut target = target(1, regions, &[(0, 512, "")]);
+    for region in &mut target.regions {
+        region.pages = Some(history.pages_in(region.range));
+    }
+    let histories = vec![(process(1), Arc::new(history.clone()))];
+    Snapshot { histories, ..snapshot(nth, vec![target]) }
+}
+
+fn schemes(scheme: Scheme, log: &Log) -> Schemes<TestActuator, TestInspector, NoGauges> {
+    Schemes::new(vec![scheme], TestActuator::new(log), TestInspector::NONE, NoGauges).unwrap()
+}
+
+fn idle(age: Duration) -> Condition {
+    Condition {
+        rate: ClosedInterval::new(0.0, 0.0).unwrap(),
+        age: ClosedInterval::new(age, Duration::MAX).unwrap(),
+        ..Condition::ANY
+    }
+}
+
+fn any(kind: ActionKind) -> Scheme {
+    Scheme { inside: true, ..Scheme::new("any", Condition::ANY, Action::from(kind)) }
+}
+
+/// The first 100 pages are present, and none is accessed.
+const FIRST: Pages = Pages { present: |page| page < 100, accessed: |_| false };
+
+#[test]
+fn no_action_is_done_to_a_region_without_pages() {
+    let history = history(5, FIRST);
+    for kind in ActionKind::ALL {
+        let log = Log::default();
+        let mut schemes = schemes(any(kind), &log);
+        schemes.aggregated(&surveyed(50, &[(200, 512, 0, 50)], &history)).unwrap();
+        assert_eq!(log.take(), [], "{kind}");
+        assert_eq!(schemes.reports().next().unwrap().total.tried_bytes, 0, "{kind}");
+    }
+}
+
+#[test]
+fn no_action_is_done_to_a_region_of_which_nothing_is_known() {
+    let mut history = PageHistory::default();
+    history.take(&[found(Pages { present: |_| true, accessed: |_| true })], SECOND);
+    let unknown = RegionPages { present: 512 * PAGE_SIZE, unknown: 512 * PAGE_SIZE, ..RegionPages::default() };
+    assert_eq!(history.pages_in(pages(0, 512)), unknown);
+    for kind in ActionKind::ALL {
+        let log = Log::default();
+        let mut schemes = schemes(any(kind), &log);
+        schemes.aggregated(&surveyed(11, &[(0, 512, 0, 50)], &history)).unwrap();
+        assert_eq!(log.take(), [], "{kind}");
+        let report = schemes.reports().next().unwrap();
+        assert_eq!((report.total.tried_bytes, report.last.unobservable_bytes), (0, unknown.present), "{kind}");
+    }
+}
+
+#[test]
+fn what_is_absent_is_neither_reclaimed_nor_counted_nor_locked() {
+    let sparse = Pages { present: |page| page % 100 < 10, accessed: |_| false };
+    let history = history(5, sparse);
+    let present = [(0, 10), (100, 110), (200, 210), (300, 310), (400, 410), (500, 510)];
+    for kind in [ActionKind::PageOut, ActionKind::Cold, ActionKind::Stat, ActionKind::MLock] {
+        let log = Log::default();
+        let mut schemes = schemes(any(kind), &log);
+        schemes.aggregated(&surveyed(50, &[(0, 512, 0, 50)], &history)).unwrap();
+        assert_eq!(schemes.reports().next().unwrap().total.applied_bytes, 60 * PAGE_SIZE, "{kind}");
+        if kind != ActionKind::Stat {
+            assert_eq!(log.take_pages(), present, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn absent_memory_may_be_read_in_and_become_huge_beside_present_memory() {
+    let history = history(5, FIRST);
+    for kind in [ActionKind::WillNeed, ActionKind::Collapse, ActionKind::HugePage] {
+        let log = Log::default();
+        schemes(any(kind), &log).aggregated(&surveyed(50, &[(0, 512, 9, 50)], &history)).unwrap();
+        assert_eq!(log.take(), [(process(1), pages(0, HUGE_PAGE_SIZE / PAGE_SIZE))], "{kind}");
+    }
+}
+
+#[test]
+fn touched_memory_without_samples_has_no_frequency() {
+    let history = history(5, Pages { present: |_| true, accessed: |page| page < 256 });
+    let log = Log::default();
+    let mut schemes = schemes(Scheme::new("stat", idle(Duration::ZERO), Action::Stat), &log);
+    let mut found = surveyed(50, &[(0, 256, 0, 50), (256, 512, 0, 50)], &history);
+    found.targets[0].regions[0].pages = Some(RegionPages {
+        unknown: 0,
+        touched: 256 * PAGE_SIZE,
+        ..RegionPages { present: 256 * PAGE_SIZE, ..RegionPages::default() }
+    });
+    found.targets[0].regions.iter_mut().for_each(|region| region.nr_samples = 0);
+    schemes.aggregated(&found).unwrap();
+    let acted: Vec<_> = schemes.reports().next().unwrap().last.regions.iter().map(|acted| acted.range).collect();
+    assert_eq!(acted, [pages(256, 512)]);
+}
+
+/// Reclaims 512 idle pages in second 5, and goes on for ten seconds. From second 7 on, the survey finds the pages of
+/// `back` in memory. Returns the report, and what was said of the returns: whether it is too much, and slows the
+/// scheme.
+fn reclaimed(scheme: Scheme, back: fn(usize) -> bool) -> (Report, Vec<(bool, bool)>) {
+    let log = Log::default();
+    let mut schemes = schemes(scheme, &log);
+    let mut history = history(5, Pages { present: |_| true, accessed: |_| false });
+    schemes.aggregated(&surveyed(50, &[(0, 512, 0, 50)], &history)).unwrap();
+    for second in 6..=15 {
+        let none: fn(usize) -> bool = |_| false;
+        let block = Pages { present: if second < 7 { none } else { back }, accessed: |_| true };
+        history.take(&[found(block)], SECOND * second);
+        for nth in second * 10..(second + 1) * 10 {
+            schemes.aggregated(&surveyed(nth, &[(0, 512, 9, 0)], &history)).unwrap();
+        }
+    }
+    let said = schemes.take_returns().map(|returns| (returns.too_much, returns.slowed)).collect();
+    (schemes.reports().next().unwrap().clone(), said)
+}
+
+fn limited() -> Quota {
+    Quota::new(Some(1 << 30), None, AGGREGATION, Weights::DEFAULT, Vec::new()).unwrap()
+}
+
+#[test]
+fn a_scheme_whose_victims_come_back_is_reported_and_slowed() {
+    let scheme = Scheme { quota: limited(), ..Scheme::new("cold", idle(SECOND * 3), Action::PageOut) };
+    let (report, said) = reclaimed(scheme, |page| page < 128);
+    assert_eq!((report.total.watched_bytes, report.total.returned_bytes), (512 * PAGE_SIZE, 128 * PAGE_SIZE));
+    assert_eq!(said, [(true, true)]);
+    // It was halved, and has grown in the windows of 3 s since then.
+    let share = report.quota_share.unwrap();
+    assert!((0.5..1.0).contains(&share), "{share}");
+    assert_eq!(report.quota, Some(((1_u64 << 30) as f64 * share) as u64));
+}
+
+#[test]
+fn a_scheme_without_a_quota_is_reported_only() {
+    let (report, said) = reclaimed(Scheme::new("cold", idle(SECOND * 3), Action::PageOut), |_| true);
+    assert_eq!(report.total.returned_bytes, 512 * PAGE_SIZE);
+    assert_eq!((said, report.quota_share), (vec![(true, false)], None));
+}
+
+#[test]
+fn a_scheme_whose_victims_stay_away_is_neither_reported_nor_slowed() {
+    let scheme = Scheme { quota: limited(), ..Scheme::new("cold", idle(SECOND * 3), Action::PageOut) };
+    let (report, said) = reclaimed(scheme, |page| page < 50);
+    assert_eq!((report.total.watched_bytes, report.total.returned_bytes), (512 * PAGE_SIZE, 50 * PAGE_SIZE));
+    assert_eq!((said.len(), report.quota_share, report.quota), (0, None, Some(1 << 30)));
+}
+
+#[test]
+fn an_action_that_frees_nothing_has_no_victims() {
+    let (report, said) = reclaimed(Scheme::new("cold", idle(SECOND * 3), Action::Cold), |_| true);
+    assert_eq!((report.total.watched_bytes, said.len()), (0, 0));
+}
