@@ -2,6 +2,8 @@
 
 use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not, Range};
 
+use crate::{AddrRange, PAGE_SIZE};
+
 /// The number of pages in a block: those that one page of page-table entries maps on x86-64.
 pub const BLOCK_PAGES: usize = 512;
 
@@ -25,6 +27,12 @@ impl PageBits {
             _ => u64::MAX,
         };
         Self(std::array::from_fn(|word| below(pages.end, word) & !below(pages.start, word)))
+    }
+
+    /// The pages of the block that begins at `start` and that lie in `range`.
+    pub fn within(start: u64, range: AddrRange) -> Self {
+        let page = |addr: u64| (addr.saturating_sub(start) / PAGE_SIZE).min(BLOCK_PAGES as u64) as usize;
+        Self::of(page(range.start())..page(range.end()))
     }
 
     /// The pages for whose index `holds` is true.

@@ -397,13 +397,12 @@ impl PageHistory {
 
 impl Block {
     fn clears(&self, pages: PageBits) -> ClearPages {
-        ClearPages { start: self.start, pages, idle: self.clear | !self.present, unobservable: PageBits::NONE }
+        ClearPages { start: self.start, pages, unobservable: PageBits::NONE }
     }
 
     /// The pages of the block that lie in `range`.
     pub(super) fn within(&self, range: AddrRange) -> PageBits {
-        let page = |addr: u64| (addr.saturating_sub(self.start) / PAGE_SIZE).min(BLOCK_PAGES as u64) as usize;
-        PageBits::of(page(range.start())..page(range.end()))
+        PageBits::within(self.start, range)
     }
 }
 

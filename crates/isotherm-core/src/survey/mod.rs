@@ -17,6 +17,7 @@ mod borders;
 mod history;
 mod limits;
 mod region_pages;
+mod states;
 mod sums;
 
 pub use bits::{BLOCK_PAGES, PageBits};
@@ -24,6 +25,7 @@ pub(crate) use borders::Stretch;
 pub use history::PageHistory;
 pub use limits::SurveyLimits;
 pub use region_pages::RegionPages;
+pub use states::BlockStates;
 pub use sums::{BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, WINDOWS};
 
 use crate::{BoxError, PAGE_SIZE, TargetId, TargetSpace};
@@ -55,9 +57,6 @@ pub struct ClearPages {
     /// The pages to clear. The survey replaces it by the pages that were cleared, which can be more: a folio is
     /// cleared as a whole.
     pub pages: PageBits,
-    /// Pages that may be cleared as well, because they are idle: a survey that clears ranges can join two ranges over
-    /// them.
-    pub idle: PageBits,
     /// The survey adds the pages that cannot be cleared. They are unobservable.
     pub unobservable: PageBits,
 }

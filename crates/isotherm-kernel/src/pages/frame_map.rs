@@ -56,11 +56,6 @@ impl<T: Copy + Default + PartialEq> FrameMap<T> {
         });
         values.filter(|(_, value)| *value != T::default())
     }
-
-    /// Sets all frames to the default value.
-    pub fn clear(&mut self) {
-        self.branches.clear();
-    }
 }
 
 const fn place(frame: u64) -> (usize, usize, usize) {
@@ -129,11 +124,6 @@ impl FrameSet {
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, word)| u64::from(word.count_ones())).sum()
     }
-
-    /// Removes all frames.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
 }
 
 #[cfg(test)]
@@ -169,8 +159,6 @@ mod tests {
             prop_assert_eq!(together.count(), set.count());
             prop_assert_eq!(known.len(), inserted.len() - expected.len());
             prop_assert!(expected.iter().all(|&frame| together.contains(frame)));
-            set.clear();
-            prop_assert!(inserted.iter().all(|&frame| !set.contains(frame)));
         }
 
         #[test]

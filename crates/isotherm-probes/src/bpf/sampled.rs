@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use isotherm_core::AddrRange;
-use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, PageBits};
+use isotherm_core::survey::{BLOCK_SIZE, PageBits};
 
 /// Pages that were accessed before sampling cleared them. The key is the address of the block.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Sampled {
 
     /// Adds the `pages` of the block that begins at `start` and that lie in `range`.
     pub(super) fn add_pages(&mut self, start: u64, pages: PageBits, range: AddrRange) {
-        *self.0.entry(start).or_default() |= pages & pages_in(start, range);
+        *self.0.entry(start).or_default() |= pages & PageBits::within(start, range);
     }
 
     /// The pages of the block that begins at `start`.
@@ -33,12 +33,6 @@ impl Sampled {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
-}
-
-/// The pages of the block that begins at `start` and that lie in `range`.
-pub(super) fn pages_in(start: u64, range: AddrRange) -> PageBits {
-    let index = |addr: u64| (addr.saturating_sub(start) / isotherm_core::PAGE_SIZE).min(BLOCK_PAGES as u64) as usize;
-    PageBits::of(index(range.start())..index(range.end()))
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use crate::bpf::BpfError;
 use crate::bpf::entries::{Entries, PAGES};
 use crate::bpf::folio::Folios;
 use crate::bpf::program::{PageTables, Program};
-use crate::bpf::sampled::pages_in;
 use crate::bpf::target::{State, Target};
 
 /// The number of blocks that are read, cleared and read again together. The kernel locks the target's address space
@@ -170,7 +169,7 @@ impl Clearer {
                         target.set_uncleared(first.start());
                     }
                     for (asked, block) in self.asked.iter_mut().zip(blocks) {
-                        asked.refused |= pages_in(block.start, *first);
+                        asked.refused |= PageBits::within(block.start, *first);
                     }
                 }
             }

@@ -3,8 +3,6 @@
 use isotherm_core::Mapping;
 use isotherm_core::survey::{BLOCK_SIZE, PageBits};
 
-use crate::bpf::sampled::pages_in;
-
 /// The pages of a block by what they are mapped from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mask {
@@ -48,7 +46,7 @@ impl<'a> Masks<'a> {
             if !is_memory(mapping) {
                 continue;
             }
-            let pages = pages_in(start, mapping.range);
+            let pages = PageBits::within(start, mapping.range);
             mask.usable |= pages;
             if is_of_a_file(mapping) {
                 mask.file |= pages;

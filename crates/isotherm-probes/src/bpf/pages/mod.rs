@@ -4,6 +4,7 @@ mod clear;
 mod clear_shared;
 mod find;
 mod folios;
+mod frames;
 mod masks;
 mod read;
 mod shared;
@@ -19,6 +20,7 @@ use super::target::Target;
 use clear::{Clearer, Tools};
 use clear_shared::SharedClearer;
 use folios::{LargeFolios, Zeros};
+pub(super) use frames::BlockFrames;
 use read::Reader;
 use shared::SharedPages;
 
@@ -65,6 +67,17 @@ impl Pages {
             blocks[first..].iter_mut().for_each(|block| block.unobservable = block.present);
         }
         Ok(())
+    }
+
+    /// Calls `found` with the frames of each block of `target` that has page-table entries.
+    pub(super) fn frames(
+        &mut self,
+        program: &mut Program,
+        tables: &PageTables,
+        target: &Target,
+        found: impl FnMut(u64, &BlockFrames),
+    ) -> Result<(), BpfError> {
+        self.reader.frames(program, tables, target, &self.zeros, found)
     }
 
     /// Clears the accessed bits of pages. Returns how many it has cleared.

@@ -178,12 +178,12 @@ impl SharedPages {
         if hold > SHORT && !self.has_turn(target.id) { Decision::Wait } else { Decision::Clear(plan) }
     }
 
-    /// Whether all targets with the same name can be cleared within the longest hold. If not, whether no other of them
+    /// Whether all targets with the same name can be cleared within the time for all of them. If not, whether no other of them
     /// has waited for longer, or was cleared in this survey.
     fn has_turn(&self, target: TargetId) -> bool {
         let Some(of) = self.targets.get(&target) else { return false };
         let holds = self.targets.values().filter(|known| known.name == of.name).map(|known| known.hold);
-        if holds.sum::<Duration>() <= self.limits.longest_hold {
+        if holds.sum::<Duration>() <= self.limits.together {
             return true;
         }
         let earlier = |known: &Known| known.name == of.name && known.cleared < of.cleared;

@@ -1,0 +1,59 @@
+//! Reads the page frames of a process from its page tables.
+
+use isotherm_core::survey::BLOCK_PAGES;
+
+use super::find::MappedBy;
+use super::folios::Zeros;
+use super::masks::is_memory;
+use super::read::Reader;
+use crate::bpf::entries::frame;
+use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
+use crate::bpf::target::Target;
+use crate::bpf::words::is_special;
+use crate::bpf::{BpfError, NO_FRAME};
+
+/// The frame of each page of a block. [`NO_FRAME`] if no page of memory is mapped that the kernel manages.
+pub(crate) type BlockFrames = [u64; BLOCK_PAGES];
+
+impl Reader {
+    /// Calls `found` with the frames of each block of `target` that has page-table entries, in no particular order.
+    pub(super) fn frames(
+        &mut self,
+        program: &mut Program,
+        tables: &PageTables,
+        target: &Target,
+        zeros: &Zeros,
+        mut found: impl FnMut(u64, &BlockFrames),
+    ) -> Result<(), BpfError> {
+        let Some(space) = target.space() else { return Ok(()) };
+        let memory = target.mappings().iter().filter(|mapping| is_memory(mapping)).map(|mapping| mapping.range);
+        self.finder.find(program, tables, space.pgd(), memory, &mut self.places)?;
+        self.starts.clear();
+        for place in &self.places {
+            let first = match place.by {
+                MappedBy::Table => {
+                    self.starts.push(place.start);
+                    None
+                }
+                MappedBy::Huge(entry) => Some(entry.frame).filter(|&frame| !entry.special && !zeros.contains(frame)),
+                MappedBy::Gigantic(first) => first,
+            };
+            if let Some(first) = first {
+                found(place.start, &std::array::from_fn(|page| first + page as u64));
+            }
+        }
+        for starts in self.starts.chunks(MAX_TABLES) {
+            program.copy_tables(tables, space.pgd(), 1, starts, |i, copied| {
+                // If the table has become a huge page since, the next scan finds it.
+                if let Found::Table(table) = copied {
+                    let of = |entry: u64| match frame(entry, tables.address_mask) {
+                        Some(frame) if !is_special(entry) => frame,
+                        _ => NO_FRAME,
+                    };
+                    found(starts[i], &table.map(of));
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
