@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use isotherm_core::{AccessProbe, AddressSpace, Observation, PAGE_SIZE, Sample};
 use isotherm_kernel::{Processes, monitor_cpu_time};
 use isotherm_record::Cost;
+use isotherm_run::SurveyChoice;
 use serde::Serialize;
 
 use crate::real::Announced;
@@ -95,7 +96,7 @@ impl Target {
     /// If isotherm fails.
     pub fn watch(&self, probe: &str) -> Result<Round> {
         let mut costs: Vec<Cost> = Vec::new();
-        for (time, cost) in watch::costs(self.child.id(), probe, WATCHED)? {
+        for (time, cost) in watch::costs(self.child.id(), probe, SurveyChoice::Off, WATCHED)? {
             costs.extend((time > STEADY).then_some(cost));
         }
         let sum = |of: fn(&Cost) -> u64| costs.iter().map(of).sum::<u64>() as f64;

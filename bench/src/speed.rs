@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use isotherm_core::Attributes;
 use isotherm_kernel::unix_ns;
 use isotherm_record::Cost;
+use isotherm_run::SurveyChoice;
 use serde::Deserialize;
 
 use crate::{wakeups, watch};
@@ -36,12 +37,18 @@ pub struct Visits {
     pub waking_percent: f64,
 }
 
-/// Runs a monitor with `probe` `pairs` times for `time`, with pauses of `time` between. The target has `scale` times
+/// Runs a monitor with `probe` and `survey` `pairs` times for `time`, with pauses of `time` between. The target has `scale` times
 /// [`SIZE`] and touches its hot memory as fast as it can.
 ///
 /// # Errors
 /// If isotherm or the workload fails.
-pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duration) -> Result<Visits> {
+pub fn visit(
+    isotherm: &Path,
+    (probe, survey): (&str, SurveyChoice),
+    scale: u32,
+    pairs: u32,
+    time: Duration,
+) -> Result<Visits> {
     let target = Target::start(isotherm, scale)?;
     let mut slowdowns = Vec::new();
     let mut costs = Vec::new();
@@ -49,7 +56,7 @@ pub fn visit(isotherm: &Path, probe: &str, scale: u32, pairs: u32, time: Duratio
     for _ in 0..pairs {
         let without = target.median_ns(time)?;
         let (pid, probe) = (target.child.id(), probe.to_owned());
-        let monitor = std::thread::spawn(move || watch::costs(pid, &probe, time));
+        let monitor = std::thread::spawn(move || watch::costs(pid, &probe, survey, time));
         let with = target.median_ns(time)?;
         costs.push(monitor.join().map_err(|_| anyhow!("the monitor panicked"))??);
         waking.push(wakeups::percent(Attributes::default().sampling()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use isotherm_record::Cost;
-use isotherm_run::{Event, ProbeChoice, RunConfig};
+use isotherm_run::{Event, ProbeChoice, RunConfig, SurveyChoice};
 
 /// The probe of this name, as `isotherm record --probe` takes it.
 ///
@@ -14,12 +14,12 @@ pub fn probe_named(name: &str) -> Result<ProbeChoice> {
     ProbeChoice::named(name).with_context(|| format!("there is no probe {name:?}; take auto, idle, bpf, refs or damon"))
 }
 
-/// Watches a process for `time` with the default attributes, and returns the cost of each snapshot with its time.
+/// Watches a process for `time` with the default attributes and `survey`, and returns the cost of each snapshot with its time.
 ///
 /// # Errors
 /// If the process cannot be watched, or the machine is too busy to take every snapshot.
-pub fn costs(pid: u32, probe: &str, time: Duration) -> Result<Vec<(Duration, Cost)>> {
-    let mut run = RunConfig::processes([pid]).probe(probe_named(probe)?).duration(time).prepare()?;
+pub fn costs(pid: u32, probe: &str, survey: SurveyChoice, time: Duration) -> Result<Vec<(Duration, Cost)>> {
+    let mut run = RunConfig::processes([pid]).probe(probe_named(probe)?).survey(survey).duration(time).prepare()?;
     let events = run.subscribe();
     let session = run.start()?;
     let mut costs = Vec::new();

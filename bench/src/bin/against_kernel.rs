@@ -16,6 +16,7 @@ use isotherm_core::units::setting;
 use isotherm_core::{AccessProbe, Attributes};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_probes::idle::IdleProbe;
+use isotherm_run::SurveyChoice;
 use isotherm_sim::Pattern;
 use serde::Serialize;
 
@@ -135,7 +136,13 @@ fn main() -> Result<()> {
     if options.pairs > 0 {
         for probe in &options.probes {
             eprintln!("slowdown: {probe}");
-            let visits = speed::visit(&options.isotherm, probe, options.scale, options.pairs, Duration::from_secs(4))?;
+            let visits = speed::visit(
+                &options.isotherm,
+                (probe, SurveyChoice::Off),
+                options.scale,
+                options.pairs,
+                Duration::from_secs(4),
+            )?;
             figures.slowdowns.push(Slowdown { probe: probe.clone(), percent: visits.slowdown_percent });
         }
         println!("\nSlowdown of {PATTERN} running as fast as it can: median (min to max)");

@@ -13,6 +13,7 @@ use isotherm_bench::table::{self, share};
 use isotherm_bench::{Score, simulated};
 use isotherm_core::units::setting;
 use isotherm_core::{Attributes, PAGE_SIZE};
+use isotherm_run::SurveyChoice;
 use isotherm_sim::Pattern;
 use serde::Serialize;
 
@@ -38,6 +39,9 @@ struct Options {
     /// Measure simulated memory only
     #[arg(long)]
     simulated: bool,
+    /// Sample only, without surveys
+    #[arg(long)]
+    without_survey: bool,
     /// Path of isotherm
     #[arg(long, default_value = "target/release/isotherm")]
     isotherm: PathBuf,
@@ -115,7 +119,8 @@ Figures of the papers, and how their setting differs:
 /// Measures a real process.
 fn real(options: &Options, scale: u32) -> Result<Line> {
     let time = Duration::from_secs(options.seconds);
-    let visits = speed::visit(&options.isotherm, "auto", scale, options.pairs, time)?;
+    let survey = if options.without_survey { SurveyChoice::Off } else { SurveyChoice::Auto };
+    let visits = speed::visit(&options.isotherm, ("auto", survey), scale, options.pairs, time)?;
     let mut costs = Vec::new();
     let mut wall = Duration::ZERO;
     let mut first_ns = 0;

@@ -16,17 +16,18 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(crate) struct SurveyPace {
     interval: Duration,
     follows_cost: bool,
+    surveys: u32,
 }
 
 impl SurveyPace {
     /// The same interval always.
     pub(crate) const fn fixed(interval: Duration) -> Self {
-        Self { interval, follows_cost: false }
+        Self { interval, follows_cost: false, surveys: 0 }
     }
 
     /// As often as the budget allows.
     pub(crate) const fn automatic() -> Self {
-        Self { interval: SHORTEST, follows_cost: true }
+        Self { interval: SHORTEST, follows_cost: true, surveys: 0 }
     }
 
     /// The interval from the last survey to the next.
@@ -35,9 +36,11 @@ impl SurveyPace {
     }
 
     /// Takes in the CPU time of a survey. The interval moves half of the way to what the budget allows, so that one
-    /// expensive survey does not change it much.
+    /// expensive survey does not change it much. The first survey clears what was accessed since the targets began, so
+    /// that it says nothing about the cost of the next ones.
     pub(crate) fn cost(&mut self, cpu: Duration) {
-        if self.follows_cost {
+        self.surveys = self.surveys.saturating_add(1);
+        if self.follows_cost && self.surveys > 1 {
             let allowed = cpu.div_f64(SHARE).clamp(SHORTEST, LONGEST);
             self.interval = (self.interval + allowed) / 2;
         }

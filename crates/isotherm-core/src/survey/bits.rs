@@ -31,8 +31,8 @@ impl PageBits {
 
     /// The pages of the block that begins at `start` and that lie in `range`.
     pub fn within(start: u64, range: AddrRange) -> Self {
-        let page = |addr: u64| (addr.saturating_sub(start) / PAGE_SIZE).min(BLOCK_PAGES as u64) as usize;
-        Self::of(page(range.start())..page(range.end()))
+        let index = |addr: u64| (addr.saturating_sub(start) / PAGE_SIZE).min(BLOCK_PAGES as u64) as usize;
+        Self::of(index(range.start())..index(range.end()))
     }
 
     /// The pages for whose index `holds` is true.
@@ -81,6 +81,17 @@ impl PageBits {
                 })
             })
         })
+    }
+
+    /// The lowest index of a page. `None` if the set is empty.
+    pub fn first(&self) -> Option<usize> {
+        self.next(0)
+    }
+
+    /// The highest index of a page. `None` if the set is empty.
+    pub fn last(&self) -> Option<usize> {
+        let (index, word) = self.0.iter().enumerate().rfind(|(_, word)| **word != 0)?;
+        Some(index * 64 + 63 - word.leading_zeros() as usize)
     }
 
     /// The runs of consecutive pages, in rising order.

@@ -94,6 +94,8 @@ pub(super) struct Block {
     set_again: PageBits,
     /// Of these pages, those that were idle in the interval before.
     revived: PageBits,
+    /// Pages that the survey clears by itself.
+    shared: PageBits,
     /// Whether one accessed bit stands for the whole block.
     huge: bool,
 }
@@ -113,6 +115,7 @@ impl Block {
             cleared: PageBits::NONE,
             set_again: PageBits::NONE,
             revived: PageBits::NONE,
+            shared: PageBits::NONE,
             huge: false,
         }
     }
@@ -183,6 +186,7 @@ impl Block {
             };
         }
         self.present = found.present;
+        self.shared = found.shared;
         self.huge = found.huge;
         self.unobservable = unobservable;
         self.clear = found.present & !found.accessed;
@@ -194,7 +198,7 @@ impl Block {
 
     /// The pages that the survey wants to clear, by how much it wants to.
     fn wanted(&self, rng: &mut impl Rng) -> (PageBits, PageBits) {
-        let set = self.present & !self.clear & !self.unobservable;
+        let set = self.present & !self.clear & !self.unobservable & !self.shared;
         let revived = self.revived & set;
         if self.is_hot() {
             let size = BLOCK_PAGES / HOT_PARTS;

@@ -45,6 +45,8 @@ pub struct BlockPages {
     pub accessed: PageBits,
     /// The present pages for which the survey knows that it cannot tell.
     pub unobservable: PageBits,
+    /// The accessed pages that other processes are known to map as well, and that the survey clears by itself.
+    pub shared: PageBits,
     /// Whether one accessed bit stands for the whole block, so that clearing it costs as much as clearing one page.
     pub huge: bool,
 }
@@ -78,8 +80,8 @@ pub trait Survey {
     /// Fails only if the run cannot go on. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, blocks: &mut Vec<BlockPages>) -> Result<(), BoxError>;
 
-    /// Clears the accessed bits of pages. The survey may clear other pages as well, where the system cannot clear
-    /// single pages, and then adds their blocks; `blocks` stays sorted by address. It is called in every survey, even
+    /// Clears the accessed bits of pages. The survey may clear other pages as well: shared ones, and where the system
+    /// cannot clear single pages. It then adds their blocks; `blocks` stays sorted by address. It is called in every survey, even
     /// if there is no page to clear. Returns how many accessed bits it has cleared, which is the work that the target
     /// has if it accesses all of them again.
     ///

@@ -65,7 +65,7 @@ impl Entries {
             None => words(&self.table),
             Some(leaf) => {
                 let accessed = if leaf.young() { PageBits::ALL } else { PageBits::NONE };
-                Words { present: PageBits::ALL, accessed, special: PageBits::NONE }
+                Words { present: PageBits::ALL, accessed, ..Words::default() }
             }
         }
     }

@@ -194,7 +194,7 @@ impl Clearer {
         let words = after.words();
         let still = asked.young & words.accessed;
         let mut uncleared = asked.young & asked.refused;
-        if let (Some(first), Some(last)) = (still.iter().next(), still.iter().last()) {
+        if let (Some(first), Some(last)) = (still.first(), still.last()) {
             let (mut alone, mut shared) = (PageBits::NONE, PageBits::NONE);
             let addr = block.start + first as u64 * isotherm_core::PAGE_SIZE;
             let buffer = &mut self.pagemap[..(last - first + 1) * PagemapEntry::BYTES];

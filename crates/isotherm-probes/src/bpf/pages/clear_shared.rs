@@ -6,7 +6,6 @@ use std::time::Instant;
 use isotherm_core::survey::{BlockPages, ClearPages, PageBits};
 use isotherm_kernel::clear_refs::{Refs, clear_refs};
 use isotherm_kernel::monitor_cpu_time;
-use isotherm_kernel::pages::PagemapEntry;
 use rustix::io::Errno;
 
 use super::folios::Zeros;
@@ -14,7 +13,6 @@ use super::masks::Masks;
 use super::read::Reader;
 use super::shared::{Decision, Plan, SharedPages, Took};
 use crate::bpf::BpfError;
-use crate::bpf::entries::PAGES;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::shared_memory::{SharedMemory, SharedReason};
 use crate::bpf::target::{State, Target};
@@ -24,30 +22,34 @@ use crate::bpf::target::{State, Target};
 pub(super) struct SharedClearer {
     blocks: Vec<BlockPages>,
     after: Vec<BlockPages>,
-    /// The accessed pages that were cleared, by block.
-    done: Vec<(u64, PageBits)>,
+    /// The accessed pages, by block: those that were cleared, and those that cannot be cleared.
+    done: Vec<Done>,
+}
+
+/// The accessed pages of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    start: u64,
+    cleared: PageBits,
+    left: PageBits,
 }
 
 impl SharedClearer {
-    /// Clears the shared pages of `target`, if that is allowed now. Removes from `blocks` the pages that are cleared,
-    /// and adds those that cannot be cleared to the unobservable ones. Returns the number of accessed bits that were
-    /// cleared. [`add_to`](Self::add_to) tells which.
+    /// Clears the shared pages of `target`, if that is allowed now. Returns the number of accessed bits that were
+    /// cleared. [`finish`](Self::finish) tells which.
     pub(super) fn clear(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
         (reader, zeros): (&mut Reader, &Zeros),
         shared: &mut SharedPages,
         target: &mut Target,
-        blocks: &mut [ClearPages],
     ) -> Result<u64, BpfError> {
         self.done.clear();
-        check(shared, target);
         if !shared.has(target.id) || shared.is_early(target.id) {
             return Ok(0);
         }
         if shared.mode == SharedMemory::Never {
-            shared.refused(target.id, SharedReason::Never);
-            leave_out(shared, target, blocks);
+            self.refused(shared, target, SharedReason::Never);
             return Ok(0);
         }
         self.blocks.clear();
@@ -56,7 +58,7 @@ impl SharedClearer {
             Decision::Clear(plan) => plan,
             Decision::Wait => return Ok(0),
             Decision::LeaveOut => {
-                leave_out(shared, target, blocks);
+                self.leave_all(shared, target);
                 return Ok(0);
             }
         };
@@ -69,55 +71,46 @@ impl SharedClearer {
                 return Ok(0);
             }
             Err(_) => {
-                shared.refused(target.id, SharedReason::Refused);
-                leave_out(shared, target, blocks);
+                self.refused(shared, target, SharedReason::Refused);
                 return Ok(0);
             }
         }
         let took = Took { wall: began.elapsed(), cpu: monitor_cpu_time().saturating_sub(cpu) };
-        let bits = self.list(target, plan);
+        let bits = self.list(shared, target, plan);
         if self.blocks.iter().any(|block| block.huge) {
             // The kernel leaves pages of hugetlbfs. They are still accessed.
             self.after.clear();
             reader.read(program, tables, target, zeros, &mut self.after)?;
             for after in self.after.iter().filter(|after| after.huge) {
-                if let Ok(index) = self.done.binary_search_by_key(&after.start, |(start, _)| *start) {
-                    self.done[index].1 &= !after.accessed;
+                if let Ok(index) = self.done.binary_search_by_key(&after.start, |done| done.start) {
+                    self.done[index].cleared &= !after.accessed;
                 }
             }
         }
         shared.cleared(target.id, plan, took, bits);
-        for block in blocks {
-            let done = self.at(block.start);
-            // Pages that are shared since a fork, when only files are cleared.
-            block.unobservable |= block.pages & shared.at(target.id, block.start) & self.accessed(block.start) & !done;
-            block.pages &= !done;
-        }
         Ok(bits)
     }
 
-    /// Adds the pages that were cleared to `blocks`, and keeps them sorted.
-    pub(super) fn add_to(&self, blocks: &mut Vec<ClearPages>) {
+    /// Adds the pages that were cleared, and those that cannot be cleared, to `blocks`, and forgets them. `blocks` stay
+    /// sorted.
+    pub(super) fn finish(&mut self, blocks: &mut Vec<ClearPages>) {
         let asked = blocks.len();
-        for &(start, done) in self.done.iter().filter(|(_, done)| !done.is_empty()) {
-            match blocks[..asked].binary_search_by_key(&start, |block| block.start) {
+        for done in self.done.drain(..).filter(|done| !(done.cleared | done.left).is_empty()) {
+            match blocks[..asked].binary_search_by_key(&done.start, |block| block.start) {
                 Ok(index) => {
-                    blocks[index].pages |= done;
-                    blocks[index].unobservable &= !done;
+                    let block = &mut blocks[index];
+                    block.pages = (block.pages | done.cleared) & !done.left;
+                    block.unobservable = (block.unobservable | done.left) & !done.cleared;
                 }
-                Err(_) => blocks.push(ClearPages { start, pages: done, ..ClearPages::default() }),
+                Err(_) => blocks.push(ClearPages { start: done.start, pages: done.cleared, unobservable: done.left }),
             }
         }
         blocks.sort_unstable_by_key(|block| block.start);
     }
 
-    /// Forgets what was cleared.
-    pub(super) fn forget(&mut self) {
-        self.done.clear();
-    }
-
-    /// Lists the accessed pages that the kernel has cleared. Returns the number of their accessed bits.
-    fn list(&mut self, target: &Target, plan: Plan) -> u64 {
+    /// Lists the accessed pages that the kernel has cleared, and the shared ones that it has left. Returns the number
+    /// of accessed bits that were cleared.
+    fn list(&mut self, shared: &SharedPages, target: &Target, plan: Plan) -> u64 {
         let mut masks = Masks::new(target.mappings(), target.uncleared());
         let mut bits = 0;
         for block in &self.blocks {
@@ -125,45 +118,25 @@ impl SharedClearer {
                 Refs::All => PageBits::ALL,
                 Refs::Mapped => masks.at(block.start).file,
             };
-            let done = block.accessed & walked & !block.unobservable;
-            let count = done.count() as u64;
+            let accessed = block.accessed & !block.unobservable;
+            let cleared = accessed & walked;
+            let count = cleared.count() as u64;
             bits += if block.huge { count.min(1) } else { count };
-            self.done.push((block.start, done));
+            let left = accessed & !walked & shared.at(target.id, block.start);
+            self.done.push(Done { start: block.start, cleared, left });
         }
         bits
     }
 
-    /// The pages that were accessed before the clear.
-    fn accessed(&self, start: u64) -> PageBits {
-        let index = self.blocks.binary_search_by_key(&start, |block| block.start);
-        index.map_or(PageBits::NONE, |index| self.blocks[index].accessed)
+    /// Nothing of the target can be cleared.
+    fn refused(&mut self, shared: &mut SharedPages, target: &Target, reason: SharedReason) {
+        shared.refused(target.id, reason);
+        self.leave_all(shared, target);
     }
 
-    /// The pages that were cleared.
-    fn at(&self, start: u64) -> PageBits {
-        let index = self.done.binary_search_by_key(&start, |(start, _)| *start);
-        index.map_or(PageBits::NONE, |index| self.done[index].1)
+    /// The shared pages of the target cannot be observed.
+    fn leave_all(&mut self, shared: &SharedPages, target: &Target) {
+        let left = |(start, left)| Done { start, cleared: PageBits::NONE, left };
+        self.done.extend(shared.pages(target.id).map(left));
     }
-}
-
-/// The shared pages of `blocks` cannot be observed.
-fn leave_out(shared: &SharedPages, target: &Target, blocks: &mut [ClearPages]) {
-    for block in blocks {
-        block.unobservable |= block.pages & shared.at(target.id, block.start);
-    }
-}
-
-/// Checks from time to time which pages are still shared.
-fn check(shared: &mut SharedPages, target: &Target) {
-    let Some(space) = target.space() else { return };
-    let mut buffer = [0; PAGES * PagemapEntry::BYTES];
-    shared.check(target.id, |start| {
-        let mut exclusive = PageBits::ALL;
-        let entries = space.pagemap().entries(start, &mut buffer).into_iter().flatten().take(PAGES);
-        let is_shared = |entry: PagemapEntry| entry.frame().is_some() && !entry.is_exclusive();
-        for page in entries.enumerate().filter(|(_, entry)| is_shared(*entry)).map(|(page, _)| page) {
-            exclusive &= !PageBits::of(page..page + 1);
-        }
-        exclusive
-    });
 }

@@ -7,7 +7,7 @@ use isotherm_core::survey::BLOCK_SIZE;
 use crate::bpf::BpfError;
 use crate::bpf::leaf::Extent;
 use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
-use crate::bpf::words::is_special;
+use crate::bpf::words::{is_special, is_writable};
 
 // Bits of an entry above the lowest level.
 const PRESENT: u64 = 1 << 0;
@@ -45,6 +45,8 @@ pub(super) struct HugeEntry {
     pub(super) frame: u64,
     /// Whether the block was accessed since it was cleared.
     pub(super) accessed: bool,
+    /// Whether the process can write to it without a page fault.
+    pub(super) writable: bool,
     /// Whether it is known that the frames are no page of the process.
     pub(super) special: bool,
 }
@@ -176,7 +178,12 @@ impl<'a> Inside<'a> {
 fn mapped_by(entry: u64, address_mask: u64) -> Option<MappedBy> {
     let huge = |address: u64| {
         let frame = (address & address_mask & !(BLOCK_SIZE - 1)) / isotherm_core::PAGE_SIZE;
-        MappedBy::Huge(HugeEntry { frame, accessed: entry & ACCESSED != 0, special: is_special(entry) })
+        MappedBy::Huge(HugeEntry {
+            frame,
+            accessed: entry & ACCESSED != 0,
+            writable: is_writable(entry),
+            special: is_special(entry),
+        })
     };
     match entry {
         _ if entry & (PRESENT | LARGE) == PRESENT => Some(MappedBy::Table),
@@ -201,7 +208,8 @@ mod tests {
     fn an_entry_of_the_second_level_is_a_table_or_a_huge_page() {
         assert_eq!(mapped_by(0, MASK), None);
         assert_eq!(mapped_by(0x1234_5000 | PRESENT | ACCESSED, MASK), Some(MappedBy::Table));
-        let huge = |accessed, special| MappedBy::Huge(HugeEntry { frame: 0x4_0000, accessed, special });
+        let huge =
+            |accessed, special| MappedBy::Huge(HugeEntry { frame: 0x4_0000, accessed, writable: false, special });
         // Bit 12 of a huge entry is not an address bit.
         assert_eq!(mapped_by(0x4000_0000 | 1 << 12 | LARGE | PRESENT, MASK), Some(huge(false, false)));
         assert_eq!(mapped_by(0x4000_0000 | LARGE | PRESENT | ACCESSED | 1 << 9, MASK), Some(huge(true, true)));

@@ -10,6 +10,8 @@ pub(super) struct Mask {
     pub(super) usable: PageBits,
     /// Of these, the pages of files and shared memory.
     pub(super) file: PageBits,
+    /// Of the usable pages, those that a write copies if another process maps them too: writable, and private.
+    pub(super) copied: PageBits,
     /// Of the usable pages, those in mappings that the kernel refuses to clear.
     pub(super) uncleared: PageBits,
 }
@@ -50,6 +52,9 @@ impl<'a> Masks<'a> {
             mask.usable |= pages;
             if is_of_a_file(mapping) {
                 mask.file |= pages;
+            }
+            if mapping.permissions.write && !mapping.permissions.shared {
+                mask.copied |= pages;
             }
             if self.uncleared.get(index) == Some(&true) {
                 mask.uncleared |= pages;
@@ -95,6 +100,7 @@ mod tests {
         let first = masks.at(0);
         assert_eq!(first.usable.iter().collect::<Vec<_>>(), [1, 2, 4, 511]);
         assert_eq!(first.file.iter().collect::<Vec<_>>(), [4, 511]);
+        assert_eq!(first.copied.iter().collect::<Vec<_>>(), [1, 2, 4]);
         assert_eq!(first.uncleared.iter().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(masks.at(0x20_0000).usable, PageBits::ALL);
         assert_eq!(masks.at(0x40_0000).usable.iter().collect::<Vec<_>>(), [0]);

@@ -5,6 +5,7 @@ mod clear_shared;
 mod find;
 mod folios;
 mod frames;
+mod learn;
 mod masks;
 mod read;
 mod shared;
@@ -21,6 +22,7 @@ use clear::{Clearer, Tools};
 use clear_shared::SharedClearer;
 use folios::{LargeFolios, Zeros};
 pub(super) use frames::BlockFrames;
+use learn::learn;
 use read::Reader;
 use shared::SharedPages;
 
@@ -62,6 +64,10 @@ impl Pages {
     ) -> Result<(), BpfError> {
         let first = blocks.len();
         self.reader.read(program, tables, target, &self.zeros, blocks)?;
+        learn(&mut self.shared, target, self.reader.suspects());
+        for block in &mut blocks[first..] {
+            block.shared = self.shared.at(target.id, block.start) & block.accessed & !block.unobservable;
+        }
         target.sampled.clear();
         if target.is_refused() {
             blocks[first..].iter_mut().for_each(|block| block.unobservable = block.present);
@@ -90,29 +96,13 @@ impl Pages {
         blocks: &mut Vec<ClearPages>,
     ) -> Result<u64, BpfError> {
         // Shared pages first: `MADV_COLD` flushes the TLB after it, as `clear_refs` does not.
-        let knew = self.shared.has(target.id);
-        let mut cleared = if knew { self.clear_shared(program, tables, target, blocks)? } else { 0 };
+        let mut cleared =
+            self.shared_clearer.clear((program, tables), (&mut self.reader, &self.zeros), &mut self.shared, target)?;
         let (large, zeros, shared) = (&mut self.large, &mut self.zeros, &mut self.shared);
         let mut tools = Tools { program, tables, folios, large, zeros, shared };
         cleared += self.clearer.clear(&mut tools, target, blocks)?;
-        if !knew && self.shared.has(target.id) {
-            let mut none = Vec::new();
-            cleared += self.clear_shared(program, tables, target, &mut none)?;
-        }
-        self.shared_clearer.add_to(blocks);
-        self.shared_clearer.forget();
+        self.shared_clearer.finish(blocks);
         Ok(cleared)
-    }
-
-    fn clear_shared(
-        &mut self,
-        program: &mut Program,
-        tables: &PageTables,
-        target: &mut Target,
-        blocks: &mut [ClearPages],
-    ) -> Result<u64, BpfError> {
-        let reading = (&mut self.reader, &self.zeros);
-        self.shared_clearer.clear((program, tables), reading, &mut self.shared, target, blocks)
     }
 
     /// Shared memory that the last survey has left unobservable.

@@ -19,6 +19,18 @@ pub(super) struct Reader {
     /// The blocks that have a page table: their addresses and their indices among the blocks read.
     pub(super) starts: Vec<u64>,
     indices: Vec<usize>,
+    suspects: Vec<Suspects>,
+}
+
+/// Pages of a block that other processes may map: those of files and shared memory, and those that are copied when the
+/// process writes to them, as after a fork.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Suspects {
+    /// The first address of the block.
+    pub(super) start: u64,
+    pub(super) pages: PageBits,
+    /// The pages that were accessed too.
+    pub(super) accessed: PageBits,
 }
 
 impl Reader {
@@ -39,6 +51,7 @@ impl Reader {
         let mut masks = Masks::new(target.mappings(), target.uncleared());
         self.starts.clear();
         self.indices.clear();
+        self.suspects.clear();
         for place in &self.places {
             let mut block = BlockPages { start: place.start, ..BlockPages::default() };
             match place.by {
@@ -46,7 +59,12 @@ impl Reader {
                     self.starts.push(place.start);
                     self.indices.push(blocks.len());
                 }
-                MappedBy::Huge(entry) => huge(&mut block, entry, masks.at(place.start), zeros),
+                MappedBy::Huge(entry) => {
+                    let mask = masks.at(place.start);
+                    huge(&mut block, entry, mask, zeros);
+                    let writable = if entry.writable { PageBits::ALL } else { PageBits::NONE };
+                    suspect(&mut self.suspects, &block, mask, writable);
+                }
                 MappedBy::Gigantic(_) => {
                     block.present = masks.at(place.start).usable;
                     (block.accessed, block.unobservable, block.huge) = (block.present, block.present, true);
@@ -66,6 +84,7 @@ impl Reader {
                         block.present = words.present & mask.usable & (!words.special | device);
                         block.accessed = words.accessed & block.present;
                         block.unobservable = device & block.present | block.accessed & mask.uncleared;
+                        suspect(&mut self.suspects, block, mask, words.writable);
                     }
                     Found::Leaf(leaf) => {
                         if let Some(entry) = became_huge(leaf, block.start) {
@@ -87,6 +106,21 @@ impl Reader {
         blocks.truncate(kept);
         Ok(())
     }
+
+    /// The accessed pages that other processes may map too, and the rest of such pages in their blocks, as they were
+    /// read last.
+    pub(super) fn suspects(&self) -> &[Suspects] {
+        &self.suspects
+    }
+}
+
+/// Adds the pages of `block` that other processes may map, if one of them was accessed.
+fn suspect(suspects: &mut Vec<Suspects>, block: &BlockPages, mask: Mask, writable: PageBits) {
+    let pages = block.present & !block.unobservable & (mask.file | mask.copied & !writable);
+    let accessed = pages & block.accessed;
+    if !accessed.is_empty() {
+        suspects.push(Suspects { start: block.start, pages, accessed });
+    }
 }
 
 /// Fills in a block that one entry maps.
@@ -104,5 +138,10 @@ fn huge(block: &mut BlockPages, entry: HugeEntry, mask: Mask, zeros: &Zeros) {
 /// The entry of a block that got a huge page during the read.
 fn became_huge(leaf: Leaf, start: u64) -> Option<HugeEntry> {
     let frame = leaf.frame(start)?;
-    (leaf.extent() == Some(Extent::Huge)).then(|| HugeEntry { frame, accessed: leaf.young(), special: false })
+    (leaf.extent() == Some(Extent::Huge)).then(|| HugeEntry {
+        frame,
+        accessed: leaf.young(),
+        writable: true,
+        special: false,
+    })
 }

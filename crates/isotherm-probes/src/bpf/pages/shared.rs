@@ -1,6 +1,6 @@
 //! Clears pages that several processes map, with `/proc/PID/clear_refs`, within limits.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,21 +21,25 @@ const LEAST_MEASURED: u64 = 16 << 20;
 /// What it costs a process to set an accessed bit again (see `isotherm_core::survey::SurveyLimits`).
 const SET_AGAIN: Duration = Duration::from_nanos(400);
 
-/// Processes that share memory take turns, unless this is the longest time that one of them waits, or all of them
-/// together wait for no longer than the limit.
-const SHORT: Duration = Duration::from_micros(500);
-
 /// All memory of a process is cleared only if at least this part of it is anonymous memory that is shared after a fork.
 const LEAST_FORKED: u64 = 50;
 
-/// How many surveys pass before it is checked again which pages are shared.
-const CHECK: u32 = 8;
+/// In one survey of this many, it is found out again which pages are shared.
+const CHECK: u64 = 8;
 
-/// The shared pages of a target.
+/// What is known about the pages of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sharing {
+    /// Other processes map them.
+    shared: PageBits,
+    /// No other process maps them.
+    exclusive: PageBits,
+}
+
+/// What is known about the pages of a target.
 #[derive(Debug, Default)]
 struct Known {
-    /// The pages that `MADV_COLD` has left because other processes map them.
-    pages: BTreeMap<u64, PageBits>,
+    blocks: BTreeMap<u64, Sharing>,
     /// The name of the mapping with most of them. Targets with the same name take turns.
     name: Arc<str>,
     /// How long its page faults wait for a clear, as it was estimated last.
@@ -44,8 +48,6 @@ struct Known {
     cleared: u64,
     /// When the target may be cleared again.
     next: Option<Instant>,
-    /// How many surveys ago it was checked which pages are shared.
-    checked: u32,
 }
 
 /// How the shared pages of a target can be cleared.
@@ -81,8 +83,8 @@ pub(super) struct SharedPages {
     pub(super) limits: SharedLimits,
     targets: HashMap<TargetId, Known>,
     survey: u64,
-    /// The names whose turn was taken in this survey.
-    taken: HashSet<Arc<str>>,
+    /// For how long targets have waited in this survey, by name.
+    waited: HashMap<Arc<str>, Duration>,
     /// The seconds for which page faults wait, for each byte that is walked.
     rate: f64,
     left_out: Option<SharedLeftOut>,
@@ -96,7 +98,7 @@ impl Default for SharedPages {
             limits: SharedLimits::default(),
             targets: HashMap::new(),
             survey: 0,
-            taken: HashSet::new(),
+            waited: HashMap::new(),
             rate: FIRST_RATE,
             left_out: None,
             most_left_out: 0,
@@ -108,9 +110,17 @@ impl SharedPages {
     /// Begins a survey of the targets with these IDs.
     pub(super) fn begin(&mut self, targets: &[Target]) {
         self.survey += 1;
-        self.taken.clear();
+        self.waited.clear();
         (self.left_out, self.most_left_out) = (None, 0);
         self.targets.retain(|id, _| targets.binary_search_by_key(id, |target| target.id).is_ok());
+        if self.survey.is_multiple_of(CHECK) {
+            self.targets.values_mut().for_each(|known| known.blocks.clear());
+        }
+        if targets.iter().any(|target| !self.targets.contains_key(&target.id)) {
+            // The new process may map what was exclusive.
+            self.targets.values_mut().for_each(Known::doubt);
+            targets.iter().for_each(|target| _ = self.targets.entry(target.id).or_default());
+        }
         // A long time that was measured once, on a busy machine, is forgotten.
         self.rate += (FIRST_RATE - self.rate) / 64.0;
     }
@@ -123,37 +133,44 @@ impl SharedPages {
     /// Notes that `MADV_COLD` has left `pages` of a block because other processes map them.
     pub(super) fn note(&mut self, target: TargetId, start: u64, pages: PageBits) {
         if !pages.is_empty() {
-            *self.targets.entry(target).or_default().pages.entry(start).or_default() |= pages;
+            self.learn(target, start, pages, PageBits::NONE);
         }
+    }
+
+    /// Notes which pages of a block other processes map, and which they do not.
+    pub(super) fn learn(&mut self, target: TargetId, start: u64, shared: PageBits, exclusive: PageBits) {
+        let known = self.targets.entry(target).or_default().blocks.entry(start).or_default();
+        known.shared = (known.shared | shared) & !exclusive;
+        known.exclusive = (known.exclusive | exclusive) & !shared;
+    }
+
+    /// The pages of a block of which it is known whether other processes map them.
+    pub(super) fn known(&self, target: TargetId, start: u64) -> PageBits {
+        let sharing = self.targets.get(&target).and_then(|known| known.blocks.get(&start));
+        sharing.map_or(PageBits::NONE, |sharing| sharing.shared | sharing.exclusive)
     }
 
     /// The pages of a block that are known to be shared.
     pub(super) fn at(&self, target: TargetId, start: u64) -> PageBits {
-        self.targets.get(&target).and_then(|known| known.pages.get(&start)).copied().unwrap_or_default()
+        let sharing = self.targets.get(&target).and_then(|known| known.blocks.get(&start));
+        sharing.map_or(PageBits::NONE, |sharing| sharing.shared)
+    }
+
+    /// The pages that are known to be shared, by block, in the order of addresses.
+    pub(super) fn pages(&self, target: TargetId) -> impl Iterator<Item = (u64, PageBits)> {
+        let blocks = self.targets.get(&target).into_iter().flat_map(|known| &known.blocks);
+        blocks.map(|(&start, sharing)| (start, sharing.shared)).filter(|(_, shared)| !shared.is_empty())
     }
 
     /// Whether the target has pages that are known to be shared.
     pub(super) fn has(&self, target: TargetId) -> bool {
-        self.targets.get(&target).is_some_and(|known| !known.pages.is_empty())
-    }
-
-    /// Checks from time to time which pages are still shared. `exclusive` returns the pages of a block that are not.
-    pub(super) fn check(&mut self, target: TargetId, mut exclusive: impl FnMut(u64) -> PageBits) {
-        let Some(known) = self.targets.get_mut(&target) else { return };
-        known.checked += 1;
-        if known.checked >= CHECK {
-            known.checked = 0;
-            known.pages.retain(|&start, pages| {
-                *pages &= !exclusive(start);
-                !pages.is_empty()
-            });
-        }
+        self.targets.get(&target).is_some_and(Known::has_shared)
     }
 
     /// Decides about the shared pages of `target`, whose pages are `blocks`.
     pub(super) fn decide(&mut self, target: &Target, blocks: &[BlockPages]) -> Decision {
         let Some(known) = self.targets.get(&target.id) else { return Decision::Wait };
-        let sums = Sums::of(target, &known.pages, blocks);
+        let sums = Sums::of(target, &known.blocks, blocks);
         let all = sums.forked_shared * LEAST_FORKED >= sums.present && sums.forked_shared > 0;
         let (refs, walked) =
             match (all || self.mode == SharedMemory::Always && sums.forked_shared > 0, sums.file_shared) {
@@ -175,19 +192,17 @@ impl SharedPages {
             let reason = SharedReason::LongHold { estimate: hold, longest: self.limits.longest_hold };
             return self.leave_out(target.id, bytes, reason);
         }
-        if hold > SHORT && !self.has_turn(target.id) { Decision::Wait } else { Decision::Clear(plan) }
+        if self.has_turn(target.id) { Decision::Clear(plan) } else { Decision::Wait }
     }
 
-    /// Whether all targets with the same name can be cleared within the time for all of them. If not, whether no other of them
-    /// has waited for longer, or was cleared in this survey.
+    /// Whether the target can be cleared in this survey, after those with the same name that have not been cleared for
+    /// longer.
     fn has_turn(&self, target: TargetId) -> bool {
         let Some(of) = self.targets.get(&target) else { return false };
-        let holds = self.targets.values().filter(|known| known.name == of.name).map(|known| known.hold);
-        if holds.sum::<Duration>() <= self.limits.together {
-            return true;
-        }
-        let earlier = |known: &Known| known.name == of.name && known.cleared < of.cleared;
-        !self.taken.contains(&of.name) && !self.targets.values().any(|known| !known.pages.is_empty() && earlier(known))
+        let earlier = |known: &&Known| known.name == of.name && known.cleared < of.cleared && known.has_shared();
+        let first: Duration = self.targets.values().filter(earlier).map(|known| known.hold).sum();
+        let waited = self.waited.get(&of.name).copied().unwrap_or_default();
+        waited + first + of.hold <= self.limits.together
     }
 
     fn leave_out(&mut self, target: TargetId, bytes: u64, reason: SharedReason) -> Decision {
@@ -205,7 +220,8 @@ impl SharedPages {
 
     /// Notes that nothing of the target can be cleared.
     pub(super) fn refused(&mut self, target: TargetId, reason: SharedReason) {
-        let pages: usize = self.targets.get(&target).map_or(0, |known| known.pages.values().map(PageBits::count).sum());
+        let pages: usize =
+            self.targets.get(&target).map_or(0, |known| known.blocks.values().map(|block| block.shared.count()).sum());
         self.leave_out(target, pages as u64 * PAGE_SIZE, reason);
     }
 
@@ -226,9 +242,18 @@ impl SharedPages {
         let cost = took.wall + SET_AGAIN * u32::try_from(bits).unwrap_or(u32::MAX);
         known.next = Some(Instant::now() + cost.div_f64(self.limits.time_share.max(1e-4)));
         known.cleared = self.survey;
-        if plan.hold > SHORT {
-            self.taken.insert(Arc::clone(&known.name));
-        }
+        *self.waited.entry(Arc::clone(&known.name)).or_default() += plan.hold;
+    }
+}
+
+impl Known {
+    fn has_shared(&self) -> bool {
+        self.blocks.values().any(|block| !block.shared.is_empty())
+    }
+
+    /// Forgets which pages no other process maps.
+    fn doubt(&mut self) {
+        self.blocks.values_mut().for_each(|block| block.exclusive = PageBits::NONE);
     }
 }
 
@@ -246,7 +271,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(target: &Target, shared: &BTreeMap<u64, PageBits>, blocks: &[BlockPages]) -> Self {
+    fn of(target: &Target, known: &BTreeMap<u64, Sharing>, blocks: &[BlockPages]) -> Self {
         let mut sums = Self::default();
         let mut masks = Masks::new(target.mappings(), target.uncleared());
         let mut names: HashMap<Arc<str>, usize> = HashMap::new();
@@ -255,8 +280,8 @@ impl Sums {
             let mask = masks.at(block.start);
             sums.present += bytes(block.present);
             sums.file += bytes(block.present & mask.file);
-            let Some(&shared) = shared.get(&block.start) else { continue };
-            let shared = shared & block.present;
+            let Some(known) = known.get(&block.start) else { continue };
+            let shared = known.shared & block.present;
             sums.file_shared += bytes(shared & mask.file);
             sums.forked_shared += bytes(shared & !mask.file);
             for index in masks.mappings_at(block.start) {
@@ -273,11 +298,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_take_turns_if_all_of_them_would_wait_for_longer_than_the_limit() {
-        let [a, b] = [1, 2].map(|pid| TargetId::process(pid, Duration::ZERO));
+    fn processes_take_turns_if_all_of_them_would_wait_for_too_long() {
+        let all: [TargetId; 3] = [1, 2, 3].map(|pid| TargetId::process(pid, Duration::ZERO));
         let mut shared = SharedPages::default();
-        let hold = shared.limits.longest_hold * 2 / 3;
-        for target in [a, b] {
+        // Two of them fit.
+        let hold = shared.limits.together * 2 / 5;
+        for target in all {
             shared.note(target, 0, PageBits::ALL);
             if let Some(known) = shared.targets.get_mut(&target) {
                 known.hold = hold;
@@ -288,8 +314,8 @@ mod tests {
         let mut turns = Vec::new();
         for _ in 0..4 {
             shared.survey += 1;
-            shared.taken.clear();
-            turns.push([a, b].map(|target| {
+            shared.waited.clear();
+            turns.push(all.map(|target| {
                 let turn = shared.has_turn(target);
                 if turn {
                     shared.cleared(target, plan, took, 0);
@@ -297,11 +323,11 @@ mod tests {
                 turn
             }));
         }
-        assert_eq!(turns, [[true, false], [false, true], [true, false], [false, true]]);
+        let [odd, even] = [[true, true, false], [true, false, true]];
+        assert_eq!(turns, [odd, even, odd, even]);
 
-        let short = shared.limits.longest_hold / 2;
-        shared.targets.values_mut().for_each(|known| known.hold = short);
-        shared.taken.clear();
-        assert!(shared.has_turn(a) && shared.has_turn(b));
+        shared.targets.values_mut().for_each(|known| known.hold = hold / 2);
+        shared.waited.clear();
+        assert!(all.iter().all(|&target| shared.has_turn(target)));
     }
 }
