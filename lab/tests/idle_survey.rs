@@ -35,8 +35,8 @@ fn figures_of_cgroups_are_right_by_page_tables() {
     let three = ages.iter().find(|age| age["intervals"] == 3).unwrap();
     assert!(bytes(three, "bytes").abs_diff(320 * MIB) <= 4 * MIB, "{ages:?}");
 
-    // All processes only with --all. Processes that end during the run are left out.
-    let report = &idle(&["--all", "--by", "process", "--interval", "3s", "--count", "1"])[0];
+    // All processes. Those that end during the run are left out.
+    let report = &idle(&["--by", "process", "--interval", "3s", "--count", "1"])[0];
     let pids: Vec<String> =
         report["processes"].as_array().unwrap().iter().map(|process| process["pid"].to_string()).collect();
     assert!([&one, &inner, &huge].iter().all(|inhabited| pids.contains(&inhabited.pid())), "{pids:?}");

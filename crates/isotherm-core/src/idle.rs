@@ -40,6 +40,9 @@ pub struct IdleTally {
 impl IdleTally {
     /// Adds `bytes` of memory in this state.
     pub fn add(&mut self, state: PageState, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
         match state {
             PageState::Accessed => self.accessed += bytes,
             PageState::Idle(intervals) => {

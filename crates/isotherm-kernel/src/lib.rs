@@ -28,7 +28,7 @@ pub use host::{Host, monitor_cpu_time, unix_ns};
 pub use pages::{RamError, TableError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;
-pub use process::{Process, TargetError, mapping};
+pub use process::{Process, TargetError, mapping, since_boot};
 pub use processes::{Member, ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
 pub use usage::{major_faults, memory_use, system_memory};

@@ -219,7 +219,7 @@ pub fn mapping(map: &MemoryMap) -> Option<Mapping> {
 }
 
 /// Converts clock ticks since boot, the unit of field 22 of `/proc/PID/stat` (`proc_pid_stat(5)`).
-fn since_boot(ticks: u64) -> Duration {
+pub fn since_boot(ticks: u64) -> Duration {
     let ticks_per_s = procfs::ticks_per_second().max(1);
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / ticks_per_s))
 }

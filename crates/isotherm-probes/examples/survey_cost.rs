@@ -77,12 +77,7 @@ fn measure(child: &mut Child, gib: usize, used: usize) -> Result<(), BoxError> {
         let mut chosen: Vec<ClearPages> = blocks
             .iter()
             .filter(|block| !block.accessed.is_empty())
-            .map(|block| ClearPages {
-                start: block.start,
-                pages: block.accessed,
-                idle: !block.accessed,
-                unobservable: PageBits::NONE,
-            })
+            .map(|block| ClearPages { start: block.start, pages: block.accessed, unobservable: PageBits::NONE })
             .collect();
         let before = cpu();
         cleared = survey.clear(space.id, &mut chosen)?;

@@ -3,7 +3,7 @@
 
 use isotherm_core::{IdleTally, PageState};
 use isotherm_report::idle::{
-    IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
+    IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, NodeFigures, ProcessFigures, cgroup_tree, write_idle,
 };
 use isotherm_report::{Colour, Terminal};
 use serde_json::Value;
@@ -50,12 +50,15 @@ fn made(ages: bool) -> IdleReport {
         cost: IdleCost { cpu_ns: 42_000_000, wall_ns: 43_000_000 },
         notes: vec!["process 17 has ended".into()],
         total: IdleFigures::new(&total, ages),
+        shared: None,
+        nodes: Vec::new(),
         cgroups: cgroup_tree(&owns, ages),
         processes: vec![ProcessFigures {
             pid: 1234,
             command: "database --serve\n".into(),
             cgroup: Some("/system.slice/database.service".into()),
             figures: IdleFigures::new(&tally(&[(1, 290)], 20, 1), ages),
+            shared_bytes: 0,
             mappings: vec![
                 mapping(0x1000, "anonymous", tally(&[(1, 200)], 10, 0)),
                 mapping(0x7000_0000_0000, "/usr/lib/libc.so.6", tally(&[], 0, 1)),
@@ -63,6 +66,25 @@ fn made(ages: bool) -> IdleReport {
             ],
         }],
     }
+}
+
+/// A report of the processes of a machine with two memory nodes, by page tables.
+fn of_processes() -> IdleReport {
+    let mut report = IdleReport { way: "page_tables", notes: Vec::new(), ..made(false) };
+    report.cgroups.clear();
+    report.shared = Some(IdleFigures::new(&tally(&[(1, 64)], 32, 4), false));
+    let node = |node, tally| NodeFigures { node, figures: IdleFigures::new(&tally, false) };
+    report.nodes = vec![
+        node(Some(0), tally(&[(1, 900)], 300, 0)),
+        node(Some(1), tally(&[(1, 177)], 334, 0)),
+        node(None, tally(&[], 1, 2)),
+    ];
+    report.processes[0].shared_bytes = 100 * MIB;
+    report.processes[0].mappings.clear();
+    let mut other = report.processes[0].clone();
+    (other.pid, other.shared_bytes) = (1235, 0);
+    report.processes.push(other);
+    report
 }
 
 fn written(report: &IdleReport, format: IdleFormat, columns: usize) -> String {
@@ -83,9 +105,15 @@ fn the_text_at_120_columns() {
 }
 
 #[test]
+fn the_text_shows_memory_nodes_and_what_several_processes_map() {
+    insta::assert_snapshot!(written(&of_processes(), IdleFormat::Text, 80));
+}
+
+#[test]
 fn no_line_is_wider_than_the_terminal_and_control_characters_are_escaped() {
     for columns in [20, 40, 60, 80, 100, 200] {
-        for line in written(&made(true), IdleFormat::Text, columns).lines() {
+        let texts = [made(true), of_processes()].map(|report| written(&report, IdleFormat::Text, columns));
+        for line in texts.iter().flat_map(|text| text.lines()) {
             assert!(line.chars().count() <= columns, "{columns}: {line}");
             assert!(!line.contains(char::is_control), "{line:?}");
         }
@@ -97,15 +125,15 @@ fn the_json_matches_its_schema() {
     let path = format!("{}/schemas/idle.json", env!("CARGO_MANIFEST_DIR"));
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
-    for ages in [false, true] {
-        let json = written(&made(ages), IdleFormat::Json, 80);
+    for (report, ages) in [(made(false), false), (made(true), true), (of_processes(), false)] {
+        let json = written(&report, IdleFormat::Json, 80);
         assert_eq!(json.lines().count(), 1);
         let value: Value = serde_json::from_str(&json).unwrap();
         let errors: Vec<_> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
         assert!(errors.is_empty(), "{errors:#?}");
         assert_eq!(value["total"].get("idle_by_intervals").is_some(), ages);
         let mut wrong = value.clone();
-        wrong["cgroups"][0]["own"]["idle_bytes"] = (-1).into();
+        wrong["total"]["idle_bytes"] = (-1).into();
         assert!(!validator.is_valid(&wrong));
     }
 }
@@ -181,4 +209,25 @@ fn the_text_format_of_prometheus_is_valid_and_sums_are_right() {
         samples.iter().find(|(_, l, _)| *l == labels).map(|(_, _, value)| *value as u64 / MIB)
     };
     assert_eq!((at_least("60"), at_least("120"), at_least("480")), (Some(1000), Some(700), Some(500)));
+}
+
+#[test]
+fn the_metrics_of_nodes_and_shared_memory_have_a_sample_for_each_state() {
+    let text = written(&of_processes(), IdleFormat::Prometheus, 80);
+    let value = |series: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map(|value| value.parse::<u64>().unwrap() / MIB)
+    };
+    for (series, mib) in [
+        ("isotherm_idle_shared_memory_bytes{state=\"idle\"}", 64),
+        ("isotherm_idle_shared_memory_bytes{state=\"unobservable\"}", 4),
+        ("isotherm_idle_node_memory_bytes{node=\"1\",state=\"accessed\"}", 334),
+        ("isotherm_idle_node_memory_bytes{node=\"\",state=\"unobservable\"}", 2),
+    ] {
+        assert_eq!(value(series), Some(mib), "{series}: {text}");
+    }
+    let of_process = text.lines().filter(|line| line.starts_with("isotherm_idle_process_shared_memory_bytes{"));
+    assert_eq!(of_process.count(), 2);
+    let alone = written(&made(false), IdleFormat::Prometheus, 80);
+    assert!(!alone.contains("shared_memory") && !alone.contains("isotherm_idle_node"), "{alone}");
 }

@@ -22,7 +22,7 @@ pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 pub use tools::{Completions, Doctor, DoctorFormat, Workload};
 pub use top::Top;
-pub use watch::{PhysicalOptions, ProbeChoice, Sampling, SharedChoice, WatchOptions};
+pub use watch::{PhysicalOptions, ProbeChoice, Sampling, SharedOption, WatchOptions};
 
 /// The recording that commands use unless another is named.
 const RECORDING: &str = "isotherm.rec";

@@ -16,8 +16,9 @@ use isotherm_probes::idle_scan::{
 use isotherm_record::permission_letters;
 use isotherm_report::Terminal;
 use isotherm_report::idle::{
-    IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, ProcessFigures, cgroup_tree, write_idle,
+    IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, NodeFigures, ProcessFigures, cgroup_tree, write_idle,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::NamedTempFile;
 
@@ -44,14 +45,9 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     if let Some(path) = &options.output {
         replaceable(path).with_context(|| unwritable(path))?;
     }
+    raise_file_limit();
     let scope = scope(options);
-    let scan = idle_scan::open(method(options.probe), scope.clone(), detail(options))?;
-    if scan.method() == ScanMethod::PageTables && scope == Scope::All && !options.all {
-        bail!(
-            "without idle page tracking, isotherm clears accessed bits with MADV_COLD, which moves pages to the \
-             kernel's inactive list; select processes with --pid or --cgroup, or all memory with --all"
-        );
-    }
+    let scan = idle_scan::open(method(options.probe), scope.clone(), detail(options), options.shared.shared.into())?;
 
     let stop = Stop::new().context("this process has no file descriptor left")?;
     let asked = stop.clone();
@@ -67,6 +63,13 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     let on_terminal = !options.quiet && stderr().is_terminal();
     let run = Run { options, interval, scan, stop, on_terminal, named: scope, format };
     run.until(count)
+}
+
+/// Allows as many open files as the system lets this process have: a scan of page tables holds two for each process. If
+/// there are too few, opening a process says so.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn scope(options: &Idle) -> Scope {
@@ -209,6 +212,10 @@ impl Run<'_> {
             found.processes.into_iter().map(|process| process_figures(process, ages)).collect();
         processes.sort_by_key(|process| std::cmp::Reverse((process.figures.idle_bytes, process.figures.size_bytes)));
         let owns: Vec<_> = found.cgroups.into_iter().map(|cgroup| (cgroup.path, cgroup.inode, cgroup.own)).collect();
+        let nodes = found.nodes.iter().map(|node| NodeFigures {
+            node: node.node.map(|node| node.0),
+            figures: IdleFigures::new(&node.tally, ages),
+        });
         IdleReport {
             number: 0,
             time_unix_ns: unix_ns(),
@@ -222,6 +229,8 @@ impl Run<'_> {
             cost,
             notes: found.notes,
             total: IdleFigures::new(&found.total, ages),
+            shared: found.shared.map(|shared| IdleFigures::new(&shared, ages)),
+            nodes: nodes.collect(),
             cgroups: cgroup_tree(&owns, ages),
             processes,
         }
@@ -267,6 +276,7 @@ fn process_figures(process: ProcessIdle, ages: bool) -> ProcessFigures {
         pid: process.pid,
         mappings: process.mappings.iter().map(mapping).collect(),
         figures: IdleFigures::new(&process.total, ages),
+        shared_bytes: process.shared,
         command: process.command,
         cgroup: process.cgroup,
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Error, Result};
 use isotherm_core::{AddrRange, AttributeOptions};
 use isotherm_run::{
-    CommandLine, ConfigError, Prepared, ProbeChoice, RunConfig, RunError, SchemeOptions, SchemeSource, SharedMemory,
-    Source, Streams, Targets,
+    CommandLine, ConfigError, Prepared, ProbeChoice, RunConfig, RunError, SchemeOptions, SchemeSource, Source, Streams,
+    Targets,
 };
 
 use crate::WrongCall;
@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
             attributes,
             sampling: without_samples.is_none(),
             survey: watch.survey,
-            shared: shared(watch.shared),
+            shared: watch.shared.shared.into(),
             seed: options.seed,
             duration: watch.duration,
             schemes,
@@ -139,14 +139,6 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
         ConfigError::Attributes(_) => return error.to_string(),
     };
     format!("{error}; {hint}")
-}
-
-fn shared(choice: cli::SharedChoice) -> SharedMemory {
-    match choice {
-        cli::SharedChoice::Auto => SharedMemory::Auto,
-        cli::SharedChoice::Always => SharedMemory::Always,
-        cli::SharedChoice::Never => SharedMemory::Never,
-    }
 }
 
 fn probe(choice: cli::ProbeChoice) -> ProbeChoice {

@@ -6,6 +6,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Kept, Place, Ran, bpf_works};
 use isotherm_testing::or_skip;
@@ -113,6 +114,7 @@ fn wrong_options_are_refused_at_once() {
         (&["--rate", "fast"], 2, &["a size such as 4K", "a share of a CPU such as 5% or 0.05"]),
         (&["--rate", "101%"], 2, &["101%", "100%"]),
         (&["--count", "0"], 2, &["--count", "1.."]),
+        (&["--shared", "often"], 2, &["--shared", "auto, always, never"]),
         (&["--output", "idle.xml"], 2, &["idle.xml", ".txt, .json or .prom", "--format"]),
         (&["--pid", "1", "--cgroup", "/"], 2, &["--pid", "--cgroup"]),
         (&["--output", "nowhere/idle.json"], 1, &["nowhere/idle.json", "name another file"]),
@@ -127,11 +129,56 @@ fn wrong_options_are_refused_at_once() {
 }
 
 #[test]
-fn an_empty_cgroup_is_refused_and_so_is_all_memory_without_the_option_for_it() {
+fn an_empty_cgroup_is_refused() {
     or_skip!(bpf_works());
-    let place = Place::new();
-    let ran = place.run(&["idle", "--probe", "bpf", "--cgroup", "/no/such"]);
+    let ran = Place::new().run(&["idle", "--probe", "bpf", "--cgroup", "/no/such"]);
     assert!(ran.status == 1 && ran.err.contains("no process in the cgroup /no/such"), "{ran:?}");
-    let ran = place.run(&["idle", "--probe", "bpf"]);
-    assert!(ran.status == 1 && ran.err.contains("--all") && ran.err.contains("inactive list"), "{ran:?}");
+}
+
+/// Keeps two tests from running at the same time: one clears the accessed bits that the other is about.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Other tests of this file run at the same time. Their hot memory is accessed again in each interval.
+#[test]
+fn without_targets_all_processes_are_read_and_each_page_counts_once() {
+    or_skip!(bpf_works());
+    let _alone = alone();
+    let place = Place::new();
+    let (kept, _) = workload(&place);
+    let bytes = |value: &Value, key: &str| value[key].as_u64().unwrap();
+    for all in [&[][..], &["--all"]] {
+        let arguments = ["idle", "--probe", "bpf", "-i", "500ms", "-n", "1", "--by", "process", "-f", "json"];
+        let report = &reports(&place.run(&[&arguments, all].concat()))[0];
+        let processes = report["processes"].as_array().unwrap();
+        let workload = processes.iter().find(|process| process["pid"] == kept.0.id()).unwrap();
+        assert!(bytes(workload, "size_bytes") >= (COLD + HOT) * MIB);
+        // isotherm itself and the workload are the same program.
+        assert!(bytes(workload, "shared_bytes") > 0 && bytes(workload, "shared_bytes") < COLD * MIB, "{workload}");
+        let sum: u64 = processes.iter().map(|process| bytes(process, "size_bytes")).sum();
+        let (total, shared) = (bytes(&report["total"], "size_bytes"), bytes(&report["shared"], "size_bytes"));
+        assert!(shared > 0 && total < sum && total + shared <= sum, "{total} and {shared} of {sum}");
+        let alone: u64 = processes.iter().map(|p| bytes(p, "size_bytes") - bytes(p, "shared_bytes")).sum();
+        assert!(alone + shared >= total - total / 50, "{alone} and {shared} of {total}");
+        let notes = report["notes"].to_string();
+        assert!(notes.contains("in use are left out: what no process maps"), "{notes}");
+    }
+}
+
+#[test]
+fn shared_memory_is_observed_as_the_option_says() {
+    or_skip!(bpf_works());
+    let _alone = alone();
+    let place = Place::new();
+    let (kept, _) = workload(&place);
+    let pid = kept.0.id().to_string();
+    let [always, never] = ["always", "never"].map(|shared| {
+        let arguments = ["idle", "--probe", "bpf", "--pid", &pid, "--shared", shared, "-i", "500ms", "-n", "1"];
+        let report = &reports(&place.run(&[&arguments[..], &["-f", "json"]].concat()))[0];
+        report["total"]["unobservable_bytes"].as_u64().unwrap()
+    });
+    // isotherm itself maps the program of the workload, and the libraries.
+    assert!(always < never, "{always} and {never}");
 }

@@ -421,7 +421,7 @@ impl PageHistory {
 
 impl Block {
     fn clears(&self, pages: PageBits) -> ClearPages {
-        ClearPages { start: self.start, pages, idle: self.clear | !self.present, unobservable: PageBits::NONE }
+        ClearPages { start: self.start, pages, unobservable: PageBits::NONE }
     }
 
     /// The pages of the block that lie in `range`.

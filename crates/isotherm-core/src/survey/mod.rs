@@ -19,6 +19,7 @@ mod limits;
 mod once;
 mod plan;
 mod region_pages;
+mod states;
 mod sums;
 
 pub use bits::{BLOCK_PAGES, PageBits};
@@ -28,6 +29,7 @@ pub use limits::SurveyLimits;
 pub(crate) use once::CountedOnce;
 pub(crate) use plan::{Learned, SurveyPlan};
 pub use region_pages::RegionPages;
+pub use states::BlockStates;
 pub(crate) use sums::Windows;
 pub use sums::{BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
 
@@ -73,9 +75,6 @@ pub struct ClearPages {
     /// The pages to clear. The survey replaces it by the pages that were cleared, which can be more: a folio is
     /// cleared as a whole.
     pub pages: PageBits,
-    /// Pages that may be cleared as well, because they are idle: a survey that clears ranges can join two ranges over
-    /// them.
-    pub idle: PageBits,
     /// The survey adds the pages that cannot be cleared. They are unobservable.
     pub unobservable: PageBits,
 }

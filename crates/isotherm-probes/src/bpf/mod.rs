@@ -28,12 +28,11 @@ mod error;
 #[cfg(target_arch = "x86_64")]
 mod folio;
 #[cfg(target_arch = "x86_64")]
+mod held;
+#[cfg(target_arch = "x86_64")]
 mod leaf;
-mod look;
 #[cfg(target_arch = "x86_64")]
 mod pages;
-#[cfg(target_arch = "x86_64")]
-mod plan;
 #[cfg(target_arch = "x86_64")]
 mod probe;
 #[cfg(not(target_arch = "x86_64"))]
@@ -51,8 +50,6 @@ mod shared_memory;
 #[cfg(target_arch = "x86_64")]
 mod space;
 #[cfg(target_arch = "x86_64")]
-mod survey;
-#[cfg(target_arch = "x86_64")]
 mod sweep;
 #[cfg(target_arch = "x86_64")]
 mod swept;
@@ -61,11 +58,9 @@ mod target;
 #[cfg(target_arch = "x86_64")]
 mod words;
 
+/// Stands for the frame of a page that has none.
+pub(crate) const NO_FRAME: u64 = u64::MAX;
+
 pub use error::BpfError;
-pub(crate) use look::Look;
 pub use probe::BpfProbe;
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) use probe::{PageSurvey, Surveyed, Taken};
 pub use shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use survey::{PageSurvey, Surveyed, Taken};

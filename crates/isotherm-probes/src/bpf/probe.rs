@@ -7,7 +7,7 @@ use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
 use rustix::io::Errno;
 
 use super::BpfError;
-use super::direct_map::{memory_end, prove};
+use super::direct_map::prove;
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::pages::Pages;
@@ -285,22 +285,10 @@ impl BpfProbe {
 
 impl AccessProbe for BpfProbe {
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
-        self.tables.memory_end = memory_end()?;
-        let mut before = std::mem::take(&mut self.targets);
-        let mut refusal = None;
-        let mut any_held = false;
-        for space in targets {
-            let known = before.iter().position(|target| target.id == space.id).map(|index| before.swap_remove(index));
-            let (target, refused) = self.renew(space, known)?;
-            any_held |= target.space().is_some();
-            if let Some(source) = refused {
-                refusal = Some(BpfError::Refused { target: space.id, source });
-            }
-            self.targets.push(target);
-        }
-        self.targets.sort_by_key(|target| target.id);
+        let refusal = self.hold(targets)?.pop();
+        let any_held = self.targets.iter().any(|target| target.space().is_some());
         match refusal {
-            Some(refusal) if !any_held => Err(refusal.into()),
+            Some((target, source)) if !any_held => Err(BpfError::Refused { target, source }.into()),
             _ => Ok(()),
         }
     }

@@ -44,7 +44,7 @@ impl Survey for BpfProbe {
     fn frames(&mut self, target: TargetId, found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
         if let Ok(index) = self.targets.binary_search_by_key(&target, |known| known.id) {
             let pages = self.pages.get_or_insert_default();
-            pages.frames(&mut self.program, &self.tables, &self.targets[index], found)?;
+            pages.shared_frames(&mut self.program, &self.tables, &self.targets[index], found)?;
         }
         Ok(true)
     }

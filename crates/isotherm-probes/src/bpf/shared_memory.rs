@@ -26,14 +26,17 @@ pub enum SharedMemory {
 pub struct SharedLimits {
     /// The longest time for which page faults of a process may wait.
     pub longest_hold: Duration,
+    /// For how long page faults of all processes that map the same memory may wait in one survey, one process after the
+    /// other. If they would wait for longer, the others have their turn in the next survey.
+    pub together: Duration,
     /// The share of time, 0 to 1, that a process may lose to waiting and to setting accessed bits again.
     pub time_share: f64,
 }
 
 impl Default for SharedLimits {
-    /// 5 ms, and 1 %.
+    /// 5 ms, 50 ms, and 1 %.
     fn default() -> Self {
-        Self { longest_hold: Duration::from_millis(5), time_share: 0.01 }
+        Self { longest_hold: Duration::from_millis(5), together: Duration::from_millis(50), time_share: 0.01 }
     }
 }
 

@@ -83,6 +83,11 @@ impl SpaceHandle {
         self.pgd
     }
 
+    /// A number that no other address space has while this one is held.
+    pub(super) fn identity(&self) -> u64 {
+        self.mm
+    }
+
     /// The process.
     pub(super) fn pidfd(&self) -> &Pidfd {
         &self.pidfd

@@ -1,10 +1,12 @@
 //! The `bpf` probe on architectures other than x86-64: it always returns an error.
 
 use std::convert::Infallible;
+use std::io;
 
-use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
+use isotherm_core::survey::{BLOCK_PAGES, BlockPages, ClearPages, Survey};
+use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetId, TargetSpace};
 
-use super::{BpfError, Look, SharedLeftOut, SharedLimits, SharedMemory};
+use super::{BpfError, SharedLeftOut, SharedLimits, SharedMemory};
 
 /// Reads accessed bits in the kernel with eBPF. It works on x86-64 only.
 #[derive(Debug)]
@@ -48,6 +50,18 @@ impl BpfProbe {
         match self.0 {}
     }
 
+    pub(crate) fn hold(&mut self, _: &[TargetSpace]) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn address_space(&self, _: TargetId) -> Option<u64> {
+        match self.0 {}
+    }
+
+    pub(crate) fn frames(&mut self, _: TargetId, _: impl FnMut(u64, &FrameTable)) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
     /// The number of page-table levels of this machine.
     pub fn page_table_levels(&self) -> u32 {
         match self.0 {}
@@ -63,6 +77,9 @@ impl BpfProbe {
         match self.0 {}
     }
 }
+
+/// The frame of each page of a block.
+pub(crate) type FrameTable = [u64; BLOCK_PAGES];
 
 impl AccessProbe for BpfProbe {
     fn update(&mut self, _: &[TargetSpace]) -> Result<(), BoxError> {
@@ -82,52 +99,12 @@ impl AccessProbe for BpfProbe {
     }
 }
 
-/// The survey of processes, which does not exist on this architecture.
-#[derive(Debug)]
-pub(crate) enum PageSurvey {}
-
-/// A process, and the marks of its pages.
-#[derive(Debug)]
-pub(crate) enum Surveyed {}
-
-/// The result of opening a process for a survey.
-#[derive(Debug)]
-pub(crate) enum Taken {
-    /// The process is open.
-    Held(Surveyed),
-    /// There is no such process.
-    Gone,
-    /// Access to its memory is not permitted.
-    Refused(std::io::Error),
-}
-
-impl PageSurvey {
-    pub(crate) fn open() -> Result<Self, BpfError> {
-        Err(BpfError::Architecture(std::env::consts::ARCH))
+impl Survey for BpfProbe {
+    fn read(&mut self, _: &TargetSpace, _: &mut Vec<BlockPages>) -> Result<(), BoxError> {
+        match self.0 {}
     }
 
-    pub(crate) fn begin(&mut self) -> Result<(), BpfError> {
-        match *self {}
-    }
-
-    pub(crate) fn take(&mut self, _: u32, _: Option<Surveyed>) -> Result<Taken, BpfError> {
-        match *self {}
-    }
-
-    pub(crate) fn visit<E>(
-        &mut self,
-        _: &mut Surveyed,
-        _: &isotherm_core::Mapping,
-        _: Look,
-        _: &mut isotherm_core::IdleTally,
-        _: &mut dyn FnMut(u64) -> Result<(), E>,
-    ) -> Result<(), E> {
-        match *self {}
-    }
-}
-
-impl Surveyed {
-    pub(crate) fn is_gone(&self) -> bool {
-        match *self {}
+    fn clear(&mut self, _: TargetId, _: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
+        match self.0 {}
     }
 }

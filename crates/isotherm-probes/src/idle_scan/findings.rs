@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, IdleTally, Permissions};
+use isotherm_core::{AddrRange, IdleTally, NodeId, Permissions};
 
 use isotherm_kernel::cgroup::CgroupVersion;
 
@@ -22,8 +22,12 @@ pub struct IdleFindings {
     pub method: ScanMethod,
     /// The version of the cgroup hierarchy that accounts memory, if there is one.
     pub cgroup_version: Option<CgroupVersion>,
-    /// All memory that was scanned, in bytes.
+    /// All memory that was scanned, in bytes. Each page counts once.
     pub total: IdleTally,
+    /// The part of [`total`](Self::total) that several of the scanned processes map. `None` if that is not known.
+    pub shared: Option<IdleTally>,
+    /// The memory of each NUMA node, sorted. Empty if all memory of the machine is on one node.
+    pub nodes: Vec<NodeIdle>,
     /// The cgroups that have some of this memory, sorted by path.
     pub cgroups: Vec<CgroupIdle>,
     /// The processes that map some of this memory, sorted by PID. Empty unless they were asked for.
@@ -32,7 +36,19 @@ pub struct IdleFindings {
     pub notes: Vec<String>,
 }
 
+/// The memory of one NUMA node.
+#[derive(Clone, Debug)]
+pub struct NodeIdle {
+    /// The node, or `None` for memory whose node is not known.
+    pub node: Option<NodeId>,
+    /// The memory in bytes, by idle time.
+    pub tally: IdleTally,
+}
+
 /// The memory of one cgroup, without the cgroups below it.
+///
+/// A page that processes of several cgroups map counts for the cgroup that is above all of them, unless the method
+/// knows which cgroup it is charged to.
 #[derive(Clone, Debug)]
 pub struct CgroupIdle {
     /// The path of the cgroup within the hierarchy, or `None` if the memory is in no cgroup or the path is not known.
@@ -54,6 +70,8 @@ pub struct ProcessIdle {
     pub cgroup: Option<String>,
     /// The memory in bytes, by idle time.
     pub total: IdleTally,
+    /// The bytes of [`total`](Self::total) that other scanned processes map, too. 0 if that is not known.
+    pub shared: u64,
     /// The mappings with present pages, sorted by address. Empty unless they were asked for.
     pub mappings: Vec<MappingIdle>,
 }

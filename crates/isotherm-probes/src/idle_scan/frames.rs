@@ -1,4 +1,4 @@
-//! The state of every page frame, and sets of page frames.
+//! The state of every page frame.
 
 use isotherm_core::PAGE_SIZE;
 
@@ -57,11 +57,6 @@ impl Frames {
         removed
     }
 
-    /// The number of frames.
-    pub(super) fn len(&self) -> usize {
-        self.marks.len()
-    }
-
     /// Splits the frames into pieces of at most `most` frames, cut at multiples of `most`. A piece is its first frame
     /// and one past its last frame.
     pub(super) fn pieces(&self, most: u64) -> Vec<(u64, u64)> {
@@ -91,49 +86,17 @@ impl Frames {
     }
 
     /// The index of a frame among all frames.
-    pub(super) fn index(&self, frame: u64) -> Option<usize> {
+    fn index(&self, frame: u64) -> Option<usize> {
         let after = self.stretches.partition_point(|stretch| stretch.first <= frame);
         let stretch = self.stretches[..after].last().filter(|stretch| frame < stretch.end)?;
         Some(stretch.index + (frame - stretch.first) as usize)
     }
 }
 
-/// A set of frames, as one bit for each frame.
-#[derive(Debug, Default)]
-pub(super) struct FrameSet(Vec<u64>);
-
-impl FrameSet {
-    /// An empty set for these frames.
-    pub(super) fn of(frames: &Frames) -> Self {
-        Self(vec![0; frames.len().div_ceil(64)])
-    }
-
-    pub(super) fn insert(&mut self, index: usize) {
-        self.0[index / 64] |= 1 << (index % 64);
-    }
-
-    /// Whether the set contains any of the `count` frames from `index` on.
-    pub(super) fn has_any(&self, index: usize, count: usize) -> bool {
-        let (mut at, end) = (index, index + count);
-        while at < end {
-            let word = self.0.get(at / 64).copied().unwrap_or(0) >> (at % 64);
-            let within = (64 - at % 64).min(end - at);
-            let mask = if within == 64 { u64::MAX } else { (1 << within) - 1 };
-            if word & mask != 0 {
-                return true;
-            }
-            at += within;
-        }
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use isotherm_core::AddrRange;
-    use proptest::prelude::*;
-
     use super::*;
+    use isotherm_core::AddrRange;
 
     fn ram(stretches: &[(u64, u64)]) -> Vec<Ram> {
         let range = |&(first, end)| AddrRange::new(first * PAGE_SIZE, end * PAGE_SIZE).unwrap();
@@ -167,21 +130,5 @@ mod tests {
         let mut frames = Frames::default();
         frames.set_memory(&ram(&[(10, 40), (64, 70)]));
         assert_eq!(frames.pieces(16), [(10, 16), (16, 32), (32, 40), (64, 70)]);
-    }
-
-    proptest! {
-        #[test]
-        fn a_set_contains_the_frames_that_were_inserted(
-            inserted in prop::collection::btree_set(0_usize..300, 0..20),
-            at in 0_usize..300,
-            count in 0_usize..140,
-        ) {
-            let mut frames = Frames::default();
-            frames.set_memory(&ram(&[(0, 300)]));
-            let mut set = FrameSet::of(&frames);
-            inserted.iter().for_each(|&index| set.insert(index));
-            let expected = inserted.range(at..at + count).next().is_some();
-            prop_assert_eq!(set.has_any(at, count), expected);
-        }
     }
 }

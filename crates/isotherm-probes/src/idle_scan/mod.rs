@@ -1,26 +1,29 @@
 //! Idle-memory scans: every page is visited once in each interval, to find how much memory is idle and whose it is.
 //!
 //! There are two methods. [`PhysicalScan`] visits all page frames with the kernel's idle page tracking, and knows the
-//! cgroup that each page is charged to. [`PageTableScan`] visits the page tables of processes with eBPF, for kernels
-//! without idle page tracking. Both implement [`Scan`]: the memory is marked once, and after each interval it is read
-//! and marked again.
+//! cgroup that each page is charged to. [`PageTableScan`] surveys processes through their page tables, for kernels
+//! without idle page tracking: with the [survey](isotherm_core::survey) that also goes with sampling. Both implement
+//! [`Scan`]: the memory is marked once, and after each interval it is read and marked again.
 
 mod findings;
 mod frames;
+mod left_out;
+mod nodes;
 mod open;
 mod pacer;
 mod page_tables;
 mod physical;
 mod population;
 mod processes;
+mod sharing;
 mod wanted;
 
 use std::path::PathBuf;
 
-use isotherm_core::chain;
+use isotherm_core::{BoxError, chain};
 use thiserror::Error;
 
-pub use findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
+pub use findings::{CgroupIdle, IdleFindings, MappingIdle, NodeIdle, ProcessIdle, ScanMethod};
 pub use open::{ScanChoice, open};
 pub use pacer::{Pacer, Rate};
 pub use page_tables::PageTableScan;
@@ -98,6 +101,9 @@ pub enum ScanError {
         /// Why page tables cannot be read by eBPF.
         bpf: Box<BpfError>,
     },
+    /// The pages of processes cannot be surveyed.
+    #[error("the pages of processes cannot be surveyed")]
+    Survey(#[source] BoxError),
     /// The addresses of the system's memory cannot be read.
     #[error(transparent)]
     Ram(#[from] RamError),

@@ -1,5 +1,7 @@
 //! Chooses the method of a scan.
 
+use crate::bpf::SharedMemory;
+
 use super::{Detail, PageTableScan, PhysicalScan, Scan, ScanError, Scope};
 
 /// Which method is asked for.
@@ -13,17 +15,22 @@ pub enum ScanChoice {
     Bpf,
 }
 
-/// Opens a scan of `scope`.
+/// Opens a scan of `scope`. `shared` says how a scan of page tables observes memory that several processes map.
 ///
 /// # Errors
 /// If the method that was asked for does not work here, or neither does for [`ScanChoice::Auto`]; or if a given process
 /// or cgroup does not exist.
-pub fn open(choice: ScanChoice, scope: Scope, detail: Detail) -> Result<Box<dyn Scan>, ScanError> {
+pub fn open(
+    choice: ScanChoice,
+    scope: Scope,
+    detail: Detail,
+    shared: SharedMemory,
+) -> Result<Box<dyn Scan>, ScanError> {
     match choice {
         ScanChoice::Idle => Ok(Box::new(PhysicalScan::open(scope, detail)?)),
-        ScanChoice::Bpf => Ok(Box::new(PageTableScan::open(scope, detail)?)),
+        ScanChoice::Bpf => Ok(Box::new(PageTableScan::open(scope, detail, shared)?)),
         ScanChoice::Auto => match PhysicalScan::open(scope.clone(), detail) {
-            Err(ScanError::Idle(idle)) => match PageTableScan::open(scope, detail) {
+            Err(ScanError::Idle(idle)) => match PageTableScan::open(scope, detail, shared) {
                 Err(ScanError::Bpf(bpf)) => Err(ScanError::Neither { idle: Box::new(idle), bpf: Box::new(bpf) }),
                 opened => Ok(Box::new(opened?)),
             },

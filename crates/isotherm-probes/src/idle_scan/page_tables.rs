@@ -1,33 +1,74 @@
 //! The scan of the page tables of processes, for kernels without idle page tracking.
+//!
+//! It surveys processes as `record` does, with two differences. Every page that is found accessed is cleared, so that
+//! hot memory is known to the page as well. And each page frame counts once, however many processes map it.
+//!
+//! A pass reads and clears one process after the other. The interval of a page is therefore the time between two
+//! passes, however long a pass takes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use isotherm_core::{IdleTally, chain};
+use isotherm_core::survey::{BlockPages, ClearPages, PageBits, PageHistory, Survey};
+use isotherm_core::{AddrRange, BoxError, IdleTally, PAGE_SIZE, PageState, TargetId, chain};
 
 use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
+use super::left_out;
+use super::nodes::NodeSums;
 use super::population::{Member, Population};
+use super::sharing::Sharing;
 use super::{Detail, Pacer, Scan, ScanError, Scope};
-use crate::bpf::{Look, PageSurvey, Surveyed, Taken};
+use crate::bpf::{BpfError, BpfProbe, NO_FRAME, SharedLeftOut, SharedLimits, SharedMemory};
 use isotherm_kernel::cgroup::Hierarchy;
+use isotherm_kernel::pages::{FrameNodes, SystemRam};
 
 /// A scan of the page tables of processes.
 #[derive(Debug)]
 pub struct PageTableScan {
-    survey: PageSurvey,
+    probe: BpfProbe,
     population: Population,
     scope: Scope,
     detail: Detail,
-    held: BTreeMap<u32, Surveyed>,
+    known: BTreeMap<TargetId, Known>,
+    sharing: Sharing,
+    ram: SystemRam,
+    nodes: FrameNodes,
+    began: Instant,
+    /// The time of the last pass, since the scan was opened.
+    last: Duration,
+    /// The shared memory that the last pass has not cleared.
+    left_out: Option<SharedLeftOut>,
     notes: Vec<String>,
+    blocks: Vec<BlockPages>,
+}
+
+/// What is known of a process after a pass.
+#[derive(Debug)]
+struct Known {
+    /// The identity of its address space, which changes when it calls exec.
+    space: u64,
+    history: PageHistory,
+}
+
+/// A process in a pass.
+#[derive(Debug)]
+struct Visited {
+    member: Member,
+    known: Known,
+    /// The ranges that are locked in memory.
+    locked: Vec<AddrRange>,
+    /// The pages that the pass has cleared.
+    cleared: Vec<ClearPages>,
 }
 
 impl PageTableScan {
-    /// Loads the eBPF program and tests it on this process's own memory.
+    /// Loads the eBPF program and tests it on this process's own memory. `shared` says how memory is observed that
+    /// several processes map.
     ///
     /// # Errors
     /// If the program does not work here, or if a given process or cgroup does not exist.
-    pub fn open(scope: Scope, detail: Detail) -> Result<Self, ScanError> {
+    pub fn open(scope: Scope, detail: Detail, shared: SharedMemory) -> Result<Self, ScanError> {
         let root = Path::new("/");
         let hierarchy = Hierarchy::find(root);
         let mut notes = Vec::new();
@@ -36,91 +77,221 @@ impl PageTableScan {
         }
         let population = Population::new(root, hierarchy.ok());
         population.check(&scope)?;
-        let mut scan = Self { survey: PageSurvey::open()?, population, scope, detail, held: BTreeMap::new(), notes };
-        if let Scope::Cgroups(named) = &scan.scope {
-            let hierarchy = scan.population.hierarchy().ok_or_else(|| ScanError::NoCgroups(scan.notes.join("; ")))?;
-            let mut notes = Vec::new();
-            for named in named {
-                let one = Scope::Cgroups(vec![named.clone()]);
-                if scan.population.members(&one, &mut notes)?.is_empty() {
-                    let fix = match hierarchy.directory() {
-                        Some(directory) => {
-                            format!("`systemd-cgls` and the directories below {} show the cgroups", directory.display())
-                        }
-                        None => "/proc/PID/cgroup shows the cgroup of a process".into(),
-                    };
-                    return Err(ScanError::NoProcessInCgroup { named: named.clone(), fix });
-                }
-            }
-            scan.notes.append(&mut notes);
-        }
+        let mut probe = BpfProbe::open()?.with_sweeps(false);
+        // Intervals are long enough that the processes that map the same memory need not take turns.
+        probe.set_shared_memory(shared, SharedLimits { together: Duration::MAX, ..SharedLimits::default() });
+        let mut scan = Self {
+            probe,
+            population,
+            scope,
+            detail,
+            known: BTreeMap::new(),
+            sharing: Sharing::default(),
+            ram: SystemRam::new(root),
+            nodes: FrameNodes::default(),
+            began: Instant::now(),
+            last: Duration::ZERO,
+            left_out: None,
+            notes,
+            blocks: Vec::new(),
+        };
+        scan.check_cgroups()?;
         Ok(scan)
     }
 
-    /// Visits all processes. Calls `report` with the result for each process, unless this is the `first` pass.
-    fn pass(&mut self, first: bool, pacer: &mut Pacer, mut report: impl FnMut(ProcessIdle)) -> Result<(), ScanError> {
-        self.survey.begin()?;
-        let members = self.population.members(&self.scope, &mut self.notes)?;
-        pacer.begin(members.iter().map(|member| member.resident).sum());
-        let mut held = std::mem::take(&mut self.held);
-        for member in members {
-            let mut surveyed = match self.survey.take(member.pid, held.remove(&member.pid))? {
-                Taken::Held(surveyed) => surveyed,
-                Taken::Gone => {
-                    self.population.note_ended(&member, &self.scope, &mut self.notes);
-                    continue;
-                }
-                Taken::Refused(e) => {
-                    self.notes.push(format!("process {} is left out: access to it is not permitted ({e})", member.pid));
-                    continue;
-                }
-            };
-            let process = self.one(&member, &mut surveyed, first, pacer)?;
-            if surveyed.is_gone() {
-                self.population.note_ended(&member, &self.scope, &mut self.notes);
+    /// Checks that the given cgroups have processes.
+    fn check_cgroups(&mut self) -> Result<(), ScanError> {
+        let Scope::Cgroups(named) = &self.scope else { return Ok(()) };
+        let hierarchy = self.population.hierarchy().ok_or_else(|| ScanError::NoCgroups(self.notes.join("; ")))?;
+        let mut notes = Vec::new();
+        for named in named {
+            let one = Scope::Cgroups(vec![named.clone()]);
+            if self.population.members(&one, &mut notes)?.is_empty() {
+                let fix = match hierarchy.directory() {
+                    Some(directory) => {
+                        format!("`systemd-cgls` and the directories below {} show the cgroups", directory.display())
+                    }
+                    None => "/proc/PID/cgroup shows the cgroup of a process".into(),
+                };
+                return Err(ScanError::NoProcessInCgroup { named: named.clone(), fix });
             }
-            if !process.total.is_empty() {
-                report(process);
-            }
-            self.held.insert(member.pid, surveyed);
         }
+        self.notes.append(&mut notes);
         Ok(())
     }
 
-    fn one(
-        &mut self,
-        member: &Member,
-        surveyed: &mut Surveyed,
-        first: bool,
-        pacer: &mut Pacer,
-    ) -> Result<ProcessIdle, ScanError> {
-        let mut process = ProcessIdle {
-            pid: member.pid,
-            command: member.command.clone(),
-            cgroup: member.cgroup.clone(),
-            total: IdleTally::default(),
-            mappings: Vec::new(),
-        };
-        let locked = self.population.locked(member);
-        for mapping in &*member.mappings {
-            let mut tally = IdleTally::default();
-            let look = match first {
-                _ if locked.iter().any(|locked| locked.intersection(mapping.range).is_some()) => Look::Locked,
-                true => Look::First,
-                false => Look::Again,
+    /// Reads all processes, and clears what was accessed in each directly afterwards. `first` says that there was no
+    /// pass before.
+    fn pass(&mut self, first: bool, pacer: &mut Pacer) -> Result<Vec<Visited>, ScanError> {
+        let members = self.population.members(&self.scope, &mut self.notes)?;
+        let spaces: Vec<_> = members.iter().map(Member::space).collect();
+        let refused: BTreeMap<_, _> = self.probe.hold(&spaces)?.into_iter().collect();
+        self.probe.begin().map_err(failed)?;
+        self.nodes = self.ram.read().map(|ram| FrameNodes::new(&ram)).unwrap_or_default();
+        self.sharing.begin();
+        let several = members.len() > 1;
+        let now = self.began.elapsed();
+        pacer.begin(members.iter().map(|member| member.resident).sum());
+        let mut known = std::mem::take(&mut self.known);
+        let mut visited = Vec::with_capacity(members.len());
+        for (member, space) in members.into_iter().zip(spaces) {
+            if let Some(e) = refused.get(&space.id) {
+                self.notes.push(format!("process {} is left out: access to it is not permitted ({e})", member.pid));
+                continue;
+            }
+            let Some(identity) = self.probe.address_space(space.id) else {
+                self.population.note_ended(&member, &self.scope, &mut self.notes);
+                continue;
             };
-            self.survey.visit(surveyed, mapping, look, &mut tally, &mut |bytes| pacer.step(bytes))?;
-            process.total += &tally;
-            if self.detail.mappings && !tally.is_empty() {
-                process.mappings.push(MappingIdle {
+            let mut history = match known.remove(&space.id).filter(|known| known.space == identity) {
+                Some(known) => known.history,
+                None => new_history(first, self.last),
+            };
+            self.blocks.clear();
+            Survey::read(&mut self.probe, &space, &mut self.blocks).map_err(failed)?;
+            if several && !first {
+                let sharing = &mut self.sharing;
+                self.probe.frames(space.id, |_, frames| {
+                    sharing.see(frames.iter().copied().filter(|&frame| frame != NO_FRAME));
+                })?;
+            }
+            history.take(&self.blocks, now);
+            let locked = self.population.locked(&member);
+            let mut cleared = without(history.accessed(), &locked);
+            Survey::clear(&mut self.probe, space.id, &mut cleared).map_err(failed)?;
+            if self.probe.address_space(space.id).is_none() {
+                self.population.note_ended(&member, &self.scope, &mut self.notes);
+            }
+            pacer.step(history.present() * PAGE_SIZE)?;
+            visited.push(Visited { member, known: Known { space: identity, history }, locked, cleared });
+        }
+        self.last = now;
+        Ok(visited)
+    }
+
+    /// Ends a pass: what it has cleared counts from the next interval on.
+    fn keep(&mut self, visited: Vec<Visited>) {
+        for mut process in visited {
+            process.known.history.cleared(&process.cleared);
+            self.known.insert(process.member.id(), process.known);
+        }
+        self.left_out = self.probe.shared_left_out();
+    }
+
+    /// Sums up what a pass has found.
+    fn findings(&mut self, visited: &[Visited]) -> Result<IdleFindings, ScanError> {
+        let mut cgroups: BTreeMap<Option<String>, IdleTally> = BTreeMap::new();
+        let mut nodes = NodeSums::default();
+        let mut processes = Vec::new();
+        for process in visited {
+            let shared = self.match_frames(process, visited.len() > 1, &mut nodes)?;
+            let (found, alone) = process.sums(&shared, self.detail.mappings);
+            *cgroups.entry(found.cgroup.clone()).or_default() += &alone;
+            if !found.total.is_empty() {
+                processes.push(found);
+            }
+        }
+        let mut shared = IdleTally::default();
+        self.sharing.each(|frame, state, path| {
+            shared.add(state, PAGE_SIZE);
+            cgroups.entry(path.map(str::to_owned)).or_default().add(state, PAGE_SIZE);
+            if self.nodes.are_several() {
+                nodes.add(self.nodes.node(frame), state, PAGE_SIZE);
+            }
+        });
+        let mut total = IdleTally::default();
+        cgroups.values().for_each(|own| total += own);
+        if !self.detail.any() {
+            processes.clear();
+        }
+        let known = self.population.hierarchy().is_some();
+        let cgroups = cgroups.into_iter().filter(|(_, own)| !own.is_empty());
+        let cgroups = cgroups.map(|(path, own)| CgroupIdle { path, inode: None, own });
+        Ok(IdleFindings {
+            method: ScanMethod::PageTables,
+            cgroup_version: self.population.hierarchy().map(Hierarchy::version),
+            total,
+            shared: Some(shared),
+            nodes: nodes.list(),
+            cgroups: if known { cgroups.collect() } else { Vec::new() },
+            processes,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Finds the pages of a process that others map, too, and adds the others to the sums of their memory nodes.
+    /// Returns the shared pages by block.
+    fn match_frames(
+        &mut self,
+        process: &Visited,
+        several: bool,
+        nodes: &mut NodeSums,
+    ) -> Result<BTreeMap<u64, PageBits>, ScanError> {
+        let mut shared = BTreeMap::new();
+        let several_nodes = self.nodes.are_several();
+        if !several && !several_nodes {
+            return Ok(shared);
+        }
+        let (sharing, nodes_of) = (&mut self.sharing, &self.nodes);
+        let cgroup = sharing.cgroup(process.member.cgroup.as_deref());
+        self.probe.frames(process.member.id(), |start, frames| {
+            let Some(states) = process.known.history.states_at(start) else { return };
+            let locked = pages_in(start, &process.locked);
+            let mut of_block = PageBits::NONE;
+            for (page, &frame) in frames.iter().enumerate().filter(|(_, frame)| **frame != NO_FRAME) {
+                let is_shared = sharing.is_shared(frame);
+                if !is_shared && !several_nodes {
+                    continue;
+                }
+                let Some(state) = states.state(page) else { continue };
+                let state = if locked.contains(page) { PageState::Unevictable } else { state };
+                if is_shared {
+                    sharing.merge(frame, state, cgroup);
+                    of_block.insert(page);
+                } else {
+                    nodes.add(nodes_of.node(frame), state, PAGE_SIZE);
+                }
+            }
+            if !of_block.is_empty() {
+                shared.insert(start, of_block);
+            }
+        })?;
+        Ok(shared)
+    }
+}
+
+impl Visited {
+    /// The memory of the process, and the part of it that is not in `shared`.
+    fn sums(&self, shared: &BTreeMap<u64, PageBits>, by_mapping: bool) -> (ProcessIdle, IdleTally) {
+        let (mut total, mut alone, mut mappings) = (IdleTally::default(), IdleTally::default(), Vec::new());
+        for mapping in &*self.member.mappings {
+            let (mut own, mut others) = (IdleTally::default(), IdleTally::default());
+            let locked = self.locked.iter().any(|locked| locked.intersection(mapping.range).is_some());
+            for (block, pages) in self.known.history.states(mapping.range) {
+                let shared = shared.get(&block.start()).copied().unwrap_or_default();
+                for (tally, pages) in [(&mut own, pages & !shared), (&mut others, pages & shared)] {
+                    if locked {
+                        tally.add(PageState::Unevictable, pages.count() as u64 * PAGE_SIZE);
+                    } else {
+                        block.add_to(tally, pages);
+                    }
+                }
+            }
+            alone += &own;
+            own += &others;
+            total += &own;
+            if by_mapping && !own.is_empty() {
+                mappings.push(MappingIdle {
                     range: mapping.range,
                     permissions: mapping.permissions,
                     name: mapping.name.clone(),
-                    tally,
+                    tally: own,
                 });
             }
         }
-        Ok(process)
+        let Member { pid, command, cgroup, .. } = self.member.clone();
+        let shared = total.size() - alone.size();
+        (ProcessIdle { pid, command, cgroup, total, shared, mappings }, alone)
     }
 }
 
@@ -130,30 +301,52 @@ impl Scan for PageTableScan {
     }
 
     fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {
-        self.pass(true, pacer, |_| ())
+        let visited = self.pass(true, pacer)?;
+        self.keep(visited);
+        Ok(())
     }
 
     fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError> {
-        let mut processes: Vec<ProcessIdle> = Vec::new();
-        self.pass(false, pacer, |process| processes.push(process))?;
-        let mut total = IdleTally::default();
-        let mut cgroups: BTreeMap<Option<String>, IdleTally> = BTreeMap::new();
-        for process in &processes {
-            total += &process.total;
-            *cgroups.entry(process.cgroup.clone()).or_default() += &process.total;
+        let visited = self.pass(false, pacer)?;
+        let mut findings = self.findings(&visited)?;
+        self.notes.extend(self.left_out.and_then(left_out::of_shared_memory));
+        if self.scope == Scope::All {
+            self.notes.extend(left_out::of_the_machine(Path::new("/"), &findings.total));
         }
-        if !self.detail.any() {
-            processes.clear();
-        }
-        let known = self.population.hierarchy().is_some();
-        let cgroups = cgroups.into_iter().map(|(path, own)| CgroupIdle { path, inode: None, own });
-        Ok(IdleFindings {
-            method: ScanMethod::PageTables,
-            cgroup_version: self.population.hierarchy().map(Hierarchy::version),
-            total,
-            cgroups: if known { cgroups.collect() } else { Vec::new() },
-            processes,
-            notes: std::mem::take(&mut self.notes),
-        })
+        self.keep(visited);
+        findings.notes = std::mem::take(&mut self.notes);
+        Ok(findings)
+    }
+}
+
+/// The history of a process that was not visited in the last pass. If there was a pass, all its memory is new.
+fn new_history(first: bool, last: Duration) -> PageHistory {
+    let mut history = PageHistory::default();
+    if !first {
+        history.take(&[], last);
+    }
+    history
+}
+
+/// The pages to clear, without those that are locked: the kernel does not clear them.
+fn without(mut pages: Vec<ClearPages>, locked: &[AddrRange]) -> Vec<ClearPages> {
+    if !locked.is_empty() {
+        pages.iter_mut().for_each(|block| block.pages &= !pages_in(block.start, locked));
+        pages.retain(|block| !block.pages.is_empty());
+    }
+    pages
+}
+
+/// The pages of the block that begins at `start` that lie in one of `ranges`.
+fn pages_in(start: u64, ranges: &[AddrRange]) -> PageBits {
+    let mut pages = PageBits::NONE;
+    ranges.iter().for_each(|range| pages |= PageBits::within(start, *range));
+    pages
+}
+
+fn failed(error: BoxError) -> ScanError {
+    match error.downcast::<BpfError>() {
+        Ok(error) => ScanError::Bpf(*error),
+        Err(error) => ScanError::Survey(error),
     }
 }

@@ -10,7 +10,8 @@ use std::path::Path;
 use isotherm_core::{IdleTally, PAGE_SIZE, chain};
 
 use super::findings::{CgroupIdle, IdleFindings, ScanMethod};
-use super::frames::{FrameSet, Frames};
+use super::frames::Frames;
+use super::nodes::NodeSums;
 use super::population::{Member, Population};
 use super::processes::Pagemaps;
 use super::wanted::Wanted;
@@ -18,7 +19,7 @@ use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::idle::{BITMAP, IdleError, IdleProbe};
 use crate::mark::Mark;
 use isotherm_kernel::cgroup::{CgroupPaths, Hierarchy};
-use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, SystemRam, Table};
+use isotherm_kernel::pages::{FlagTable, Flags, FrameNodes, FrameSet, PageBuffer, SystemRam, Table};
 
 /// The cgroup of each page frame, relative to the root directory.
 const KPAGECGROUP: &str = "proc/kpagecgroup";
@@ -46,6 +47,7 @@ pub struct PhysicalScan {
     scope: Scope,
     detail: Detail,
     frames: Frames,
+    nodes: FrameNodes,
     pagemaps: Pagemaps,
     notes: Vec<String>,
     buffer: PageBuffer,
@@ -64,6 +66,15 @@ struct Page {
     head: u64,
     count: u64,
     flags: Flags,
+}
+
+/// The memory of a scan in sums.
+#[derive(Debug, Default)]
+struct Sums {
+    /// By the inode number of the cgroup. 0 stands for no cgroup.
+    cgroups: BTreeMap<u64, IdleTally>,
+    /// Empty if all memory is on one node.
+    nodes: NodeSums,
 }
 
 impl PhysicalScan {
@@ -116,6 +127,7 @@ impl PhysicalScan {
             scope,
             detail,
             frames: Frames::default(),
+            nodes: FrameNodes::default(),
             pagemaps: Pagemaps::new(root),
             notes,
             buffer: PageBuffer::default(),
@@ -198,11 +210,11 @@ impl PhysicalScan {
             wanted.cgroups = Some(self.paths.below(&tops).collect());
         }
         if self.scope != Scope::All && listed {
-            let mut set = FrameSet::of(&self.frames);
+            let mut set = FrameSet::default();
             for member in &members {
                 self.pagemaps.each_frame(member, |frame| {
-                    if let Some(index) = self.frames.index(frame) {
-                        set.insert(index);
+                    if self.frames.mark(frame).is_some() {
+                        set.insert(frame);
                     }
                 });
             }
@@ -215,29 +227,21 @@ impl PhysicalScan {
     fn update_memory(&mut self) -> Result<(), ScanError> {
         let ram = self.ram.read()?;
         let went = self.frames.set_memory(&ram);
+        self.nodes = FrameNodes::new(&ram);
         if went > 0 {
             self.notes.push(format!("{} MiB of memory went offline and are left out", (went * PAGE_SIZE) >> 20));
         }
         Ok(())
     }
 
-    /// Visits all frames and marks them. Adds each page of user memory to `sums`, by the inode number of its cgroup,
-    /// unless this is the `first` pass.
-    fn pass(
-        &mut self,
-        first: bool,
-        wanted: &Wanted,
-        pacer: &mut Pacer,
-        sums: &mut BTreeMap<u64, IdleTally>,
-    ) -> Result<(), ScanError> {
+    /// Visits all frames and marks them. Adds each page of user memory to `sums`, unless this is the `first` pass.
+    fn pass(&mut self, first: bool, wanted: &Wanted, pacer: &mut Pacer, sums: &mut Sums) -> Result<(), ScanError> {
         let pieces = self.frames.pieces(PIECE);
-        let wanted_in = |frames: &Frames, &(from, to): &(u64, u64)| match wanted {
-            Wanted { cgroups: None, frames: Some(set) } => {
-                frames.index(from).is_some_and(|index| set.has_any(index, (to - from) as usize))
-            }
+        let wanted_in = |&(from, to): &(u64, u64)| match wanted {
+            Wanted { cgroups: None, frames: Some(set) } => set.has_any(from, to - from),
             _ => true,
         };
-        let pieces: Vec<_> = pieces.into_iter().filter(|piece| wanted_in(&self.frames, piece)).collect();
+        let pieces: Vec<_> = pieces.into_iter().filter(wanted_in).collect();
         pacer.begin(pieces.iter().map(|(from, to)| (to - from) * PAGE_SIZE).sum());
         for (from, to) in pieces {
             self.piece(first, wanted, from, to, sums)?;
@@ -246,14 +250,7 @@ impl PhysicalScan {
         Ok(())
     }
 
-    fn piece(
-        &mut self,
-        first: bool,
-        wanted: &Wanted,
-        from: u64,
-        to: u64,
-        sums: &mut BTreeMap<u64, IdleTally>,
-    ) -> Result<(), ScanError> {
+    fn piece(&mut self, first: bool, wanted: &Wanted, from: u64, to: u64, sums: &mut Sums) -> Result<(), ScanError> {
         // The bitmap is read before the flags. A page that the flags show as user memory then either was user memory
         // when the bitmap was read, or it came later and was accessed.
         let first_word = from / WORD;
@@ -270,7 +267,7 @@ impl PhysicalScan {
         self.look_up_cgroups()?;
 
         self.marks.clear();
-        let base = self.frames.index(from).unwrap_or(0);
+        let several_nodes = self.nodes.are_several();
         let marks = self.frames.marks_mut(from, to);
         let mut next = 0;
         for (page, &cgroup) in self.pages.iter().zip(&self.cgroups) {
@@ -278,8 +275,7 @@ impl PhysicalScan {
             let end = start + page.count as usize;
             marks[next..start].fill(Mark::NOTHING);
             next = end;
-            let count = page.count as usize;
-            if !wanted.has(cgroup, base + start, count) {
+            if !wanted.has(cgroup, page.head, page.count) {
                 marks[start..end].fill(Mark::NOTHING);
                 continue;
             }
@@ -289,9 +285,13 @@ impl PhysicalScan {
             let mark = if first { Mark::at_first(page.flags) } else { marks[start].after(page.flags, still_idle) };
             marks[start..end].fill(mark);
             if let (false, Some(state)) = (first, mark.state())
-                && wanted.counts(cgroup, base + start, count)
+                && wanted.counts(cgroup, page.head, page.count)
             {
-                sums.entry(cgroup).or_default().add(state, page.count * PAGE_SIZE);
+                let bytes = page.count * PAGE_SIZE;
+                sums.cgroups.entry(cgroup).or_default().add(state, bytes);
+                if several_nodes {
+                    sums.nodes.add(self.nodes.node(page.head), state, bytes);
+                }
             }
             // A page that is still idle needs no new mark.
             if page.flags.is_listed() && !page.flags.is_unevictable() && !still_idle {
@@ -334,14 +334,14 @@ impl PhysicalScan {
         Ok(())
     }
 
-    /// Makes the findings from the sums by inode number.
-    fn findings(&mut self, sums: BTreeMap<u64, IdleTally>) -> Result<IdleFindings, ScanError> {
+    /// Makes the findings from the sums.
+    fn findings(&mut self, sums: Sums) -> Result<IdleFindings, ScanError> {
         // Cgroups may have been made during the pass.
         self.read_paths()?;
         let mut total = IdleTally::default();
         let mut unnamed = 0;
         let mut cgroups = Vec::new();
-        for (inode, own) in sums {
+        for (inode, own) in sums.cgroups {
             total += &own;
             let path = self.paths.path(inode).map(str::to_owned);
             unnamed += u32::from(path.is_none() && inode != 0);
@@ -358,6 +358,8 @@ impl PhysicalScan {
             method: ScanMethod::IdlePageTracking,
             cgroup_version: self.hierarchy.as_ref().map(Hierarchy::version),
             total,
+            shared: None,
+            nodes: sums.nodes.list(),
             cgroups: if self.charged.is_some() { cgroups } else { Vec::new() },
             processes: Vec::new(),
             notes: Vec::new(),
@@ -373,13 +375,13 @@ impl Scan for PhysicalScan {
     fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {
         self.update_memory()?;
         let (wanted, _) = self.wanted()?;
-        self.pass(true, &wanted, pacer, &mut BTreeMap::new())
+        self.pass(true, &wanted, pacer, &mut Sums::default())
     }
 
     fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError> {
         self.update_memory()?;
         let (wanted, members) = self.wanted()?;
-        let mut sums = BTreeMap::new();
+        let mut sums = Sums::default();
         self.pass(false, &wanted, pacer, &mut sums)?;
         let mut findings = self.findings(sums)?;
         if self.detail.any() {

@@ -2,19 +2,22 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
+use isotherm_core::{AddrRange, Layout, Mapping, PAGE_SIZE, TargetId, TargetSpace};
 use procfs::ProcError;
 use procfs::process::{Process, VmFlags, all_processes_with_root};
 
 use super::{ScanError, Scope};
 use isotherm_kernel::cgroup::{Hierarchy, is_below};
-use isotherm_kernel::mapping;
+use isotherm_kernel::{mapping, since_boot};
 
 /// A process at the time when it was listed.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) pid: u32,
+    /// When the process started, since boot.
+    pub(super) start: Duration,
     pub(super) command: String,
     pub(super) cgroup: Option<String>,
     /// Resident memory in bytes.
@@ -37,6 +40,16 @@ enum Looked {
     WithoutMemory,
     /// Reading its mappings is not permitted.
     Refused,
+}
+
+impl Member {
+    pub(super) fn id(&self) -> TargetId {
+        TargetId::process(self.pid, self.start)
+    }
+
+    pub(super) fn space(&self) -> TargetSpace {
+        TargetSpace { id: self.id(), layout: Layout::Process, mappings: Arc::clone(&self.mappings) }
+    }
 }
 
 impl Population {
@@ -161,12 +174,14 @@ impl Population {
             return Looked::WithoutMemory;
         }
         let pid = process.pid.unsigned_abs();
+        let stat = process.stat().ok();
         let command = match process.cmdline() {
             Ok(arguments) if !arguments.is_empty() => arguments.join(" "),
-            _ => process.stat().map(|stat| stat.comm).unwrap_or_default(),
+            _ => stat.as_ref().map(|stat| stat.comm.clone()).unwrap_or_default(),
         };
+        let start = stat.map_or(Duration::ZERO, |stat| since_boot(stat.starttime));
         let cgroup = self.hierarchy.as_ref().and_then(|hierarchy| hierarchy.of_process(pid));
-        Looked::Member(Member { pid, command, cgroup, resident: resident(process), mappings })
+        Looked::Member(Member { pid, start, command, cgroup, resident: resident(process), mappings })
     }
 }
 

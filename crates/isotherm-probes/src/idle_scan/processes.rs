@@ -53,6 +53,7 @@ impl Pagemaps {
             command: member.command.clone(),
             cgroup: member.cgroup.clone(),
             total: IdleTally::default(),
+            shared: 0,
             mappings: Vec::new(),
         };
         for mapping in member.mappings.iter().filter(|mapping| is_worth_it(mapping)) {

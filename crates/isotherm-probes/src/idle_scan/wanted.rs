@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::frames::FrameSet;
+use isotherm_kernel::pages::FrameSet;
 
 /// The pages to scan: all pages, unless a field is set.
 #[derive(Debug, Default)]
@@ -14,18 +14,18 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether the page of `count` frames from `index` on, charged to `cgroup`, is counted in the totals.
-    pub(super) fn counts(&self, cgroup: u64, index: usize, count: usize) -> bool {
+    /// Whether the page of `count` frames from `first` on, charged to `cgroup`, is counted in the totals.
+    pub(super) fn counts(&self, cgroup: u64, first: u64, count: u64) -> bool {
         match (&self.cgroups, &self.frames) {
             (Some(cgroups), _) => cgroups.contains(&cgroup),
-            (None, Some(frames)) => frames.has_any(index, count),
+            (None, Some(frames)) => frames.has_any(first, count),
             (None, None) => true,
         }
     }
 
     /// Whether the page is scanned, counted or not. A process may map a page that is charged to a cgroup which was not
     /// asked for.
-    pub(super) fn has(&self, cgroup: u64, index: usize, count: usize) -> bool {
-        self.counts(cgroup, index, count) || self.frames.as_ref().is_some_and(|frames| frames.has_any(index, count))
+    pub(super) fn has(&self, cgroup: u64, first: u64, count: u64) -> bool {
+        self.counts(cgroup, first, count) || self.frames.as_ref().is_some_and(|frames| frames.has_any(first, count))
     }
 }

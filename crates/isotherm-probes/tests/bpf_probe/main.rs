@@ -9,6 +9,7 @@ mod counting;
 mod folios;
 mod lives;
 mod pages;
+mod scan;
 mod shared;
 mod survey;
 mod target;

@@ -194,7 +194,8 @@ fn memory_that_is_left_out_is_unobservable_and_the_reason_is_told() {
 fn processes_that_share_memory_are_cleared_together_if_all_of_them_wait_for_less_than_the_limit() {
     let mut probe = or_skip!(open());
     // Whatever a clear takes, all are allowed, and the next one at once.
-    let limits = SharedLimits { longest_hold: Duration::from_secs(10), time_share: 1e6 };
+    const LONG: Duration = Duration::from_secs(10);
+    let limits = SharedLimits { longest_hold: LONG, together: LONG, time_share: 1e6 };
     probe.set_shared_memory(SharedMemory::Auto, limits);
     // 64 MiB in two mappings take longer than processes need no turns for.
     let file = SharedFile::new("turns");

@@ -38,7 +38,6 @@ pub fn clear(
         .map(|block| ClearPages {
             start: block.start,
             pages: within(block, block.accessed & !block.unobservable, &range),
-            idle: !block.present | !block.accessed,
             unobservable: PageBits::NONE,
         })
         .filter(|pages| !pages.pages.is_empty())

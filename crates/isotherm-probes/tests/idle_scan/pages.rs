@@ -36,6 +36,30 @@ fn pages_count_by_their_kind_and_size() {
 }
 
 #[test]
+fn memory_is_shown_by_node_if_there_are_several() {
+    let made = Made::new(192);
+    let a = made.cgroup("sys/fs/cgroup/a");
+    made.page(0..100, LRU, a);
+    let by_node = |nodes: [u32; 3]| {
+        // Blocks of 64 frames.
+        made.write("sys/devices/system/memory/block_size_bytes", "40000\n");
+        for (block, node) in nodes.iter().enumerate() {
+            let _ = std::fs::remove_dir_all(made.path(&format!("sys/devices/system/memory/memory{block}")));
+            made.write(&format!("sys/devices/system/memory/memory{block}/state"), "online\n");
+            made.write(&format!("sys/devices/system/memory/memory{block}/node{node}/x"), "");
+        }
+        let mut scan = made.marked();
+        made.access([1, 64, 65]);
+        let nodes = made.read(&mut scan).nodes.into_iter();
+        nodes
+            .map(|node| (node.node.map(|node| node.0), node.tally.idle / PAGE_SIZE, node.tally.accessed / PAGE_SIZE))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(by_node([0, 1, 0]), [(Some(0), 63, 1), (Some(1), 34, 2)]);
+    assert_eq!(by_node([0, 0, 0]), []);
+}
+
+#[test]
 fn new_pages_are_accessed_and_pages_that_could_not_be_marked_are_unobservable() {
     let made = Made::new(256);
     let a = made.cgroup("sys/fs/cgroup/a");

@@ -38,8 +38,12 @@ pub struct IdleReport {
     pub cost: IdleCost,
     /// Remarks about the figures.
     pub notes: Vec<String>,
-    /// All memory that was scanned.
+    /// All memory that was scanned. Each page counts once.
     pub total: IdleFigures,
+    /// The part of it that several of the scanned processes map. None if that is not known.
+    pub shared: Option<IdleFigures>,
+    /// The memory of each NUMA node. Empty if all memory of the machine is on one node.
+    pub nodes: Vec<NodeFigures>,
     /// The cgroups with memory and their parents, by path.
     pub cgroups: Vec<CgroupFigures>,
     /// The processes, the most idle memory first. Empty if they were not requested.
@@ -82,6 +86,16 @@ pub struct Age {
     pub bytes: u64,
 }
 
+/// The memory of a NUMA node.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeFigures {
+    /// The number of the node. None for memory whose node is not known.
+    pub node: Option<u32>,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: IdleFigures,
+}
+
 /// The memory that a process maps.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessFigures {
@@ -94,6 +108,8 @@ pub struct ProcessFigures {
     /// The figures.
     #[serde(flatten)]
     pub figures: IdleFigures,
+    /// The part of the size that other scanned processes map, too. 0 if that is not known.
+    pub shared_bytes: u64,
     /// The mappings, by address. Empty if they were not requested.
     pub mappings: Vec<MappingFigures>,
 }

@@ -71,6 +71,21 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
         Metric::new("isotherm_idle_memory_bytes", "Memory that was read, by whether it was accessed in the interval.");
     total.states(&[], &report.total);
 
+    let mut shared = Metric::new(
+        "isotherm_idle_shared_memory_bytes",
+        "The part of isotherm_idle_memory_bytes that several of the read processes map.",
+    );
+    report.shared.iter().for_each(|figures| shared.states(&[], figures));
+
+    let mut nodes = Metric::new(
+        "isotherm_idle_node_memory_bytes",
+        "Memory of a NUMA node, by whether it was accessed in the interval.",
+    );
+    for node in &report.nodes {
+        let name = node.node.map_or_else(String::new, |node| node.to_string());
+        nodes.states(&[("node", &name)], &node.figures);
+    }
+
     let mut cgroups = Metric::new(
         "isotherm_idle_cgroup_memory_bytes",
         "Memory of a cgroup, without those below it, by whether it was accessed in the interval.",
@@ -99,6 +114,10 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
         "isotherm_idle_process_memory_bytes",
         "Memory that a process has mapped, by whether it was accessed in the interval.",
     );
+    let mut shared_of_processes = Metric::new(
+        "isotherm_idle_process_shared_memory_bytes",
+        "The part of a process's memory that other read processes map, too.",
+    );
     let mut mappings = Metric::new(
         "isotherm_idle_mapping_memory_bytes",
         "Memory of a mapping of a process, by whether it was accessed in the interval.",
@@ -106,7 +125,11 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
     for process in &report.processes {
         let pid = process.pid.to_string();
         let of = [("pid", &*pid), ("cgroup", process.cgroup.as_deref().unwrap_or_default())];
-        processes.states(&[&of[..], &[("command", &process.command)]].concat(), &process.figures);
+        let named = [&of[..], &[("command", &process.command)]].concat();
+        processes.states(&named, &process.figures);
+        if report.shared.is_some() {
+            shared_of_processes.sample(&named, process.shared_bytes);
+        }
         for mapping in &process.mappings {
             let start = format!("{:#x}", mapping.start);
             mappings.states(&[("pid", &pid), ("start", &start), ("mapping", &mapping.name)], &mapping.figures);
@@ -131,9 +154,12 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
             seconds(report.cost.wall_ns),
         ),
         total,
+        shared,
+        nodes,
         cgroups,
         ages,
         processes,
+        shared_of_processes,
         mappings,
     ]
 }

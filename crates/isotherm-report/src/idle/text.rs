@@ -38,6 +38,10 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, report: &IdleRepor
         let note = wrap(&format!("! {}", sanitise(note)), width, 2);
         writeln!(out, "{}", terminal.paint(&note, Some([200, 140, 20]), None))?;
     }
+    if !report.nodes.is_empty() {
+        writeln!(out)?;
+        nodes(out, terminal, report)?;
+    }
     if !report.cgroups.is_empty() {
         writeln!(out)?;
         cgroups(out, terminal, report)?;
@@ -52,9 +56,16 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, report: &IdleRepor
 fn facts(report: &IdleReport) -> String {
     let way = match report.way {
         "idle_page_tracking" => "by idle page tracking",
-        _ => "by page tables (bpf); a page that processes share counts in each of them",
+        _ => "by page tables (bpf)",
     };
     let mut facts = way.to_owned();
+    if let Some(shared) = report.shared.as_ref().filter(|shared| shared.size_bytes > 0) {
+        facts += &format!(
+            "; several processes map {} ({} idle), counted once",
+            units::table_bytes(shared.size_bytes),
+            units::table_bytes(shared.idle_bytes)
+        );
+    }
     for (bytes, what) in [
         (report.total.unobservable_bytes, "unobservable"),
         (report.total.unevictable_bytes, "unevictable (not counted)"),
@@ -211,23 +222,53 @@ fn ages(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport, lines: &[
     writeln!(out, "{}", terminal.dim(&wrap(note, terminal.width(), 0)))
 }
 
+/// Writes the memory of each node.
+fn nodes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io::Result<()> {
+    let largest = report.nodes.iter().map(|node| node.figures.size_bytes).max().unwrap_or(0);
+    let columns = [
+        Column::figure("idle", 0),
+        Column::figure("%", 2),
+        Column::figure("of", 1),
+        Column::figure("unobs.", 4),
+        Column::text("", 5),
+        Column::name("memory node"),
+    ];
+    let rows: Vec<Vec<Cell>> = report
+        .nodes
+        .iter()
+        .map(|node| {
+            let mut cells = figures(&node.figures, largest, terminal);
+            cells.push(node.node.map_or_else(|| "(not known)".into(), |node| node.to_string()).into());
+            cells
+        })
+        .collect();
+    table(out, terminal, &columns, &rows)
+}
+
 fn processes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io::Result<()> {
     let largest = report.processes.iter().map(|process| process.figures.size_bytes).max().unwrap_or(0);
     let shown = &report.processes[..report.processes.len().min(MOST_PROCESSES)];
-    let columns = [
+    let any_shared = shown.iter().any(|process| process.shared_bytes > 0);
+    let mut columns = vec![
         Column::figure("pid", 0),
         Column::figure("idle", 0),
         Column::figure("%", 2),
         Column::figure("of", 1),
         Column::figure("unobs.", 4),
         Column::text("", 5),
-        Column::name("process"),
     ];
+    if any_shared {
+        columns.push(Column::figure("shared", 3));
+    }
+    columns.push(Column::name("process"));
     let rows: Vec<Vec<Cell>> = shown
         .iter()
         .map(|process| {
             let mut cells = vec![process.pid.to_string().into()];
             cells.extend(figures(&process.figures, largest, terminal));
+            if any_shared {
+                cells.push(or_nothing(process.shared_bytes).into());
+            }
             cells.push(sanitise(&process.command).into_owned().into());
             cells
         })

@@ -7,6 +7,8 @@ use clap::{Args, ValueEnum};
 use isotherm_core::units::{self, QuantityError};
 use isotherm_probes::idle_scan::Rate;
 
+use super::SharedOption;
+
 /// Report how much memory is idle, by cgroup, process and mapping
 ///
 /// isotherm marks every page, waits for the interval, and reports the pages that were not accessed since. It reads
@@ -15,10 +17,11 @@ use isotherm_probes::idle_scan::Rate;
 /// If the kernel has idle page tracking, isotherm reads all memory, page cache included. Memory counts in the cgroup
 /// that it is charged to. The kernel's reclaim decides as it would without isotherm.
 ///
-/// Otherwise isotherm reads the page tables of processes with an eBPF program. Memory counts in the cgroup of its
-/// process. isotherm clears accessed bits with MADV_COLD, which moves pages to the kernel's inactive list. Under memory
-/// pressure these pages are reclaimed sooner unless they are accessed again. So this method needs --pid, --cgroup or
-/// --all.
+/// Otherwise isotherm surveys processes through their page tables with an eBPF program, as record does. What no process
+/// maps is left out: page cache and the memory of the kernel. Memory counts in the cgroup of its process; a page that
+/// several processes map counts once, in the cgroup above all of them. isotherm clears accessed bits with MADV_COLD,
+/// which moves pages to the kernel's inactive list. Under memory pressure these pages are reclaimed sooner unless they
+/// are accessed again.
 ///
 /// The report names the method. docs/idle.md describes both, and all figures.
 #[derive(Args)]
@@ -31,7 +34,7 @@ pub struct Idle {
     /// be given several times
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     pub cgroup: Vec<String>,
-    /// Report the memory of all processes, even if that moves pages to the inactive list
+    /// Report all memory that the method can read, as without --pid and --cgroup
     #[arg(long, conflicts_with_all = ["pid", "cgroup"])]
     pub all: bool,
     /// List the figures of these, separated by commas. Cgroups are always listed [default: cgroup; with --pid also
@@ -45,7 +48,7 @@ pub struct Idle {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Report for how long memory has been idle. For each page, isotherm counts the intervals since its last access, up
-    /// to 250, in one byte
+    /// to 250
     #[arg(long)]
     pub histogram: bool,
     /// Limit the speed of reading to a share of one CPU, such as 5% or 0.05, or to bytes per second, such as 1GiB
@@ -55,6 +58,8 @@ pub struct Idle {
     /// The method that finds idle pages
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     pub probe: IdleProbeChoice,
+    #[command(flatten)]
+    pub shared: SharedOption,
     /// The format [default: that of the extension of -o (.txt, .json or .prom), else text]
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<IdleFormatChoice>,
@@ -69,7 +74,6 @@ pub struct Idle {
 const AFTER_HELP: &str = "\
 Examples:
   isotherm idle                              one minute of all memory, by cgroup
-                                             (needs idle page tracking)
   isotherm idle --pid 1234 -i 10s -n 1       ten seconds of a process
   isotherm idle --cgroup /system.slice --by process
   isotherm idle --interval 1m --histogram    a report every minute

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use isotherm_core::AddrRange;
 use isotherm_core::units::{self, QuantityError};
-use isotherm_run::SurveyChoice;
+use isotherm_run::{SharedMemory, SurveyChoice};
 
 /// Processes that are watched, and how: for all commands that watch.
 #[derive(Args)]
@@ -28,15 +28,22 @@ pub struct WatchOptions {
     /// leaves the sampling alone
     #[arg(long, value_name = "auto|off|TIME", default_value = "auto", value_parser = survey)]
     pub survey: SurveyChoice,
-    /// Whether surveys observe memory that several processes map, by clearing the referenced marks of the process
-    /// (/proc/PID/clear_refs)
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub shared: SharedChoice,
+    #[command(flatten)]
+    pub shared: SharedOption,
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// Start this command and watch it
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
     pub command: Vec<OsString>,
+}
+
+/// How shared memory is observed: for all commands that survey processes.
+#[derive(Args)]
+pub struct SharedOption {
+    /// Whether surveys of page tables (bpf) observe memory that several processes map, by clearing the referenced marks
+    /// of the process (/proc/PID/clear_refs)
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub shared: SharedChoice,
 }
 
 /// Physical memory that is watched, for commands that only watch.
@@ -131,4 +138,14 @@ pub enum SharedChoice {
     Always,
     /// Not at all: such memory is unobservable
     Never,
+}
+
+impl From<SharedChoice> for SharedMemory {
+    fn from(choice: SharedChoice) -> Self {
+        match choice {
+            SharedChoice::Auto => Self::Auto,
+            SharedChoice::Always => Self::Always,
+            SharedChoice::Never => Self::Never,
+        }
+    }
 }

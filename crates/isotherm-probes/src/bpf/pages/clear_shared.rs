@@ -102,12 +102,7 @@ impl SharedClearer {
                     block.pages = (block.pages | done.cleared) & !done.left;
                     block.unobservable = (block.unobservable | done.left) & !done.cleared;
                 }
-                Err(_) => blocks.push(ClearPages {
-                    start: done.start,
-                    pages: done.cleared,
-                    unobservable: done.left,
-                    ..ClearPages::default()
-                }),
+                Err(_) => blocks.push(ClearPages { start: done.start, pages: done.cleared, unobservable: done.left }),
             }
         }
         blocks.sort_unstable_by_key(|block| block.start);

@@ -34,8 +34,8 @@ pub(super) enum MappedBy {
     Table,
     /// One entry.
     Huge(HugeEntry),
-    /// A part of an entry that maps 1 GiB: memory of hugetlbfs or of a device.
-    Gigantic,
+    /// A part of an entry that maps 1 GiB: memory of hugetlbfs or of a device. Its first page frame.
+    Gigantic(Option<u64>),
 }
 
 /// An entry that maps a whole block.
@@ -101,7 +101,7 @@ impl Finder {
                     let mut inside = Inside::new(ranges, tops[i]);
                     let starts = (tops[i]..tops[i] + GIB).step_by(BLOCK_SIZE as usize);
                     let starts = starts.filter(|&start| inside.contains(start, BLOCK_SIZE));
-                    places.extend(starts.map(|start| Place { start, by: MappedBy::Gigantic }));
+                    places.extend(starts.map(|start| Place { start, by: MappedBy::Gigantic(leaf.frame(start)) }));
                 }
                 Found::Leaf(_) => {}
             })?;

@@ -1,39 +1,90 @@
-//! The page frames of pages that several targets may map.
+//! Reads the page frames of a process from its page tables: of all pages, or of those that other processes may map.
 
-use isotherm_core::survey::{BlockFrames, PageBits};
+use isotherm_core::PAGE_SIZE;
+use isotherm_core::survey::{BLOCK_PAGES, BlockFrames, PageBits};
 
-use super::read::Suspects;
-use crate::bpf::BpfError;
-use crate::bpf::entries::{PAGES, frame_of};
+use super::find::MappedBy;
+use super::folios::Zeros;
+use super::masks::is_memory;
+use super::read::Reader;
+use crate::bpf::entries::frame;
 use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
 use crate::bpf::target::Target;
+use crate::bpf::words::is_special;
+use crate::bpf::{BpfError, NO_FRAME};
 
-/// Calls `found` with the page frames of the `suspects` of `target`.
-pub(super) fn frames(
-    program: &mut Program,
-    tables: &PageTables,
-    target: &Target,
-    suspects: &[Suspects],
-    found: &mut dyn FnMut(BlockFrames<'_>),
-) -> Result<(), BpfError> {
-    let Some(space) = target.space() else { return Ok(()) };
-    let mut frames = [0; PAGES];
-    for suspects in suspects.chunks(MAX_TABLES) {
-        let starts: Vec<u64> = suspects.iter().map(|block| block.start).collect();
-        program.copy_tables(tables, space.pgd(), 1, &starts, |i, entries| {
-            let mut pages = PageBits::NONE;
-            for page in suspects[i].pages.iter() {
-                let frame = match entries {
-                    Found::Table(table) => frame_of(table[page], tables.address_mask),
-                    Found::Leaf(leaf) => leaf.frame(starts[i] + page as u64 * isotherm_core::PAGE_SIZE),
-                };
-                if let Some(frame) = frame {
-                    frames[page] = frame;
-                    pages.insert(page);
+/// The frame of each page of a block. [`NO_FRAME`] if no page of memory is mapped that the kernel manages.
+pub(crate) type FrameTable = [u64; BLOCK_PAGES];
+
+impl Reader {
+    /// Calls `found` with the frames of each block of `target` that has page-table entries, in no particular order.
+    pub(super) fn frames(
+        &mut self,
+        program: &mut Program,
+        tables: &PageTables,
+        target: &Target,
+        zeros: &Zeros,
+        mut found: impl FnMut(u64, &FrameTable),
+    ) -> Result<(), BpfError> {
+        let Some(space) = target.space() else { return Ok(()) };
+        let memory = target.mappings().iter().filter(|mapping| is_memory(mapping)).map(|mapping| mapping.range);
+        self.finder.find(program, tables, space.pgd(), memory, &mut self.places)?;
+        self.starts.clear();
+        for place in &self.places {
+            let first = match place.by {
+                MappedBy::Table => {
+                    self.starts.push(place.start);
+                    None
                 }
+                MappedBy::Huge(entry) => Some(entry.frame).filter(|&frame| !entry.special && !zeros.contains(frame)),
+                MappedBy::Gigantic(first) => first,
+            };
+            if let Some(first) = first {
+                found(place.start, &std::array::from_fn(|page| first + page as u64));
             }
-            found(BlockFrames { start: starts[i], pages, frames: &frames });
-        })?;
+        }
+        for starts in self.starts.chunks(MAX_TABLES) {
+            program.copy_tables(tables, space.pgd(), 1, starts, |i, copied| {
+                // If the table has become a huge page since, the next scan finds it.
+                if let Found::Table(table) = copied {
+                    let of = |entry: u64| match frame(entry, tables.address_mask) {
+                        Some(frame) if !is_special(entry) => frame,
+                        _ => NO_FRAME,
+                    };
+                    found(starts[i], &table.map(of));
+                }
+            })?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Calls `found` with the frames of the pages of `target` that other processes may map. The target was read last.
+    pub(super) fn shared_frames(
+        &self,
+        program: &mut Program,
+        tables: &PageTables,
+        target: &Target,
+        found: &mut dyn FnMut(BlockFrames<'_>),
+    ) -> Result<(), BpfError> {
+        let Some(space) = target.space() else { return Ok(()) };
+        let mut frames = [NO_FRAME; BLOCK_PAGES];
+        for suspects in self.suspects().chunks(MAX_TABLES) {
+            let starts: Vec<u64> = suspects.iter().map(|block| block.start).collect();
+            program.copy_tables(tables, space.pgd(), 1, &starts, |i, copied| {
+                let mut pages = PageBits::NONE;
+                for page in suspects[i].pages.iter() {
+                    let of_page = match copied {
+                        Found::Table(table) => frame(table[page], tables.address_mask),
+                        Found::Leaf(leaf) => leaf.frame(starts[i] + page as u64 * PAGE_SIZE),
+                    };
+                    if let Some(frame) = of_page {
+                        frames[page] = frame;
+                        pages.insert(page);
+                    }
+                }
+                found(BlockFrames { start: starts[i], pages, frames: &frames });
+            })?;
+        }
+        Ok(())
+    }
 }

@@ -21,7 +21,7 @@ use super::target::Target;
 use clear::{Clearer, Tools};
 use clear_shared::SharedClearer;
 use folios::{LargeFolios, Zeros};
-use frames::frames;
+pub(super) use frames::FrameTable;
 use learn::learn;
 use read::Reader;
 use shared::SharedPages;
@@ -77,14 +77,25 @@ impl Pages {
 
     /// Calls `found` with the page frames of the pages of `target` that other processes may map. The target was read
     /// last.
-    pub(super) fn frames(
+    pub(super) fn shared_frames(
         &mut self,
         program: &mut Program,
         tables: &PageTables,
         target: &Target,
         found: &mut dyn FnMut(BlockFrames<'_>),
     ) -> Result<(), BpfError> {
-        frames(program, tables, target, self.reader.suspects(), found)
+        self.reader.shared_frames(program, tables, target, found)
+    }
+
+    /// Calls `found` with the frames of each block of `target` that has page-table entries.
+    pub(super) fn frames(
+        &mut self,
+        program: &mut Program,
+        tables: &PageTables,
+        target: &Target,
+        found: impl FnMut(u64, &FrameTable),
+    ) -> Result<(), BpfError> {
+        self.reader.frames(program, tables, target, &self.zeros, found)
     }
 
     /// Clears the accessed bits of pages. Returns how many it has cleared.

@@ -14,10 +14,10 @@ use crate::bpf::words::words;
 /// The buffers of a read, kept between surveys.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    finder: Finder,
-    places: Vec<Place>,
+    pub(super) finder: Finder,
+    pub(super) places: Vec<Place>,
     /// The blocks that have a page table: their addresses and their indices among the blocks read.
-    starts: Vec<u64>,
+    pub(super) starts: Vec<u64>,
     indices: Vec<usize>,
     suspects: Vec<Suspects>,
 }
@@ -65,7 +65,7 @@ impl Reader {
                     let writable = if entry.writable { PageBits::ALL } else { PageBits::NONE };
                     suspect(&mut self.suspects, &block, mask, writable);
                 }
-                MappedBy::Gigantic => {
+                MappedBy::Gigantic(_) => {
                     block.present = masks.at(place.start).usable;
                     (block.accessed, block.unobservable, block.huge) = (block.present, block.present, true);
                 }

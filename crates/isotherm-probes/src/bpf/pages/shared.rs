@@ -21,10 +21,6 @@ const LEAST_MEASURED: u64 = 16 << 20;
 /// What it costs a process to set an accessed bit again (see `isotherm_core::survey::SurveyLimits`).
 const SET_AGAIN: Duration = Duration::from_nanos(400);
 
-/// Processes that share memory are cleared one after another. In one survey, they wait for no longer than this many
-/// times the longest hold together; then the others have their turn in the next survey.
-const TOGETHER: u32 = 10;
-
 /// All memory of a process is cleared only if at least this part of it is anonymous memory that is shared after a fork.
 const LEAST_FORKED: u64 = 50;
 
@@ -206,7 +202,7 @@ impl SharedPages {
         let earlier = |known: &&Known| known.name == of.name && known.cleared < of.cleared && known.has_shared();
         let first: Duration = self.targets.values().filter(earlier).map(|known| known.hold).sum();
         let waited = self.waited.get(&of.name).copied().unwrap_or_default();
-        waited + first + of.hold <= self.limits.longest_hold * TOGETHER
+        waited + first + of.hold <= self.limits.together
     }
 
     fn leave_out(&mut self, target: TargetId, bytes: u64, reason: SharedReason) -> Decision {
@@ -306,7 +302,7 @@ mod tests {
         let all: [TargetId; 3] = [1, 2, 3].map(|pid| TargetId::process(pid, Duration::ZERO));
         let mut shared = SharedPages::default();
         // Two of them fit.
-        let hold = shared.limits.longest_hold * TOGETHER * 2 / 5;
+        let hold = shared.limits.together * 2 / 5;
         for target in all {
             shared.note(target, 0, PageBits::ALL);
             if let Some(known) = shared.targets.get_mut(&target) {

@@ -1,0 +1,49 @@
+//! The targets that the probe holds, and what a scan of all pages asks about them besides the survey.
+
+use std::io;
+
+use isotherm_core::{TargetId, TargetSpace};
+
+use super::BpfError;
+use super::direct_map::memory_end;
+use super::pages::FrameTable;
+use super::probe::BpfProbe;
+use super::space::SpaceHandle;
+use super::target::Target;
+
+impl BpfProbe {
+    /// Holds these targets from now on, and no others. Returns those that refuse access, with the reason.
+    pub(crate) fn hold(&mut self, targets: &[TargetSpace]) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
+        self.tables.memory_end = memory_end()?;
+        let mut before = std::mem::take(&mut self.targets);
+        let mut refusals = Vec::new();
+        for space in targets {
+            let known = before.binary_search_by_key(&space.id, |target| target.id);
+            let known = known.ok().map(|index| before.remove(index));
+            let (target, refused) = self.renew(space, known)?;
+            refusals.extend(refused.map(|source| (space.id, source)));
+            self.targets.push(target);
+        }
+        self.targets.sort_by_key(|target| target.id);
+        Ok(refusals)
+    }
+
+    /// The identity of a target's address space, or `None` if the target has ended or refuses access. It changes when
+    /// the target calls exec.
+    pub(crate) fn address_space(&self, target: TargetId) -> Option<u64> {
+        self.held(target).and_then(Target::space).map(SpaceHandle::identity)
+    }
+
+    /// Calls `found` with the address of each block of a target that has page-table entries, and the page frames of the
+    /// block. A block may be found that the last survey did not find, or the other way round.
+    pub(crate) fn frames(&mut self, target: TargetId, found: impl FnMut(u64, &FrameTable)) -> Result<(), BpfError> {
+        let Ok(index) = self.targets.binary_search_by_key(&target, |known| known.id) else { return Ok(()) };
+        let pages = self.pages.get_or_insert_default();
+        pages.frames(&mut self.program, &self.tables, &self.targets[index], found)
+    }
+
+    fn held(&self, target: TargetId) -> Option<&Target> {
+        let index = self.targets.binary_search_by_key(&target, |known| known.id).ok()?;
+        Some(&self.targets[index])
+    }
+}
