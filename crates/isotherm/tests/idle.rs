@@ -54,6 +54,7 @@ fn within(report: &Value, ranges: &[(u64, u64)], key: &str) -> u64 {
 #[test]
 fn the_idle_memory_of_a_process_is_found_and_ages() {
     or_skip!(bpf_works());
+    let _alone = alone();
     let place = Place::new();
     let (kept, areas) = workload(&place);
     let pid = kept.0.id().to_string();
@@ -141,7 +142,6 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Other tests of this file run at the same time. Their hot memory is accessed again in each interval.
 #[test]
 fn without_targets_all_processes_are_read_and_each_page_counts_once() {
     or_skip!(bpf_works());
