@@ -8,10 +8,11 @@ use thiserror::Error;
 
 use crate::region_set::RegionSet;
 use crate::survey::{
-    BlockFrames, CountedOnce, Learned, PageSums, SurveyLimits, SurveyPlan, SurveySnapshot, TotalSums, Windows,
+    BlockFrames, CountedOnce, Learned, PageHistory, PageSums, SurveyLimits, SurveyPlan, SurveySnapshot, TotalSums,
+    Windows,
 };
 use crate::{
-    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Round, Sample, Sink, Snapshot,
+    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Round, Sample, Sink, Snapshot, TargetId,
     TargetSnapshot, TargetSpace,
 };
 
@@ -89,6 +90,8 @@ pub struct Monitor<S, P, K, R> {
     sampling: bool,
     /// Of this many rounds, one has samples.
     every: u32,
+    /// When the run started, counted from the boot of the machine.
+    started: Option<Duration>,
     // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
     answers: Vec<Observation>,
@@ -114,6 +117,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             survey: None,
             sampling: true,
             every: 1,
+            started: None,
             samples: Vec::new(),
             answers: Vec::new(),
             snapshot: Snapshot::default(),
@@ -155,6 +159,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// changes later. The default is 1.
     pub fn set_sparing(&mut self, every: u32) {
         self.every = every.max(1);
+    }
+
+    /// Tells when the run starts, counted from the boot of the machine. All memory of a process that starts later is
+    /// new to its first survey: what is accessed was accessed since the process started. Otherwise nothing is known of
+    /// the time before the first survey.
+    pub fn set_start(&mut self, since_boot: Duration) {
+        self.started = Some(since_boot);
     }
 
     /// The survey interval. `None` if there is no survey.
@@ -406,7 +417,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let mut surveyed = Vec::with_capacity(spaces.len());
         for space in spaces {
             let known = self.regions.targets_mut().iter_mut().find(|target| target.space.id == space.id);
-            let mut history = known.and_then(|target| target.history.take()).unwrap_or_default();
+            let known = known.and_then(|target| target.history.take());
+            let mut history = known.unwrap_or_else(|| Arc::new(PageHistory::since(began(self.started, space.id))));
             blocks.clear();
             survey.read(&space, &mut blocks).map_err(MonitorError::Probe)?;
             // The snapshot before may still hold the history as it was. Then this one is a copy.
@@ -477,4 +489,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.update_asked = false;
         Ok(spaces)
     }
+}
+
+/// When a process has started since the start of the run, if it has.
+fn began(run: Option<Duration>, target: TargetId) -> Option<Duration> {
+    let TargetId::Process(process) = target else { return None };
+    process.start.checked_sub(run?)
 }

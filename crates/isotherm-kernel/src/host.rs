@@ -98,6 +98,12 @@ pub fn monitor_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
+/// The time since the boot of the machine, which the start of a process is counted from, too.
+pub fn now_since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,7 +24,7 @@ mod usage;
 mod wait;
 
 pub use gauges::{GaugeError, SystemGauges};
-pub use host::{Host, monitor_cpu_time, unix_ns};
+pub use host::{Host, monitor_cpu_time, now_since_boot, unix_ns};
 pub use pages::{RamError, TableError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;

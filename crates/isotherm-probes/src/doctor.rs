@@ -54,9 +54,9 @@ pub fn examine() -> Vec<Finding> {
 /// Tries the probe `bpf`, and says what its surveys do to a target.
 fn bpf(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Finding) -> Finding {
     let tried = BpfProbe::check().map_err(|error| chain(&error));
-    let surveys = "surveys all pages, for isotherm idle as well; memory that several processes map through /proc/PID/clear_refs, which clears \
-                   the referenced marks of the process and holds up its page faults and mmap meanwhile, for at most \
-                   5 ms by default (--shared)";
+    let surveys = "surveys all pages, for isotherm idle as well; memory that several processes map through \
+                   /proc/PID/clear_refs, which clears the referenced marks of the process and holds up its page \
+                   faults and mmap meanwhile, for at most 5 ms by default (--shared)";
     Finding {
         features: tried.is_ok().then(|| surveys.into()),
         ..finding("bpf", "page tables read by eBPF, page by page", tried)

@@ -51,10 +51,10 @@ impl SurveyPace {
 const SAMPLING_SHARE: f64 = 0.004;
 
 /// Of so many rounds, one has samples at the start, until it is known what samples cost.
-const FIRST_SPARED: u32 = 4;
+const FIRST_SPARED: u32 = 10;
 
-/// The most rounds of which one has samples.
-const MOST_SPARED: u32 = 10;
+/// The most rounds of which one has samples: all rounds of an aggregation by default.
+const MOST_SPARED: u32 = 20;
 
 /// Of how many rounds one has samples, which follows from what samples cost.
 #[derive(Clone, Copy, Debug)]

@@ -220,6 +220,12 @@ impl Block {
 }
 
 impl PageHistory {
+    /// The history of a target that began at this time, and had no memory before. `None` if the time is not known, so
+    /// that its first survey cannot tell when memory was accessed.
+    pub fn since(began: Option<Duration>) -> Self {
+        Self { times: began.into_iter().collect(), ..Self::default() }
+    }
+
     /// Takes in what the survey at `now` has read: all blocks with present pages, in the order of addresses.
     pub fn take(&mut self, found: &[BlockPages], now: Duration) {
         let first = self.times.is_empty();
@@ -434,5 +440,26 @@ impl Block {
 fn shuffle(items: &mut [usize], rng: &mut impl Rng) {
     for last in (1..items.len()).rev() {
         items.swap(last, rng.random_range(0..=last));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_new_target_has_accessed_was_accessed_since_it_began() {
+        let second = Duration::from_secs(1);
+        let accessed = PageBits::of(0..100);
+        let block = BlockPages { present: PageBits::ALL, accessed, ..BlockPages::default() };
+        let found = |began| {
+            let mut history = PageHistory::since(began);
+            history.take(&[block], second * 3);
+            let pages = history.pages_in(AddrRange::new(0, BLOCK_SIZE).unwrap());
+            (pages.touched, pages.unknown, history.interval())
+        };
+        assert_eq!(found(Some(second * 2)), (100 * PAGE_SIZE, 0, second));
+        assert_eq!(found(None), (0, 100 * PAGE_SIZE, Duration::ZERO));
     }
 }

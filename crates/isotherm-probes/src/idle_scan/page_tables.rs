@@ -145,7 +145,8 @@ impl PageTableScan {
             };
             let mut history = match known.remove(&space.id).filter(|known| known.space == identity) {
                 Some(known) => known.history,
-                None => new_history(first, self.last),
+                // If there was a pass, all memory of the process is new.
+                None => PageHistory::since((!first).then_some(self.last)),
             };
             self.blocks.clear();
             Survey::read(&mut self.probe, &space, &mut self.blocks).map_err(failed)?;
@@ -317,15 +318,6 @@ impl Scan for PageTableScan {
         findings.notes = std::mem::take(&mut self.notes);
         Ok(findings)
     }
-}
-
-/// The history of a process that was not visited in the last pass. If there was a pass, all its memory is new.
-fn new_history(first: bool, last: Duration) -> PageHistory {
-    let mut history = PageHistory::default();
-    if !first {
-        history.take(&[], last);
-    }
-    history
 }
 
 /// The pages to clear, without those that are locked: the kernel does not clear them.

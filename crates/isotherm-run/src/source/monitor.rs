@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::survey::{SurveyLimits, SurveySnapshot};
 use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot};
-use isotherm_kernel::{Waiter, Woken, monitor_cpu_time};
+use isotherm_kernel::{Waiter, Woken, monitor_cpu_time, now_since_boot};
 use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -48,6 +48,7 @@ impl Source for MonitorSource {
             monitor.set_survey(pace.interval(), SurveyLimits::default());
         }
 
+        monitor.set_start(now_since_boot());
         let start = Instant::now();
         let deadline = outlet.deadline(start);
         let is_over = |now| deadline.is_some_and(|deadline| now >= deadline);
