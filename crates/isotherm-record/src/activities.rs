@@ -13,7 +13,13 @@ use crate::{Activity, RecordError, TargetInfo, activity, columns};
 pub struct Activities {
     /// `None` if the recording has no column for activities.
     batches: Option<Batches>,
-    /// The time of the last one.
+    reader: ActivityReader,
+}
+
+/// Reads the rows of activities.
+#[derive(Debug, Default)]
+struct ActivityReader {
+    /// The time of the last activity.
     time: Duration,
     identities: Identities,
 }
@@ -21,9 +27,11 @@ pub struct Activities {
 impl Activities {
     pub(crate) fn new(source: Source) -> Self {
         let some = source.schema.column_with_name(columns::ACTIVITY).is_some();
-        Self { batches: some.then(|| Batches::new(source)), time: Duration::ZERO, identities: Identities::default() }
+        Self { batches: some.then(|| Batches::new(source)), reader: ActivityReader::default() }
     }
+}
 
+impl ActivityReader {
     /// The activity in row `index`, if it is one.
     fn read(&mut self, rows: &Rows, index: usize) -> Result<Option<Activity>, &'static str> {
         match rows.kind(index) {
@@ -53,16 +61,7 @@ impl Iterator for Activities {
     type Item = Result<Activity, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (rows, index) = match self.batches.as_mut()?.next_row().transpose()? {
-                Ok(row) => row,
-                Err(error) => return Some(Err(error)),
-            };
-            match self.read(&rows, index) {
-                Ok(None) => {}
-                Ok(Some(activity)) => return Some(Ok(activity)),
-                Err(reason) => return Some(Err(self.batches.as_mut()?.refuse(reason))),
-            }
-        }
+        let reader = &mut self.reader;
+        self.batches.as_mut()?.find(|rows, index| reader.read(rows, index))
     }
 }

@@ -35,7 +35,7 @@ impl Batches {
     ///
     /// # Errors
     /// When the batch cannot be read.
-    pub(crate) fn next_row(&mut self) -> Result<Option<(Arc<Rows>, usize)>, RecordError> {
+    fn next_row(&mut self) -> Result<Option<(Arc<Rows>, usize)>, RecordError> {
         loop {
             if let Some(batch) = &mut self.batch
                 && batch.next < batch.count
@@ -52,6 +52,25 @@ impl Batches {
                     self.end();
                     return Err(error);
                 }
+            }
+        }
+    }
+
+    /// What `read` makes of the next row of which it makes something. `read` gets the batch of a row and its place in
+    /// it, and says what is wrong with the row. After an error there is no further row.
+    pub(crate) fn find<T>(
+        &mut self,
+        mut read: impl FnMut(&Rows, usize) -> Result<Option<T>, &'static str>,
+    ) -> Option<Result<T, RecordError>> {
+        loop {
+            let (rows, index) = match self.next_row().transpose()? {
+                Ok(row) => row,
+                Err(error) => return Some(Err(error)),
+            };
+            match read(&rows, index) {
+                Ok(None) => {}
+                Ok(Some(found)) => return Some(Ok(found)),
+                Err(reason) => return Some(Err(self.refuse(reason))),
             }
         }
     }

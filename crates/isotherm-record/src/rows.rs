@@ -89,20 +89,12 @@ impl Iterator for Rows {
     type Item = Result<Row, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (rows, index) = match self.batches.next_row().transpose()? {
-                Ok(row) => row,
-                Err(error) => return Some(Err(error)),
-            };
+        let targets = &mut self.targets;
+        self.batches.find(|rows, index| {
             if rows.kind(index) != Kind::Target {
-                continue;
+                return Ok(None);
             }
-            let complete = |raw: Option<RawRow>| raw.map(|raw| self.targets.complete(raw)).transpose();
-            match RawRow::read(rows.row(index)).and_then(complete) {
-                Ok(None) => {}
-                Ok(Some(row)) => return Some(Ok(row)),
-                Err(reason) => return Some(Err(self.batches.refuse(reason))),
-            }
-        }
+            RawRow::read(rows.row(index))?.map(|raw| targets.complete(raw)).transpose()
+        })
     }
 }

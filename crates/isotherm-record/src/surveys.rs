@@ -46,6 +46,12 @@ struct SurveyRow {
 struct SurveyRows {
     /// `None` if the recording has no column for surveys.
     batches: Option<Batches>,
+    reader: SurveyReader,
+}
+
+/// Reads the rows of surveys.
+#[derive(Debug, Default)]
+struct SurveyReader {
     described: Described,
     /// The time of the last survey.
     time: Duration,
@@ -90,13 +96,13 @@ impl Surveys {
     pub(crate) fn new(source: Source) -> Self {
         let some = source.schema.column_with_name(columns::SURVEY).is_some();
         let batches = some.then(|| Batches::new(source));
-        let mut rows = SurveyRows { batches, described: Described::default(), time: Duration::ZERO };
+        let mut rows = SurveyRows { batches, reader: SurveyReader::default() };
         let next = rows.next();
         Self { rows, next }
     }
 }
 
-impl SurveyRows {
+impl SurveyReader {
     /// The survey in row `index`, if it is one.
     fn read(&mut self, rows: &Rows, index: usize) -> Result<Option<SurveyRow>, &'static str> {
         match rows.kind(index) {
@@ -137,27 +143,14 @@ impl SurveyRows {
         }
         Ok(Some(SurveyRow { time, interval, cost: survey::cost(&found), total, target, info }))
     }
-
-    fn refuse(&mut self, reason: &'static str) -> Option<RecordError> {
-        Some(self.batches.as_mut()?.refuse(reason))
-    }
 }
 
 impl Iterator for SurveyRows {
     type Item = Result<SurveyRow, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (rows, index) = match self.batches.as_mut()?.next_row().transpose()? {
-                Ok(row) => row,
-                Err(error) => return Some(Err(error)),
-            };
-            match self.read(&rows, index) {
-                Ok(None) => {}
-                Ok(Some(row)) => return Some(Ok(row)),
-                Err(reason) => return self.refuse(reason).map(Err),
-            }
-        }
+        let reader = &mut self.reader;
+        self.batches.as_mut()?.find(|rows, index| reader.read(rows, index))
     }
 }
 
@@ -175,7 +168,7 @@ impl Iterator for Surveys {
                 next => break next,
             }
             if gathered.bytes > MAX_SURVEY {
-                return self.rows.refuse("a survey is impossibly large").map(Err);
+                return Some(Err(self.rows.batches.as_mut()?.refuse("a survey is impossibly large")));
             }
         };
         Some(Ok(SurveyRecord { infos: gathered.infos.into(), ..gathered.record }))

@@ -105,6 +105,12 @@ pub trait Survey {
         Ok(false)
     }
 
+    /// Much memory that the last survey has left unobservable although it could be observed: why, and how to have it
+    /// observed, in a sentence for the user. `None` if there is none, or if that was asked for.
+    fn left_out(&self) -> Option<String> {
+        None
+    }
+
     /// Clears the accessed bits of pages. The survey may clear other pages as well: shared ones, and where the system
     /// cannot clear single pages. It then adds their blocks; `blocks` stays sorted by address. It is called in every
     /// survey, even if there is no page to clear. Returns how many accessed bits it has cleared, which is the work that

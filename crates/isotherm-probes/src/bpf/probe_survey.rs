@@ -49,6 +49,10 @@ impl Survey for BpfProbe {
         Ok(true)
     }
 
+    fn left_out(&self) -> Option<String> {
+        self.shared_left_out().filter(|left_out| left_out.is_much()).and_then(|left_out| left_out.remark())
+    }
+
     fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
         let Ok(index) = self.targets.binary_search_by_key(&target, |known| known.id) else { return Ok(0) };
         let pages = self.pages.get_or_insert_default();

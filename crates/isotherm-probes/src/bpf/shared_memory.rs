@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use isotherm_core::units;
+
 /// Whether memory that several processes map is observed.
 ///
 /// `MADV_COLD` skips such pages. `/proc/PID/clear_refs` clears them, in one process at a time, and the accessed bits
@@ -66,4 +68,45 @@ pub enum SharedReason {
     SmallPart,
     /// The kernel does not permit it, or lacks `/proc/PID/clear_refs`.
     Refused,
+}
+
+impl SharedLeftOut {
+    /// Why the memory is unobservable and how to have it observed, in a sentence. `None` if that was asked for.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let why = match self.reason {
+            SharedReason::Never => return None,
+            SharedReason::LongHold { estimate, longest } => format!(
+                "to observe it, page faults of a process would wait for {}, and the limit is {} (--shared always has \
+                 none)",
+                units::duration(estimate),
+                units::duration(longest)
+            ),
+            SharedReason::SmallPart => "it is shared since a fork, and to observe it, all memory of the process would \
+                                        have to be cleared (--shared always does so)"
+                .into(),
+            SharedReason::Refused => "/proc/PID/clear_refs cannot be written (run isotherm as root)".into(),
+        };
+        Some(format!("{} that several processes map are unobservable: {why}", units::bytes(self.bytes)))
+    }
+
+    /// Whether it is enough memory to tell the user of a run about it.
+    pub(crate) fn is_much(&self) -> bool {
+        self.reason != SharedReason::SmallPart && self.bytes >= 1 << 20
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_memory_that_was_not_asked_for_needs_no_remark() {
+        let of = |reason| SharedLeftOut { bytes: 1 << 30, reason }.remark();
+        assert_eq!(of(SharedReason::Never), None);
+        let (estimate, longest) = (Duration::from_millis(8), Duration::from_millis(5));
+        let remark = of(SharedReason::LongHold { estimate, longest }).unwrap();
+        assert!(remark.starts_with("1 GiB") && remark.contains("8 ms"), "{remark}");
+        assert!(remark.contains("--shared always"), "{remark}");
+    }
 }

@@ -1,30 +1,9 @@
-//! Remarks on memory that a scan of page tables leaves out.
+//! A remark on the memory of the machine that a scan of page tables leaves out.
 
 use std::path::Path;
 
 use isotherm_core::{IdleTally, units};
 use isotherm_kernel::system_memory;
-
-use crate::bpf::{SharedLeftOut, SharedReason};
-
-/// Why memory that several processes map is unobservable.
-pub(super) fn of_shared_memory(left_out: SharedLeftOut) -> Option<String> {
-    let why = match left_out.reason {
-        SharedReason::Never => return None,
-        SharedReason::LongHold { estimate, longest } => format!(
-            "to observe it, page faults of a process would wait for {}, and the limit is {} (--shared always has none)",
-            units::duration(estimate),
-            units::duration(longest)
-        ),
-        SharedReason::SmallPart => {
-            "it is shared since a fork, and to observe it, all memory of the process would have \
-                                    to be cleared (--shared always does so)"
-                .into()
-        }
-        SharedReason::Refused => "/proc/PID/clear_refs cannot be written (run isotherm as root)".into(),
-    };
-    Some(format!("{} that several processes map are unobservable: {why}", units::bytes(left_out.bytes)))
-}
 
 /// What a scan of all processes does not see, of the memory of the machine below `root`. `scanned` is what it has seen.
 pub(super) fn of_the_machine(root: &Path, scanned: &IdleTally) -> Option<String> {
@@ -41,7 +20,6 @@ pub(super) fn of_the_machine(root: &Path, scanned: &IdleTally) -> Option<String>
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Duration;
 
     use isotherm_core::PageState;
 
@@ -62,14 +40,5 @@ mod tests {
         scanned.add(PageState::Idle(1), 1 << 30);
         let note = of_the_machine(root.path(), &scanned).unwrap();
         assert!(note.starts_with("2 GiB of 3 GiB in use are left out"), "{note}");
-    }
-
-    #[test]
-    fn shared_memory_that_was_not_asked_for_needs_no_remark() {
-        let of = |reason| of_shared_memory(SharedLeftOut { bytes: 1 << 30, reason });
-        assert_eq!(of(SharedReason::Never), None);
-        let (estimate, longest) = (Duration::from_millis(8), Duration::from_millis(5));
-        let note = of(SharedReason::LongHold { estimate, longest }).unwrap();
-        assert!(note.starts_with("1 GiB") && note.contains("8 ms") && note.contains("--shared always"), "{note}");
     }
 }

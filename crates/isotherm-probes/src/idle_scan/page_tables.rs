@@ -310,7 +310,7 @@ impl Scan for PageTableScan {
     fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError> {
         let visited = self.pass(false, pacer)?;
         let mut findings = self.findings(&visited)?;
-        self.notes.extend(self.left_out.and_then(left_out::of_shared_memory));
+        self.notes.extend(self.left_out.and_then(|left_out| left_out.remark()));
         if self.scope == Scope::All {
             self.notes.extend(left_out::of_the_machine(Path::new("/"), &findings.total));
         }

@@ -15,7 +15,7 @@ use rand_pcg::Pcg64Mcg;
 use super::{Outlet, Source};
 use crate::pace::{SamplingPace, SurveyPace};
 use crate::targets::{InfoReader, LiveTargets};
-use crate::{EndReason, RunError};
+use crate::{EndReason, Event, Notice, RunError, Severity};
 
 /// Watches the targets through a probe.
 pub(crate) struct MonitorSource {
@@ -59,11 +59,16 @@ impl Source for MonitorSource {
         let mut cpu = monitor_cpu_time();
         let mut next = monitor.start()?;
         let mut last = Instant::now();
+        let mut told = false;
         let mut hand_over_survey = |monitor: &mut Monitor<_, _, _, _>, outlet: &Outlet, cpu: Duration| {
             let Some(mut record) = found.borrow_mut().survey.take() else { return Duration::ZERO };
             let spent = monitor_cpu_time().saturating_sub(cpu);
             record.cpu = Some(spent);
             outlet.survey(record);
+            if !told && let Some(left_out) = monitor.left_out() {
+                told = true;
+                outlet.send(Event::Notice(Notice::new(Severity::Warning, &left_out)));
+            }
             if let Some(pace) = &mut pace {
                 pace.cost(spent);
                 monitor.set_survey(pace.interval(), SurveyLimits::default());
