@@ -79,14 +79,16 @@ impl CountedOnce {
     pub(crate) fn total(&self, sums: PageSums) -> TotalSums {
         // A page was counted twice as accessed within a window if the window holds both accesses.
         let again = |classes: usize| self.again[..classes].iter().sum::<u64>() * PAGE_SIZE;
+        let present = sums.present.saturating_sub(again(CLASSES));
+        // What is estimated of unknown pages counts for each target, so that the rest may be more than there is.
+        let rest = |bytes: u64, again: u64| bytes.saturating_sub(again).min(present);
         let once = PageSums {
-            present: sums.present.saturating_sub(again(CLASSES)),
-            touched: sums.touched.saturating_sub(again(1)),
-            unobservable: sums.unobservable.saturating_sub(self.again[usize::from(UNOBSERVABLE)] * PAGE_SIZE),
-            unknown: sums.unknown,
-            within: std::array::from_fn(|window| sums.within[window].saturating_sub(again(window + 2))),
+            present,
+            touched: rest(sums.touched, again(1)),
+            unobservable: rest(sums.unobservable, self.again[usize::from(UNOBSERVABLE)] * PAGE_SIZE),
+            unknown: rest(sums.unknown, 0),
+            within: std::array::from_fn(|window| rest(sums.within[window], again(window + 2))),
         };
-        let once = PageSums { unknown: once.unknown.min(once.present), ..once };
         TotalSums { sums: once, shared: self.shared * PAGE_SIZE }
     }
 }
@@ -138,6 +140,26 @@ mod tests {
         // Within 10 s, both have accessed the first half.
         assert_eq!((sums.within[3], total.within[3]), (3 * mib, 2 * mib));
         assert_eq!(total.within[0], mib);
+    }
+
+    #[test]
+    fn no_part_is_more_than_the_whole() {
+        let mut once = CountedOnce::default();
+        // Both targets have accessed the same pages at an unknown time.
+        let mut history = PageHistory::default();
+        let found = BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() };
+        history.take(&[found], Duration::ZERO);
+        history.take(&[found], Duration::from_secs(1));
+        let frames = std::array::from_fn(|page| page as u64);
+        for _ in 0..2 {
+            let frames = BlockFrames { start: 0, pages: PageBits::ALL, frames: &frames };
+            once.add(&history, &Windows::new(&history), &frames);
+        }
+        let bytes = 2 << 20;
+        let sums = PageSums { present: bytes * 2, touched: bytes * 2, unknown: bytes * 2, ..PageSums::default() };
+        let TotalSums { sums: total, shared } = once.total(PageSums { within: [bytes * 2; 10], ..sums });
+        assert_eq!((total.present, shared), (bytes, bytes));
+        assert!([total.touched, total.unknown].iter().chain(&total.within).all(|&part| part <= bytes), "{total:?}");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(crate) fn notes(wss: &Wss) -> Vec<String> {
     if wss.is_short() {
         notes.push("the recording is shorter than this time: what was touched since its first survey counts".into());
     }
-    if wss.targets() > 1 {
+    if !wss.counts_once() {
         notes.push("what several targets share counts once for each of them".into());
     }
     notes

@@ -141,6 +141,11 @@ impl Wss {
         sums
     }
 
+    /// Whether each page counts once in the sums.
+    pub fn counts_once(&self) -> bool {
+        self.once.is_some() || self.targets() < 2
+    }
+
     /// The sums that percentiles count: without those of the warm-up, unless there are no others.
     pub fn settled(&self) -> Vec<Amount> {
         let sums = self.sums();
@@ -213,7 +218,7 @@ impl Serialize for Wss {
             percentiles: self.percentiles(),
             over_time: &self.points,
             total_over_time: self.sums(),
-            counted_once: self.once.is_some() || self.targets() < 2,
+            counted_once: self.counts_once(),
         };
         out.serialize(serializer)
     }
