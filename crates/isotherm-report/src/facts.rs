@@ -99,6 +99,9 @@ fn why_unobservable(summary: &Summary) -> &'static str {
     match &summary.recording.probe[..] {
         _ if physical => "free, the kernel's own, or hugetlb",
         "idle" => "hugetlb, of a device, or was just faulted in",
+        _ if summary.total.surveyed.resident_bytes.is_some() => {
+            "locked, hugetlb, just faulted in, or shared memory that `--shared` leaves out"
+        }
         _ => "shared with other processes, locked or hugetlb",
     }
 }
