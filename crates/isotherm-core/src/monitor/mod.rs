@@ -1,5 +1,7 @@
 //! The monitor: samples pages, aggregates the samples, adjusts the regions and follows the mappings.
 
+mod survey;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,12 +9,9 @@ use rand::Rng;
 use thiserror::Error;
 
 use crate::region_set::RegionSet;
-use crate::survey::{
-    BlockFrames, CountedOnce, Learned, PageHistory, PageSums, SurveyLimits, SurveyPlan, SurveySnapshot, TotalSums,
-    Windows,
-};
+use crate::survey::{SurveyLimits, SurveyPlan};
 use crate::{
-    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Round, Sample, Sink, Snapshot, TargetId,
+    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Round, Sample, Sink, Snapshot,
     TargetSnapshot, TargetSpace,
 };
 
@@ -410,80 +409,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.update_asked = true;
     }
 
-    /// Reads all pages of all targets, clears some of them, and draws the regions anew.
-    fn survey(&mut self, now: Duration) -> Result<SurveySnapshot, MonitorError> {
-        let spaces = self.read_targets()?;
-        let mut found = SurveySnapshot { time: now, ..SurveySnapshot::default() };
-        let Some((plan, survey)) = self.survey.as_mut().zip(self.probe.survey()) else {
-            return Ok(found);
-        };
-        survey.begin().map_err(MonitorError::Probe)?;
-        let mut learned = Learned::default();
-        let mut once = (spaces.len() > 1).then(CountedOnce::default);
-        let mut blocks = Vec::new();
-        let mut surveyed = Vec::with_capacity(spaces.len());
-        for space in spaces {
-            let known = self.regions.targets_mut().iter_mut().find(|target| target.space.id == space.id);
-            let known = known.and_then(|target| target.history.take());
-            let mut history = known.unwrap_or_else(|| Arc::new(PageHistory::since(began(self.started, space.id))));
-            blocks.clear();
-            survey.read(&space, &mut blocks).map_err(MonitorError::Probe)?;
-            // The snapshot before may still hold the history as it was. Then this one is a copy.
-            let pages = Arc::make_mut(&mut history);
-            let before = pages.present();
-            pages.take(&blocks, now);
-            learned.grown(before, pages.present());
-            found.interval = found.interval.max(pages.interval());
-            if let Some(counted) = &mut once {
-                let windows = Windows::new(pages);
-                let mut add = |frames: BlockFrames<'_>| counted.add(pages, &windows, &frames);
-                if !survey.frames(space.id, &mut add).map_err(MonitorError::Probe)? {
-                    once = None;
-                }
-            }
-            surveyed.push((space, history));
-        }
-        // Each target gets a part of the clears by its size. What one leaves is for the next.
-        let (mut credit, mut left) = (plan.begin(now), learned.present as f64);
-        let mut sums = PageSums::default();
-        for (space, history) in &mut surveyed {
-            let pages = Arc::make_mut(history);
-            let present = pages.present() as f64;
-            let (mut chosen, expected) = pages.choose(credit * present / left.max(1.0), &mut self.rng);
-            (credit, left) = (credit - expected, left - present);
-            found.cost.clears += survey.clear(space.id, &mut chosen).map_err(MonitorError::Probe)?;
-            pages.cleared(&chosen);
-            learned.unknown += pages.never_cleared();
-            let target = pages.sums(space.id, &space.mappings);
-            sums.add(&target.total());
-            found.targets.push(target);
-        }
-        found.cost.reads = learned.present;
-        found.total = match once {
-            Some(once) => Some(once.total(sums)),
-            None if surveyed.len() > 1 => None,
-            None => Some(TotalSums { sums, shared: 0 }),
-        };
-        plan.end(now, learned, credit);
-        self.regions.follow(surveyed, &self.attributes);
-        Ok(found)
-    }
-
     /// Reads the mappings again. Targets join and leave, and regions follow the mappings.
     fn update(&mut self) -> Result<(), MonitorError> {
         let spaces = self.read_targets()?;
         self.regions.update(spaces, &self.attributes, self.probe.granularity());
-        Ok(())
-    }
-
-    /// Reads the mappings again between two surveys. If a target has joined or left, the next survey is due.
-    fn refresh(&mut self, now: Duration) -> Result<(), MonitorError> {
-        let spaces = self.read_targets()?;
-        if !self.regions.replace_spaces(spaces)
-            && let Some(plan) = &mut self.survey
-        {
-            plan.due = now;
-        }
         Ok(())
     }
 
@@ -496,10 +425,4 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.update_asked = false;
         Ok(spaces)
     }
-}
-
-/// When a process has started since the start of the run, if it has.
-fn began(run: Option<Duration>, target: TargetId) -> Option<Duration> {
-    let TargetId::Process(process) = target else { return None };
-    process.start.checked_sub(run?)
 }
