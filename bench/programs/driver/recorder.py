@@ -65,11 +65,19 @@ def read(isotherm, recording, window, cpu, wall):
         notes.append("no --window")
         wss = report(isotherm, "wss", recording)
     at = {}
+    # The first surveys know of less time than the window.
+    warm_up = {entry["time_ns"] for entry in wss.get("total_over_time", ()) if entry.get("warm_up")}
+    if len(warm_up) == len(wss.get("total_over_time", ())):
+        warm_up = set()
     for entry in wss["over_time"]:
+        if entry["time_ns"] in warm_up:
+            continue
         at[entry["time_ns"]] = at.get(entry["time_ns"], 0) + (entry["bytes"] or 0)
     once = None
     if wss.get("total_over_time"):
-        once = nearest_rank(entry["bytes"] or 0 for entry in wss["total_over_time"])
+        once = nearest_rank(
+            entry["bytes"] or 0 for entry in wss["total_over_time"] if entry["time_ns"] not in warm_up
+        )
     overhead = report(isotherm, "overhead", recording)
     unobservable = report(isotherm, "summary", recording)["total"].get("unobservable_bytes") or 0
     minutes = overhead["wall_ns"] / 60e9

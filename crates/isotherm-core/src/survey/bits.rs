@@ -121,7 +121,7 @@ impl PageBits {
     }
 
     /// The first page of the set from index `from` on.
-    fn next(&self, from: usize) -> Option<usize> {
+    pub(super) fn next(&self, from: usize) -> Option<usize> {
         let mut index = from / 64;
         let mut word = self.0.get(index)? & (u64::MAX << (from % 64));
         while word == 0 {

@@ -67,14 +67,13 @@ impl PageHistory {
             let share = block.share.map_or(1.0, f64::from);
             let (touched, uncertain) = (block.touched, block.uncertain());
             let active = touched | uncertain;
-            let classes = [block.present & active, block.present & !active];
-            let mut runs: Vec<(std::ops::Range<usize>, bool)> = Vec::new();
-            for (class, is_active) in classes.iter().zip([true, false]) {
-                runs.extend(class.runs().map(|run| (run, is_active)));
-            }
-            runs.sort_by_key(|(run, _)| run.start);
-            for (run, is_active) in runs {
-                debug_assert!(run.end <= BLOCK_PAGES);
+            let mut next = block.present.first();
+            while let Some(start) = next {
+                let is_active = active.contains(start);
+                let alike = block.present & if is_active { active } else { !active };
+                let end = (!alike).next(start).unwrap_or(BLOCK_PAGES);
+                next = block.present.next(end);
+                let run = start..end;
                 let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
                 let Some(range) = AddrRange::new(at(run.start), at(run.end)) else { continue };
                 let pages = PageBits::of(run);

@@ -9,12 +9,11 @@ use crate::PAGE_SIZE;
 /// The number of page frames whose classes are allocated together: those of 128 MiB.
 const CHUNK: usize = 1 << 15;
 
-/// The class of pages that were accessed since the survey before. The classes after it are the shortest window that
-/// holds the last access, counted from 1.
+/// The class of pages that were accessed since the survey before. The classes after it are those of [`Windows`].
 const TOUCHED: u8 = 0;
 
 /// The class of pages that were not accessed in any window.
-const OLDER: u8 = WINDOWS.len() as u8 + 1;
+const OLDER: u8 = Windows::MAX_CLASSES as u8 + 1;
 
 /// The class of pages that could not be observed.
 const UNOBSERVABLE: u8 = OLDER + 1;
@@ -35,17 +34,23 @@ pub(crate) struct CountedOnce {
     again: [u64; CLASSES],
     /// Frames that were seen more than once.
     shared: u64,
+    /// For each class of [`Windows`], the part of its pages that each window holds.
+    parts: Vec<[f64; WINDOWS.len()]>,
 }
 
 impl Default for CountedOnce {
     fn default() -> Self {
-        Self { chunks: HashMap::new(), again: [0; CLASSES], shared: 0 }
+        Self { chunks: HashMap::new(), again: [0; CLASSES], shared: 0, parts: Vec::new() }
     }
 }
 
 impl CountedOnce {
     /// Adds the pages of a block of a target with this `history`.
     pub(crate) fn add(&mut self, history: &PageHistory, windows: &Windows, found: &BlockFrames<'_>) {
+        // A target that began later has the same classes as the others, without the oldest.
+        if windows.parts().len() > self.parts.len() {
+            self.parts = windows.parts().to_vec();
+        }
         let Some(block) = history.block(found.start) else { return };
         let mut last: Option<(u64, &mut [u8; CHUNK])> = None;
         for page in (found.pages & block.present).iter() {
@@ -54,7 +59,7 @@ impl CountedOnce {
             } else if block.touched.contains(page) {
                 TOUCHED
             } else {
-                windows.first_with(block.idle[page]) as u8 + 1
+                windows.class(block.idle[page]) as u8 + 1
             };
             let frame = found.frames[page];
             let (chunk, index) = (frame / CHUNK as u64, (frame % CHUNK as u64) as usize);
@@ -79,6 +84,10 @@ impl CountedOnce {
     pub(crate) fn total(&self, sums: PageSums) -> TotalSums {
         // A page was counted twice as accessed within a window if the window holds both accesses.
         let again = |classes: usize| self.again[..classes].iter().sum::<u64>() * PAGE_SIZE;
+        let within = |window: usize| {
+            let parts = self.parts.iter().zip(&self.again[1..]).map(|(parts, &again)| again as f64 * parts[window]);
+            again(1) + (parts.sum::<f64>() * PAGE_SIZE as f64).round() as u64
+        };
         let present = sums.present.saturating_sub(again(CLASSES));
         // What is estimated of unknown pages counts for each target, so that the rest may be more than there is.
         let rest = |bytes: u64, again: u64| bytes.saturating_sub(again).min(present);
@@ -87,7 +96,7 @@ impl CountedOnce {
             touched: rest(sums.touched, again(1)),
             unobservable: rest(sums.unobservable, self.again[usize::from(UNOBSERVABLE)] * PAGE_SIZE),
             unknown: rest(sums.unknown, 0),
-            within: std::array::from_fn(|window| rest(sums.within[window], again(window + 2))),
+            within: std::array::from_fn(|window| rest(sums.within[window], within(window))),
         };
         TotalSums { sums: once, shared: self.shared * PAGE_SIZE }
     }

@@ -34,7 +34,8 @@ pub struct PageSums {
     /// rest.
     pub unknown: u64,
     /// Bytes that were accessed within each of [`WINDOWS`] before the survey. A window that is shorter than the survey
-    /// interval counts what was accessed in the interval. Windows that go back to before the first survey count what
+    /// interval counts what was accessed in the interval. Of what was accessed in an interval in which a window begins,
+    /// the part of the interval that lies in the window counts. Windows that go back to before the first survey count what
     /// was accessed since then.
     pub within: [u64; WINDOWS.len()],
 }
@@ -229,8 +230,8 @@ impl PageHistory {
 
     fn known_in(&self, range: AddrRange, windows: &Windows) -> Pages {
         let mut pages = Pages::default();
-        // Known pages by the shortest window that holds their last access. The last entry is for those in no window.
-        let mut exact = [0_u64; COUNT + 1];
+        // Known pages by the class of their last access. The last entry is for those in no window.
+        let mut exact = [0_u64; Windows::MAX_CLASSES + 1];
         let mut estimated = [0.0; COUNT];
         for block in self.blocks_in(range) {
             let within = block.within(range);
@@ -239,7 +240,7 @@ impl PageHistory {
             pages.unobservable += (present & block.unobservable).count() as f64;
             let observable = present & !block.unobservable;
             for page in (observable & block.exact).iter() {
-                exact[windows.first_with(block.idle[page])] += 1;
+                exact[windows.class(block.idle[page])] += 1;
             }
             pages.touched += (observable & block.touched).count() as f64;
             let uncertain = observable & block.uncertain();
@@ -257,34 +258,89 @@ impl PageHistory {
             }
         }
         pages.known += exact.iter().sum::<u64>() as f64;
-        let mut sum = 0;
-        for window in 0..COUNT {
-            sum += exact[window];
-            pages.within[window] = sum as f64 + estimated[window];
+        pages.within = estimated;
+        for (&count, parts) in exact.iter().zip(windows.parts()).filter(|(count, _)| **count > 0) {
+            pages.within.iter_mut().zip(parts).for_each(|(within, part)| *within += count as f64 * part);
         }
         pages
     }
 }
 
-/// For each number of surveys since the last access, the index of the shortest window that holds it.
-pub(crate) struct Windows(Vec<u8>);
+/// How much of what was accessed some surveys ago each window holds.
+///
+/// A page that was accessed between two surveys was so at any time between them, with the same probability. A window that
+/// ends between both surveys therefore holds a part of such pages. Numbers of surveys with the same parts are one
+/// *class*; the classes are in the order of time, the most recent first.
+pub(crate) struct Windows {
+    /// The class of each number of surveys since the last access. Longer times are in no window.
+    classes: Vec<u8>,
+    /// For each class, the part of its pages that each window holds, 0 to 1.
+    parts: Vec<[f64; COUNT]>,
+}
 
 impl Windows {
+    /// The most classes: each window ends within one of them, and there is one before each of these.
+    pub(crate) const MAX_CLASSES: usize = 2 * COUNT + 1;
+
     pub(crate) fn new(history: &PageHistory) -> Self {
-        let half = history.interval() / 2;
-        let mut first = Vec::new();
-        for (index, window) in WINDOWS.iter().enumerate() {
-            // A window covers the last survey interval at least.
-            let covered = |surveys: usize| surveys == 0 || history.idle_time(surveys as u16) + half < *window;
-            while first.len() < history.surveys() && covered(first.len()) {
-                first.push(index as u8);
+        let (mut classes, mut parts) = (Vec::new(), Vec::new());
+        for surveys in 0..history.surveys() as u16 {
+            let (to, from) = (history.idle_time(surveys), history.idle_time(surveys.saturating_add(1)));
+            let part = |window: Duration| match (surveys, from.saturating_sub(to)) {
+                // A window covers the last survey interval at least.
+                (0, _) => 1.0,
+                (_, Duration::ZERO) => f64::from(to < window),
+                (_, length) => (window.saturating_sub(to).as_secs_f64() / length.as_secs_f64()).min(1.0),
+            };
+            let of = WINDOWS.map(part);
+            if of.iter().all(|&part| part == 0.0) {
+                break;
             }
+            if parts.last() != Some(&of) {
+                parts.push(of);
+            }
+            classes.push(parts.len() as u8 - 1);
         }
-        Self(first)
+        Self { classes, parts }
     }
 
-    /// The index of the shortest window that holds an access this many surveys ago; the number of windows if none does.
-    pub(crate) fn first_with(&self, surveys: u16) -> usize {
-        self.0.get(usize::from(surveys)).map_or(WINDOWS.len(), |&window| window.into())
+    /// The class of an access this many surveys ago; [`MAX_CLASSES`](Self::MAX_CLASSES) if no window holds it.
+    pub(crate) fn class(&self, surveys: u16) -> usize {
+        self.classes.get(usize::from(surveys)).map_or(Self::MAX_CLASSES, |&class| class.into())
+    }
+
+    /// For each class, the part of its pages that each window holds.
+    pub(crate) fn parts(&self) -> &[[f64; COUNT]] {
+        &self.parts
+    }
+
+    /// The index of the shortest window that holds at least half of what was accessed this many surveys ago; the number
+    /// of windows if none does.
+    fn first_with(&self, surveys: u16) -> usize {
+        let parts = self.parts.get(self.class(surveys));
+        parts.map_or(COUNT, |parts| parts.partition_point(|&part| part < 0.5))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+    use crate::survey::{BlockPages, ClearPages, PageBits};
+
+    #[test]
+    fn a_window_that_begins_between_two_surveys_holds_that_part_of_the_interval() {
+        let mut history = PageHistory::default();
+        let clear = BlockPages { present: PageBits::ALL, ..BlockPages::default() };
+        let accessed = [PageBits::NONE, PageBits::of(0..300), PageBits::of(300..400)];
+        for (nth, accessed) in (0..).zip(accessed) {
+            history.take(&[BlockPages { accessed, ..clear }], Duration::from_secs(3 * nth));
+            history.cleared(&[ClearPages { pages: accessed, ..ClearPages::default() }]);
+        }
+        let mapping = Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap());
+        let total = history.sums(TargetId::PhysicalMemory, &Arc::from([mapping])).total();
+        let pages = total.within.map(|bytes| bytes / PAGE_SIZE);
+        // The 300 pages were accessed between 6 s and 3 s ago. 5 s hold two thirds of that time.
+        assert_eq!(pages[..4], [100, 100, 300, 400], "1, 2, 5 and 10 s");
     }
 }
