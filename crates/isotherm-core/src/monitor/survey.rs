@@ -74,8 +74,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(surveyed)
     }
 
-    /// Clears a part of the accessed pages, within the limits, and plans the next survey. Returns how many accessed bits
-    /// were cleared.
+    /// Clears a part of the accessed pages, within the limits, and plans the next survey. Returns how many accessed
+    /// bits were cleared.
     fn clear_pages(
         &mut self,
         surveyed: &mut [Surveyed],

@@ -35,8 +35,8 @@ pub struct PageSums {
     pub unknown: u64,
     /// Bytes that were accessed within each of [`WINDOWS`] before the survey. A window that is shorter than the survey
     /// interval counts what was accessed in the interval. Of what was accessed in an interval in which a window begins,
-    /// the part of the interval that lies in the window counts. Windows that go back to before the first survey count what
-    /// was accessed since then.
+    /// the part of the interval that lies in the window counts. Windows that go back to before the first survey count
+    /// what was accessed since then.
     pub within: [u64; WINDOWS.len()],
 }
 
@@ -268,8 +268,8 @@ impl PageHistory {
 
 /// How much of what was accessed some surveys ago each window holds.
 ///
-/// A page that was accessed between two surveys was so at any time between them, with the same probability. A window that
-/// ends between both surveys therefore holds a part of such pages. Numbers of surveys with the same parts are one
+/// A page that was accessed between two surveys was so at any time between them, with the same probability. A window
+/// that ends between both surveys therefore holds a part of such pages. Numbers of surveys with the same parts are one
 /// *class*; the classes are in the order of time, the most recent first.
 pub(crate) struct Windows {
     /// The class of each number of surveys since the last access. Longer times are in no window.
