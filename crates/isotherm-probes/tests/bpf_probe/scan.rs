@@ -120,8 +120,8 @@ fn memory_that_processes_share_counts_once_and_is_in_use_if_one_of_them_uses_it(
         let shared = findings.shared.as_ref().unwrap();
         let sum: u64 = findings.processes.iter().map(|process| process.total.size()).sum();
         let others = sum - findings.total.size();
-        // Two processes map each shared page. One process maps a few pages of libraries twice: where the page at the end
-        // of one part of the file is also the first of the next.
+        // Two processes map each shared page. One process maps a few pages of libraries twice: the last page of a part
+        // of the file can also be the first page of the next part.
         let twice = others.checked_sub(shared.size()).unwrap();
         assert!(twice <= 64 * PAGE, "{} and {others}", shared.size());
         assert!(shared.size() >= SIZE && shared.size() < SIZE + 16 * MIB, "{shared:?}");
