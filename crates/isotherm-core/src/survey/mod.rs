@@ -105,8 +105,8 @@ pub trait Survey {
         Ok(false)
     }
 
-    /// Much memory that the last survey has left unobservable although it could be observed: why, and how to have it
-    /// observed, in a sentence for the user. `None` if there is none, or if that was asked for.
+    /// Says in a sentence, for the user, how much memory the last survey has left unobservable, why, and which option
+    /// has it observed. `None` if it is little, or if the user has asked to leave it out.
     fn left_out(&self) -> Option<String> {
         None
     }

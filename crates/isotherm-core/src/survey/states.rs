@@ -32,8 +32,7 @@ impl PageHistory {
 
     /// The block that begins at `start`, if it has present pages.
     pub fn states_at(&self, start: u64) -> Option<BlockStates<'_>> {
-        let index = self.blocks().binary_search_by_key(&start, |block| block.start).ok()?;
-        Some(BlockStates { block: &self.blocks()[index], intervals: self.intervals() })
+        Some(BlockStates { block: self.block(start)?, intervals: self.intervals() })
     }
 
     fn intervals(&self) -> u8 {

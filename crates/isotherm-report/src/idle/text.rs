@@ -102,14 +102,15 @@ fn cgroups(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io:
         lines.push(Line { depth: 0, name, own: cgroup.own.clone(), total: cgroup.total.clone(), of: Some(cgroup) });
     }
     let largest = lines.iter().map(|line| line.total.size_bytes).max().unwrap_or(0);
+    let [idle, percent, of, dark, picture] = FIGURES;
     let columns = [
-        Column::figure("idle", 0),
-        Column::figure("%", 2),
-        Column::figure("of", 1),
-        Column::figure("unobs.", 4),
+        idle,
+        percent,
+        of,
+        dark,
         Column::figure("own idle", 3),
         Column::figure("own", 3),
-        Column::text("", 5),
+        picture,
         Column::name("cgroup"),
     ];
     let rows: Vec<Vec<Cell>> = lines
@@ -225,14 +226,8 @@ fn ages(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport, lines: &[
 /// Writes the memory of each node.
 fn nodes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> io::Result<()> {
     let largest = report.nodes.iter().map(|node| node.figures.size_bytes).max().unwrap_or(0);
-    let columns = [
-        Column::figure("idle", 0),
-        Column::figure("%", 2),
-        Column::figure("of", 1),
-        Column::figure("unobs.", 4),
-        Column::text("", 5),
-        Column::name("memory node"),
-    ];
+    let [idle, percent, of, dark, picture] = FIGURES;
+    let columns = [idle, percent, of, dark, picture, Column::name("memory node")];
     let rows: Vec<Vec<Cell>> = report
         .nodes
         .iter()
@@ -304,14 +299,8 @@ fn mappings(out: &mut dyn Write, terminal: &Terminal, process: &ProcessFigures) 
         names.push((format!("({} others)", rest.len()), sum));
     }
     let largest = names.iter().map(|(_, figures)| figures.size_bytes).max().unwrap_or(0);
-    let columns = [
-        Column::figure("idle", 0),
-        Column::figure("%", 2),
-        Column::figure("of", 1),
-        Column::figure("unobs.", 4),
-        Column::text("", 5),
-        Column::name("mapping"),
-    ];
+    let [idle, percent, of, dark, picture] = FIGURES;
+    let columns = [idle, percent, of, dark, picture, Column::name("mapping")];
     let rows: Vec<Vec<Cell>> = names
         .into_iter()
         .map(|(name, figures)| {
@@ -322,6 +311,15 @@ fn mappings(out: &mut dyn Write, terminal: &Terminal, process: &ProcessFigures) 
         .collect();
     table(out, terminal, &columns, &rows)
 }
+
+/// The columns of [`figures`].
+const FIGURES: [Column; 5] = [
+    Column::figure("idle", 0),
+    Column::figure("%", 2),
+    Column::figure("of", 1),
+    Column::figure("unobs.", 4),
+    Column::text("", 5),
+];
 
 fn figures(figures: &IdleFigures, largest: u64, terminal: &Terminal) -> Vec<Cell> {
     vec![
