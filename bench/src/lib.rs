@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod every_page;
+pub mod large;
 pub mod real;
 pub mod schemes;
 mod score;

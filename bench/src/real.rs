@@ -46,7 +46,11 @@ pub fn watch(
     let log = place.path().join("workload.log");
     let words = ["workload", name, "--announce", "--scale"].map(OsString::from);
     let words = [isotherm.into()].into_iter().chain(words).chain([scale.to_string().into()]).collect();
-    let command = CommandLine { words, streams: Streams::Detached { input: false, log: Some(log.clone()) } };
+    let command = CommandLine {
+        words,
+        streams: Streams::Detached { input: false, log: Some(log.clone()) },
+        ..CommandLine::default()
+    };
     let targets = Targets::Command { command, children: false };
     let mut run = RunConfig::new(Source::Live { targets, probe: probe_named(probe)? })
         .attributes(AttributeOptions {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{Workload, eventually, succeed};
+use crate::{EMULATED, Workload, eventually, succeed};
 
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
@@ -59,7 +59,8 @@ impl CgroupWorkload {
 
 /// The reports of `isotherm idle` with these arguments.
 pub fn idle(arguments: &[&str]) -> Vec<Value> {
-    let out = succeed(&[&["idle", "--format", "json"], arguments].concat());
+    let budget = if arguments.contains(&"--rate") { &[] } else { &EMULATED[..] };
+    let out = succeed(&[&["idle", "--format", "json"], budget, arguments].concat());
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

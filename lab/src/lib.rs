@@ -8,6 +8,7 @@
 
 pub mod idle;
 mod switches;
+mod zram;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use isotherm_core::AddrRange;
 use serde_json::Value;
 
 use switches::Switches;
+pub use zram::Zram;
 
 /// A pattern of 48 MiB cold, 16 MiB hot and 64 MiB cold memory: the areas `cold below`, `hot` and
 /// `cold above`. Each hot page is touched every 2 ms. It runs for 1,000 s.
@@ -36,6 +38,9 @@ size = "64 MiB"
 time = "1000s"
 touch = [{ area = "hot", every = "2ms" }]
 "#;
+
+/// An emulated processor is so much slower than a real one that the default budget is too small for it.
+pub const EMULATED: [&str; 2] = ["--cpu-budget", "100%"];
 
 /// `isotherm` with these arguments and no standard input.
 pub fn isotherm(arguments: &[&str]) -> Command {
@@ -89,6 +94,13 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(30), "not true within 30 s: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The CPU time of a process in ticks. It grows while the process runs.
+pub fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit(") ").next().unwrap();
+    after_name.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
 }
 
 /// A process that is killed at the end of the test, and its standard output.

@@ -202,8 +202,18 @@ fn a_command_is_watched_to_its_end_and_its_exit_status_is_returned() {
     let file = result_file("damon-command.rec");
     let pattern = pattern_file(HOT_IN_COLD);
     let script = format!("isotherm workload {pattern} --time 3s; exit 7");
-    let ran =
-        run(&mut isotherm(&["record", "--probe", "damon", "-o", file.to_str().unwrap(), "--", "sh", "-c", &script]));
+    let ran = run(&mut isotherm(&[
+        "record",
+        "-q",
+        "--probe",
+        "damon",
+        "-o",
+        file.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]));
     assert_eq!((ran.status, ran.err.as_str()), (7, ""), "{ran:?}");
     assert!(report("regions", &file).len() >= 10);
     no_kdamond_is_left();

@@ -11,12 +11,16 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_lab::{
-    HOT_IN_COLD, Running, Workload, eventually, isotherm, precision_and_recall, report, result_file, run, succeed,
+    EMULATED, HOT_IN_COLD, Running, Workload, eventually, isotherm, precision_and_recall, report, result_file, run,
+    succeed,
 };
 use serde_json::Value;
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
+
+/// Samples alone. An emulated machine surveys so slowly that nothing else would run on the processor that it shares.
+const SAMPLES: [&str; 2] = ["--survey", "off"];
 
 /// Intervals that are long enough for an emulated machine to begin rounds in time.
 const LONG_INTERVALS: [&str; 4] = ["--sample", "20ms", "--aggr", "400ms"];
@@ -62,6 +66,12 @@ fn physical_addresses(pid: u32, range: AddrRange) -> Vec<u64> {
     entries.map(|entry| (entry & ((1 << 55) - 1)) * PAGE).collect()
 }
 
+/// The bytes of memory that are not free.
+fn in_use() -> u64 {
+    let memory = isotherm_kernel::system_memory(Path::new("/")).unwrap();
+    memory.total - memory.free
+}
+
 fn summary(recording: &Path) -> Value {
     report("summary", recording).remove(0)
 }
@@ -72,11 +82,41 @@ fn the_hot_part_of_a_process_is_found() {
     share_a_processor();
     let recording = result_file("idle-process.rec");
     let workload = Workload::start(HOT_IN_COLD);
-    record(&["--pid", &workload.process.pid().to_string(), "--duration", "9s"], &recording);
+    record(&[&SAMPLES[..], &["--pid", &workload.process.pid().to_string(), "--duration", "9s"]].concat(), &recording);
     assert_eq!(summary(&recording)["recording"]["probe"], "idle", "the best probe where there is idle tracking");
     let (precision, recall) = precision_and_recall(later_half(&report("regions", &recording)), workload.area("hot"));
     println!("precision {precision:.3}, recall {recall:.3}");
     assert!(precision >= 0.8 && recall >= 0.8, "precision {precision:.2}, recall {recall:.2}");
+}
+
+/// The bytes of the working set at each survey of the later half, within a window.
+fn working_sets(recording: &Path, window: &str) -> Vec<u64> {
+    let file = recording.to_str().unwrap();
+    let report = succeed(&["report", "wss", "--window", window, "-f", "json", file]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let over_time = report["over_time"].as_array().unwrap();
+    assert!(over_time.len() >= 4, "only {} surveys", over_time.len());
+    over_time[over_time.len() / 2..].iter().map(|at| at["bytes"].as_u64().unwrap()).collect()
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_survey_finds_the_working_set_of_a_process() {
+    share_a_processor();
+    let recording = result_file("idle-survey.rec");
+    let workload = Workload::start(HOT_IN_COLD);
+    let pid = workload.process.pid().to_string();
+    let options = ["--survey", "1s", "--probe", "idle", "--pid", &pid, "--duration", "12s"];
+    record(&[&EMULATED[..], &options[..]].concat(), &recording);
+    let summary = summary(&recording);
+    let mappings = summary["mappings"].as_array().unwrap();
+    let anonymous = mappings.iter().find(|mapping| mapping["name"] == "anonymous").unwrap();
+    assert!(anonymous["cold_bytes"].as_u64().unwrap() >= 60 * MIB, "{anonymous}");
+    let hot = workload.area("hot").size();
+    for bytes in working_sets(&recording, "2s") {
+        // Beside the hot area, the workload accesses its code, stack and libraries.
+        assert!((hot * 9 / 10..=hot + 6 * MIB).contains(&bytes), "{bytes} of {hot}");
+    }
 }
 
 #[test]
@@ -92,7 +132,7 @@ fn the_hot_part_of_a_process_with_huge_pages_is_found() {
     let huge = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).unwrap().trim().to_owned();
     assert!(huge.trim_end_matches(" kB").parse::<u64>().unwrap() >= 64 << 10, "huge pages: {huge}");
 
-    record(&["--pid", &workload.process.pid().to_string(), "--duration", "9s"], &recording);
+    record(&[&SAMPLES[..], &["--pid", &workload.process.pid().to_string(), "--duration", "9s"]].concat(), &recording);
     let (precision, recall) = precision_and_recall(later_half(&report("regions", &recording)), workload.area("hot"));
     println!("precision {precision:.3}, recall {recall:.3}");
     // A huge page on the border is hot as a whole.
@@ -105,7 +145,7 @@ fn hot_pages_of_a_process_are_hot_in_physical_memory() {
     share_a_processor();
     let recording = result_file("idle-physical.rec");
     let workload = Workload::start(HOT_IN_COLD);
-    record(&["--physical", "--duration", "12s"], &recording);
+    record(&[&SAMPLES[..], &["--physical", "--duration", "12s"]].concat(), &recording);
     let hot_pages = physical_addresses(workload.process.pid(), workload.area("hot"));
     let cold_pages = physical_addresses(workload.process.pid(), workload.area("cold above"));
     assert!(hot_pages.len() >= 4000 && cold_pages.len() >= 16000);
@@ -134,11 +174,51 @@ fn hot_pages_of_a_process_are_hot_in_physical_memory() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
+fn the_survey_of_physical_memory_finds_what_is_in_use_and_what_is_idle() {
+    share_a_processor();
+    let recording = result_file("idle-physical-survey.rec");
+    fs::write("/tmp/idle-cache", vec![1; 32 * MIB as usize]).unwrap();
+    let workload = Workload::start(HOT_IN_COLD);
+    let options = ["--physical", "--survey", "4s", "--target-budget", "100%", "--duration", "26s"];
+    record(&[&EMULATED[..], &options[..]].concat(), &recording);
+    fs::remove_file("/tmp/idle-cache").unwrap();
+    let hot_pages = physical_addresses(workload.process.pid(), workload.area("hot"));
+    let cold_pages = physical_addresses(workload.process.pid(), workload.area("cold above"));
+    let snapshots = report("regions", &recording);
+    let last = snapshots.last().unwrap()["regions"].as_array().unwrap();
+    let bytes = |region: &Value, key: &str| region[key].as_u64().unwrap();
+    // Regions most of which was touched since the survey before.
+    let is_touched = |region: &&Value| bytes(region, "touched_bytes") * 2 > bytes(region, "present_bytes");
+    let ranges =
+        last.iter().filter(is_touched).map(|region| AddrRange::new(bytes(region, "start"), bytes(region, "end")));
+    let ranges: Vec<AddrRange> = ranges.map(Option::unwrap).collect();
+    let touched = |pages: &[u64]| {
+        let is_in = |page: &&u64| ranges.iter().any(|range| range.contains(**page));
+        pages.iter().filter(is_in).count() as f64 / pages.len() as f64
+    };
+    let (hot, cold) = (touched(&hot_pages), touched(&cold_pages));
+    println!("{hot:.3} of the hot pages were touched, {cold:.3} of the cold");
+    assert!(hot >= 0.9 && cold <= 0.1, "{hot:.2} of the hot pages were touched, {cold:.2} of the cold");
+
+    // Free memory and that of the kernel are not there. The page cache that nobody reads is idle.
+    let summary = summary(&recording);
+    let total = &summary["total"];
+    let (resident, dark) = (bytes(total, "resident_bytes"), bytes(total, "unobservable_bytes"));
+    println!("{} MiB resident, {} MiB unobservable", resident / MIB, dark / MIB);
+    assert!((160 * MIB..=in_use() + 64 * MIB).contains(&resident) && dark < 64 * MIB, "{total}");
+    assert!(bytes(total, "cold_bytes") >= 128 * MIB, "{total}");
+    let surveys = working_sets(&recording, "5s");
+    let hot = workload.area("hot").size();
+    assert!(surveys.iter().all(|&bytes| (hot..hot + 96 * MIB).contains(&bytes)), "{surveys:?}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
 fn page_cache_that_no_process_maps_is_seen() {
     share_a_processor();
     let hot_bytes = |name: &str| {
         let recording = result_file(name);
-        record(&["--physical", "--", "sleep", "9"], &recording);
+        record(&[&SAMPLES[..], &["--physical", "--", "sleep", "9"]].concat(), &recording);
         let snapshots = report("regions", &recording);
         let late = later_half(&snapshots);
         late.iter().flat_map(hot).map(AddrRange::size).sum::<u64>() / late.len() as u64
@@ -157,10 +237,8 @@ fn page_cache_that_no_process_maps_is_seen() {
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn only_the_given_range_of_physical_memory_is_watched() {
     let recording = result_file("idle-range.rec");
-    record(
-        &["--physical", "--range", "256MiB:320MiB", "--range", "0x18000000:0x1a000000", "--duration", "3s"],
-        &recording,
-    );
+    let ranges = ["--physical", "--range", "256MiB:320MiB", "--range", "0x18000000:0x1a000000", "--duration", "3s"];
+    record(&[&SAMPLES[..], &ranges].concat(), &recording);
     let snapshots = report("regions", &recording);
     let ranges = [(256 * MIB, 320 * MIB), (384 * MIB, 416 * MIB)];
     for region in snapshots.iter().flat_map(|snapshot| snapshot["regions"].as_array().unwrap()) {
@@ -179,6 +257,7 @@ fn memory_that_goes_offline_leaves_the_recording() {
     let recording = result_file("idle-offline.rec");
     let mut arguments = vec!["record", "--physical", "--duration", "8s", "-o", recording.to_str().unwrap()];
     arguments.extend(LONG_INTERVALS);
+    arguments.extend(SAMPLES);
     let mut monitor = Running::start(&mut isotherm(&arguments));
     thread::sleep(Duration::from_secs(2));
     let blocks = fs::read_dir("/sys/devices/system/node/node1").unwrap().flatten().map(|entry| entry.path());

@@ -13,7 +13,7 @@ use isotherm_core::AddrRange;
 use isotherm_lab::idle::{
     CgroupWorkload, MIB, V2, account_in_v2, assert_figures, bytes, idle, note, own, with_huge_pages,
 };
-use isotherm_lab::{Running, Workload, eventually, isotherm, run, succeed};
+use isotherm_lab::{EMULATED, Running, Workload, eventually, isotherm, run, succeed, ticks};
 use serde_json::Value;
 
 const V1: &str = "/tmp/cgroup-v1";
@@ -116,10 +116,14 @@ fn in_version_1_next_to_version_2() {
     assert_eq!(run(Command::new("umount").arg(V1)).status, 0);
 }
 
-/// Starts `isotherm idle` and gives it time to mark all pages.
+/// Starts `isotherm idle` and waits until it has marked all pages: it uses no CPU time any more.
 fn started(arguments: &[&str]) -> Running {
-    let running = Running::start(isotherm(&["idle", "--format", "json"]).args(arguments));
-    thread::sleep(Duration::from_secs(4));
+    let running = Running::start(isotherm(&["idle", "--format", "json"]).args(EMULATED).args(arguments));
+    eventually("all pages are marked", || {
+        let before = ticks(running.pid());
+        thread::sleep(Duration::from_millis(500));
+        before > 0 && ticks(running.pid()) == before
+    });
     running
 }
 

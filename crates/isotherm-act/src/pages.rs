@@ -26,6 +26,10 @@ const HUGE: u64 = 512;
 /// The maximum number of pages that are read in one step.
 const PAGES_AT_ONCE: u64 = 512;
 
+/// The maximum number of pages, 32 MiB, of which a probe is asked in one step. To look at one page, the probe `idle`
+/// has the kernel check the 64 frames of a word of the bitmap. With many pages at once, each word is read once.
+const LOOKS_AT_ONCE: u64 = 8192;
+
 /// Inspects the processes of a process table and their pages.
 #[derive(Debug)]
 pub struct ProcessInspector {
@@ -42,6 +46,12 @@ impl ProcessInspector {
     /// Nothing is opened before it is needed.
     pub fn new(process_table: ProcessTable, open_probe: OpenProbe) -> Self {
         Self { process_table, open_probe, root: "/".into(), young: None, huge: None, spent: Duration::ZERO }
+    }
+
+    /// The same inspector. It finds young pages with `probe`, which must keep to the rules of [`OpenProbe`].
+    #[must_use]
+    pub fn with_probe(self, probe: Box<dyn AccessProbe + Send>) -> Self {
+        Self { young: Some(Young::new(probe)), ..self }
     }
 
     /// Replaces the process table.
@@ -119,14 +129,18 @@ impl Young {
     /// # Errors
     /// Returns the error of `open_probe`.
     pub(super) fn open(open_probe: OpenProbe) -> Result<Self, BoxError> {
-        Ok(Self { probe: open_probe()?, samples: Vec::new(), answers: Vec::new() })
+        Ok(Self::new(open_probe()?))
+    }
+
+    fn new(probe: Box<dyn AccessProbe + Send>) -> Self {
+        Self { probe, samples: Vec::new(), answers: Vec::new() }
     }
 
     pub(super) fn find(&mut self, target: TargetId, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
         let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(range)]);
         let space = TargetSpace { id: target, layout: Layout::Process, mappings };
         self.probe.update(&[space]).map_err(|_| Errno::PERM)?;
-        for part in range.pieces(PAGES_AT_ONCE * PAGE_SIZE) {
+        for part in range.pieces(LOOKS_AT_ONCE * PAGE_SIZE) {
             self.samples.clear();
             self.samples.extend(part.page_addresses().map(|addr| Sample { target, addr }));
             self.answers.clear();

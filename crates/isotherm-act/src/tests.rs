@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, PageInspector, PageKind, RefusalReason, Work};
-use isotherm_core::{AccessProbe, AddrRange, BoxError, PAGE_SIZE};
+use isotherm_core::{AccessProbe, AddrRange, BoxError, Observation, PAGE_SIZE, Sample, TargetSpace};
 use isotherm_kernel::{ProcessTable, Processes};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_testing::or_skip;
@@ -53,6 +53,41 @@ fn a_file_that_is_paged_out_is_no_longer_resident() {
     assert!(before == SIZE as u64 / 1024 && after < before / 2, "{before} {after}");
     assert_eq!(apply(&mut actuator, &target, Action::WillNeed, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(actuator.time_spent() > std::time::Duration::ZERO);
+}
+
+/// Tells that every second page was accessed.
+struct EverySecond;
+
+impl AccessProbe for EverySecond {
+    fn update(&mut self, _: &[TargetSpace]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
+        Err("a look clears nothing".into())
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        for (sample, answer) in samples.iter().zip(answers) {
+            let is_second = sample.addr / PAGE_SIZE % 2 == 1;
+            *answer = if is_second { Observation::Accessed } else { Observation::Idle };
+        }
+        Ok(())
+    }
+
+    fn clears(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn young_pages_are_found_with_the_probe_that_was_given() {
+    let target = Target::start("touch");
+    let mut inspector = inspector(&target).with_probe(Box::new(EverySecond));
+    assert!(inspector.tells(PageKind::Young).is_ok(), "no other probe is opened");
+    let found = pages(&mut inspector, &target, PageKind::Young);
+    assert_eq!(found.len() as u64, target.memory.size() / PAGE_SIZE / 2);
+    assert!(found.iter().all(|range| range.size() == PAGE_SIZE && range.start() / PAGE_SIZE % 2 == 1));
 }
 
 #[test]

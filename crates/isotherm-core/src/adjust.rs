@@ -70,16 +70,22 @@ pub(crate) fn split_surveyed(
             let Some((piece, after)) = cut.and_then(|cut| rest.range().split_at(cut)) else {
                 break;
             };
-            spare.push(rest.with_range(piece).with_pages(history.pages_in(piece)));
-            rest = rest.with_range(after).with_pages(history.pages_in(after));
+            spare.push(surveyed(rest, piece, history));
+            rest = surveyed(rest, after, history);
         }
         spare.push(rest);
     }
     std::mem::swap(regions, spare);
 }
 
+/// The region with another range, and with what the last survey found there.
+fn surveyed(region: Region, range: AddrRange, history: &PageHistory) -> Region {
+    region.with_range(range).with_pages(history.pages_in(range))
+}
+
 /// The regions of `stretches`, which a survey has found. Where memory is in use, parts of `old` regions keep their
-/// borders and their statistics. Each idle stretch becomes one region, with the means of the old ones.
+/// borders and their statistics, which weigh the less the smaller the part is. Each idle stretch becomes one region,
+/// with the means of the old ones.
 ///
 /// A region that was idle and is in use now, or the other way round, begins a new age.
 pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistory) -> Vec<Region> {
@@ -90,8 +96,8 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
         rest = &rest[passed..];
         let mut parts = carry_over(rest, &[stretch.range], std::iter::once);
         for part in &mut parts {
-            let before = part.pages().map(|_| part.may_be_in_use());
-            *part = part.with_pages(history.pages_in(part.range()));
+            let (before, whole) = (part.pages().map(|_| part.may_be_in_use()), part.bytes());
+            *part = surveyed(*part, part.range(), history).carved_from(whole);
             if before.is_some_and(|before| before != part.may_be_in_use()) {
                 part.begin_age();
             }
@@ -120,7 +126,7 @@ fn without_empty(parts: Vec<Region>, history: &PageHistory) -> Vec<Region> {
         match (before, both) {
             (Some(last), Some(both)) => {
                 let of = if last.bytes() == 0 { part } else { *last };
-                *last = of.with_range(both).with_pages(history.pages_in(both));
+                *last = surveyed(of, both, history);
             }
             _ => kept.push(part),
         }

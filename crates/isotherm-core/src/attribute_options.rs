@@ -17,7 +17,18 @@ pub struct AttributeOptions {
     pub regions: Option<(usize, usize)>,
 }
 
+/// The time from one snapshot to the next if nothing is sampled.
+const SNAPSHOTS: Duration = Duration::from_secs(1);
+
 impl AttributeOptions {
+    /// The same options for a run without samples. The sampling interval says nothing then, and there is a snapshot
+    /// about as often as there is a survey, unless the aggregation interval is given.
+    #[must_use]
+    pub fn without_samples(self) -> Self {
+        let aggregation = Some(self.aggregation.unwrap_or(SNAPSHOTS));
+        Self { sampling: aggregation, aggregation, ..self }
+    }
+
     /// The attributes for a probe of this granularity.
     ///
     /// The default intervals are those of DAMON (5 ms and 100 ms). A probe that speaks for whole mappings walks all

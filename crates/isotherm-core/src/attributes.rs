@@ -117,6 +117,14 @@ impl Attributes {
         Ok(Self { sampling, aggregation, update, min_regions, max_regions })
     }
 
+    /// The same attributes with another sampling and aggregation interval.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn with_intervals(self, sampling: Duration, aggregation: Duration) -> Result<Self, AttributesError> {
+        Self::new(sampling, aggregation, self.update, self.min_regions, self.max_regions)
+    }
+
     /// The sampling interval: the time from clearing a page to reading it.
     pub const fn sampling(&self) -> Duration {
         self.sampling

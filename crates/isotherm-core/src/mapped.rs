@@ -45,6 +45,12 @@ impl TargetSnapshot {
     }
 }
 
+/// Whether a mapping is memory: address space without access permission is none. If no mapping has a permission, as in
+/// physical memory and imported recordings, permissions are not known.
+pub fn is_memory(mappings: &[Mapping], mapping: &Mapping) -> bool {
+    mapping.permissions.any() || !mappings.iter().any(|mapping| mapping.permissions.any())
+}
+
 /// The index of the mapping that `addr` lies in. `mappings` are sorted and disjoint.
 pub fn mapping_at(mappings: &[Mapping], addr: u64) -> Option<usize> {
     let index = mappings.partition_point(|mapping| mapping.range.end() <= addr);

@@ -1,6 +1,6 @@
 //! Probes: a way to learn whether a page was accessed.
 
-use crate::survey::Survey;
+use crate::survey::{MappingSurvey, Survey};
 use crate::{BoxError, TargetId, TargetSpace};
 
 /// One page that is cleared and read in one round.
@@ -42,6 +42,12 @@ pub trait AccessProbe {
         Granularity::Page
     }
 
+    /// Whether the probe can clear and read single pages between surveys; true by default. If not, it has a survey, and
+    /// every sample is unobservable.
+    fn has_samples(&self) -> bool {
+        true
+    }
+
     /// Takes in the targets and their mappings. The monitor calls this before the first round and whenever it has
     /// read the mappings again.
     ///
@@ -71,11 +77,20 @@ pub trait AccessProbe {
     fn survey(&mut self) -> Option<&mut dyn Survey> {
         None
     }
+
+    /// The survey of all mappings that goes with a probe that does not know pages. `None`, the default, if it has none.
+    fn mapping_survey(&mut self) -> Option<&mut dyn MappingSurvey> {
+        None
+    }
 }
 
 impl<P: AccessProbe + ?Sized> AccessProbe for Box<P> {
     fn granularity(&self) -> Granularity {
         (**self).granularity()
+    }
+
+    fn has_samples(&self) -> bool {
+        (**self).has_samples()
     }
 
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
@@ -96,5 +111,9 @@ impl<P: AccessProbe + ?Sized> AccessProbe for Box<P> {
 
     fn survey(&mut self) -> Option<&mut dyn Survey> {
         (**self).survey()
+    }
+
+    fn mapping_survey(&mut self) -> Option<&mut dyn MappingSurvey> {
+        (**self).mapping_survey()
     }
 }

@@ -1,6 +1,9 @@
 //! Regions: neighbouring pages with about the same access frequency, and the statistics of their samples.
 
-use crate::steady::{self, Steadiness, blend, by_chance};
+use std::time::Duration;
+
+use crate::rate::{is_same_interval, possible_shares_over, share_over};
+use crate::steady::{self, Steadiness, blend, by_chance, likely_shares};
 use crate::{AddrRange, Attributes, Observation, RegionPages, RegionSnapshot};
 
 /// Which neighbours are merged.
@@ -27,15 +30,23 @@ pub struct Region {
     samples: u32,
     accessed: u32,
     unobservable: u32,
+    /// The number of pages that were read in this aggregation.
+    taken: u32,
     /// The number of samples that were taken in the last whole aggregation.
     nr_samples: u32,
     /// How many samples of a whole aggregation one observed sample stands for: more than one if few were taken.
     weight: u32,
     /// `nr_accesses` at the end of the last aggregation.
     last_nr_accesses: u32,
+    /// The least and the greatest count that is no change of frequency: both `last_nr_accesses`, except in the first
+    /// aggregation with another sampling interval. How many samples over it find an access depends on more than how
+    /// many did before.
+    unchanged: (u32, u32),
     /// `nr_unobservable` at the end of the last aggregation.
     last_nr_unobservable: u32,
-    age: u32,
+    /// How many samples the counts of the last aggregation rest on, at most those of a whole aggregation.
+    past_samples: u32,
+    age: Duration,
     steadiness: Steadiness,
     /// Whether a page was chosen in this round and will be read at its end.
     chosen: bool,
@@ -51,11 +62,14 @@ impl Region {
             samples: 0,
             accessed: 0,
             unobservable: 0,
+            taken: 0,
             nr_samples: 0,
             weight: 1,
             last_nr_accesses: 0,
+            unchanged: (0, 0),
             last_nr_unobservable: 0,
-            age: 0,
+            past_samples: 0,
+            age: Duration::ZERO,
             steadiness: Steadiness::NEW,
             chosen: false,
             pages: None,
@@ -67,9 +81,14 @@ impl Region {
         self.range
     }
 
-    /// For how many aggregations the access frequency has stayed the same.
-    pub const fn age(&self) -> u32 {
+    /// For how long the access frequency has stayed the same.
+    pub const fn age(&self) -> Duration {
         self.age
+    }
+
+    /// The age in whole aggregations of the given interval, so that no region counts as older than it is.
+    fn age_in(&self, aggregation: Duration) -> u32 {
+        u32::try_from(self.age.as_nanos() / aggregation.as_nanos().max(1)).unwrap_or(u32::MAX)
     }
 
     /// The same region with another range. Its statistics hold for every part of it.
@@ -103,9 +122,17 @@ impl Region {
         }
     }
 
+    /// The region was a part of another one, which had `whole` bytes. The smaller the part, the less do the samples of
+    /// the whole say about it.
+    pub(crate) fn carved_from(mut self, whole: u64) -> Self {
+        let part = self.bytes().min(whole);
+        self.past_samples = (u128::from(self.past_samples) * u128::from(part) / u128::from(whole.max(1))) as u32;
+        self
+    }
+
     /// Forgets the age: the region is accessed in another way than before.
     pub(crate) const fn begin_age(&mut self) {
-        self.age = 0;
+        self.age = Duration::ZERO;
     }
 
     /// How many rounds there are from one sample of the region to the next, at least 1.
@@ -116,12 +143,8 @@ impl Region {
 
     /// Decides whether a page of the region is chosen in this round of the aggregation, counted from 0. Of the rounds,
     /// one in `every` has samples.
-    ///
-    /// Memory whose accessed bits were never cleared is not sampled: each sample would have to be cleared alone, which
-    /// costs much more than a survey takes for it.
     pub(crate) fn choose(&mut self, round: u32, attributes: &Attributes, every: u32) -> bool {
-        let is_worth_it = self.pages.is_none_or(|pages| pages.present > 0 && pages.unknown * 2 <= pages.present);
-        self.chosen = is_worth_it && round.is_multiple_of(self.stride(attributes).saturating_mul(every));
+        self.chosen = self.bytes() > 0 && round.is_multiple_of(self.stride(attributes).saturating_mul(every));
         self.chosen
     }
 
@@ -130,13 +153,21 @@ impl Region {
         self.chosen
     }
 
-    /// Counts one sample.
-    pub(crate) fn count(&mut self, observation: Observation) {
-        self.samples += 1;
+    /// Counts one sample, which was read this many sampling intervals after it was cleared. A page that was not
+    /// accessed in several intervals was accessed in none of them. A page that was accessed was so in one of them, and
+    /// nothing is known of the others.
+    pub(crate) fn count(&mut self, observation: Observation, intervals: u32) {
+        self.taken += 1;
         match observation {
-            Observation::Idle => {}
-            Observation::Accessed => self.accessed += 1,
-            Observation::Unobservable => self.unobservable += 1,
+            Observation::Idle => self.samples = self.samples.saturating_add(intervals),
+            Observation::Accessed => {
+                self.samples += 1;
+                self.accessed += 1;
+            }
+            Observation::Unobservable => {
+                self.samples += 1;
+                self.unobservable += 1;
+            }
         }
     }
 
@@ -145,11 +176,13 @@ impl Region {
     ///
     /// The rate of accesses is that of the samples that were taken and could be observed. It is scaled to a whole
     /// aggregation, so that samples that could not be observed, and samples from before the region existed, do not
-    /// count. A region with no observable sample counts as not accessed. The samples that a steady region was
-    /// spared count as in the last aggregation.
+    /// count. A region with no observable sample counts as not accessed. The samples that a region was spared, because
+    /// it is steady or because not every round has samples, count as in the aggregations before, as far as these rest
+    /// on samples.
     ///
-    /// The region is of age 0 if the scaled count moved by more than the merge threshold since the last
-    /// aggregation. Otherwise it is one aggregation older.
+    /// The region is of age 0 if the scaled count moved by more than the merge threshold since the last aggregation.
+    /// Otherwise it is one aggregation older. If the sampling interval has changed, the count moved by more than that
+    /// if nothing else can explain it.
     pub(crate) fn settle(&mut self, attributes: &Attributes, every: u32) {
         let samples = attributes.samples();
         let observed = self.samples - self.unobservable;
@@ -158,27 +191,25 @@ impl Region {
         self.weight = samples / observed.max(1);
 
         let threshold = attributes.merge_threshold();
-        let tolerance = self.tolerance(seen, self.last_nr_accesses, samples, threshold);
-        let changed = seen.abs_diff(self.last_nr_accesses) > tolerance;
-        let by_chance = by_chance(seen, observed, self.last_nr_accesses, samples, threshold);
-        // A region that has never been sampled has no past to count.
-        let is_known = self.nr_samples > 0 || self.last_nr_accesses > 0;
-        let spared = (self.stride(attributes) > 1 || (every > 1 && is_known)) && observed > 0;
-        if spared {
-            self.accessed = blend(self.last_nr_accesses, seen, self.samples, samples);
-            self.unobservable = blend(self.last_nr_unobservable, seen_unobservable, self.samples, samples);
-            self.weight = 1;
-        } else {
-            self.accessed = seen;
-            self.unobservable = seen_unobservable;
-        }
+        let (least, most) = self.unchanged;
+        let last = seen.clamp(least, most.max(least));
+        let tolerance = self.tolerance(seen, last, samples, threshold);
+        let changed = seen.abs_diff(last) > tolerance;
+        let by_chance = by_chance((last, self.past_samples), (seen, observed), samples, threshold);
+        let is_spared = (self.stride(attributes) > 1 || every > 1) && observed > 0;
+        let past = if is_spared { self.past_samples.min(samples.saturating_sub(self.samples)) } else { 0 };
+        self.accessed = blend((self.last_nr_accesses, past), (seen, self.samples));
+        self.unobservable = blend((self.last_nr_unobservable, past), (seen_unobservable, self.samples));
+        self.weight = (samples / (past + observed).max(1)).max(1);
+        self.past_samples = (past + self.samples).min(samples);
         // Without evidence, the region grows no older.
         let grows = self.samples == 0 || observed > 0;
         // With few samples, chance moves the count. That does not make the region young.
         let moved = changed && !(every > 1 && by_chance);
-        self.age = if moved { 0 } else { self.age.saturating_add(u32::from(grows)) };
+        let grown = if grows { attributes.aggregation() } else { Duration::ZERO };
+        self.age = if moved { Duration::ZERO } else { self.age.saturating_add(grown) };
         self.steadiness.aggregated(changed && !by_chance);
-        self.nr_samples = self.samples;
+        self.nr_samples = self.taken;
         self.samples = samples;
     }
 
@@ -209,21 +240,23 @@ impl Region {
     /// Merges `next` into this region, which then covers `range`. All statistics become means, weighted by size.
     pub(crate) fn absorb(&mut self, next: &Self, range: AddrRange) {
         let (a, b) = (u128::from(self.bytes().max(1)), u128::from(next.bytes().max(1)));
-        let mean = |x: u32, y: u32| {
-            let sum = u128::from(x) * a + u128::from(y) * b;
-            // The mean lies between x and y, and so has 32 bits.
-            ((sum + (a + b) / 2) / (a + b)) as u32
-        };
+        let mean_of = |x: u128, y: u128| (x * a + y * b + (a + b) / 2) / (a + b);
+        // The mean lies between x and y, and so has 32 bits.
+        let mean = |x: u32, y: u32| mean_of(x.into(), y.into()) as u32;
         *self = Self {
             range,
             samples: mean(self.samples, next.samples),
             accessed: mean(self.accessed, next.accessed),
             unobservable: mean(self.unobservable, next.unobservable),
+            taken: mean(self.taken, next.taken),
             nr_samples: mean(self.nr_samples, next.nr_samples),
             weight: self.weight.min(next.weight),
             last_nr_accesses: mean(self.last_nr_accesses, next.last_nr_accesses),
+            unchanged: (mean(self.unchanged.0, next.unchanged.0), mean(self.unchanged.1, next.unchanged.1)),
             last_nr_unobservable: mean(self.last_nr_unobservable, next.last_nr_unobservable),
-            age: mean(self.age, next.age),
+            past_samples: mean(self.past_samples, next.past_samples),
+            // 64 bits of nanoseconds are 584 years.
+            age: Duration::from_nanos(mean_of(self.age.as_nanos(), next.age.as_nanos()) as u64),
             steadiness: self.steadiness.merged(next.steadiness, mean),
             chosen: false,
             pages: self.pages.zip(next.pages).map(|(pages, next)| pages + next),
@@ -233,30 +266,47 @@ impl Region {
     /// Begins the next aggregation.
     pub(crate) fn reset(&mut self) {
         self.last_nr_accesses = self.accessed;
+        self.unchanged = (self.accessed, self.accessed);
         self.last_nr_unobservable = self.unobservable;
         self.samples = 0;
+        self.taken = 0;
         self.accessed = 0;
         self.unobservable = 0;
     }
 
-    /// Converts the past to other attributes. Counts of `old_samples` become counts of `new_samples`. Ages are
-    /// multiplied by `age_factor`, the old aggregation interval divided by the new one, so that they mean the same
-    /// time.
-    pub(crate) fn rescale(&mut self, old_samples: u32, new_samples: u32, age_factor: f64) {
-        self.last_nr_accesses = scaled(self.last_nr_accesses, new_samples, old_samples);
-        self.last_nr_unobservable = scaled(self.last_nr_unobservable, new_samples, old_samples);
-        // A cast from f64 saturates.
-        self.age = (f64::from(self.age) * age_factor) as u32;
-        self.steadiness = self.steadiness.rescaled(age_factor);
+    /// Converts the past to other attributes. Ages are times and stay. Counts become those that samples over the new
+    /// interval would have found.
+    pub(crate) fn rescale(&mut self, old: &Attributes, new: &Attributes) {
+        let (old_samples, samples) = (old.samples(), new.samples());
+        let (was, is) = (old.sampling(), new.sampling());
+        let share = f64::from(self.last_nr_accesses) / f64::from(old_samples.max(1));
+        let count = |share: f64| share * f64::from(samples);
+        let (low, high) = match is_same_interval(was, is) {
+            true => (share, share),
+            false => likely_shares(self.last_nr_accesses, old_samples),
+        };
+        let (least, most) = (possible_shares_over(low, was, is).0, possible_shares_over(high, was, is).1);
+        self.last_nr_accesses = count(share_over(share, was, is)).round() as u32;
+        self.unchanged = (count(least).floor() as u32, count(most).ceil() as u32);
+        self.last_nr_unobservable = scaled(self.last_nr_unobservable, samples, old_samples);
+        // The more the interval changes, the less do the samples of before say.
+        let longer = is.as_secs_f64() / was.as_secs_f64().max(1e-9);
+        self.past_samples = (f64::from(self.past_samples) * longer.min(1.0 / longer)).round() as u32;
+        self.past_samples = self.past_samples.min(samples);
+        // Where the count is not known, all samples are needed to find it out.
+        let factor = old.aggregation().as_secs_f64() / new.aggregation().as_secs_f64();
+        let is_known = self.unchanged.0 == self.unchanged.1;
+        self.steadiness = if is_known { self.steadiness.rescaled(factor) } else { Steadiness::NEW };
     }
 
-    pub(crate) const fn snapshot(&self) -> RegionSnapshot {
+    /// The region as a snapshot has it, with its age in aggregations of this interval.
+    pub(crate) fn snapshot(&self, aggregation: Duration) -> RegionSnapshot {
         RegionSnapshot {
             range: self.range,
             nr_accesses: self.accessed,
             nr_samples: self.nr_samples,
             nr_unobservable: self.unobservable,
-            age: self.age,
+            age: self.age_in(aggregation),
             pages: self.pages,
         }
     }
@@ -275,11 +325,14 @@ fn scaled(count: u32, to: u32, from: u32) -> u32 {
 mod tests {
     use super::*;
 
+    const AGGREGATION: Duration = Duration::from_millis(100);
+
     fn region(pages: std::ops::Range<u64>, accessed: u32, age: u32) -> Region {
         Region {
             samples: 20,
             accessed,
-            age,
+            past_samples: 20,
+            age: AGGREGATION * age,
             steadiness: (0..age).fold(Steadiness::NEW, |mut steadiness, _| {
                 steadiness.aggregated(false);
                 steadiness
@@ -293,7 +346,7 @@ mod tests {
         let mut a = region(0..3, 20, 8);
         let b = region(3..4, 0, 0);
         a.absorb(&b, AddrRange::new(0, 4 * 4096).unwrap());
-        assert_eq!((a.accessed, a.age, a.range.pages()), (15, 6, 4));
+        assert_eq!((a.accessed, a.age_in(AGGREGATION), a.range.pages()), (15, 6, 4));
     }
 
     #[test]
@@ -303,7 +356,7 @@ mod tests {
         for observation in
             [Observation::Accessed, Observation::Idle, Observation::Unobservable, Observation::Unobservable]
         {
-            r.count(observation);
+            r.count(observation, 1);
         }
         r.settle(&Attributes::default(), 1);
         assert_eq!((r.accessed, r.unobservable), (10, 10));
@@ -313,7 +366,7 @@ mod tests {
     fn a_region_without_an_observable_sample_is_not_hot() {
         let mut r = region(0..1, 0, 0);
         r.reset();
-        r.count(Observation::Unobservable);
+        r.count(Observation::Unobservable, 1);
         r.settle(&Attributes::default(), 1);
         assert_eq!((r.accessed, r.unobservable), (0, 20));
     }
@@ -322,9 +375,9 @@ mod tests {
     /// its age.
     fn aggregate(r: &mut Region, accessed: u32, of: u32) -> (u32, u32) {
         r.reset();
-        (0..of).for_each(|i| r.count(if i < accessed { Observation::Accessed } else { Observation::Idle }));
+        (0..of).for_each(|i| r.count(if i < accessed { Observation::Accessed } else { Observation::Idle }, 1));
         r.settle(&Attributes::default(), 1);
-        (r.accessed, r.age)
+        (r.accessed, r.age_in(AGGREGATION))
     }
 
     #[test]
@@ -357,7 +410,7 @@ mod tests {
             assert_eq!(half.stride(&attributes), 1, "after {nth} aggregations");
             aggregate(&mut half, seen, 20);
         }
-        assert!(half.age < 10);
+        assert!(half.age_in(AGGREGATION) < 10);
         assert_eq!(half.stride(&attributes), 2);
         aggregate(&mut half, 0, 10);
         half.reset();
@@ -365,10 +418,68 @@ mod tests {
     }
 
     #[test]
+    fn a_small_part_of_a_region_has_a_rate_of_its_own_after_a_few_samples() {
+        let sums = |pages: u64| RegionPages { present: pages * 4096, touched: pages * 4096, ..RegionPages::default() };
+        let whole = region(0..100, 2, 30).with_pages(sums(100));
+        let part = |pages: u64| {
+            let mut part = whole.with_range(AddrRange::new(0, pages * 4096).unwrap()).with_pages(sums(pages));
+            part = part.carved_from(whole.bytes());
+            // One sample in an aggregation, because one round in twenty has samples.
+            for _ in 0..3 {
+                part.reset();
+                part.count(Observation::Accessed, 1);
+                part.settle(&Attributes::default(), 20);
+            }
+            part.accessed
+        };
+        assert_eq!(part(100), 5, "the whole changes as slowly as its samples allow");
+        assert!(part(10) >= 12, "{}", part(10));
+        assert_eq!(part(1), 20);
+    }
+
+    #[test]
     fn other_attributes_keep_the_rate_and_the_age_in_time() {
         let mut r = region(0..1, 10, 30);
         r.reset();
-        r.rescale(20, 40, 0.5);
-        assert_eq!((r.last_nr_accesses, r.age), (20, 15));
+        r.rescale(&Attributes::default(), &attributes(5, 200));
+        assert_eq!((r.last_nr_accesses, r.age_in(AGGREGATION), r.age_in(AGGREGATION * 2)), (20, 30, 15));
+        assert_eq!(r.past_samples, 20);
+        r.rescale(&attributes(5, 200), &attributes(20, 800));
+        assert_eq!(r.past_samples, 5);
+    }
+
+    /// Attributes with this sampling and aggregation interval, in ms.
+    fn attributes(sampling: u64, aggregation: u64) -> Attributes {
+        let ms = Duration::from_millis;
+        Attributes::default().with_intervals(ms(sampling), ms(aggregation)).unwrap()
+    }
+
+    #[test]
+    fn another_sampling_interval_ends_no_age_that_it_can_explain() {
+        // The age in aggregations, after one of these attributes in which this many of 20 samples find an access.
+        let after = |of: &Region, from: (u64, u64), to: (u64, u64), found: u32| {
+            let mut r = *of;
+            r.reset();
+            let new = attributes(to.0, to.1);
+            r.rescale(&attributes(from.0, from.1), &new);
+            (0..20).for_each(|i| r.count(if i < found { Observation::Accessed } else { Observation::Idle }, 1));
+            r.settle(&new, 1);
+            r.age().as_millis()
+        };
+        let (short, long) = ((5, 100), (50, 1000));
+        // Of memory with accesses in half of the samples of 5 ms, as few of those of 50 ms find one if accesses come in
+        // bursts, and each does if they are regular.
+        let some = region(0..1, 10, 30);
+        let ages = [0, 2, 3, 10, 16, 20].map(|found| after(&some, short, long, found));
+        assert_eq!(ages, [0, 0, 4000, 4000, 4000, 4000]);
+        // The same interval explains nothing, and 0 to 2 accesses are the same.
+        assert_eq!([8, 7].map(|found| after(&some, short, (5, 200), found)), [3200, 0]);
+        let (idle, hot) = (region(0..1, 0, 30), region(0..1, 20, 30));
+        assert_eq!([0, 2, 3].map(|found| after(&idle, short, long, found)), [4000, 4000, 0]);
+        assert_eq!([20, 18, 17].map(|found| after(&hot, short, long, found)), [4000, 4000, 0]);
+        // The other way round: what is found in each long sample may be in each short one, or in one of ten.
+        assert_eq!([20, 10, 2, 0].map(|found| after(&hot, long, short, found)), [3100; 4]);
+        assert_eq!([18, 17, 1, 0].map(|found| after(&some, long, short, found)), [0, 3100, 3100, 3100]);
+        assert_eq!([0, 2, 3].map(|found| after(&idle, long, short, found)), [3100, 3100, 0]);
     }
 }

@@ -1,13 +1,14 @@
 //! The regions of all targets, which share one budget.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rand::{Rng, RngExt};
 
 use crate::adjust;
 use crate::region::MergeLimits;
-use crate::survey::PageHistory;
-use crate::{AddrRange, Attributes, Granularity, Layout, PAGE_SIZE, Region, TargetId, TargetSpace, areas};
+use crate::survey::{PageHistory, PageSums};
+use crate::{AddrRange, Attributes, Granularity, Layout, PAGE_SIZE, Region, RegionPages, TargetId, TargetSpace, areas};
 
 /// All targets with their regions. After [`update`](Self::update), [`merge`](Self::merge) and
 /// [`split`](Self::split) there are no more regions than the attributes allow.
@@ -71,20 +72,13 @@ impl RegionSet {
         self.before_split = 0;
     }
 
-    /// Takes in the mappings of the same targets as they are now; the regions stay. Returns whether the targets are the
-    /// same ones.
-    pub(crate) fn replace_spaces(&mut self, spaces: Vec<TargetSpace>) -> bool {
-        let same = spaces.len() == self.targets.len()
-            && spaces.iter().zip(&self.targets).all(|(space, target)| space.id == target.space.id);
-        if same {
-            self.targets.iter_mut().zip(spaces).for_each(|(target, space)| target.space = space);
-        }
-        same
-    }
-
-    /// Drops the targets for which `lives` is false.
-    pub(crate) fn retain(&mut self, lives: impl Fn(TargetId) -> bool) {
-        self.targets.retain(|target| lives(target.space.id));
+    /// Takes in the mappings of the targets as they are now; the regions stay. Targets that are not among them are
+    /// dropped. Returns whether all of them are known.
+    pub(crate) fn replace_spaces(&mut self, spaces: &[TargetSpace]) -> bool {
+        let mut living: HashMap<TargetId, &TargetSpace> = spaces.iter().map(|space| (space.id, space)).collect();
+        self.targets
+            .retain_mut(|target| living.remove(&target.space.id).map(|now| target.space.clone_from(now)).is_some());
+        living.is_empty()
     }
 
     /// Merges neighbours of equal frequency. Where a region is a mapping, regions are merged only to keep the maximum.
@@ -118,19 +112,67 @@ impl RegionSet {
     /// memory in use and idle memory meet, and keep their statistics. Absent memory is in no region, or does not
     /// count.
     ///
-    /// Borders of the survey are half the maximum number of regions at most, so that there is room for splits.
+    /// Borders of the survey are half the maximum number of regions at most, so that there is room for splits. Targets
+    /// beyond that number have a history, but no regions.
     pub(crate) fn follow(&mut self, surveyed: Vec<(TargetSpace, Arc<PageHistory>)>, attributes: &Attributes) {
+        let present = surveyed.iter().map(|(_, history)| history.present()).sum();
+        let mut known = self.take_regions();
+        for (space, history) in surveyed {
+            let known = known.remove(&space.id).unwrap_or_default();
+            self.add_surveyed(space, history, &known, present, attributes);
+        }
+        self.keep_maximum(attributes);
+    }
+
+    /// Adds targets, as they were read when they joined. The other targets stay as they are.
+    pub(crate) fn join(&mut self, joined: Vec<(TargetSpace, Arc<PageHistory>)>, attributes: &Attributes) {
+        let known = self.targets.iter().filter_map(|target| target.history.as_ref());
+        let present = known.chain(joined.iter().map(|(_, history)| history)).map(|history| history.present()).sum();
+        for (space, history) in joined {
+            self.add_surveyed(space, history, &[], present, attributes);
+        }
+        self.keep_maximum(attributes);
+    }
+
+    /// Adds a target with its pages. Its regions take their statistics from those that are `known`, and are a part of
+    /// the borders by its size; all targets have `present` bytes.
+    fn add_surveyed(
+        &mut self,
+        space: TargetSpace,
+        history: Arc<PageHistory>,
+        known: &[Region],
+        present: u64,
+        attributes: &Attributes,
+    ) {
         let most = attributes.max_regions() / 2;
-        let present: u64 = surveyed.iter().map(|(_, history)| history.present()).sum();
-        let mut old = std::mem::take(&mut self.targets);
-        for (space, history) in surveyed.into_iter().take(most) {
-            let known = old.iter().position(|target| target.space.id == space.id);
-            let known = known.map(|i| old.swap_remove(i).regions).unwrap_or_default();
-            // Each target has a part of the regions by its size.
+        let mut regions = Vec::new();
+        if self.targets.len() < most {
             let part = most as u128 * u128::from(history.present()) / u128::from(present.max(1));
-            let stretches = history.stretches((part as usize).max(1));
-            let regions = adjust::follow(&known, &stretches, &history);
-            self.targets.push(TargetRegions { space, regions, history: Some(history) });
+            regions = adjust::follow(known, &history.stretches((part as usize).max(1)), &history);
+        }
+        self.targets.push(TargetRegions { space, regions, history: Some(history) });
+    }
+
+    /// Takes in the targets with their mappings, as a survey by mapping has found them. Each mapping that has memory
+    /// becomes a region.
+    pub(crate) fn follow_mappings(
+        &mut self,
+        surveyed: Vec<(TargetSpace, Vec<(AddrRange, PageSums)>)>,
+        attributes: &Attributes,
+    ) {
+        let mut known = self.take_regions();
+        for (space, found) in surveyed {
+            let ranges: Vec<AddrRange> = found.iter().map(|(range, _)| *range).collect();
+            let mut regions = adjust::one_for_each(&known.remove(&space.id).unwrap_or_default(), &ranges);
+            for (region, (_, sums)) in regions.iter_mut().zip(&found) {
+                let &PageSums { present, touched, unobservable, unknown, swapped, .. } = sums;
+                let before = region.pages().map(|_| region.may_be_in_use());
+                *region = region.with_pages(RegionPages { present, touched, unobservable, unknown, swapped });
+                if before.is_some_and(|before| before != region.may_be_in_use()) {
+                    region.begin_age();
+                }
+            }
+            self.targets.push(TargetRegions { space, regions, history: None });
         }
         self.keep_maximum(attributes);
     }
@@ -153,10 +195,9 @@ impl RegionSet {
         let total: u64 = ranges.iter().flatten().map(|range| range.size()).sum();
         let piece = (total / attributes.min_regions() as u64).max(PAGE_SIZE);
 
-        let mut old = std::mem::take(&mut self.targets);
+        let mut known = self.take_regions();
         for (space, ranges) in spaces.into_iter().zip(&ranges) {
-            let known = old.iter().position(|target| target.space.id == space.id);
-            let known = known.map(|i| old.swap_remove(i).regions).unwrap_or_default();
+            let known = known.remove(&space.id).unwrap_or_default();
             let regions = match granularity {
                 Granularity::Page => adjust::carry_over(&known, ranges, |new| adjust::split_evenly(new, piece)),
                 Granularity::Mapping => adjust::one_for_each(&known, ranges),
@@ -164,6 +205,11 @@ impl RegionSet {
             self.targets.push(TargetRegions { space, regions, history: None });
         }
         self.keep_maximum(attributes);
+    }
+
+    /// Takes out all targets. Returns their regions.
+    fn take_regions(&mut self) -> HashMap<TargetId, Vec<Region>> {
+        self.targets.drain(..).map(|target| (target.space.id, target.regions)).collect()
     }
 
     fn merge_within(&mut self, limits: MergeLimits) {
@@ -203,4 +249,46 @@ impl RegionSet {
 /// The areas of each target, at most `most` each, by `layout` or else by the layout of the target.
 fn all_areas(spaces: &[TargetSpace], layout: Option<Layout>, most: usize) -> Vec<Vec<AddrRange>> {
     spaces.iter().map(|space| areas(&space.mappings, layout.unwrap_or(space.layout), most)).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Mapping;
+    use crate::survey::{BlockPages, PageBits};
+
+    fn space(pid: u32, pages: u64) -> TargetSpace {
+        let mapping = Mapping::anonymous(AddrRange::new(0, pages * PAGE_SIZE).unwrap());
+        TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings: [mapping].into() }
+    }
+
+    #[test]
+    fn surveyed_targets_beyond_the_maximum_of_regions_keep_their_histories() {
+        let mut history = PageHistory::since(None);
+        history.take(&[BlockPages { present: PageBits::ALL, ..BlockPages::default() }], Duration::ZERO);
+        let history = Arc::new(history);
+        let [sampling, aggregation, update] = [5, 100, 1000].map(Duration::from_millis);
+        let attributes = Attributes::new(sampling, aggregation, update, 10, 20).unwrap();
+        let mut set = RegionSet::default();
+        for _ in 0..2 {
+            set.follow((1..=30).map(|pid| (space(pid, 512), Arc::clone(&history))).collect(), &attributes);
+            assert_eq!(set.targets().iter().filter(|target| target.history.is_some()).count(), 30);
+            assert_eq!(set.targets().iter().filter(|target| !target.regions.is_empty()).count(), 10);
+            assert!(set.len() <= 20, "{} regions", set.len());
+        }
+    }
+
+    #[test]
+    fn known_targets_take_new_mappings_and_targets_that_have_ended_are_dropped() {
+        let mut set = RegionSet::default();
+        set.update(vec![space(1, 10), space(2, 10)], &Attributes::default(), Granularity::Page);
+        assert!(set.replace_spaces(&[space(2, 20)]));
+        let [target] = set.targets() else { panic!("{:?}", set.targets()) };
+        assert_eq!((target.space.id, &target.space.mappings), (space(2, 20).id, &space(2, 20).mappings));
+        assert!(!target.regions.is_empty());
+        assert!(!set.replace_spaces(&[space(2, 20), space(3, 10)]), "one is new");
+    }
 }

@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub targets: Vec<TargetSnapshot>,
     /// Sampling rounds since the last snapshot.
     pub rounds: u32,
+    /// How many of these rounds had samples.
+    pub sampled_rounds: u32,
     /// Pages read in these rounds.
     pub reads: u64,
     /// Pages read in the round that read most.
@@ -91,6 +93,20 @@ impl RegionSnapshot {
     /// The access rate, 0 to 1: `nr_accesses` divided by the `samples` of an aggregation.
     pub fn access_rate(&self, samples: u32) -> f64 {
         f64::from(self.nr_accesses) / f64::from(samples.max(1))
+    }
+
+    /// Accesses that samples found in a second: `nr_accesses` divided by the aggregation interval. A sample finds one
+    /// access at most, so that this is the least there was, and nothing is known of the most where the
+    /// [rate](Self::access_rate) is 1.
+    pub fn access_hz(&self, aggregation: Duration) -> f64 {
+        f64::from(self.nr_accesses) / aggregation.as_secs_f64().max(1e-9)
+    }
+
+    /// Of `mapped` bytes of the region, those that are neither in memory nor known to be in swap. `None` without a
+    /// survey.
+    pub fn absent(&self, mapped: u64) -> Option<u64> {
+        let kept = |pages: RegionPages| pages.present.saturating_add(pages.swapped.unwrap_or(0));
+        self.pages.map(|pages| mapped.saturating_sub(kept(pages)))
     }
 
     /// The share of the region that could not be observed, 0 to 1.

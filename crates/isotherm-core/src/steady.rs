@@ -88,30 +88,50 @@ impl Steadiness {
     }
 }
 
-/// The count of a whole aggregation for a region that was sampled `taken` times instead of `samples` times. It is
-/// the mean of `seen`, the count of the samples taken (scaled to `samples`), and of `last`, the count of the
-/// aggregation before. The first is weighted by the samples taken, the second by the samples spared.
+/// The mean of two counts of a whole aggregation: `last`, that of the aggregations before, and `seen`, that of this
+/// one. Each comes with the number of samples that it rests on, which is its weight.
 ///
-/// The mean is rounded towards `seen`, so that it reaches `seen` after some aggregations.
-pub(crate) fn blend(last: u32, seen: u32, taken: u32, samples: u32) -> u32 {
-    let (last, seen, taken, samples) = (u64::from(last), u64::from(seen), u64::from(taken), u64::from(samples));
-    let sum = last * samples.saturating_sub(taken) + seen * taken.min(samples);
+/// The mean is rounded towards `seen`, so that it reaches `seen` after some aggregations. It is `seen` if there are no
+/// samples.
+pub(crate) fn blend((last, before): (u32, u32), (seen, taken): (u32, u32)) -> u32 {
+    let [last, before, seen, taken] = [last, before, seen, taken].map(u64::from);
+    let (sum, samples) = (last * before + seen * taken, before + taken);
     // A mean of two counts of 32 bits has 32 bits.
-    (if seen > last { sum.div_ceil(samples) } else { sum / samples }) as u32
+    match samples {
+        0 => seen as u32,
+        _ if seen > last => sum.div_ceil(samples) as u32,
+        _ => (sum / samples) as u32,
+    }
 }
 
-/// Whether chance alone explains a count of `seen` (scaled to `samples` from `taken` samples) after a count of
-/// `last` of `samples`. If the pages are accessed as often as before, both are binomial counts of the same rate,
-/// and their difference has the variance `p (1 - p) (samples² / taken + samples)`, with `p` the mean of both rates.
+/// Whether chance alone explains a count of `seen` after a count of `last`, both of `samples`. Each comes with the
+/// number of samples that it rests on. If the pages are accessed as often as before, both are binomial counts of the
+/// same rate, and their difference has the variance `p (1 - p) samples² (1 / taken + 1 / before)`, with `p` the mean of
+/// both rates.
 ///
 /// A region with at most `threshold` accesses before is idle. Chance never finds an idle page accessed, so that
 /// every access of such a region counts as a change.
-pub(crate) fn by_chance(seen: u32, taken: u32, last: u32, samples: u32, threshold: u32) -> bool {
+pub(crate) fn by_chance((last, before): (u32, u32), (seen, taken): (u32, u32), samples: u32, threshold: u32) -> bool {
     let moved = f64::from(seen.abs_diff(last));
     let samples = f64::from(samples);
     let rate = (f64::from(seen) + f64::from(last)) / (2.0 * samples);
-    let variance = rate * (1.0 - rate) * (samples * samples / f64::from(taken.max(1)) + samples);
+    let per_sample = [before, taken].map(|count| 1.0 / f64::from(count.max(1)));
+    let variance = rate * (1.0 - rate) * samples * samples * (per_sample[0] + per_sample[1]);
     last > threshold && moved <= DEVIATIONS * variance.sqrt()
+}
+
+/// The shares that chance lets a count of `count` of `samples` come from, by Wilson's interval (E. B. Wilson, 1927). A
+/// count of none or of all is what memory has that is idle or in use all the time, and has no chance.
+pub(crate) fn likely_shares(count: u32, samples: u32) -> (f64, f64) {
+    let n = f64::from(samples.max(1));
+    let share = f64::from(count) / n;
+    if count == 0 || count >= samples {
+        return (share, share);
+    }
+    let square = DEVIATIONS * DEVIATIONS / n;
+    let centre = (share + square / 2.0) / (1.0 + square);
+    let half = (square * (share * (1.0 - share) + square / 4.0)).sqrt() / (1.0 + square);
+    (centre - half, centre + half)
 }
 
 #[cfg(test)]
@@ -123,6 +143,15 @@ mod tests {
     /// A region that has been steady for this many aggregations.
     fn steady(aggregations: u32) -> Steadiness {
         Steadiness { aggregations }
+    }
+
+    #[test]
+    fn chance_explains_a_count_by_a_range_of_shares_that_narrows_with_more_samples() {
+        assert_eq!((likely_shares(0, 20), likely_shares(20, 20)), ((0.0, 0.0), (1.0, 1.0)));
+        for (count, samples, least, most) in [(1, 20, 0.009, 0.241), (10, 20, 0.296, 0.704), (50, 100, 0.402, 0.598)] {
+            let (low, high) = likely_shares(count, samples);
+            assert!((low - least).abs() < 1e-3 && (high - most).abs() < 1e-3, "{low} to {high}");
+        }
     }
 
     #[test]
@@ -149,16 +178,17 @@ mod tests {
 
     #[test]
     fn an_access_of_idle_memory_is_never_chance() {
-        assert!(!by_chance(1, 20, 0, 20, 2));
-        assert!(by_chance(14, 20, 10, 20, 2));
-        assert!(!by_chance(20, 20, 10, 20, 2));
+        assert!(!by_chance((0, 20), (1, 20), 20, 2));
+        assert!(by_chance((10, 20), (14, 20), 20, 2));
+        assert!(!by_chance((10, 20), (20, 20), 20, 2));
+        assert!(by_chance((10, 2), (20, 20), 20, 2), "two samples said a half");
     }
 
     #[test]
     fn a_blended_count_reaches_what_is_seen() {
         let mut count = 20;
         for _ in 0..20 {
-            count = blend(count, 0, 2, 20);
+            count = blend((count, 18), (0, 2));
         }
         assert_eq!(count, 0);
     }

@@ -108,6 +108,28 @@ fn the_run_ends_with_the_last_target() {
 }
 
 #[test]
+fn a_run_that_is_shorter_than_an_aggregation_has_a_snapshot_of_its_rounds() {
+    let answer = |round: u32, _: Sample| if round < 3 { Observation::Accessed } else { Observation::Idle };
+    let mut monitor =
+        monitor(attributes(20, 10, 10, 100), 1, vec![vec![target(1, &[(0, 100)])], vec![]], TestProbe::new(answer));
+    monitor.start().unwrap();
+    monitor.cut_short(SAMPLING / 2).unwrap();
+    assert!(monitor.sink().snapshots.is_empty(), "no sampling interval is over");
+    for round in 0..5 {
+        monitor.probe().round.set(round);
+        monitor.step(SAMPLING * (round + 1)).unwrap();
+    }
+    monitor.cut_short(SAMPLING * 5).unwrap();
+    let [snapshot] = &monitor.sink().snapshots[..] else { panic!("{:?}", monitor.sink().hooks) };
+    assert_eq!((snapshot.samples, snapshot.aggregation, snapshot.time), (5, SAMPLING * 5, SAMPLING * 5));
+    let region = snapshot.targets[0].regions[0];
+    assert_eq!((region.nr_accesses, region.nr_samples), (3, 5));
+    assert_eq!(monitor.attributes(), attributes(20, 10, 10, 100));
+    monitor.ask_for_update();
+    assert_eq!(monitor.step(SAMPLING * 6).unwrap(), Next::End);
+}
+
+#[test]
 fn an_update_is_made_at_the_next_step_if_it_is_asked_for() {
     let readings = vec![vec![target(1, &[(0, 100)])], vec![]];
     let mut monitor = monitor(attributes(10, 1_000, 10, 100), 1, readings, TestProbe::new(idle));
@@ -115,6 +137,18 @@ fn an_update_is_made_at_the_next_step_if_it_is_asked_for() {
     assert_eq!(monitor.step(SAMPLING).unwrap(), Next::Step { after: SAMPLING });
     monitor.ask_for_update();
     assert_eq!(monitor.step(SAMPLING * 2).unwrap(), Next::End);
+}
+
+#[test]
+fn a_snapshot_counts_the_rounds_that_had_samples() {
+    let mut monitor =
+        monitor(attributes(20, 50, 10, 100), 1, vec![vec![target(1, &[(0, 1_000)])]], TestProbe::new(idle));
+    monitor.set_sparing(5);
+    run(&mut monitor, 40, |_| {});
+    let hooks = monitor.sink().hooks.iter().filter(|hook| **hook == "sampled").count();
+    let counted: Vec<u32> = monitor.sink().snapshots.iter().map(|snapshot| snapshot.sampled_rounds).collect();
+    assert!(counted.iter().all(|&rounds| (1..20).contains(&rounds)), "{counted:?}");
+    assert_eq!(counted.iter().sum::<u32>() as usize, hooks);
 }
 
 #[test]
@@ -220,9 +254,9 @@ fn after_a_time_without_monitoring_all_statistics_begin_anew() {
     let hot = |_: u32, _: Sample| Observation::Accessed;
     let mut monitor = monitor(attributes(10, 50, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], TestProbe::new(hot));
     run(&mut monitor, 35, |_| {});
-    assert!(monitor.regions().any(|region| region.age() > 0));
-    assert_ne!(monitor.resume().unwrap(), isotherm_core::Next::End);
-    assert!(monitor.regions().all(|region| region.age() == 0));
+    assert!(monitor.regions().any(|region| !region.age().is_zero()));
+    assert_ne!(monitor.resume(SAMPLING * 100_000).unwrap(), isotherm_core::Next::End);
+    assert!(monitor.regions().all(|region| region.age().is_zero()));
     for round in 1..=10 {
         monitor.step(SAMPLING * (100_000 + round)).unwrap();
     }

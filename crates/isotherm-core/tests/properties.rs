@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{TestProbe, attributes, monitor, run, target};
-use isotherm_core::{AddrRange, Layout, Observation, PAGE_SIZE, Region, Sample, TargetSpace, areas};
+use isotherm_core::{AddrRange, Attributes, Layout, Next, Observation, PAGE_SIZE, Region, Sample, TargetSpace, areas};
 use proptest::prelude::*;
 
 const ROUNDS: u32 = 60;
@@ -98,6 +100,36 @@ proptest! {
                 prop_assert!(region.nr_accesses <= samples);
                 prop_assert!(region.nr_unobservable <= samples);
                 prop_assert!(region.age as usize <= nth + 1, "no region is older than the run");
+            }
+        }
+    }
+
+    #[test]
+    fn late_steps_and_changes_of_the_intervals_keep_counts_and_ages_in_their_bounds(
+        readings in readings(), seed: u64, paused: bool,
+        steps in prop::collection::vec((0..40_u32, prop::option::weighted(0.1, (1..60_u64, 1..30_u32))), 1..300),
+    ) {
+        let mut monitor = monitor(attributes(10, 2, 10, 200), seed, readings, TestProbe::new(answer(seed)));
+        let mut now = Duration::ZERO;
+        let mut next = monitor.start().unwrap();
+        for (nth, (late, change)) in steps.into_iter().enumerate() {
+            let Next::Step { after } = next else { break };
+            // Most steps are up to a millisecond late; one in eight is up to two intervals late.
+            let late = if late < 35 { late * 30 } else { (late - 34) * 2_000 };
+            now += after + Duration::from_micros(late.into());
+            next = if paused && nth == 50 { monitor.resume(now).unwrap() } else { monitor.step(now).unwrap() };
+            if let Some((sampling, samples)) = change {
+                let sampling = Duration::from_millis(sampling);
+                let aggregation = sampling * samples;
+                monitor.set_attributes(Attributes::new(sampling, aggregation, aggregation * 2, 10, 200).unwrap());
+            }
+        }
+        for snapshot in &monitor.sink().snapshots {
+            for region in snapshot.targets.iter().flat_map(|t| &t.regions) {
+                prop_assert!(region.nr_samples <= snapshot.samples);
+                prop_assert!(region.nr_accesses <= snapshot.samples);
+                prop_assert!(region.nr_unobservable <= snapshot.samples);
+                prop_assert!(snapshot.aggregation * region.age <= snapshot.time, "no region is older than the run");
             }
         }
     }

@@ -249,12 +249,18 @@ impl<W: Write> Records<'_, W> {
     }
 }
 
-/// The start of a snapshot: the time of the one before it, or one aggregation earlier if there is a gap between the
-/// two.
+/// The start of a snapshot of a target: the time of the one before it, or one aggregation earlier if the snapshot is
+/// late. damo takes the time from start to end as the length of the aggregation, and extends regions over earlier gaps
+/// by their ages. The first snapshot starts with the recording, if it is not more than an aggregation late.
 fn start(moment: &Moment, previous: Option<Duration>) -> Duration {
+    let longest = match previous {
+        // `damo validate` expects 75 to 125 ms of aggregations of 100 ms.
+        Some(_) => moment.aggregation.saturating_mul(5) / 4,
+        None => moment.aggregation.saturating_mul(2),
+    };
     let previous = previous.unwrap_or_default();
-    let is_gap = moment.time.saturating_sub(previous) > moment.aggregation.saturating_mul(2);
-    if is_gap { moment.time.saturating_sub(moment.aggregation) } else { previous }
+    let is_late = moment.time.saturating_sub(previous) > longest;
+    if is_late { moment.time.saturating_sub(moment.aggregation) } else { previous }
 }
 
 impl From<&RegionSnapshot> for RegionJson {
@@ -271,6 +277,25 @@ impl From<&RegionSnapshot> for RegionJson {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_late_snapshot_starts_one_aggregation_before_its_end() {
+        let ms = Duration::from_millis;
+        let start_of = |time, previous: Option<u64>| {
+            let moment = Moment { time: ms(time), aggregation: ms(100), samples: 20, regions: Vec::new() };
+            start(&moment, previous.map(ms))
+        };
+        for (time, previous, expected) in [
+            (1080, Some(1000), 1000),
+            (1125, Some(1000), 1000),
+            (1126, Some(1000), 1026),
+            (5000, Some(1000), 4900),
+            (200, None, 0),
+            (201, None, 101),
+        ] {
+            assert_eq!(start_of(time, previous), ms(expected), "{time} ms after {previous:?}");
+        }
+    }
 
     #[test]
     fn a_pass_has_as_many_targets_as_have_regions_that_fit_in_memory() {

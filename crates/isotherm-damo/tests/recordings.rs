@@ -422,7 +422,13 @@ fn a_failed_import_leaves_an_existing_output_unchanged() {
     import(&bad, &output, &[], VERSION).unwrap_err();
     assert_eq!(std::fs::read_to_string(&output).unwrap(), "precious");
     let error = import(&bad, &bad, &[], VERSION).unwrap_err();
-    assert!(matches!(error, ImportError::Itself { .. }), "{error}");
+    assert!(isotherm_core::chain(&error).ends_with("it is an input of the same command"), "{error}");
+    assert_eq!(std::fs::read_to_string(&bad).unwrap(), "[{");
+    std::fs::hard_link(&bad, directory.path().join("damon.data.kdamonds")).unwrap();
+    let sidecar = directory.path().join("damon.data");
+    std::fs::write(&sidecar, "[]").unwrap();
+    let error = import(&sidecar, &bad, &[], VERSION).unwrap_err();
+    assert!(isotherm_core::chain(&error).ends_with("it is an input of the same command"), "{error}");
 }
 
 /// A value that may replace another in a file of damo.

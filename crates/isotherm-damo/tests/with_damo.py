@@ -3,7 +3,7 @@
 `with_damo.py version` prints the version of damo.
 `with_damo.py read FILE` prints as JSON what damo reads in FILE.
 `with_damo.py write TRACE FORMAT FILE` makes damo write FILE in FORMAT from TRACE, the text of a kernel trace.
-`with_damo.py report REPORT... FILE` prints a report of damo.
+`with_damo.py COMMAND ARGUMENT...` runs another command of damo, such as `report` and `validate`.
 
 The recordings in `files` were made by this script with the versions of damo in their names:
 `PYTHONPATH=DIRECTORY-OF-DAMO python3 with_damo.py write files/trace.txt json files/VERSION.json`.
@@ -79,10 +79,14 @@ def write(trace, file_format, path):
         sys.exit(f"damo: {error}")
 
 
-def report(*arguments):
-    command = [sys.executable, os.path.join(package, "damo.py"), "report", *arguments]
+def run(*arguments):
+    command = [sys.executable, os.path.join(package, "damo.py"), *arguments]
     sys.exit(subprocess.run(command, stdin=subprocess.DEVNULL, timeout=60).returncode)
 
 
 if __name__ == "__main__":
-    {"version": version, "read": read, "write": write, "report": report}[sys.argv[1]](*sys.argv[2:])
+    ours = {"version": version, "read": read, "write": write}
+    if sys.argv[1] in ours:
+        ours[sys.argv[1]](*sys.argv[2:])
+    else:
+        run(*sys.argv[1:])

@@ -7,9 +7,11 @@
 mod common;
 
 use std::path::Path;
+use std::time::Duration;
 
+use isotherm_core::Snapshot;
 use isotherm_damo::{Format, export, import};
-use isotherm_record::Recording;
+use isotherm_record::{Recorder, Recording};
 use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
@@ -65,6 +67,32 @@ fn damo_reports_on_an_exported_file() {
         let arguments = [&["report"], report, &["--input", text(&path)]].concat();
         let out = installed_or_skip!(with_damo(&arguments));
         assert!(words.iter().all(|word| out.contains(word)), "{words:?} are not in what {report:?} says: {out}");
+    }
+}
+
+#[test]
+fn damo_validates_an_exported_file_of_a_busy_machine() {
+    let directory = tempfile::tempdir().unwrap();
+    let (recording, path) = (directory.path().join("a.rec"), directory.path().join("a.damo"));
+    let mut recorder = Recorder::create(&recording, &common::header()).unwrap();
+    // Each fifth aggregation is 30 to 170 ms late.
+    let (mut time, mut ends) = (Duration::ZERO, Vec::new());
+    for i in 1..=100 {
+        let late = if i % 5 == 0 { 30 + u64::from(i) * 7 / 5 } else { 0 };
+        time += Duration::from_millis(100 + late);
+        ends.push(common::header().started_unix_ns + time.as_nanos() as u64);
+        let snapshot = Snapshot { time, ..common::snapshot(i) };
+        recorder.write(&common::record_of(&snapshot, common::cost(i))).unwrap();
+    }
+    recorder.finish().unwrap();
+    export(&Recording::open(&recording).unwrap(), &path, Format::JsonCompressed).unwrap();
+
+    let printed = installed_or_skip!(with_damo(&["validate", "--input", text(&path)]));
+    assert_eq!(printed, "");
+    let records: Vec<Value> = serde_json::from_str(&with_damo(&["read", text(&path)]).unwrap()).unwrap();
+    for record in records {
+        let snapshots = record["snapshots"].as_array().unwrap().iter();
+        assert_eq!(snapshots.map(|snapshot| snapshot["end"].as_u64().unwrap()).collect::<Vec<_>>(), ends);
     }
 }
 

@@ -98,6 +98,13 @@ pub fn monitor_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
+/// The CPU time that all threads of a process have taken so far, in user space and in the kernel, with the precision of
+/// the scheduler. `None` if there is no such process.
+pub(crate) fn process_cpu_time(pid: u32) -> Option<Duration> {
+    let clock = nix::time::ClockId::pid_cpu_clock_id(nix::unistd::Pid::from_raw(pid.cast_signed())).ok()?;
+    Some(clock.now().ok()?.into())
+}
+
 /// The time since the boot of the machine, which the start of a process is counted from, too.
 pub fn now_since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);

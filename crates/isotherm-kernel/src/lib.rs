@@ -5,22 +5,31 @@
 //! - [`pages`]: the kernel's tables of pages
 //! - [`cgroup`]: control groups
 //! - [`clear_refs`]: clears the accessed bits of a process
+//! - [`lru_gen`]: asks the multi-generational LRU to age a cgroup, which clears accessed bits
 //! - [`madvise`]: advice on the memory of another process
-//! - [`memory_use`], [`system_memory`], [`SystemGauges`]: how much memory is in use
+//! - [`memory_use`], [`anonymous_use`], [`system_memory`], [`SystemGauges`]: how much memory is in use
+//! - [`transparent_huge_pages`]: their setting
+//! - [`scheduling`]: how a thread is scheduled
+//! - [`set_again_price`]: what it costs a process to set accessed bits again
 //! - [`Waiter`]: waits for the next sampling round
+//! - [`User`]: a user as whom a command is started
 
 pub mod cgroup;
 pub mod clear_refs;
 mod gauges;
 mod host;
+pub mod lru_gen;
 pub mod madvise;
 pub mod pages;
 mod physical;
 mod pidfd;
+mod price;
 mod process;
 mod processes;
+pub mod scheduling;
 mod scratch;
 mod usage;
+mod user;
 mod wait;
 
 pub use gauges::{GaugeError, SystemGauges};
@@ -28,8 +37,12 @@ pub use host::{Host, monitor_cpu_time, now_since_boot, unix_ns};
 pub use pages::{RamError, TableError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;
+pub use price::set_again_price;
 pub use process::{Process, TargetError, mapping, since_boot};
 pub use processes::{Member, ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
-pub use usage::{major_faults, memory_use, system_memory};
+pub use usage::{
+    AnonymousUse, anonymous_use, major_faults, memory_use, resident, system_memory, transparent_huge_pages,
+};
+pub use user::User;
 pub use wait::{Rest, Stop, Waiter, Woken};

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::Pidfd;
+use crate::host::process_cpu_time;
 
 /// The first address of the kernel's half of the address space on x86-64. `[vsyscall]` lies above it.
 const KERNEL_SPACE: u64 = 1 << 63;
@@ -142,6 +143,23 @@ impl Process {
     /// The pidfd of the process.
     pub fn pidfd(&self) -> Pidfd {
         self.pidfd.clone()
+    }
+
+    /// Whether the process has ended. It may still be a zombie.
+    pub fn has_ended(&self) -> bool {
+        self.pidfd.has_ended()
+    }
+
+    /// The CPU time that all threads of the process have taken so far. A process that has taken none since an earlier
+    /// call has not accessed its memory since then, has no new mappings and no new children, unless another process
+    /// shares its address space (`CLONE_VM` without `CLONE_THREAD`). `None` if it has ended.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        process_cpu_time(self.id.pid).filter(|_| !self.has_ended())
+    }
+
+    /// The size of the address space in pages, reserved space included. `None` if it has ended.
+    pub(crate) fn pages_mapped(&self) -> Option<u64> {
+        Some(self.proc.statm().ok()?.size)
     }
 
     /// The start time of the process, in nanoseconds since the Unix epoch, with the precision of the kernel's clock

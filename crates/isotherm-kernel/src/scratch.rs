@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 
 use isotherm_core::PAGE_SIZE;
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munlock, munmap};
 use thiserror::Error;
 
 /// The memory for the test cannot be mapped.
@@ -29,7 +29,8 @@ pub struct Scratch {
 pub const HUGE: u64 = 2 << 20;
 
 impl Scratch {
-    /// Maps `size` bytes and touches none of them.
+    /// Maps `size` bytes and touches none of them. They are not locked, even if this process locks all of its memory: a
+    /// run does, and the kernel takes no advice on locked memory.
     ///
     /// # Errors
     /// Fails if the kernel refuses the mapping.
@@ -47,6 +48,8 @@ impl Scratch {
             )
         };
         let memory = NonNull::new(memory.map_err(failed)?).ok_or_else(|| failed(Errno::NOMEM))?;
+        // SAFETY: the range was mapped just now, and this does not change its content.
+        let _ = unsafe { munlock(memory.as_ptr(), mapped) };
         Ok(Self { memory, mapped, start: (memory.as_ptr() as u64).next_multiple_of(HUGE), size })
     }
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{MemoryUse, SystemMemory};
-use procfs::process::{MMapExtension, SmapsRollup, Stat};
+use isotherm_core::{MemoryUse, PAGE_SIZE, SystemMemory};
+use procfs::process::{MMapExtension, SmapsRollup, Stat, StatM};
 use procfs::{FromRead, Meminfo, MemoryPressure, ProcError, ProcResult};
 
 /// The memory that process `pid` uses, in bytes, from `smaps_rollup` below `root`, which stands for `/`.
@@ -15,12 +15,45 @@ use procfs::{FromRead, Meminfo, MemoryPressure, ProcError, ProcResult};
 /// # Errors
 /// Fails if the process has ended or the file may not be read.
 pub fn memory_use(root: &Path, pid: u32) -> ProcResult<MemoryUse> {
+    let bytes = rollup(root, pid)?;
+    Ok(MemoryUse { resident: bytes("Rss"), proportional: bytes("Pss"), swapped: bytes("Swap") })
+}
+
+/// The anonymous memory of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnonymousUse {
+    /// All of it that is resident, in bytes.
+    pub resident: u64,
+    /// The part of it in transparent huge pages.
+    pub huge: u64,
+}
+
+/// The anonymous memory of process `pid`, from `smaps_rollup` below `root`, which stands for `/`. It costs as much as
+/// [`memory_use`].
+///
+/// # Errors
+/// Fails if the process has ended or the file may not be read.
+pub fn anonymous_use(root: &Path, pid: u32) -> ProcResult<AnonymousUse> {
+    let bytes = rollup(root, pid)?;
+    Ok(AnonymousUse { resident: bytes("Anonymous"), huge: bytes("AnonHugePages") })
+}
+
+/// The figures of `smaps_rollup` by name; 0 for one that the kernel does not have.
+fn rollup(root: &Path, pid: u32) -> ProcResult<impl Fn(&str) -> u64> {
     let rollup: SmapsRollup = FromRead::from_file(root.join(format!("proc/{pid}/smaps_rollup")))?;
     // The file of a zombie is empty.
-    let mapped = rollup.memory_map_rollup.0.first().ok_or(ProcError::NotFound(None))?;
-    let MMapExtension { map, .. } = &mapped.extension;
-    let bytes = |name| map.get(name).copied().unwrap_or_default();
-    Ok(MemoryUse { resident: bytes("Rss"), proportional: bytes("Pss"), swapped: bytes("Swap") })
+    let mapped = rollup.memory_map_rollup.0.into_iter().next().ok_or(ProcError::NotFound(None))?;
+    let MMapExtension { map, .. } = mapped.extension;
+    Ok(move |name: &str| map.get(name).copied().unwrap_or_default())
+}
+
+/// The setting of transparent huge pages below `root`, which stands for `/`: `always`, `madvise` or `never`. `None` if
+/// the kernel has none (Linux `Documentation/admin-guide/mm/transhuge.rst`).
+pub fn transparent_huge_pages(root: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).ok()?;
+    // The kernel marks the setting in force: `always [madvise] never`.
+    let (setting, _) = text.split_once('[')?.1.split_once(']')?;
+    Some(setting.to_owned())
 }
 
 /// How many major page faults process `pid` has had since it started, from `stat` below `root`, which stands for `/`:
@@ -30,6 +63,14 @@ pub fn memory_use(root: &Path, pid: u32) -> ProcResult<MemoryUse> {
 /// Fails if the process has ended or the file may not be read.
 pub fn major_faults(root: &Path, pid: u32) -> ProcResult<u64> {
     Ok(Stat::from_file(root.join(format!("proc/{pid}/stat")))?.majflt)
+}
+
+/// The bytes of a process that are in memory, from `/proc/PID/statm` below `root`: cheap, and not exact.
+///
+/// # Errors
+/// Fails if the process has ended.
+pub fn resident(root: &Path, pid: u32) -> ProcResult<u64> {
+    Ok(StatM::from_file(root.join(format!("proc/{pid}/statm")))?.resident * PAGE_SIZE)
 }
 
 /// The memory of the system, in bytes, from `/proc/meminfo` below `root`, which stands for `/`.
@@ -81,6 +122,28 @@ mod tests {
         assert!(before.proportional <= before.resident);
         assert!(after.resident >= before.resident + 60 * MIB, "{before:?} {after:?}");
         memory_use(root, u32::MAX).unwrap_err();
+    }
+
+    #[test]
+    fn anonymous_memory_is_a_part_of_what_is_resident() {
+        let memory = vec![1_u8; 8 * MIB as usize];
+        let (all, anonymous) =
+            (memory_use(Path::new("/"), std::process::id()), anonymous_use(Path::new("/"), std::process::id()));
+        drop(std::hint::black_box(memory));
+        let (all, anonymous) = (all.unwrap(), anonymous.unwrap());
+        assert!(anonymous.resident >= 8 * MIB && anonymous.huge <= anonymous.resident, "{anonymous:?}");
+        assert!(anonymous.resident <= all.resident + MIB, "{all:?} {anonymous:?}");
+        anonymous_use(Path::new("/"), u32::MAX).unwrap_err();
+    }
+
+    #[test]
+    fn the_setting_of_huge_pages_is_the_one_in_brackets() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(transparent_huge_pages(root.path()), None);
+        let directory = root.path().join("sys/kernel/mm/transparent_hugepage");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("enabled"), "always [madvise] never\n").unwrap();
+        assert_eq!(transparent_huge_pages(root.path()).as_deref(), Some("madvise"));
     }
 
     #[test]

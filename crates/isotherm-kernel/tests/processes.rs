@@ -76,6 +76,37 @@ fn a_zombie_is_reported_as_ended() {
 }
 
 #[test]
+fn a_process_takes_cpu_time_only_while_it_runs() {
+    // For each line, the shell maps and reads a file.
+    let mut shell = ChildGuard::start("sh", &["-c", "while read line; do cat /proc/self/stat; done"]);
+    let process = Process::open(shell.id()).unwrap();
+    let stat = || std::fs::read_to_string(format!("/proc/{}/stat", shell.id())).unwrap();
+    eventually(|| stat().contains(") S "));
+    let before = process.cpu_time().unwrap();
+    assert_eq!(process.cpu_time(), Some(before), "it waits for a line");
+    std::io::Write::write_all(shell.0.stdin.as_mut().unwrap(), b"\n").unwrap();
+    eventually(|| process.cpu_time().unwrap() > before);
+    shell.end();
+    assert_eq!(process.cpu_time(), None);
+}
+
+#[test]
+fn the_mappings_of_a_process_that_has_run_are_read_again() {
+    let script = "import mmap, sys\nkept = []\nfor line in sys.stdin: kept.append(mmap.mmap(-1, int(line)))";
+    let mut python = ChildGuard::start("python3", &["-c", script]);
+    let mut processes = Processes::new([python.id()], false).unwrap();
+    let mut sizes = || -> Vec<u64> {
+        let targets = processes.read_targets().unwrap();
+        targets[0].mappings.iter().map(|mapping| mapping.range.size()).collect()
+    };
+    for size in [123 << 20, 45 << 20] {
+        std::io::Write::write_all(python.0.stdin.as_mut().unwrap(), format!("{size}\n").as_bytes()).unwrap();
+        eventually(|| sizes().contains(&size));
+        assert!(sizes().contains(&size), "it has not run since");
+    }
+}
+
+#[test]
 fn descendants_join_and_leave() {
     // The shell starts a shell that starts sleep. A line on the input ends both.
     let script = "sh -c 'sleep 60 & read line; kill $!; wait'; read line";

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use isotherm_core::survey::{BlockPages, ClearPages, PageBits};
+use isotherm_core::survey::{BlockPages, ClearPages, PageBits, SurveyPart};
 use isotherm_core::{AccessProbe, BoxError, Layout, TargetSpace};
 use isotherm_kernel::Process;
 use isotherm_probes::bpf::BpfProbe;
@@ -72,7 +72,7 @@ fn measure(child: &mut Child, gib: usize, used: usize) -> Result<(), BoxError> {
         let began = (Instant::now(), cpu());
         survey.begin()?;
         blocks.clear();
-        survey.read(&space, &mut blocks)?;
+        survey.read(&space, SurveyPart::ALL, &mut blocks)?;
         let read = (began.0.elapsed(), cpu() - began.1);
         let mut chosen: Vec<ClearPages> = blocks
             .iter()

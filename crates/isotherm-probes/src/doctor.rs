@@ -1,6 +1,9 @@
 //! Finds out which probes work on this machine by trying each of them.
 
+use std::path::Path;
+
 use isotherm_core::chain;
+use isotherm_kernel::lru_gen::LruGen;
 use serde::Serialize;
 
 use crate::RefsProbe;
@@ -21,6 +24,8 @@ pub struct Finding {
     pub why_not: Option<String>,
     /// Whether a run may choose the probe on its own (`--probe auto`).
     pub auto: bool,
+    /// Whether the probe sees physical memory, and not only that of given processes.
+    pub physical: bool,
     /// The features of the probe that this kernel has, if kernels differ in them.
     pub features: Option<String>,
 }
@@ -33,14 +38,16 @@ pub fn examine() -> Vec<Finding> {
         works: tried.is_ok(),
         why_not: tried.err(),
         auto: true,
+        physical: false,
         features: None,
     };
+    let idle = finding(
+        "idle",
+        "the kernel's idle page tracking, page by page; physical memory, too",
+        IdleProbe::check().map_err(|error| chain(&error)),
+    );
     vec![
-        finding(
-            "idle",
-            "the kernel's idle page tracking, page by page; physical memory, too",
-            IdleProbe::check().map_err(|error| chain(&error)),
-        ),
+        Finding { physical: true, ..idle },
         bpf(&finding),
         finding(
             "refs",
@@ -54,12 +61,23 @@ pub fn examine() -> Vec<Finding> {
 /// Tries the probe `bpf`, and says what its surveys do to a target.
 fn bpf(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Finding) -> Finding {
     let tried = BpfProbe::check().map_err(|error| chain(&error));
-    let surveys = "surveys all pages, for isotherm idle as well; memory that several processes map through \
-                   /proc/PID/clear_refs, which clears the referenced marks of the process and holds up its page \
-                   faults and mmap meanwhile, for at most 5 ms by default (--shared)";
+    let aging = match LruGen::open(Path::new("/")) {
+        Ok(_) => "the multi-generational LRU is on and is used instead where this costs the processes less: it clears \
+                  all pages of a cgroup without holding up page faults, and marks what was accessed as young"
+            .into(),
+        Err(error) => {
+            format!("the multi-generational LRU, which does not hold up page faults, is not used: {}", chain(&error))
+        }
+    };
+    let surveys = format!(
+        "surveys all pages, for isotherm idle as well; memory that several processes map through /proc/PID/clear_refs, \
+         which clears the referenced marks of the process and holds up its page faults and mmap meanwhile, for at most \
+         5 ms by default (--shared); {aging}"
+    );
     Finding {
-        features: tried.is_ok().then(|| surveys.into()),
-        ..finding("bpf", "page tables read by eBPF, page by page", tried)
+        features: tried.is_ok().then_some(surveys),
+        physical: true,
+        ..finding("bpf", "page tables read by eBPF, page by page; physical memory as far as processes map it", tried)
     }
 }
 
@@ -70,6 +88,7 @@ fn damon(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Fin
     let there = !matches!(tried, Err(DamonError::NoSysfs(_)));
     let about = "the kernel's own DAMON; only when it is asked for";
     Finding {
+        physical: true,
         features: there.then(|| Features::find(&places).to_string()),
         ..finding("damon", about, tried.map_err(|error| chain(&error)))
     }

@@ -2,6 +2,7 @@
 //!
 //! - [`bpf`], [`idle`] and [`RefsProbe`] report for single pages or single mappings whether they were accessed.
 //! - [`damon`] uses the kernel's own monitor instead.
+//! - [`mapped`] surveys physical memory through the page tables of all processes.
 //! - [`idle_scan`] visits every page and reports how long it has been idle.
 //! - [`doctor`] finds out which of these work on this machine.
 
@@ -10,6 +11,9 @@ pub mod damon;
 pub mod doctor;
 pub mod idle;
 pub mod idle_scan;
+mod left_out;
+pub mod mapped;
+mod mapping;
 mod mark;
 mod refs;
 

@@ -1,11 +1,11 @@
 //! The probe `refs`: watches processes with `/proc/PID/clear_refs` and `/proc/PID/smaps`.
 //!
-//! An ordinary user can watch a process of their own with it. Its limits are:
+//! An ordinary user can watch a process of their own with it. It surveys mappings, or samples them. Its limits are:
 //!
 //! - A clear applies to the whole process. A read shows how many bytes of each mapping were referenced, but not which.
-//!   A mapping counts as accessed if any page of it was referenced.
-//! - Each round walks all page tables of the process twice. The cost grows with the size of the process; a longer
-//!   sampling interval lowers it.
+//!   The survey tells the bytes. For a sample, a mapping counts as accessed if any page of it was referenced.
+//! - Each survey, and each round of samples, walks all page tables of the process twice. The cost grows with the size
+//!   of the process; a longer interval lowers it.
 //! - The kernel does not flush the TLB when it clears. A small mapping whose translations all stay in the TLB can look
 //!   idle although it is in use.
 
@@ -13,7 +13,10 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::PathBuf;
 
-use isotherm_core::{AccessProbe, AddrRange, BoxError, Granularity, Observation, Sample, TargetId, TargetSpace};
+use isotherm_core::survey::{MappingRead, MappingSurvey};
+use isotherm_core::{
+    AccessProbe, AddrRange, BoxError, Granularity, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
+};
 use procfs::FromBufRead;
 use procfs::process::{MemoryMap, MemoryMaps, VmFlags};
 use thiserror::Error;
@@ -58,6 +61,8 @@ fn fix(error: &io::Error) -> &'static str {
 /// Reads from `clear_refs` and `smaps` which mappings were accessed.
 #[derive(Debug, Default)]
 pub struct RefsProbe {
+    /// Whether mappings are surveyed, and not sampled.
+    surveys: bool,
     targets: Vec<Target>,
     /// The number of mappings with referenced pages that were cleared.
     clears: u64,
@@ -73,9 +78,16 @@ struct Target {
 }
 
 impl RefsProbe {
-    /// A probe without targets.
+    /// A probe without targets, which samples mappings.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same probe, which surveys mappings instead if `surveys` is true. It cannot do both, because a clear for one
+    /// takes away what the other would read.
+    #[must_use]
+    pub fn with_survey(self, surveys: bool) -> Self {
+        Self { surveys, ..self }
     }
 
     /// Tests the probe on this process: clears the referenced bits, touches pages, and reads the bits again.
@@ -103,6 +115,14 @@ impl RefsProbe {
 impl AccessProbe for RefsProbe {
     fn granularity(&self) -> Granularity {
         Granularity::Mapping
+    }
+
+    fn has_samples(&self) -> bool {
+        !self.surveys
+    }
+
+    fn mapping_survey(&mut self) -> Option<&mut dyn MappingSurvey> {
+        if self.surveys { Some(self) } else { None }
     }
 
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
@@ -156,6 +176,37 @@ impl AccessProbe for RefsProbe {
     }
 }
 
+impl MappingSurvey for RefsProbe {
+    fn read_and_clear(&mut self, space: &TargetSpace) -> Result<Vec<MappingRead>, BoxError> {
+        let known = self.targets.iter_mut().find(|target| target.id == space.id);
+        let Some((target, file)) = known.and_then(|target| Some((target.pid, target.clear_refs.as_mut()?))) else {
+            return Ok(Vec::new());
+        };
+        // The next update notices that the target has ended.
+        let Ok(maps) = smaps(target) else { return Ok(Vec::new()) };
+        if file.write_all(CLEAR_ALL).is_err() {
+            return Ok(Vec::new());
+        }
+        let read = maps.iter().filter_map(read).filter(|read| read.present > 0 || read.swapped > Some(0));
+        let read: Vec<MappingRead> = read.collect();
+        self.clears += read.iter().map(|read| read.accessed / PAGE_SIZE).sum::<u64>();
+        Ok(read)
+    }
+}
+
+/// What `smaps` says about the memory of a mapping.
+fn read(map: &MemoryMap) -> Option<MappingRead> {
+    let range = isotherm_kernel::mapping(map)?.range;
+    let bytes = |key: &str| map.extension.map.get(key).copied().unwrap_or_default();
+    let resident = bytes("Rss");
+    // The resident bytes do not count the pages of hugetlbfs. No field counts the memory of devices.
+    let hugetlb = bytes("Shared_Hugetlb") + bytes("Private_Hugetlb");
+    let accessed = bytes("Referenced").min(resident);
+    // Unlike the page tables, `Swap` counts shared memory that is in swap (Linux Documentation/filesystems/proc.rst).
+    let swapped = Some(bytes("Swap"));
+    Some(MappingRead { range, present: resident + hugetlb, accessed, unobservable: hugetlb, swapped })
+}
+
 impl Target {
     fn answer(&self, addr: u64) -> Observation {
         let passed = self.mappings.partition_point(|(range, _)| range.end() <= addr);
@@ -168,9 +219,7 @@ impl Target {
 
 /// Reads from `smaps` which mappings were referenced since the last clear.
 fn observe(pid: u32) -> io::Result<Vec<(AddrRange, Observation)>> {
-    let mut text = Vec::new();
-    File::open(path(pid, "smaps"))?.read_to_end(&mut text)?;
-    let maps = MemoryMaps::from_buf_read(BufReader::new(&text[..])).map_err(io::Error::other)?;
+    let maps = smaps(pid)?;
     let seen = |map: &MemoryMap| {
         let range = isotherm_kernel::mapping(map)?.range;
         // smaps does not count the pages of hugetlbfs, nor pages without a page frame descriptor (device memory).
@@ -184,6 +233,12 @@ fn observe(pid: u32) -> io::Result<Vec<(AddrRange, Observation)>> {
         Some((range, observation))
     };
     Ok(maps.iter().filter_map(seen).collect())
+}
+
+fn smaps(pid: u32) -> io::Result<MemoryMaps> {
+    let mut text = Vec::new();
+    File::open(path(pid, "smaps"))?.read_to_end(&mut text)?;
+    MemoryMaps::from_buf_read(BufReader::new(&text[..])).map_err(io::Error::other)
 }
 
 fn open(pid: u32, name: &str) -> Result<File, RefsError> {

@@ -1,15 +1,16 @@
 //! The `refs` probe on a real process of the same user.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use isotherm_core::survey::MappingRead;
 use isotherm_core::{AccessProbe, AddressSpace, Granularity, Observation, Sample};
 use isotherm_kernel::Processes;
 use isotherm_probes::RefsProbe;
 use isotherm_testing::installed_or_skip;
 
 /// Maps two areas with a gap between them and prints their addresses. Each line of its input names an area to touch.
-/// The areas are larger than any TLB, because a clear does not flush the TLB.
+/// The areas are larger than any TLB, because a clear does not flush the TLB. A few pages can stay in it all the same.
 const TOUCHER: &str = "
 import ctypes, mmap, sys
 areas = [mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | mmap.PROT_WRITE)
@@ -22,11 +23,45 @@ for line in sys.stdin:
     print('done', flush=True)
 ";
 
-#[test]
-fn a_touched_mapping_is_accessed_and_an_untouched_one_is_idle() {
+fn toucher() -> Result<Child, String> {
     let mut python = Command::new("python3");
     let child = python.args(["-c", TOUCHER]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = installed_or_skip!(child.map_err(|e| format!("python3 cannot be run: {e}")));
+    child.map_err(|e| format!("python3 cannot be run: {e}"))
+}
+
+#[test]
+fn a_survey_tells_how_many_bytes_of_a_mapping_were_touched() {
+    let mut child = installed_or_skip!(toucher());
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let areas: Vec<u64> = lines.next().unwrap().unwrap().split(' ').map(|addr| addr.parse().unwrap()).collect();
+    let mut processes = Processes::new([child.id()], false).unwrap();
+    let spaces = processes.read_targets().unwrap();
+    let mut probe = RefsProbe::new().with_survey(true);
+    assert!(!probe.has_samples());
+    probe.update(&spaces).unwrap();
+    let mut read = || probe.mapping_survey().unwrap().read_and_clear(&spaces[0]).unwrap();
+    read();
+    // The areas have no memory before they are touched for the first time.
+    for (touched, present) in [(0, [64, 0]), (1, [64, 64]), (0, [64, 64])] {
+        writeln!(child.stdin.as_mut().unwrap(), "{touched}").unwrap();
+        lines.next().unwrap().unwrap();
+        let found = read();
+        for (area, present) in present.into_iter().enumerate() {
+            let of = found.iter().find(|mapping| mapping.range.contains(areas[area]));
+            // A mapping can include a little memory of others.
+            let mib = |bytes: fn(&MappingRead) -> u64| of.map_or(0, |mapping| (bytes(mapping) + (512 << 10)) >> 20);
+            assert_eq!(mib(|mapping| mapping.present), present, "{of:?}");
+            assert_eq!(mib(|mapping| mapping.accessed), if area == touched { 64 } else { 0 }, "{of:?}");
+        }
+    }
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert!(read().is_empty(), "a target that has ended has no mappings");
+}
+
+#[test]
+fn a_touched_mapping_is_accessed_and_an_untouched_one_is_idle() {
+    let mut child = installed_or_skip!(toucher());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let areas: Vec<u64> = lines.next().unwrap().unwrap().split(' ').map(|addr| addr.parse().unwrap()).collect();
     let mut processes = Processes::new([child.id()], false).unwrap();

@@ -110,7 +110,7 @@ fn surveyed(mappings: &Arc<[Mapping]>, idle: &mut [Duration], random: &mut Rando
     let by_block = (0..).zip(idle).map(|(nth, idle)| {
         let touched = if nth % 4 == 0 { random.below(513) as u16 } else { u16::from(random.below(50) == 0) };
         *idle = if touched > 0 { Duration::ZERO } else { *idle + Duration::from_secs(1) };
-        BlockSums { start: first + nth * BLOCK_SIZE, present: 512, touched, idle: *idle }
+        BlockSums { start: first + nth * BLOCK_SIZE, present: 512, touched, idle: *idle, swapped: Some(0) }
     });
     TargetSurvey {
         id: TargetId::process(4711, Duration::ZERO),
@@ -213,6 +213,8 @@ fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 42,
+        budget: None,
+        intervals: None,
         started_unix_ns: 1,
         host: Host {
             id: "0123456789abcdef0123456789abcdef".into(),

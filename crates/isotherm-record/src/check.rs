@@ -25,13 +25,16 @@ pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'
         if [pages.touched, pages.unobservable, pages.unknown].iter().any(|&bytes| bytes > pages.present) {
             return Err("a part of a region's present bytes is more than all of them");
         }
+        if pages.swapped.unwrap_or(0) > region.range.size() - pages.present {
+            return Err("a region has more bytes in memory and in swap than its size");
+        }
     }
     Ok(())
 }
 
 /// Checks the sums over all targets of a survey: no part larger than the whole.
 pub(crate) fn total(TotalSums { sums, shared }: &TotalSums) -> Result<(), &'static str> {
-    let PageSums { present, touched, unobservable, unknown, within } = sums;
+    let PageSums { present, touched, unobservable, unknown, within, .. } = sums;
     if [touched, unobservable, unknown, shared].into_iter().chain(within).any(|bytes| bytes > present) {
         return Err("a part of a survey's present bytes is more than all of them");
     }
@@ -45,22 +48,26 @@ pub(crate) fn survey(target: &TargetSurvey) -> Result<(), &'static str> {
     }
     for found in &target.by_mapping {
         let mapping = target.mappings.get(found.mapping as usize).ok_or("a survey has a mapping that is not there")?;
-        let PageSums { present, touched, unobservable, unknown, within } = found.sums;
+        let PageSums { present, touched, unobservable, unknown, swapped, within } = found.sums;
         if present > mapping.range.size() {
             return Err("a survey has more present bytes in a mapping than its size");
+        }
+        if swapped.unwrap_or(0) > mapping.range.size() - present {
+            return Err("a survey has more bytes of a mapping in memory and in swap than its size");
         }
         if [touched, unobservable, unknown].iter().chain(&within).any(|&bytes| bytes > present) {
             return Err("a part of a survey's present bytes is more than all of them");
         }
     }
-    if !target.by_block.is_sorted_by(|a, b| a.start < b.start) {
+    if !target.by_block.iter().is_sorted_by(|a, b| a.start < b.start) {
         return Err("the blocks of a survey are out of order");
     }
-    for block in &target.by_block {
+    for block in target.by_block.iter() {
         if !block.start.is_multiple_of(BLOCK_SIZE) {
             return Err("a block of a survey begins within a block");
         }
-        if usize::from(block.present) > BLOCK_PAGES || block.touched > block.present {
+        let swapped = usize::from(block.swapped.unwrap_or(0));
+        if usize::from(block.present) + swapped > BLOCK_PAGES || block.touched > block.present {
             return Err("a block of a survey has more pages than there are");
         }
     }

@@ -8,7 +8,7 @@ use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 
-use crate::table::{Build, Description, Read, Reserved, Table, Value, columns_of, structs, table};
+use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, table};
 
 /// The `kind` of a row that is one target in one snapshot.
 pub(crate) const TARGET: &str = "target";
@@ -19,7 +19,8 @@ pub(crate) const SURVEY: &str = "survey";
 /// The column of regions.
 pub(crate) const REGIONS: &str = "regions";
 /// The columns of a region that say what a survey found in it.
-pub(crate) const REGION_PAGES: [&str; 4] = ["present_bytes", "touched_bytes", "unobservable_bytes", "unknown_bytes"];
+pub(crate) const REGION_PAGES: [&str; 5] =
+    ["present_bytes", "touched_bytes", "unobservable_bytes", "unknown_bytes", "swapped_bytes"];
 
 table! {
     /// A row.
@@ -117,6 +118,8 @@ table! {
         /// present bytes of the region of which it is not known whether they were accessed between the last two
         /// surveys; `touched_bytes` counts them as accessed in the same share as the rest
         "unknown_bytes" => unknown_bytes: Option<u64>,
+        /// bytes of the region in swap; null if the survey does not know, and in older recordings
+        "swapped_bytes" => swapped_bytes: Option<u64>,
     }
 }
 
@@ -128,14 +131,22 @@ table! {
         "rounds" => rounds: u32,
         /// how many of these rounds began late
         "late_rounds" => late_rounds: u32,
+        /// how many of these rounds had samples; null in older recordings, and if the source does not tell
+        "sampled_rounds" => sampled_rounds: Option<u32>,
         /// pages read in these rounds
         "reads" => reads: u64,
         /// pages read in the round that read most
         "max_reads" => max_reads: u32,
         /// pages cleared in these rounds
         "clears" => clears: u64,
-        /// CPU time of the monitor's thread in these rounds, in nanoseconds
+        /// CPU time of the monitor's thread since the last snapshot, surveys included, in nanoseconds
         "cpu_ns" => cpu_ns: u64,
+        /// CPU time of the threads that record and draw since the last snapshot, in nanoseconds; null in older
+        /// recordings, and if the source does not tell
+        "other_cpu_ns" => other_cpu_ns: Option<u64>,
+        /// whether the budget did not suffice, so that surveys or samples were rarer than they would be without it;
+        /// null in older recordings, and if there is no budget
+        "limited" => limited: Option<bool>,
         /// mapped bytes that could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
     }
@@ -315,9 +326,9 @@ table! {
         "total" => total: Option<SurveyTotal>,
         /// the windows of `within_bytes`, in nanoseconds, rising
         "windows_ns" => windows_ns: Vec<u64>,
-        /// the sums of the mappings that have a present page, in the order of the mappings
+        /// the sums of the mappings that have a present or a swapped page, in the order of the mappings
         "mappings" => mappings: Vec<Surveyed>,
-        /// the blocks of 2 MiB that have a present page, in the order of addresses
+        /// the blocks of 2 MiB that have a present or a swapped page, in the order of addresses
         "blocks" => blocks: Vec<Block>,
     }
 }
@@ -348,6 +359,8 @@ table! {
         /// present bytes of which it is not known whether they were accessed since the survey before; what several
         /// targets share may count several times
         "unknown_bytes" => unknown_bytes: u64,
+        /// bytes in swap; null if the survey does not know, and in older recordings
+        "swapped_bytes" => swapped_bytes: Option<u64>,
         /// bytes that were accessed within each of `windows_ns` before the survey
         "within_bytes" => within_bytes: Vec<u64>,
     }
@@ -367,8 +380,8 @@ table! {
         /// present bytes of which it is not known whether they were accessed since the survey before; `touched_bytes`
         /// and `within_bytes` count them as accessed in the same share as the rest
         "unknown_bytes" => unknown_bytes: u64,
-        /// reserved: bytes in swap
-        "swapped_bytes" => swapped_bytes: Reserved<u64>,
+        /// bytes in swap; null if the survey does not know, and in older recordings
+        "swapped_bytes" => swapped_bytes: Option<u64>,
         /// bytes that were accessed within each of `windows_ns` before the survey; a window that goes back to before
         /// the first survey counts what was accessed since then
         "within_bytes" => within_bytes: Vec<u64>,
@@ -386,6 +399,8 @@ table! {
         "touched_pages" => touched_pages: u16,
         /// for how long the page that was accessed last has been idle, in nanoseconds
         "idle_ns" => idle_ns: u64,
+        /// the number of absent pages that are in swap; null if the survey does not know, and in older recordings
+        "swapped_pages" => swapped_pages: Option<u16>,
     }
 }
 

@@ -3,19 +3,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use isotherm_output::OutputError;
+
 use crate::FORMAT;
 
 /// Why a recording could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file to record to could not be created.
-    #[error("cannot create the recording {} (choose another file with -o)", path.display())]
-    Create {
-        /// The recording.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    /// The file to record to could not be created, or could not be given its name.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// The kernel did not take a batch. What was written before stays readable.
     #[error(
         "cannot write to the recording {} at byte {offset} ({}what was recorded before is kept)",

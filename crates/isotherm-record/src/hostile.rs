@@ -37,6 +37,8 @@ fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 1,
+        budget: None,
+        intervals: None,
         started_unix_ns: 0,
         host: Host {
             id: "0123".into(),
@@ -109,12 +111,18 @@ fn activity_row(activity: &Activity) -> columns::Row {
 /// A row of a survey of target 1 whose mappings another row says. The first mapping has 2 present pages.
 fn survey_row() -> columns::Row {
     let sums = |bytes: u64| PageSums { present: 2 * bytes, touched: bytes, within: [bytes; 10], ..PageSums::default() };
-    let block = |nth: u64| BlockSums { start: nth * BLOCK_SIZE, present: 5, touched: 3, idle: Duration::ZERO };
+    let block = |nth: u64| BlockSums {
+        start: nth * BLOCK_SIZE,
+        present: 5,
+        touched: 3,
+        swapped: Some(1),
+        ..BlockSums::default()
+    };
     let found = TargetSurvey {
         id: target(1),
         mappings: Arc::default(),
         by_mapping: vec![MappingSums { mapping: 0, sums: sums(PAGE_SIZE) }],
-        by_block: vec![block(1), block(4)],
+        by_block: vec![block(1), block(4)].into(),
     };
     let taken = SurveySnapshot { time: Duration::from_nanos(2), ..SurveySnapshot::default() };
     let cost = (SurveyCost { reads: 5, clears: 2 }, Some(Duration::from_nanos(7)));
@@ -246,6 +254,8 @@ fn surveys_that_break_the_rules_are_refused() {
     let too_large = "a survey has more present bytes in a mapping than its size";
     assert_eq!(refused(&|found| found.mappings[0].present_bytes = u64::MAX), too_large);
     assert_eq!(refused(&|found| found.mappings[0].unknown_bytes = u64::MAX), larger);
+    let too_much = "a survey has more bytes of a mapping in memory and in swap than its size";
+    assert_eq!(refused(&|found| found.mappings[0].swapped_bytes = Some(u64::MAX)), too_much);
     assert_eq!(refused(&|found| found.mappings[0].within_bytes[9] = 3 * PAGE_SIZE), larger);
     let twice = |found: &mut columns::Survey| found.mappings.push(found.mappings[0].clone());
     assert_eq!(refused(&twice), "the mappings of a survey are out of order");
@@ -274,6 +284,9 @@ fn present_bytes_that_break_the_rules_are_refused() {
     };
     assert_eq!(pages(3 * PAGE_SIZE, 0), "a region has more present bytes than its size");
     assert_eq!(pages(PAGE_SIZE, PAGE_SIZE + 1), "a part of a region's present bytes is more than all of them");
+    let pages = RegionPages { present: PAGE_SIZE, swapped: Some(PAGE_SIZE + 1), ..RegionPages::default() };
+    let row = first_row(&[RegionSnapshot { pages: Some(pages), ..region(1..3, 0) }], &[]);
+    assert_eq!(refusal(&[row]), "a region has more bytes in memory and in swap than its size");
 }
 
 #[test]

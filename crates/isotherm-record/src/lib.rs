@@ -44,13 +44,13 @@ pub use columns::column_table;
 pub use convert::{ConvertError, Format, TransferError, convert, convert_with};
 pub use error::RecordError;
 pub use id::{identity, pid_column};
-pub use model::{Activity, Cost, Header, Host, Row, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos};
+pub use model::{Activity, Budget, Cost, Header, Host, Row, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos};
 pub use permissions::permission_letters;
 pub use reader::{Ending, Recording};
 pub use schema::Contents;
 pub use snapshots::Snapshots;
 pub use surveys::Surveys;
-pub use writer::Recorder;
+pub use writer::{Recorder, recording_at};
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

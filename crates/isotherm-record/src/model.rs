@@ -29,10 +29,26 @@ pub struct Header {
     pub max_regions: u64,
     /// The seed of the monitor's random numbers.
     pub seed: u64,
+    /// What the run was allowed to cost. `None` if it had no budget, or that is not known.
+    #[serde(default)]
+    pub budget: Option<Budget>,
+    /// How the intervals were chosen: `auto` if they followed from what was observed, or `fixed`. `None` if that is not
+    /// known.
+    #[serde(default)]
+    pub intervals: Option<String>,
     /// When the run started, since the Unix epoch.
     pub started_unix_ns: u64,
     /// Where it ran.
     pub host: Host,
+}
+
+/// What a run was allowed to cost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// The share of one CPU for all that isotherm does while it watches.
+    pub cpu: f64,
+    /// The share of one CPU that the targets may lose.
+    pub targets: f64,
 }
 
 /// The machine that a recording was made on.
@@ -81,22 +97,34 @@ pub struct Cost {
     pub rounds: u32,
     /// How many of these rounds began late.
     pub late_rounds: u32,
+    /// How many of these rounds had samples. `None` if that is not known.
+    pub sampled_rounds: Option<u32>,
     /// Pages read in these rounds.
     pub reads: u64,
     /// Pages read in the round that read most.
     pub max_reads: u32,
     /// Pages cleared in these rounds.
     pub clears: u64,
-    /// CPU time of the monitor's thread in these rounds.
+    /// CPU time of the monitor's thread since the last snapshot, surveys included.
     pub cpu_ns: u64,
+    /// CPU time of the threads that help the run, which record and draw, since the last snapshot. `None` if that is not
+    /// known.
+    pub other_cpu_ns: Option<u64>,
+    /// Whether the budget did not suffice, so that surveys or samples were rarer than they would be without it. `None`
+    /// if that is not known.
+    pub limited: Option<bool>,
     /// Mapped bytes that could not be observed.
     pub unobservable_bytes: u64,
 }
 
 impl Cost {
-    /// Adds the cost of another snapshot. Counts and times are summed. The pages read in a round and the bytes that
-    /// could not be observed become the larger of both.
+    /// Adds the cost of another snapshot. Counts and times are summed; one that is not known counts as zero, unless
+    /// both are not known. The pages read in a round and the bytes that could not be observed become the larger of
+    /// both.
     pub fn add(&mut self, other: &Self) {
+        self.sampled_rounds = sum(self.sampled_rounds, other.sampled_rounds, u32::saturating_add);
+        self.other_cpu_ns = sum(self.other_cpu_ns, other.other_cpu_ns, u64::saturating_add);
+        self.limited = sum(self.limited, other.limited, |one, other| one || other);
         self.rounds = self.rounds.saturating_add(other.rounds);
         self.late_rounds = self.late_rounds.saturating_add(other.late_rounds);
         self.reads += other.reads;
@@ -107,9 +135,20 @@ impl Cost {
     }
 
     /// How many aggregations of `samples` are missing between this snapshot and the one before it. Their rounds are in
-    /// [`rounds`](Self::rounds). Only the kernel's DAMON loses aggregations.
+    /// [`rounds`](Self::rounds). Only the kernel's DAMON loses aggregations: where rounds were late, the aggregation
+    /// was a longer one.
     pub fn lost_aggregations(&self, samples: u32) -> u64 {
+        if self.late_rounds > 0 {
+            return 0;
+        }
         (self.rounds / samples.max(1)).saturating_sub(1).into()
+    }
+}
+
+fn sum<T>(one: Option<T>, other: Option<T>, add: fn(T, T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(add(one, other)),
+        (one, other) => one.or(other),
     }
 }
 

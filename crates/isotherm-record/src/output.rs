@@ -1,46 +1,47 @@
 //! The file that a recorder writes to. It grows by whole messages.
 
-use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Only the owner may read a recording, because it holds address-space layouts.
-const MODE: u32 = 0o600;
+use isotherm_output::{OutputError, OutputFile};
 
 /// A file that ends after a whole message, unless the process is killed during a write.
 #[derive(Debug)]
 pub(crate) struct Output {
-    file: File,
+    file: OutputFile,
     /// Bytes of whole messages.
     len: u64,
-    /// Whether it can be cut back. A pipe or a device cannot.
-    regular: bool,
 }
 
 impl Output {
-    /// Creates the file with mode 0600. An existing one gets that mode before it is emptied and written.
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?;
-        let regular = file.metadata()?.is_file();
-        if regular {
-            file.set_permissions(Permissions::from_mode(MODE))?;
-            file.set_len(0)?;
-        }
-        Ok(Self { file, len: 0, regular })
+    /// An output that nothing was written to.
+    pub(crate) fn new(file: OutputFile) -> Self {
+        Self { file, len: 0 }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// Hands one whole message to the kernel. On failure the file is cut back to its length before.
     pub(crate) fn append(&mut self, message: &[u8]) -> io::Result<()> {
+        let is_stream = self.file.is_stream();
         let written =
-            if self.regular { self.file.write_all_at(message, self.len) } else { self.file.write_all(message) };
+            if is_stream { self.file.write_all(message) } else { self.file.file().write_all_at(message, self.len) };
         match written {
             Ok(()) => self.len += message.len() as u64,
+            // What a stream has taken cannot be taken back.
+            Err(_) if is_stream => {}
             // The error to report is that of the write. If cutting back fails too, readers accept a torn tail.
-            Err(_) if self.regular => drop(self.file.set_len(self.len)),
-            Err(_) => {}
+            Err(_) => drop(self.file.file().set_len(self.len)),
         }
         written
+    }
+
+    /// Gives the file the name of the output, if it has not got it.
+    pub(crate) fn publish(&mut self) -> Result<(), OutputError> {
+        self.file.publish()
     }
 
     /// Bytes of whole messages.

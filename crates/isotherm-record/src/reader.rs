@@ -98,7 +98,8 @@ impl Recording {
         Ok(Snapshots::new(self.source.clone()))
     }
 
-    /// All activities from the start, with one batch in memory at a time. A recording without schemes has none.
+    /// All activities from the start, with one batch in memory at a time. Those of a recording without schemes tell
+    /// only how much memory is in use, if there are any.
     ///
     /// # Errors
     /// None at present. Errors of reading come with the activities.

@@ -42,6 +42,7 @@ impl Gathered {
             samples: first.samples,
             rounds: cost.rounds,
             reads: cost.reads,
+            sampled_rounds: cost.sampled_rounds.unwrap_or(0),
             max_reads: cost.max_reads,
             clears: cost.clears,
             targets: Vec::new(),

@@ -22,6 +22,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         touched_bytes: sums.touched,
         unobservable_bytes: sums.unobservable,
         unknown_bytes: sums.unknown,
+        swapped_bytes: sums.swapped,
         within_bytes: sums.within.to_vec(),
     });
     let mappings = target.by_mapping.iter().map(|MappingSums { mapping, sums }| columns::Surveyed {
@@ -30,7 +31,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         touched_bytes: sums.touched,
         unobservable_bytes: sums.unobservable,
         unknown_bytes: sums.unknown,
-        swapped_bytes: Default::default(),
+        swapped_bytes: sums.swapped,
         within_bytes: sums.within.to_vec(),
     });
     let blocks = target.by_block.iter().map(|block| columns::Block {
@@ -38,6 +39,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         present_pages: block.present,
         touched_pages: block.touched,
         idle_ns: nanoseconds(block.idle),
+        swapped_pages: block.swapped,
     });
     columns::Survey {
         time_ns: nanoseconds(survey.time),
@@ -70,6 +72,7 @@ pub(crate) fn read(
             touched: found.touched_bytes,
             unobservable: found.unobservable_bytes,
             unknown: found.unknown_bytes,
+            swapped: found.swapped_bytes,
             within: windows.bytes(&found.within_bytes)?,
         };
         Ok(MappingSums { mapping: found.mapping, sums })
@@ -79,6 +82,7 @@ pub(crate) fn read(
         present: block.present_pages,
         touched: block.touched_pages,
         idle: Duration::from_nanos(block.idle_ns),
+        swapped: block.swapped_pages,
     });
     Ok(TargetSurvey {
         id,
@@ -105,6 +109,7 @@ pub(crate) fn total(found: &columns::Survey) -> Result<Option<TotalSums>, &'stat
         touched: total.touched_bytes,
         unobservable: total.unobservable_bytes,
         unknown: total.unknown_bytes,
+        swapped: total.swapped_bytes,
         within: Windows::new(&found.windows_ns)?.bytes(&total.within_bytes)?,
     };
     Ok(Some(TotalSums { sums, shared: total.shared_bytes }))

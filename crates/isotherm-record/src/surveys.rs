@@ -84,7 +84,7 @@ impl Gathered {
 
     fn add(&mut self, row: SurveyRow) {
         self.bytes += size_of_val::<[MappingSums]>(&row.target.by_mapping);
-        self.bytes += size_of_val::<[BlockSums]>(&row.target.by_block);
+        self.bytes += row.target.by_block.len() * size_of::<BlockSums>();
         self.bytes += size_of_val::<[Mapping]>(&row.target.mappings);
         self.targets.insert(row.target.id);
         self.infos.push((row.target.id, row.info));

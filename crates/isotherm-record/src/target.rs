@@ -92,6 +92,7 @@ pub(crate) fn region_columns(regions: &[RegionSnapshot]) -> Vec<columns::Region>
         touched_bytes: region.pages.map(|pages| pages.touched),
         unobservable_bytes: region.pages.map(|pages| pages.unobservable),
         unknown_bytes: region.pages.map(|pages| pages.unknown),
+        swapped_bytes: region.pages.and_then(|pages| pages.swapped),
     };
     regions.iter().map(column).collect()
 }
@@ -102,6 +103,7 @@ fn region(found: &columns::Region) -> Result<RegionSnapshot, &'static str> {
         touched: found.touched_bytes.unwrap_or(0),
         unobservable: found.unobservable_bytes.unwrap_or(0),
         unknown: found.unknown_bytes.unwrap_or(0),
+        swapped: found.swapped_bytes,
     });
     Ok(RegionSnapshot {
         range: range(found.start, found.end)?,
@@ -138,10 +140,13 @@ impl From<Cost> for columns::Cost {
         Self {
             rounds: cost.rounds,
             late_rounds: cost.late_rounds,
+            sampled_rounds: cost.sampled_rounds,
             reads: cost.reads,
             max_reads: cost.max_reads,
             clears: cost.clears,
             cpu_ns: cost.cpu_ns,
+            other_cpu_ns: cost.other_cpu_ns,
+            limited: cost.limited,
             unobservable_bytes: cost.unobservable_bytes,
         }
     }
@@ -152,10 +157,13 @@ impl From<columns::Cost> for Cost {
         Self {
             rounds: cost.rounds,
             late_rounds: cost.late_rounds,
+            sampled_rounds: cost.sampled_rounds,
             reads: cost.reads,
             max_reads: cost.max_reads,
             clears: cost.clears,
             cpu_ns: cost.cpu_ns,
+            other_cpu_ns: cost.other_cpu_ns,
+            limited: cost.limited,
             unobservable_bytes: cost.unobservable_bytes,
         }
     }

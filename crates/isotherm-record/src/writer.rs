@@ -1,7 +1,7 @@
 //! Writing a recording.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use isotherm_core::survey::TargetSurvey;
 use isotherm_core::{Mapping, Snapshot, TargetId, TargetSnapshot};
+use isotherm_output::OutputFile;
 
 use crate::columns::{self, RowBuilder};
 use crate::described::{Described, Part};
@@ -35,16 +36,22 @@ const MAX_BUFFERED: usize = 8 << 20;
 /// Snapshots are handed to the kernel in whole batches, with one write each, at least every 500 ms of snapshot time.
 /// What has been handed over stays readable when the process ends, whatever comes after it in the file.
 ///
+/// The recording has its name from the first batch on, or from [`Recorder::finish`] on if there is none. Until then,
+/// what was there before is untouched. A recording that is replaced is kept, with `.old` after its name.
+///
 /// Dropping a recorder hands over what is buffered, if that succeeds, but does not mark the end.
 /// [`Recorder::finish`] does both.
 #[derive(Debug)]
 pub struct Recorder {
-    path: PathBuf,
     /// What it has columns for.
     contents: Contents,
     /// Whether the starts of processes are counted from the boot.
     from_boot: bool,
     output: Output,
+    /// Whether the recording gets its name at its end, and not with its first batch.
+    appears_whole: bool,
+    /// Whether a batch was handed to the kernel.
+    has_batches: bool,
     encoder: Encoder,
     schema: SchemaRef,
     rows: Buffered,
@@ -83,13 +90,13 @@ struct Known {
 impl Recorder {
     /// Creates the recording at `path` and hands its header to the kernel.
     ///
-    /// The file has mode 0600. An existing file is emptied and gets that mode.
+    /// The file has mode 0600. A recording that is there is replaced with the first batch, and kept.
     ///
     /// If the header has no ID of the boot, the starts of processes are not counted from the boot of the machine. The
     /// recorder then leaves them out, and readers use the start since the Unix epoch.
     ///
     /// # Errors
-    /// [`RecordError::Create`] or [`RecordError::Write`].
+    /// [`RecordError::Output`] or [`RecordError::Write`].
     pub fn create(path: &Path, header: &Header) -> Result<Self, RecordError> {
         Self::create_with(path, header, Contents::default())
     }
@@ -97,7 +104,7 @@ impl Recorder {
     /// As [`Recorder::create`], with a column for activities.
     ///
     /// # Errors
-    /// [`RecordError::Create`] or [`RecordError::Write`].
+    /// [`RecordError::Output`] or [`RecordError::Write`].
     pub fn create_with_activities(path: &Path, header: &Header) -> Result<Self, RecordError> {
         Self::create_with(path, header, Contents { activities: true, surveys: false })
     }
@@ -106,19 +113,27 @@ impl Recorder {
     /// regions ([`RegionSnapshot::pages`](isotherm_core::RegionSnapshot::pages)) are left out.
     ///
     /// # Errors
-    /// [`RecordError::Create`] or [`RecordError::Write`].
+    /// [`RecordError::Output`] or [`RecordError::Write`].
     pub fn create_with(path: &Path, header: &Header, contents: Contents) -> Result<Self, RecordError> {
-        let encode = |reason: String| RecordError::Encode { path: path.into(), reason };
+        Self::begin(recording_at(path).create()?, header, contents)
+    }
+
+    /// As [`Recorder::create_with`], to an output that is open.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    pub fn begin(output: OutputFile, header: &Header, contents: Contents) -> Result<Self, RecordError> {
+        let encode = |reason: String| RecordError::Encode { path: output.path().into(), reason };
         let schema = schema::schema(contents, header).map_err(|error| encode(error.to_string()))?;
         let mut encoder = Encoder::new().map_err(|error| encode(error.to_string()))?;
         let start = encoder.schema(&schema).map_err(|error| encode(error.to_string()))?;
 
-        let output = Output::create(path).map_err(|source| RecordError::Create { path: path.into(), source })?;
         let mut recorder = Self {
-            path: path.into(),
             contents,
             from_boot: header.host.counts_from_boot(),
-            output,
+            output: Output::new(output),
+            appears_whole: false,
+            has_batches: false,
             encoder,
             schema: Arc::new(schema),
             rows: Buffered::default(),
@@ -132,6 +147,13 @@ impl Recorder {
         };
         recorder.append(&start)?;
         Ok(recorder)
+    }
+
+    /// The same recorder, whose recording gets its name from [`finish`](Self::finish) only. Without that, it leaves
+    /// nothing.
+    pub fn appearing_whole(mut self) -> Self {
+        self.appears_whole = true;
+        self
     }
 
     /// Adds a snapshot. A snapshot without targets adds nothing.
@@ -257,17 +279,31 @@ impl Recorder {
     /// Hands over what is buffered, marks the end, and returns the length of the recording in bytes.
     ///
     /// # Errors
-    /// [`RecordError::Write`] when the kernel does not take it.
+    /// [`RecordError::Write`] when the kernel does not take it. [`RecordError::Output`] if the recording cannot get its
+    /// name.
     pub fn finish(mut self) -> Result<u64, RecordError> {
         self.finished = true;
         self.hand_over()?;
         self.append(&END_MARKER)?;
+        self.output.publish()?;
         Ok(self.bytes_written())
+    }
+
+    /// As [`finish`](Self::finish), without the mark of the end: more was to come.
+    pub(crate) fn break_off(mut self) -> Result<(), RecordError> {
+        self.finished = true;
+        self.hand_over()?;
+        Ok(self.output.publish()?)
+    }
+
+    /// Whether nothing was added. Such a recording has a header alone.
+    pub fn is_empty(&self) -> bool {
+        !self.has_batches && self.rows.rows == 0
     }
 
     /// Where the recording is written.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.output.path()
     }
 
     /// How many bytes the kernel has taken.
@@ -344,7 +380,7 @@ impl Recorder {
         }
         let batch = rows.batch(&self.schema).and_then(|batch| self.encoder.batch(&batch));
         let written = match batch {
-            Ok(message) => self.append(&message),
+            Ok(message) => self.append(&message).and_then(|()| self.has_batch()),
             Err(error) => Err(self.not_encoded(error.to_string())),
         };
         if written.is_err() {
@@ -355,13 +391,19 @@ impl Recorder {
         written
     }
 
+    /// Notes that a batch was handed to the kernel. The recording gets its name with the first.
+    fn has_batch(&mut self) -> Result<(), RecordError> {
+        self.has_batches = true;
+        if self.appears_whole { Ok(()) } else { Ok(self.output.publish()?) }
+    }
+
     fn append(&mut self, message: &[u8]) -> Result<(), RecordError> {
         let offset = self.output.len();
-        self.output.append(message).map_err(|source| RecordError::Write { path: self.path.clone(), offset, source })
+        self.output.append(message).map_err(|source| RecordError::Write { path: self.path().into(), offset, source })
     }
 
     fn not_encoded(&self, reason: impl Into<String>) -> RecordError {
-        RecordError::Encode { path: self.path.clone(), reason: reason.into() }
+        RecordError::Encode { path: self.path().into(), reason: reason.into() }
     }
 }
 
@@ -381,6 +423,11 @@ impl Buffered {
         let columns = only(&all, &DataType::Struct(schema.fields().clone()))?;
         RecordBatch::try_new(Arc::clone(schema), columns.as_struct().columns().to_vec())
     }
+}
+
+/// The recording of this path, which only its owner can read. What is there is kept.
+pub fn recording_at(path: &Path) -> isotherm_output::Output {
+    isotherm_output::Output::new(path).keeping_previous()
 }
 
 impl Drop for Recorder {

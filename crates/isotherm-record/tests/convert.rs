@@ -7,6 +7,7 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use isotherm_output::{OutputError, Refusal};
 use isotherm_record::{ConvertError, Format, Recording, convert};
 use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
@@ -21,7 +22,8 @@ fn converted(directory: &Path, format: Format, snapshots: u32) -> PathBuf {
 }
 
 const HEADING: &str = "time_ns,pid,start,end,nr_accesses,samples,access_rate,age_ns,nr_unobservable,mapping,\
-    nr_samples,target_type,start_ns,cgroup,present_bytes,touched_bytes,unobservable_bytes,unknown_bytes\n";
+    nr_samples,target_type,start_ns,cgroup,present_bytes,touched_bytes,unobservable_bytes,unknown_bytes,\
+    swapped_bytes,absent_bytes,aggregation_ns,access_hz\n";
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
@@ -39,10 +41,11 @@ fn csv_has_a_line_for_each_region() {
         lines[..5],
         [
             HEADING.trim_end(),
-            "100000000,7,65536,81920,1,20,0.05,100000000,1,[heap],19,process,12340000000,,,,,",
-            "100000000,7,81920,131072,0,20,0.0,100000000,1,[heap],19,process,12340000000,,,,,",
-            "100000000,7,163840,204800,20,20,1.0,100000000,1,,19,process,12340000000,,,,,",
-            "100000000,7,409600,413696,7,20,0.35,100000000,1,/usr/lib/libc.so.6,19,process,12340000000,,,,,",
+            "100000000,7,65536,81920,1,20,0.05,100000000,1,[heap],19,process,12340000000,,,,,,,,100000000,10.0",
+            "100000000,7,81920,131072,0,20,0.0,100000000,1,[heap],19,process,12340000000,,,,,,,,100000000,0.0",
+            "100000000,7,163840,204800,20,20,1.0,100000000,1,,19,process,12340000000,,,,,,,,100000000,200.0",
+            "100000000,7,409600,413696,7,20,0.35,100000000,1,/usr/lib/libc.so.6,19,process,12340000000,,,,,,,,\
+             100000000,70.0",
         ]
     );
     assert_eq!(lines.len(), 1 + 2 * 2 * 4);
@@ -75,8 +78,8 @@ fn json_is_one_document_with_all_that_was_recorded() {
     assert_eq!(
         target["regions"][0],
         json!({
-            "start": 65536, "end": 81920, "nr_accesses": 1, "access_rate": 0.05, "age_ns": 100_000_000,
-            "nr_unobservable": 1, "nr_samples": 19
+            "start": 65536, "end": 81920, "nr_accesses": 1, "access_rate": 0.05, "access_hz": 10.0,
+            "age_ns": 100_000_000, "nr_unobservable": 1, "nr_samples": 19
         })
     );
     // What does not change is not said again.
@@ -108,7 +111,8 @@ fn pyarrow_reads_the_parquet_with_its_header() {
             "time_ns": 100_000_000, "pid": 7, "start": 65536, "end": 81920, "nr_accesses": 1, "samples": 20,
             "access_rate": 0.05, "age_ns": 100_000_000, "nr_unobservable": 1, "mapping": "[heap]",
             "nr_samples": 19, "target_type": "process", "start_ns": 12_340_000_000_u64, "cgroup": null,
-            "present_bytes": null, "touched_bytes": null, "unobservable_bytes": null, "unknown_bytes": null
+            "present_bytes": null, "touched_bytes": null, "unobservable_bytes": null, "unknown_bytes": null,
+            "swapped_bytes": null, "absent_bytes": null, "aggregation_ns": 100_000_000, "access_hz": 10.0
         })
     );
 }
@@ -142,7 +146,11 @@ fn a_failed_conversion_leaves_nothing_and_harms_nothing() {
         assert!(matches!(error, ConvertError::Record(_)), "{error}");
         assert_eq!(std::fs::read_to_string(directory.path().join(name)).unwrap(), "precious");
     }
-    assert_eq!(names(directory.path()), ["a.csv", "a.json", "a.parquet", "a.rec"]);
+    std::fs::write(directory.path().join("b.rec"), "precious").unwrap();
+    let error = convert(&recording, &directory.path().join("b.rec"), Format::Recording).unwrap_err();
+    assert!(matches!(error, ConvertError::Record(_)), "{error}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("b.rec")).unwrap(), "precious");
+    assert_eq!(names(directory.path()), ["a.csv", "a.json", "a.parquet", "a.rec", "b.rec"]);
 }
 
 #[test]
@@ -154,7 +162,11 @@ fn an_output_that_cannot_be_written_is_reported() {
     let error = convert(&Recording::open(&path).unwrap(), &output, Format::Csv).unwrap_err();
     assert_eq!(
         isotherm_core::chain(&error),
-        format!("cannot write {} (create its directory first): entity not found", output.display())
+        format!(
+            "cannot write {} (create its directory first, or name another file): \
+             No such file or directory (os error 2)",
+            output.display()
+        )
     );
 }
 
@@ -164,6 +176,6 @@ fn a_recording_is_not_converted_to_itself() {
     let path = directory.path().join("a.csv");
     let rows = common::record(&path, 1);
     let error = convert(&Recording::open(&path).unwrap(), &directory.path().join("./a.csv"), Format::Csv).unwrap_err();
-    assert!(matches!(error, ConvertError::Itself { .. }));
+    assert!(matches!(error, ConvertError::Output(OutputError { refusal: Refusal::Input, .. })));
     assert_eq!(common::read(&path).unwrap(), rows);
 }

@@ -81,6 +81,91 @@ fn a_killed_recording_is_readable_up_to_its_last_batch() {
 }
 
 #[test]
+#[ignore = "is killed by another test"]
+fn records_again_and_again() {
+    let path = or_skip!(path_in_environment());
+    for _ in 0.. {
+        common::record(&path, 1);
+    }
+}
+
+#[test]
+fn a_name_has_a_recording_at_each_moment_once_it_had_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 1);
+    for _ in 0..4 {
+        let mut child = this_program(&[], "records_again_and_again", &path).spawn().unwrap();
+        let old = path.with_extension("rec.old");
+        let inode = || std::fs::metadata(&old).map_or(0, |file| std::os::unix::fs::MetadataExt::ino(&file));
+        let (begun, mut seen, mut replaced) = (Instant::now(), inode(), 0);
+        while replaced < 20 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing is recorded");
+            assert!(Recording::open(&path).unwrap().snapshots().unwrap().next().unwrap().is_ok());
+            let now = inode();
+            replaced += u32::from(now != seen);
+            seen = now;
+        }
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "it ended before it was killed");
+        assert!(!common::read(&path).unwrap().is_empty());
+    }
+    common::record(&path, 1);
+    assert_eq!(names(directory.path()), ["a.rec", "a.rec.old"], "the next recorder removes what the killed one left");
+}
+
+/// The names of the files of a directory, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_recording_gets_its_name_with_its_first_batch_and_what_was_there_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    std::fs::write(&path, "what was there").unwrap();
+    drop(Recorder::create(&path, &common::header()).unwrap());
+    assert_eq!(
+        (names(directory.path()), std::fs::read(&path).unwrap()),
+        (vec!["a.rec".into()], b"what was there".into())
+    );
+
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    recorder.write(&common::snapshot_record(1)).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"what was there", "the first snapshot is not handed over yet");
+    recorder.flush().unwrap();
+    assert_eq!(Recording::open(&path).unwrap().ending(), Ending::Unfinished);
+    assert_eq!(std::fs::read(directory.path().join("a.rec.old")).unwrap(), b"what was there");
+    recorder.write(&common::snapshot_record(2)).unwrap();
+    drop(recorder);
+    assert_eq!(common::read(&path).unwrap().last().unwrap().time, common::snapshot(2).time);
+    assert_eq!(names(directory.path()), ["a.rec", "a.rec.old"]);
+
+    // Without a snapshot, the end gives it its name.
+    Recorder::create(&path, &common::header()).unwrap().finish().unwrap();
+    assert_eq!((common::read(&path).unwrap().len(), Recording::open(&path).unwrap().ending()), (0, Ending::Whole));
+    assert!(!common::read(&directory.path().join("a.rec.old")).unwrap().is_empty());
+}
+
+#[test]
+fn two_recorders_do_not_write_to_one_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut first = Recorder::create(&path, &common::header()).unwrap();
+    for recorded in 1..=2 {
+        let second = Recorder::create(&path, &common::header()).unwrap_err();
+        assert!(isotherm_core::chain(&second).contains("this command writes it already"), "{second}");
+        first.write(&common::snapshot_record(recorded)).unwrap();
+        first.flush().unwrap();
+    }
+    first.finish().unwrap();
+    assert_eq!(common::read(&path).unwrap().len(), 4);
+}
+
+#[test]
 fn pyarrow_reads_a_killed_recording_up_to_its_last_batch() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");

@@ -71,9 +71,9 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
         "regions: list<item: struct<start: uint64 not null, end: uint64 not null, nr_accesses: uint32 not null, \
          nr_samples: uint32 not null, age: uint32 not null, nr_unobservable: uint32 not null> not null>"
             .to_owned(),
-        "cost: struct<rounds: uint32 not null, late_rounds: uint32 not null, reads: uint64 not null, \
-         max_reads: uint32 not null, clears: uint64 not null, cpu_ns: uint64 not null, \
-         unobservable_bytes: uint64 not null>"
+        "cost: struct<rounds: uint32 not null, late_rounds: uint32 not null, sampled_rounds: uint32, \
+         reads: uint64 not null, max_reads: uint32 not null, clears: uint64 not null, cpu_ns: uint64 not null, \
+         other_cpu_ns: uint64, limited: bool, unobservable_bytes: uint64 not null>"
             .to_owned(),
     ];
     assert_eq!(read["schema"], json!(schema));

@@ -143,20 +143,26 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
         target["by_mapping"][1],
         json!({
             "mapping": 1, "present_bytes": 36864, "touched_bytes": 4096, "unobservable_bytes": 8192,
-            "unknown_bytes": 4096, "within_bytes": [0, 0, 4096, 4096, 8192, 8192, 12288, 12288, 16384, 16384]
+            "unknown_bytes": 4096, "swapped_bytes": null,
+            "within_bytes": [0, 0, 4096, 4096, 8192, 8192, 12288, 12288, 16384, 16384]
         })
     );
-    let block = json!({"start": 2_097_152, "present_pages": 9, "touched_pages": 3, "idle_ns": 1_000_000_000});
+    assert_eq!(target["by_mapping"][0]["swapped_bytes"], json!(4096));
+    let block = json!({
+        "start": 2_097_152, "present_pages": 9, "touched_pages": 3, "idle_ns": 1_000_000_000, "swapped_pages": 2
+    });
     assert_eq!(target["blocks"][1], block);
     // Mappings stand only where they change, which is with each survey here.
     assert_eq!(document["surveys"][1]["targets"][0].get("target"), None);
     let region = &document["snapshots"][0]["targets"][0]["regions"];
     assert_eq!(region[0].get("present_bytes"), None);
     assert_eq!((&region[1]["present_bytes"], &region[1]["unknown_bytes"]), (&json!(4096), &json!(1)));
+    assert_eq!((&region[1]["swapped_bytes"], &region[1]["absent_bytes"]), (&Value::Null, &json!(45056)));
 
     let csv = converted(Format::Csv);
     let lines: Vec<_> = csv.lines().skip(1).take(2).collect();
-    assert!(lines[0].ends_with(",,,,") && lines[1].ends_with(",4096,10,20,1"), "{lines:?}");
+    assert!(lines[0].ends_with(",,,,,,,100000000,10.0"), "{lines:?}");
+    assert!(lines[1].ends_with(",4096,10,20,1,,45056,100000000,0.0"), "{lines:?}");
 }
 
 /// What a survey may find in a target whose mappings are `mappings`.
@@ -175,13 +181,17 @@ fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
             let present = b % (mapping.range.size() / PAGE_SIZE + 1) * PAGE_SIZE;
             let part = |of: u64| of % (present + 1);
             let within = std::array::from_fn(|window| part(c * window as u64));
-            let sums = PageSums { present, touched: part(c), unobservable: part(d), unknown: part(c + d), within };
+            let swapped = (d % 2 == 0).then(|| a % (mapping.range.size() - present + 1));
+            let unknown = part(c + d);
+            let sums = PageSums { present, touched: part(c), unobservable: part(d), unknown, swapped, within };
             MappingSums { mapping: i as u32, sums }
         });
         let block = |nth: u64| {
             let present = (a + nth) % 513;
             let touched = (b % (present + 1)) as u16;
-            BlockSums { start: nth * nth * BLOCK_SIZE, present: present as u16, touched, idle: Duration::from_nanos(d) }
+            let swapped = (d % 2 == 0).then(|| (c % (513 - present)) as u16);
+            let (start, present, idle) = (nth * nth * BLOCK_SIZE, present as u16, Duration::from_nanos(d));
+            BlockSums { start, present, touched, idle, swapped }
         };
         TargetSurvey {
             id: common::process(pid),
@@ -204,7 +214,8 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
             let info = |id| Arc::new(TargetInfo { command: format!("{id} {}", step % 3), started_unix_ns: 1 });
             let infos = targets.iter().map(|target| (target.id, info(target.id))).collect();
             let cost = SurveyCost { reads, clears: step };
-            let sums = PageSums { present: step, touched: step / 2, within: [step / 3; 10], ..PageSums::default() };
+            let (touched, within, swapped) = (step / 2, [step / 3; 10], reads.is_multiple_of(2).then_some(reads));
+            let sums = PageSums { present: step, touched, within, swapped, ..PageSums::default() };
             let total = cpu.map(|cpu| TotalSums { sums, shared: cpu % step });
             SurveyRecord {
                 survey: SurveySnapshot { time, interval: Duration::from_nanos(step), cost, targets, total },

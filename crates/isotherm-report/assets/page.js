@@ -6,8 +6,10 @@
   if (!data.targets.length) return;
   const bytesOf = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
   const palette = bytesOf(data.palette);
-  const HIGHEST = 250, DARK = 254, NOTHING = 255, PAGE = 4096;
+  const HIGHEST = 250, SWAP = 253, DARK = 254, NOTHING = 255, PAGE = 4096;
   const COLUMNS = data.columns, SPAN = data.end - data.start;
+  // Without samples there are no access rates, and what was touched is in their place.
+  const SAMPLED = data.measure === 'access rate';
 
   // ---- figures as people read them
   const trim = (value, digits) => String(Number(value.toFixed(digits)));
@@ -25,6 +27,7 @@
     return h ? `${h}:${two(m)}:${two(whole % 60)} h` : `${m}:${two(whole % 60)} min`;
   }
   const hex = n => '0x' + n.toString(16);
+  const hertz = hz => Number(hz.toPrecision(2)) + ' Hz';
   const percent = share => trim(share * 100, share < 0.0995 ? 1 : 0) + ' %';
 
   // ---- the target that is shown
@@ -36,6 +39,8 @@
       t.ready = true;
       t.cells = bytesOf(t.cells);
       t.ages = bytesOf(t.ages);
+      if (t.hz) t.hz = bytesOf(t.hz);
+      if (t.present) [t.present, t.swapped] = [bytesOf(t.present), bytesOf(t.swapped)];
       t.regions = bytesOf(t.regions);
       for (const area of t.areas) {
         let below = 0;
@@ -51,7 +56,7 @@
           const code = t.cells[row * COLUMNS + column];
           if (code === NOTHING) continue;
           const at = ((t.rows - 1 - row) * COLUMNS + column) * 4;
-          for (let i = 0; i < 3; i++) image.data[at + i] = code <= HIGHEST ? palette[code * 3 + i] : 128;
+          for (let i = 0; i < 3; i++) image.data[at + i] = palette[code * 3 + i];
           image.data[at + 3] = 255;
         }
       }
@@ -206,7 +211,7 @@
     map.dataset.view = [view.t0, view.t1, view.r0, view.r1].join(' ');
     const whole = view.t0 <= data.start && view.t1 >= data.end && view.r0 <= 0 && view.r1 >= target.rows;
     $('view').textContent =
-      `${seconds(view.t0)} to ${seconds(view.t1)}` + (whole ? `, ${size(target.bytes)} mapped` : ', zoomed in');
+      `${seconds(view.t0)} to ${seconds(view.t1)}` + (whole ? `, ${target.size}` : ', zoomed in');
     $('reset').disabled = whole;
   }
   function fitted(c, text, room) {
@@ -302,6 +307,22 @@
   });
 
   // ---- reading off
+  // Where the memory of a cell is: in memory, in swap, or nowhere.
+  function placed(cell, area, row) {
+    if (!target.present || target.present[cell] === NOTHING) return '';
+    const i = row - area.first, bytes = area.edges[i + 1] - area.edges[i];
+    const share = code => code === NOTHING ? 0 : code / HIGHEST;
+    const [present, swapped] = [share(target.present[cell]), share(target.swapped[cell])];
+    const shares = [[present, 'in memory'], [swapped, 'in swap'], [1 - present - swapped, 'absent']];
+    const some = shares.filter(([part, what]) => part > 0.5 / HIGHEST && !(what === 'absent' && target.physical));
+    return some.map(([part, what]) => `${size(part * bytes)} ${what}`).join(', ') + ` of ${size(bytes)}`;
+  }
+  // Accesses a second. More of them than one in a sample are not seen.
+  function frequency(cell, code) {
+    if (!target.hz) return '';
+    const hz = (2 ** (target.hz[cell] / 8) - 1) / 1e3;
+    return ` (${code === HIGHEST ? 'at least ' : ''}${hertz(hz < 0.0005 ? 0 : hz)})`;
+  }
   function point(x, y) {
     const p = plot(), t = tAt(x, p), r = rAt(y, p);
     if (x < p.x || x > p.x + p.w || y < p.y || y > p.y + p.h || r < 0 || r >= target.rows) {
@@ -313,13 +334,16 @@
     const column = Math.min(Math.max(Math.floor((t - data.start) / SPAN * COLUMNS), 0), COLUMNS - 1);
     const area = target.areas.find(area => row < area.first + area.rows);
     const piece = area && pieceAt(area, Math.floor(offsetAt(area, r)));
-    const code = target.cells[row * COLUMNS + column], age = (2 ** (target.ages[row * COLUMNS + column] / 8) - 1) / 1e3;
-    const what = code === NOTHING ? 'nothing mapped or recorded' : code === DARK ? 'could not be observed'
-      : `access rate ${percent(code / HIGHEST)}, for about ` +
+    const cell = row * COLUMNS + column, code = target.cells[cell], age = (2 ** (target.ages[cell] / 8) - 1) / 1e3;
+    const mapped = target.present && target.present[cell] !== NOTHING;
+    const what = code === NOTHING ? mapped ? 'nothing in memory' : 'nothing mapped or recorded'
+      : code === DARK ? 'could not be observed' : code === SWAP ? 'mostly in swap'
+      : `${data.measure} ${percent(code / HIGHEST)}${frequency(cell, code)}, ${SAMPLED ? 'for' : 'idle for'} about ` +
         (age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2))));
     const digits = Math.max(0, Math.min(4, Math.ceil(-Math.log10(SPAN / COLUMNS)) + 1));
     const [address, name] = piece ? [hex(Math.floor(piece.address)), piece.name] : ['', ''];
-    $('readout').textContent = `${seconds(t, digits)} · ${address} · ${name} · ${what}`;
+    const parts = [seconds(t, digits), address, name, what, area ? placed(cell, area, row) : ''];
+    $('readout').textContent = parts.filter((part, i) => i < 4 || part).join(' · ');
     pointed = { t, address: piece ? piece.address : 0 };
     table();
     draw();
@@ -328,19 +352,31 @@
   // ---- the regions at the pointed time
   let shown = null, sort = 'start';
   function decode(moment) {
-    const [, aggregation, samples, offset, count] = moment;
-    let at = offset, end = 0;
+    const { aggregation, samples } = moment, surveyed = moment.swapped !== null;
+    let at = moment.offset, end = 0;
     const number = () => {
       let value = 0, scale = 1, byte;
       do { byte = target.regions[at++]; value += (byte & 127) * scale; scale *= 128; } while (byte & 128);
       return value;
     };
-    return Array.from({ length: count }, () => {
+    const range = () => {
       const start = end + number(), pages = number();
       end = start + pages;
-      const [rate, dark] = [number() / samples, number() / samples];
-      return { start: start * PAGE, size: pages * PAGE, rate, dark, age: number() * aggregation / 1e3 };
+      return { start: start * PAGE, size: pages * PAGE };
+    };
+    // Bytes, or null if they are not known.
+    const bytes = () => { const pages = number(); return pages ? (pages - 1) * PAGE : null; };
+    const regions = Array.from({ length: moment.regions }, () => {
+      const region = { ...range(), rate: number() / samples, dark: number() / samples };
+      Object.assign(region, { hz: region.rate * samples / (aggregation / 1e3), age: number() * aggregation / 1e3 });
+      return surveyed ? { ...region, swapped: bytes(), absent: bytes() } : region;
     });
+    // What is in swap without a region has no rate and no age.
+    end = 0;
+    const swapped = Array.from({ length: moment.swapped ?? 0 }, () => ({
+      ...range(), rate: null, dark: 0, hz: null, age: null, swapped: bytes(), absent: bytes(),
+    }));
+    return [...regions, ...swapped];
   }
   function nameOf(region) {
     let best = '', most = 0;
@@ -361,14 +397,15 @@
   function table() {
     const t = (pinned ?? pointed?.t ?? data.end) * 1e3, moments = target.moments;
     if (!moments.length) return;
-    let moment = moments.find(m => m[0] >= t) ?? moments[moments.length - 1];
+    let moment = moments.find(m => m.time >= t) ?? moments[moments.length - 1];
     const body = $('table').tBodies[0];
     if (shown?.moment !== moment || shown.sort !== sort) {
       const named = decode(moment).map(region => ({ ...region, name: nameOf(region) }));
       const regions = named.filter(region => region.name !== null);
       const key = region => region[sort];
       if (sort === 'name') regions.sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : a.start - b.start);
-      else if (sort !== 'start') regions.sort((a, b) => key(b) - key(a));
+      else if (sort === 'start') regions.sort((a, b) => a.start - b.start);
+      else regions.sort((a, b) => (key(b) ?? -1) - (key(a) ?? -1));
       const most = 1000;
       body.replaceChildren(...regions.slice(0, most).map(region => {
         const row = document.createElement('tr'), meter = document.createElement('div');
@@ -377,19 +414,23 @@
         const i = Math.round(Math.min(region.rate, 1) * HIGHEST) * 3;
         fill.style.width = Math.min(region.rate, 1) * 100 + '%';
         fill.style.background = `rgb(${palette.slice(i, i + 3).join(' ')})`;
+        const or = (value, text) => value === null || value === undefined ? '' : text(value);
         const cells = [
-          region.start.toString(16), size(region.size), percent(region.rate), meter, seconds(region.age),
-          region.dark ? percent(region.dark) : '', region.name,
+          region.start.toString(16), size(region.size), or(region.rate, percent), meter,
+          SAMPLED ? or(region.hz, hz => (region.rate >= 1 ? '≥ ' : '') + Number(hz.toPrecision(2))) : '',
+          or(region.age, seconds),
+          region.dark ? percent(region.dark) : '', or(region.absent, size), or(region.swapped, size), region.name,
         ];
         for (const cell of cells) row.insertCell().append(cell);
         region.row = row;
         return row;
       }));
       const more = regions.length > most ? `, the first ${most} shown` : '';
-      shown = { moment, sort, regions, more };
+      const outside = moment.absent ? `; ${size(moment.absent)} absent outside of regions` : '';
+      shown = { moment, sort, regions, more: more + outside, count: regions.filter(r => r.rate !== null).length };
     }
     const held = pinned === null ? '' : ', held';
-    $('moment').textContent = `at ${seconds(moment[0] / 1e3, 2)}: ${shown.regions.length} regions${shown.more}${held}`;
+    $('moment').textContent = `at ${seconds(moment.time / 1e3, 2)}: ${shown.count} regions${shown.more}${held}`;
     for (const region of shown.regions) {
       const inside = pointed && pointed.address >= region.start && pointed.address < region.start + region.size;
       region.row?.classList.toggle('pointed', Boolean(inside));
@@ -423,7 +464,18 @@
     strip.data.set([palette[i * 3], palette[i * 3 + 1], palette[i * 3 + 2], 255], i * 4);
   }
   ink.putImageData(strip, 0, 0);
-  $('legend').append('access rate 0', scale, '1', document.createElement('i'), 'not observable');
+  $('legend').append(data.measure + ' 0', scale, data.most_hz ? `1 (≥ ${data.most_hz})` : '1');
+  if (data.shows_swap) {
+    const swap = document.createElement('i');
+    swap.style.background = `rgb(${palette.slice(SWAP * 3, SWAP * 3 + 3).join(' ')})`;
+    $('legend').append(swap, 'in swap');
+  }
+  if (SAMPLED) $('legend').append(document.createElement('i'), 'not observable');
+  else {
+    map.setAttribute('aria-label', 'Touched share over time and addresses');
+    document.querySelector('#table [data-key=rate] button').textContent = 'touched';
+  }
+  $('table').classList.toggle('unsurveyed', !data.surveyed);
   $('heatmap').hidden = $('regions').hidden = false;
   load(0);
   table();

@@ -119,17 +119,16 @@ impl Axis {
         self.areas.iter().map(|area| area.bytes).sum()
     }
 
-    /// The area of a contiguous mapped range, and the offsets of its ends. None if the range is not on the axis.
-    fn place(&self, range: AddrRange) -> Option<(&Area, u64, u64)> {
-        let i = self.areas.partition_point(|area| area.end() <= range.start());
-        let area = self.areas.get(i)?;
-        (area.start() <= range.start()).then(|| (area, area.offset_of(range.start()), area.offset_of(range.end())))
+    /// The areas that a range has a part in, and the offsets of the ends of that part.
+    fn places(&self, range: AddrRange) -> impl Iterator<Item = (&Area, u64, u64)> {
+        let first = self.areas.partition_point(|area| area.end() <= range.start());
+        let inside = self.areas[first..].iter().take_while(move |area| area.start() < range.end());
+        inside.map(move |area| (area, area.offset_of(range.start()), area.offset_of(range.end())))
     }
 
-    /// The rows that a mapped range lies in, each with the bytes of the range in it.
+    /// The rows that a range lies in, each with the bytes of the axis that the range has in it.
     pub fn rows_of(&self, range: AddrRange) -> impl Iterator<Item = (usize, u64)> {
-        self.place(range)
-            .into_iter()
+        self.places(range)
             .flat_map(|(area, from, to)| {
                 // Row boundaries are rounded to pages, so the guess is off by one row at most.
                 let guess = (u128::from(from) * area.rows as u128 / u128::from(area.bytes.max(1))) as usize;
@@ -215,6 +214,9 @@ mod tests {
         assert_eq!(axis.areas[0].address_at(2 * MIB), 4 * MIB);
         assert_eq!(axis.areas[0].address_at(2 * MIB - 1), 3 * MIB - 1);
         assert_eq!(&*axis.row_name(axis.rows - 1), "[stack]");
+        // Of a range with parts beside the axis, only those on it count.
+        let part = AddrRange::new(2 * MIB, (1 << 40) + MIB).unwrap();
+        assert_eq!(axis.rows_of(part).map(|(_, bytes)| bytes).sum::<u64>(), 4 * MIB);
     }
 
     #[test]

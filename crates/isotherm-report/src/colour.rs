@@ -8,6 +8,10 @@ pub type Rgb = [u8; 3];
 /// The colour of unobservable memory: a grey that the scale does not have.
 pub const UNOBSERVABLE: Rgb = [128, 128, 128];
 
+/// The colour of memory in swap: a light blue that the scale does not have, and that differs from grey with most kinds
+/// of colour blindness (the sky blue of M. Okabe and K. Ito, "Color Universal Design", 2008).
+pub const SWAPPED: Rgb = [86, 180, 233];
+
 /// The colour of an access rate from 0 to 1: matplotlib's plasma, from deep blue for cold to yellow for hot. The scale
 /// is perceptually even, also with most kinds of colour blindness, and is visible on black and on white.
 pub fn of_rate(rate: f64) -> Rgb {

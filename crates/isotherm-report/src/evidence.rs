@@ -7,6 +7,8 @@ use isotherm_core::units;
 
 use crate::ReportError;
 use crate::measure::Measure;
+use crate::pace::{Pace, Pacing};
+use crate::punctuality::Punctuality;
 use crate::source::{Selection, Source, View, Visit, walk};
 use crate::surveys::selected;
 
@@ -28,6 +30,8 @@ pub(crate) struct Evidence {
     first: Option<Duration>,
     /// The sums of the last survey.
     last: PageSums,
+    pacing: Pacing,
+    punctuality: Punctuality,
 }
 
 impl Evidence {
@@ -36,13 +40,18 @@ impl Evidence {
     /// # Errors
     /// If the source cannot be read or has nothing in the selection.
     pub(crate) fn of(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let mut evidence = Self::default();
+        let mut evidence = Self {
+            pacing: Pacing::new(source.header().budget.map(|budget| budget.cpu)),
+            punctuality: Punctuality::new(&source.header().probe),
+            ..Self::default()
+        };
         for record in source.surveys().map_err(ReportError::Source)? {
             let survey = record.map_err(ReportError::Source)?.survey;
             evidence.first.get_or_insert(survey.time);
             if !selection.holds_time(survey.time) {
                 continue;
             }
+            evidence.pacing.survey(survey.interval);
             evidence.surveys += u64::from(!survey.interval.is_zero());
             evidence.last = PageSums::default();
             for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
@@ -56,9 +65,19 @@ impl Evidence {
         }
     }
 
+    /// How often the recording surveyed and sampled, and what that cost.
+    pub(crate) fn pace(&self) -> Pace {
+        self.pacing.finish()
+    }
+
     /// The measure of a heatmap for which there is information.
     pub(crate) fn measure(&self) -> Measure {
         if self.has_intervals() && self.has_few_hits() { Measure::Touched } else { Measure::Rate }
+    }
+
+    /// Whether a page was sampled.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.taken > 0.0
     }
 
     /// Whether there are surveys.
@@ -76,8 +95,12 @@ impl Evidence {
         self.hits < self.taken * FEW_HITS || self.taken == 0.0
     }
 
-    /// What a reader has to know if the evidence is little, and what to do.
-    pub(crate) fn warning(&self) -> Option<String> {
+    /// What a reader has to know if the monitor got too little CPU time, or if the evidence is little; and what to do.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        self.punctuality.warning(self.has_intervals()).into_iter().chain(self.little())
+    }
+
+    fn little(&self) -> Option<String> {
         let PageSums { present, unobservable, unknown, .. } = self.last;
         let share = |part: u64| part as f64 / present.max(1) as f64;
         if !self.surveyed() {
@@ -99,9 +122,10 @@ impl Evidence {
         }
         if share(unknown) > MUCH {
             return Some(format!(
-                "little evidence: at the end it was not known of {} of the resident memory whether it is in use; \
-                 record for longer",
-                units::percent(share(unknown))
+                "little evidence: at the end it was known of {} of {} of resident memory whether they are in use, and \
+                 the rest is estimated from these; record for longer, or with a larger --target-budget",
+                units::bytes(present.saturating_sub(unknown)),
+                units::bytes(present)
             ));
         }
         (share(unobservable) > MUCH).then(|| {
@@ -116,6 +140,8 @@ impl Evidence {
 
 impl View for Evidence {
     fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        self.pacing.add(visit)?;
+        self.punctuality.add(visit)?;
         if !visit.chosen {
             return Ok(());
         }

@@ -8,8 +8,9 @@ use isotherm_core::{AddrRange, Mapping, TargetId};
 use isotherm_record::TargetInfo;
 
 use crate::ReportError;
-use crate::source::{Selection, Source, View, Visit};
-use crate::surveys::mapped_blocks;
+use crate::intervals::IntervalRange;
+use crate::source::{Selection, Source, View, Visit, walk};
+use crate::surveys::{Piece, pieces};
 
 /// The name of memory without a name.
 pub const ANONYMOUS: &str = "anonymous";
@@ -59,11 +60,42 @@ pub struct Extent {
     pub time: Option<(Duration, Duration)>,
     /// Snapshots with a selected row.
     pub snapshots: u64,
+    /// The sampling intervals of snapshots with samples.
+    pub sampling: IntervalRange,
     unions: HashMap<TargetId, MappedUnion>,
     last: Option<Duration>,
 }
 
 impl Extent {
+    /// The extent of a selection, memory that is in swap included.
+    ///
+    /// # Errors
+    /// If the source cannot be read or has nothing in the selection.
+    pub fn of(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
+        let mut extent = Self::default();
+        walk(source, selection, &mut [&mut extent])?;
+        extent.add_swapped(source, selection)?;
+        let extent = extent.finish();
+        if extent.targets.is_empty() && selection.address.is_some() {
+            let holds = "no memory there that was in memory or in swap".into();
+            return Err(ReportError::NothingMatches { asked: selection.describe(), holds });
+        }
+        Ok(extent)
+    }
+
+    /// Adds what surveys found in swap, which may have no region.
+    fn add_swapped(&mut self, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
+        for record in source.surveys().map_err(ReportError::Source)? {
+            let survey = record.map_err(ReportError::Source)?.survey;
+            for found in survey.targets.iter().filter(|_| selection.holds_time(survey.time)) {
+                let Some(union) = self.unions.get_mut(&found.id) else { continue };
+                let swapped = pieces(found, selection.address).filter(|piece| piece.swapped > Some(0.0));
+                swapped.for_each(|piece| union.fill(piece.range, &piece.mapping.label()));
+            }
+        }
+        Ok(())
+    }
+
     /// Fills in the mapped memory of each target, and removes targets without any.
     pub fn finish(mut self) -> Self {
         for target in &mut self.targets {
@@ -77,7 +109,8 @@ impl Extent {
 }
 
 impl Extent {
-    /// The extent of the blocks that surveys found in memory. `None` if the selection has no survey after the first.
+    /// The extent of the blocks that surveys found in memory or in swap. `None` if the selection has no survey after
+    /// the first.
     ///
     /// # Errors
     /// If the source cannot be read.
@@ -99,7 +132,7 @@ impl Extent {
                     extent.targets.push(TargetExtent { id: found.id, info, mapped: vec![], rows: 0, regions: 0 });
                 }
                 let union = extent.unions.entry(found.id).or_default();
-                for (range, mapping, _) in mapped_blocks(found, selection.address) {
+                for Piece { range, mapping, .. } in pieces(found, selection.address) {
                     union.map(range, &mapping.label());
                 }
             }
@@ -126,6 +159,7 @@ impl View for Extent {
                 &mut self.targets[last]
             }
         };
+        self.sampling.add_row(row);
         target.rows += 1;
         target.regions += row.target.regions.len() as u64;
         if !Arc::ptr_eq(&target.info, &row.info) {
@@ -191,6 +225,19 @@ impl MappedUnion {
         self.pieces.insert(start, (end, name.clone()));
     }
 
+    /// Maps what of a range is not mapped yet.
+    fn fill(&mut self, range: AddrRange, name: &Arc<str>) {
+        let before = self.pieces.range(..=range.start()).next_back().map_or(0, |(_, (end, _))| *end);
+        let mut from = range.start().max(before);
+        let mut gaps = vec![];
+        for (&start, &(end, _)) in self.pieces.range(range.start()..range.end()) {
+            gaps.extend(AddrRange::new(from, start));
+            from = from.max(end);
+        }
+        gaps.extend(AddrRange::new(from, range.end()));
+        gaps.iter().for_each(|gap| self.map(*gap, name));
+    }
+
     fn into_named(self) -> Vec<Named> {
         let mut all: Vec<Named> = vec![];
         for (start, (end, name)) in self.pieces {
@@ -225,5 +272,18 @@ mod tests {
             union.into_named(),
             [named(0, 5, "a"), named(5, 7, "c"), named(7, 9, "a"), named(9, 25, "c"), named(25, 40, "b")]
         );
+    }
+
+    #[test]
+    fn only_gaps_are_filled() {
+        let mut union = MappedUnion::default();
+        for (start, end) in [(5, 10), (15, 20)] {
+            union.map(AddrRange::new(start, end).unwrap(), &"a".into());
+        }
+        for (start, end) in [(7, 9), (8, 16), (19, 30), (0, 3)] {
+            union.fill(AddrRange::new(start, end).unwrap(), &"b".into());
+        }
+        let all = [(0, 3, "b"), (5, 10, "a"), (10, 15, "b"), (15, 20, "a"), (20, 30, "b")];
+        assert_eq!(union.into_named(), all.map(|(start, end, name)| named(start, end, name)));
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use isotherm_core::units;
 
 use crate::escape::sanitise;
-use crate::summary::{MANY_LATE, Summary};
+use crate::summary::Summary;
+
+/// The probe that sees of physical memory only what processes map.
+const BY_PAGE_TABLES: &str = "bpf";
 
 /// Lines about the recording, the most important first.
 pub(crate) fn facts(summary: &Summary) -> Vec<String> {
@@ -13,6 +16,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     let mut facts = vec![];
     let span = Duration::from_nanos(summary.to_ns - summary.from_ns);
     let what = match &summary.targets[..] {
+        [one] if one.pid == 0 && header.probe == BY_PAGE_TABLES => "physical memory that processes map".to_owned(),
         [one] if one.pid == 0 => "physical memory".to_owned(),
         [one] if one.command.is_empty() => format!("pid {}", one.pid),
         [one] => format!("{} (pid {})", sanitise(&one.command), one.pid),
@@ -33,8 +37,9 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
             units::bytes(header.host.memory_bytes),
         ));
     }
+    let tuned = if header.intervals.as_deref() == Some("auto") { "intervals auto, at first " } else { "" };
     let mut how = format!(
-        "probe {}, sampling {}, aggregation {}",
+        "probe {}, {tuned}sampling {}, aggregation {}",
         sanitise(&header.probe),
         units::nanoseconds(header.sampling_ns),
         units::nanoseconds(header.aggregation_ns),
@@ -46,6 +51,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
         how += &format!(", regions {} to {}", units::count(header.min_regions), units::count(header.max_regions));
     }
     facts.push(how);
+    facts.extend(summary.pace.line());
     facts
 }
 
@@ -57,25 +63,17 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
         warnings.push(why.clone());
     }
     if header.granularity == "mapping" {
-        warnings.push(format!(
-            "the probe {} is coarse: one answer speaks for a whole mapping, so a mapping looks hot as a whole",
-            sanitise(&header.probe)
-        ));
+        let effect = match summary.total.surveyed.resident_bytes {
+            Some(_) => "it tells how much of a mapping was touched, but not which part",
+            None => "one answer speaks for a whole mapping, so a mapping looks hot as a whole",
+        };
+        warnings.push(format!("the probe {} is coarse: {effect}", sanitise(&header.probe)));
     }
     if summary.total.unobservable_bytes > 0 {
         warnings.push(format!(
             "{} could not be observed: it is {}; it counts as neither hot nor cold",
             units::bytes(summary.total.unobservable_bytes),
             why_unobservable(summary),
-        ));
-    }
-    if summary.late_rounds as f64 > summary.rounds as f64 * MANY_LATE {
-        warnings.push(format!(
-            "{} of the sampling rounds began late ({} of {}): rates and ages are less sure than they look; \
-             sample less often or with fewer regions",
-            units::percent(summary.late_rounds as f64 / summary.rounds as f64),
-            units::count(summary.late_rounds),
-            units::count(summary.rounds),
         ));
     }
     if summary.lost_aggregations > 0 {
@@ -97,7 +95,7 @@ pub(crate) fn lost_aggregations(count: u64) -> String {
 fn why_unobservable(summary: &Summary) -> &'static str {
     let physical = summary.targets.iter().any(|target| target.pid == 0);
     match &summary.recording.probe[..] {
-        _ if physical => "free, the kernel's own, or hugetlb",
+        probe if physical && probe != BY_PAGE_TABLES => "free, the kernel's own, or hugetlb",
         "idle" => "hugetlb, of a device, or was just faulted in",
         _ if summary.total.surveyed.resident_bytes.is_some() => {
             "locked, hugetlb, just faulted in, or shared memory that `--shared` leaves out"

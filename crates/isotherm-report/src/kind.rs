@@ -19,14 +19,16 @@ pub enum Kind {
     Overhead,
     /// What schemes did, and the memory in use.
     Schemes,
-    /// All reports in one page.
+    /// Attributes, working sets and advice. Text and JSON only.
+    Tune,
+    /// All reports but `Tune` in one page.
     Html,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Html];
+    pub const ALL: [Self; 8] =
+        [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Tune, Self::Html];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Kind {
             Self::Summary => "summary",
             Self::Overhead => "overhead",
             Self::Schemes => "schemes",
+            Self::Tune => "tune",
             Self::Html => "html",
         }
     }
@@ -58,7 +61,7 @@ pub enum Format {
     Png,
     /// Vector graphics.
     Svg,
-    /// The page with all reports, for every kind.
+    /// The page with all reports, for every kind that has pictures.
     Html,
 }
 

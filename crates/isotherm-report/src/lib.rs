@@ -1,10 +1,10 @@
-//! Reports on a recording: heatmap, working set, regions, summary, overhead, activity of schemes, and a page with all
-//! of them.
+//! Reports on a recording: heatmap, working set, regions, summary, overhead, activity of schemes, attributes and
+//! advice, and a page with most of them.
 //!
 //! Each report is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`], [`summary`],
-//! [`overhead`], [`schemes`]). Each format renders that data. A recording is read row by row and never held as a whole,
-//! so memory grows with its length by a few numbers per snapshot only. Nothing in a recording is trusted: names and
-//! commands come from the watched process, and are escaped for each format.
+//! [`overhead`], [`schemes`], [`tune`]). Each format renders that data. A recording is read row by row and never held
+//! as a whole, so memory grows with its length by a few numbers per snapshot only. Nothing in a recording is trusted:
+//! names and commands come from the watched process, and are escaped for each format.
 //!
 //! [`write`](fn@write) makes a report in one call:
 //!
@@ -32,12 +32,17 @@ mod facts;
 pub mod heatmap;
 mod html;
 pub mod idle;
+mod intervals;
 mod kind;
 mod measure;
 mod options;
+mod outside;
 pub mod overhead;
+mod pace;
 mod parts;
+mod placement;
 mod png;
+mod punctuality;
 pub mod regions;
 mod report;
 mod resident;
@@ -49,15 +54,20 @@ mod surveys;
 mod svg;
 mod text;
 pub mod ticks;
+pub mod tune;
 pub mod wss;
 
 pub use error::ReportError;
 pub use escape::sanitise;
 pub use extension::UnknownExtension;
+pub use intervals::IntervalRange;
 pub use kind::{Format, Kind};
 pub use measure::Measure;
 pub use options::{Options, Picture};
+pub use outside::{Outside, SwappedRange};
+pub use pace::{Pace, Pacing, Windows};
 pub use parts::HOT;
+pub use placement::Placement;
 pub use regions::{Limits, RegionOptions, Sort};
 pub use report::write;
 pub use resident::Surveyed;

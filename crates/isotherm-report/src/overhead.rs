@@ -6,7 +6,8 @@ use isotherm_record::Header;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::source::{View, Visit};
+use crate::pace::{Pace, Pacing, Windows, cpu_time};
+use crate::source::{Selection, Source, View, Visit};
 use crate::wss::Percentiles;
 use crate::{ReportError, escape};
 
@@ -21,22 +22,25 @@ pub struct Moment {
     pub reads_per_sampling: f64,
     /// The maximum of pages read in a round.
     pub max_reads: u64,
-    /// CPU time of the monitor since the previous snapshot, in per cent of one CPU.
+    /// CPU time of all threads of isotherm since the previous snapshot, in per cent of one CPU.
     pub cpu_percent: f64,
     /// Rounds since the previous snapshot that began late.
     pub late_rounds: u64,
     /// Mapped bytes that could not be observed.
     pub unobservable_bytes: u64,
+    /// The time since the previous snapshot.
+    #[serde(skip)]
+    elapsed: Duration,
 }
 
-/// A load: mean, maximum, and percentiles over the snapshots.
+/// A load: mean, maximum, and percentiles over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
     /// The mean.
     pub mean: f64,
     /// The maximum.
     pub max: u64,
-    /// The percentiles over the snapshots.
+    /// The percentiles over time.
     pub percentiles: Percentiles<f64>,
 }
 
@@ -45,11 +49,15 @@ pub struct Load {
 pub struct Overhead {
     /// The name of the probe.
     pub probe: String,
-    /// CPU time of the monitor's thread, in per cent of one CPU.
-    pub cpu_percent: f64,
+    /// How often the recording surveyed and sampled, and the CPU time of all threads beside the budget. Surveys are
+    /// known after [`add_surveys`](Self::add_surveys).
+    #[serde(flatten)]
+    pub pace: Pace,
+    /// CPU time over each 10 s, in per cent of one CPU. `None` if the recording is too short.
+    pub cpu_percent_10s: Option<Windows>,
     /// Regions of all targets in a snapshot.
     pub regions: Load,
-    /// Pages read in a sampling round. The percentiles are those of the means of the snapshots.
+    /// Pages read in a sampling round. The percentiles are those of the means of the snapshots, over time.
     pub reads_per_sampling: Load,
     /// The maximum number of regions, and so of reads in a round.
     pub max_regions: u64,
@@ -59,7 +67,7 @@ pub struct Overhead {
     pub rounds: u64,
     /// Missing aggregations: events of the kernel's DAMON that isotherm did not read in time.
     pub lost_aggregations: u64,
-    /// Mapped bytes that could not be observed: the mean over the snapshots.
+    /// Mapped bytes that could not be observed: the mean over time.
     pub unobservable_bytes: u64,
     /// The maximum of bytes that could not be observed.
     pub unobservable_bytes_max: u64,
@@ -69,6 +77,8 @@ pub struct Overhead {
     pub clears: u64,
     /// CPU time of the monitor's thread.
     pub cpu_ns: u64,
+    /// CPU time of the threads that record and draw.
+    pub other_cpu_ns: u64,
     /// The time in which these costs arose.
     pub wall_ns: u64,
     /// The cost of each snapshot.
@@ -79,11 +89,12 @@ pub struct Overhead {
     pub measured: bool,
     #[serde(skip)]
     current: Option<Moment>,
+    #[serde(skip)]
+    pacing: Pacing,
 }
 
 /// Figures that are missing in a recording without costs: of the whole, and of each snapshot.
 const MEASURED: [&str; 10] = [
-    "cpu_percent",
     "reads_per_sampling",
     "late_rounds",
     "lost_aggregations",
@@ -93,6 +104,7 @@ const MEASURED: [&str; 10] = [
     "reads",
     "clears",
     "cpu_ns",
+    "other_cpu_ns",
 ];
 const MEASURED_OF_MOMENT: [&str; 5] =
     ["reads_per_sampling", "max_reads", "cpu_percent", "late_rounds", "unobservable_bytes"];
@@ -102,7 +114,8 @@ impl Overhead {
     pub fn new(header: &Header) -> Self {
         Self {
             probe: header.probe.clone(),
-            cpu_percent: 0.0,
+            pace: Pace::default(),
+            cpu_percent_10s: None,
             regions: Load::default(),
             reads_per_sampling: Load::default(),
             max_regions: header.max_regions,
@@ -114,19 +127,35 @@ impl Overhead {
             reads: 0,
             clears: 0,
             cpu_ns: 0,
+            other_cpu_ns: 0,
             wall_ns: 0,
             over_time: vec![],
             measured: false,
             current: None,
+            pacing: Pacing::new(header.budget.map(|budget| budget.cpu)),
         }
+    }
+
+    /// Adds the surveys of the selection, for their interval.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub fn add_surveys(&mut self, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
+        self.pacing.surveys(source, selection)
     }
 
     /// Computes sums and percentiles. All rows must have been visited.
     pub fn finish(mut self) -> Self {
         self.over_time.extend(self.current.take());
-        let n = self.over_time.len().max(1) as f64;
-        let mean = |value: &dyn Fn(&Moment) -> f64| self.over_time.iter().map(value).sum::<f64>() / n;
-        let spread = |value: &dyn Fn(&Moment) -> f64| Percentiles::of(self.over_time.iter().map(value).collect());
+        // Snapshots have different lengths, so that they count for their time.
+        let seconds = |m: &Moment| m.elapsed.as_secs_f64();
+        let time: f64 = self.over_time.iter().map(seconds).sum();
+        let mean = |value: &dyn Fn(&Moment) -> f64| {
+            self.over_time.iter().map(|m| value(m) * seconds(m)).sum::<f64>() / time.max(1e-9)
+        };
+        let spread = |value: &dyn Fn(&Moment) -> f64| {
+            Percentiles::weighted(self.over_time.iter().map(|m| (value(m), seconds(m))).collect())
+        };
         let regions = |m: &Moment| m.regions as f64;
         self.regions = Load {
             mean: mean(&regions),
@@ -138,7 +167,8 @@ impl Overhead {
             max: self.over_time.iter().map(|m| m.max_reads).max().unwrap_or(0),
             percentiles: spread(&|m| m.reads_per_sampling),
         };
-        self.cpu_percent = share(self.cpu_ns, self.wall_ns) * 100.0;
+        self.pace = self.pacing.finish();
+        self.cpu_percent_10s = self.pace.windows;
         self.unobservable_bytes = mean(&|m| m.unobservable_bytes as f64) as u64;
         self.unobservable_bytes_max = self.over_time.iter().map(|m| m.unobservable_bytes).max().unwrap_or(0);
         self
@@ -170,6 +200,7 @@ impl Overhead {
 
 impl View for Overhead {
     fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        self.pacing.add(visit)?;
         if visit.first_of_snapshot || self.current.is_none() {
             self.over_time.extend(self.current.take());
             self.measured |= visit.row.cost.is_some();
@@ -182,15 +213,17 @@ impl View for Overhead {
             self.reads = self.reads.saturating_add(cost.reads);
             self.clears = self.clears.saturating_add(cost.clears);
             self.cpu_ns = self.cpu_ns.saturating_add(cost.cpu_ns);
+            self.other_cpu_ns = self.other_cpu_ns.saturating_add(cost.other_cpu_ns.unwrap_or(0));
             self.wall_ns = self.wall_ns.saturating_add(elapsed);
             self.current = Some(Moment {
                 time_ns: visit.row.time.as_nanos() as u64,
                 regions: 0,
                 reads_per_sampling: share(cost.reads, u64::from(cost.rounds)),
                 max_reads: u64::from(cost.max_reads),
-                cpu_percent: share(cost.cpu_ns, elapsed) * 100.0,
+                cpu_percent: share(cpu_time(&cost).as_nanos() as u64, elapsed) * 100.0,
                 late_rounds: u64::from(cost.late_rounds),
                 unobservable_bytes: cost.unobservable_bytes,
+                elapsed: visit.elapsed,
             });
         }
         if let Some(moment) = &mut self.current {

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_survey_tells_which_part_of_a_region_is_in_use() {
-        let pages = RegionPages { present: 100, touched: 40, unobservable: 20, unknown: 0 };
+        let pages = RegionPages { present: 100, touched: 40, unobservable: 20, ..RegionPages::default() };
         let parts = Parts::of(&region(0, Some(pages)), 20);
         assert_eq!((parts.hot, parts.unobservable, parts.unknown), (0.0, 0.2, 0.0));
         assert!((parts.warm - 0.4).abs() < 1e-9 && (parts.cold - 0.4).abs() < 1e-9, "{parts:?}");
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_neither_hot_nor_cold() {
-        let pages = RegionPages { present: 100, touched: 0, unobservable: 0, unknown: 100 };
+        let pages = RegionPages { present: 100, unknown: 100, ..RegionPages::default() };
         assert_eq!(Parts::of(&region(0, Some(pages)), 20), Parts { unknown: 1.0, ..Parts::default() });
         let unsampled = RegionSnapshot { nr_samples: 0, ..region(0, None) };
         assert_eq!(Parts::of(&unsampled, 20), Parts { unknown: 1.0, ..Parts::default() });

@@ -4,12 +4,14 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isotherm_core::survey::TargetSurvey;
 use isotherm_core::{AddrRange, TargetId, units};
 use isotherm_record::{TargetInfo, pid_column};
 use serde::Serialize;
 
 use crate::ReportError;
 use crate::extent::shown_name;
+use crate::outside::Outside;
 use crate::source::{Selection, Source, View, Visit, walk};
 
 /// The order of regions.
@@ -42,6 +44,10 @@ impl<T> Default for Limits<T> {
 }
 
 impl<T: PartialOrd> Limits<T> {
+    fn is_none(&self) -> bool {
+        self.min.is_none() && self.max.is_none()
+    }
+
     fn hold(&self, value: T) -> bool {
         self.min.as_ref().is_none_or(|min| value >= *min) && self.max.as_ref().is_none_or(|max| value <= *max)
     }
@@ -73,6 +79,9 @@ pub struct Region {
     pub nr_accesses: u32,
     /// The share of samples that found it accessed, 0 to 1.
     pub access_rate: f64,
+    /// Accesses that samples found in a second: `nr_accesses` divided by the aggregation interval. At most one is found
+    /// in a sample, so that it is the least that there may be where `access_rate` is 1.
+    pub access_hz: f64,
     /// The age: the time for which the access rate has been about the same.
     pub age_ns: u64,
     /// The share of samples that could not be observed, 0 to 1.
@@ -81,7 +90,7 @@ pub struct Region {
     pub mapped_bytes: u64,
     /// The name of most of its mapped bytes.
     pub name: Arc<str>,
-    /// Bytes in memory, by the last survey; `None` without one, as the next three. If only a part of the region is
+    /// Bytes in memory, by the last survey; `None` without one, as the next five. If only a part of the region is
     /// selected, they are still those of the whole region.
     pub present_bytes: Option<u64>,
     /// Bytes that were accessed between the last two surveys.
@@ -90,9 +99,19 @@ pub struct Region {
     pub unobservable_bytes: Option<u64>,
     /// Bytes of which it is not known whether they were accessed.
     pub unknown_bytes: Option<u64>,
+    /// Bytes in swap. `None` also if the survey does not know.
+    pub swapped_bytes: Option<u64>,
+    /// Mapped bytes that are neither in memory nor known to be in swap. `None` without a survey, and for physical
+    /// memory.
+    pub absent_bytes: Option<u64>,
 }
 
 impl Region {
+    /// Whether each sample found an access, so that `access_hz` is only the least that there may be.
+    pub fn is_saturated(&self) -> bool {
+        self.access_rate >= 1.0
+    }
+
     /// The size, including unmapped bytes.
     pub fn size(&self) -> u64 {
         self.end - self.start
@@ -114,14 +133,17 @@ pub struct TargetRegions {
     id: TargetId,
     /// The regions.
     pub regions: Vec<Region>,
+    /// What no region covers. `None` without a survey, and for physical memory.
+    pub outside: Option<Outside>,
     /// The command and start of the target.
     #[serde(skip)]
     pub info: Arc<TargetInfo>,
 }
 
 impl TargetRegions {
-    /// The regions of one row that the options select.
-    pub fn of(visit: &Visit<'_>, options: &RegionOptions) -> Self {
+    /// The regions of one row that the options select, and what of its target they do not cover, by the last survey
+    /// before it.
+    pub fn of(visit: &Visit<'_>, options: &RegionOptions, survey: Option<&TargetSurvey>) -> Self {
         let row = visit.row;
         let mut regions: Vec<Region> = vec![];
         let mut named = 0;
@@ -138,6 +160,7 @@ impl TargetRegions {
                     end: range.end(),
                     nr_accesses: piece.region.nr_accesses,
                     access_rate: piece.region.access_rate(row.samples).min(1.0),
+                    access_hz: piece.region.access_hz(row.aggregation),
                     age_ns: age,
                     unobservable_share: piece.region.unobservable_share(row.samples).min(1.0),
                     mapped_bytes: 0,
@@ -146,6 +169,8 @@ impl TargetRegions {
                     touched_bytes: piece.region.pages.map(|pages| pages.touched),
                     unobservable_bytes: piece.region.pages.map(|pages| pages.unobservable),
                     unknown_bytes: piece.region.pages.map(|pages| pages.unknown),
+                    swapped_bytes: piece.region.pages.and_then(|pages| pages.swapped),
+                    absent_bytes: None,
                 });
             }
             if let Some(region) = regions.last_mut() {
@@ -156,11 +181,21 @@ impl TargetRegions {
                 }
             }
         }
+        for region in regions.iter_mut().filter(|_| row.target.id != TargetId::PhysicalMemory) {
+            let kept = region.present_bytes.map(|present| present + region.swapped_bytes.unwrap_or(0));
+            region.absent_bytes = kept.map(|kept| region.mapped_bytes.saturating_sub(kept));
+        }
         regions.retain(|region| {
             options.rate.hold(region.access_rate)
                 && options.age.hold(Duration::from_nanos(region.age_ns))
                 && options.size.hold(region.size())
         });
+        let mut outside = survey.and_then(|survey| Outside::of(visit, survey));
+        if let Some(outside) = &mut outside {
+            // Memory without a region has no rate and no age.
+            let any = options.rate.is_none() && options.age.is_none();
+            outside.swapped.retain(|range| any && options.size.hold(range.end - range.start));
+        }
         match options.sort {
             Sort::Address => {}
             Sort::Rate => regions.sort_by_key(|region| Reverse(region.nr_accesses)),
@@ -174,6 +209,7 @@ impl TargetRegions {
             pid: pid_column(row.target.id),
             id: row.target.id,
             regions,
+            outside,
             info: row.info.clone(),
         }
     }

@@ -13,7 +13,9 @@ use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
 use crate::schemes::Schemes;
 use crate::source::{Selection, Source, View, Visit, walk};
 use crate::summary::{Summary, SummaryBuilder};
-use crate::text::RegionsText;
+use crate::surveys::LastSurveys;
+use crate::text::{RegionsText, Terminal};
+use crate::tune::{Surroundings, Tune};
 use crate::wss::Wss;
 use crate::{ReportError, escape, html, png, surveyed, svg, text};
 
@@ -30,17 +32,22 @@ pub fn write(
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
-    if format == Format::Text && matches!(kind, Kind::Heatmap | Kind::Wss | Kind::Regions | Kind::Summary) {
-        text::warning(out, &options.terminal, Evidence::of(source, selection)?.warning())?;
-    }
     match (kind, format) {
+        (Kind::Tune, _) => {
+            let tune = Tune::new(source, selection, &Surroundings::default())?;
+            return tune.write(format, &options.terminal, out);
+        }
         (_, Format::Html) => out.write_all(html::page(source, selection, options)?.as_bytes())?,
         (Kind::Html, _) => {
             let fix = "use --format html, or another kind of report";
             return Err(ReportError::Unsupported { kind, format, fix });
         }
-        (Kind::Regions, Format::Text | Format::Json) => write_regions(format, source, selection, options, out)?,
         (_, Format::Text) => write_text(kind, source, selection, options, out)?,
+        (Kind::Regions, Format::Json) => {
+            let narrowed = at(source, selection, options)?;
+            let surveys = LastSurveys::new(source)?;
+            walk(source, &narrowed, &mut [&mut JsonLines { out, options: options.regions, surveys }])?;
+        }
         (_, Format::Json) => writeln!(out, "{}", json(kind, source, selection, options)?)?,
         (_, Format::Svg) => out.write_all(picture(kind, source, selection, options)?.as_bytes())?,
         (_, Format::Png) => out.write_all(&png::from_svg(&picture(kind, source, selection, options)?)?)?,
@@ -49,6 +56,8 @@ pub fn write(
     Ok(())
 }
 
+/// Writes a report as text. Its first line warns if the report rests on little evidence, the last tells how often the
+/// recording surveyed and sampled, and what that cost.
 fn write_text(
     kind: Kind,
     source: &dyn Source,
@@ -57,16 +66,41 @@ fn write_text(
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let terminal = &options.terminal;
+    // These two have that line among their facts.
+    match kind {
+        Kind::Overhead => return Ok(text::overhead(out, terminal, &overhead(source, selection)?)?),
+        Kind::Schemes => text::schemes(out, terminal, &Schemes::new(source, selection)?)?,
+        _ => {}
+    }
+    let evidence = match Evidence::of(source, selection) {
+        // While all schemes are asleep, there are no snapshots.
+        Err(ReportError::NothingRecorded { .. } | ReportError::NothingMatches { .. }) if kind == Kind::Schemes => {
+            return Ok(());
+        }
+        evidence => evidence?,
+    };
+    let line = evidence.pace().line();
+    let notes = usize::from(line.is_some()) + usize::from(kind == Kind::Heatmap);
+    let shorter = Terminal { rows: terminal.rows.saturating_sub(notes), ..*terminal };
+    if kind != Kind::Schemes {
+        evidence.warnings().try_for_each(|warning| text::warning(out, terminal, Some(warning)))?;
+    }
     match kind {
         Kind::Heatmap => {
-            let map = heatmap(source, selection, options, |extent| text::resolution(terminal, extent))?;
-            text::heatmap(out, terminal, &map)?;
+            let measure = options.measure.unwrap_or_else(|| evidence.measure());
+            let map = Heatmap::of(source, selection, measure, |extent| text::resolution(&shorter, extent))?;
+            text::heatmap(out, &shorter, &map)?;
         }
-        Kind::Wss => text::wss(out, terminal, &Wss::new(source, selection, options.window)?)?,
-        Kind::Overhead => text::overhead(out, terminal, &overhead(source, selection)?)?,
-        Kind::Schemes => text::schemes(out, terminal, &Schemes::new(source, selection)?)?,
-        _ => text::summary(out, terminal, &summary(source, selection)?)?,
+        Kind::Wss => text::wss(out, &shorter, &Wss::new(source, selection, options.window)?)?,
+        Kind::Regions => {
+            let surveys = LastSurveys::new(source)?;
+            let mut view = RegionsText { out, terminal: *terminal, options: options.regions, surveys };
+            walk(source, &at(source, selection, options)?, &mut [&mut view])?;
+        }
+        Kind::Schemes => {}
+        _ => return Ok(text::summary(out, terminal, &summary(source, selection)?)?),
     }
+    text::note(out, terminal, line)?;
     Ok(())
 }
 
@@ -91,11 +125,11 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
         Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, picture),
         Kind::Regions => {
             let selection = one_snapshot(source, selection, options.regions.at)?;
-            let mut snapshots = svg::RegionLines::new(options.regions);
+            let mut snapshots = svg::RegionLines::new(options.regions, LastSurveys::new(source)?);
             walk(source, &selection, &mut [&mut snapshots])?;
             snapshots.draw(picture)
         }
-        Kind::Summary | Kind::Html => svg::summary(&summary(source, selection)?, picture),
+        Kind::Summary | Kind::Tune | Kind::Html => svg::summary(&summary(source, selection)?, picture),
     })
 }
 
@@ -114,35 +148,25 @@ fn heatmap(
 
 fn overhead(source: &dyn Source, selection: &Selection) -> Result<Overhead, ReportError> {
     let mut overhead = Overhead::new(source.header());
+    overhead.add_surveys(source, selection)?;
     walk(source, selection, &mut [&mut overhead])?;
     Ok(overhead.finish())
 }
 
 fn summary(source: &dyn Source, selection: &Selection) -> Result<Summary, ReportError> {
     let (mut summary, mut overhead) = (SummaryBuilder::default(), Overhead::new(source.header()));
+    overhead.add_surveys(source, selection)?;
     walk(source, selection, &mut [&mut summary, &mut overhead])?;
     let mut summary = summary.finish(source.header(), source.cut_short(), &overhead.finish());
     surveyed::add(&mut summary, source, selection)?;
     Ok(summary)
 }
 
-fn write_regions(
-    format: Format,
-    source: &dyn Source,
-    selection: &Selection,
-    options: &Options,
-    out: &mut dyn Write,
-) -> Result<(), ReportError> {
-    let narrowed = match options.regions.at {
-        Some(at) => one_snapshot(source, selection, Some(at))?,
-        None => selection.clone(),
-    };
-    match format {
-        Format::Text => {
-            let mut view = RegionsText { out, terminal: options.terminal, options: options.regions };
-            walk(source, &narrowed, &mut [&mut view])
-        }
-        _ => walk(source, &narrowed, &mut [&mut JsonLines { out, options: options.regions }]),
+/// The selection, narrowed to one snapshot if the options ask for one.
+fn at(source: &dyn Source, selection: &Selection, options: &Options) -> Result<Selection, ReportError> {
+    match options.regions.at {
+        Some(at) => one_snapshot(source, selection, Some(at)),
+        None => Ok(selection.clone()),
     }
 }
 
@@ -150,12 +174,14 @@ fn write_regions(
 struct JsonLines<'a> {
     out: &'a mut dyn Write,
     options: RegionOptions,
+    surveys: LastSurveys<'a>,
 }
 
 impl View for JsonLines<'_> {
     fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
         if visit.chosen {
-            writeln!(self.out, "{}", escape::json(&TargetRegions::of(visit, &self.options))?)?;
+            let regions = TargetRegions::of(visit, &self.options, self.surveys.before(visit.row)?);
+            writeln!(self.out, "{}", escape::json(&regions)?)?;
         }
         Ok(())
     }

@@ -15,9 +15,11 @@ pub struct Surveyed {
     pub idle_1m_bytes: Option<u64>,
     /// Bytes that were idle for at least 10 min at the last survey.
     pub idle_10m_bytes: Option<u64>,
-    /// Bytes that are mapped with access permission and not in memory: the mean over time.
+    /// Bytes that are mapped with access permission and neither in memory nor in swap: the mean over the surveys. If it
+    /// is not known what is in swap, that counts too. `None` for physical memory: what no process maps of it is free,
+    /// page cache, or of the kernel.
     pub absent_bytes: Option<u64>,
-    /// Bytes in swap at the end, as far as the recording tells.
+    /// Bytes in swap at the last survey. Of a target and of the total also without such a survey, if activities tell.
     pub swapped_bytes: Option<u64>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::SurveySnapshot;
-use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, units};
+use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, is_memory, units};
 use isotherm_record::{Activity, Ending, Header, Recording, Row, SnapshotRecord, SurveyRecord, pid_column};
 
 use crate::ReportError;
@@ -14,7 +14,7 @@ use crate::ReportError;
 /// The rows of one walk over a source.
 pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;
 
-/// The activity of schemes, of one walk over a source.
+/// What schemes did, and the memory in use, of one walk over a source.
 pub type Activities<'a> = Box<dyn Iterator<Item = Result<Activity, BoxError>> + 'a>;
 
 /// The surveys of one walk over a source.
@@ -31,7 +31,8 @@ pub trait Source {
     /// If the rows cannot be read, at once or at any row.
     fn rows(&self) -> Result<Rows<'_>, BoxError>;
 
-    /// The activity of schemes, in the order of time. Empty if no schemes ran.
+    /// What schemes did, and the memory in use, in the order of time. Without schemes, those of the activities are
+    /// empty.
     ///
     /// # Errors
     /// If it cannot be read, at once or at any item.
@@ -138,6 +139,11 @@ impl Selection {
         self.time.as_ref().is_none_or(|range| (t > range.start || t.is_zero()) && t <= range.end)
     }
 
+    /// The selected part of a range.
+    pub(crate) fn clip(&self, range: AddrRange) -> Option<AddrRange> {
+        self.address.map_or(Some(range), |wanted| wanted.intersection(range))
+    }
+
     pub(crate) fn describe(&self) -> String {
         let mut parts = vec![];
         if let Some(time) = &self.time {
@@ -169,6 +175,11 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
+    /// The selected addresses.
+    pub(crate) fn address(&self) -> Option<AddrRange> {
+        self.address
+    }
+
     /// The length of the time that the row covers.
     pub fn span(&self) -> Duration {
         self.row.time.saturating_sub(self.since)
@@ -216,14 +227,6 @@ pub struct Piece<'a> {
     pub region: &'a RegionSnapshot,
     /// The mapping.
     pub mapping: &'a Mapping,
-}
-
-/// Whether a mapping is memory: address space without access permission is none. If no mapping has a permission, as in
-/// physical memory and imported recordings, permissions are not known.
-pub(crate) fn is_memory(mappings: &[Mapping], mapping: &Mapping) -> bool {
-    let accessible =
-        |mapping: &Mapping| mapping.permissions.read || mapping.permissions.write || mapping.permissions.execute;
-    accessible(mapping) || !mappings.iter().any(accessible)
 }
 
 /// The mapped pieces of the regions of a row inside `address`, in the order of addresses. Address space without access
@@ -346,7 +349,8 @@ pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn Vi
             address: selection.address,
             row: &row,
         };
-        matched |= visit.chosen && (selection.address.is_none() || visit.pieces().next().is_some());
+        // Without surveys, regions cover all that is mapped.
+        matched |= visit.chosen && (selection.address.is_none() || visit.mapped().next().is_some());
         for view in &mut *views {
             view.add(&visit)?;
         }

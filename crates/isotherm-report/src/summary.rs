@@ -15,7 +15,9 @@ use serde::Serialize;
 
 use crate::ReportError;
 use crate::extent::shown_name;
+use crate::intervals::IntervalRange;
 use crate::overhead::Overhead;
+use crate::pace::Pace;
 use crate::parts::Parts;
 use crate::resident::Surveyed;
 use crate::source::{Piece, View, Visit};
@@ -67,12 +69,15 @@ pub struct TargetTemperature {
     pub first_ns: u64,
     /// The time of the last snapshot in the selection.
     pub last_ns: u64,
+    /// Resident bytes, of which those that several processes share are divided among them (PSS): the mean over
+    /// time, in which the target uses none while it does not run. `None` if no activity tells.
+    pub proportional_bytes: Option<u64>,
     /// All memory of the target.
     #[serde(flatten)]
     pub total: Temperature,
 }
 
-/// Memory of several targets, where each page counts once: the means over the surveys.
+/// Memory of several targets, where each page counts once: the means over the surveys, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CountedOnce {
     /// Bytes in memory.
@@ -81,6 +86,8 @@ pub struct CountedOnce {
     pub shared_bytes: u64,
     /// Bytes that were accessed within a survey interval.
     pub touched_bytes: u64,
+    /// Bytes in swap at the last survey. `None` if the surveys do not tell.
+    pub swapped_bytes: Option<u64>,
 }
 
 /// The summary of a recording.
@@ -102,6 +109,12 @@ pub struct Summary {
     pub late_rounds: u64,
     /// Missing aggregations: events of the kernel's DAMON that isotherm did not read in time.
     pub lost_aggregations: u64,
+    /// How often the recording surveyed and sampled, and what that cost beside the budget.
+    #[serde(flatten)]
+    pub pace: Pace,
+    /// The sampling intervals: the time over which a sample finds an access.
+    #[serde(flatten)]
+    pub intervals: IntervalRange,
     /// The targets.
     pub targets: Vec<TargetTemperature>,
     /// All memory. What several targets share counts for each.
@@ -117,8 +130,6 @@ pub struct Summary {
 #[derive(Clone, Default)]
 struct Sums {
     unknown: f64,
-    /// Bytes that are mapped and not in memory, where that is known.
-    absent: Option<f64>,
     hot: f64,
     warm: f64,
     cold: f64,
@@ -136,10 +147,6 @@ impl Sums {
     fn add(&mut self, visit: &Visit<'_>, piece: &Piece<'_>, bytes: u64) {
         let (region, time) = (piece.region, visit.row.time);
         let weight = bytes as f64 * visit.span().as_secs_f64();
-        if region.pages.is_some() {
-            let absent = piece.range.size().saturating_sub(bytes) as f64 * visit.span().as_secs_f64();
-            *self.absent.get_or_insert(0.0) += absent;
-        }
         let parts = Parts::of(region, visit.row.samples);
         self.unobservable += weight * parts.unobservable;
         self.unknown += weight * parts.unknown;
@@ -179,7 +186,7 @@ impl Sums {
             working_set_bytes: mean(self.working_set),
             working_set_max_bytes: self.largest,
             cold_for_ns: (bytes > 0.0).then(|| (aged / bytes * 1e9) as u64),
-            surveyed: Surveyed { absent_bytes: self.absent.map(mean), ..Surveyed::default() },
+            surveyed: Surveyed::default(),
         }
     }
 }
@@ -202,6 +209,7 @@ pub struct SummaryBuilder {
     covered: Duration,
     last: Option<Duration>,
     snapshots: u64,
+    intervals: IntervalRange,
 }
 
 impl SummaryBuilder {
@@ -222,6 +230,7 @@ impl SummaryBuilder {
                 command: target.info.command.clone(),
                 first_ns: target.first.as_nanos() as u64,
                 last_ns: target.last.as_nanos() as u64,
+                proportional_bytes: None,
                 total: target.sums.over(seconds, "total".into()),
             })
             .collect();
@@ -235,6 +244,8 @@ impl SummaryBuilder {
             rounds: overhead.rounds,
             late_rounds: overhead.late_rounds,
             lost_aggregations: overhead.lost_aggregations,
+            pace: overhead.pace,
+            intervals: self.intervals,
             targets,
             total: self.total.over(seconds, "total".into()),
             counted_once: None,
@@ -255,6 +266,7 @@ impl View for SummaryBuilder {
             self.snapshots += 1;
             self.covered += visit.span();
         }
+        self.intervals.add_row(row);
         let target = match self.targets.iter().position(|target| target.id == row.target.id) {
             Some(i) => &mut self.targets[i],
             None => {
@@ -282,13 +294,14 @@ impl View for SummaryBuilder {
     }
 }
 
-/// The largest rows, and the sum of the others: names with less than the share `least` of the size and of the hot
-/// memory, or beyond `most` rows.
+/// The largest rows, and the sum of the others: names with less than the share `least` of the memory, that in swap
+/// included, and of the hot memory, or beyond `most` rows.
 pub fn folded(mappings: &[Temperature], most: usize, least: f64) -> (Vec<&Temperature>, Option<(usize, Temperature)>) {
-    let size: u64 = mappings.iter().map(|m| m.size_bytes).fold(0, u64::saturating_add);
+    let kept = |m: &Temperature| m.size_bytes.saturating_add(m.surveyed.swapped_bytes.unwrap_or(0));
+    let size: u64 = mappings.iter().map(kept).fold(0, u64::saturating_add);
     let hot: u64 = mappings.iter().map(|m| m.hot_bytes).fold(0, u64::saturating_add);
     let worth = |m: &Temperature| {
-        m.size_bytes as f64 >= size as f64 * least || (hot > 0 && m.hot_bytes as f64 >= hot as f64 * least)
+        kept(m) as f64 >= size as f64 * least || (hot > 0 && m.hot_bytes as f64 >= hot as f64 * least)
     };
     let few = mappings.len() <= most.min(4);
     let (mut shown, mut rest): (Vec<_>, Vec<_>) = mappings.iter().partition(|m| few || worth(m));

@@ -1,9 +1,43 @@
 //! What surveys say of a selection.
 
-use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, TargetSurvey};
-use isotherm_core::{AddrRange, Mapping};
+use std::iter::Peekable;
+use std::time::Duration;
 
-use crate::source::is_memory;
+use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, TargetSurvey, WINDOWS};
+use isotherm_core::{AddrRange, Mapping, is_memory};
+use isotherm_record::{Row, SurveyRecord};
+
+use crate::ReportError;
+use crate::source::{Source, Surveys};
+
+/// The last survey before each row of a walk.
+pub(crate) struct LastSurveys<'a> {
+    rest: Peekable<Surveys<'a>>,
+    last: Vec<TargetSurvey>,
+}
+
+impl<'a> LastSurveys<'a> {
+    /// Those of a walk over `source` that has not begun.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub(crate) fn new(source: &'a dyn Source) -> Result<Self, ReportError> {
+        Ok(Self { rest: source.surveys().map_err(ReportError::Source)?.peekable(), last: vec![] })
+    }
+
+    /// What the last survey before a row found in its target. A survey at the time of the row came after it. `None` if
+    /// there is no survey before.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub(crate) fn before(&mut self, row: &Row) -> Result<Option<&TargetSurvey>, ReportError> {
+        let is_before = |survey: &SurveyRecord| survey.survey.time < row.time;
+        while let Some(record) = self.rest.next_if(|record| record.as_ref().map_or(true, is_before)) {
+            self.last = record.map_err(ReportError::Source)?.survey.targets;
+        }
+        Ok(self.last.iter().find(|found| found.id == row.target.id))
+    }
+}
 
 /// The sums over the selected mappings of a target, and their mapped bytes. A mapping that lies in the selected
 /// addresses with a part of its own counts in that proportion.
@@ -18,23 +52,53 @@ pub(crate) fn selected(target: &TargetSurvey, address: Option<AddrRange>) -> (Pa
     (total, mapped.filter_map(|mapping| size(mapping.range)).map(AddrRange::size).sum())
 }
 
-/// The mapped and selected parts of the blocks of a target, each with its mapping.
-pub(crate) fn mapped_blocks(
-    target: &TargetSurvey,
-    address: Option<AddrRange>,
-) -> impl Iterator<Item = (AddrRange, &Mapping, &BlockSums)> {
-    let mappings = &target.mappings;
-    target.by_block.iter().flat_map(move |block| {
-        let range = AddrRange::new(block.start, block.start.saturating_add(BLOCK_SIZE));
-        let first = mappings.partition_point(|mapping| mapping.range.end() <= block.start);
-        let of_block = mappings[first..].iter().map_while(move |mapping| {
-            let part = range?.intersection(mapping.range)?;
-            Some((part, mapping))
-        });
-        of_block.filter(|(_, mapping)| is_memory(mappings, mapping)).filter_map(move |(part, mapping)| {
-            let part = address.map_or(Some(part), |wanted| wanted.intersection(part))?;
-            Some((part, mapping, block))
-        })
+/// Memory of which a survey tells as a whole: a part of a block, or a mapping if the survey does not know blocks.
+pub(crate) struct Piece<'a> {
+    pub(crate) range: AddrRange,
+    pub(crate) mapping: &'a Mapping,
+    /// The share of its bytes that are in memory, 0 to 1.
+    pub(crate) present: f64,
+    /// The share of its bytes that are in swap, 0 to 1. `None` if the survey does not know.
+    pub(crate) swapped: Option<f64>,
+    /// The share of the bytes in memory that were accessed since the survey before, 0 to 1.
+    pub(crate) touched: f64,
+    /// For how long the page that was accessed last has been idle, at least.
+    pub(crate) idle: Duration,
+}
+
+/// The mapped and selected memory of a target that has a part in memory or in swap, in pieces.
+pub(crate) fn pieces(target: &TargetSurvey, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
+    let of_blocks = target.by_block.iter().flat_map(|block| pieces_of_block(block, &target.mappings));
+    let has_blocks = !target.by_block.is_empty();
+    let of_mappings = target.by_mapping.iter().filter(move |_| !has_blocks);
+    let of_mappings = of_mappings.filter_map(|found| {
+        let mapping = target.mappings.get(found.mapping as usize)?;
+        let PageSums { present, touched, within, swapped, .. } = found.sums;
+        let share = |bytes: u64| bytes as f64 / mapping.range.size() as f64;
+        let idle = WINDOWS.iter().zip(within).take_while(|(_, bytes)| *bytes == 0).last().map(|(window, _)| *window);
+        let idle = idle.filter(|_| touched == 0).unwrap_or_default();
+        let (present, swapped, touched) = (share(present), swapped.map(share), touched as f64 / present.max(1) as f64);
+        Some(Piece { range: mapping.range, mapping, present, swapped, touched, idle })
+    });
+    let of_mappings = of_mappings.filter(|piece| is_memory(&target.mappings, piece.mapping));
+    of_blocks.chain(of_mappings).filter_map(move |piece| {
+        let range = address.map_or(Some(piece.range), |wanted| wanted.intersection(piece.range))?;
+        Some(Piece { range, ..piece })
+    })
+}
+
+fn pieces_of_block(block: BlockSums, mappings: &[Mapping]) -> impl Iterator<Item = Piece<'_>> {
+    let BlockSums { start, present, touched, idle, swapped } = block;
+    let range = AddrRange::new(start, start.saturating_add(BLOCK_SIZE));
+    let first = mappings.partition_point(|mapping| mapping.range.end() <= start);
+    let inside =
+        mappings[first..].iter().map_while(move |mapping| Some((range?.intersection(mapping.range)?, mapping)));
+    let memory = inside.filter(|(_, mapping)| is_memory(mappings, mapping));
+    let pages: u64 = memory.clone().map(|(range, _)| range.pages()).sum();
+    let share = move |part: u16| (f64::from(part) / pages.max(1) as f64).min(1.0);
+    memory.map(move |(range, mapping)| {
+        let touched = f64::from(touched) / f64::from(present.max(1));
+        Piece { range, mapping, present: share(present), swapped: swapped.map(share), touched, idle }
     })
 }
 
@@ -48,6 +112,7 @@ pub(crate) fn part(sums: &PageSums, range: AddrRange, address: Option<AddrRange>
         touched: of(sums.touched),
         unobservable: of(sums.unobservable),
         unknown: of(sums.unknown),
+        swapped: sums.swapped.map(of),
         within: sums.within.map(of),
     }
 }

@@ -211,12 +211,18 @@ fn the_heatmap_can_be_zoomed_and_read_with_the_pointer() {
     let at = page.on_map(0.1, 0.75);
     page.mouse("mouseMoved", at, json!({}));
     let readout = page.text("readout");
-    for part in ["3.0", " s · 0x7f30", "anonymous", "access rate", "for about"] {
+    assert!(page.text("legend").contains("1 (≥ 200 Hz)"), "{}", page.text("legend"));
+    for part in ["3.0", " s · 0x7f30", "anonymous", "access rate 55 % (110 Hz), for about"] {
         assert!(readout.contains(part), "{part} is not in {readout:?}");
     }
     assert!(page.text("moment").starts_with("at 3"), "{}", page.text("moment"));
     assert_eq!(page.eval("document.querySelectorAll('#table tbody tr.pointed').length"), json!(1));
     page.screenshot("light");
+    let stack = page.on_map(0.1, 0.01);
+    page.mouse("mouseMoved", stack, json!({}));
+    assert!(page.text("readout").contains("access rate 100 % (at least 200 Hz)"), "{}", page.text("readout"));
+    let absent = "document.querySelector('#table th[data-key=absent]').checkVisibility()";
+    assert_eq!(page.eval(absent), json!(false), "no survey tells");
     let other = page.on_map(0.1, 0.95);
     page.mouse("mouseMoved", other, json!({}));
     assert!(page.text("readout").contains("[heap]"), "{}", page.text("readout"));
@@ -266,6 +272,35 @@ fn targets_can_be_chosen_and_regions_sorted_in_the_dark_scheme() {
     let first = page.eval("document.querySelector('#table tbody tr').cells[1].textContent");
     assert_eq!(first, json!("44 MiB"));
     page.screenshot("dark");
+    page.assert_content();
+}
+
+#[test]
+fn what_is_in_swap_has_a_colour_and_a_line_of_its_own() {
+    let mut page = installed_or_skip!(Page::open(&made::with_heap_in_swap(20), false, true));
+    page.settle();
+    assert!(page.text("view").contains("64 MiB in memory, 28 MiB in swap, 28 MiB absent at the end"));
+    assert!(page.text("legend").contains("in swap"));
+    let reserved = page.on_map(0.5, 0.99);
+    page.mouse("mouseMoved", reserved, json!({}));
+    assert!(page.text("readout").contains("[heap] · nothing in memory · "), "{}", page.text("readout"));
+    let heap = page.on_map(0.5, 0.9);
+    page.mouse("mouseMoved", heap, json!({}));
+    let readout = page.text("readout");
+    assert!(readout.contains("[heap] · mostly in swap · ") && readout.contains(" in swap of "), "{readout}");
+    page.screenshot("swap");
+    let used = page.on_map(0.5, 0.7);
+    page.mouse("mouseMoved", used, json!({}));
+    let readout = page.text("readout");
+    assert!(readout.contains("anonymous · access rate 0 %") && readout.contains(" in memory of "), "{readout}");
+    // The regions, and the heap, which has none.
+    let last = "[...[...document.querySelectorAll('#table tbody tr')].at(-1).cells].map(cell => cell.textContent)";
+    page.eval("document.querySelector('#table th[data-key=swapped]').click()");
+    let first = page.eval(&last.replace(".at(-1)", "[0]"));
+    assert_eq!([2, 5, 7, 8, 9].map(|column| first[column].clone()), ["", "", "8 MiB", "16 MiB", "[heap]"]);
+    page.eval("document.querySelector('#table th[data-key=start]').click()");
+    assert_eq!([8, 9].map(|column| page.eval(last)[column].clone()), ["12 MiB", "anonymous"]);
+    assert!(page.text("moment").contains("5 regions; 8 MiB absent outside of regions"), "{}", page.text("moment"));
     page.assert_content();
 }
 

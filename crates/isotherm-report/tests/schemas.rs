@@ -43,7 +43,8 @@ fn fields(value: &Value) -> Vec<&str> {
 #[test]
 fn the_documented_fields_exist() {
     let wss = &json(Kind::Wss)[0];
-    assert_eq!(fields(wss), ["counted_once", "over_time", "percentiles", "source", "total_over_time", "window_ns"]);
+    let names = ["counted_once", "interval_max_ns", "interval_min_ns", "over_time", "percentiles", "source"];
+    assert_eq!(fields(wss), [&names[..], &["total_over_time", "window_ns"]].concat());
     let mut percentiles = fields(&wss["percentiles"]);
     percentiles.sort_by_key(|p| p.parse::<u32>().unwrap());
     assert_eq!(percentiles, ["0", "25", "50", "75", "90", "99", "100"]);
@@ -88,7 +89,7 @@ fn the_matrices_of_a_heatmap_have_the_shape_of_its_axes() {
     let columns = heatmap["time_edges_ns"].as_array().unwrap().len() - 1;
     let target = &heatmap["targets"][0];
     let rows = target["rows"].as_array().unwrap();
-    for matrix in ["rates", "unobservable"] {
+    for matrix in ["rates", "rates_hz", "unobservable"] {
         let matrix = target[matrix].as_array().unwrap();
         assert_eq!(matrix.len(), rows.len());
         assert!(matrix.iter().all(|row| row.as_array().unwrap().len() == columns));

@@ -147,6 +147,50 @@ fn a_summary_adds_up_and_has_the_age_of_cold_memory() {
     assert!(order.is_sorted_by(|a, b| a >= b));
 }
 
+/// A page that is accessed at random, on the mean once in 50 ms: 20 samples over each of 5 ms, then over each of 50 ms.
+/// The expected counts are 20 × (1 − e^(−5/50)) and 20 × (1 − e^(−50/50)).
+fn with_another_interval() -> Made {
+    let mappings = one_mapping();
+    let of =
+        |index: u32, found: u32, age: u32| row(index, 1, &mappings, vec![region(HEAP, HEAP + 4 * MIB, found, age)]);
+    let longer = |mut row: isotherm_record::Row, time: Duration| {
+        row.aggregation = AGGREGATION * 10;
+        row.time = time;
+        row
+    };
+    let mut rows: Vec<_> = (1..=10).map(|i| of(i, 2, i)).collect();
+    rows.extend((2..=4).map(|i| longer(of(i, 13, i - 1), AGGREGATION * 10 * i)));
+    made(rows)
+}
+
+#[test]
+fn another_sampling_interval_leaves_rates_and_ages_as_they_are() {
+    let map = heatmap(&with_another_interval(), &Selection::default(), 4, 1);
+    let cells: Vec<_> = (0..4).map(|column| map.targets[0].cell(0, column).unwrap()).collect();
+    // 13 of 20 samples over 50 ms. Of ten samples over 5 ms, 2 of which in 20 find an access, a little more often one.
+    assert_eq!(map.reference, Duration::from_millis(50));
+    assert!(cells[1..].iter().all(|cell| cell.rate == 0.65) && (0.65..0.77).contains(&cells[0].rate), "{cells:?}");
+    assert_eq!((cells[0].hz, cells[1].hz), (20.0, 13.0));
+    let ages: Vec<_> = cells[1..].iter().map(|cell| cell.age).collect();
+    assert_eq!(ages, [1, 2, 3].map(|nth| AGGREGATION * 10 * nth));
+    let bounds = map.intervals.bounds().unwrap();
+    assert_eq!(bounds, (Duration::from_millis(5), Duration::from_millis(50)));
+}
+
+#[test]
+fn percentiles_are_over_time_and_not_over_snapshots() {
+    let mut source = with_another_interval();
+    // In use for the first second, in ten snapshots, and idle for the next three, in three.
+    for row in &mut source.rows[10..] {
+        row.target.regions[0].nr_accesses = 0;
+    }
+    let wss = wss(&source, &Selection::default());
+    assert_eq!(wss.percentiles().0[..4], [0, 0, 0, 0]);
+    assert_eq!(wss.percentiles().0[4], 4 * MIB);
+    let summary = summary(&source, &Selection::default());
+    assert_eq!(summary.total.working_set_bytes, MIB);
+}
+
 #[test]
 fn overhead_covers_the_selected_time_and_all_targets() {
     let source = made::phases(50);
@@ -159,7 +203,7 @@ fn overhead_covers_the_selected_time_and_all_targets() {
     assert_eq!((all.rounds, all.late_rounds, all.max_regions, all.wall()), (1000, 1, 1000, AGGREGATION * 50));
     assert_eq!((all.regions.max, all.reads_per_sampling.max), (39, 39));
     assert!((all.reads_per_sampling.mean - 38.5 * 19.0 / 20.0).abs() < 0.01);
-    assert!((1.0..1.8).contains(&all.cpu_percent));
+    assert!((1.0..1.8).contains(&all.pace.cpu_percent.unwrap()));
     let part = of(&Selection { time: Some(AGGREGATION * 10..AGGREGATION * 20), ..Selection::default() });
     assert_eq!((part.rounds, part.late_rounds, part.over_time.len()), (200, 0, 10));
 }

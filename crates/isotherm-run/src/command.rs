@@ -1,11 +1,10 @@
 //! The command that a run starts and ends with.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 
+use isotherm_output::{Output, OutputError};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{CommandLine, RunError, Streams};
@@ -18,17 +17,20 @@ pub struct Command {
 }
 
 impl Command {
-    /// Starts the command.
-    pub(crate) fn start(line: &CommandLine) -> Result<Self, RunError> {
+    /// Starts the command of a run that reads these files.
+    pub(crate) fn start(line: &CommandLine, inputs: &[PathBuf]) -> Result<Self, RunError> {
         let (program, arguments) = line.words.split_first().ok_or(crate::ConfigError::NoTarget)?;
         let mut command = std::process::Command::new(program);
         command.args(arguments);
+        if let Some(user) = &line.user {
+            user.run(&mut command);
+        }
         if let Streams::Detached { input, log } = &line.streams {
             let (output, errors) = match log {
                 Some(path) => {
-                    let failed = |source| RunError::CommandLog { path: path.clone(), source };
-                    let log = open_log(path).map_err(failed)?;
-                    (log.try_clone().map_err(failed)?.into(), log.into())
+                    let log = Output::new(path).apart_from(inputs).append()?;
+                    let same = log.try_clone().map_err(|error| OutputError::new(path, error))?;
+                    (same.into(), log.into())
                 }
                 None => (Stdio::null(), Stdio::null()),
             };
@@ -39,7 +41,7 @@ impl Command {
             name: program.to_string_lossy().into(),
             hint: match source.kind() {
                 io::ErrorKind::NotFound => "check its name and $PATH",
-                io::ErrorKind::PermissionDenied => "check that it is an executable file",
+                io::ErrorKind::PermissionDenied => "check that it is an executable file, which its user may execute",
                 _ => "try to start it without isotherm",
             },
             source,
@@ -76,11 +78,6 @@ impl Command {
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
-}
-
-/// Opens the file that a command's output is added to. Only its owner may read a new one.
-fn open_log(path: &Path) -> io::Result<File> {
-    File::options().append(true).create(true).mode(0o600).open(path)
 }
 
 fn pid(id: u32) -> Option<Pid> {

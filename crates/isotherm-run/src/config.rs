@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
-use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity};
+use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity};
+use isotherm_kernel::User;
 use isotherm_probes::bpf::SharedMemory;
 use isotherm_sim::Pattern;
 
-use crate::{ConfigError, SurveyChoice};
+use crate::{ConfigError, Scheduling, SurveyChoice};
 
 /// What to watch, how, for how long, what to do to it, and where to record it.
 ///
@@ -43,6 +44,13 @@ pub struct RunConfig {
     pub survey: SurveyChoice,
     /// Whether surveys observe memory that several processes map.
     pub shared: SharedMemory,
+    /// Whether the sampling and the aggregation interval follow from what is observed, if the attributes set neither.
+    pub intervals: IntervalsChoice,
+    /// What the run may cost. `None` is the default budget, which samples need not keep with surveys turned off or with
+    /// a fixed sampling interval.
+    pub budget: Option<Budget>,
+    /// How the thread of the monitor is scheduled.
+    pub scheduling: Scheduling,
     /// The seed of the random choices; `None` takes one from the clock.
     pub seed: Option<u64>,
     /// How long the run lasts at most; `None` for as long as there is something to watch.
@@ -105,6 +113,8 @@ pub struct CommandLine {
     pub words: Vec<OsString>,
     /// Where its standard streams go.
     pub streams: Streams,
+    /// As whom it runs. Only root can start a command as another user. `None` stands for the user of this process.
+    pub user: Option<User>,
 }
 
 /// Where the standard streams of a command go.
@@ -122,15 +132,30 @@ pub enum Streams {
     },
 }
 
+/// How the sampling and the aggregation interval are chosen. The default intervals are those of
+/// [`AttributeOptions::resolve`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IntervalsChoice {
+    /// They begin with the defaults and follow from what is observed ([`IntervalsGoal`](isotherm_core::IntervalsGoal)),
+    /// for a probe that answers for single pages. Schemes keep the defaults, because their conditions are about access
+    /// rates in an interval.
+    #[default]
+    Auto,
+    /// As `Auto`, with aggregation intervals of this length at most.
+    Within(Duration),
+    /// They are the defaults.
+    Fixed,
+}
+
 /// A way to learn whether a page was accessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeChoice {
-    /// The best that works here: `idle`, then `bpf`, then `refs`; for physical memory `idle`.
+    /// The best that works here: `idle`, then `bpf`, then `refs`; for physical memory `idle`, then `bpf`.
     #[default]
     Auto,
     /// Idle page tracking.
     Idle,
-    /// Page tables, read by eBPF.
+    /// Page tables, read by eBPF. Of physical memory it sees what processes map, by surveys without samples.
     Bpf,
     /// `/proc/PID/clear_refs` and `smaps`.
     Refs,
@@ -154,8 +179,8 @@ impl ProbeChoice {
     /// Whether the probe sees physical memory, and not only that of processes.
     pub const fn sees_physical_memory(self) -> bool {
         match self {
-            Self::Auto | Self::Idle | Self::Damon => true,
-            Self::Bpf | Self::Refs => false,
+            Self::Auto | Self::Idle | Self::Bpf | Self::Damon => true,
+            Self::Refs => false,
         }
     }
 }
@@ -189,6 +214,9 @@ impl RunConfig {
             sampling: true,
             survey: SurveyChoice::Auto,
             shared: SharedMemory::Auto,
+            intervals: IntervalsChoice::Auto,
+            budget: None,
+            scheduling: Scheduling::default(),
             seed: None,
             duration: None,
             schemes: None,
@@ -205,7 +233,7 @@ impl RunConfig {
     /// A run that starts a command and watches it by the best probe that works here.
     pub fn command(words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let words = words.into_iter().map(Into::into).collect();
-        let targets = Targets::Command { command: CommandLine { words, streams: Streams::Inherited }, children: false };
+        let targets = Targets::Command { command: CommandLine { words, ..CommandLine::default() }, children: false };
         Self::new(Source::Live { targets, probe: ProbeChoice::Auto })
     }
 
@@ -236,6 +264,12 @@ impl RunConfig {
         Self { survey, ..self }
     }
 
+    /// The same run within this budget.
+    #[must_use]
+    pub fn budget(self, budget: Budget) -> Self {
+        Self { budget: Some(budget), ..self }
+    }
+
     /// The same run with this seed.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
@@ -261,6 +295,30 @@ impl RunConfig {
         Self { recording: Some(path.as_ref().into()), ..self }
     }
 
+    /// The command that the run starts, if there is one.
+    pub(crate) fn command_line(&self) -> Option<&CommandLine> {
+        match &self.source {
+            Source::Live { targets, .. } => targets.command(),
+            Source::Simulation(_) | Source::Replay(_) => None,
+        }
+    }
+
+    /// The files that the run reads: no output may be one of them. The files that schemes name are not among them.
+    pub(crate) fn inputs(&self) -> Vec<PathBuf> {
+        let recording = match &self.source {
+            Source::Replay(path) => Some(path.clone()),
+            Source::Live { .. } | Source::Simulation(_) => None,
+        };
+        let schemes = self.schemes.as_ref().and_then(|schemes| match &schemes.schemes {
+            SchemeSource::File(path) => Some(path.clone()),
+            SchemeSource::Fixed(_) => None,
+        });
+        // A name without a directory is looked up in $PATH.
+        let program = self.command_line().and_then(|command| command.words.first()).map(PathBuf::from);
+        let program = program.filter(|program| program.components().count() > 1);
+        recording.into_iter().chain(schemes).chain(program).collect()
+    }
+
     /// Checks what can be checked without opening or starting anything.
     ///
     /// # Errors
@@ -271,6 +329,11 @@ impl RunConfig {
             if self.schemes.is_some() && matches!(targets, Targets::Physical { .. }) {
                 return Err(ConfigError::SchemesOnPhysicalMemory);
             }
+        }
+        if let Some(budget) = self.budget
+            && !(budget.cpu > 0.0 && budget.targets > 0.0)
+        {
+            return Err(ConfigError::NoBudget);
         }
         match self.survey {
             SurveyChoice::Off if !self.sampling => return Err(ConfigError::NothingMeasured),

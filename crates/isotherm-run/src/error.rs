@@ -1,13 +1,13 @@
 //! Why a run cannot be made, or cannot go on.
 
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 pub use isotherm_core::chain;
 use isotherm_core::scheme::Unsupported;
 use isotherm_core::{AttributesError, BoxError, MonitorError, units};
 use isotherm_kernel::{RamError, TargetError};
+use isotherm_output::OutputError;
 use isotherm_probes::bpf::BpfError;
 use isotherm_probes::damon::DamonError;
 use isotherm_probes::idle::IdleError;
@@ -32,8 +32,8 @@ pub enum ConfigError {
     /// The kernel's DAMON keeps the targets that it began with.
     #[error("the probe damon watches the targets that it began with, and cannot follow children")]
     DamonWithChildren,
-    /// The probe reads page tables of processes.
-    #[error("the probe does not see physical memory; idle and damon do")]
+    /// The probe sees whole mappings of processes.
+    #[error("the probe does not see physical memory; idle, bpf and damon do")]
     ProbeSeesProcessesOnly,
     /// Actions are done to processes.
     #[error("schemes act on processes, not on physical memory")]
@@ -57,9 +57,21 @@ pub enum ConfigError {
         units::duration(SurveyChoice::MIN_SURVEY)
     )]
     SurveyTooShort(Duration),
+    /// A share of the budget is zero.
+    #[error("the budget is zero")]
+    NoBudget,
     /// Neither samples nor surveys are wanted.
     #[error("without samples and without surveys nothing is measured")]
     NothingMeasured,
+    /// Samples of physical memory were asked for, and the probe has none.
+    #[error(
+        "the probe bpf cannot sample physical memory: which page tables map a page frame is known only after all of \
+         them were read, as a survey does"
+    )]
+    NoSamples,
+    /// No surveys are wanted, and the probe has nothing else.
+    #[error("the probe bpf watches physical memory by surveys alone")]
+    SurveyNeeded,
     /// The probe cannot read all pages.
     #[error("the probe {0} has no survey")]
     NoSurvey(&'static str),
@@ -85,9 +97,17 @@ pub enum RunError {
     /// The probe `idle` does not work here.
     #[error(transparent)]
     Idle(#[from] IdleError),
-    /// The probe `idle`, the only one of our own that sees physical memory, does not work here.
-    #[error("physical memory is watched by the probe idle, which does not work here (the probe damon may)")]
-    NoPhysicalProbe(#[source] IdleError),
+    /// None of our own probes that see physical memory works here.
+    #[error(
+        "no probe that sees physical memory works here (the probe damon may); idle: {}; bpf: {}",
+        chain(&**.idle), chain(&**.bpf)
+    )]
+    NoPhysicalProbe {
+        /// Why idle page tracking does not work.
+        idle: Box<IdleError>,
+        /// Why page tables cannot be read by eBPF.
+        bpf: Box<BpfError>,
+    },
     /// The probe `bpf` does not work here.
     #[error(transparent)]
     Bpf(#[from] BpfError),
@@ -105,18 +125,9 @@ pub enum RunError {
         #[source]
         source: io::Error,
     },
-    /// The command's log cannot be written.
-    #[error("the log {} cannot be written (name another file)", path.display())]
-    CommandLog {
-        /// The log.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// The command ended before it could be watched.
-    #[error("the command ended at once, before it could be watched")]
-    CommandEnded,
+    /// The recording or the log of the command cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// A scheme file is wrong. The text has a line for each error: file, line, column, and what is wrong.
     #[error("{0}")]
     SchemeFile(Diagnostics),
@@ -150,6 +161,17 @@ pub enum RunError {
     /// No file descriptor is left.
     #[error("this process has no file descriptor left; raise its limit (ulimit -n)")]
     Descriptors(#[source] io::Error),
+    /// The nice value cannot be set.
+    #[error("the monitor cannot have the nice value {nice}; lower values need root or CAP_SYS_NICE")]
+    Nice {
+        /// The value that was asked for.
+        nice: i32,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The monitor cannot be bound to the processors.
+    #[error("the monitor cannot run on these processors; name some that are online and allowed (taskset -p)")]
+    Affinity(#[source] std::io::Error),
     /// A thread could not be started.
     #[error("the thread {name:?} cannot be started")]
     Thread {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use isotherm_core::Attributes;
 use isotherm_core::scheme::{Returns, Scheme};
+use isotherm_core::{Attributes, Pace};
 use isotherm_record::{Activity, Cost, SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::RunError;
@@ -24,6 +24,8 @@ pub enum Event {
     Survey(Arc<SurveyRecord>),
     /// What the schemes have done since the start, and the memory in use; about once a second while schemes run.
     Activity(Arc<Activity>),
+    /// What the run has settled on to keep its budget, when that has changed.
+    Pace(Pace),
     /// Something that the user of the run may want to know.
     Notice(Notice),
     /// Events that this sink did not get, because its queue was full. Comes in the place of the events.

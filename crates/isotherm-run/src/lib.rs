@@ -36,21 +36,27 @@ mod prepared;
 mod probe;
 mod properties;
 mod recording;
+mod scheduling;
 mod schemes;
 mod session;
 mod source;
 mod survey;
 mod targets;
+mod usage;
 
 pub use command::Command;
-pub use config::{CommandLine, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, Targets};
+pub use config::{
+    CommandLine, IntervalsChoice, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, Targets,
+};
 pub use control::Control;
 pub use delivery::{EventSink, Events};
 pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
+pub use isotherm_kernel::User;
 pub use isotherm_probes::bpf::SharedMemory;
 pub use prepared::Prepared;
 pub use properties::Properties;
 pub use recording::RecordingSummary;
+pub use scheduling::{NICE, Scheduling};
 pub use session::{Session, Summary};
 pub use survey::SurveyChoice;

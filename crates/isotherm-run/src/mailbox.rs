@@ -41,6 +41,11 @@ impl Mailbox {
         self.lock().open = true;
     }
 
+    /// Whether messages are accepted: whether the run has schemes on a thread of their own.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().open
+    }
+
     pub(crate) fn put_snapshot(&self, record: Arc<SnapshotRecord>) {
         self.put(|messages| messages.snapshot = Some((record, Instant::now())));
     }

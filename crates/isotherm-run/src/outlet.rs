@@ -7,6 +7,7 @@ use isotherm_core::Attributes;
 use isotherm_record::{SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::delivery::Delivery;
+use crate::pace::HelperCpu;
 use crate::{Control, EndReason, Event};
 
 /// Takes what a source finds, and tells it what the session wants.
@@ -48,6 +49,11 @@ impl Outlet {
     /// Hands over any other event.
     pub(crate) fn send(&self, event: Event) {
         self.delivery.send(event);
+    }
+
+    /// What the threads that help the run cost.
+    pub(crate) fn helpers(&self) -> HelperCpu {
+        self.delivery.helpers().clone()
     }
 
     /// Hands over the last event.

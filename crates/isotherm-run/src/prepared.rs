@@ -1,28 +1,40 @@
 //! From the description of a run to a run that can start.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Attributes, Granularity};
-use isotherm_kernel::{PhysicalMemory, Processes, TargetError, unix_ns};
-use isotherm_record::{Contents, Recorder, Recording};
+use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity, IntervalsGoal};
+use isotherm_kernel::{PhysicalMemory, Processes, TargetError, set_again_price, unix_ns};
+use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
 use crate::command::Command;
 use crate::config::check_duration;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};
 use crate::outlet::Outlet;
-use crate::pace::SurveyPace;
+use crate::pace::PaceOptions;
 use crate::probe::{OpenProbe, ProbeKind};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
 use crate::schemes::{PreparedSchemes, SchemeThread, fixed_schemes};
 use crate::session::Session;
-use crate::source::{KernelSource, MonitorSource, ReplaySource, SimulationSource};
+use crate::source::{EndedSource, KernelSource, MonitorSource, ReplaySource, SimulationSource};
 use crate::targets::LiveTargets;
-use crate::{CommandLine, ConfigError, Control, Event, Notice, RunConfig, RunError, Source, SurveyChoice, Targets};
+use crate::usage::Usage;
+use crate::{
+    CommandLine, ConfigError, Control, Event, IntervalsChoice, Notice, RunConfig, RunError, Scheduling, Source,
+    SurveyChoice, Targets,
+};
+
+/// The update interval of a run with surveys, if none is asked for: processes and memory that are new are seen soon.
+/// The budget may make it longer.
+const SHORT_UPDATE: Duration = Duration::from_millis(200);
+
+/// A run of a given length has at least this many snapshots, however long its intervals become.
+const LEAST_SNAPSHOTS: u32 = 10;
 
 /// A run that has everything it needs, and has not started.
 ///
-/// Dropping it leaves nothing behind but an empty recording, if one was asked for.
+/// Dropping it leaves nothing behind.
 pub struct Prepared {
     origin: Origin,
     properties: Properties,
@@ -32,6 +44,8 @@ pub struct Prepared {
     control: Control,
     notices: Vec<Notice>,
     recording: Option<RecordingSink>,
+    /// The files that the run reads.
+    inputs: Vec<PathBuf>,
 }
 
 /// The source of a run, as far as it can be made before the run starts.
@@ -40,8 +54,8 @@ enum Origin {
         probe: ProbeKind,
         attributes: Attributes,
         sampling: bool,
-        sparing: bool,
-        survey: Option<SurveyPace>,
+        pace: PaceOptions,
+        scheduling: Scheduling,
         targets: Unbound,
         schemes: Option<Box<PreparedSchemes>>,
     },
@@ -58,7 +72,7 @@ enum Unbound {
 
 /// A command that is to be started, or was.
 enum Start {
-    Pending(CommandLine),
+    Pending(Box<CommandLine>),
     Started { pid: u32 },
 }
 
@@ -76,7 +90,22 @@ impl RunConfig {
 impl Prepared {
     pub(crate) fn new(config: RunConfig) -> Result<Self, RunError> {
         config.validate()?;
-        let RunConfig { source, attributes, sampling, survey, shared, seed, duration, schemes, recording } = config;
+        let mut inputs = config.inputs();
+        let has_command = config.command_line().is_some();
+        let RunConfig {
+            source,
+            attributes,
+            sampling,
+            survey,
+            shared,
+            budget,
+            intervals,
+            scheduling,
+            seed,
+            duration,
+            schemes,
+            recording,
+        } = config;
         let seed = seed.unwrap_or_else(unix_ns);
         let has_schemes = schemes.is_some();
         let mut notices = Vec::new();
@@ -84,36 +113,73 @@ impl Prepared {
             Source::Live { targets, probe } => {
                 // A process that does not exist is reported before a probe is loaded. Physical memory always exists, so
                 // what its probe lacks is reported first.
+                let wants_samples = attributes.sampling.is_some() || attributes.aggregation.is_some() || has_schemes;
+                let by_mapping = survey != SurveyChoice::Off && !wants_samples;
                 let (unbound, mut probe) = if targets.is_physical() {
-                    let probe = OpenProbe::open(probe, &targets, shared)?;
+                    let probe = OpenProbe::open(probe, &targets, shared, by_mapping)?;
                     (Unbound::new(&targets)?, probe)
                 } else {
-                    (Unbound::new(&targets)?, OpenProbe::open(probe, &targets, shared)?)
+                    (Unbound::new(&targets)?, OpenProbe::open(probe, &targets, shared, by_mapping)?)
                 };
+                // Who asks for an interval gets it, and who turns surveys off gets DAMON's method.
+                let spares = attributes.sampling.is_none() && (survey != SurveyChoice::Off || budget.is_some());
                 let survey = probe.survey(survey)?;
+                // Without sampling, the sampling interval only says how often there is a snapshot.
+                if sampling && !probe.has_samples() && attributes.sampling.is_some() {
+                    return Err(ConfigError::NoSamples.into());
+                }
+                let (sampling, attributes) = match sampling && !probe.has_samples() {
+                    true => (false, attributes.without_samples()),
+                    false => (sampling, attributes),
+                };
                 if !sampling && survey.is_none() {
                     return Err(ConfigError::NoSurvey(probe.name).into());
                 }
-                // Who asks for a sampling interval gets it.
-                let sparing = survey.is_some() && attributes.sampling.is_none();
                 let granularity = probe.granularity();
+                let tunes = spares
+                    && attributes.aggregation.is_none()
+                    && granularity == Granularity::Page
+                    && intervals != IntervalsChoice::Fixed
+                    && !has_schemes;
+                let most = match intervals {
+                    IntervalsChoice::Within(most) => most,
+                    IntervalsChoice::Auto | IntervalsChoice::Fixed => Duration::MAX,
+                };
+                let most_aggregation = duration.map_or(most, |duration| most.min(duration / LEAST_SNAPSHOTS));
+                let goal = tunes.then(|| IntervalsGoal { most_aggregation, ..IntervalsGoal::default() });
+                // Who fixes the sampling interval and names no budget has none.
+                let has_budget = probe.is_paced() && (spares || !sampling || budget.is_some());
+                let mut budget = budget.unwrap_or_default();
+                if let Some(price) = survey.and_then(|_| set_again_price()) {
+                    budget.set_again = price;
+                }
+                let pace = PaceOptions { budget, has_budget, spares, survey, goal };
+                let follows = survey.is_some() && !targets.is_physical();
+                let update = attributes.update.or(follows.then_some(SHORT_UPDATE));
+                let attributes = AttributeOptions { update, ..attributes };
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 check_duration(duration, attributes)?;
-                let schemes = schemes.map(PreparedSchemes::new).transpose()?.map(Box::new);
+                // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
+                let look = if survey.is_some() { probe.look } else { None };
+                let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look)).transpose()?.map(Box::new);
+                inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
                 notices.extend(probe.notice);
                 let properties = Properties {
                     probe: probe.name.into(),
                     granularity,
                     attributes: Some(attributes),
+                    samples: sampling,
                     surveys: survey.is_some(),
+                    budget: has_budget.then_some(budget),
+                    tunes_intervals: Some(goal.is_some() && sampling),
                 };
                 (
                     Origin::Live {
                         probe: probe.kind,
                         attributes,
                         sampling,
-                        sparing,
-                        survey,
+                        pace,
+                        scheduling,
                         targets: unbound,
                         schemes,
                     },
@@ -133,7 +199,10 @@ impl Prepared {
                     probe: "simulation".into(),
                     granularity,
                     attributes: Some(attributes),
+                    samples: sampling,
                     surveys: survey.is_some(),
+                    budget: None,
+                    tunes_intervals: Some(false),
                 };
                 (Origin::Simulation(source), properties)
             }
@@ -146,12 +215,16 @@ impl Prepared {
         };
         let recording = recording.map(|path| {
             let header = header(&properties, seed);
-            let contents = Contents { activities: has_schemes, surveys: properties.surveys };
-            Ok::<_, RunError>(RecordingSink::new(Recorder::create_with(&path, &header, contents)?))
+            let usage = (matches!(origin, Origin::Live { .. }) && !has_schemes).then(Usage::new);
+            let contents = Contents { activities: has_schemes || usage.is_some(), surveys: properties.surveys };
+            let output = recording_at(&path).apart_from(&inputs).create()?;
+            // A command has an end and a status, however short it is, and its recording says so.
+            Ok::<_, RunError>(RecordingSink::new(Recorder::begin(output, &header, contents)?, usage, has_command))
         });
         let recording = recording.transpose()?;
         let control = Control::new()?;
-        Ok(Self { origin, properties, seed, duration, sinks: Sinks::default(), control, notices, recording })
+        let sinks = Sinks::default();
+        Ok(Self { origin, properties, seed, duration, sinks, control, notices, recording, inputs })
     }
 
     /// What holds for the run.
@@ -186,7 +259,7 @@ impl Prepared {
             return Ok(None);
         };
         let Start::Pending(line) = command else { return Ok(None) };
-        let started = Command::start(line)?;
+        let started = Command::start(line, &self.inputs)?;
         *command = Start::Started { pid: started.pid() };
         Ok(Some(started))
     }
@@ -194,7 +267,7 @@ impl Prepared {
     /// Starts the run: the command if there is one and it does not run yet, the sinks, and the source.
     ///
     /// # Errors
-    /// If the command cannot be started or ended at once, or a thread cannot be started.
+    /// If the command cannot be started, or a thread cannot be started.
     pub fn start(mut self) -> Result<Session, RunError> {
         let command = self.start_command()?;
         let Self { origin, duration, mut sinks, control, notices, recording, .. } = self;
@@ -205,23 +278,25 @@ impl Prepared {
         };
         // What can fail comes before the sinks' threads.
         let (source, processes, schemes): (Box<dyn crate::source::Source>, _, _) = match origin {
-            Origin::Live { probe, attributes, sampling, sparing, survey, targets, schemes } => {
-                let (targets, ranges) = targets.bind()?;
-                let processes = targets.processes();
-                let source: Box<dyn crate::source::Source> = match probe {
-                    ProbeKind::Monitor(probe) => Box::new(MonitorSource {
-                        attributes,
-                        sampling,
-                        sparing,
-                        survey,
-                        seed: self.seed,
-                        probe,
-                        targets,
-                    }),
-                    ProbeKind::Kernel(paths) => Box::new(KernelSource { attributes, paths, targets, ranges }),
-                };
-                (source, Some(processes), schemes)
-            }
+            Origin::Live { probe, attributes, sampling, pace, scheduling, targets, schemes } => match targets.bind()? {
+                None => (Box::new(EndedSource), None, None),
+                Some((targets, ranges)) => {
+                    let processes = targets.processes();
+                    let source: Box<dyn crate::source::Source> = match probe {
+                        ProbeKind::Monitor(probe) => Box::new(MonitorSource {
+                            attributes,
+                            sampling,
+                            pace,
+                            scheduling,
+                            seed: self.seed,
+                            probe,
+                            targets,
+                        }),
+                        ProbeKind::Kernel(paths) => Box::new(KernelSource { attributes, paths, targets, ranges }),
+                    };
+                    (source, Some(processes), schemes)
+                }
+            },
             Origin::Simulation(source) => (Box::new(source), None, None),
             Origin::Replay(source) => (Box::new(source), None, None),
         };
@@ -244,35 +319,37 @@ impl Unbound {
                 Self::Processes { processes, ranges: ranges.clone() }
             }
             Targets::Command { command, children } => {
-                Self::Command { command: Start::Pending(command.clone()), children: *children }
+                Self::Command { command: Start::Pending(Box::new(command.clone())), children: *children }
             }
             Targets::Physical { ranges, during } => Self::Physical {
                 memory: PhysicalMemory::new(ranges.iter().copied())?,
-                during: during.clone().map(Start::Pending),
+                during: during.clone().map(|command| Start::Pending(Box::new(command))),
             },
         })
     }
 
-    /// The targets, with the command that runs by now.
-    fn bind(self) -> Result<(LiveTargets, Vec<AddrRange>), RunError> {
+    /// The targets, with the command that runs by now. `None` if the command has ended.
+    fn bind(self) -> Result<Option<(LiveTargets, Vec<AddrRange>)>, RunError> {
         Ok(match self {
-            Self::Processes { processes, ranges } => (LiveTargets::Processes(processes), ranges),
-            Self::Command { command, children } => (LiveTargets::Processes(follow(&command, children)?), Vec::new()),
-            Self::Physical { memory, during } => {
-                let during = during.map(|command| follow(&command, false)).transpose()?;
-                // The ranges are part of the memory that was asked for.
-                (LiveTargets::Physical(memory, during), Vec::new())
+            Self::Processes { processes, ranges } => Some((LiveTargets::Processes(processes), ranges)),
+            Self::Command { command, children } => {
+                follow(&command, children)?.map(|processes| (LiveTargets::Processes(processes), Vec::new()))
+            }
+            // The ranges are part of the memory that was asked for.
+            Self::Physical { memory, during: None } => Some((LiveTargets::Physical(memory, None), Vec::new())),
+            Self::Physical { memory, during: Some(command) } => {
+                follow(&command, false)?.map(|processes| (LiveTargets::Physical(memory, Some(processes)), Vec::new()))
             }
         })
     }
 }
 
-/// The command as a target: the run ends with it.
-fn follow(command: &Start, children: bool) -> Result<Processes, RunError> {
+/// The command as a target: the run ends with it. `None` if it has ended.
+fn follow(command: &Start, children: bool) -> Result<Option<Processes>, RunError> {
     let Start::Started { pid } = command else { return Err(ConfigError::NoTarget.into()) };
     match Processes::new([*pid], children) {
-        Ok(processes) => Ok(processes.ending_with(*pid)),
-        Err(TargetError::Ended { .. } | TargetError::NoSuchProcess(_)) => Err(RunError::CommandEnded),
+        Ok(processes) => Ok(Some(processes.ending_with(*pid))),
+        Err(TargetError::Ended { .. } | TargetError::NoSuchProcess(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -5,15 +5,18 @@ use isotherm_probes::RefsProbe;
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 use isotherm_probes::damon::{self, DamonPaths, Scope};
 use isotherm_probes::idle::IdleProbe;
+use isotherm_probes::mapped::MappedProbe;
 
 use crate::error::chain;
-use crate::pace::SurveyPace;
+use crate::pace::SurveyInterval;
 use crate::{ConfigError, Notice, ProbeChoice, RunError, Severity, SurveyChoice, Targets};
 
 /// A probe that works here.
 pub(crate) struct OpenProbe {
     pub(crate) name: &'static str,
     pub(crate) kind: ProbeKind,
+    /// Tells before an action which pages were accessed since the last survey. `None` if page tables tell it.
+    pub(crate) look: Option<Box<dyn AccessProbe + Send>>,
     /// What the user should know of the choice.
     pub(crate) notice: Option<Notice>,
 }
@@ -28,67 +31,106 @@ pub(crate) enum ProbeKind {
 
 impl OpenProbe {
     /// Opens the probe that was asked for, or the best that works here for the targets.
-    pub(crate) fn open(choice: ProbeChoice, targets: &Targets, shared: SharedMemory) -> Result<Self, RunError> {
+    /// `by_mapping` says whether a probe that sees whole mappings only is to survey them. It samples them otherwise.
+    pub(crate) fn open(
+        choice: ProbeChoice,
+        targets: &Targets,
+        shared: SharedMemory,
+        by_mapping: bool,
+    ) -> Result<Self, RunError> {
         match choice {
-            ProbeChoice::Auto if targets.is_physical() => {
-                Ok(Self::idle(IdleProbe::open().map_err(RunError::NoPhysicalProbe)?))
-            }
-            ProbeChoice::Auto => Ok(Self::best_for_processes(shared)),
-            ProbeChoice::Idle => Ok(Self::idle(IdleProbe::open()?)),
+            ProbeChoice::Auto if targets.is_physical() => Self::best_for_physical_memory(shared),
+            ProbeChoice::Auto => Self::best_for_processes(shared, by_mapping),
+            ProbeChoice::Idle => Self::idle(IdleProbe::open()?),
+            ProbeChoice::Bpf if targets.is_physical() => Self::mapped(MappedProbe::open(shared)?),
             ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?, shared)),
-            ProbeChoice::Refs => Ok(Self::refs()),
+            ProbeChoice::Refs => Ok(Self::refs(by_mapping)),
             ProbeChoice::Damon => {
                 let paths = DamonPaths::system();
                 damon::check(&paths)?;
                 let has_ranges = matches!(targets, Targets::Processes { ranges, .. } if !ranges.is_empty());
                 damon::check_operations(&paths, Scope::operations_for(targets.is_physical(), has_ranges))?;
-                Ok(Self { name: "damon", kind: ProbeKind::Kernel(paths), notice: None })
+                Ok(Self { name: "damon", kind: ProbeKind::Kernel(paths), look: None, notice: None })
             }
         }
     }
 
-    fn best_for_processes(shared: SharedMemory) -> Self {
+    fn best_for_physical_memory(shared: SharedMemory) -> Result<Self, RunError> {
+        let idle = match IdleProbe::open() {
+            Ok(probe) => return Self::idle(probe),
+            Err(error) => Box::new(error),
+        };
+        match MappedProbe::open(shared) {
+            Ok(probe) => Self::mapped(probe),
+            Err(error) => Err(RunError::NoPhysicalProbe { idle, bpf: Box::new(error) }),
+        }
+    }
+
+    fn best_for_processes(shared: SharedMemory, by_mapping: bool) -> Result<Self, RunError> {
         let idle = match IdleProbe::open() {
             Ok(probe) => return Self::idle(probe),
             Err(error) => chain(&error),
         };
         match BpfProbe::open() {
-            Ok(probe) => Self::bpf(probe, shared),
+            Ok(probe) => Ok(Self::bpf(probe, shared)),
             Err(error) => {
                 let bpf = chain(&error);
                 let text = format!("using the probe refs, which sees whole mappings only. idle: {idle}. bpf: {bpf}");
                 let notice = Notice::new(Severity::Warning, &text);
-                Self { notice: Some(notice), ..Self::refs() }
+                Ok(Self { notice: Some(notice), ..Self::refs(by_mapping) })
             }
         }
     }
 
-    fn idle(probe: IdleProbe) -> Self {
-        Self { name: "idle", kind: ProbeKind::Monitor(Box::new(probe)), notice: None }
+    fn idle(probe: IdleProbe) -> Result<Self, RunError> {
+        let look = Some(Box::new(probe.look()?) as Box<dyn AccessProbe + Send>);
+        Ok(Self { name: "idle", kind: ProbeKind::Monitor(Box::new(probe)), look, notice: None })
     }
 
     fn bpf(mut probe: BpfProbe, shared: SharedMemory) -> Self {
         probe.set_shared_memory(shared, SharedLimits::default());
-        Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), notice: None }
+        Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
     }
 
-    fn refs() -> Self {
-        Self { name: "refs", kind: ProbeKind::Monitor(Box::new(RefsProbe::new())), notice: None }
+    /// Physical memory by page tables.
+    fn mapped(mut probe: MappedProbe) -> Result<Self, RunError> {
+        let text = probe.remark().map_err(|error| RunError::Space(error.into()))?;
+        let notice = Some(Notice::new(Severity::Warning, &text));
+        Ok(Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice })
+    }
+
+    fn refs(by_mapping: bool) -> Self {
+        let probe = RefsProbe::new().with_survey(by_mapping);
+        Self { name: "refs", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
+    }
+
+    /// Whether pages can be sampled.
+    pub(crate) fn has_samples(&self) -> bool {
+        match &self.kind {
+            ProbeKind::Monitor(probe) => probe.has_samples(),
+            ProbeKind::Kernel(_) => true,
+        }
+    }
+
+    /// Whether the run keeps a budget. The kernel paces its own DAMON.
+    pub(crate) fn is_paced(&self) -> bool {
+        matches!(self.kind, ProbeKind::Monitor(_))
     }
 
     /// How often to survey. `None` if there is to be no survey.
     ///
     /// # Errors
-    /// If surveys are asked for and the probe has none.
-    pub(crate) fn survey(&mut self, choice: SurveyChoice) -> Result<Option<SurveyPace>, RunError> {
+    /// If surveys are asked for and the probe has none, or if they are not wanted and the probe has nothing else.
+    pub(crate) fn survey(&mut self, choice: SurveyChoice) -> Result<Option<SurveyInterval>, RunError> {
         let has_survey = match &mut self.kind {
-            ProbeKind::Monitor(probe) => probe.survey().is_some(),
+            ProbeKind::Monitor(probe) => probe.survey().is_some() || probe.mapping_survey().is_some(),
             ProbeKind::Kernel(_) => false,
         };
         match choice {
+            SurveyChoice::Off if !self.has_samples() => Err(ConfigError::SurveyNeeded.into()),
             SurveyChoice::Every(_) if !has_survey => Err(ConfigError::NoSurvey(self.name).into()),
-            SurveyChoice::Every(interval) => Ok(Some(SurveyPace::fixed(interval))),
-            SurveyChoice::Auto if has_survey => Ok(Some(SurveyPace::automatic())),
+            SurveyChoice::Every(interval) => Ok(Some(SurveyInterval::Fixed(interval))),
+            SurveyChoice::Auto if has_survey => Ok(Some(SurveyInterval::Auto)),
             SurveyChoice::Auto | SurveyChoice::Off => Ok(None),
         }
     }

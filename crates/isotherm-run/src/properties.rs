@@ -2,8 +2,14 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attributes, Granularity};
+use isotherm_core::{Attributes, Budget, Granularity};
 use isotherm_record::Header;
+
+/// The name in a header of intervals that follow from what is observed.
+pub(crate) const AUTO: &str = "auto";
+
+/// The name in a header of intervals that stay as they are.
+pub(crate) const FIXED: &str = "fixed";
 
 /// What holds for a run from its beginning.
 #[derive(Clone, Debug)]
@@ -14,8 +20,14 @@ pub struct Properties {
     pub granularity: Granularity,
     /// The attributes that the run begins with; `None` if a replayed recording does not tell them.
     pub attributes: Option<Attributes>,
+    /// Whether pages are sampled.
+    pub samples: bool,
     /// Whether all pages are surveyed.
     pub surveys: bool,
+    /// What the run may cost; `None` if it has no budget, as a simulation.
+    pub budget: Option<Budget>,
+    /// Whether the intervals follow from what is observed; `None` if a replayed recording does not tell.
+    pub tunes_intervals: Option<bool>,
 }
 
 impl Properties {
@@ -30,6 +42,19 @@ impl Properties {
             header.max_regions as usize,
         );
         let granularity = if header.granularity == "mapping" { Granularity::Mapping } else { Granularity::Page };
-        Self { probe: header.probe.clone(), granularity, attributes: attributes.ok(), surveys: false }
+        let budget = header.budget.map(|isotherm_record::Budget { cpu, targets }| Budget {
+            cpu,
+            targets,
+            set_again: Budget::default().set_again,
+        });
+        Self {
+            probe: header.probe.clone(),
+            granularity,
+            attributes: attributes.ok(),
+            samples: true,
+            surveys: false,
+            budget,
+            tunes_intervals: header.intervals.as_ref().map(|intervals| intervals == AUTO),
+        }
     }
 }

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use isotherm_core::{BoxError, Granularity};
+use isotherm_core::{BoxError, Budget, Granularity};
 use isotherm_kernel::{Host, unix_ns};
 use isotherm_record::{Cost, Header, Recorder, SnapshotRecord};
 
 use crate::delivery::{EventSink, Sinks};
-use crate::properties::Properties;
+use crate::properties::{AUTO, FIXED, Properties};
+use crate::usage::Usage;
 use crate::{Event, Missed};
 
 /// A recording that is complete.
@@ -20,12 +21,16 @@ pub struct RecordingSummary {
     pub bytes: u64,
 }
 
-/// Writes snapshots and activities to a recording.
+/// Writes snapshots, surveys and activities to a recording.
 pub(crate) struct RecordingSink {
     /// `None` once it is complete.
     recorder: Option<Recorder>,
     /// The cost of snapshots that were missed since the last one that was written.
     missed: Cost,
+    /// Without schemes, reads the memory that the targets use. `None` if it cannot be read, as of a simulation.
+    usage: Option<Usage>,
+    /// Whether there is a recording even if nothing was found.
+    keeps_empty: bool,
     summary: RecordingSlot,
 }
 
@@ -33,8 +38,8 @@ pub(crate) struct RecordingSink {
 pub(crate) type RecordingSlot = Arc<Mutex<Option<RecordingSummary>>>;
 
 impl RecordingSink {
-    pub(crate) fn new(recorder: Recorder) -> Self {
-        Self { recorder: Some(recorder), missed: Cost::default(), summary: Arc::default() }
+    pub(crate) fn new(recorder: Recorder, usage: Option<Usage>, keeps_empty: bool) -> Self {
+        Self { recorder: Some(recorder), missed: Cost::default(), usage, keeps_empty, summary: Arc::default() }
     }
 
     /// Becomes a sink of the run; returns where the summary of the recording will be.
@@ -59,15 +64,21 @@ impl EventSink for RecordingSink {
             Event::Survey(survey) => recorder.write_survey(survey)?,
             Event::Activity(activity) => recorder.write_activity(activity)?,
             Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
-            Event::End(_) => {
+            Event::End(reason) => {
                 let path: PathBuf = recorder.path().into();
-                if let Some(recorder) = self.recorder.take() {
+                let leaves_none = recorder.is_empty() && (reason.is_failure() || !self.keeps_empty);
+                if let Some(recorder) = self.recorder.take().filter(|_| !leaves_none) {
                     let bytes = recorder.finish()?;
                     let mut summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
                     *summary = Some(RecordingSummary { path, bytes });
                 }
             }
-            Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::Notice(_) => {}
+            Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::Pace(_) | Event::Notice(_) => {}
+        }
+        if let (Event::Snapshot(record), Some(usage), Some(recorder)) = (event, &mut self.usage, &mut self.recorder)
+            && let Some(activity) = usage.look(record)
+        {
+            recorder.write_activity(&activity)?;
         }
         Ok(())
     }
@@ -91,6 +102,8 @@ pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
         min_regions: attributes.map_or(0, |attributes| attributes.min_regions() as u64),
         max_regions: attributes.map_or(0, |attributes| attributes.max_regions() as u64),
         seed,
+        budget: properties.budget.map(|Budget { cpu, targets, .. }| isotherm_record::Budget { cpu, targets }),
+        intervals: properties.tunes_intervals.map(|tunes| if tunes { AUTO } else { FIXED }.into()),
         started_unix_ns: unix_ns(),
         host: isotherm_record::Host { id, boot_id, name, kernel, architecture, cpus, memory_bytes },
     }

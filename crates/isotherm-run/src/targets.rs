@@ -53,7 +53,7 @@ impl AddressSpace for LiveTargets {
 }
 
 /// Reads what each target is, and makes the list anew only when one of them has changed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InfoReader {
     /// The processes that are the targets; `None` for physical memory, which never changes.
     processes: Option<ProcessTable>,

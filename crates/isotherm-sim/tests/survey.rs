@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::survey::{SurveyLimits, SurveySnapshot};
+use isotherm_core::survey::{SurveySettings, SurveySnapshot};
 use isotherm_core::{Attributes, BoxError, Monitor, Next, Sink, Snapshot};
 use isotherm_sim::{Pattern, SimClock, SimMemory};
 use rand_pcg::Pcg64Mcg;
@@ -30,11 +30,11 @@ impl Sink for Found {
 }
 
 /// Monitors a pattern for this time with a survey each second.
-fn monitor(pattern: &str, time: Duration, limits: SurveyLimits) -> Found {
+fn monitor(pattern: &str, time: Duration, limits: SurveySettings) -> Found {
     let clock = SimClock::default();
     let memory = SimMemory::new(Pattern::parse(pattern).unwrap(), clock.clone(), 1);
     let mut monitor = Monitor::new(Attributes::default(), Pcg64Mcg::new(1), memory.clone(), memory, Found::default());
-    monitor.set_survey(SECOND, limits);
+    monitor.set_survey(limits);
     let mut next = monitor.start().unwrap();
     while let Next::Step { after } = next
         && clock.now() < time
@@ -44,7 +44,14 @@ fn monitor(pattern: &str, time: Duration, limits: SurveyLimits) -> Found {
     std::mem::take(monitor.sink_mut())
 }
 
-const UNBOUNDED: SurveyLimits = SurveyLimits { target_share: 1000.0 };
+const UNBOUNDED: SurveySettings = SurveySettings {
+    interval: SECOND,
+    part_blocks: usize::MAX,
+    part_gap: Duration::ZERO,
+    early_gap: Duration::ZERO,
+    target_share: 1000.0,
+    set_again: Duration::from_nanos(400),
+};
 
 /// 3 MiB that are touched once a second, in a mapping of 256 MiB: too slowly for samples of 5 ms.
 const SLOW: &str = r#"
@@ -80,7 +87,7 @@ fn no_region_ends_up_without_pages_and_the_maximum_is_kept() {
 #[test]
 fn the_bound_on_clears_is_kept_and_the_rest_is_unknown_at_first() {
     let hot = SLOW.replace(r#"area = "slow""#, r#"area = "cold""#).replace("300 ms", "100 ms");
-    let limits = SurveyLimits::default();
+    let limits = SurveySettings::default();
     let found = monitor(&hot, SECOND * 30, limits);
     for survey in &found.surveys {
         // So many pages are accessed again in a survey interval, unless most that were cleared before were not.
@@ -101,6 +108,16 @@ fn hot_memory_is_sampled_and_costs_an_eighth() {
     let last = found.surveys.last().unwrap();
     assert_eq!(last.targets[0].total().touched, 256 * MIB);
     assert_eq!(last.cost.clears, 65_536 / 8);
+}
+
+#[test]
+fn memory_that_the_first_survey_has_cleared_is_sampled_before_the_second() {
+    let hot = SLOW.replace("300 ms", "5 ms");
+    let found = monitor(&hot, SECOND * 2, SurveySettings { interval: SECOND * 30, ..UNBOUNDED });
+    assert_eq!(found.surveys.len(), 1);
+    let regions = &found.snapshot.targets[0].regions;
+    let sampled: u64 = regions.iter().filter(|region| region.nr_samples > 0).map(|region| region.range.size()).sum();
+    assert_eq!(sampled, 259 * MIB);
 }
 
 #[test]
@@ -151,7 +168,7 @@ touch = [{ area = "memory", every = "50 ms", order = { strided = 2 } }]
     let memory = SimMemory::new(Pattern::parse(pattern).unwrap(), clock.clone(), 1);
     let attributes = Attributes::new(Duration::from_millis(5), Duration::from_millis(100), SECOND, 10, 20).unwrap();
     let mut monitor = Monitor::new(attributes, Pcg64Mcg::new(1), memory.clone(), memory, Found::default());
-    monitor.set_survey(SECOND, UNBOUNDED);
+    monitor.set_survey(UNBOUNDED);
     let mut next = monitor.start().unwrap();
     while let Next::Step { after } = next
         && clock.now() < SECOND * 6

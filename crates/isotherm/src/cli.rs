@@ -9,6 +9,7 @@ mod run;
 mod scheme;
 mod tools;
 mod top;
+mod tune;
 mod watch;
 
 use clap::{Parser, Subcommand};
@@ -22,7 +23,8 @@ pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 pub use tools::{Completions, Doctor, DoctorFormat, Workload};
 pub use top::Top;
-pub use watch::{PhysicalOptions, ProbeChoice, Sampling, SharedOption, WatchOptions};
+pub use tune::{Tune, TuneFormat};
+pub use watch::{BudgetOptions, IntervalsChoice, PhysicalOptions, ProbeChoice, Sampling, SharedOption, WatchOptions};
 
 /// The recording that commands use unless another is named.
 const RECORDING: &str = "isotherm.rec";
@@ -52,6 +54,7 @@ Values:
 Examples:
   isotherm doctor                        what works on this machine?
   isotherm top --pid 1234                watch a process live
+  isotherm tune --pid 1234               attributes, working set, advice
   isotherm record --pid 1234 --duration 10s
   isotherm record -- ./my-program --its-option
   isotherm report summary                how much memory is hot, warm, cold?
@@ -73,6 +76,7 @@ pub enum Command {
     Record(Box<Record>),
     Report(Box<Report>),
     Top(Box<Top>),
+    Tune(Box<Tune>),
     Idle(Box<Idle>),
     Run(Box<Run>),
     Scheme(Scheme),

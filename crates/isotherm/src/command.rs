@@ -5,20 +5,44 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use isotherm_run::{Command, Control};
-use rustix::process::{Pid, Signal, kill_process};
+use isotherm_run::{Command, Control, Events, Prepared};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
-use crate::complain;
+use crate::{complain, has_no_reader};
+
+/// Starts the command of a run, if it has one, and handles signals by `signals`. Then calls `watch`, which watches to
+/// the end of the run. A command with a time `limit` gets SIGTERM at the end. Returns the exit status of isotherm.
+///
+/// The run is prepared: what can fail without the command has been done, and the command is not started in vain.
+pub fn start_and_watch(
+    mut run: Prepared,
+    limit: Option<Duration>,
+    signals: impl FnOnce(Option<&Command>, Control) -> Result<()>,
+    watch: impl FnOnce(Prepared, Events) -> Result<()>,
+) -> Result<ExitCode> {
+    let events = run.subscribe();
+    let command = run.start_command()?;
+    raise_file_limit();
+    signals(command.as_ref(), run.control())?;
+    let watched = watch(run, events);
+    match command {
+        Some(command) => attend(command, watched, limit.is_some()),
+        None => watched.map(|()| ExitCode::SUCCESS),
+    }
+}
 
 /// Waits for a command that was watched. Returns the exit status of isotherm: that of the command, or 1 if watching it
 /// failed. If watching failed, the command continues undisturbed. Otherwise it gets SIGTERM if the time was `limited`.
-pub fn attend(mut command: Command, watched: Result<()>, limited: bool) -> Result<ExitCode> {
+fn attend(mut command: Command, watched: Result<()>, limited: bool) -> Result<ExitCode> {
+    // A reader of the output that has gone is no failure.
+    let watched = watched.or_else(|error| if has_no_reader(&error) { Ok(()) } else { Err(error) });
     if let Err(error) = &watched {
         complain(error);
     } else if limited {
@@ -61,6 +85,13 @@ pub fn on_signals(signals: impl IntoIterator<Item = i32>, mut act: impl FnMut(&O
     let handle = move || signals.forever().for_each(|origin| act(&origin));
     thread::Builder::new().name("signals".into()).spawn(handle).context("the thread for signals cannot be started")?;
     Ok(())
+}
+
+/// Allows as many open files as the system lets this process have: the page tables of each process that is watched need
+/// two. If there are too few, opening a process says so. A command that is started later has the limit, too.
+pub fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Makes a write beyond the limit on file sizes (setrlimit(2)) return an error instead of killing isotherm.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm_act::{self as act, Capability};
 use isotherm_kernel::Host;
+use isotherm_output::standard_output;
 use isotherm_probes::doctor;
 use serde_json::json;
 
@@ -14,9 +15,11 @@ use crate::cli::{Doctor, DoctorFormat};
 pub fn run(options: &Doctor) -> Result<ExitCode> {
     let host = Host::read();
     let findings = doctor::examine();
-    let best = findings.iter().find(|finding| finding.works && finding.auto).map(|finding| finding.probe);
+    let mut chosen = findings.iter().filter(|finding| finding.works && finding.auto);
+    let best = chosen.clone().next().map(|finding| finding.probe);
+    let best_physical = chosen.find(|finding| finding.physical).map(|finding| finding.probe);
     let actions = act::capabilities();
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output();
     match options.format {
         DoctorFormat::Json => {
             let document = json!({
@@ -24,9 +27,10 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 "architecture": host.architecture,
                 "probes": findings,
                 "auto": best,
+                "auto_physical": best_physical,
                 "actions": actions,
             });
-            serde_json::to_writer_pretty(&mut out, &document)?;
+            serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
             writeln!(out)?;
         }
         DoctorFormat::Text => {
@@ -41,9 +45,14 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                     writeln!(out, "      {features}")?;
                 }
             }
-            match best {
-                Some(probe) => writeln!(out, "\n`isotherm record` uses {probe} here.")?,
-                None => writeln!(out, "\n`isotherm record` does not work here, because no probe does.")?,
+            match (best, best_physical) {
+                (Some(probe), Some(physical)) => {
+                    writeln!(out, "\n`isotherm record` uses {probe} here, and with --physical {physical}.")?;
+                }
+                (Some(probe), None) => {
+                    writeln!(out, "\n`isotherm record` uses {probe} here. No probe for --physical works.")?;
+                }
+                (None, _) => writeln!(out, "\n`isotherm record` does not work here, because no probe does.")?,
             }
             writeln!(out, "\nActions of schemes:")?;
             write_actions(&mut out, &actions)?;

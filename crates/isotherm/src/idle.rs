@@ -1,32 +1,30 @@
 //! `isotherm idle`: reports how much memory is idle, by cgroup, process and mapping.
 
-use std::fs::Permissions;
-use std::io::{IsTerminal, Write, stderr, stdout};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use isotherm_core::units;
 use isotherm_kernel::{ProcessTable, Stop, Waiter, Woken, monitor_cpu_time, unix_ns};
+use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_probes::idle_scan::{
-    self, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Scan, ScanChoice, ScanError, ScanMethod, Scope,
+    self, CpuAccount, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Rate, Scan, ScanChoice, ScanError,
+    ScanMethod, Scope,
 };
 use isotherm_record::permission_letters;
 use isotherm_report::Terminal;
 use isotherm_report::idle::{
     IdleCost, IdleFigures, IdleFormat, IdleReport, MappingFigures, NodeFigures, ProcessFigures, cgroup_tree, write_idle,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::low_level::emulate_default_handler;
-use tempfile::NamedTempFile;
 
-use crate::WrongCall;
 use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
-use crate::command::{ENDING, on_signals};
-use crate::report::unknown_format;
+use crate::command::{self, ENDING, on_signals};
+use crate::report::{unknown_format, write_file};
 use crate::terminal::terminal;
+use crate::{WrongCall, tell};
 
 /// The default interval.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -42,12 +40,18 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     let repeated = options.interval.is_some() || options.count.is_some();
     let count = if repeated { options.count.unwrap_or(u64::MAX) } else { 1 };
     let format = format(options)?;
-    if let Some(path) = &options.output {
-        replaceable(path).with_context(|| unwritable(path))?;
+    let detail = detail(options, format);
+    // What cannot be written is better known before memory is read.
+    let output = options.output.as_deref().map(|path| output(path, format, detail).lock()).transpose()?;
+    if let (Some(path), true, false) = (&options.output, holds_addresses(format, detail), options.quiet) {
+        tell(format_args!(
+            "isotherm: only you can read {}, because metrics of mappings hold addresses (leave out --by mapping)",
+            path.display()
+        ));
     }
-    raise_file_limit();
+    command::raise_file_limit();
     let scope = scope(options);
-    let scan = idle_scan::open(method(options.probe), scope.clone(), detail(options), options.shared.shared.into())?;
+    let scan = idle_scan::open(method(options.probe), scope.clone(), detail, options.shared.shared.into())?;
 
     let stop = Stop::new().context("this process has no file descriptor left")?;
     let asked = stop.clone();
@@ -61,15 +65,9 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
         asked.ask();
     })?;
     let on_terminal = !options.quiet && stderr().is_terminal();
-    let run = Run { options, interval, scan, stop, on_terminal, named: scope, format };
+    let account = CpuAccount::default();
+    let run = Run { options, interval, scan, stop, on_terminal, named: scope, format, output, account };
     run.until(count)
-}
-
-/// Allows as many open files as the system lets this process have: a scan of page tables holds two for each process. If
-/// there are too few, opening a process says so.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn scope(options: &Idle) -> Scope {
@@ -82,10 +80,12 @@ fn scope(options: &Idle) -> Scope {
     }
 }
 
-fn detail(options: &Idle) -> Detail {
+/// What figures are listed for. The collector of metrics is another user, who may not know addresses unless they were
+/// asked for.
+fn detail(options: &Idle, format: IdleFormat) -> Detail {
     if options.by.is_empty() {
         let named = !options.pid.is_empty();
-        return Detail { processes: named, mappings: named };
+        return Detail { processes: named, mappings: named && format != IdleFormat::Prometheus };
     }
     let mappings = options.by.contains(&By::Mapping);
     Detail { processes: mappings || options.by.contains(&By::Process), mappings }
@@ -108,6 +108,9 @@ struct Run<'a> {
     on_terminal: bool,
     named: Scope,
     format: IdleFormat,
+    /// The output; standard output if it is `None`.
+    output: Option<LockedOutput>,
+    account: CpuAccount,
 }
 
 impl Run<'_> {
@@ -115,7 +118,8 @@ impl Run<'_> {
     fn until(mut self, count: u64) -> Result<ExitCode> {
         let mut waiter = Waiter::new(ProcessTable::default(), self.stop.clone());
         let mut began = Instant::now();
-        let mut pacer = self.pacer("marking", self.stop.clone());
+        let rate = self.options.rate.unwrap_or(Rate::Budget(self.options.cpu_budget));
+        let mut pacer = self.pacer("marking", Some(rate), self.stop.clone());
         match self.scan.mark(&mut pacer) {
             // There is nothing to report yet.
             Err(ScanError::Interrupted) => return Ok(ExitCode::SUCCESS),
@@ -128,12 +132,13 @@ impl Run<'_> {
             if stopped && number > 1 {
                 break;
             }
-            let stop = if stopped {
-                Stop::new().context("this process has no file descriptor left")?
+            let mut pacer = if stopped {
+                // Who ends the run does not wait for the budget of the time that is left out.
+                let stop = Stop::new().context("this process has no file descriptor left")?;
+                self.pacer("reading", self.options.rate, stop)
             } else {
-                self.stop.clone()
+                self.pacer("reading", Some(rate), self.stop.clone())
             };
-            let mut pacer = self.pacer("reading", stop);
             let (cpu, now) = (monitor_cpu_time(), Instant::now());
             let found = match self.scan.read(&mut pacer) {
                 Err(ScanError::Interrupted) => break,
@@ -151,7 +156,7 @@ impl Run<'_> {
             if now - began > self.interval + self.interval / 10 {
                 report.notes.push(
                     "reading takes so long that the time between two reads of a page is longer than the interval; \
-                     lengthen --interval or raise --rate"
+                     lengthen --interval, or raise --cpu-budget or --rate"
                         .into(),
                 );
             }
@@ -183,15 +188,16 @@ impl Run<'_> {
         }
     }
 
-    fn pacer(&self, doing: &'static str, stop: Stop) -> Pacer {
+    fn pacer(&self, doing: &'static str, rate: Option<Rate>, stop: Stop) -> Pacer {
         let on = self.on_terminal;
         let mut shown = Instant::now();
-        Pacer::new(self.options.rate, stop, move |done, total| {
+        Pacer::new(rate, stop, move |done, total| {
             if on && shown.elapsed() >= SHOW_EVERY {
                 shown = Instant::now();
                 line(format_args!("{doing}: {} of {}", units::bytes(done), units::bytes(total)));
             }
         })
+        .with_account(self.account.clone())
     }
 
     fn show(&self, text: std::fmt::Arguments<'_>) {
@@ -238,16 +244,19 @@ impl Run<'_> {
 
     fn write(&self, report: &IdleReport) -> Result<()> {
         let format = self.format;
-        let Some(path) = &self.options.output else {
-            let mut out = stdout().lock();
-            if format == IdleFormat::Text && report.number > 1 {
-                writeln!(out)?;
-            }
+        // In a stream, one report follows the other.
+        let separator = if format == IdleFormat::Text && report.number > 1 { "\n" } else { "" };
+        let Some(output) = &self.output else {
+            let mut out = standard_output();
+            write!(out, "{separator}")?;
             return Ok(write_idle(report, format, &terminal(), &mut out)?);
         };
-        let mut text = Vec::new();
-        write_idle(report, format, &Terminal::default(), &mut text)?;
-        replace(path, &text, format).with_context(|| unwritable(path))
+        let file = output.create()?;
+        let separator = if file.is_stream() { separator } else { "" };
+        write_file(file, |mut out| {
+            write!(out, "{separator}")?;
+            write_idle(report, format, &Terminal::default(), &mut out)
+        })
     }
 }
 
@@ -282,34 +291,19 @@ fn process_figures(process: ProcessIdle, ages: bool) -> ProcessFigures {
     }
 }
 
-/// Writes a file, and replaces an existing one atomically. Everyone can read a file for Prometheus, because its
-/// collector is another user. Only the owner can read other files.
-fn replace(path: &Path, text: &[u8], format: IdleFormat) -> Result<()> {
-    let mode = if format == IdleFormat::Prometheus { 0o644 } else { 0o600 };
-    let mut file = temporary_file(path)?;
-    file.write_all(text)?;
-    file.as_file().set_permissions(Permissions::from_mode(mode))?;
-    file.persist(path)?;
-    Ok(())
-}
-
-/// Checks that `path` can be written, before memory is read.
-fn replaceable(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        bail!("it is a directory");
+/// The output of reports. The collector of metrics is another user, who can read them if they hold no addresses. Only
+/// the owner can read other reports.
+fn output(path: &Path, format: IdleFormat, detail: Detail) -> Output {
+    let output = Output::new(path);
+    match format {
+        IdleFormat::Prometheus if !holds_addresses(format, detail) => output.readable_by_all(),
+        _ => output,
     }
-    temporary_file(path)?;
-    Ok(())
 }
 
-/// A temporary file in the directory of `path`.
-fn temporary_file(path: &Path) -> Result<NamedTempFile> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(tempfile::Builder::new().prefix(".isotherm-idle-").tempfile_in(directory)?)
-}
-
-fn unwritable(path: &Path) -> String {
-    format!("the report {} cannot be written; name another file", path.display())
+/// Whether metrics hold addresses.
+fn holds_addresses(format: IdleFormat, detail: Detail) -> bool {
+    format == IdleFormat::Prometheus && detail.mappings
 }
 
 fn line(text: std::fmt::Arguments<'_>) {

@@ -8,6 +8,7 @@ use isotherm_core::units;
 
 use crate::cli::{Import, ImportDamo, ImportFrom};
 use crate::progress::Progress;
+use crate::tell;
 
 pub fn run(options: &Import) -> Result<ExitCode> {
     match &options.from {
@@ -19,7 +20,7 @@ fn damo(options: &ImportDamo) -> Result<ExitCode> {
     let output = options.output.clone().unwrap_or_else(|| recording_of(&options.file));
     let imported = isotherm_damo::import(&options.file, &output, &options.pid, env!("CARGO_PKG_VERSION"))?;
     for note in &imported.notes {
-        eprintln!("isotherm: {note}");
+        tell(format_args!("isotherm: {note}"));
     }
     let progress = Progress::new(options.quiet);
     let path = output.display();

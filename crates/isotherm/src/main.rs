@@ -6,6 +6,7 @@ mod cli;
 mod command;
 mod convert;
 mod doctor;
+mod ending;
 mod idle;
 mod import;
 mod man;
@@ -16,22 +17,45 @@ mod run;
 mod scheme;
 mod terminal;
 mod top;
+mod tune;
 mod watch;
 mod workload;
 
 use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use isotherm_output::standard_output;
 use isotherm_run::RunError;
 
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let done = match Cli::try_parse() {
+        Ok(Cli { command }) => {
+            // The screen writes to a terminal, which may be gone at its end.
+            let is_screen = matches!(command, Command::Top(_));
+            let done = run(command);
+            if is_screen { done } else { done.and_then(flushed) }
+        }
+        Err(answer) => explain(&answer).and_then(flushed),
+    };
+    done.unwrap_or_else(|error| failed(&error))
+}
+
+/// Writes what standard output has buffered, which would be lost at the end without a word.
+fn flushed(code: ExitCode) -> Result<ExitCode> {
+    standard_output().flush()?;
+    Ok(code)
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
         Command::Record(options) => record::run(&options),
         Command::Top(options) => top::run(&options),
+        Command::Tune(options) => tune::run(&options),
         Command::Idle(options) => idle::run(&options),
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::run(&options),
@@ -41,27 +65,41 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
         Command::Completions(options) => {
-            clap_complete::generate(options.shell, &mut Cli::command(), "isotherm", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(options.shell, &mut Cli::command(), "isotherm", &mut script);
+            standard_output().write_all(&script)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Man(options) => man::run(&options, Cli::command()),
-    };
-    done.unwrap_or_else(|error| {
-        // The reader of the output has closed it, which is not a failure.
-        if error.chain().any(is_broken_pipe) {
-            return ExitCode::SUCCESS;
-        }
-        if let Some(wrong) = error.downcast_ref::<WrongCall>() {
-            return wrong.explain();
-        }
-        // These lines start with file, line and column, as those of compilers do, so that editors find the place.
-        if let Some(RunError::SchemeFile(diagnostics)) = error.downcast_ref::<RunError>() {
-            tell(diagnostics);
-            return ExitCode::FAILURE;
-        }
-        complain(&error);
-        ExitCode::FAILURE
-    })
+    }
+}
+
+/// Prints the answer of clap: help, the version, or what is wrong with the call.
+fn explain(answer: &clap::Error) -> Result<ExitCode> {
+    let code = u8::try_from(answer.exit_code()).unwrap_or(u8::MAX);
+    let printed = answer.print();
+    if !answer.use_stderr() {
+        // The text goes to standard output, as what a command prints.
+        printed.map_err(isotherm_output::StandardOutput::name)?;
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Reports an error. Returns the exit status.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    if has_no_reader(error) {
+        return ExitCode::SUCCESS;
+    }
+    if let Some(wrong) = error.downcast_ref::<WrongCall>() {
+        return wrong.explain();
+    }
+    // These lines start with file, line and column, as those of compilers do, so that editors find the place.
+    if let Some(RunError::SchemeFile(diagnostics)) = error.downcast_ref::<RunError>() {
+        tell(diagnostics);
+        return ExitCode::FAILURE;
+    }
+    complain(error);
+    ExitCode::FAILURE
 }
 
 /// Prints an error and its causes.
@@ -74,8 +112,10 @@ fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+/// Whether an output is a pipe whose reader has closed it, which is not a failure.
+fn has_no_reader(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    causes.any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// A call whose arguments are valid one by one, but not together.

@@ -1,11 +1,13 @@
 //! `isotherm man`: manual pages, made from the definition of the command line.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap_mangen::roff::{Roff, bold, roman};
+use isotherm_output::Output;
 
 use crate::cli::Man;
 
@@ -26,7 +28,8 @@ fn write(command: &clap::Command, directory: &Path) -> Result<()> {
     let name = display_name(command);
     let path = directory.join(format!("{name}.1"));
     let page = page(command).with_context(|| format!("the page of {name} cannot be created"))?;
-    fs::write(&path, page).with_context(|| format!("{} cannot be written", path.display()))
+    // The pages are part of a package, and hold nothing of this machine.
+    Ok(Output::new(&path).readable_by_all().create()?.write_whole(|writer| writer.write_all(&page))?)
 }
 
 /// The name of a command after that of its parent, such as `isotherm-record`.

@@ -3,10 +3,11 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use isotherm_core::scheme::Report;
 use isotherm_core::units::{bytes, percent};
 use isotherm_record::{Activity, SnapshotRecord};
-use isotherm_run::{Event, Missed, Severity};
+use isotherm_run::{Event, Events, Missed, Session, Severity, Summary};
 
 use crate::tell;
 
@@ -30,8 +31,18 @@ impl Progress {
         Self { on: !quiet && stderr().is_terminal(), quiet, shown: None, late_rounds: 0, lost: 0, acted: String::new() }
     }
 
+    /// Follows a run to its end: shows the progress, and calls `seen` with each event.
+    pub fn follow(&mut self, session: Session, events: Events, mut seen: impl FnMut(&Event)) -> Result<Summary> {
+        for event in events {
+            self.event(&event);
+            seen(&event);
+        }
+        self.clear();
+        Ok(session.wait()?)
+    }
+
     /// Processes an event of the run.
-    pub fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event) {
         match event {
             Event::Snapshot(record) => self.snapshot(record),
             Event::Activity(activity) => self.activity(activity),
@@ -41,6 +52,7 @@ impl Progress {
                 tell(format_args!("isotherm: {}", notice.text));
             }
             Event::Survey(_)
+            | Event::Pace(_)
             | Event::Notice(_)
             | Event::Targets(_)
             | Event::Attributes(_)

@@ -2,55 +2,48 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use isotherm_core::units;
+use anyhow::{Context, Result};
 use isotherm_run::{Events, Prepared};
 
 use crate::cli::Record;
 use crate::command;
+use crate::ending::Ending;
 use crate::progress::Progress;
 use crate::watch::{self, Call};
+use crate::{complain, tell};
 
 pub fn run(options: &Record) -> Result<ExitCode> {
     let watch = &options.watch;
-    // Everything that can fail without the command is done before the command is started.
-    let call = Call::new("record", watch).with(&options.physical);
-    let mut run = watch::prepare(Call { recording: Some(options.output.clone()), ..call })?;
-    let events = run.subscribe();
-    let command = run.start_command()?;
-    command::handle_signals(command.as_ref(), run.control())?;
-    command::survive_file_size_limit()?;
-    let recorded = record(run, events, options.quiet);
-    match command {
-        Some(command) => command::attend(command, recorded, watch.duration.is_some()),
-        None => recorded.map(|()| ExitCode::SUCCESS),
-    }
+    let call = Call { quiet: options.quiet, ..Call::new("record", watch).with(&options.physical) };
+    let run = watch::prepare(Call { recording: Some(options.output.clone()), ..call })?;
+    command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| record(run, events, options))
 }
 
 /// Records until the end of the run, and shows the progress.
-fn record(run: Prepared, events: Events, quiet: bool) -> Result<()> {
-    let aggregation = run.properties().attributes.unwrap_or_default().aggregation();
+fn record(run: Prepared, events: Events, options: &Record) -> Result<()> {
+    let quiet = options.quiet;
+    let mut ending = Ending::new(run.properties().budget.map(|budget| budget.cpu));
     let session = run.start().context("nothing was recorded")?;
     let mut progress = Progress::new(quiet);
-    for event in events {
-        progress.event(&event);
-    }
-    progress.clear();
-    let summary = session.wait()?;
-    if summary.snapshots == 0 {
-        bail!(
-            "nothing was recorded: the run ended after {}, before the end of the first aggregation interval ({}); \
-             shorten it with --aggr",
-            units::duration(summary.lasted),
-            units::duration(aggregation)
-        );
+    let summary = progress.follow(session, events, |event| ending.event(event))?;
+    // A command that ends at once has a recording and a status all the same.
+    match watch::check_recorded(&summary) {
+        Err(nothing) if !options.watch.command.is_empty() => {
+            if !quiet {
+                complain(&nothing);
+            }
+            return Ok(());
+        }
+        checked => checked?,
     }
     progress.warn_of_gaps();
-    if let Some(recording) = summary.recording {
+    if let Some(recording) = summary.recording.filter(|_| !quiet) {
         let path = recording.path.display();
-        let (lasted, size) = (units::duration(summary.lasted), units::bytes(recording.bytes));
-        progress.done(format_args!("{} snapshots in {lasted}, {size} in {path}", summary.snapshots));
         progress.done(format_args!("next: isotherm report summary {path}; isotherm report heatmap {path}"));
+        let lines = ending.lines(summary.lasted, summary.snapshots, &recording.path, recording.bytes);
+        let [time, rest @ ..] = lines;
+        tell(format_args!("isotherm: {time}"));
+        rest.iter().for_each(|line| tell(format_args!("  {line}")));
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! `isotherm report`: shows a recording.
 
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal, stdout};
-use std::path::Path;
+use std::io::{IsTerminal, Write, stdout};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use isotherm_output::{Output, OutputError, OutputFile, standard_output};
 use isotherm_record::Recording;
-use isotherm_report::{Format, Kind, Limits, Options, SelectedTarget, Selection, Sort, Terminal, UnknownExtension};
+use isotherm_report::{
+    Format, Kind, Limits, Options, ReportError, SelectedTarget, Selection, Sort, Terminal, UnknownExtension,
+};
 
 use crate::WrongCall;
 use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
@@ -18,6 +19,10 @@ pub fn run(options: &Report) -> Result<ExitCode> {
     let format = format(options, kind)?;
     if kind == Kind::Html && format != Format::Html {
         let what = "the kind html is an HTML page; leave out --format, or choose another kind";
+        return Err(WrongCall::new("report", what).into());
+    }
+    if kind == Kind::Tune && !matches!(format, Format::Text | Format::Json) {
+        let what = format!("there is no {} of the report tune; use --format text or json", format.name());
         return Err(WrongCall::new("report", what).into());
     }
     let to_terminal = options.output.is_none() && stdout().is_terminal();
@@ -58,13 +63,11 @@ pub fn run(options: &Report) -> Result<ExitCode> {
     };
     let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
     let report = Options { terminal, regions, window: options.window, measure: options.measure, ..Options::default() };
+    let inputs = [&options.recording];
+    let write = |out: &mut dyn Write| isotherm_report::write(kind, format, &recording, &selection, &report, out);
     match &options.output {
-        None => isotherm_report::write(kind, format, &recording, &selection, &report, &mut stdout().lock())?,
-        Some(path) => {
-            let mut out = create(path)?;
-            isotherm_report::write(kind, format, &recording, &selection, &report, &mut out)
-                .with_context(|| format!("{} is incomplete", path.display()))?;
-        }
+        None => write(&mut standard_output().apart_from(inputs)?)?,
+        Some(path) => write_file(Output::new(path).apart_from(inputs).create()?, write)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -77,6 +80,7 @@ fn kind(kind: ReportKind) -> Kind {
         ReportKind::Summary => Kind::Summary,
         ReportKind::Overhead => Kind::Overhead,
         ReportKind::Schemes => Kind::Schemes,
+        ReportKind::Tune => Kind::Tune,
         ReportKind::Html => Kind::Html,
     }
 }
@@ -130,13 +134,14 @@ fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> 
     }
 }
 
-/// Creates the file of a report. Only its owner can read it, as with the recording.
-fn create(path: &Path) -> Result<BufWriter<File>> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
-    let file = file.with_context(|| format!("the report {} cannot be created; name another file", path.display()))?;
-
-    Ok(BufWriter::new(file))
+/// Lets `write` write a report to a file, which appears when it is whole.
+pub fn write_file(file: OutputFile, write: impl FnOnce(&mut dyn Write) -> Result<(), ReportError>) -> Result<()> {
+    let mut writer = file.writer()?;
+    write(&mut writer).and_then(|()| Ok(writer.flush()?)).map_err(|error| match error {
+        ReportError::Write(source) => OutputError::new(file.path(), source).into(),
+        error => anyhow::Error::from(error),
+    })?;
+    Ok(file.finish()?)
 }
 
 /// The target that `--target` selects: a process ID, or 0 for physical memory.

@@ -25,19 +25,11 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         schemes: Some(&options.schemes),
         memory_use: recording.is_some(),
         recording,
+        quiet: options.quiet,
         ..Call::new("run", watch)
     };
-    // Everything that can fail without the command is done before the command is started.
-    let mut run = watch::prepare(call)?;
-    let events = run.subscribe();
-    let command = run.start_command()?;
-    handle_signals(command.as_ref(), run.control())?;
-    command::survive_file_size_limit()?;
-    let acted = act(run, events, options.quiet);
-    match command {
-        Some(command) => command::attend(command, acted, watch.duration.is_some()),
-        None => acted.map(|()| ExitCode::SUCCESS),
-    }
+    let run = watch::prepare(call)?;
+    command::start_and_watch(run, watch.duration, handle_signals, |run, events| act(run, events, options.quiet))
 }
 
 /// Like [`command::handle_signals`], but a SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends
@@ -57,14 +49,11 @@ fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
     let session = run.start()?;
     let mut progress = Progress::new(quiet);
     let mut last: Option<Arc<Activity>> = None;
-    for event in events {
-        progress.event(&event);
+    let summary = progress.follow(session, events, |event| {
         if let Event::Activity(activity) = event {
-            last = Some(activity);
+            last = Some(Arc::clone(activity));
         }
-    }
-    progress.clear();
-    let summary = session.wait()?;
+    })?;
     progress.warn_of_gaps();
     if !quiet {
         report(&summary, last.as_deref());

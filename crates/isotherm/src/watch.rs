@@ -3,18 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Error, Result};
-use isotherm_core::{AddrRange, AttributeOptions};
+use anyhow::{Context, Error, Result, bail};
+use isotherm_core::{AddrRange, AttributeOptions, Budget, units};
 use isotherm_run::{
-    CommandLine, ConfigError, Prepared, ProbeChoice, RunConfig, RunError, SchemeOptions, SchemeSource, Source, Streams,
-    Targets,
+    CommandLine, ConfigError, IntervalsChoice, Prepared, ProbeChoice, RunConfig, RunError, Scheduling, SchemeOptions,
+    SchemeSource, Source, Streams, Summary, Targets, User,
 };
+use rustix::process::geteuid;
 
-use crate::WrongCall;
-use crate::cli::{self, PhysicalOptions, Sampling, WatchOptions};
-
-/// The time from one snapshot to the next if nothing is sampled.
-const SNAPSHOTS: Duration = Duration::from_secs(1);
+use crate::cli::{self, BudgetOptions, PhysicalOptions, Sampling, WatchOptions};
+use crate::{WrongCall, command, tell};
 
 /// The options of a command, as far as they describe the run.
 #[derive(Clone)]
@@ -30,10 +28,18 @@ pub struct Call<'a> {
     pub schemes: Option<&'a Path>,
     /// Whether the activities of schemes contain how much memory is in use.
     pub memory_use: bool,
+    /// How long the run lasts at most.
+    pub duration: Option<Duration>,
     /// The recording to write.
     pub recording: Option<PathBuf>,
+    /// The longest aggregation interval that is chosen, if there is a limit.
+    pub most_aggregation: Option<Duration>,
     /// The standard streams of the command that is watched.
     pub streams: Streams,
+    /// The user as whom the command runs, if that is another.
+    pub user: Option<User>,
+    /// Whether only warnings are printed.
+    pub quiet: bool,
 }
 
 impl<'a> Call<'a> {
@@ -46,8 +52,12 @@ impl<'a> Call<'a> {
             ranges: &[],
             schemes: None,
             memory_use: false,
+            duration: watch.duration,
             recording: None,
+            most_aggregation: None,
             streams: Streams::Inherited,
+            user: None,
+            quiet: false,
         }
     }
 
@@ -66,35 +76,42 @@ impl<'a> Call<'a> {
 
     /// The description of the run.
     fn config(self) -> RunConfig {
-        let Self { watch, physical, schemes, memory_use, recording, streams, .. } = self;
+        let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, .. } = self;
         let ranges = self.ranges.to_vec();
-        let command = (!watch.command.is_empty()).then(|| CommandLine { words: watch.command.clone(), streams });
+        let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
+        let command = (!watch.command.is_empty()).then_some(command);
         let targets = match command {
             during if physical => Targets::Physical { ranges, during },
             Some(command) if ranges.is_empty() => Targets::Command { command, children: watch.children },
             _ => Targets::Processes { pids: watch.pid.clone(), children: watch.children, ranges },
         };
         let options = &watch.attributes;
-        // Without samples, the attributes only say how often there is a snapshot: as often as there is a survey.
-        let (sampling, without_samples) = match options.sample {
-            Some(Sampling::Every(interval)) => (Some(interval), None),
-            Some(Sampling::Off) => (None, Some(options.aggr.unwrap_or(SNAPSHOTS))),
-            None => (None, None),
+        let (sampling, samples) = match options.sample {
+            Some(Sampling::Every(interval)) => (Some(interval), true),
+            Some(Sampling::Off) => (None, false),
+            None => (None, true),
         };
-        let attributes = AttributeOptions {
-            sampling: without_samples.or(sampling),
-            aggregation: without_samples.or(options.aggr),
-            update: options.update,
-            regions: options.regions,
-        };
+        let attributes =
+            AttributeOptions { sampling, aggregation: options.aggr, update: options.update, regions: options.regions };
+        let attributes = if samples { attributes } else { attributes.without_samples() };
         let schemes = schemes.map(|path| SchemeOptions { schemes: SchemeSource::File(path.into()), memory_use });
         RunConfig {
             attributes,
-            sampling: without_samples.is_none(),
+            sampling: samples,
             survey: watch.survey,
             shared: watch.shared.shared.into(),
+            intervals: match options.intervals {
+                cli::IntervalsChoice::Auto => most_aggregation.map_or(IntervalsChoice::Auto, IntervalsChoice::Within),
+                cli::IntervalsChoice::Fixed => IntervalsChoice::Fixed,
+            },
+            budget: budget(&watch.budget),
+            scheduling: Scheduling {
+                nice: watch.scheduling.nice,
+                cpus: watch.scheduling.cpu_affinity.clone().map(|cpus| cpus.0).unwrap_or_default(),
+                locks_memory: true,
+            },
             seed: options.seed,
-            duration: watch.duration,
+            duration,
             schemes,
             recording,
             ..RunConfig::new(Source::Live { targets, probe: probe(watch.probe) })
@@ -108,10 +125,56 @@ impl<'a> Call<'a> {
 /// A [`WrongCall`] if its options contradict each other.
 pub fn prepare(call: Call<'_>) -> Result<Prepared> {
     let subcommand = call.subcommand;
+    // The header of a recording is written here, and can be beyond the limit already.
+    command::survive_file_size_limit()?;
+    let user = if call.watch.command.is_empty() { None } else { user(call.watch, call.quiet)? };
+    let call = Call { user, ..call };
     call.config().prepare().map_err(|error| match error {
         RunError::Config(error) => wrong_call(subcommand, &error),
         error => Error::from(error),
     })
+}
+
+/// The user as whom the command runs, if that is not the user of this process: the one that `--user` names, or the one
+/// who called sudo.
+///
+/// # Errors
+/// If there is no such user, or this process may not start a command as another user.
+fn user(watch: &WatchOptions, quiet: bool) -> Result<Option<User>> {
+    let caller = geteuid();
+    let of_sudo = std::env::var("SUDO_UID").ok().filter(|_| caller.is_root() && watch.user.is_none());
+    let Some(name) = watch.user.as_ref().or(of_sudo.as_ref()) else { return Ok(None) };
+    let found = User::find(name).with_context(|| format!("the user {name} cannot be looked up"))?;
+    let Some(user) = found else {
+        let option = if of_sudo.is_some() { "name one with --user, such as --user root" } else { "check the name" };
+        bail!("there is no user {name} ({option})");
+    };
+    if user.uid() == caller.as_raw() {
+        return Ok(None);
+    }
+    if !caller.is_root() {
+        bail!("only root can start a command as {} (leave out --user, or run isotherm as root)", user.name());
+    }
+    if of_sudo.is_some() && !quiet {
+        let name = user.name();
+        tell(format_args!("isotherm: the command runs as {name}, who called sudo; --user root runs it as root"));
+    }
+    Ok(Some(user))
+}
+
+/// Fails if a run that recorded has ended without a snapshot: before its first sampling interval was over.
+///
+/// # Errors
+/// With how long the run lasted, and the option that makes snapshots come sooner.
+pub fn check_recorded(summary: &Summary) -> Result<()> {
+    if summary.snapshots == 0 {
+        bail!(
+            "no snapshot was recorded: the run ended after {}, before its first sampling interval was over; shorten it \
+             with --sample",
+            units::duration(summary.lasted)
+        );
+    }
+    Ok(())
 }
 
 fn wrong_call(subcommand: &'static str, error: &ConfigError) -> Error {
@@ -128,17 +191,27 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
         ConfigError::RangeNeedsDamon => "give --probe damon for a part of a process, or --physical for physical memory",
         ConfigError::RangeNeedsOneProcess => "give one --pid with --range",
         ConfigError::DamonWithChildren => "use another --probe, or leave out --children",
-        ConfigError::ProbeSeesProcessesOnly => "use --probe idle or damon, or leave out --physical",
+        ConfigError::ProbeSeesProcessesOnly => "use --probe idle, bpf or damon, or leave out --physical",
         ConfigError::SchemesOnPhysicalMemory => {
             "leave out --physical, and name processes with --pid or a command after --"
         }
         ConfigError::DurationTooShort { .. } => "lengthen --duration, or shorten --aggr",
         ConfigError::SurveyTooShort(_) => "lengthen --survey, or give --survey auto",
+        ConfigError::NoBudget => "give a share such as 1%",
         ConfigError::NothingMeasured => "leave out --sample off or --survey off",
-        ConfigError::NoSurvey(_) => "use --probe bpf, or leave --survey out",
+        ConfigError::NoSamples => "leave out --sample, or give --sample off",
+        ConfigError::SurveyNeeded => "leave out --survey off",
+        ConfigError::NoSurvey(_) => "use --probe idle or bpf, or leave --survey out",
         ConfigError::Attributes(_) => return error.to_string(),
     };
     format!("{error}; {hint}")
+}
+
+/// The budget, if any of it was asked for.
+fn budget(options: &BudgetOptions) -> Option<Budget> {
+    let default = Budget::default();
+    let budget = Budget { cpu: options.cpu_budget.unwrap_or(default.cpu), targets: options.target_budget, ..default };
+    (budget != default || options.cpu_budget.is_some()).then_some(budget)
 }
 
 fn probe(choice: cli::ProbeChoice) -> ProbeChoice {

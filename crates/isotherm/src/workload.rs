@@ -1,12 +1,13 @@
 //! `isotherm workload`: accesses memory as a pattern says.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
 use isotherm_kernel::unix_ns;
+use isotherm_output::standard_output;
 use isotherm_sim::{Pattern, PatternError, Phase, Touch};
 use memmap2::MmapMut;
 use rand_pcg::Pcg64Mcg;
@@ -24,7 +25,7 @@ const REPORT: Duration = Duration::from_millis(100);
 pub fn run(options: &Workload) -> Result<ExitCode> {
     if options.list {
         for name in Pattern::names() {
-            writeln!(stdout(), "{name:<22} {}", Pattern::shipped(name)?.about)?;
+            writeln!(standard_output(), "{name:<22} {}", Pattern::shipped(name)?.about)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -82,7 +83,7 @@ fn flat_out(pattern: &Pattern, areas: &mut Areas, until: Duration) -> Result<()>
             touches += touching.iter_mut().map(|touching| touching.sweep(areas)).sum::<u64>();
         }
         let took = began.elapsed().as_nanos() as u64;
-        writeln!(stdout(), "{}", json!({ "unix_ns": unix_ns(), "touches": touches, "ns": took }))?;
+        writeln!(standard_output(), "{}", json!({ "unix_ns": unix_ns(), "touches": touches, "ns": took }))?;
     }
     Ok(())
 }
@@ -130,7 +131,7 @@ fn print_addresses(pattern: &Pattern, areas: &Areas) -> Result<()> {
         Some(json!({ "name": area.name, "start": start, "end": start + area.size }))
     });
     let areas = mapped.collect::<Vec<_>>();
-    Ok(writeln!(stdout(), "{}", json!({ "unix_ns": unix_ns(), "areas": areas }))?)
+    Ok(writeln!(standard_output(), "{}", json!({ "unix_ns": unix_ns(), "areas": areas }))?)
 }
 
 /// A touch of the pattern, and its state in a phase.

@@ -49,7 +49,7 @@ fn a_file_that_is_not_a_recording_of_damo_is_refused_in_one_line() {
     for (arguments, status, words) in [
         (&["import", "damo"][..], 1, &["cannot open damon.data", "check the name"][..]),
         (&["import", "damo", "cut"], 1, &["cut is cut short at [0].snapshots[0]", "line ", "use a whole copy"]),
-        (&["import", "damo", "cut", "-o", "cut"], 1, &["into itself", "-o"]),
+        (&["import", "damo", "cut", "-o", "cut"], 1, &["cannot write cut", "an input of the same command"]),
         (&["import", "perf", "cut"], 2, &["perf"]),
         (&["import", "damo", "--pid", "me"], 2, &["--pid", "me"]),
     ] {

@@ -7,24 +7,9 @@ use common::{Place, Ran};
 
 const MIB: u64 = 1 << 20;
 
-/// A directory with the recording `known.rec`. It has one snapshot: 1 MiB that was accessed in every sample, and 2 MiB
-/// that were accessed in half of the samples.
 fn place() -> Place {
     let place = Place::new();
-    let region = |start: u64, bytes: u64, accesses: u32| {
-        format!(
-            r#"{{"start": {start}, "end": {end}, "nr_accesses": {{"samples": {accesses}}}, "age": {{"{age}": 3}}}}"#,
-            end = start + bytes,
-            age = "aggr_intervals",
-        )
-    };
-    let regions = [region(0x5500_0000_0000, MIB, 20), region(0x7ffd_0000_0000, 2 * MIB, 10)].join(", ");
-    let snapshot = format!(r#"{{"start_time": 100000000, "end_time": 200000000, "regions": [{regions}]}}"#);
-    let intervals = r#"{"sample_us": 5000, "aggr_us": 100000, "ops_update_us": 1000000}"#;
-    let recording = format!(r#"[{{"target_id": 0, "intervals": {intervals}, "snapshots": [{snapshot}]}}]"#);
-    std::fs::write(place.path("known"), recording).unwrap();
-    let ran = place.run(&["import", "damo", "known", "-o", "known.rec", "--pid", "4711"]);
-    assert_eq!(ran.status, 0, "{ran:?}");
+    place.make_recording("known.rec");
     place
 }
 

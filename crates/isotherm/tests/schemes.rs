@@ -43,7 +43,9 @@ fn a_trial_shows_what_schemes_would_have_acted_on_and_what_their_quotas_held_bac
         "{PRCL}    quota: {{bytes: 1M, period: 100s}}\n  - name: all\n    age: {{min: 1s}}\n    action: stat\n"
     ));
     std::fs::write(place.path("pattern.toml"), HOT_IN_COLD).unwrap();
-    let recorded = place.run(&["record", "--duration", "10s", "--", ISOTHERM, "workload", "pattern.toml"]);
+    // A debug build surveys too rarely within the default budget.
+    let options = ["record", "--duration", "10s", "--cpu-budget", "20%", "--"];
+    let recorded = place.run(&[&options[..], &[ISOTHERM, "workload", "pattern.toml"]].concat());
     assert!(place.path("isotherm.rec").exists(), "{recorded:?}");
 
     let ran = place.run(&["scheme", "try", "mine.yaml", "--format", "json"]);

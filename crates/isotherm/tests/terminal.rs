@@ -112,7 +112,7 @@ fn progress_is_shown_and_the_recording_is_complete_after_control_c() {
 fn control_c_reaches_a_command_once() {
     let place = Place::new();
     // The terminal sends the signal to the command as well, so isotherm must not send it again.
-    // The script is ready after the first aggregation interval. Without a snapshot, the end would be a failure.
+    // isotherm handles signals once the script runs; the script is ready a little later.
     let script = "count=0; trap 'count=$((count + 1)); echo got $count' INT; sleep 0.5; echo ready; \
                   i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i + 1)); done; exit 5";
     let (output, status) =

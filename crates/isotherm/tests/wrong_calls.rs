@@ -75,8 +75,7 @@ fn physical_memory_with_options_that_contradict_it() {
         2,
         &["--physical", "cannot be used with", "--children"],
     );
-    refused(&place.run(&["record", "--physical", "--probe", "bpf"]), 2, &["physical memory", "--probe idle"]);
-    refused(&place.run(&["record", "--physical", "--probe", "refs"]), 2, &["physical memory", "--probe idle"]);
+    refused(&place.run(&["record", "--physical", "--probe", "refs"]), 2, &["physical memory", "--probe idle, bpf"]);
     refused(&place.run(&["record", "--range", "1GiB:2GiB", "--pid", "1"]), 2, &["--physical"]);
     refused(&place.run(&["record", "--physical", "--range", "2GiB:1GiB"]), 2, &["--range", "reversed"]);
     refused(&place.run(&["record", "--physical", "--range", "1GiB"]), 2, &["--range", "FROM:TO"]);
@@ -98,18 +97,32 @@ fn the_kernels_damon_with_options_that_contradict_it() {
 }
 
 #[test]
-fn physical_memory_without_idle_tracking() {
+fn physical_memory_by_page_tables_with_options_that_contradict_it() {
+    if !rustix::process::geteuid().is_root() {
+        return isotherm_testing::skip("the probe bpf needs root");
+    }
+    let place = Place::new();
+    let call = ["record", "--physical", "--probe", "bpf"];
+    let refuses = |more: &[&str], words: &[&str]| refused(&place.run(&[&call[..], more].concat()), 2, words);
+    refuses(&["--sample", "5ms"], &["cannot sample physical memory", "--sample off"]);
+    refuses(&["--survey", "off"], &["surveys alone", "leave out --survey off"]);
+    refuses(&["--duration", "300ms"], &["300 ms", "1 s", "shorten --aggr"]);
+}
+
+#[test]
+fn idle_page_tracking_that_the_kernel_does_not_have() {
     if std::path::Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
         return isotherm_testing::skip("this kernel has idle page tracking");
     }
     let words = ["page_idle/bitmap", "No such file", "CONFIG_IDLE_PAGE_TRACKING"];
-    refused(&Place::new().run(&["record", "--physical", "--duration", "1s"]), 1, &words);
+    refused(&Place::new().run(&["record", "--physical", "--probe", "idle", "--duration", "1s"]), 1, &words);
     refused(&Place::new().run(&["record", "--probe", "idle", "--", "true"]), 1, &words);
 }
 
 #[test]
 fn a_command_that_ends_at_once() {
-    refused(&Place::new().run(&["record", "--", "true"]), 1, &["nothing was recorded"]);
+    let how = ["tune", "--probe", "refs", "--sample", "100s", "--update", "100ms", "--", "true"];
+    refused(&Place::new().run(&how), 1, &["no snapshot was recorded", "--sample"]);
 }
 
 #[test]
@@ -162,9 +175,14 @@ fn invalid_ranges_and_limits() {
 #[test]
 fn an_output_that_cannot_be_written() {
     let place = Place::new();
-    refused(&place.run(&["record", "-o", "no/such/place.rec", "--", "true"]), 1, &["no/such/place.rec", "-o"]);
-    refused(&place.run(&["record", "-o", ".", "--", "true"]), 1, &["directory", "-o"]);
-    refused(&place.run(&["record", "-o", "/dev/full", "--", "true"]), 1, &["/dev/full", "No space left"]);
+    refused(
+        &place.run(&["record", "-o", "no/such/place.rec", "--", "true"]),
+        1,
+        &["no/such/place.rec", "create its directory"],
+    );
+    refused(&place.run(&["record", "-o", ".", "--", "true"]), 1, &["directory", "name another file"]);
+    let _full = or_skip!(place.full_device());
+    refused(&place.run(&["record", "-o", "full", "--", "true"]), 1, &["full", "No space left"]);
 }
 
 #[test]

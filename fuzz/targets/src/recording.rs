@@ -138,6 +138,8 @@ fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 42,
+        budget: None,
+        intervals: None,
         started_unix_ns: 1 << 60,
         host,
     }

@@ -1,19 +1,22 @@
 //! The monitor: samples pages, aggregates the samples, adjusts the regions and follows the mappings.
 
+mod aggregations;
+mod mapping_survey;
+mod rounds;
 mod survey;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
 use thiserror::Error;
 
 use crate::region_set::RegionSet;
-use crate::survey::{SurveyLimits, SurveyPlan};
+use crate::survey::{CountedOnce, MappingHistories, SurveyPlan, SurveySettings};
 use crate::{
-    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Round, Sample, Sink, Snapshot,
-    TargetSnapshot, TargetSpace,
+    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetSpace,
 };
+use rounds::Round;
+use survey::{Blocks, Pass};
 
 /// Why a run cannot go on.
 #[derive(Debug, Error)]
@@ -34,7 +37,8 @@ pub enum MonitorError {
 pub enum Next {
     /// Wait, then call [`Monitor::step`].
     Step {
-        /// How long to wait: a whole number of sampling intervals, at least one. It follows changes of the attributes.
+        /// How long to wait, from the time that was given to the last step on: until a round is over, or a survey or an
+        /// update is due. It follows changes of the attributes.
         after: Duration,
     },
     /// Call [`Monitor::end`]: the last target has ended.
@@ -75,16 +79,27 @@ pub struct Monitor<S, P, K, R> {
     /// The attributes that are in force from the next aggregation on.
     next_attributes: Option<Attributes>,
     regions: RegionSet,
-    /// Rounds since the last aggregation.
+    /// Sampling intervals since the aggregation began.
     rounds: u32,
-    rounds_since_update: u32,
-    /// The rounds from the last step to the next. More than one if all but the last have nothing to do.
-    rounds_to_next: u32,
+    /// When the aggregation began.
+    aggregation_began: Duration,
+    /// The round that was begun last.
+    round: Round,
+    /// When the mappings were read last.
+    updated: Duration,
+    /// The least time from one reading of the mappings to the next.
+    update_gap: Duration,
     update_asked: bool,
     /// The clears of the probe up to the last aggregation.
     clears: u64,
     /// When to survey. `None` if there is no survey.
     survey: Option<SurveyPlan>,
+    /// The survey that is under way.
+    pass: Option<Pass>,
+    /// What earlier surveys have found, if they are by mapping.
+    mapping_histories: MappingHistories,
+    /// What the last step did.
+    work: StepWork,
     /// Whether pages are sampled.
     sampling: bool,
     /// Of this many rounds, one has samples.
@@ -94,7 +109,32 @@ pub struct Monitor<S, P, K, R> {
     // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
     answers: Vec<Observation>,
+    blocks: Blocks,
+    once: CountedOnce,
     snapshot: Snapshot,
+}
+
+/// What a step did, for a driver that measures what it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepWork {
+    /// How many pages were sampled: the end of a round.
+    pub samples: usize,
+    /// How many pages were chosen and cleared: the beginning of a round. It may come a few steps before the end.
+    pub chosen: usize,
+    /// How many blocks of a survey were read, and some more for each target and for the pages that were cleared.
+    /// `None` if the step did no part of a survey.
+    pub blocks: Option<u64>,
+    /// Whether the survey is at its end.
+    pub is_last_part: bool,
+    /// Whether the mappings were read.
+    pub updated: bool,
+}
+
+impl StepWork {
+    /// The rounds of samples that the step has done: the beginning and the end count half each.
+    pub fn rounds(&self) -> f64 {
+        (f64::from(u8::from(self.samples > 0)) + f64::from(u8::from(self.chosen > 0))) / 2.0
+    }
 }
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
@@ -109,16 +149,23 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             next_attributes: None,
             regions: RegionSet::default(),
             rounds: 0,
-            rounds_since_update: 0,
-            rounds_to_next: 0,
+            aggregation_began: Duration::ZERO,
+            round: Round::default(),
+            updated: Duration::ZERO,
+            update_gap: Duration::ZERO,
             update_asked: false,
             clears: 0,
             survey: None,
+            pass: None,
+            mapping_histories: MappingHistories::default(),
+            work: StepWork::default(),
             sampling: true,
             every: 1,
             started: None,
             samples: Vec::new(),
             answers: Vec::new(),
+            blocks: Vec::new(),
+            once: CountedOnce::default(),
             snapshot: Snapshot::default(),
         }
     }
@@ -128,22 +175,23 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.attributes
     }
 
-    /// Changes the attributes at the end of the current aggregation. Rates stay the same, and ages stay the same in
-    /// time. [`Next`] follows the new sampling interval.
+    /// Changes the attributes at the end of the current aggregation. Ages stay the same in time, and go on if samples
+    /// over the new interval find what memory that is accessed as before can make them find. [`Next`] follows the new
+    /// sampling interval.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.next_attributes = Some(attributes);
     }
 
-    /// Surveys all pages once in each `interval`, at the start of the run first. Without effect if the probe has no
-    /// survey. Regions get new borders in surveys, and not at the update interval. While a target is
-    /// growing, or much of it is unknown, it is surveyed up to five times as often.
+    /// Surveys all pages, at the start of the run first. Without effect if the probe has no survey. Regions get new
+    /// borders in surveys, and not at the update interval. While a target is growing, or much of it is unknown, it is
+    /// surveyed up to five times as often.
     ///
-    /// Call it before [`start`](Self::start), or at any time to change the interval.
-    pub fn set_survey(&mut self, interval: Duration, limits: SurveyLimits) {
-        if self.probe.survey().is_some() {
+    /// Call it before [`start`](Self::start), or at any time to change the settings.
+    pub fn set_survey(&mut self, settings: SurveySettings) {
+        if self.probe.survey().is_some() || self.probe.mapping_survey().is_some() {
             match &mut self.survey {
-                Some(plan) => (plan.interval, plan.limits) = (interval, limits),
-                None => self.survey = Some(SurveyPlan::new(interval, limits)),
+                Some(plan) => plan.settings = settings,
+                None => self.survey = Some(SurveyPlan::new(settings)),
             }
         }
     }
@@ -151,6 +199,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Samples no pages. Regions then have no access frequencies, and all that is known comes from the surveys.
     pub fn without_samples(&mut self) {
         self.sampling = false;
+    }
+
+    /// Reads the mappings no sooner than this after the last time, also when it is asked for. The default is zero.
+    pub fn set_update_gap(&mut self, gap: Duration) {
+        self.update_gap = gap;
     }
 
     /// Samples in one of `every` rounds only, at least once an aggregation, to save CPU time. The samples that are left
@@ -174,9 +227,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.probe.survey().and_then(|survey| survey.left_out())
     }
 
+    /// What the last step did.
+    pub fn work(&self) -> StepWork {
+        self.work
+    }
+
     /// The survey interval. `None` if there is no survey.
     pub fn survey_interval(&self) -> Option<Duration> {
-        self.survey.map(|plan| plan.interval)
+        self.survey.map(|plan| plan.settings.interval)
     }
 
     /// Reads the mappings at the next step, without waiting for the update interval. Call it when a target may have
@@ -210,67 +268,110 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// # Errors
     /// If the address space, the probe or the sink fails.
     pub fn start(&mut self) -> Result<Next, MonitorError> {
-        let first = if self.survey.is_some() { Some(self.survey(Duration::ZERO)?) } else { None };
-        if first.is_none() {
-            self.update()?;
+        let now = Duration::ZERO;
+        let mut first = None;
+        match self.survey {
+            Some(_) => first = self.survey(now)?,
+            None => self.update(now)?,
         }
         let spaces: Vec<_> = self.regions.targets().iter().map(|target| target.space.clone()).collect();
         self.sink.start(&spaces).map_err(MonitorError::Sink)?;
         if let Some(first) = first {
             self.sink.surveyed(&first).map_err(MonitorError::Sink)?;
         }
-        self.prepare_access_checks()?;
-        Ok(self.next())
+        self.begin_round(now)?;
+        Ok(self.next(now))
     }
 
-    /// Ends the round that was waited for and begins the next one. `now` is the time since the start of the run.
+    /// Does what is due: ends the round that was waited for, aggregates, surveys, reads the mappings, and begins the
+    /// next round. `now` is the time since the start of the run.
     ///
     /// # Errors
     /// If the address space, the probe or the sink fails.
     pub fn step(&mut self, now: Duration) -> Result<Next, MonitorError> {
-        self.check_accesses()?;
-        if self.rounds >= self.attributes.samples() {
-            self.settle();
-            self.regions.merge(&self.attributes, self.probe.granularity());
-            self.take_snapshot(now)?;
-            self.reset();
-            self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
-        }
-        let is_update_due = self.rounds_since_update >= self.attributes.rounds_per_update();
-        match self.survey {
-            Some(plan) if now >= plan.due || self.update_asked => {
-                let found = self.survey(now)?;
-                self.sink.surveyed(&found).map_err(MonitorError::Sink)?;
+        self.work = StepWork::default();
+        let round_is_over = now >= self.round.due;
+        if round_is_over {
+            self.check_accesses(now)?;
+            if self.rounds >= self.attributes.samples() {
+                self.aggregate(now)?;
+                self.reset();
+                self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
             }
-            None if is_update_due || self.update_asked => self.update()?,
+        }
+        let is_update_due = now >= self.update_due();
+        match &self.survey {
+            Some(plan) if now >= plan.due() => {
+                if !round_is_over {
+                    self.look_at_samples()?;
+                }
+                if self.pass.is_some() && is_update_due {
+                    self.refresh(now)?;
+                }
+                if let Some(found) = self.survey(now)? {
+                    self.sink.surveyed(&found).map_err(MonitorError::Sink)?;
+                }
+            }
+            None if is_update_due => self.update(now)?,
             Some(_) if is_update_due => self.refresh(now)?,
             _ => {}
         }
-        self.prepare_access_checks()?;
-        Ok(self.next())
+        if round_is_over {
+            self.begin_round(now)?;
+        }
+        Ok(self.next(now))
     }
 
-    /// Goes on after a time in which no step was made because nothing was to be monitored. Earlier results say
-    /// nothing about the present, so that all regions begin without statistics.
+    /// Ends the aggregation at `now`, as if the aggregation interval were as long as the time so far. Does nothing
+    /// before the first sampling interval is over. So a run that is shorter than an aggregation has a snapshot, if this
+    /// is called at its end.
+    ///
+    /// # Errors
+    /// If the sink fails.
+    pub fn cut_short(&mut self, now: Duration) -> Result<(), MonitorError> {
+        self.work = StepWork::default();
+        let whole = self.attributes;
+        // A round may be a little shorter than the sampling interval.
+        let rounds = self.rounds.max(self.snapshot.sampled_rounds).max(self.rounds_until(now));
+        if rounds == 0 {
+            return Ok(());
+        }
+        self.rounds = rounds.min(whole.samples());
+        let short = whole.with_intervals(whole.sampling(), whole.sampling().saturating_mul(self.rounds));
+        let Ok(short) = short else { return Ok(()) };
+        self.attributes = short;
+        let taken = self.aggregate(now);
+        self.attributes = whole;
+        taken?;
+        self.reset();
+        Ok(())
+    }
+
+    /// Goes on at `now`, after a time in which no step was made because nothing was to be monitored. Earlier results
+    /// say nothing about the present, so that all regions begin without statistics.
     ///
     /// # Errors
     /// If the address space or the probe fails.
-    pub fn resume(&mut self) -> Result<Next, MonitorError> {
+    pub fn resume(&mut self, now: Duration) -> Result<Next, MonitorError> {
         self.regions.clear();
         self.rounds = 0;
+        self.aggregation_began = now;
+        self.snapshot.sampled_rounds = 0;
         self.snapshot.reads = 0;
         self.snapshot.max_reads = 0;
+        self.pass = None;
+        self.mapping_histories = MappingHistories::default();
         match &mut self.survey {
             Some(plan) => {
                 // The next step begins with a survey.
-                plan.due = Duration::ZERO;
-                let spaces = self.read_targets()?;
-                self.regions.retain(|id| spaces.iter().any(|space| space.id == id));
+                plan.restart();
+                let spaces = self.read_targets(now)?;
+                self.regions.replace_spaces(&spaces);
             }
-            None => self.update()?,
+            None => self.update(now)?,
         }
-        self.prepare_access_checks()?;
-        Ok(self.next())
+        self.begin_round(now)?;
+        Ok(self.next(now))
     }
 
     /// Ends the run.
@@ -281,148 +382,49 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.sink.end().map_err(MonitorError::Sink)
     }
 
-    /// Chooses one present page of each region, uniformly at random, and clears it. A steady region is left out of most
-    /// rounds.
-    fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
-        self.samples.clear();
-        if !self.sampling {
-            return Ok(());
-        }
-        for target in self.regions.targets_mut() {
-            for region in &mut target.regions {
-                region.choose(self.rounds, &self.attributes, self.every);
-            }
-            for region in target.regions.iter().filter(|region| region.was_chosen()) {
-                let addr = target.random_page(region, &mut self.rng);
-                self.samples.push(Sample { target: target.space.id, addr });
-            }
-        }
-        if self.samples.is_empty() {
-            return Ok(());
-        }
-        self.probe.clear(&self.samples).map_err(MonitorError::Probe)
-    }
-
-    /// Finds the next round with something to do: pages to read, pages to choose, or the end of an interval.
-    fn next(&mut self) -> Next {
+    /// What the driver does after a step at `now`.
+    fn next(&self, now: Duration) -> Next {
         if self.regions.targets().is_empty() {
             return Next::End;
         }
-        self.rounds_to_next = if self.samples.is_empty() {
-            // All regions are steady.
-            let strides = self.regions.iter().map(|region| region.stride(&self.attributes).saturating_mul(self.every));
-            let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
-            let to_aggregate = self.attributes.samples().saturating_sub(self.rounds);
-            let to_update = self.attributes.rounds_per_update().saturating_sub(self.rounds_since_update);
-            to_choose.min(to_aggregate).min(to_update).max(1)
-        } else {
-            1
-        };
-        Next::Step { after: self.attributes.sampling().saturating_mul(self.rounds_to_next) }
-    }
-
-    /// Reads the pages that were chosen, and counts for each region whether its page was accessed.
-    fn check_accesses(&mut self) -> Result<(), MonitorError> {
-        // Who asks for an update may have cut the wait short.
-        let passed = if self.update_asked { 1 } else { self.rounds_to_next };
-        self.rounds += passed;
-        self.rounds_since_update = self.rounds_since_update.saturating_add(passed);
-        if self.samples.is_empty() {
-            return Ok(());
-        }
-        self.answers.clear();
-        self.answers.resize(self.samples.len(), Observation::Idle);
-        self.probe.read(&self.samples, &mut self.answers).map_err(MonitorError::Probe)?;
-
-        let chosen = self.regions.iter_mut().filter(|region| region.was_chosen());
-        for (region, &answer) in chosen.zip(&self.answers) {
-            region.count(answer);
-        }
-
-        let round = Round {
-            reads: self.samples.len(),
-            accessed: (self.answers.iter()).filter(|&&answer| answer == Observation::Accessed).count(),
-        };
-        self.snapshot.reads += round.reads as u64;
-        self.snapshot.max_reads = self.snapshot.max_reads.max(round.reads as u32);
-        self.sink.sampled(round).map_err(MonitorError::Sink)
-    }
-
-    /// Turns the samples of the aggregation into frequencies and ages.
-    fn settle(&mut self) {
-        for region in self.regions.iter_mut() {
-            region.settle(&self.attributes, self.every);
-        }
-    }
-
-    /// Hands all regions to the sink.
-    fn take_snapshot(&mut self, now: Duration) -> Result<(), MonitorError> {
-        let clears = self.probe.clears();
-        let targets = self.regions.targets();
-        let snapshot = &mut self.snapshot;
-        snapshot.time = now;
-        snapshot.aggregation = self.attributes.aggregation();
-        snapshot.samples = self.attributes.samples();
-        snapshot.rounds = self.rounds;
-        snapshot.clears = clears - self.clears;
-        snapshot.targets.truncate(targets.len());
-        for (i, target) in targets.iter().enumerate() {
-            if i == snapshot.targets.len() {
-                snapshot.targets.push(TargetSnapshot {
-                    id: target.space.id,
-                    regions: Vec::new(),
-                    mappings: Arc::clone(&target.space.mappings),
-                });
+        let mut due = self.round.due;
+        let survey = self.survey.as_ref().map(SurveyPlan::due);
+        for other in survey.into_iter().chain([self.update_due()]) {
+            // What is due shortly before a round is over waits for it, to save a wake-up.
+            if other + SHORTLY.min(self.attributes.sampling()) < due {
+                due = other;
             }
-            let taken = &mut snapshot.targets[i];
-            taken.id = target.space.id;
-            taken.mappings.clone_from(&target.space.mappings);
-            taken.regions.clear();
-            taken.regions.extend(target.regions.iter().map(Region::snapshot));
         }
-        snapshot.histories.clear();
-        let histories =
-            targets.iter().filter_map(|target| Some((target.space.id, Arc::clone(target.history.as_ref()?))));
-        snapshot.histories.extend(histories);
-        self.sink.aggregated(snapshot).map_err(MonitorError::Sink)?;
-        self.rounds = 0;
-        self.clears = clears;
-        snapshot.reads = 0;
-        snapshot.max_reads = 0;
-        Ok(())
+        Next::Step { after: due.saturating_sub(now).max(SHORTEST_WAIT) }
     }
 
-    /// Begins the next aggregation, with new attributes if they were changed.
-    fn reset(&mut self) {
-        for region in self.regions.iter_mut() {
-            region.reset();
-        }
-        let Some(new) = self.next_attributes.take() else {
-            return;
-        };
-        let old = std::mem::replace(&mut self.attributes, new);
-        let age_factor = old.aggregation().as_secs_f64() / new.aggregation().as_secs_f64();
-        for region in self.regions.iter_mut() {
-            region.rescale(old.samples(), new.samples(), age_factor);
-        }
-        // The new maximum may allow fewer areas.
-        self.update_asked = true;
+    /// When the mappings are read again.
+    fn update_due(&self) -> Duration {
+        let interval = if self.update_asked { Duration::ZERO } else { self.attributes.update() };
+        self.updated + interval.max(self.update_gap)
     }
 
     /// Reads the mappings again. Targets join and leave, and regions follow the mappings.
-    fn update(&mut self) -> Result<(), MonitorError> {
-        let spaces = self.read_targets()?;
+    fn update(&mut self, now: Duration) -> Result<(), MonitorError> {
+        let spaces = self.read_targets(now)?;
         self.regions.update(spaces, &self.attributes, self.probe.granularity());
         Ok(())
     }
 
-    /// The targets and their mappings as they are now. The probe takes them in.
-    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, MonitorError> {
+    /// The targets and their mappings as they are at `now`. The probe takes them in.
+    fn read_targets(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
         let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
         spaces.retain(|space| !space.mappings.is_empty());
         self.probe.update(&spaces).map_err(MonitorError::Probe)?;
-        self.rounds_since_update = 0;
+        self.updated = now;
         self.update_asked = false;
+        self.work.updated = true;
         Ok(spaces)
     }
 }
+
+/// What is due at most this long before a round is over waits for the round.
+const SHORTLY: Duration = Duration::from_millis(50);
+
+/// A driver waits at least this long. It wakes up in time within about as much.
+const SHORTEST_WAIT: Duration = Duration::from_micros(1);

@@ -1,115 +1,358 @@
-//! A survey of all pages: each target is read, then a part of what was accessed is cleared.
+//! A survey of all pages: each target is read part by part, and of each part some pages that were accessed are cleared.
 
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
 
-use super::{Monitor, MonitorError};
-use crate::survey::{BlockFrames, CountedOnce, Learned, PageHistory, PageSums, SurveySnapshot, TotalSums, Windows};
+use super::{Monitor, MonitorError, StepWork};
+use crate::survey::{
+    BlockFrames, BlockPages, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned, PageHistory, PageSums,
+    SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain, Windows,
+};
 use crate::{AccessProbe, AddressSpace, Sink, TargetId, TargetSpace};
 
-/// A target that was read, with the history of its pages.
-type Surveyed = (TargetSpace, Arc<PageHistory>);
+/// A target that was read to its end.
+struct Surveyed {
+    space: TargetSpace,
+    history: Arc<PageHistory>,
+    /// What the survey has found in it.
+    found: TargetSurvey,
+}
+
+/// A survey that has begun.
+pub(super) struct Pass {
+    /// The targets that no part has begun to read.
+    waiting: VecDeque<TargetSpace>,
+    /// The target that is being read.
+    reading: Option<Reading>,
+    /// The targets that were read to their end.
+    surveyed: Vec<Surveyed>,
+    /// Whether nothing was known before.
+    is_first: bool,
+    learned: Learned,
+    /// Which page frames were seen. `None` if they are not known, or if there is only one target.
+    once: Option<CountedOnce>,
+    cost: SurveyCost,
+    /// How many pages may be accessed again of what is cleared from now on.
+    credit: f64,
+    /// How many pages of the targets that wait may have to be cleared, by the survey before.
+    wanted_waiting: f64,
+}
+
+/// A target that is being read.
+struct Reading {
+    space: TargetSpace,
+    update: HistoryUpdate,
+    /// The windows of `update`.
+    windows: Windows,
+    /// How many pages it had at the survey before.
+    before: u64,
+    /// Where the next part begins. `None` if the target was read to its end.
+    from: Option<u64>,
+    /// The pages of the part under way that are still to be cleared.
+    chosen: Vec<ClearPages>,
+    /// Whether there is a part under way: it was read, and has not ended.
+    has_part: bool,
+}
+
+/// What is left to do in this part of a survey, as a number of blocks to read. Clearing counts in proportion to the
+/// time that it takes.
+struct Left {
+    blocks: f64,
+    /// Blocks are read this many at a time, and some of their pages cleared before more is read.
+    piece: usize,
+    /// What was done.
+    done: f64,
+}
+
+impl Left {
+    fn new(settings: &SurveySettings) -> Self {
+        let blocks = settings.part_blocks.max(1);
+        Self { blocks: blocks as f64, piece: (blocks / PIECES).max(LEAST_PIECE), done: 0.0 }
+    }
+
+    fn is_over(&self) -> bool {
+        self.blocks <= 0.0
+    }
+
+    fn spend(&mut self, blocks: f64) {
+        self.blocks -= blocks;
+        self.done += blocks;
+    }
+
+    /// Takes in that pages of some of these blocks are cleared. Returns of how many: at least of one.
+    fn clear(&mut self, chosen: &[ClearPages]) -> usize {
+        let mut count = 0;
+        for block in chosen {
+            if count > 0 && self.is_over() {
+                break;
+            }
+            self.spend(CLEAR_BLOCK + CLEAR_PAGE * block.pages.count() as f64);
+            count += 1;
+        }
+        count
+    }
+}
+
+/// A part of a survey reads its blocks in this many pieces, if it is not small.
+const PIECES: usize = 16;
+
+/// The least number of blocks of such a piece.
+const LEAST_PIECE: usize = 64;
+
+/// How many blocks are read in the time in which pages of a block are cleared: for the block, and for each page. 5 µs
+/// and 65 ns, where reading a block takes 4 µs (`bench/README.md`, November 2026, on a virtual machine).
+const CLEAR_BLOCK: f64 = 1.25;
+const CLEAR_PAGE: f64 = 0.016;
+
+impl Pass {
+    /// Whether all targets were read.
+    fn is_over(&self) -> bool {
+        self.waiting.is_empty() && self.reading.is_none()
+    }
+
+    /// Takes in the targets as they are now: drops those that have ended, and reads next those that have joined.
+    fn follow(&mut self, spaces: Vec<TargetSpace>) {
+        let mut living: BTreeMap<TargetId, TargetSpace> = spaces.into_iter().map(|space| (space.id, space)).collect();
+        let mut renew = |space: &mut TargetSpace| living.remove(&space.id).map(|now| *space = now).is_some();
+        self.waiting.retain_mut(&mut renew);
+        self.surveyed.retain_mut(|surveyed| renew(&mut surveyed.space));
+        self.reading.take_if(|reading| !renew(&mut reading.space));
+        living.into_values().for_each(|joined| self.waiting.push_front(joined));
+    }
+}
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
-    /// Reads all pages of all targets, clears some of them, and draws the regions anew.
-    pub(super) fn survey(&mut self, now: Duration) -> Result<SurveySnapshot, MonitorError> {
-        let spaces = self.read_targets()?;
-        let mut found = SurveySnapshot { time: now, ..SurveySnapshot::default() };
-        let mut learned = Learned::default();
-        let mut once = (spaces.len() > 1).then(CountedOnce::default);
+    /// Does the next part of the survey that is under way, or of a new one. When the survey is at its end, draws the
+    /// regions anew and returns what it has found.
+    pub(super) fn survey(&mut self, now: Duration) -> Result<Option<SurveySnapshot>, MonitorError> {
+        if self.probe.mapping_survey().is_some() {
+            return self.survey_mappings(now).map(Some);
+        }
+        let mut pass = match self.pass.take() {
+            Some(pass) => pass,
+            None => {
+                let pass = self.begin_survey(now)?;
+                if pass.waiting.len() > FEW_TARGETS {
+                    // To list so many targets is a part of its own.
+                    self.suspend(pass, now);
+                    return Ok(None);
+                }
+                pass
+            }
+        };
+        let settings = self.survey.as_ref().map(|plan| plan.settings).unwrap_or_default();
+        let mut left = Left::new(&settings);
+        while !left.is_over() {
+            let Some(mut reading) = pass.reading.take().or_else(|| self.next_target(&mut pass, now)) else { break };
+            if reading.has_part {
+                self.clear_part(&mut pass, &mut reading, &mut left)?;
+            } else if let Some(from) = reading.from {
+                self.read_part(&mut pass, &mut reading, from, &mut left)?;
+            }
+            if reading.has_part || reading.from.is_some() {
+                pass.reading = Some(reading);
+                continue;
+            }
+            let Reading { space, update, before, .. } = reading;
+            let knows_swap = self.probe.survey().is_some_and(|survey| survey.knows_swap());
+            let (history, found) = update.finish_with_sums(now, (space.id, &space.mappings), knows_swap);
+            pass.learned.grown(before, history.present());
+            pass.learned.unknown += history.never_cleared();
+            pass.surveyed.push(Surveyed { space, history, found });
+        }
+        self.work = StepWork { blocks: Some(left.done.ceil() as u64), is_last_part: pass.is_over(), ..self.work };
+        if pass.is_over() {
+            return self.end_survey(pass, now).map(Some);
+        }
+        self.suspend(pass, now);
+        Ok(None)
+    }
+
+    /// Keeps the survey until its next part is due.
+    fn suspend(&mut self, pass: Pass, now: Duration) {
+        if pass.is_first {
+            // What is known of some targets is better than nothing until the end of the survey.
+            let known = pass.surveyed.iter().map(|known| (known.space.clone(), Arc::clone(&known.history)));
+            let unknown = pass.waiting.iter().chain(pass.reading.iter().map(|reading| &reading.space));
+            let unknown =
+                unknown.map(|space| (space.clone(), Arc::new(PageHistory::since(began(self.started, space.id)))));
+            self.regions.follow(known.chain(unknown).collect(), &self.attributes);
+        }
+        self.pass = Some(pass);
+        if let Some(plan) = &mut self.survey {
+            plan.end_part(now);
+        }
+    }
+
+    fn begin_survey(&mut self, now: Duration) -> Result<Pass, MonitorError> {
+        let spaces = self.read_targets(now)?;
         if let Some(survey) = self.probe.survey() {
             survey.begin().map_err(MonitorError::Probe)?;
         }
-        let mut surveyed = self.read_pages(spaces, now, &mut learned, &mut once)?;
-        found.interval = surveyed.iter().map(|(_, history)| history.interval()).max().unwrap_or_default();
-        found.cost.reads = learned.present;
-        found.cost.clears = self.clear_pages(&mut surveyed, now, learned)?;
+        let known = || self.regions.targets().iter().filter_map(|target| target.history.as_ref());
+        let is_first = known().all(|history| history.block_count() == 0);
+        let wanted_waiting = known().map(|history| history.clears_wanted()).sum();
+        let credit = self.survey.as_mut().map_or(0.0, |plan| plan.begin(now));
+        Ok(Pass {
+            once: (spaces.len() > 1).then(|| {
+                let mut once = std::mem::take(&mut self.once);
+                once.clear();
+                once
+            }),
+            is_first,
+            waiting: spaces.into(),
+            reading: None,
+            surveyed: Vec::new(),
+            learned: Learned::default(),
+            cost: SurveyCost::default(),
+            credit,
+            wanted_waiting,
+        })
+    }
 
-        found.targets = surveyed.iter().map(|(space, history)| history.sums(space.id, &space.mappings)).collect();
+    /// Begins to read the next target.
+    fn next_target(&mut self, pass: &mut Pass, now: Duration) -> Option<Reading> {
+        let space = pass.waiting.pop_front()?;
+        let known = self.regions.targets().iter().find(|target| target.space.id == space.id);
+        // Between two parts, samples and sinks still need the history as it was.
+        let known = known.and_then(|target| target.history.clone());
+        let history = known.unwrap_or_else(|| Arc::new(PageHistory::since(began(self.started, space.id))));
+        pass.wanted_waiting = (pass.wanted_waiting - history.clears_wanted()).max(0.0);
+        let before = history.present();
+        let update = history.update(now);
+        let windows = Windows::new(update.history());
+        Some(Reading { space, update, windows, before, from: Some(0), chosen: Vec::new(), has_part: false })
+    }
+
+    /// Reads the next part of a target, and chooses what to clear of it.
+    fn read_part(
+        &mut self,
+        pass: &mut Pass,
+        reading: &mut Reading,
+        from: u64,
+        left: &mut Left,
+    ) -> Result<(), MonitorError> {
+        reading.from = None;
+        let (Some(survey), Some(plan)) = (self.probe.survey(), &self.survey) else { return Ok(()) };
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.clear();
+        let part = SurveyPart { from, most: left.piece.min(left.blocks.ceil() as usize) };
+        let rest = survey.read(&reading.space, part, &mut blocks).map_err(MonitorError::Probe)?;
+        reading.update.take(&blocks);
+        pass.cost.reads += blocks.iter().map(|block| block.present.count() as u64).sum::<u64>();
+        if let Some(counted) = &mut pass.once {
+            let Reading { update, windows, .. } = &*reading;
+            let mut add = |frames: BlockFrames<'_>| update.count_once(counted, windows, &frames);
+            if !survey.frames(reading.space.id, &mut add).map_err(MonitorError::Probe)? {
+                pass.once = None;
+            }
+        }
+        // What may be cleared is shared out by what there may be to clear. What one part leaves is for the next.
+        let (here, later) = reading.update.clears_wanted(rest.blocks);
+        let of_survey = here / (here + later + pass.wanted_waiting).max(1.0);
+        left.spend((blocks.len() + if from == 0 { MORE_BLOCKS } else { 0 }) as f64);
+        let limits = ClearLimits { again: pass.credit * of_survey, panel: plan.panel(reading.space.id) };
+        let chosen = reading.update.choose(limits, &mut self.rng);
+        pass.credit -= chosen.again;
+        pass.learned.set_again += chosen.set_again;
+        (reading.from, reading.chosen, reading.has_part) = (rest.from, chosen.blocks, true);
+        self.blocks = blocks;
+        // The survey clears some pages by itself: at once, when it has just read them.
+        self.clear_part(pass, reading, left)
+    }
+
+    /// Clears what was chosen of the part under way, as much as this step may. If nothing is left, ends the part.
+    fn clear_part(&mut self, pass: &mut Pass, reading: &mut Reading, left: &mut Left) -> Result<(), MonitorError> {
+        let Some(survey) = self.probe.survey() else {
+            reading.has_part = false;
+            return Ok(());
+        };
+        let rest = reading.chosen.split_off(left.clear(&reading.chosen));
+        let mut chosen = std::mem::replace(&mut reading.chosen, rest);
+        pass.cost.clears += survey.clear(reading.space.id, &mut chosen).map_err(MonitorError::Probe)?;
+        reading.update.note_cleared(&chosen);
+        if reading.chosen.is_empty() {
+            reading.update.end_part(&reading.space.mappings);
+            reading.has_part = false;
+        }
+        Ok(())
+    }
+
+    /// Ends the survey: adds up what it has found in each target, plans the next one, and draws the regions anew.
+    fn end_survey(&mut self, pass: Pass, now: Duration) -> Result<SurveySnapshot, MonitorError> {
+        let Pass { surveyed, learned, once, cost, credit, .. } = pass;
+        if let Some(plan) = &mut self.survey {
+            plan.end(now, learned, credit);
+        }
+        let interval = surveyed.iter().map(|target| target.history.interval()).max().unwrap_or_default();
+        let (surveyed, targets): (Vec<_>, Vec<_>) =
+            surveyed.into_iter().map(|target| ((target.space, target.history), target.found)).unzip();
         let mut sums = PageSums::default();
-        found.targets.iter().for_each(|target| sums.add(&target.total()));
-        found.total = match once {
-            Some(once) => Some(once.total(sums)),
+        targets.iter().for_each(|target| sums.add(&target.total()));
+        let total = match once {
+            Some(once) => {
+                let mut uncertain = Uncertain::default();
+                targets.iter().filter_map(|target| target.by_block.uncertain()).for_each(|of| uncertain.add(&of));
+                let total = once.total(sums, &uncertain);
+                self.once = once;
+                Some(total)
+            }
             None if surveyed.len() > 1 => None,
             None => Some(TotalSums { sums, shared: 0 }),
         };
         self.regions.follow(surveyed, &self.attributes);
-        Ok(found)
+        Ok(SurveySnapshot { time: now, interval, cost, targets, total })
     }
 
-    /// Reads the pages of all targets into their histories. `once` takes in the page frames, and becomes `None` if they
-    /// are not known.
-    fn read_pages(
-        &mut self,
-        spaces: Vec<TargetSpace>,
-        now: Duration,
-        learned: &mut Learned,
-        once: &mut Option<CountedOnce>,
-    ) -> Result<Vec<Surveyed>, MonitorError> {
-        let Some(survey) = self.probe.survey() else { return Ok(Vec::new()) };
-        let mut blocks = Vec::new();
-        let mut surveyed = Vec::with_capacity(spaces.len());
-        for space in spaces {
-            let known = self.regions.targets_mut().iter_mut().find(|target| target.space.id == space.id);
-            let known = known.and_then(|target| target.history.take());
-            let mut history = known.unwrap_or_else(|| Arc::new(PageHistory::since(began(self.started, space.id))));
-            blocks.clear();
-            survey.read(&space, &mut blocks).map_err(MonitorError::Probe)?;
-            // The snapshot before may still hold the history as it was. Then this one is a copy.
-            let pages = Arc::make_mut(&mut history);
-            let before = pages.present();
-            pages.take(&blocks, now);
-            learned.grown(before, pages.present());
-            if let Some(counted) = once {
-                let windows = Windows::new(pages);
-                let mut add = |frames: BlockFrames<'_>| counted.add(pages, &windows, &frames);
-                if !survey.frames(space.id, &mut add).map_err(MonitorError::Probe)? {
-                    *once = None;
-                }
-            }
-            surveyed.push((space, history));
-        }
-        Ok(surveyed)
-    }
-
-    /// Clears a part of the accessed pages, within the limits, and plans the next survey. Returns how many accessed
-    /// bits were cleared.
-    fn clear_pages(
-        &mut self,
-        surveyed: &mut [Surveyed],
-        now: Duration,
-        mut learned: Learned,
-    ) -> Result<u64, MonitorError> {
-        let Some((plan, survey)) = self.survey.as_mut().zip(self.probe.survey()) else { return Ok(0) };
-        let mut clears = 0;
-        // Each target gets a part of the clears by its size. What one leaves is for the next.
-        let (mut credit, mut left) = (plan.begin(now), learned.present as f64);
-        for (space, history) in surveyed {
-            let pages = Arc::make_mut(history);
-            let present = pages.present() as f64;
-            let (mut chosen, expected) = pages.choose(credit * present / left.max(1.0), &mut self.rng);
-            (credit, left) = (credit - expected, left - present);
-            clears += survey.clear(space.id, &mut chosen).map_err(MonitorError::Probe)?;
-            pages.cleared(&chosen);
-            learned.unknown += pages.never_cleared();
-        }
-        plan.end(now, learned, credit);
-        Ok(clears)
-    }
-
-    /// Reads the mappings again between two surveys. If a target has joined or left, the next survey is due.
+    /// Reads the mappings again between two parts or surveys. A target that has joined is surveyed next. Until then,
+    /// what a first look has found of it is known.
     pub(super) fn refresh(&mut self, now: Duration) -> Result<(), MonitorError> {
-        let spaces = self.read_targets()?;
-        if !self.regions.replace_spaces(spaces)
-            && let Some(plan) = &mut self.survey
-        {
-            plan.due = now;
+        let spaces = self.read_targets(now)?;
+        if !self.regions.replace_spaces(&spaces) {
+            self.look_at_joined(&spaces, now)?;
+            if let Some(plan) = &mut self.survey {
+                plan.hurry();
+            }
+        }
+        if let Some(pass) = &mut self.pass {
+            pass.follow(spaces);
         }
         Ok(())
     }
+
+    /// Reads the pages of targets that have joined, without clearing any: as many as a part of a survey reads.
+    fn look_at_joined(&mut self, spaces: &[TargetSpace], now: Duration) -> Result<(), MonitorError> {
+        let (Some(survey), Some(plan)) = (self.probe.survey(), &self.survey) else { return Ok(()) };
+        let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
+        let mut left = plan.settings.part_blocks;
+        let mut joined = Vec::new();
+        for space in spaces.iter().filter(|space| !known.contains(&space.id)) {
+            let mut history = PageHistory::since(began(self.started, space.id));
+            if left > 0 {
+                self.blocks.clear();
+                let part = SurveyPart { most: left, ..SurveyPart::ALL };
+                survey.read(space, part, &mut self.blocks).map_err(MonitorError::Probe)?;
+                left = left.saturating_sub(self.blocks.len() + MORE_BLOCKS);
+                history.take(&self.blocks, now);
+            }
+            joined.push((space.clone(), Arc::new(history)));
+        }
+        self.regions.join(joined, &self.attributes);
+        Ok(())
+    }
 }
+
+/// Up to this many targets are listed in the same step in which the first of them is read.
+const FEW_TARGETS: usize = 64;
+
+/// A target counts as this many blocks more than it has: finding its page tables takes about as long.
+const MORE_BLOCKS: usize = 8;
+
+/// The blocks of one part.
+pub(super) type Blocks = Vec<BlockPages>;
 
 /// When a process has started since the start of the run, if it has.
 fn began(run: Option<Duration>, target: TargetId) -> Option<Duration> {

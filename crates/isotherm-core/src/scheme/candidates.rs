@@ -1,7 +1,9 @@
 //! Candidates: the memory of a snapshot that a scheme may act on, and its order.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
+use crate::rate::{sampling_interval, share_of_counts};
 use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::filter::{FilterContext, Verdict, filter_range};
@@ -36,6 +38,16 @@ pub(crate) struct Excluded {
     pub unobservable: u64,
 }
 
+/// What a scheme is applied to.
+pub(crate) struct Seen<'a> {
+    pub snapshot: &'a Snapshot,
+    /// The sampling interval that access rates are compared over. Samples over another one would find another share.
+    pub interval: Duration,
+    /// What is known of the processes: an entry for each target of the snapshot, if the filters need one. A target
+    /// without facts has ended.
+    pub facts: &'a [Option<ProcessFacts>],
+}
+
 /// Collects the candidates of `scheme` in the order of targets and addresses, and returns what was left out.
 ///
 /// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
@@ -43,17 +55,17 @@ pub(crate) struct Excluded {
 /// speaks for its region, a survey for each page.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
-/// age leaves it out. `facts` has an entry for each target of the snapshot, if the filters need one. A target
-/// without facts has ended and is left out.
+/// age leaves it out. A target without facts is left out if a filter needs them.
 pub(crate) fn collect(
     scheme: &Scheme,
     filters: &[Filter],
-    snapshot: &Snapshot,
+    seen: &Seen<'_>,
     history: &ActionHistory,
-    facts: &[Option<ProcessFacts>],
     candidates: &mut Vec<Candidate>,
 ) -> Excluded {
     candidates.clear();
+    let Seen { snapshot, interval, facts } = *seen;
+    let sampling = sampling_interval(snapshot.aggregation, snapshot.samples);
     let needs_process = filters.iter().any(|filter| filter.kind.needs_process());
     let kind = scheme.action.kind();
     let mut excluded = Excluded::default();
@@ -88,7 +100,7 @@ pub(crate) fn collect(
             let context = FilterContext { target: target.id, mapping: &target.mappings[mapping_index], process };
             let monitored = snapshot.aggregation.saturating_mul(region.age);
             let known = if surveyed { monitored.max(scheme.condition.age.min()) } else { monitored };
-            let rate = region.access_rate(snapshot.samples);
+            let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
             for &range in &parts {
                 history.pieces(target.id, range, |piece, acted_at| {
                     let age = acted_at.map_or(known, |at| known.min(snapshot.time.saturating_sub(at)));

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::rate::sampling_interval;
 use crate::{BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
 use super::budget::Budget;
-use super::candidates::{Candidate, Cursor, collect, sort_by_priority};
+use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
 use super::history::ActionHistory;
 use super::priority::MAX_AGE;
 use super::slowdown::Judgement;
@@ -46,6 +47,9 @@ pub struct Schemes<A, I, G> {
     history: ActionHistory,
     /// What has changed since [`Schemes::take_returns`].
     returns: Vec<Returns>,
+    /// The sampling interval that conditions are about: the one in force when the schemes were put in force. `None`
+    /// until the next snapshot tells it.
+    interval: Option<Duration>,
     // These buffers are used again, so that an application allocates little.
     candidates: Vec<Candidate>,
     facts: Vec<Option<ProcessFacts>>,
@@ -125,6 +129,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             active: Vec::new(),
             history: ActionHistory::default(),
             returns: Vec::new(),
+            interval: None,
             candidates: Vec::new(),
             facts: Vec::new(),
             batch: Batch::default(),
@@ -155,6 +160,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             };
             self.active.push(active);
         }
+        self.interval = None;
         Ok(())
     }
 
@@ -266,7 +272,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.last.regions.clear();
         report.last.held_back_bytes = 0;
         let filters = effective_filters(scheme, snapshot, &mut self.inspector);
-        let excluded = collect(scheme, &filters, snapshot, &self.history, &self.facts, &mut self.candidates);
+        let sampling = sampling_interval(snapshot.aggregation, snapshot.samples);
+        let seen = Seen { snapshot, interval: *self.interval.get_or_insert(sampling), facts: &self.facts };
+        let excluded = collect(scheme, &filters, &seen, &self.history, &mut self.candidates);
         report.total.rejected_bytes += excluded.rejected;
         report.last.unobservable_bytes = excluded.unobservable;
 

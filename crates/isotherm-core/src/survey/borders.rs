@@ -1,6 +1,7 @@
 //! The borders that a survey finds: where accessed and idle pages meet.
 
-use super::{BLOCK_PAGES, PageBits, PageHistory};
+use super::block::Block;
+use super::{BLOCK_PAGES, BLOCK_SIZE, PageBits};
 use crate::{AddrRange, PAGE_SIZE};
 
 /// Neighbouring present pages that are accessed alike.
@@ -42,14 +43,76 @@ impl Stretch {
     }
 }
 
-impl PageHistory {
-    /// The stretches of all present pages, at most `most` of them, which is at least 1. If there are more, those are
-    /// merged first that lose least.
-    pub(crate) fn stretches(&self, most: usize) -> Vec<Stretch> {
-        let mut stretches = self.exact_stretches();
+/// Stretches are merged if there are more than this many, so that the end of a survey does not take long.
+const MOST: usize = 1 << 15;
+
+/// The stretches of the blocks that were added, in the order of addresses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Borders {
+    stretches: Vec<Stretch>,
+}
+
+impl Borders {
+    /// The stretches, at most `most` of them. If there are more, those are merged first that lose least.
+    pub(super) fn stretches(mut self, most: usize) -> Vec<Stretch> {
+        self.merge(most);
+        self.stretches
+    }
+
+    /// Adds the stretches of a block, page by page.
+    pub(super) fn add(&mut self, block: &Block<'_>) {
+        let counts = block.counts();
+        if counts.present == BLOCK_PAGES as u64 && counts.touched == 0.0 && block.is_exact() {
+            // Most blocks are idle as a whole.
+            let range = AddrRange::new(block.start, block.start.saturating_add(BLOCK_SIZE));
+            range
+                .into_iter()
+                .for_each(|range| self.add_stretch(Stretch { range, present: counts.present, touched: 0.0 }, false));
+            return;
+        }
+        let share = block.share.map_or(1.0, f64::from);
+        let (touched, uncertain) = (block.touched, block.uncertain());
+        let active = touched | uncertain;
+        let mut next = block.present.first();
+        while let Some(start) = next {
+            let is_active = active.contains(start);
+            let alike = block.present & if is_active { active } else { !active };
+            let end = (!alike).next(start).unwrap_or(BLOCK_PAGES);
+            next = block.present.next(end);
+            let run = start..end;
+            let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
+            let Some(range) = AddrRange::new(at(run.start), at(run.end)) else { continue };
+            let pages = PageBits::of(run);
+            let sure = (pages & touched).count() as f64;
+            let touched = sure + (pages & uncertain).count() as f64 * share;
+            self.add_stretch(Stretch { range, present: range.pages(), touched }, is_active);
+        }
+    }
+
+    /// Adds a stretch, which may continue the last one.
+    fn add_stretch(&mut self, new: Stretch, is_active: bool) {
+        let both = self.stretches.last_mut().and_then(|last| {
+            let is_alike = last.range.touches(new.range) && last.is_touched() == is_active;
+            let both = last.merged(&new).filter(|_| is_alike);
+            both.map(|both| *last = both)
+        });
+        if both.is_none() {
+            self.stretches.push(new);
+        }
+    }
+
+    /// Bounds the number of stretches.
+    pub(super) fn limit(&mut self) {
+        if self.stretches.len() > MOST {
+            self.merge(MOST / 2);
+        }
+    }
+
+    /// Merges those stretches first that lose least, until there are at most `most`.
+    fn merge(&mut self, most: usize) {
         let mut limit = 0.5;
-        while stretches.len() > most.max(1) {
-            stretches.dedup_by(|next, kept| {
+        while self.stretches.len() > most {
+            self.stretches.dedup_by(|next, kept| {
                 if kept.loss(next) > limit {
                     return false;
                 }
@@ -57,39 +120,5 @@ impl PageHistory {
             });
             limit *= 2.0;
         }
-        stretches
-    }
-
-    /// The stretches, page by page.
-    fn exact_stretches(&self) -> Vec<Stretch> {
-        let mut stretches: Vec<Stretch> = Vec::new();
-        for block in self.blocks() {
-            let share = block.share.map_or(1.0, f64::from);
-            let (touched, uncertain) = (block.touched, block.uncertain());
-            let active = touched | uncertain;
-            let mut next = block.present.first();
-            while let Some(start) = next {
-                let is_active = active.contains(start);
-                let alike = block.present & if is_active { active } else { !active };
-                let end = (!alike).next(start).unwrap_or(BLOCK_PAGES);
-                next = block.present.next(end);
-                let run = start..end;
-                let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
-                let Some(range) = AddrRange::new(at(run.start), at(run.end)) else { continue };
-                let pages = PageBits::of(run);
-                let sure = (pages & touched).count() as f64;
-                let touched = sure + (pages & uncertain).count() as f64 * share;
-                let new = Stretch { range, present: range.pages(), touched };
-                match stretches.last_mut() {
-                    Some(last) if last.range.touches(range) && last.is_touched() == is_active => {
-                        if let Some(both) = last.merged(&new) {
-                            *last = both;
-                        }
-                    }
-                    _ => stretches.push(new),
-                }
-            }
-        }
-        stretches
     }
 }

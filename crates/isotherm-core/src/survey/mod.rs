@@ -13,25 +13,47 @@
 //! The history of pages and the choice of the pages to clear are here. A [`Survey`] reads and clears.
 
 mod bits;
+mod block;
+mod block_list;
 mod borders;
+mod by_mapping;
+mod chosen;
+mod chunk;
+mod counts;
+mod estimate;
 mod history;
-mod limits;
+mod memo;
 mod once;
+mod panel;
 mod plan;
 mod region_pages;
+mod settings;
+mod snapshot;
 mod states;
 mod sums;
+mod tally;
+mod update;
+mod windows;
 
 pub use bits::{BLOCK_PAGES, PageBits};
+pub use block_list::{BlockList, BlockSums};
 pub(crate) use borders::Stretch;
+pub(crate) use by_mapping::MappingHistories;
+pub use by_mapping::{MappingRead, MappingSurvey};
+pub use chosen::{Chosen, ClearLimits};
+pub(crate) use estimate::Uncertain;
 pub use history::PageHistory;
-pub use limits::SurveyLimits;
 pub(crate) use once::CountedOnce;
+pub use panel::Panel;
 pub(crate) use plan::{Learned, SurveyPlan};
 pub use region_pages::RegionPages;
+pub use settings::SurveySettings;
+pub use snapshot::{SurveyCost, SurveySnapshot, TargetSurvey};
 pub use states::BlockStates;
-pub(crate) use sums::Windows;
-pub use sums::{BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
+pub use sums::{MappingSums, PageSums, TotalSums};
+pub use update::HistoryUpdate;
+pub use windows::WINDOWS;
+pub(crate) use windows::Windows;
 
 use crate::{BoxError, PAGE_SIZE, TargetId, TargetSpace};
 
@@ -54,16 +76,46 @@ pub struct BlockPages {
     pub shared: PageBits,
     /// Whether one accessed bit stands for the whole block, so that clearing it costs as much as clearing one page.
     pub huge: bool,
+    /// The absent pages that are in swap, as far as [`Survey::knows_swap`].
+    pub swapped: PageBits,
 }
 
-/// The page frames of some pages of one block.
+/// Which part of a target a survey reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurveyPart {
+    /// The part begins with the block that contains this address.
+    pub from: u64,
+    /// The part ends after this many blocks that may have a present page. A survey that can read a target only as a
+    /// whole reads all of it.
+    pub most: usize,
+}
+
+impl SurveyPart {
+    /// All of a target.
+    pub const ALL: Self = Self { from: 0, most: usize::MAX };
+}
+
+/// What is left of a target after a part was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// Where the next part begins. `None` if the target was read to its end. It is 0 as long as a survey has to do
+    /// other work than to read blocks, before the first or after the last of them: such a part has no blocks.
+    pub from: Option<u64>,
+    /// How many blocks that may have a present page are left, about.
+    pub blocks: usize,
+}
+
+/// Where some pages of one block are: in which page frames, or where in swap.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockFrames<'a> {
     /// The first address of the block: a multiple of [`BLOCK_SIZE`].
     pub start: u64,
-    /// The pages whose frames are given.
+    /// The pages in memory whose frames are given.
     pub pages: PageBits,
-    /// The number of the page frame of each of these pages. The others have any number.
+    /// The pages in swap whose places are given.
+    pub swapped: PageBits,
+    /// Of each of `pages` the number of its page frame, and of each of `swapped` a number for its place in swap, which
+    /// differs from those of all other places. The others have any number.
     pub frames: &'a [u64; BLOCK_PAGES],
 }
 
@@ -89,20 +141,27 @@ pub trait Survey {
         Ok(())
     }
 
-    /// Reads the pages of `target`. Appends to `blocks`, in the order of addresses, each block that has a present page.
-    /// A page that was accessed and that the probe has cleared for a sample since the last survey counts as accessed.
+    /// Reads a part of the pages of `target`. Appends to `blocks`, in the order of addresses, each block in the part
+    /// that has a present or a swapped page. A page that was accessed and that the probe has cleared for a sample since
+    /// the last survey counts as accessed.
     ///
     /// # Errors
     /// Fails only if the run cannot go on. A target that has just ended has no blocks.
-    fn read(&mut self, target: &TargetSpace, blocks: &mut Vec<BlockPages>) -> Result<(), BoxError>;
+    fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError>;
 
-    /// Calls `found` with the page frames of all pages of `target` that other processes may map too. The survey has
-    /// just read the target. Returns false if the frames are not known.
+    /// Calls `found` with the page frames of the pages of `target` that other processes may map too, and with the
+    /// places of its pages in swap, in the part that the survey has just read. Returns false if the frames are not
+    /// known.
     ///
     /// # Errors
     /// Fails only if the run cannot go on.
     fn frames(&mut self, _target: TargetId, _found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
         Ok(false)
+    }
+
+    /// Whether the survey tells which pages are in swap.
+    fn knows_swap(&self) -> bool {
+        false
     }
 
     /// Says in a sentence, for the user, how much memory the last survey has left unobservable, why, and which option
@@ -111,10 +170,11 @@ pub trait Survey {
         None
     }
 
-    /// Clears the accessed bits of pages. The survey may clear other pages as well: shared ones, and where the system
-    /// cannot clear single pages. It then adds their blocks; `blocks` stays sorted by address. It is called in every
-    /// survey, even if there is no page to clear. Returns how many accessed bits it has cleared, which is the work that
-    /// the target has if it accesses all of them again.
+    /// Clears the accessed bits of pages in the part that was just read. The survey may clear other pages as well:
+    /// shared ones after the last part of a target, and where the system cannot clear single pages. It then adds their
+    /// blocks; `blocks` stays sorted by address. It is called after each part, even if there is no page to clear, and
+    /// may be called again with other pages of the same part. Returns how many accessed bits it has cleared, which is
+    /// the work that the target has if it accesses all of them again.
     ///
     /// # Errors
     /// Fails only if the run cannot go on. A page that cannot be cleared is added to the unobservable ones.

@@ -1,118 +1,170 @@
 //! Counts pages that several targets map once.
 
 use std::collections::HashMap;
+use std::hint::black_box;
 
-use super::sums::Windows;
-use super::{BLOCK_PAGES, BlockFrames, PageHistory, PageSums, TotalSums, WINDOWS};
-use crate::PAGE_SIZE;
-
-/// The number of page frames whose classes are allocated together: those of 128 MiB.
-const CHUNK: usize = 1 << 15;
+use super::block::Block;
+use super::estimate::Uncertain;
+use super::windows::Windows;
+use super::{BlockFrames, PageBits, PageSums, TotalSums, WINDOWS};
+use crate::{FrameMap, PAGE_SIZE};
 
 /// The class of pages that were accessed since the survey before. The classes after it are those of [`Windows`].
 const TOUCHED: u8 = 0;
 
+/// The class of pages whose last access is not known.
+const UNCERTAIN: u8 = Windows::MAX_CLASSES as u8 + 1;
+
 /// The class of pages that were not accessed in any window.
-const OLDER: u8 = Windows::MAX_CLASSES as u8 + 1;
+const OLDER: u8 = UNCERTAIN + 1;
 
 /// The class of pages that could not be observed.
 const UNOBSERVABLE: u8 = OLDER + 1;
 
 const CLASSES: usize = UNOBSERVABLE as usize + 1;
 
-/// The frame has not been seen.
-const UNSEEN: u8 = u8::MAX;
+/// The class of a frame with a value of [`FIRST`] is 0. The frame has not been seen if the value is 0.
+const FIRST: u8 = 1;
 
 /// Set in addition to the class if more than one page has this frame.
 const SHARED: u8 = 0x80;
 
-/// The page frames that were seen, each with the class of the most recent access through any page.
+/// The number of places in swap whose bits are allocated together: those of 128 MiB.
+const CHUNK: usize = 1 << 15;
+
+/// The places in swap that were seen, a bit for each of [`CHUNK`] of them.
+type Places = [u64; CHUNK / 64];
+
+/// The page frames and the places in swap that were seen, the frames each with the class of the most recent access
+/// through any page.
 #[derive(Debug)]
 pub(crate) struct CountedOnce {
-    chunks: HashMap<u64, Box<[u8; CHUNK]>>,
+    classes: FrameMap<u8>,
     /// Pages with a frame that was seen before, by the less recent of the two classes.
     again: [u64; CLASSES],
     /// Frames that were seen more than once.
     shared: u64,
+    places: HashMap<u64, Box<Places>>,
+    /// Pages in swap with a place that was seen before, as after a fork.
+    swapped_again: u64,
     /// For each class of [`Windows`], the part of its pages that each window holds.
     parts: Vec<[f64; WINDOWS.len()]>,
 }
 
 impl Default for CountedOnce {
     fn default() -> Self {
-        Self { chunks: HashMap::new(), again: [0; CLASSES], shared: 0, parts: Vec::new() }
+        Self {
+            classes: FrameMap::default(),
+            again: [0; CLASSES],
+            shared: 0,
+            places: HashMap::new(),
+            swapped_again: 0,
+            parts: Vec::new(),
+        }
     }
 }
 
 impl CountedOnce {
-    /// Adds the pages of a block of a target with this `history`.
-    pub(crate) fn add(&mut self, history: &PageHistory, windows: &Windows, found: &BlockFrames<'_>) {
+    /// Forgets all frames and places. The memory of the frames is kept.
+    pub(crate) fn clear(&mut self) {
+        self.classes.clear();
+        self.places.clear();
+        self.parts.clear();
+        (self.again, self.shared, self.swapped_again) = ([0; CLASSES], 0, 0);
+    }
+
+    /// Adds the pages of a block.
+    pub(super) fn add(&mut self, block: Block<'_>, windows: &Windows, found: &BlockFrames<'_>) {
         // A target that began later has the same classes as the others, without the oldest.
         if windows.parts().len() > self.parts.len() {
             self.parts = windows.parts().to_vec();
         }
-        let Some(block) = history.block(found.start) else { return };
-        let mut last: Option<(u64, &mut [u8; CHUNK])> = None;
-        for page in (found.pages & block.present).iter() {
+        let pages = found.pages & block.present;
+        // Nearly all pages of a hot block were accessed in the last interval.
+        let (hot, uncertain) =
+            if block.is_hot() { (block.uncertain(), PageBits::NONE) } else { (PageBits::NONE, block.uncertain()) };
+        let touched = block.touched | hot;
+        // The frames of neighbouring pages may be far apart. Most of the time is waiting for memory, and the processor
+        // waits for several values at the same time if nothing depends on them.
+        black_box(pages.iter().fold(0, |all, page| all | self.classes.get(found.frames[page])));
+        for page in pages.iter() {
             let class = if block.unobservable.contains(page) {
                 UNOBSERVABLE
-            } else if block.touched.contains(page) {
+            } else if touched.contains(page) {
                 TOUCHED
+            } else if uncertain.contains(page) {
+                UNCERTAIN
             } else {
-                windows.class(block.idle[page]) as u8 + 1
+                match windows.class(block.idle(page)) {
+                    Windows::MAX_CLASSES => OLDER,
+                    class => class as u8 + 1,
+                }
             };
-            let frame = found.frames[page];
-            let (chunk, index) = (frame / CHUNK as u64, (frame % CHUNK as u64) as usize);
-            let classes = match last.take() {
-                Some((of, classes)) if of == chunk => classes,
-                _ => self.chunks.entry(chunk).or_insert_with(|| Box::new([UNSEEN; CHUNK])),
-            };
-            let seen = &mut classes[index];
-            if *seen == UNSEEN {
-                *seen = class;
+            let seen = self.classes.get_mut(found.frames[page]);
+            if *seen == 0 {
+                *seen = class + FIRST;
             } else {
                 self.shared += u64::from(*seen & SHARED == 0);
-                let before = *seen & !SHARED;
+                let before = (*seen & !SHARED) - FIRST;
                 self.again[usize::from(before.max(class))] += 1;
-                *seen = before.min(class) | SHARED;
+                *seen = (before.min(class) + FIRST) | SHARED;
             }
-            last = Some((chunk, classes));
+        }
+        for page in (found.swapped & block.swapped).iter() {
+            let place = found.frames[page];
+            let places = self.places.entry(place / CHUNK as u64).or_insert_with(|| Box::new([0; CHUNK / 64]));
+            let (word, bit) = (&mut places[(place % CHUNK as u64) as usize / 64], 1 << (place % 64));
+            self.swapped_again += u64::from(*word & bit != 0);
+            *word |= bit;
         }
     }
 
-    /// What is left of `sums`, which count each page of each target, if each page frame counts once.
-    pub(crate) fn total(&self, sums: PageSums) -> TotalSums {
+    /// What is left of `sums`, which count each page of each target, if each page frame and each place in swap counts
+    /// once. They contain what is estimated of `uncertain` pages.
+    pub(crate) fn total(&self, sums: PageSums, uncertain: &Uncertain) -> TotalSums {
         // A page was counted twice as accessed within a window if the window holds both accesses.
         let again = |classes: usize| self.again[..classes].iter().sum::<u64>() * PAGE_SIZE;
+        let again_uncertain = (self.again[usize::from(UNCERTAIN)] * PAGE_SIZE) as f64;
+        let of_uncertain = |pages: f64| again_uncertain * (pages / uncertain.pages.max(1.0)).min(1.0);
         let within = |window: usize| {
             let parts = self.parts.iter().zip(&self.again[1..]).map(|(parts, &again)| again as f64 * parts[window]);
-            again(1) + (parts.sum::<f64>() * PAGE_SIZE as f64).round() as u64
+            let of_uncertain = of_uncertain(uncertain.within[window]);
+            // Of what was accessed in the last interval, a shorter window holds the same part as of all targets.
+            let of_last = (sums.within[window] as f64 / sums.touched.max(1) as f64).min(1.0);
+            (again(1) as f64 * of_last + parts.sum::<f64>() * PAGE_SIZE as f64 + of_uncertain).round() as u64
         };
         let present = sums.present.saturating_sub(again(CLASSES));
         // What is estimated of unknown pages counts for each target, so that the rest may be more than there is.
         let rest = |bytes: u64, again: u64| bytes.saturating_sub(again).min(present);
         let once = PageSums {
             present,
-            touched: rest(sums.touched, again(1)),
+            touched: rest(sums.touched, again(1) + of_uncertain(uncertain.touched) as u64),
             unobservable: rest(sums.unobservable, self.again[usize::from(UNOBSERVABLE)] * PAGE_SIZE),
             unknown: rest(sums.unknown, 0),
+            swapped: sums.swapped.map(|swapped| swapped.saturating_sub(self.swapped_again * PAGE_SIZE)),
             within: std::array::from_fn(|window| rest(sums.within[window], within(window))),
         };
         TotalSums { sums: once, shared: self.shared * PAGE_SIZE }
     }
 }
 
-const _: () = assert!(CHUNK.is_multiple_of(BLOCK_PAGES));
+const _: () = assert!(CLASSES + (FIRST as usize) < SHARED as usize);
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use crate::survey::{BlockPages, PageBits};
+    use crate::survey::{BLOCK_PAGES, BlockPages, PageBits, PageHistory};
     use crate::{AddrRange, Mapping, TargetId};
 
     use super::*;
+
+    /// All pages of the block at address 0, in these frames.
+    fn in_memory(frames: &[u64; BLOCK_PAGES]) -> BlockFrames<'_> {
+        BlockFrames { start: 0, pages: PageBits::ALL, swapped: PageBits::NONE, frames }
+    }
 
     /// The sums of a target, and what it adds to `once`. In each survey, a second apart, it has accessed `accessed`.
     fn survey(once: &mut CountedOnce, first_frame: u64, surveys: &[PageBits]) -> PageSums {
@@ -128,9 +180,9 @@ mod tests {
         }
         let frames = std::array::from_fn(|page| first_frame + page as u64);
         let windows = Windows::new(&history);
-        once.add(&history, &windows, &BlockFrames { start: 0, pages: PageBits::ALL, frames: &frames });
+        once.add(history.block(0).unwrap(), &windows, &in_memory(&frames));
         let mappings = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
-        history.sums(TargetId::PhysicalMemory, &(mappings as Arc<[Mapping]>)).total()
+        Arc::new(history).sums(TargetId::PhysicalMemory, &(mappings as Arc<[Mapping]>)).total()
     }
 
     #[test]
@@ -142,7 +194,7 @@ mod tests {
         let last = [PageBits::NONE, PageBits::NONE, PageBits::NONE, PageBits::NONE, PageBits::NONE, half];
         let mut sums = survey(&mut once, 0x1000, &all);
         sums.add(&survey(&mut once, 0x1000, &last));
-        let TotalSums { sums: total, shared } = once.total(sums);
+        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default());
         let mib = 1 << 20;
         assert_eq!((sums.present, total.present, shared), (4 * mib, 2 * mib, 2 * mib));
         assert_eq!((sums.touched, total.touched), (mib, mib));
@@ -161,14 +213,56 @@ mod tests {
         history.take(&[found], Duration::from_secs(1));
         let frames = std::array::from_fn(|page| page as u64);
         for _ in 0..2 {
-            let frames = BlockFrames { start: 0, pages: PageBits::ALL, frames: &frames };
-            once.add(&history, &Windows::new(&history), &frames);
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames));
         }
         let bytes = 2 << 20;
+        let all = Uncertain { pages: 1024.0, touched: 1024.0, within: [1024.0; WINDOWS.len()] };
         let sums = PageSums { present: bytes * 2, touched: bytes * 2, unknown: bytes * 2, ..PageSums::default() };
-        let TotalSums { sums: total, shared } = once.total(PageSums { within: [bytes * 2; 10], ..sums });
+        let TotalSums { sums: total, shared } = once.total(PageSums { within: [bytes * 2; 10], ..sums }, &all);
         assert_eq!((total.present, shared), (bytes, bytes));
         assert!([total.touched, total.unknown].iter().chain(&total.within).all(|&part| part <= bytes), "{total:?}");
+    }
+
+    #[test]
+    fn of_uncertain_pages_each_counts_once_in_the_share_that_is_estimated() {
+        let mut once = CountedOnce::default();
+        let mut history = PageHistory::default();
+        let found = BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() };
+        history.take(&[found], Duration::ZERO);
+        history.take(&[found], Duration::from_secs(1));
+        let frames = std::array::from_fn(|page| page as u64);
+        for _ in 0..2 {
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames));
+        }
+        let bytes = 2 << 20;
+        let quarter = Uncertain { pages: 1024.0, touched: 256.0, within: [256.0; WINDOWS.len()] };
+        let sums = PageSums { present: bytes * 2, touched: bytes / 2, unknown: bytes * 2, ..PageSums::default() };
+        let TotalSums { sums: total, .. } = once.total(PageSums { within: [bytes / 2; 10], ..sums }, &quarter);
+        assert_eq!((total.touched, total.within[2]), (bytes / 4, bytes / 4));
+    }
+
+    #[test]
+    fn a_page_that_two_targets_have_in_swap_counts_once() {
+        let mut once = CountedOnce::default();
+        let mut sums = PageSums::default();
+        // A child has what its parent had in swap when it was forked, and each has swapped more since then. The numbers
+        // of places are those of frames, too.
+        for (places, pages) in [(0..300, 0..300), (50..350, 0..300)] {
+            let mut history = PageHistory::default();
+            let swapped = PageBits::of(pages);
+            history.take(&[BlockPages { swapped, ..BlockPages::default() }], Duration::ZERO);
+            history.knows_swap = true;
+            let mut frames = [0; BLOCK_PAGES];
+            swapped.iter().zip(places).for_each(|(page, place)| frames[page] = place);
+            let frames = BlockFrames { start: 0, pages: PageBits::NONE, swapped: PageBits::ALL, frames: &frames };
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &frames);
+            let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
+            sums.add(&Arc::new(history).sums(TargetId::PhysicalMemory, &mappings).total());
+        }
+        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default());
+        assert_eq!((sums.swapped, total.swapped), (Some(600 * PAGE_SIZE), Some(350 * PAGE_SIZE)));
+        assert_eq!((total.present, shared), (0, 0));
+        assert_eq!(once.total(PageSums { swapped: None, ..sums }, &Uncertain::default()).sums.swapped, None);
     }
 
     #[test]
@@ -177,7 +271,7 @@ mod tests {
         let mut sums = survey(&mut once, 0, &[PageBits::ALL]);
         // The frames of the second target begin where half of those of the first end.
         sums.add(&survey(&mut once, 256, &[PageBits::ALL]));
-        let TotalSums { sums: total, shared } = once.total(sums);
+        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default());
         assert_eq!((total.present, shared), (3 << 20, 1 << 20));
         assert_eq!(total.touched, 3 << 20);
     }

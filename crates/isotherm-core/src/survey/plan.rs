@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::SurveyLimits;
+use super::SurveySettings;
+use super::panel::{Panel, PanelSize};
+use crate::TargetId;
 
 /// A survey comes this part of the interval after the one before, if there is much to learn: a program that has just
 /// started is seen at once.
@@ -14,19 +16,56 @@ const MOST_SOON: u32 = 10;
 /// There is much to learn if at least this share of the memory is new since the survey before, or unknown.
 const MUCH: f64 = 0.05;
 
+/// If the panel is not all memory, this part of what the targets may set again is for other memory, so that it becomes
+/// known which of it has turned idle.
+const BESIDE_PANEL: f64 = 0.125;
+
 /// When to survey, and what it may cost the targets.
+///
+/// The times follow from the settings in force, so that a plan that was made when little of the budget was left does
+/// not hold longer than that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SurveyPlan {
-    pub(crate) interval: Duration,
-    pub(crate) limits: SurveyLimits,
-    /// When the next survey is due, since the start of the run.
-    pub(crate) due: Duration,
-    /// When the last survey was.
-    last: Option<Duration>,
+    pub(crate) settings: SurveySettings,
+    next: Next,
+    /// When the last survey began.
+    began: Option<Duration>,
+    /// When the last part was done.
+    last: Duration,
     /// How many pages may be accessed again by what is cleared now. It grows with time, up to that of an interval.
     credit: f64,
+    /// Which part of the memory each survey clears.
+    panel: PanelSize,
+    /// The time from the beginning of the survey before to that of the last one.
+    elapsed: Duration,
     /// How many surveys in a row came sooner than the interval.
     soon: u32,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Next {
+    /// A survey at once.
+    Start,
+    /// The next part of a survey.
+    Part,
+    /// The next survey.
+    Survey {
+        /// How much sooner than the interval it comes.
+        early: Early,
+        /// It does not begin before this.
+        not_before: Duration,
+    },
+}
+
+/// How much sooner than the interval a survey comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Early {
+    No,
+    /// After a part of the interval.
+    Soon,
+    /// As soon as it may.
+    Hurry,
 }
 
 /// What a survey has found, as far as the time of the next one depends on it. Numbers of pages.
@@ -38,6 +77,8 @@ pub(crate) struct Learned {
     pub(crate) unknown: u64,
     /// Whether a target has grown much.
     pub(crate) grows: bool,
+    /// Cleared in the panel by the survey before, and accessed since.
+    pub(crate) set_again: f64,
 }
 
 impl Learned {
@@ -50,25 +91,92 @@ impl Learned {
 
 impl SurveyPlan {
     /// The first survey is due at once.
-    pub(crate) fn new(interval: Duration, limits: SurveyLimits) -> Self {
-        Self { interval, limits, due: Duration::ZERO, last: None, credit: limits.pages(interval), soon: 0 }
+    pub(crate) fn new(settings: SurveySettings) -> Self {
+        Self {
+            settings,
+            next: Next::Start,
+            began: None,
+            last: Duration::ZERO,
+            credit: settings.pages(settings.interval),
+            panel: PanelSize::default(),
+            elapsed: Duration::ZERO,
+            soon: 0,
+        }
+    }
+
+    /// When the next part of a survey is due, since the start of the run.
+    pub(crate) fn due(&self) -> Duration {
+        let SurveySettings { interval, part_gap, early_gap, .. } = self.settings;
+        let Next::Survey { early, not_before } = self.next else {
+            return if self.next == Next::Start { Duration::ZERO } else { self.last + part_gap };
+        };
+        let began = self.began.unwrap_or(self.last);
+        let mut due = began + interval;
+        if self.last > began {
+            // The parts of two surveys are as far apart as those of one.
+            due = due.max(self.last + part_gap);
+        }
+        let earliest = self.last + early_gap;
+        match early {
+            Early::No => due,
+            Early::Soon => due.min(earliest.max(began + interval / SOON)),
+            Early::Hurry => due.min(earliest),
+        }
+        .max(not_before)
+    }
+
+    /// Lets a survey begin at once, whatever was known.
+    pub(crate) fn restart(&mut self) {
+        self.next = Next::Start;
     }
 
     /// Begins the survey at `now`. Returns how many of the pages that it clears may be accessed again.
     pub(crate) fn begin(&mut self, now: Duration) -> f64 {
-        let elapsed = now.saturating_sub(self.last.unwrap_or(now));
-        self.credit = (self.credit + self.limits.pages(elapsed)).min(self.limits.pages(self.interval));
-        self.last = Some(now);
+        self.elapsed = now.saturating_sub(self.began.unwrap_or(now));
+        let part = if self.panel.share() < 1.0 { BESIDE_PANEL } else { 1.0 };
+        let most = part * self.settings.pages(self.settings.interval);
+        self.credit = (self.credit + part * self.settings.pages(self.elapsed)).min(most);
+        self.began = Some(now);
         self.credit
     }
 
-    /// Plans the next survey after the one at `now`, which has left `credit`.
+    /// The blocks of a target that each survey clears.
+    pub(crate) fn panel(&self, target: TargetId) -> Panel {
+        Panel { share: self.panel.share(), target }
+    }
+
+    /// Plans the next part of the same survey.
+    pub(crate) fn end_part(&mut self, now: Duration) {
+        self.last = now;
+        self.next = Next::Part;
+    }
+
+    /// Lets the next survey come as soon as it may, because there is something new.
+    pub(crate) fn hurry(&mut self) {
+        if let Next::Survey { early, .. } = &mut self.next {
+            *early = Early::Hurry;
+        }
+    }
+
+    /// Lets the next survey wait until the targets may access again as many pages as this one, which ended at `now`,
+    /// has cleared.
+    pub(crate) fn wait_for_targets(&mut self, now: Duration, clears: u64) {
+        let seconds = clears as f64 / self.settings.pages(Duration::from_secs(1)).max(1.0);
+        if let Next::Survey { not_before, .. } = &mut self.next {
+            *not_before = now + Duration::from_secs_f64(seconds);
+        }
+    }
+
+    /// Plans the next survey after the one that ends at `now`, which has left `credit`.
     pub(crate) fn end(&mut self, now: Duration, learned: Learned, credit: f64) {
         self.credit = credit.max(0.0);
+        self.panel.learn(learned.set_again, self.elapsed, self.settings.pages(Duration::from_secs(1)));
+        self.last = now;
         let much_is_unknown = learned.unknown as f64 > learned.present as f64 * MUCH;
         self.soon = if much_is_unknown && !learned.grows { self.soon.saturating_add(1) } else { 0 };
-        let soon = learned.grows || (much_is_unknown && self.soon <= MOST_SOON);
-        self.due = now + if soon { self.interval / SOON } else { self.interval };
+        let is_soon = learned.grows || (much_is_unknown && self.soon <= MOST_SOON);
+        let early = if is_soon { Early::Soon } else { Early::No };
+        self.next = Next::Survey { early, not_before: Duration::ZERO };
     }
 }
 
@@ -80,14 +188,14 @@ mod tests {
 
     #[test]
     fn surveys_come_sooner_while_there_is_much_to_learn_but_not_for_ever() {
-        let mut plan = SurveyPlan::new(SECOND, SurveyLimits::default());
+        let mut plan = SurveyPlan::new(SurveySettings::default());
         let mut after = |learned| {
-            let now = plan.due;
+            let now = plan.due();
             plan.begin(now);
             plan.end(now, learned, 0.0);
-            plan.due - now
+            plan.due() - now
         };
-        let known = Learned { present: 1000, unknown: 10, grows: false };
+        let known = Learned { present: 1000, unknown: 10, ..Learned::default() };
         let (unknown, grows) = (Learned { unknown: 500, ..known }, Learned { grows: true, ..known });
         assert_eq!((after(known), after(grows)), (SECOND, SECOND / SOON));
         let soon = (0..100).filter(|_| after(unknown) < SECOND).count();
@@ -96,9 +204,24 @@ mod tests {
     }
 
     #[test]
+    fn a_change_of_the_settings_moves_the_next_survey() {
+        let with = |interval, early_gap| SurveySettings { interval, early_gap, ..SurveySettings::default() };
+        let mut plan = SurveyPlan::new(with(SECOND * 60, SECOND * 30));
+        plan.begin(SECOND);
+        plan.end(SECOND, Learned::default(), 0.0);
+        assert_eq!(plan.due(), SECOND * 61);
+        plan.hurry();
+        assert_eq!(plan.due(), SECOND * 31);
+        plan.settings = with(SECOND * 3, SECOND);
+        assert_eq!(plan.due(), SECOND * 2);
+        plan.wait_for_targets(SECOND, 50_000);
+        assert_eq!(plan.due(), SECOND * 5);
+    }
+
+    #[test]
     fn the_credit_grows_with_time_up_to_that_of_an_interval() {
-        let limits = SurveyLimits::default();
-        let mut plan = SurveyPlan::new(SECOND, limits);
+        let limits = SurveySettings::default();
+        let mut plan = SurveyPlan::new(limits);
         assert_eq!(plan.begin(Duration::ZERO), limits.pages(SECOND));
         plan.end(Duration::ZERO, Learned::default(), 0.0);
         assert!((plan.begin(SECOND / 4) - limits.pages(SECOND / 4)).abs() < 1.0);

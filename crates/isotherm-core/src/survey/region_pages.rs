@@ -1,6 +1,6 @@
 //! What a survey says of a region.
 
-/// The present memory of a region, as the last survey found it.
+/// The memory of a region, as the last survey found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionPages {
     /// Bytes in memory.
@@ -11,6 +11,8 @@ pub struct RegionPages {
     pub unobservable: u64,
     /// Bytes of which it is not known whether they were accessed since the survey before.
     pub unknown: u64,
+    /// Bytes in swap. `None` if the survey does not know.
+    pub swapped: Option<u64>,
 }
 
 impl std::ops::Add for RegionPages {
@@ -22,6 +24,7 @@ impl std::ops::Add for RegionPages {
             touched: self.touched + other.touched,
             unobservable: self.unobservable + other.unobservable,
             unknown: self.unknown + other.unknown,
+            swapped: self.swapped.zip(other.swapped).map(|(a, b)| a + b),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The state of each page after an interval, for a scan that clears every page that it finds accessed.
 
-use super::history::Block;
+use super::block::Block;
 use super::{ClearPages, PageBits, PageHistory};
 use crate::{AddrRange, IdleTally, MOST_INTERVALS, PAGE_SIZE, PageState};
 
 /// The pages of one block after the last interval.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockStates<'a> {
-    block: &'a Block,
+    block: Block<'a>,
     /// The number of intervals since the first survey, at most [`MOST_INTERVALS`].
     intervals: u8,
 }
@@ -16,12 +16,12 @@ impl PageHistory {
     /// The pages whose accessed bit was set when they were read last. If all of them are cleared, the next survey knows
     /// of every page whether it was accessed. Pages that could not be cleared before are among them.
     pub fn accessed(&self) -> Vec<ClearPages> {
-        let set = |block: &Block| ClearPages {
+        let set = |block: Block<'_>| ClearPages {
             start: block.start,
             pages: block.present & !block.clear,
             ..ClearPages::default()
         };
-        self.blocks().iter().map(set).filter(|pages| !pages.pages.is_empty()).collect()
+        self.blocks().map(set).filter(|pages| !pages.pages.is_empty()).collect()
     }
 
     /// The blocks that have a part of `range`, each with its present pages that lie in the range.
@@ -30,7 +30,7 @@ impl PageHistory {
         self.blocks_in(range).map(move |block| (BlockStates { block, intervals }, block.present & block.within(range)))
     }
 
-    /// The block that begins at `start`, if it has present pages.
+    /// The block that begins at `start`, if it has present or swapped pages.
     pub fn states_at(&self, start: u64) -> Option<BlockStates<'_>> {
         Some(BlockStates { block: self.block(start)?, intervals: self.intervals() })
     }
@@ -49,7 +49,7 @@ impl BlockStates<'_> {
     /// The state of the page with this index, or `None` if it is not present. A page whose accessed bit was set before
     /// the interval is unobservable.
     pub fn state(&self, page: usize) -> Option<PageState> {
-        let block = self.block;
+        let block = &self.block;
         if !block.present.contains(page) {
             None
         } else if !block.exact.contains(page) {
@@ -83,7 +83,7 @@ impl BlockStates<'_> {
     /// For how many intervals an idle page was not accessed. The first survey cannot know for how long a page has been
     /// idle.
     fn idle(&self, page: usize) -> u8 {
-        self.block.idle[page].clamp(1, self.intervals.into()) as u8
+        self.block.idle(page).clamp(1, self.intervals.into()) as u8
     }
 }
 

@@ -61,6 +61,23 @@ pub fn percent(share: f64) -> String {
     if value == 0.0 || value >= 9.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }
 }
 
+/// A frequency in hertz: `0 Hz`, `0.25 Hz`, `3.5 Hz`, `180 Hz`.
+pub fn hertz(value: f64) -> String {
+    format!("{} Hz", table_hertz(value))
+}
+
+/// A frequency in hertz without its unit, for columns that have it in their title.
+pub fn table_hertz(value: f64) -> String {
+    match value {
+        0.0 => "0".into(),
+        ..0.00095 => format!("{value:.4}"),
+        ..0.0095 => format!("{value:.3}"),
+        ..0.995 => format!("{value:.2}"),
+        ..9.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
 /// A count with separated thousands: `12,345`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();

@@ -15,8 +15,8 @@
 //! are the same. damo and the papers on DAMON use them in that way. Arithmetic is exact: a whole number is never
 //! rounded, and a fraction is rounded once, to the nearest byte or nanosecond.
 //!
-//! [`bytes`], [`duration`], [`percent`] and [`count`] write measured figures, with three digits at most where that
-//! suffices. The functions in [`setting`] write what a user has set, with up to two decimals.
+//! [`bytes`], [`duration`], [`percent`], [`hertz`] and [`count`] write measured figures, with three digits at most
+//! where that suffices. The functions in [`setting`] write what a user has set, with up to two decimals.
 
 mod format;
 mod number;
@@ -24,7 +24,7 @@ mod parse;
 mod ranges;
 pub mod setting;
 
-pub use format::{bytes, count, duration, nanoseconds, percent, table_bytes};
+pub use format::{bytes, count, duration, hertz, nanoseconds, percent, table_bytes, table_hertz};
 pub use parse::{
     A_COUNT, A_SHARE, A_SIZE, A_TIME, QuantityError, parse_address, parse_bytes, parse_count, parse_decimal,
     parse_duration, parse_duration_or, parse_share, parse_share_of,

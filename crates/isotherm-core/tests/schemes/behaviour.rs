@@ -77,6 +77,27 @@ fn unobservable_memory_is_not_cold() {
 }
 
 #[test]
+fn another_sampling_interval_makes_memory_neither_hotter_nor_colder() {
+    let log = Log::default();
+    let hot = Condition { rate: ClosedInterval::new(0.5, 1.0).unwrap(), ..Condition::ANY };
+    let hot = || vec![Scheme::new("hot", hot, Action::HugePage)];
+    let mut schemes = Schemes::new(hot(), TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
+    // Memory that is accessed at random, on the mean once in ten samples of the first interval, and memory in use all
+    // the time: found by 2 and by all of 20 samples, and by 17 and by all of those that are 20 times as long.
+    let of = |found| one(50, &[(0, 512, found, 10), (512, 1024, SAMPLES, 10)]);
+    let longer = |found| Snapshot { aggregation: AGGREGATION * 20, ..of(found) };
+    schemes.aggregated(&of(2)).unwrap();
+    schemes.aggregated(&longer(17)).unwrap();
+    assert_eq!(log.take_pages(), [(512, 1024), (512, 1024)]);
+    // Schemes that are put in force later are about the interval of their time.
+    schemes.replace(hot()).unwrap();
+    schemes.aggregated(&longer(17)).unwrap();
+    assert_eq!(log.take_pages(), [(0, 1024)]);
+    schemes.aggregated(&of(2)).unwrap();
+    assert_eq!(log.take_pages(), [(0, 1024)]);
+}
+
+#[test]
 fn after_an_action_the_age_starts_again() {
     let log = Log::default();
     let mut schemes =

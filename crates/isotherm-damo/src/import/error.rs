@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_record::RecordError;
 
-/// Why a file of damo could not be imported. The recording is not touched, except by [`ImportError::Record`].
+/// Why a file of damo could not be imported. What was there before is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file does not exist, is not readable, or is a directory.
@@ -95,13 +95,7 @@ pub enum ImportError {
         /// The file.
         path: PathBuf,
     },
-    /// The recording would replace the file that is imported.
-    #[error("cannot import {} into itself: name another file with -o", path.display())]
-    Itself {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The recording could not be written.
+    /// The recording could not be written, or would replace the file that is imported.
     #[error(transparent)]
     Record(#[from] RecordError),
 }

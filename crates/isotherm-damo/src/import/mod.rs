@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use isotherm_core::TargetId;
 use isotherm_core::units::{count, nanoseconds};
-use isotherm_record::{Header, Host, Recorder, SnapshotRecord};
+use isotherm_record::{Contents, Header, Host, RecordError, Recorder, SnapshotRecord, recording_at};
 
 pub use error::ImportError;
 use timeline::{Findings, Timeline};
@@ -47,15 +47,14 @@ pub struct Imported {
 /// which damo writes next to its recording, identifies the others. `version` is the version of isotherm, for the
 /// header.
 ///
-/// The whole file is read before anything is written; an existing `output` is replaced only then. The import holds all
-/// regions of the file in memory, about 60 bytes each.
+/// The output appears when it is whole. A recording that it replaces is kept, with `.old` after its name. The import
+/// holds all regions of the file in memory, about 60 bytes each.
 ///
 /// # Errors
 /// See [`ImportError`].
 pub fn import(path: &Path, output: &Path, pids: &[u32], version: &str) -> Result<Imported, ImportError> {
-    if output.canonicalize().is_ok_and(|output| path.canonicalize().is_ok_and(|input| input == output)) {
-        return Err(ImportError::Itself { path: path.into() });
-    }
+    let inputs = [path.to_path_buf(), sidecar::path_of(path)];
+    let output = recording_at(output).apart_from(inputs).lock().map_err(RecordError::from)?;
     let records = open::records(path)?;
     let mut notes = Vec::new();
     let kdamonds = sidecar::read(path).unwrap_or_else(|note| {
@@ -70,7 +69,8 @@ pub fn import(path: &Path, output: &Path, pids: &[u32], version: &str) -> Result
     let infos = timeline.infos();
     let targets = timeline.targets().collect();
 
-    let mut recorder = Recorder::create(output, &header)?;
+    let output = output.create().map_err(RecordError::from)?;
+    let mut recorder = Recorder::begin(output, &header, Contents::default())?.appearing_whole();
     let mut snapshots = 0;
     for snapshot in timeline.into_snapshots() {
         recorder.write(&SnapshotRecord { snapshot, cost: None, infos: Arc::clone(&infos) })?;
@@ -97,6 +97,8 @@ fn header(timeline: &Timeline, (min_regions, max_regions): (u64, u64), version: 
         min_regions,
         max_regions,
         seed: 0,
+        budget: None,
+        intervals: None,
         started_unix_ns: timeline.started_unix_ns().unwrap_or(0),
         host: Host {
             id: String::new(),

@@ -88,7 +88,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Kdamond>, String> {
     serde_json::from_reader(BufReader::new(file.take(MAX_SIZE))).map_err(|error| ignored(&error))
 }
 
-fn path_of(path: &Path) -> PathBuf {
+/// The path of the file that belongs to the recording `path`.
+pub(super) fn path_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".kdamonds");
     name.into()

@@ -134,6 +134,11 @@ impl Hierarchy {
 }
 
 impl Mount {
+    /// The directory of the cgroup at `path`. `None` if it is not below the mount point.
+    pub(super) fn directory_of(&self, path: &str) -> Option<PathBuf> {
+        Some(self.directory.join(Path::new(path).strip_prefix(&self.cgroup).ok()?))
+    }
+
     /// The path of the cgroup whose directory is `below`, relative to the mount point.
     pub(super) fn path(&self, below: &Path) -> String {
         let (top, below) = (self.cgroup.trim_end_matches('/'), below.to_string_lossy());

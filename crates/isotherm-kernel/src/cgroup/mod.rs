@@ -6,7 +6,13 @@
 //! a time. This module uses only that hierarchy. Inode numbers are unique within one hierarchy.
 
 mod hierarchy;
+mod limits;
+#[cfg(test)]
+mod made;
+mod members;
 mod tree;
 
 pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy, of_process};
+pub use limits::{MemoryLimits, memory_limits};
+pub use members::processes_in;
 pub use tree::{CgroupPaths, is_below};

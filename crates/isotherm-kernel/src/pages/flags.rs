@@ -71,6 +71,11 @@ impl Flags {
         self.0 & (NO_PAGE | ZERO_PAGE) != 0
     }
 
+    /// Whether the frame is the shared zero page, small or huge.
+    pub fn is_zero_page(self) -> bool {
+        self.0 & ZERO_PAGE != 0
+    }
+
     /// Whether the frame belongs to hugetlbfs. Such frames are on no LRU list.
     pub fn is_hugetlb(self) -> bool {
         self.0 & HUGETLB != 0

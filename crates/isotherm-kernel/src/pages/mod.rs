@@ -4,12 +4,11 @@
 //! - [`Pagemap`]: the page frame of each page of a process (`/proc/PID/pagemap`)
 //! - [`Table`]: any such file, for example the idle bitmap (`/sys/kernel/mm/page_idle/bitmap`)
 //! - [`SystemRam`]: the ranges of memory (`/proc/iomem`)
-//! - [`FrameSet`], [`FrameMap`], [`FrameNodes`]: sets of page frames, values of page frames, and their memory nodes
+//! - [`FrameNodes`]: the memory nodes of page frames
 //!
 //! Every reader takes the directory that stands for `/`, so that tests can use a directory tree of their own.
 
 mod flags;
-mod frame_map;
 mod frame_nodes;
 mod pagemap;
 mod ram;
@@ -17,8 +16,7 @@ mod runs;
 mod table;
 
 pub use flags::{FlagTable, Flags};
-pub use frame_map::{FrameMap, FrameSet};
 pub use frame_nodes::FrameNodes;
-pub use pagemap::{Pagemap, PagemapEntry};
+pub use pagemap::{Pagemap, PagemapEntry, SWAP_TYPES, SwapPlace};
 pub use ram::{Ram, RamError, SystemRam};
 pub use table::{PageBuffer, Table, TableError};

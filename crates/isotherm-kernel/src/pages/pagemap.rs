@@ -9,8 +9,15 @@ use super::table::{PageBuffer, Table, TableError};
 
 // The fields of an entry are described in Linux Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const SWAP_TYPE_BITS: u32 = 5;
 const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
+
+/// The types of swap areas are numbered from 0 and are below this. The kernel has 32 types, and uses up to nine of
+/// them, the last ones, for what is no swap: pages that are being moved, memory of devices, memory errors, markers
+/// (`swapon(2)`, "MAX_SWAPFILES").
+pub const SWAP_TYPES: u64 = 23;
 
 /// Pages that are at most this many pages apart are read with one call. A call costs about as much as reading a hundred
 /// entries.
@@ -27,6 +34,22 @@ pub struct Pagemap(Table);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagemapEntry(u64);
 
+/// A place in swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapPlace {
+    /// The number of the swap area, below [`SWAP_TYPES`].
+    pub area: u64,
+    /// The page of the swap area. 0 if the user may not read it (`CAP_SYS_ADMIN`).
+    pub offset: u64,
+}
+
+impl SwapPlace {
+    /// A number that no other place has.
+    pub fn number(self) -> u64 {
+        self.area << (FRAME.count_ones() - SWAP_TYPE_BITS) | self.offset
+    }
+}
+
 impl PagemapEntry {
     /// The size of an entry, in bytes.
     pub const BYTES: usize = size_of::<u64>();
@@ -35,6 +58,14 @@ impl PagemapEntry {
     /// (`CAP_SYS_ADMIN`).
     pub fn frame(self) -> Option<u64> {
         (self.0 & PRESENT != 0).then_some(self.0 & FRAME)
+    }
+
+    /// Where in swap the page is, or `None` if it is not in swap. A page of shared memory in swap is not known to be
+    /// there: the kernel removes its entry.
+    pub fn swapped(self) -> Option<SwapPlace> {
+        let place = self.0 & FRAME;
+        let found = SwapPlace { area: place & ((1 << SWAP_TYPE_BITS) - 1), offset: place >> SWAP_TYPE_BITS };
+        (self.0 & (PRESENT | SWAPPED) == SWAPPED && found.area < SWAP_TYPES).then_some(found)
     }
 
     /// Whether the page is mapped only once.
@@ -100,6 +131,16 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
     use super::*;
+
+    #[test]
+    fn a_page_in_swap_is_told_from_one_that_is_being_moved() {
+        let swapped = |entry: u64| PagemapEntry(entry).swapped();
+        assert_eq!(swapped(SWAPPED | 9 << 5 | 22), Some(SwapPlace { area: 22, offset: 9 }));
+        let last = PagemapEntry(SWAPPED | FRAME & !31).swapped().unwrap();
+        assert_eq!((last.number() + 1, SwapPlace { area: 1, offset: 0 }.number()), (1 << 50, 1 << 50));
+        // The types from 23 on are for other things than swap.
+        assert_eq!([SWAPPED | 9 << 5 | 23, SWAPPED | 9 << 5 | 31, PRESENT | 9, 0].map(swapped), [None; 4]);
+    }
 
     #[test]
     fn frames_and_entries_agree() {

@@ -14,12 +14,26 @@ use super::target::Target;
 impl BpfProbe {
     /// Holds these targets from now on, and no others. Returns those that refuse access, with the reason.
     pub(crate) fn hold(&mut self, targets: &[TargetSpace]) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
+        self.hold_changed(targets, |_, _| true)
+    }
+
+    /// Like [`hold`](Self::hold). A target is not opened again if it has not `changed`.
+    pub(super) fn hold_changed(
+        &mut self,
+        targets: &[TargetSpace],
+        changed: impl Fn(&Target, &TargetSpace) -> bool,
+    ) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
         self.tables.memory_end = memory_end()?;
-        let mut before = std::mem::take(&mut self.targets);
+        let before = std::mem::take(&mut self.targets);
+        let mut before: Vec<_> = before.into_iter().map(|target| (target.id, Some(target))).collect();
         let mut refusals = Vec::new();
         for space in targets {
-            let known = before.binary_search_by_key(&space.id, |target| target.id);
-            let known = known.ok().map(|index| before.remove(index));
+            let known = before.binary_search_by_key(&space.id, |(id, _)| *id);
+            let mut known = known.ok().and_then(|index| before[index].1.take());
+            if let Some(known) = known.take_if(|known| !changed(known, space)) {
+                self.targets.push(known);
+                continue;
+            }
             let (target, refused) = self.renew(space, known)?;
             refusals.extend(refused.map(|source| (space.id, source)));
             self.targets.push(target);

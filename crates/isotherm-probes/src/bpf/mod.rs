@@ -50,6 +50,8 @@ mod shared_memory;
 #[cfg(target_arch = "x86_64")]
 mod space;
 #[cfg(target_arch = "x86_64")]
+mod swap;
+#[cfg(target_arch = "x86_64")]
 mod sweep;
 #[cfg(target_arch = "x86_64")]
 mod swept;
@@ -62,5 +64,9 @@ mod words;
 pub(crate) const NO_FRAME: u64 = u64::MAX;
 
 pub use error::BpfError;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use pages::FramesOf;
 pub use probe::BpfProbe;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use probe::FramesOf;
 pub use shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};

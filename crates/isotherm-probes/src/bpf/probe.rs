@@ -1,6 +1,7 @@
 //! The `bpf` probe: the work of one sampling round.
 
 use std::io;
+use std::sync::Arc;
 
 use isotherm_core::survey::Survey;
 use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
@@ -102,6 +103,11 @@ impl BpfProbe {
     /// The memory that several processes map and that the last survey has left unobservable, if there is any.
     pub fn shared_left_out(&self) -> Option<SharedLeftOut> {
         self.pages.as_ref().and_then(Pages::shared_left_out)
+    }
+
+    /// How many times surveys have had the multi-generational LRU age a cgroup, to clear shared memory.
+    pub fn agings(&self) -> u64 {
+        self.pages.as_ref().map_or(0, Pages::agings)
     }
 
     /// The number of page-table levels of this machine: 4 or 5.
@@ -285,7 +291,9 @@ impl BpfProbe {
 
 impl AccessProbe for BpfProbe {
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
-        let refusal = self.hold(targets)?.pop();
+        // If the list of mappings is the one of the last time, it was not read again: there are too many targets.
+        let was_read = |known: &Target, space: &TargetSpace| !Arc::ptr_eq(known.mappings(), &space.mappings);
+        let refusal = self.hold_changed(targets, was_read)?.pop();
         let any_held = self.targets.iter().any(|target| target.space().is_some());
         match refusal {
             Some((target, source)) if !any_held => Err(BpfError::Refused { target, source }.into()),

@@ -7,14 +7,16 @@
 //! - A page is present if a page of memory is mapped there that the kernel manages. The zero page is absent, as it is
 //!   in the resident set size. Memory of devices is present and unobservable.
 //! - `[vdso]` and `[vvar]` are left out.
-//! - Pages that several processes map are cleared with `/proc/PID/clear_refs`, within limits: see
-//!   [`SharedMemory`](super::SharedMemory).
+//! - Pages that several processes map are cleared by the multi-generational LRU or with `/proc/PID/clear_refs`, within
+//!   limits: see [`SharedMemory`](super::SharedMemory).
 //! - A page of hugetlbfs, and a page of a locked mapping, is unobservable once the kernel has refused to clear it.
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, Survey};
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, Rest, Survey, SurveyPart};
 use isotherm_core::{BoxError, TargetId, TargetSpace};
 
+use super::BpfError;
 use super::direct_map::memory_end;
+use super::pages::FramesOf;
 use super::probe::BpfProbe;
 
 impl Survey for BpfProbe {
@@ -26,19 +28,8 @@ impl Survey for BpfProbe {
         Ok(())
     }
 
-    fn read(&mut self, target: &TargetSpace, blocks: &mut Vec<BlockPages>) -> Result<(), BoxError> {
-        let index = match self.targets.binary_search_by_key(&target.id, |known| known.id) {
-            Ok(index) => index,
-            Err(index) => {
-                let (new, _) = self.renew(target, None)?;
-                self.targets.insert(index, new);
-                index
-            }
-        };
-        let known = &mut self.targets[index];
-        known.set_mappings(&target.mappings);
-        self.pages.get_or_insert_default().read(&mut self.program, &self.tables, known, blocks)?;
-        Ok(())
+    fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
+        Ok(self.read_with_frames(target, part, blocks, &mut |_, _| {})?)
     }
 
     fn frames(&mut self, target: TargetId, found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
@@ -49,6 +40,10 @@ impl Survey for BpfProbe {
         Ok(true)
     }
 
+    fn knows_swap(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.knows_swap())
+    }
+
     fn left_out(&self) -> Option<String> {
         self.shared_left_out().filter(|left_out| left_out.is_much()).and_then(|left_out| left_out.remark())
     }
@@ -56,8 +51,34 @@ impl Survey for BpfProbe {
     fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
         let Ok(index) = self.targets.binary_search_by_key(&target, |known| known.id) else { return Ok(0) };
         let pages = self.pages.get_or_insert_default();
-        let cleared = pages.clear(&mut self.program, &self.tables, &self.folios, &mut self.targets[index], blocks)?;
+        let target = (&mut self.targets[..], index);
+        let cleared = pages.clear(&mut self.program, &self.tables, &self.folios, target, blocks)?;
         self.clears += cleared;
         Ok(cleared)
+    }
+}
+
+impl BpfProbe {
+    /// Like [`Survey::read`]. It also calls `seen` with each of these blocks, before it is known which of its pages
+    /// other processes map, and with its page frames, in no particular order.
+    pub(crate) fn read_with_frames(
+        &mut self,
+        target: &TargetSpace,
+        part: SurveyPart,
+        blocks: &mut Vec<BlockPages>,
+        seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
+    ) -> Result<Rest, BpfError> {
+        let index = match self.targets.binary_search_by_key(&target.id, |known| known.id) {
+            Ok(index) => index,
+            Err(index) => {
+                let (new, _) = self.renew(target, None)?;
+                self.targets.insert(index, new);
+                index
+            }
+        };
+        let known = &mut self.targets[index];
+        known.set_mappings(&target.mappings);
+        let pages = self.pages.get_or_insert_default();
+        pages.read((&mut self.program, &self.tables), known, part, blocks, seen)
     }
 }

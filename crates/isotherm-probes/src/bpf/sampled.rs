@@ -1,6 +1,7 @@
 //! The pages whose accessed bits sampling has cleared since the last survey, so that the survey learns of the accesses.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use isotherm_core::AddrRange;
 use isotherm_core::survey::{BLOCK_SIZE, PageBits};
@@ -29,9 +30,9 @@ impl Sampled {
         if self.0.is_empty() { PageBits::NONE } else { self.0.get(&start).copied().unwrap_or_default() }
     }
 
-    /// Forgets all pages, and keeps the memory.
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+    /// Forgets the pages of the blocks that begin in `range`.
+    pub(super) fn forget(&mut self, range: Range<u64>) {
+        self.0.retain(|start, _| !range.contains(start));
     }
 }
 
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_kept_by_block_until_they_are_cleared() {
+    fn pages_are_kept_by_block_until_they_are_forgotten() {
         let mut sampled = Sampled::default();
         let range = |start, end| AddrRange::new(start, end).unwrap();
         sampled.add(range(0x1f_f000, 0x20_1000));
@@ -48,7 +49,7 @@ mod tests {
         assert_eq!(sampled.at(0).iter().collect::<Vec<_>>(), [511]);
         assert_eq!(sampled.at(0x20_0000).iter().collect::<Vec<_>>(), [0, 3, 4]);
         assert!(sampled.at(0x40_0000).is_empty());
-        sampled.clear();
-        assert!(sampled.at(0).is_empty());
+        sampled.forget(0x1000..0x20_1000);
+        assert_eq!((sampled.at(0).count(), sampled.at(0x20_0000).count()), (1, 0));
     }
 }

@@ -6,18 +6,27 @@ use isotherm_core::units;
 
 /// Whether memory that several processes map is observed.
 ///
-/// `MADV_COLD` skips such pages. `/proc/PID/clear_refs` clears them, in one process at a time, and the accessed bits
-/// then tell what this process has accessed. A write to that file clears all pages of the process, or all pages of its
-/// files and shared memory. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 8 ms for 1 GiB, measured in
-/// November 2026 on a machine that was otherwise idle, and up to 40 ms on one with a load of 8. The estimate follows
-/// what clears have taken. A clear also resets the referenced marks of the pages, by which the kernel chooses what to
-/// reclaim.
+/// `MADV_COLD` skips such pages. There are two ways to clear them. In both, the accessed bits then tell what each
+/// process has accessed. The survey takes the way that costs the process less that loses the most.
+///
+/// *`/proc/PID/clear_refs`* works in one process at a time. A write to that file clears all pages of the process, or
+/// all pages of its files and shared memory. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 8 ms for 1
+/// GiB, measured in November 2026 on a machine that was otherwise idle, and up to 40 ms on one with a load of 8. The
+/// estimate follows what clears have taken. A clear also resets the referenced marks of the pages, by which the kernel
+/// chooses what to reclaim.
+///
+/// *The multi-generational LRU*, where the administrator has turned it on, ages a cgroup: it clears all pages of all
+/// processes of the cgroup, private ones as well, and page faults go on meanwhile (see `isotherm_kernel::lru_gen`). The
+/// processes have to set all these accessed bits again, those that are no targets included. The kernel then tells apart
+/// only memory that was accessed in one of the last three agings from older memory. What aging leaves, because it is
+/// charged to another cgroup for instance, is cleared with `/proc/PID/clear_refs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedMemory {
-    /// Where [`SharedLimits`] allow it.
+    /// Where [`SharedLimits`] allow it. A cgroup is aged only if targets have at least half of the resident memory of
+    /// its processes.
     #[default]
     Auto,
-    /// In every survey, whatever it costs.
+    /// In every survey, whatever it costs the processes, and those that share a cgroup with them.
     Always,
     /// Not at all: such memory is unobservable.
     Never,
@@ -31,7 +40,8 @@ pub struct SharedLimits {
     /// For how long page faults of all processes that map the same memory may wait in one survey, one process after the
     /// other. If they would wait for longer, the others have their turn in the next survey.
     pub together: Duration,
-    /// The share of time, 0 to 1, that a process may lose to waiting and to setting accessed bits again.
+    /// The share of time, 0 to 1, that a process may lose to waiting and to setting accessed bits again. With the
+    /// multi-generational LRU, this is its only limit.
     pub time_share: f64,
 }
 

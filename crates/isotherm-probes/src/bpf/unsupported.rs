@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 
-use isotherm_core::survey::{BLOCK_PAGES, BlockPages, ClearPages, Survey};
+use isotherm_core::survey::{BLOCK_PAGES, BlockPages, ClearPages, Rest, Survey, SurveyPart};
 use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetId, TargetSpace};
 
 use super::{BpfError, SharedLeftOut, SharedLimits, SharedMemory};
@@ -50,6 +50,11 @@ impl BpfProbe {
         match self.0 {}
     }
 
+    /// There is no probe, so this is never called.
+    pub fn agings(&self) -> u64 {
+        match self.0 {}
+    }
+
     pub(crate) fn hold(&mut self, _: &[TargetSpace]) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
         match self.0 {}
     }
@@ -59,6 +64,16 @@ impl BpfProbe {
     }
 
     pub(crate) fn frames(&mut self, _: TargetId, _: impl FnMut(u64, &FrameTable)) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn read_with_frames(
+        &mut self,
+        _: &TargetSpace,
+        _: SurveyPart,
+        _: &mut Vec<BlockPages>,
+        _: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
+    ) -> Result<Rest, BpfError> {
         match self.0 {}
     }
 
@@ -81,6 +96,20 @@ impl BpfProbe {
 /// The frame of each page of a block.
 pub(crate) type FrameTable = [u64; BLOCK_PAGES];
 
+/// The page frames of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FramesOf<'a>(Infallible, std::marker::PhantomData<&'a ()>);
+
+impl FramesOf<'_> {
+    pub(crate) fn first(self) -> Option<u64> {
+        match self.0 {}
+    }
+
+    pub(crate) fn frame(self, _: usize) -> Option<u64> {
+        match self.0 {}
+    }
+}
+
 impl AccessProbe for BpfProbe {
     fn update(&mut self, _: &[TargetSpace]) -> Result<(), BoxError> {
         match self.0 {}
@@ -100,7 +129,7 @@ impl AccessProbe for BpfProbe {
 }
 
 impl Survey for BpfProbe {
-    fn read(&mut self, _: &TargetSpace, _: &mut Vec<BlockPages>) -> Result<(), BoxError> {
+    fn read(&mut self, _: &TargetSpace, _: SurveyPart, _: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
         match self.0 {}
     }
 

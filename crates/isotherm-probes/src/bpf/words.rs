@@ -3,6 +3,7 @@
 use isotherm_core::survey::PageBits;
 
 use super::program::PageTable;
+use super::swap::is_swap;
 
 // Bits of a page-table entry (Intel SDM volume 3, 5.5; Linux arch/x86/include/asm/pgtable_types.h). PROTNONE has this
 // meaning only in an entry that is not present. SPECIAL is a bit that the hardware leaves to software.
@@ -24,11 +25,14 @@ pub(super) struct Words {
     /// Of the present ones, those without a page of memory that the kernel manages: the zero page and memory of
     /// devices.
     pub(super) special: PageBits,
+    /// The pages whose entry seems to be of a page in swap (`swap.rs`).
+    pub(super) swapped: PageBits,
 }
 
 /// The states of the pages of `table`. Takes about 0.2 µs.
 pub(super) fn words(table: &PageTable) -> Words {
     let (mut present, mut accessed, mut writable, mut special) = ([0; 8], [0; 8], [0; 8], [0; 8]);
+    let mut swapped = [0; 8];
     for (word, entries) in table.as_chunks::<64>().0.iter().enumerate() {
         // No branch, so that the compiler can use vector instructions.
         for (bit, entry) in entries.iter().enumerate() {
@@ -38,12 +42,18 @@ pub(super) fn words(table: &PageTable) -> Words {
             writable[word] |= (entry >> WRITABLE_SHIFT & is_present) << bit;
             special[word] |= (entry >> SPECIAL_SHIFT & is_present) << bit;
         }
+        // Most pages are present.
+        if present[word] != u64::MAX {
+            entries.iter().enumerate().for_each(|(bit, entry)| swapped[word] |= is_swap(*entry) << bit);
+            swapped[word] &= !present[word];
+        }
     }
     Words {
         present: PageBits::from_words(present),
         accessed: PageBits::from_words(accessed),
         writable: PageBits::from_words(writable),
         special: PageBits::from_words(special),
+        swapped: PageBits::from_words(swapped),
     }
 }
 
@@ -75,11 +85,14 @@ mod tests {
         table[64] = 0x100 | 0x20 | 0x2;
         table[66] = 0x2;
         table[65] = 0x20 | 0x200;
+        table[70] = 31 << 59;
         table[511] = 0x1 | 0x200 | 0x100;
         let found = words(&table);
         assert_eq!(found.present.iter().collect::<Vec<_>>(), [0, 63, 64, 511]);
         assert_eq!(found.accessed.iter().collect::<Vec<_>>(), [63, 64]);
         assert_eq!(found.writable.iter().collect::<Vec<_>>(), [64]);
+        // These are not present, and not zero. Page 70 has the type of a marker.
+        assert_eq!(found.swapped.iter().collect::<Vec<_>>(), [65, 66]);
         assert_eq!(found.special.iter().collect::<Vec<_>>(), [511]);
     }
 }

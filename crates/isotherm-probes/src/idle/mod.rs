@@ -17,11 +17,19 @@
 //! - A read returns words of 64 frames. For each frame of a word that is marked, the kernel checks the page tables that
 //!   map it.
 
+mod accesses;
+mod bitmap;
 mod check;
 mod error;
+mod explore;
+mod frames;
+mod look;
 mod probe;
+mod probe_survey;
+mod survey;
 mod target;
 
+pub(crate) use bitmap::BITMAP;
 pub use error::IdleError;
-pub(crate) use probe::BITMAP;
+pub use look::IdleLook;
 pub use probe::IdleProbe;

@@ -2,35 +2,28 @@
 
 use std::path::{Path, PathBuf};
 
+use isotherm_core::survey::Survey;
 use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, TargetSpace};
 
 use super::IdleError;
+use super::accesses::Accesses;
+use super::bitmap::{BITMAP, READ_REACH, WORD, WRITE_REACH};
+use super::survey::IdleSurvey;
 use super::target::Target;
 use isotherm_kernel::Scratch;
 use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, Pagemap, Table, TableError};
 
-/// The idle bitmap, relative to the root directory.
-pub(crate) const BITMAP: &str = "sys/kernel/mm/page_idle/bitmap";
-
-/// The number of frames of one word of the idle bitmap.
-const WORD: u64 = 64;
-
-/// Words at most this far apart are written by one call. The words between them are written as zero, which changes
-/// nothing and costs less than another call.
-const WRITE_REACH: u64 = 4;
-
-/// Only adjacent words are read by one call: the kernel may check the page tables of 64 pages for each word.
-const READ_REACH: u64 = 1;
-
 /// Learns from the kernel's idle page tracking which pages were accessed.
 #[derive(Debug)]
 pub struct IdleProbe {
-    root: PathBuf,
-    bitmap: Table,
-    flags: FlagTable,
-    /// Sorted by ID.
-    targets: Vec<Target>,
-    clears: u64,
+    pub(super) root: PathBuf,
+    pub(super) bitmap: Table,
+    pub(super) flags: FlagTable,
+    pub(super) targets: Vec<Target>,
+    pub(super) clears: u64,
+    pub(super) accesses: Accesses,
+    /// What surveys of all pages keep; `None` until the first survey begins.
+    pub(super) survey: Option<IdleSurvey>,
     /// The state of each sample of the last clear.
     looks: Vec<Look>,
     /// The pages that the last clear marked as idle, sorted by head.
@@ -42,7 +35,7 @@ pub struct IdleProbe {
     frames: Vec<Option<u64>>,
     entries: Vec<Option<u64>>,
     suspects: Vec<Page>,
-    buffer: PageBuffer,
+    pub(super) buffer: PageBuffer,
 }
 
 /// What the last clear found for a sample.
@@ -113,6 +106,8 @@ impl IdleProbe {
             flags: FlagTable::open(root).map_err(IdleError::flags)?,
             targets: Vec::new(),
             clears: 0,
+            accesses: Accesses::default(),
+            survey: None,
             looks: Vec::new(),
             marked: Vec::new(),
             words: Vec::new(),
@@ -183,6 +178,35 @@ impl IdleProbe {
         });
         self.marked.sort_unstable_by_key(|page| page.head);
         Ok(())
+    }
+
+    /// Tells the survey which of the pages that [`find`](Self::find) found were accessed since it has marked them.
+    /// Marking them again hides these accesses.
+    fn note_accesses(&mut self) -> Result<(), TableError> {
+        if self.survey.is_none() {
+            return Ok(());
+        }
+        let mut accesses = self.accesses.lock();
+        // A page without the flag was not marked, or its access was found already.
+        let of_word = |a: &Page, b: &Page| a.word() == b.word();
+        self.words.clear();
+        for pages in self.marked.chunk_by(of_word) {
+            let in_doubt = pages.iter().filter(|page| page.flags.is_marked_idle());
+            let bits = in_doubt.fold(0, |bits, page| bits | page.bit());
+            if bits != 0 {
+                self.words.push((pages[0].word(), bits));
+            }
+            let accessed = pages.iter().filter(|page| !page.flags.is_marked_idle());
+            accessed.for_each(|page| accesses.before_a_sample(page.head));
+        }
+        let mut words = self.words.iter();
+        self.bitmap.entries(self.words.iter().map(|&(word, _)| word), READ_REACH, &mut self.buffer, |idle| {
+            let Some(&(word, bits)) = words.next() else { return };
+            let accessed = bits & !idle.unwrap_or(u64::MAX);
+            (0..WORD).filter(|bit| accessed >> bit & 1 == 1).for_each(|bit| {
+                accesses.before_a_sample(word * WORD + bit);
+            });
+        })
     }
 
     /// Marks the pages that [`find`](Self::find) found as idle.
@@ -283,6 +307,7 @@ impl AccessProbe for IdleProbe {
 
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
         self.find(samples).map_err(IdleError::from)?;
+        self.note_accesses().map_err(IdleError::from)?;
         Ok(self.mark().map_err(IdleError::from)?)
     }
 
@@ -302,5 +327,9 @@ impl AccessProbe for IdleProbe {
     /// The number of pages that were marked. A compound page counts as one.
     fn clears(&self) -> u64 {
         self.clears
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
     }
 }

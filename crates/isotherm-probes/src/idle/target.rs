@@ -4,11 +4,24 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use isotherm_core::survey::BLOCK_PAGES;
 use isotherm_core::{Mapping, PAGE_SIZE, TargetId, TargetSpace, mapping_at};
 use rustix::io::Errno;
 
 use super::IdleError;
-use isotherm_kernel::pages::{PageBuffer, Pagemap};
+use isotherm_kernel::pages::{PageBuffer, Pagemap, PagemapEntry, SwapPlace};
+
+/// The pagemap entries of one block.
+pub(super) type BlockEntries = [u8; BLOCK_PAGES * PagemapEntry::BYTES];
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    /// In memory. `is_exclusive` says whether nobody else maps the frame.
+    Frame { frame: u64, is_exclusive: bool },
+    /// In swap.
+    Swapped(SwapPlace),
+}
 
 /// A target, and the method by which the frames of its pages are found.
 #[derive(Debug)]
@@ -59,6 +72,29 @@ impl Target {
     /// Whether the frame of an address never changes.
     pub(super) fn is_physical(&self) -> bool {
         matches!(self.method, Method::Physical)
+    }
+
+    /// Calls `found` with each page of a block that may be in memory or in swap, and with its number in the block.
+    /// Returns whether the block could be read: a process that has ended has none.
+    pub(super) fn block(&self, start: u64, buffer: &mut BlockEntries, mut found: impl FnMut(usize, Found)) -> bool {
+        match &self.method {
+            Method::Physical => {
+                let frame = |page: usize| start / PAGE_SIZE + page as u64;
+                (0..BLOCK_PAGES).for_each(|page| found(page, Found::Frame { frame: frame(page), is_exclusive: true }));
+            }
+            Method::Process(pagemap) => {
+                let Ok(entries) = pagemap.entries(start, &mut buffer[..]) else { return false };
+                for (page, entry) in entries.enumerate() {
+                    if let Some(frame) = entry.frame() {
+                        found(page, Found::Frame { frame, is_exclusive: entry.is_exclusive() });
+                    } else if let Some(place) = entry.swapped() {
+                        found(page, Found::Swapped(place));
+                    }
+                }
+            }
+            Method::Gone | Method::Refused => return false,
+        }
+        true
     }
 
     /// Calls `found` with the frame of the page at each of `addresses`, which are sorted. The frame is `None` if there

@@ -7,7 +7,6 @@
 
 mod findings;
 mod frames;
-mod left_out;
 mod nodes;
 mod open;
 mod pacer;
@@ -25,7 +24,7 @@ use thiserror::Error;
 
 pub use findings::{CgroupIdle, IdleFindings, MappingIdle, NodeIdle, ProcessIdle, ScanMethod};
 pub use open::{ScanChoice, open};
-pub use pacer::{Pacer, Rate};
+pub use pacer::{CpuAccount, Pacer, Rate};
 pub use page_tables::PageTableScan;
 pub use physical::PhysicalScan;
 

@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use isotherm_core::survey::{BlockPages, ClearPages, PageBits, PageHistory, Survey};
+use isotherm_core::survey::{BlockPages, ClearPages, PageBits, PageHistory, Survey, SurveyPart};
 use isotherm_core::{AddrRange, BoxError, IdleTally, PAGE_SIZE, PageState, TargetId, chain};
 
 use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
-use super::left_out;
 use super::nodes::NodeSums;
 use super::population::{Member, Population};
 use super::sharing::Sharing;
 use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::bpf::{BpfError, BpfProbe, NO_FRAME, SharedLeftOut, SharedLimits, SharedMemory};
+use crate::left_out;
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::pages::{FrameNodes, SystemRam};
 
@@ -149,7 +149,7 @@ impl PageTableScan {
                 None => PageHistory::since((!first).then_some(self.last)),
             };
             self.blocks.clear();
-            Survey::read(&mut self.probe, &space, &mut self.blocks).map_err(failed)?;
+            Survey::read(&mut self.probe, &space, SurveyPart::ALL, &mut self.blocks).map_err(failed)?;
             if several && !first {
                 let sharing = &mut self.sharing;
                 self.probe.frames(space.id, |_, frames| {
@@ -312,7 +312,8 @@ impl Scan for PageTableScan {
         let mut findings = self.findings(&visited)?;
         self.notes.extend(self.left_out.and_then(|left_out| left_out.remark()));
         if self.scope == Scope::All {
-            self.notes.extend(left_out::of_the_machine(Path::new("/"), &findings.total));
+            self.notes
+                .extend(left_out::of_the_machine(Path::new("/"), findings.total.size() + findings.total.unevictable));
         }
         self.keep(visited);
         findings.notes = std::mem::take(&mut self.notes);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use isotherm_core::{IdleTally, PAGE_SIZE, chain};
+use isotherm_core::{FrameSet, IdleTally, PAGE_SIZE, chain};
 
 use super::findings::{CgroupIdle, IdleFindings, ScanMethod};
 use super::frames::Frames;
@@ -19,7 +19,7 @@ use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::idle::{BITMAP, IdleError, IdleProbe};
 use crate::mark::Mark;
 use isotherm_kernel::cgroup::{CgroupPaths, Hierarchy};
-use isotherm_kernel::pages::{FlagTable, Flags, FrameNodes, FrameSet, PageBuffer, SystemRam, Table};
+use isotherm_kernel::pages::{FlagTable, Flags, FrameNodes, PageBuffer, SystemRam, Table};
 
 /// The cgroup of each page frame, relative to the root directory.
 const KPAGECGROUP: &str = "proc/kpagecgroup";

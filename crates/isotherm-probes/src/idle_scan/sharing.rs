@@ -5,8 +5,7 @@
 
 use std::collections::HashMap;
 
-use isotherm_core::PageState;
-use isotherm_kernel::pages::{FrameMap, FrameSet};
+use isotherm_core::{FrameMap, FrameSet, PageState};
 
 /// The frames that several processes map.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use isotherm_kernel::pages::FrameSet;
+use isotherm_core::FrameSet;
 
 /// The pages to scan: all pages, unless a field is set.
 #[derive(Debug, Default)]

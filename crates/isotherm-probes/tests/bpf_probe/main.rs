@@ -3,11 +3,13 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod aging;
 mod allocations;
 #[path = "../common/counting.rs"]
 mod counting;
 mod folios;
 mod lives;
+mod mapped;
 mod pages;
 mod scan;
 mod shared;

@@ -1,7 +1,7 @@
 //! The survey of all pages.
 
 use isotherm_core::AccessProbe;
-use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits};
+use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, SurveyPart};
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 
 use crate::target::Target;
@@ -19,7 +19,7 @@ pub fn survey(probe: &mut BpfProbe, target: &Target) -> Vec<BlockPages> {
     let survey = probe.survey().unwrap();
     survey.begin().unwrap();
     let mut blocks = Vec::new();
-    survey.read(&space(target), &mut blocks).unwrap();
+    survey.read(&space(target), SurveyPart::ALL, &mut blocks).unwrap();
     assert!(blocks.windows(2).all(|pair| pair[0].start < pair[1].start), "sorted and merged");
     assert!(blocks.iter().all(|block| block.start % BLOCK_SIZE == 0 && !block.present.is_empty()));
     blocks
@@ -305,6 +305,6 @@ fn a_target_that_ends_has_no_pages() {
     let of = chosen.iter().find(|block| block.start == start).unwrap();
     assert!(of.unobservable.is_empty() && of.pages.is_empty());
     let mut after = Vec::new();
-    probe.survey().unwrap().read(&before, &mut after).unwrap();
+    probe.survey().unwrap().read(&before, SurveyPart::ALL, &mut after).unwrap();
     assert!(after.is_empty() && !blocks.is_empty());
 }

@@ -11,12 +11,15 @@ use isotherm_probes::idle::IdleProbe;
 
 pub const LRU: u64 = 1 << 5;
 pub const BUDDY: u64 = 1 << 10;
+pub const ANON: u64 = 1 << 12;
 pub const HEAD: u64 = 1 << 15;
 pub const TAIL: u64 = 1 << 16;
 pub const HUGETLB: u64 = 1 << 17;
+pub const ZERO_PAGE: u64 = 1 << 24;
 pub const IDLE: u64 = 1 << 25;
 
 pub const PRESENT: u64 = 1 << 63;
+pub const EXCLUSIVE: u64 = 1 << 56;
 pub const SWAPPED: u64 = 1 << 62;
 
 pub const PHYSICAL: TargetId = TargetId::PhysicalMemory;

@@ -5,11 +5,14 @@
 mod allocations;
 #[path = "../common/counting.rs"]
 mod counting;
+mod look;
 mod made;
+mod physical;
 #[cfg(target_arch = "x86_64")]
 mod real;
 mod refusals;
 mod rounds;
+mod survey;
 // A process that executes commands.
 #[cfg(target_arch = "x86_64")]
 #[path = "../bpf_probe/target.rs"]

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use isotherm_core::Observation::{self, Accessed, Idle, Unobservable};
+use isotherm_core::survey::{BlockPages, ClearPages, PageBits, SurveyPart};
 use isotherm_core::{AccessProbe, Layout, Sample, TargetId, TargetSpace};
 use isotherm_kernel::{PhysicalMemory, Process};
 use isotherm_probes::idle::IdleProbe;
@@ -237,4 +238,134 @@ fn a_target_that_calls_exec_or_ends_is_not_an_error() {
     assert!(count(&answers, Accessed) + STRAGGLERS >= 256);
     target.kill();
     assert_eq!(count(&round(&mut probe, &samples, || ()), Idle), 256);
+}
+
+/// Surveys the target. Returns the numbers of present, accessed and unobservable pages of the range, and the blocks.
+fn survey(probe: &mut IdleProbe, target: &Target, start: u64, size: u64) -> ([usize; 3], Vec<BlockPages>) {
+    let mappings = Process::open(target.pid()).unwrap().mappings().unwrap();
+    let id = TargetId::process(target.pid(), Duration::ZERO);
+    let survey = probe.survey().unwrap();
+    survey.begin().unwrap();
+    let mut blocks = Vec::new();
+    survey.read(&TargetSpace { id, layout: Layout::Process, mappings }, SurveyPart::ALL, &mut blocks).unwrap();
+    assert!(blocks.is_sorted_by(|a, b| a.start < b.start));
+    blocks.retain(|block| (start..start + size).contains(&block.start));
+    let sum = |of: fn(&BlockPages) -> PageBits| blocks.iter().map(|block| of(block).count()).sum();
+    let counts = [
+        |block: &BlockPages| block.present,
+        |b: &BlockPages| b.accessed & !b.unobservable,
+        |b: &BlockPages| b.unobservable,
+    ];
+    (counts.map(sum), blocks)
+}
+
+/// Marks the accessed pages of the blocks.
+fn mark(probe: &mut IdleProbe, target: &Target, blocks: &[BlockPages]) -> u64 {
+    let id = TargetId::process(target.pid(), Duration::ZERO);
+    let accessed = |block: &BlockPages| ClearPages { start: block.start, pages: block.accessed, ..Default::default() };
+    let mut chosen: Vec<_> = blocks.iter().map(accessed).collect();
+    probe.survey().unwrap().clear(id, &mut chosen).unwrap()
+}
+
+#[test]
+fn the_survey_finds_every_page_that_was_accessed_and_no_other() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let size = 16 * MIB;
+    let start = target.map("small", size + 4 * MIB);
+    target.write(start, size);
+    update(&mut probe, &target);
+    let (counts, blocks) = survey(&mut probe, &target, start, size);
+    // New pages are unobservable until they are on a reclaim list.
+    assert_eq!((counts[0], counts[1] + counts[2]), (4096, 4096));
+    assert!(counts[2] <= STRAGGLERS, "{counts:?}");
+    mark(&mut probe, &target, &blocks);
+    for round in 1..4 {
+        write_anew(&mut target, start, size, round * MIB);
+        // A sample marks a page that was accessed. The survey learns of the access.
+        probe.clear(&pages(&target, start, 16 * PAGE)).unwrap();
+        let (counts, blocks) = survey(&mut probe, &target, start, size);
+        let written = (round * MIB / PAGE) as usize;
+        assert!(counts[1] <= written + STRAGGLERS && counts[1] + counts[2] >= written, "{counts:?} {written}");
+        assert!(blocks[0].accessed.count() >= 256 && counts[2] <= STRAGGLERS, "{counts:?}");
+        mark(&mut probe, &target, &blocks);
+    }
+    let (counts, _) = survey(&mut probe, &target, start, size);
+    assert_eq!(counts[0], 4096);
+    assert!(counts[1] <= STRAGGLERS, "{counts:?}");
+}
+
+#[test]
+fn the_survey_observes_pages_of_several_processes_and_huge_pages() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let shared = target.map("shared", 4 * MIB);
+    target.write(shared, 4 * MIB);
+    target.request(&format!("fork-and-read {shared} {}", 4 * MIB));
+    let huge = target.map("huge", 2 * HUGE);
+    target.write(huge, 2 * HUGE);
+    update(&mut probe, &target);
+    let (_, blocks) = survey(&mut probe, &target, shared, 4 * MIB);
+    mark(&mut probe, &target, &blocks);
+    let (_, blocks) = survey(&mut probe, &target, huge, 2 * HUGE);
+    if heads(&frames(&target, huge, 2 * HUGE)) == 2 {
+        assert!(blocks.iter().all(|block| block.huge));
+        assert_eq!(mark(&mut probe, &target, &blocks), 2);
+        write_anew(&mut target, huge, HUGE, PAGE);
+        let (counts, _) = survey(&mut probe, &target, huge, 2 * HUGE);
+        assert_eq!(counts, [1024, 512, 0]);
+        assert_eq!(heads(&frames(&target, huge, 2 * HUGE)), 2);
+    }
+    write_anew(&mut target, shared, 4 * MIB, MIB);
+    let ([present, accessed, unobservable], _) = survey(&mut probe, &target, shared, 4 * MIB);
+    assert_eq!(present, 1024);
+    assert!((256 - unobservable.min(256)..=256 + STRAGGLERS).contains(&accessed), "{accessed} {unobservable}");
+    assert!(unobservable <= STRAGGLERS);
+}
+
+#[test]
+fn the_survey_of_a_large_reservation_finds_its_pages() {
+    let mut probe = or_skip!(open());
+    let mut target = Target::start();
+    let small = target.map("small", MIB);
+    target.write(small, MIB);
+    let start = target.request(&format!("reserve read {}", 256_u64 << 30));
+    update(&mut probe, &target);
+    let began = std::time::Instant::now();
+    let (counts, _) = survey(&mut probe, &target, small, MIB);
+    println!("a survey with 256 GiB reserved at {start:#x}: {:?}", began.elapsed());
+    assert_eq!(counts[0], 256);
+}
+
+#[test]
+fn a_look_finds_accesses_that_samples_and_surveys_have_hidden() {
+    let mut probe = or_skip!(open());
+    let mut look = probe.look().unwrap();
+    let mut target = Target::start();
+    let start = target.map("small", 2 * MIB);
+    target.write(start, 2 * MIB);
+    update(&mut probe, &target);
+    let (_, blocks) = survey(&mut probe, &target, start, 2 * MIB);
+    mark(&mut probe, &target, &blocks);
+    survey(&mut probe, &target, start, 2 * MIB);
+    let mut young = |target: &Target| {
+        let samples = pages(target, start, 2 * MIB);
+        let mut answers = vec![Unobservable; samples.len()];
+        let mappings = Process::open(target.pid()).unwrap().mappings().unwrap();
+        look.update(&[TargetSpace { id: samples[0].target, layout: Layout::Process, mappings }]).unwrap();
+        look.read(&samples, &mut answers).unwrap();
+        (count(&answers[..128], Accessed), count(&answers[128..], Accessed))
+    };
+    let (hot, cold) = young(&target);
+    assert!(hot + cold <= STRAGGLERS, "{hot} {cold}");
+    write_anew(&mut target, start, MIB / 2, MIB / 2);
+    let (hot, cold) = young(&target);
+    assert!(hot == 128 && cold <= STRAGGLERS, "{hot} {cold}");
+    probe.clear(&pages(&target, start, MIB / 4)).unwrap();
+    let (hot, cold) = young(&target);
+    assert!(hot == 128 && cold <= STRAGGLERS, "after samples: {hot} {cold}");
+    let (_, blocks) = survey(&mut probe, &target, start, 2 * MIB);
+    mark(&mut probe, &target, &blocks);
+    let (hot, cold) = young(&target);
+    assert!(hot == 128 && cold <= STRAGGLERS, "in a survey: {hot} {cold}");
 }

@@ -7,7 +7,7 @@ use super::{FormatWriter, flat};
 use crate::{Recording, Row};
 
 /// The heading, which is there even when no line follows.
-const HEADING: [&str; 18] = [
+const HEADING: [&str; 22] = [
     "time_ns",
     "pid",
     "start",
@@ -26,6 +26,10 @@ const HEADING: [&str; 18] = [
     "touched_bytes",
     "unobservable_bytes",
     "unknown_bytes",
+    "swapped_bytes",
+    "absent_bytes",
+    "aggregation_ns",
+    "access_hz",
 ];
 
 pub(super) struct Csv {

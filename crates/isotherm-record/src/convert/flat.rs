@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, Mapping};
+use isotherm_core::{AddrRange, Mapping, RegionSnapshot, TargetId, is_memory};
 
 use crate::Row;
 use crate::columns;
@@ -30,6 +30,10 @@ pub(crate) struct Line {
     pub(crate) touched_bytes: Option<u64>,
     pub(crate) unobservable_bytes: Option<u64>,
     pub(crate) unknown_bytes: Option<u64>,
+    pub(crate) swapped_bytes: Option<u64>,
+    pub(crate) absent_bytes: Option<u64>,
+    pub(crate) aggregation_ns: u64,
+    pub(crate) access_hz: f64,
 }
 
 /// The lines of a target of a snapshot. `from_boot`: starts of processes are counted from the boot.
@@ -55,7 +59,22 @@ pub(crate) fn lines(row: &Row, from_boot: bool) -> impl Iterator<Item = Line> {
         touched_bytes: region.pages.map(|pages| pages.touched),
         unobservable_bytes: region.pages.map(|pages| pages.unobservable),
         unknown_bytes: region.pages.map(|pages| pages.unknown),
+        swapped_bytes: region.pages.and_then(|pages| pages.swapped),
+        absent_bytes: absent_bytes(row, region, mappings),
+        aggregation_ns,
+        access_hz: region.access_hz(row.aggregation),
     })
+}
+
+/// The bytes of a region that are mapped, and neither in memory nor known to be in swap. `None` without a survey, and
+/// for physical memory, whose free frames are not absent. `mappings` are those that have a part of the region.
+pub(super) fn absent_bytes(row: &Row, region: &RegionSnapshot, mappings: &[Mapping]) -> Option<u64> {
+    if row.target.id == TargetId::PhysicalMemory {
+        return None;
+    }
+    let memory = mappings.iter().filter(|mapping| is_memory(&row.target.mappings, mapping));
+    let parts = memory.filter_map(|mapping| mapping.range.intersection(region.range));
+    region.absent(parts.map(AddrRange::size).sum())
 }
 
 /// The name that covers most of `range`, all mappings of that name together; of equals the one that comes first.

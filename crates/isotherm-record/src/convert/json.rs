@@ -11,11 +11,11 @@ use std::sync::Arc;
 use isotherm_core::{Mapping, TargetId};
 use serde::Serialize;
 
-use super::FormatWriter;
 use super::activity::ActivityOut;
 use super::identity::IdOut;
 use super::mapping::MappingOut;
 use super::survey::SurveyOut;
+use super::{FormatWriter, flat};
 use crate::id::pid_column;
 use crate::time::nanoseconds;
 use crate::{Activity, Cost, Ending, FORMAT, Recording, Row, SurveyRecord, TargetInfo};
@@ -73,6 +73,7 @@ struct RegionOut {
     end: u64,
     nr_accesses: u32,
     access_rate: f64,
+    access_hz: f64,
     age_ns: u64,
     nr_unobservable: u32,
     nr_samples: u32,
@@ -87,6 +88,8 @@ struct PagesOut {
     touched_bytes: u64,
     unobservable_bytes: u64,
     unknown_bytes: u64,
+    swapped_bytes: Option<u64>,
+    absent_bytes: Option<u64>,
 }
 
 impl FormatWriter for Json {
@@ -190,11 +193,12 @@ impl Json {
             (Arc::ptr_eq(&info, &row.info), Arc::ptr_eq(&mappings, &row.target.mappings))
         });
         let aggregation_ns = nanoseconds(row.aggregation);
-        let regions = row.target.regions.iter().map(|region| RegionOut {
+        let regions = row.target.regions_with_mappings().map(|(region, mappings)| RegionOut {
             start: region.range.start(),
             end: region.range.end(),
             nr_accesses: region.nr_accesses,
             access_rate: region.access_rate(row.samples),
+            access_hz: region.access_hz(row.aggregation),
             age_ns: aggregation_ns.saturating_mul(u64::from(region.age)),
             nr_unobservable: region.nr_unobservable,
             nr_samples: region.nr_samples,
@@ -203,6 +207,8 @@ impl Json {
                 touched_bytes: pages.touched,
                 unobservable_bytes: pages.unobservable,
                 unknown_bytes: pages.unknown,
+                swapped_bytes: pages.swapped,
+                absent_bytes: flat::absent_bytes(row, region, mappings),
             }),
         });
         Target {

@@ -13,29 +13,18 @@ mod survey;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use tempfile::NamedTempFile;
+use isotherm_output::{Output, OutputError, OutputFile};
 
-use crate::{Activity, RecordError, Recording, Row, SurveyRecord};
+use crate::{Activity, RecordError, Recording, Row, SurveyRecord, recording_at};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// The output could not be written. A file that was there before is unchanged.
-    #[error("cannot write {}{}", path.display(), hint(source))]
-    Write {
-        /// The output.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The output would replace the recording.
-    #[error("cannot convert {} to itself: give another name", path.display())]
-    Itself {
-        /// The recording and the output.
-        path: PathBuf,
-    },
+    /// The output could not be written, or is the recording. A file that was there before is unchanged.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// The recording could not be read.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -94,20 +83,20 @@ trait FormatWriter: Sized {
 /// Writes `recording` to `output` in `format`.
 ///
 /// A recording that is cut short is converted up to that point (see [`Recording::ending`]). The output has mode 0600.
-/// It appears, or replaces an existing file, only when it is complete.
+/// It appears, or replaces an existing file, only when it is complete. A recording that is replaced by another is kept.
 ///
 /// # Errors
 /// When the output is the recording, the recording is damaged, or the output cannot be written.
 pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(), ConvertError> {
     match format {
-        Format::Recording => convert_file(recording, output, |file| {
-            recording::write(recording, file.path()).map_err(|error| match error {
-                // The name of the temporary file means nothing to the user.
-                RecordError::Create { source, .. } | RecordError::Write { source, .. } => TransferError::Write(source),
-                RecordError::Encode { reason, .. } => RecordError::Encode { path: output.into(), reason }.into(),
-                error => error.into(),
+        Format::Recording => {
+            let file = open(recording, recording_at(output))?;
+            recording::write(recording, file).map_err(|error| match error {
+                RecordError::Write { source, .. } => OutputError::new(output, source).into(),
+                RecordError::Output(error) => error.into(),
+                error => ConvertError::Record(error),
             })
-        }),
+        }
         Format::Parquet => convert_with(recording, output, |writer| transfer::<parquet::Parquet>(recording, writer)),
         Format::Csv => convert_with(recording, output, |writer| transfer::<csv::Csv>(recording, writer)),
         Format::Json => convert_with(recording, output, |writer| transfer::<json::Json>(recording, writer)),
@@ -126,34 +115,18 @@ pub fn convert_with(
     output: &Path,
     write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<File>, TransferError>,
 ) -> Result<(), ConvertError> {
-    convert_file(recording, output, |file| {
-        let writer = BufWriter::new(file.as_file().try_clone()?);
-        Ok(write(writer)?.flush()?)
-    })
+    let file = open(recording, Output::new(output))?;
+    let written = file.writer().map_err(TransferError::from).and_then(write);
+    written.and_then(|mut writer| Ok(writer.flush()?)).map_err(|error| match error {
+        TransferError::Read(error) => ConvertError::Record(error),
+        TransferError::Write(error) => OutputError::new(output, error).into(),
+    })?;
+    Ok(file.finish()?)
 }
 
-/// Lets `write` write a file that becomes `output` once it is whole.
-fn convert_file(
-    recording: &Recording,
-    output: &Path,
-    write: impl FnOnce(&NamedTempFile) -> Result<(), TransferError>,
-) -> Result<(), ConvertError> {
-    if output.canonicalize().is_ok_and(|output| recording.path().canonicalize().is_ok_and(|input| input == output)) {
-        return Err(ConvertError::Itself { path: output.into() });
-    }
-    let failed = |source| ConvertError::Write { path: output.into(), source };
-    let directory = match output.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    // The file has mode 0600, and is deleted when it is dropped.
-    let file = NamedTempFile::new_in(directory).map_err(|error| failed(without_path(error)))?;
-    write(&file).map_err(|error| match error {
-        TransferError::Read(error) => ConvertError::Record(error),
-        TransferError::Write(error) => failed(error),
-    })?;
-    file.persist(output).map_err(|error| failed(error.error))?;
-    Ok(())
+/// Opens the output of a conversion of `recording`.
+fn open(recording: &Recording, output: Output) -> Result<OutputFile, OutputError> {
+    output.apart_from([recording.path()]).create()
 }
 
 fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> Result<BufWriter<File>, TransferError> {
@@ -170,18 +143,4 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
         }
     }
     Ok(writer.end()?)
-}
-
-/// How to fix a failure to write.
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound => " (create its directory first)",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (free some space, or write elsewhere)",
-        _ => "",
-    }
-}
-
-/// The error without the name of the temporary file, which the user does not know.
-fn without_path(error: io::Error) -> io::Error {
-    error.kind().into()
 }

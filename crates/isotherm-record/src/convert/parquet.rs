@@ -48,6 +48,10 @@ struct Columns {
     touched_bytes: Vec<Option<u64>>,
     unobservable_bytes: Vec<Option<u64>>,
     unknown_bytes: Vec<Option<u64>>,
+    swapped_bytes: Vec<Option<u64>>,
+    absent_bytes: Vec<Option<u64>>,
+    aggregation_ns: Vec<u64>,
+    access_hz: Vec<f64>,
 }
 
 impl FormatWriter for Parquet {
@@ -114,6 +118,10 @@ impl Columns {
         self.touched_bytes.push(line.touched_bytes);
         self.unobservable_bytes.push(line.unobservable_bytes);
         self.unknown_bytes.push(line.unknown_bytes);
+        self.swapped_bytes.push(line.swapped_bytes);
+        self.absent_bytes.push(line.absent_bytes);
+        self.aggregation_ns.push(line.aggregation_ns);
+        self.access_hz.push(line.access_hz);
     }
 
     /// In the order of [`schema`].
@@ -137,6 +145,10 @@ impl Columns {
             Arc::new(UInt64Array::from(self.touched_bytes)),
             Arc::new(UInt64Array::from(self.unobservable_bytes)),
             Arc::new(UInt64Array::from(self.unknown_bytes)),
+            Arc::new(UInt64Array::from(self.swapped_bytes)),
+            Arc::new(UInt64Array::from(self.absent_bytes)),
+            Arc::new(UInt64Array::from(self.aggregation_ns)),
+            Arc::new(Float64Array::from(self.access_hz)),
         ]
     }
 }
@@ -162,5 +174,9 @@ fn schema() -> Schema {
         Field::new("touched_bytes", DataType::UInt64, true),
         Field::new("unobservable_bytes", DataType::UInt64, true),
         Field::new("unknown_bytes", DataType::UInt64, true),
+        Field::new("swapped_bytes", DataType::UInt64, true),
+        Field::new("absent_bytes", DataType::UInt64, true),
+        field("aggregation_ns", DataType::UInt64),
+        field("access_hz", DataType::Float64),
     ])
 }

@@ -1,21 +1,22 @@
 //! A recording in the present format, made of one in any format.
 
-use std::path::Path;
 use std::time::Duration;
+
+use isotherm_output::OutputFile;
 
 use crate::{Contents, Ending, RecordError, Recorder, Recording};
 
-/// Writes all of `recording` to `output`, in the present format.
+/// Writes all of `recording` to `output`, in the present format. The output appears when it is whole.
 ///
 /// A recording that has no end mark becomes one without.
 ///
 /// # Errors
 /// When `recording` cannot be read, or `output` cannot be written.
-pub(super) fn write(recording: &Recording, output: &Path) -> Result<(), RecordError> {
+pub(super) fn write(recording: &Recording, output: OutputFile) -> Result<(), RecordError> {
     let mut activities = recording.activities()?.peekable();
     let mut surveys = recording.surveys()?.peekable();
     let contents = Contents { activities: activities.peek().is_some(), surveys: recording.contents().surveys };
-    let mut recorder = Recorder::create_with(output, recording.header(), contents)?;
+    let mut recorder = Recorder::begin(output, recording.header(), contents)?.appearing_whole();
     for record in recording.snapshots()? {
         let record = record?;
         let time = record.snapshot.time;
@@ -35,7 +36,7 @@ pub(super) fn write(recording: &Recording, output: &Path) -> Result<(), RecordEr
     }
     match recording.ending() {
         Ending::Whole => recorder.finish().map(drop),
-        Ending::Unfinished | Ending::CutShort { .. } => recorder.flush(),
+        Ending::Unfinished | Ending::CutShort { .. } => recorder.break_off(),
     }
 }
 

@@ -34,6 +34,7 @@ struct Total<'a> {
     touched_bytes: u64,
     unobservable_bytes: u64,
     unknown_bytes: u64,
+    swapped_bytes: Option<u64>,
     within_bytes: &'a [u64],
 }
 
@@ -56,6 +57,7 @@ struct Surveyed<'a> {
     touched_bytes: u64,
     unobservable_bytes: u64,
     unknown_bytes: u64,
+    swapped_bytes: Option<u64>,
     within_bytes: &'a [u64],
 }
 
@@ -65,6 +67,7 @@ struct Block {
     present_pages: u16,
     touched_pages: u16,
     idle_ns: u64,
+    swapped_pages: Option<u16>,
 }
 
 impl<'a> SurveyOut<'a> {
@@ -92,6 +95,7 @@ impl<'a> Total<'a> {
             touched_bytes: sums.touched,
             unobservable_bytes: sums.unobservable,
             unknown_bytes: sums.unknown,
+            swapped_bytes: sums.swapped,
             within_bytes: &sums.within,
         }
     }
@@ -113,6 +117,7 @@ impl<'a> Target<'a> {
             touched_bytes: sums.touched,
             unobservable_bytes: sums.unobservable,
             unknown_bytes: sums.unknown,
+            swapped_bytes: sums.swapped,
             within_bytes: &sums.within,
         });
         let blocks = target.by_block.iter().map(|block| Block {
@@ -120,6 +125,7 @@ impl<'a> Target<'a> {
             present_pages: block.present,
             touched_pages: block.touched,
             idle_ns: nanoseconds(block.idle),
+            swapped_pages: block.swapped,
         });
         Self {
             pid: pid_column(target.id),

@@ -78,6 +78,7 @@ fn region(old: &columns::Region, samples: u32) -> present::Region {
         touched_bytes: None,
         unobservable_bytes: None,
         unknown_bytes: None,
+        swapped_bytes: None,
     }
 }
 

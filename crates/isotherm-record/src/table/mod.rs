@@ -21,7 +21,6 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Fields};
 
 pub(crate) use description::Description;
-pub(crate) use optional::Reserved;
 pub(crate) use select::only;
 
 // Why a column of a file cannot be read as declared.
@@ -37,8 +36,6 @@ pub(crate) trait Value: Sized {
     type Reader: Read<Value = Self>;
     /// Whether the column may be null or missing.
     const OPTIONAL: bool = false;
-    /// Whether this version writes the column.
-    const WRITTEN: bool = true;
 
     /// The column's type in Arrow.
     fn data_type() -> DataType;
@@ -156,10 +153,8 @@ macro_rules! table {
                 // Made once: a batch needs them for each table in it.
                 static FIELDS: std::sync::OnceLock<Fields> = std::sync::OnceLock::new();
                 let make = || {
-                    let columns = [
-                        $( (<$type>::WRITTEN, Field::new($column, <$type>::data_type(), <$type>::OPTIONAL)), )+
-                    ];
-                    columns.into_iter().filter(|(written, _)| *written).map(|(_, field)| field).collect()
+                    let columns = [$( Field::new($column, <$type>::data_type(), <$type>::OPTIONAL), )+];
+                    columns.into_iter().collect()
                 };
                 FIELDS.get_or_init(make).clone()
             }
@@ -177,8 +172,7 @@ macro_rules! table {
             }
 
             fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
-                let mut columns = Vec::new();
-                $( if <$type>::WRITTEN { columns.push(self.$field.finish(None)?); } )+
+                let columns = vec![$( self.$field.finish(None)?, )+];
                 structs::<$table>(columns, nulls)
             }
         }

@@ -1,6 +1,4 @@
-//! Columns that may be null or missing, and reserved columns.
-
-use std::marker::PhantomData;
+//! Columns that may be null or missing.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
@@ -81,58 +79,5 @@ impl<R: Read> Read for NullableReader<R> {
 
     fn at(&self, index: usize) -> Option<R::Value> {
         if self.is_set(index) { self.values.as_ref().map(|values| values.at(index)) } else { None }
-    }
-}
-
-/// A column that a later version will write. This version ignores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reserved<T>(PhantomData<T>);
-
-impl<T> Default for Reserved<T> {
-    fn default() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<T: Value> Value for Reserved<T> {
-    type Builder = Self;
-    type Reader = Self;
-    const OPTIONAL: bool = true;
-    const WRITTEN: bool = false;
-
-    fn data_type() -> DataType {
-        T::data_type()
-    }
-
-    fn type_name() -> String {
-        T::type_name()
-    }
-
-    fn reader(_column: Option<&ArrayRef>) -> Result<Self, &'static str> {
-        Ok(Self(PhantomData))
-    }
-}
-
-impl<T: Value> Build for Reserved<T> {
-    type Value = Self;
-
-    fn push(&mut self, _value: &Self) {}
-
-    fn push_placeholder(&mut self) {}
-
-    fn finish(self, _nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
-        Err(ArrowError::SchemaError("a reserved column is not written".to_owned()))
-    }
-}
-
-impl<T> Read for Reserved<T> {
-    type Value = Self;
-
-    fn of(_column: &ArrayRef) -> Result<Self, &'static str> {
-        Ok(Self(PhantomData))
-    }
-
-    fn at(&self, _index: usize) -> Self {
-        Self(PhantomData)
     }
 }

@@ -17,8 +17,8 @@ use isotherm_core::{
     TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Contents, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord, SurveyRecord,
-    TargetInfo, pid_column,
+    Activity, Budget, Contents, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord,
+    SurveyRecord, TargetInfo, pid_column,
 };
 
 pub fn header() -> Header {
@@ -32,6 +32,8 @@ pub fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 42,
+        budget: Some(Budget { cpu: 0.01, targets: 0.005 }),
+        intervals: Some("auto".into()),
         started_unix_ns: 1_700_000_000_000_000_000,
         host: Host {
             id: "0123456789abcdef0123456789abcdef".into(),
@@ -116,10 +118,13 @@ pub fn cost(i: u32) -> Cost {
     Cost {
         rounds: 20,
         late_rounds: i % 2,
+        sampled_rounds: Some(10),
         reads: 160,
         max_reads: 8,
         clears: 3,
         cpu_ns: 1000 + u64::from(i),
+        limited: (i > 0).then_some(i.is_multiple_of(2)),
+        other_cpu_ns: (i > 0).then_some(10 * u64::from(i)),
         unobservable_bytes: 4096,
     }
 }
@@ -210,13 +215,20 @@ pub fn survey(i: u32) -> SurveyRecord {
                     touched: n % 9 * PAGE_SIZE,
                     unobservable: 2 * PAGE_SIZE,
                     unknown: n % 3 * PAGE_SIZE,
+                    swapped: (mapping == 0).then_some(PAGE_SIZE),
                     within,
                 };
                 MappingSums { mapping, sums }
             })
             .collect(),
         by_block: (0..n % 4)
-            .map(|nth| BlockSums { start: nth * BLOCK_SIZE, present: 9, touched: 3, idle: Duration::from_secs(nth) })
+            .map(|nth| BlockSums {
+                start: nth * BLOCK_SIZE,
+                present: 9,
+                touched: 3,
+                idle: Duration::from_secs(nth),
+                swapped: (nth > 0).then_some(2),
+            })
             .collect(),
     };
     SurveyRecord {
@@ -241,8 +253,13 @@ pub fn record_with_surveys(path: &Path, count: u32) -> (Vec<Row>, Vec<SurveyReco
     for i in 1..=count {
         let mut record = snapshot_record(i);
         for region in record.snapshot.targets.iter_mut().flat_map(|target| &mut target.regions).skip(1) {
-            let pages = RegionPages { present: PAGE_SIZE, touched: 10, unobservable: 20, unknown: u64::from(i % 30) };
-            region.pages = Some(pages);
+            region.pages = Some(RegionPages {
+                present: PAGE_SIZE,
+                touched: 10,
+                unobservable: 20,
+                unknown: u64::from(i % 30),
+                swapped: i.is_multiple_of(2).then_some(0),
+            });
         }
         recorder.write(&record).unwrap();
         written.0.push((record.snapshot, cost(i)));
@@ -276,6 +293,7 @@ pub fn as_read(mut record: SnapshotRecord) -> SnapshotRecord {
     let cost = record.cost.unwrap_or_default();
     let snapshot = &mut record.snapshot;
     (snapshot.rounds, snapshot.reads) = (cost.rounds, cost.reads);
+    snapshot.sampled_rounds = cost.sampled_rounds.unwrap_or(0);
     (snapshot.max_reads, snapshot.clears) = (cost.max_reads, cost.clears);
     record
 }

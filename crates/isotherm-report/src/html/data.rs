@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use isotherm_core::{PAGE_SIZE, TargetId};
+use isotherm_core::{PAGE_SIZE, TargetId, units};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::ReportError;
 use crate::axis::AxisResolution;
-use crate::colour::of_rate;
 use crate::extent::{Extent, TargetExtent, shown_name};
 use crate::heatmap::{Heatmap, Resolution, TargetMap};
+use crate::placement::Placement;
+use crate::regions::{RegionOptions, TargetRegions};
 use crate::source::{View, Visit};
-use crate::svg::{HIGHEST_RATE, code};
+use crate::surveys::LastSurveys;
+use crate::svg::{HIGHEST_RATE, NOTHING, code, palette};
 use crate::text::target_title;
 
-/// The maximum number of cells of all targets together. Each takes two bytes.
+/// The maximum number of cells of all targets together. Each takes three bytes, and with surveys another two.
 const CELLS: usize = 600_000;
 /// The approximate maximum of regions of all snapshots and targets together. Each takes about ten bytes.
 const REGIONS: u64 = 100_000;
@@ -39,20 +42,42 @@ pub(crate) fn resolution(extent: &Extent, targets: usize) -> Resolution {
 /// The regions of some snapshots of each target, at even distances.
 pub(crate) struct SampledSnapshots<'a> {
     targets: HashMap<TargetId, TargetSnapshots<'a>>,
+    surveys: LastSurveys<'a>,
+    /// Whether regions have access rates. If not, they have the share that was touched in place of it.
+    sampled: bool,
 }
+
+/// The number of samples that stands for all of a region, if the share that was touched takes the place of the rate.
+const PARTS: u32 = 1000;
 
 struct TargetSnapshots<'a> {
     target: &'a TargetExtent,
     /// The number of snapshots to keep, and of those visited so far.
     wanted: u64,
     visited: u64,
-    /// For each kept snapshot: time and aggregation interval in milliseconds, samples, offset into `bytes`, regions.
-    index: Vec<(f64, f64, u32, usize, usize)>,
+    index: Vec<Moment>,
     bytes: Vec<u8>,
 }
 
+/// A kept snapshot.
+#[derive(Serialize)]
+struct Moment {
+    /// Time and aggregation interval in milliseconds.
+    time: f64,
+    aggregation: f64,
+    samples: u32,
+    /// Where its regions begin among the bytes.
+    offset: usize,
+    regions: usize,
+    /// The number of ranges in swap that no region covers, which follow the regions. `None` without a survey: regions
+    /// then have no bytes in swap either.
+    swapped: Option<usize>,
+    /// Absent bytes that no region covers.
+    absent: u64,
+}
+
 impl<'a> SampledSnapshots<'a> {
-    pub(crate) fn new(targets: &[&'a TargetExtent]) -> Self {
+    pub(crate) fn new(targets: &[&'a TargetExtent], surveys: LastSurveys<'a>, sampled: bool) -> Self {
         let all: u64 = targets.iter().map(|target| target.regions).sum();
         let targets = targets.iter().map(|&target| {
             // Each target gets a share of the regions, and so of the snapshots.
@@ -60,7 +85,7 @@ impl<'a> SampledSnapshots<'a> {
             let wanted = ((target.rows as f64 * share) as u64).clamp(1, SNAPSHOTS).min(target.rows);
             (target.id, TargetSnapshots { target, wanted, visited: 0, index: vec![], bytes: vec![] })
         });
-        Self { targets: targets.collect() }
+        Self { targets: targets.collect(), surveys, sampled }
     }
 
     /// The number of kept snapshots.
@@ -87,28 +112,74 @@ impl View for SampledSnapshots<'_> {
         if !take {
             return Ok(());
         }
-        let offset = held.bytes.len();
-        let (mut regions, mut end) = (0, 0);
-        for region in &row.target.regions {
-            let Some(range) = visit.clip(region.range) else { continue };
-            let (start, size) = (range.start() / PAGE_SIZE, range.size().div_ceil(PAGE_SIZE));
-            let numbers = [
-                start.saturating_sub(end),
-                size,
-                u64::from(region.nr_accesses),
-                u64::from(region.nr_unobservable),
-                u64::from(region.age),
-            ];
-            for number in numbers {
-                write_number(&mut held.bytes, number);
-            }
-            end = start + size;
-            regions += 1;
-        }
+        let last = self.surveys.before(row)?;
+        let known = TargetRegions::of(visit, &RegionOptions::default(), last);
+        let samples = if self.sampled { row.samples } else { PARTS };
         let ms = |time: std::time::Duration| time.as_nanos() as f64 / 1e6;
-        held.index.push((ms(row.time), ms(row.aggregation), row.samples, offset, regions));
+        let ranges = known.outside.as_ref().map(|outside| &outside.swapped[..]);
+        held.index.push(Moment {
+            time: ms(row.time),
+            aggregation: ms(row.aggregation),
+            samples,
+            offset: held.bytes.len(),
+            regions: known.regions.len(),
+            swapped: last.map(|_| ranges.unwrap_or_default().len()),
+            absent: known.outside.as_ref().map_or(0, |outside| outside.absent_bytes),
+        });
+        let mut writer = RangeWriter { bytes: &mut held.bytes, end: 0 };
+        for region in &known.regions {
+            let (accesses, unobservable) = match (region.touched_bytes, region.present_bytes) {
+                (Some(touched), Some(present)) if !self.sampled => {
+                    (parts(touched, present), parts(region.unobservable_bytes.unwrap_or(0), present))
+                }
+                _ => {
+                    let unobservable = region.unobservable_share * f64::from(row.samples);
+                    (region.nr_accesses.into(), unobservable.round() as u64)
+                }
+            };
+            let age = region.age_ns / row.aggregation.as_nanos().max(1) as u64;
+            writer.range(region.start, region.end, &[accesses, unobservable, age]);
+            if last.is_some() {
+                writer.numbers(&[places(region.swapped_bytes), places(region.absent_bytes)]);
+            }
+        }
+        writer.end = 0;
+        for range in ranges.unwrap_or_default() {
+            let numbers = [places(Some(range.swapped_bytes)), places(Some(range.absent_bytes))];
+            writer.range(range.start, range.end, &numbers);
+        }
         Ok(())
     }
+}
+
+/// Bytes as a number of pages plus one. 0 if they are not known.
+fn places(bytes: Option<u64>) -> u64 {
+    bytes.map_or(0, |bytes| bytes.div_ceil(PAGE_SIZE) + 1)
+}
+
+/// Writes ranges with numbers. Each range begins where the one before has ended, or above.
+struct RangeWriter<'a> {
+    bytes: &'a mut Vec<u8>,
+    /// The page after the last range.
+    end: u64,
+}
+
+impl RangeWriter<'_> {
+    fn range(&mut self, start: u64, end: u64, numbers: &[u64]) {
+        let (first, size) = (start / PAGE_SIZE, (end - start).div_ceil(PAGE_SIZE));
+        self.numbers(&[first.saturating_sub(self.end), size]);
+        self.numbers(numbers);
+        self.end = first + size;
+    }
+
+    fn numbers(&mut self, numbers: &[u64]) {
+        numbers.iter().for_each(|&number| write_number(self.bytes, number));
+    }
+}
+
+/// A share in [`PARTS`].
+fn parts(part: u64, of: u64) -> u64 {
+    (part as f64 / of.max(1) as f64 * f64::from(PARTS)).round() as u64
 }
 
 /// Writes seven bits per byte, the lowest first. All bytes but the last have their highest bit set.
@@ -125,6 +196,11 @@ fn age_code(age: std::time::Duration) -> u8 {
     ((age.as_secs_f64() * 1e3 + 1.0).log2() * 8.0).round().min(255.0) as u8
 }
 
+/// A rate in Hz as a byte, on a logarithmic scale from 0 to millions, with an error of about four per cent.
+fn hz_code(hz: f32) -> u8 {
+    ((f64::from(hz) * 1e3 + 1.0).log2() * 8.0).round().min(255.0) as u8
+}
+
 /// All data of the script.
 pub(crate) fn data(heatmap: &Heatmap, moments: &SampledSnapshots<'_>) -> Value {
     let mut names = Names::default();
@@ -134,35 +210,56 @@ pub(crate) fn data(heatmap: &Heatmap, moments: &SampledSnapshots<'_>) -> Value {
         .iter()
         .map(|target| {
             let held = moments.targets.get(&target.id);
+            let placement = |share: &dyn Fn(Placement) -> Option<f64>| -> Option<String> {
+                let code = |row, column| share_code(target.placement(row, column).and_then(share));
+                heatmap.has_places().then(|| BASE64.encode(each_cell(heatmap, target, code)))
+            };
             json!({
                 "title": shortened(&target_title(target.id, &target.info)),
                 "bytes": target.axis.bytes(),
                 "rows": target.axis.rows,
                 "areas": areas(target, &mut names, pieces),
-                "cells": BASE64.encode(each_cell(heatmap, target, code)),
-                "ages": BASE64.encode(each_cell(heatmap, target, |cell| cell.map_or(0, |c| age_code(c.age)))),
+                "size": target.size(),
+                "physical": target.id == TargetId::PhysicalMemory,
+                "cells": BASE64.encode(each_cell(heatmap, target, |row, column| code(target.shown(row, column)))),
+                "ages": BASE64.encode(each_cell(heatmap, target, |row, column| {
+                    target.cell(row, column).map_or(0, |cell| age_code(cell.age))
+                })),
+                "hz": heatmap.has_samples().then(|| BASE64.encode(each_cell(heatmap, target, |row, column| {
+                    target.cell(row, column).map_or(0, |cell| hz_code(cell.hz))
+                }))),
+                "present": placement(&|placement| Some(placement.present)),
+                "swapped": placement(&|placement| placement.swapped),
                 "moments": held.map(|held| &held.index[..]).unwrap_or_default(),
                 "regions": BASE64.encode(held.map(|held| &held.bytes[..]).unwrap_or_default()),
             })
         })
         .collect();
-    let palette: Vec<u8> = (0..=HIGHEST_RATE).flat_map(|i| of_rate(f64::from(i) / f64::from(HIGHEST_RATE))).collect();
     json!({
         "start": heatmap.start.as_secs_f64(),
         "end": heatmap.end.as_secs_f64(),
         "columns": heatmap.columns,
+        "measure": heatmap.measure.scale()[0],
+        "most_hz": heatmap.most_hz().map(units::hertz),
+        "surveyed": moments.targets.values().flat_map(|held| &held.index).any(|moment| moment.swapped.is_some()),
         "targets": targets,
         "names": names.list,
-        "palette": BASE64.encode(palette),
+        "palette": BASE64.encode(palette()),
+        "shows_swap": heatmap.shows_swap(),
     })
 }
 
 /// A byte for each cell, row by row from the lowest addresses.
-fn each_cell(heatmap: &Heatmap, target: &TargetMap, byte: impl Fn(Option<crate::heatmap::Cell>) -> u8) -> Vec<u8> {
+fn each_cell(heatmap: &Heatmap, target: &TargetMap, byte: impl Fn(usize, usize) -> u8) -> Vec<u8> {
     (0..target.axis.rows)
         .flat_map(|row| (0..heatmap.columns).map(move |column| (row, column)))
-        .map(|(row, column)| byte(target.cell(row, column)))
+        .map(|(row, column)| byte(row, column))
         .collect()
+}
+
+/// A share as a byte, as [`code`] has rates.
+fn share_code(share: Option<f64>) -> u8 {
+    share.map_or(NOTHING, |share| (share * f64::from(HIGHEST_RATE)).round() as u8)
 }
 
 /// The areas: the mapped bytes below each row, and the mapped pieces as start, size and index of the name.

@@ -16,9 +16,10 @@ use crate::overhead::Overhead;
 use crate::schemes::Schemes;
 use crate::source::{Selection, Source, walk};
 use crate::summary::SummaryBuilder;
+use crate::surveys::LastSurveys;
 use crate::text::wss_notes;
 use crate::wss::Wss;
-use crate::{Options, Picture, ReportError, svg};
+use crate::{Measure, Options, Picture, ReportError, svg};
 
 const TEMPLATE: &str = include_str!("../../assets/page.html");
 const STYLE: &str = concat!(include_str!("../../assets/page.css"), include_str!("../../assets/picture-dark.css"));
@@ -30,21 +31,28 @@ const TARGETS: usize = 24;
 
 /// The page. Its size is at most a few megabytes, however large the recording is.
 pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
-    let mut extent = Extent::default();
-    walk(source, selection, &mut [&mut extent])?;
-    let extent = extent.finish();
+    let extent = Extent::of(source, selection)?;
     let mut targets: Vec<&TargetExtent> = extent.targets.iter().collect();
     targets.sort_by_key(|target| std::cmp::Reverse(target.bytes()));
     let left_out = targets.len().saturating_sub(TARGETS);
     targets.truncate(TARGETS);
 
+    // Without samples there are no access rates.
+    let evidence = Evidence::of(source, selection)?;
+    let sampled = evidence.has_samples() || !evidence.has_intervals();
     let resolution = data::resolution(&extent, targets.len());
     let mut heatmap = Heatmap::blank(&extent, targets.iter().copied(), resolution);
-    let mut moments = data::SampledSnapshots::new(&targets);
+    let mut moments = data::SampledSnapshots::new(&targets, LastSurveys::new(source)?, sampled);
     let mut overhead = Overhead::new(source.header());
+    overhead.add_surveys(source, selection)?;
     let wss = Wss::new(source, selection, options.window)?;
     let mut summary = SummaryBuilder::default();
     walk(source, selection, &mut [&mut heatmap, &mut moments, &mut overhead, &mut summary])?;
+    heatmap.add_places(source, selection)?;
+    if !sampled {
+        heatmap = Heatmap::of(source, selection, Measure::Touched, |extent| data::resolution(extent, targets.len()))?;
+        heatmap.targets.retain(|map| targets.iter().any(|target| target.id == map.id));
+    }
     let overhead = overhead.finish();
     let schemes = Schemes::if_any(source, selection)?;
     let mut summary = summary.finish(source.header(), source.cut_short(), &overhead);
@@ -69,13 +77,16 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
             "style" => style.clone(),
             "script" => script.clone(),
             "facts" => items(facts.get(1..).unwrap_or_default()),
-            "warnings" => items(
-                &Evidence::of(source, selection)?.warning().into_iter().chain(warnings(&summary)).collect::<Vec<_>>(),
-            ),
+            "warnings" => items(&evidence.warnings().chain(warnings(&summary)).collect::<Vec<_>>()),
             "summary" => tables::summary(&summary),
+            "hot" => markup(&summary.intervals.hot()),
             "targets" => tables::targets(&summary),
             "note" => markup(&note),
-            "heatmap" => svg::draw_heatmap(&heatmap, picture)?.embedded("Access rate over time and addresses"),
+            "heatmap" => svg::draw_heatmap(&heatmap, picture)?.embedded(if sampled {
+                "Access rate over time and addresses"
+            } else {
+                "Touched share over time and addresses"
+            }),
             "wss" => svg::draw_wss(&wss, picture).embedded("Working set over time, and its percentiles"),
             "percentiles" => tables::percentiles(&wss) + &tables::windows(source, selection)?,
             "wss-notes" => items(&wss_notes(&wss)),
@@ -112,6 +123,9 @@ fn note(heatmap: &Heatmap, moments: &data::SampledSnapshots<'_>, left_out: usize
         units::count(moments.held()),
         units::count(moments.rows()),
     );
+    if let Some(caption) = heatmap.caption() {
+        note += &format!(" Intervals: {caption}.");
+    }
     if left_out > 0 {
         note +=
             &format!(" The {left_out} targets with the least memory are not shown here: report them with --target.");

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::units;
 
-use crate::colour::{UNOBSERVABLE, hex, of_rate};
+use crate::colour::{SWAPPED, UNOBSERVABLE, hex, of_rate};
 use crate::escape::markup;
 use crate::overhead::{Load, Overhead};
 use crate::schemes::{Scheme, Schemes};
 use crate::summary::{Summary, Temperature, folded};
-use crate::text::{returned_share, scheme_facts};
+use crate::text::{cpu, cpu_over_windows, returned_share, scheme_facts};
 use crate::wss::Wss;
 use crate::{ReportError, Selection, Source};
 
@@ -19,10 +19,13 @@ const LEAST: f64 = 0.002;
 
 fn cells(t: &Temperature) -> String {
     let idle = t.cold_for_ns.map_or_else(|| "–".into(), units::nanoseconds);
+    let surveyed = [t.surveyed.absent_bytes, t.surveyed.swapped_bytes];
+    let surveyed = surveyed.map(|bytes| bytes.map_or_else(|| "–".into(), units::table_bytes));
     [t.size_bytes, t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, t.working_set_bytes]
         .map(units::table_bytes)
         .into_iter()
         .chain([idle])
+        .chain(surveyed)
         .map(|text| format!("<td>{text}</td>"))
         .collect()
 }
@@ -30,14 +33,15 @@ fn cells(t: &Temperature) -> String {
 const HEADS: &str = "<th>size</th><th>hot</th><th>warm</th><th>cold</th>\
     <th title=\"could not be observed\">unobs.</th><th title=\"working set: bytes of regions that were accessed at \
     all\">WSS</th>\
-    <th title=\"how long the cold had been cold at the end\">cold for</th>";
+    <th title=\"how long the cold had been cold at the end\">cold for</th>\
+    <th title=\"mapped, and neither in memory nor in swap\">absent</th><th title=\"in swap at the end\">swapped</th>";
 
-/// A bar with parts for hot, warm, cold and unobservable memory.
+/// A bar with parts for hot, warm, cold and unobservable memory, and for that in swap.
 fn bar(t: &Temperature, largest: u64) -> String {
     let mut parts = String::new();
     let mut x = 0.0;
-    let colours = [of_rate(0.9), of_rate(0.5), of_rate(0.08), UNOBSERVABLE];
-    let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes];
+    let colours = [of_rate(0.9), of_rate(0.5), of_rate(0.08), UNOBSERVABLE, SWAPPED];
+    let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, in_swap(t)];
     for (bytes, colour) in sizes.into_iter().zip(colours) {
         let wide = bytes as f64 / largest.max(1) as f64 * 100.0;
         if wide > 0.0 {
@@ -48,11 +52,20 @@ fn bar(t: &Temperature, largest: u64) -> String {
     format!(r#"<svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{parts}</svg>"#)
 }
 
+fn in_swap(t: &Temperature) -> u64 {
+    t.surveyed.swapped_bytes.unwrap_or(0)
+}
+
+/// The length of a bar.
+fn length(t: &Temperature) -> u64 {
+    t.size_bytes.saturating_add(in_swap(t))
+}
+
 /// A line for each mapping name.
 pub(crate) fn summary(summary: &Summary) -> String {
     let (shown, others) = folded(&summary.mappings, 30, LEAST);
     let shown: Vec<&Temperature> = shown.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
-    let largest = shown.iter().map(|t| t.size_bytes).max().unwrap_or(0);
+    let largest = shown.iter().map(|t| length(t)).max().unwrap_or(0);
     let mut out =
         format!("<table class=\"figures\"><thead><tr><th>mapping</th>{HEADS}<th></th></tr></thead>\n<tbody>\n");
     for t in shown {
@@ -63,7 +76,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         out,
         "</tbody>\n<tfoot><tr><th>total</th>{}<td>{}</td></tr></tfoot></table>",
         cells(total),
-        bar(total, total.size_bytes)
+        bar(total, length(total))
     );
     out
 }
@@ -71,13 +84,15 @@ pub(crate) fn summary(summary: &Summary) -> String {
 /// A line for each target, if there are several.
 pub(crate) fn targets(summary: &Summary) -> String {
     const MOST: usize = 100;
+    const PSS: &str = "<th title=\"resident, with what several processes share divided among them\">PSS</th>";
     if summary.targets.len() < 2 {
         return String::new();
     }
-    let mut out = format!("<table class=\"figures\"><thead><tr><th>target</th>{HEADS}</tr></thead>\n<tbody>\n");
+    let mut out = format!("<table class=\"figures\"><thead><tr><th>target</th>{HEADS}{PSS}</tr></thead>\n<tbody>\n");
     for t in summary.targets.iter().take(MOST) {
         let command: String = t.command.chars().take(200).collect();
-        _ = writeln!(out, "<tr><th>{} {}</th>{}</tr>", t.pid, markup(&command), cells(&t.total));
+        let pss = t.proportional_bytes.map_or_else(|| "–".into(), units::table_bytes);
+        _ = writeln!(out, "<tr><th>{} {}</th>{}<td>{pss}</td></tr>", t.pid, markup(&command), cells(&t.total));
     }
     if summary.targets.len() > MOST {
         _ = writeln!(out, "<tr><th>and {} others</th></tr>", summary.targets.len() - MOST);
@@ -135,15 +150,9 @@ pub(crate) fn overhead(o: &Overhead) -> String {
         )
     };
     let facts = [
-        (
-            "CPU time",
-            format!(
-                "{:.2} % of one CPU ({} in {})",
-                o.cpu_percent,
-                units::nanoseconds(o.cpu_ns),
-                units::nanoseconds(o.wall_ns)
-            ),
-        ),
+        ("Pace", o.pace.line().unwrap_or_default()),
+        ("CPU time", cpu(o)),
+        ("CPU time over each 10 s", cpu_over_windows(o)),
         ("Sampling rounds", format!("{}, {} of them late", units::count(o.rounds), units::count(o.late_rounds))),
         ("Pages", format!("{} read, {} cleared", units::count(o.reads), units::count(o.clears))),
         (

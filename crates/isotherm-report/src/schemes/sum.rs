@@ -22,10 +22,12 @@ impl Schemes {
         let (schemes, over_time) = (vec![], vec![]);
         let mut made = Self { from_ns: 0, to_ns: 0, cut_short, major_faults: None, schemes, over_time };
         let (mut before, mut first): (Option<Activity>, Option<Duration>) = (None, None);
+        let mut any = false;
         let mut ids = vec![];
         for activity in source.activities().map_err(ReportError::Source)? {
             let activity = activity.map_err(ReportError::Source)?;
             first = first.or(Some(activity.time));
+            any |= !activity.schemes.is_empty();
             if selection.holds_time(activity.time) {
                 made.add(&activity, before.as_ref(), selection);
                 ids.extend(activity.memory.iter().map(|&(id, _)| id));
@@ -34,7 +36,8 @@ impl Schemes {
             }
             before = Some(activity);
         }
-        let (Some(first), Some(last)) = (first, before) else { return Err(ReportError::NoSchemes) };
+        // Recordings of runs without schemes have activities that tell of memory in use alone.
+        let (Some(first), Some(last), true) = (first, before, any) else { return Err(ReportError::NoSchemes) };
         let known = |target: SelectedTarget| ids.is_empty() || ids.iter().any(|&id| target.holds(id));
         if made.over_time.is_empty() || !selection.target.is_none_or(known) {
             let ids: Vec<String> = ids.iter().take(20).map(|&id| pid_column(id).to_string()).collect();

@@ -2,13 +2,12 @@
 
 use isotherm_core::units;
 
-use super::{Anchor, Drawing, code, fit, text_width};
+use super::{Anchor, Drawing, Scale, code, fit, text_width};
 use crate::ReportError;
 use crate::axis::Area;
 use crate::escape::sanitise;
 use crate::extent::shown_name;
 use crate::heatmap::{Heatmap, TargetMap};
-use crate::measure::Measure;
 use crate::options::Picture;
 use crate::text::target_title;
 use crate::ticks;
@@ -22,19 +21,24 @@ pub(crate) fn draw(heatmap: &Heatmap, picture: Picture) -> Result<Drawing, Repor
     let width = f64::from(picture.width.max(420));
     let mut drawing = Drawing::new(width);
     let mut y = 14.0;
-    drawing.scale(heatmap.measure, width - 12.0, y + 4.0);
+    let scale = Scale { measure: heatmap.measure, most_hz: heatmap.most_hz(), swap: heatmap.shows_swap() };
+    drawing.scale(&scale, width - 12.0, y + 4.0);
     // The scale stands next to the first title if there is space.
     if width < 1000.0 {
         y += 24.0;
     }
     for (i, target) in heatmap.targets.iter().enumerate() {
-        let title_width = if i == 0 && width >= 1000.0 { width - 480.0 } else { width - 24.0 };
-        let bytes = units::bytes(target.axis.bytes());
-        let what = if heatmap.measure == Measure::Rate { "mapped" } else { "in blocks with resident memory" };
-        let title = format!("{} ({bytes} {what})", target_title(target.id, &target.info));
-        drawing.text(12.0, y + 15.0, Anchor::Start, "title", &fit(&title, title_width * 0.8));
+        let title_width = if i == 0 && width >= 1000.0 { width - 540.0 } else { width - 24.0 };
+        let size = format!(" ({})", target.size());
+        // The letters of titles are larger than those that `fit` assumes. The size is never cut.
+        let title = fit(&target_title(target.id, &target.info), (title_width * 0.8 - text_width(&size)).max(60.0));
+        drawing.text(12.0, y + 15.0, Anchor::Start, "title", &(title + &size));
         y += 32.0;
         y = draw_target(&mut drawing, heatmap, target, y, f64::from(picture.height.max(60)))? + 28.0;
+    }
+    if let Some(caption) = heatmap.caption() {
+        drawing.text(LEFT, y - 2.0, Anchor::Start, "label", &caption);
+        y += 16.0;
     }
     drawing.height = y;
     Ok(drawing)
@@ -56,7 +60,7 @@ fn draw_target(
         let tall = of_row * area.rows as f64;
         let cells: Vec<u8> = (area.first_row..area.first_row + area.rows)
             .rev()
-            .flat_map(|row| (0..heatmap.columns).map(move |column| code(target.cell(row, column))))
+            .flat_map(|row| (0..heatmap.columns).map(move |column| code(target.shown(row, column))))
             .collect();
         drawing.rect((LEFT, y), (width, tall), r#"class="frame""#);
         drawing.cells((LEFT, y), (width, tall), (heatmap.columns, area.rows), &cells)?;

@@ -22,7 +22,10 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
     let targets = wss.targets();
     let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
     let present = wss.percentiles_of(|amount| amount.present_bytes).map(|present| present.median());
-    let mapped = wss.settled().iter().map(|amount| amount.mapped as f64).sum::<f64>() / sums.len().max(1) as f64;
+    let settled = wss.settled();
+    let time: f64 = settled.iter().map(|total| total.span.as_secs_f64()).sum();
+    let mapped = settled.iter().map(|total| total.amount.mapped as f64 * total.span.as_secs_f64()).sum::<f64>();
+    let mapped = mapped / time.max(1e-9);
     let title = format!(
         "Working set{of}: {} median, {} most, of {}",
         units::bytes(percentiles.median()),
@@ -87,8 +90,9 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         (format!("Pages read in a sampling round: {}", load_text(&overhead.reads_per_sampling)), &reads, true),
         (
             format!(
-                "CPU time of the monitor: {:.2} % of one CPU; {} of {} rounds began late",
-                overhead.cpu_percent,
+                "CPU time: {:.2} % of one CPU{}; {} of {} rounds began late",
+                overhead.pace.cpu_percent.unwrap_or(0.0),
+                overhead.pace.budget_percent.map_or_else(String::new, |budget| format!(", budget {budget} %")),
                 units::count(overhead.late_rounds),
                 units::count(overhead.rounds)
             ),
@@ -99,6 +103,7 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
     let mut y = 8.0;
     let shown = if overhead.measured { plots.len() } else { 1 };
     for (title, value, limited) in plots.into_iter().take(shown) {
+        let is_cpu = !limited;
         let limited = limited && overhead.max_regions > 0;
         drawing.text(12.0, y + 20.0, Anchor::Start, "title", &title);
         y += 34.0;
@@ -107,7 +112,10 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         // The axis reaches to the limit, unless the values would then be a flat line at the bottom.
         let top = if limited && most > limit / 5.0 { limit.max(most) * 1.04 } else { (most * 1.15).max(1e-3) };
         let ticks = ticks::count(top, 4);
-        let limit = limited.then(|| (limit, format!("limit {}", units::count(overhead.max_regions))));
+        let budget = overhead.pace.budget_percent.filter(|_| is_cpu);
+        let limit = limited
+            .then(|| (limit, format!("limit {}", units::count(overhead.max_regions))))
+            .or(budget.map(|budget| (budget, format!("budget {budget} %"))));
         let size = (width - LEFT - 16.0, height);
         Plot { at: (LEFT, y), size, time: time_of(&points), curves: &[Curve::main(&points)], ticks, top, limit }
             .draw(&mut drawing);

@@ -14,10 +14,12 @@ use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
 use base64::Engine as _;
+use isotherm_core::units;
 
 use crate::ReportError;
-use crate::colour::{UNOBSERVABLE, hex, of_rate};
+use crate::colour::{SWAPPED, UNOBSERVABLE, hex, of_rate};
 use crate::escape::markup;
+use crate::heatmap::Shown;
 use crate::measure::Measure;
 use crate::options::Picture;
 use crate::ticks;
@@ -69,6 +71,15 @@ pub(crate) struct Drawing {
     pub(crate) width: f64,
     pub(crate) height: f64,
     body: String,
+}
+
+/// What a colour scale is of.
+pub(crate) struct Scale {
+    pub(crate) measure: Measure,
+    /// The rate in Hz at its hot end, which is the least there was.
+    pub(crate) most_hz: Option<f64>,
+    /// Whether memory in swap is shown.
+    pub(crate) swap: bool,
 }
 
 /// A number with at most two decimals, without zeros at the end.
@@ -150,11 +161,23 @@ impl Drawing {
         }
     }
 
-    /// The colour scale of a measure. It ends at `right`.
-    pub(crate) fn scale(&mut self, measure: Measure, right: f64, y: f64) {
+    /// The colour scale of a measure, and what other colours mean. It ends at `right`.
+    pub(crate) fn scale(&mut self, scale: &Scale, right: f64, y: f64) {
+        let Scale { measure, most_hz, swap } = *scale;
         let [title, cold, hot] = measure.scale();
+        // More accesses than one in a sample are not seen.
+        let hot = most_hz.map_or_else(|| hot.into(), |hz| format!("{hot} (≥ {})", units::hertz(hz)));
         const WIDTH: f64 = 160.0;
-        let x = right - WIDTH - 150.0;
+        let mut others = vec![];
+        if measure == Measure::Rate {
+            others.push((UNOBSERVABLE, "not observable"));
+        }
+        if swap {
+            others.push((SWAPPED, "in swap"));
+        }
+        let widths: f64 = others.iter().map(|(_, what)| 30.0 + text_width(what)).sum();
+        let after = 12.0 + text_width(&hot);
+        let x = right - WIDTH - (16.0 + after + widths).max(150.0);
         self.text(x - 14.0 - text_width(cold), y + 10.0, Anchor::End, "label", title);
         self.text(x - 6.0, y + 10.0, Anchor::End, "label", cold);
         let steps = 64;
@@ -163,13 +186,13 @@ impl Drawing {
             let fill = format!(r#"fill="{}""#, hex(of_rate(f64::from(i) / f64::from(steps - 1))));
             self.rect((x + f64::from(i) * w, y), (w + 0.3, 12.0), &fill);
         }
-        self.text(x + WIDTH + 6.0, y + 10.0, Anchor::Start, "label", hot);
-        if measure != Measure::Rate {
-            return;
+        self.text(x + WIDTH + 6.0, y + 10.0, Anchor::Start, "label", &hot);
+        let mut x = x + WIDTH + 10.0 + after;
+        for (colour, what) in others {
+            self.rect((x, y), (12.0, 12.0), &format!(r#"fill="{}""#, hex(colour)));
+            self.text(x + 17.0, y + 10.0, Anchor::Start, "label", what);
+            x += 30.0 + text_width(what);
         }
-        let fill = format!(r#"fill="{}""#, hex(UNOBSERVABLE));
-        self.rect((x + WIDTH + 28.0, y), (12.0, 12.0), &fill);
-        self.text(x + WIDTH + 45.0, y + 10.0, Anchor::Start, "label", "not observable");
     }
 
     fn open(&self, attributes: &dyn Display) -> String {
@@ -192,18 +215,30 @@ impl Drawing {
     }
 }
 
-/// Bytes that stand for rates, for unobservable memory and for nothing.
+/// Bytes that stand for rates, for memory in swap, for unobservable memory and for nothing.
 pub(crate) const HIGHEST_RATE: u8 = 250;
+pub(crate) const IN_SWAP: u8 = 253;
 pub(crate) const IN_THE_DARK: u8 = 254;
 pub(crate) const NOTHING: u8 = 255;
 
 /// A cell as a byte.
-pub(crate) fn code(cell: Option<crate::heatmap::Cell>) -> u8 {
+pub(crate) fn code(cell: Option<Shown>) -> u8 {
     match cell {
         None => NOTHING,
-        Some(cell) if cell.is_unobservable() => IN_THE_DARK,
-        Some(cell) => (cell.rate * f32::from(HIGHEST_RATE)).round() as u8,
+        Some(Shown::Unobservable) => IN_THE_DARK,
+        Some(Shown::Swapped) => IN_SWAP,
+        Some(Shown::Rate(rate)) => (rate * f32::from(HIGHEST_RATE)).round() as u8,
     }
+}
+
+/// The colour of each byte.
+pub(crate) fn palette() -> Vec<u8> {
+    let colour = |byte: u8| match byte {
+        ..=HIGHEST_RATE => of_rate(f64::from(byte) / f64::from(HIGHEST_RATE)),
+        IN_SWAP => SWAPPED,
+        _ => UNOBSERVABLE,
+    };
+    (0..=u8::MAX).flat_map(colour).collect()
 }
 
 /// A PNG with one pixel per cell.
@@ -213,10 +248,7 @@ fn raster(columns: usize, rows: usize, cells: &[u8]) -> Result<Vec<u8>, ReportEr
     let mut encoder = png::Encoder::new(&mut out, columns as u32, rows as u32);
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_depth(png::BitDepth::Eight);
-    let palette: Vec<u8> = (0..=255_u8)
-        .flat_map(|i| if i <= HIGHEST_RATE { of_rate(f64::from(i) / f64::from(HIGHEST_RATE)) } else { UNOBSERVABLE })
-        .collect();
-    encoder.set_palette(palette);
+    encoder.set_palette(palette());
     let mut opaque = vec![255_u8; 256];
     opaque[usize::from(NOTHING)] = 0;
     encoder.set_trns(opaque);

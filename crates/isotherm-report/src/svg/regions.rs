@@ -1,34 +1,70 @@
-//! The regions of one snapshot as a picture: access rates by address.
+//! The regions of one snapshot as a picture: access rates by address, or the share that was touched if nothing was
+//! sampled. With surveys, a strip below shows where the memory is: in memory, in swap, or nowhere.
 
-use isotherm_core::units;
+use std::time::Duration;
 
-use super::{Anchor, Drawing, fit};
-use crate::ReportError;
+use isotherm_core::rate::sampling_interval;
+use isotherm_core::survey::RegionPages;
+use isotherm_core::{AddrRange, units};
+
+use super::{Anchor, Drawing, Scale, fit};
 use crate::axis::{Axis, AxisResolution};
-use crate::colour::{UNOBSERVABLE, hex, of_rate};
+use crate::colour::{SWAPPED, UNOBSERVABLE, hex, of_rate};
 use crate::escape::sanitise;
 use crate::extent::{Named, shown_name};
 use crate::options::Picture;
+use crate::outside::SwappedRange;
+use crate::placement::{PlacedBytes, Placement};
 use crate::regions::{RegionOptions, TargetRegions};
 use crate::source::{Share, View, Visit};
+use crate::surveys::{LastSurveys, selected};
 use crate::text::target_title;
+use crate::{Measure, ReportError};
 
-/// A mapped piece of a region.
+/// A mapped piece of a region, or of memory in swap that no region covers.
 struct Bar {
     named: Named,
-    share: Share,
+    /// `None` without a region.
+    share: Option<Share>,
+    pages: Option<RegionPages>,
+    /// Where the memory is. `None` if no survey tells.
+    placement: Option<Placement>,
     tip: String,
 }
 
-/// The targets of one snapshot.
-pub(crate) struct RegionLines {
-    options: RegionOptions,
-    targets: Vec<(String, Vec<Bar>)>,
+impl Bar {
+    /// The value of the bar and the share of it that could not be observed, 0 to 1 each.
+    fn value(&self, measure: Measure) -> (f64, f64) {
+        match self.pages.filter(|_| measure == Measure::Touched) {
+            Some(pages) => {
+                let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
+                let observable = pages.present.saturating_sub(pages.unobservable);
+                (share(pages.touched, observable).min(1.0), share(pages.unobservable, pages.present))
+            }
+            None => (self.share.and_then(Share::rate).unwrap_or(0.0), 1.0 - self.share.map_or(1.0, |of| of.observed)),
+        }
+    }
 }
 
-impl RegionLines {
-    pub(crate) fn new(options: RegionOptions) -> Self {
-        Self { options, targets: vec![] }
+/// A plot of the picture: its title, and its bars in the order of addresses.
+struct Target {
+    title: String,
+    bars: Vec<Bar>,
+    sampling: Duration,
+}
+
+/// The targets of one snapshot.
+pub(crate) struct RegionLines<'a> {
+    options: RegionOptions,
+    surveys: LastSurveys<'a>,
+    targets: Vec<Target>,
+    /// Whether a region was sampled.
+    sampled: bool,
+}
+
+impl<'a> RegionLines<'a> {
+    pub(crate) fn new(options: RegionOptions, surveys: LastSurveys<'a>) -> Self {
+        Self { options, surveys, targets: vec![], sampled: false }
     }
 
     /// Draws a plot for each target.
@@ -36,56 +72,111 @@ impl RegionLines {
         let width = f64::from(picture.width.max(420));
         let height = (f64::from(picture.height) / 3.0).max(100.0);
         let mut drawing = Drawing::new(width);
-        drawing.scale(crate::Measure::Rate, width - 12.0, 14.0);
+        let bars = || self.targets.iter().flat_map(|target| &target.bars);
+        let surveyed = bars().any(|bar| bar.pages.is_some());
+        let swap = bars().any(|bar| bar.placement.is_some_and(|of| of.swapped > Some(0.0)));
+        let measure = if self.sampled || !surveyed { Measure::Rate } else { Measure::Touched };
+        drawing.scale(&Scale { measure, most_hz: None, swap }, width - 12.0, 14.0);
         let mut y = 36.0;
-        for (title, bars) in &self.targets {
+        for Target { title, bars, sampling } in &self.targets {
             drawing.text(12.0, y + 14.0, Anchor::Start, "title", &fit(title, width * 0.8));
-            draw_target(&mut drawing, bars, y + 28.0, height);
-            y += height + 100.0;
+            let sampling = Some(*sampling).filter(|_| measure == Measure::Rate);
+            draw_target(&mut drawing, bars, sampling, y + 28.0, height);
+            y += height + 100.0 + if surveyed { STRIP + 4.0 } else { 0.0 };
         }
         drawing.height = y;
         drawing.standalone()
     }
 }
 
-impl View for RegionLines {
+impl View for RegionLines<'_> {
     fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
         if !visit.chosen {
             return Ok(());
         }
-        let target = TargetRegions::of(visit, &self.options);
+        let last = self.surveys.before(visit.row)?;
+        let target = TargetRegions::of(visit, &self.options, last);
+        self.sampled |= visit.row.target.regions.iter().any(|region| region.nr_samples > 0);
+        let placed = last.map(|found| {
+            let (sums, mapped) = selected(found, visit.address());
+            format!(", {}", PlacedBytes::new(found.id, &sums, mapped).text())
+        });
+        let sampling = sampling_interval(visit.row.aggregation, visit.row.samples);
         let title = format!(
-            "{} at {} ({} regions)",
+            "{} at {} ({} regions, sampling {}{})",
             target_title(target.id(), &target.info),
             units::nanoseconds(target.time_ns),
-            units::count(target.regions.len() as u64)
+            units::count(target.regions.len() as u64),
+            units::duration(sampling),
+            placed.unwrap_or_default(),
         );
-        let bars = visit
+        let mut bars: Vec<Bar> = visit
             .pieces()
             .filter_map(|piece| {
                 let region = target.regions.iter().find(|r| (r.start..r.end).contains(&piece.range.start()))?;
+                let accessed = match piece.region.pages.filter(|_| piece.region.nr_samples == 0) {
+                    Some(pages) => {
+                        format!("touched {} of {}", units::bytes(pages.touched), units::bytes(pages.present))
+                    }
+                    None => {
+                        let at_least = if region.is_saturated() { "at least " } else { "" };
+                        let hz = units::hertz(region.access_hz);
+                        format!("rate {} ({at_least}{hz})", units::percent(region.access_rate))
+                    }
+                };
+                let placed = region.present_bytes.map_or_else(String::new, |present| {
+                    let (swapped, absent) = (region.swapped_bytes, region.absent_bytes);
+                    format!(", {}", PlacedBytes { present, swapped, absent }.text())
+                });
                 let tip = format!(
-                    "{:x}-{:x} {}, rate {}, age {}",
+                    "{:x}-{:x} {}, {accessed}, age {}{placed}",
                     region.start,
                     region.end,
                     shown_name(&piece.mapping.label()),
-                    units::percent(region.access_rate),
                     units::nanoseconds(region.age_ns)
                 );
+                let of = |bytes: u64| bytes as f64 / region.mapped_bytes.max(1) as f64;
+                let placement = region
+                    .present_bytes
+                    .map(|present| Placement { present: of(present), swapped: region.swapped_bytes.map(of) });
                 let named = Named { range: piece.range, name: piece.mapping.label() };
-                Some(Bar { named, share: Share::of(piece.region, visit.row.samples), tip })
+                let share = Some(Share::of(piece.region, visit.row.samples));
+                Some(Bar { named, share, pages: piece.region.pages, placement, tip })
             })
             .collect();
-        self.targets.push((title, bars));
+        bars.extend(target.outside.iter().flat_map(|outside| &outside.swapped).filter_map(in_swap));
+        bars.sort_by_key(|bar| bar.named.range.start());
+        self.targets.push(Target { title, bars, sampling });
         Ok(())
     }
 }
 
-const LEFT: f64 = 56.0;
-const GAP: f64 = 10.0;
+/// The bar of memory in swap that no region covers.
+fn in_swap(range: &SwappedRange) -> Option<Bar> {
+    let SwappedRange { start, end, swapped_bytes, absent_bytes, name } = range;
+    let named = Named { range: AddrRange::new(*start, *end)?, name: name.clone() };
+    let placed = PlacedBytes { present: 0, swapped: Some(*swapped_bytes), absent: Some(*absent_bytes) };
+    let swapped = *swapped_bytes as f64 / (end - start) as f64;
+    Some(Bar {
+        named,
+        share: None,
+        pages: None,
+        placement: Some(Placement { present: 0.0, swapped: Some(swapped) }),
+        tip: format!("{start:x}-{end:x} {name}, {}", placed.text()),
+    })
+}
 
-fn draw_target(drawing: &mut Drawing, bars: &[Bar], y: f64, height: f64) {
-    let width = drawing.width - LEFT - 16.0;
+const LEFT: f64 = 56.0;
+/// The width of the axis in Hz.
+const RIGHT: f64 = 72.0;
+const GAP: f64 = 10.0;
+/// The height of the strip that shows where the memory is.
+const STRIP: f64 = 12.0;
+
+/// Draws a target. `sampling` is the sampling interval if the bars are access rates, which then have an axis in Hz.
+fn draw_target(drawing: &mut Drawing, bars: &[Bar], sampling: Option<Duration>, y: f64, height: f64) {
+    let measure = if sampling.is_some() { Measure::Rate } else { Measure::Touched };
+    let width = drawing.width - LEFT - if sampling.is_some() { RIGHT } else { 16.0 };
     let mapped: Vec<Named> = bars.iter().map(|bar| bar.named.clone()).collect();
     // Each area is wide enough for its start address.
     let fineness = AxisResolution { rows: 1000, rows_of_area: 100, areas: 6, group: 1 };
@@ -99,7 +190,16 @@ fn draw_target(drawing: &mut Drawing, bars: &[Bar], y: f64, height: f64) {
         let at = y + height * (1.0 - value);
         drawing.line((LEFT, at), (LEFT + width, at), "grid");
         drawing.text(LEFT - 7.0, at + 4.0, Anchor::End, "label", label);
+        if let Some(sampling) = sampling.filter(|_| !label.is_empty()) {
+            let hz = units::hertz(value / sampling.as_secs_f64().max(1e-9));
+            // More accesses than one in a sample are not seen.
+            let at_least = if value < 1.0 { "" } else { "≥ " };
+            drawing.text(LEFT + width + 7.0, at + 4.0, Anchor::Start, "label", &format!("{at_least}{hz}"));
+        }
     }
+    let surveyed = bars.iter().any(|bar| bar.placement.is_some());
+    // What stands below the plot.
+    let below = y + height + if surveyed { STRIP + 4.0 } else { 0.0 };
     let mut x = LEFT;
     for (i, (area, part)) in axis.areas.drain(..).zip(parts).enumerate() {
         let wide = available * part;
@@ -111,28 +211,43 @@ fn draw_target(drawing: &mut Drawing, bars: &[Bar], y: f64, height: f64) {
             let range = bar.named.range;
             let (from, to) = (across(range.start()), across(range.end() - 1) + wide / area.bytes as f64);
             let fill = |rgb| format!(r#"fill="{}""#, hex(rgb));
-            let dark = 1.0 - bar.share.observed;
+            if let Some(placement) = bar.placement {
+                draw_placement(drawing, placement, (from, y + height + 3.0), to - from, &bar.tip);
+            }
+            if bar.share.is_none() {
+                continue;
+            }
+            let (rate, dark) = bar.value(measure);
             drawing.rect((from, y), (to - from, height * dark), &(fill(UNOBSERVABLE) + r#" fill-opacity="0.45""#));
-            let rate = bar.share.rate().unwrap_or(0.0);
             // Cold memory is a thin line at the bottom.
             let tall = (height * rate).max(2.0);
             drawing.rect_with_tip((from, y + height - tall), (to - from, tall), &fill(of_rate(rate)), &bar.tip);
         }
         drawing.line((x, y + height), (x + wide, y + height), "axis");
         let size = if wide > 200.0 { format!(", {}", units::bytes(area.bytes)) } else { String::new() };
-        drawing.text(x, y + height + 30.0, Anchor::Start, "label", &format!("{:#x}{size}", area.start()));
+        drawing.text(x, below + 30.0, Anchor::Start, "label", &format!("{:#x}{size}", area.start()));
         for named in runs(&area.mapped) {
             let (from, to) = (across(named.range.start()), across(named.range.end() - 1));
             if to - from > 40.0 {
                 let name = shown_name(&named.name);
                 let base = if name.starts_with('/') { name.rsplit('/').next().unwrap_or(name) } else { name };
                 let text = fit(&sanitise(base), to - from - 4.0);
-                drawing.text((from + to) / 2.0, y + height + 15.0, Anchor::Middle, "name", &text);
-                drawing.line((from, y + height), (from, y + height + 5.0), "axis");
+                drawing.text((from + to) / 2.0, below + 15.0, Anchor::Middle, "name", &text);
+                drawing.line((from, below), (from, below + 5.0), "axis");
             }
         }
         x += wide + GAP;
     }
+}
+
+/// Draws where the memory of a bar is, in parts: in memory, in swap, absent.
+fn draw_placement(drawing: &mut Drawing, placement: Placement, (x, y): (f64, f64), width: f64, tip: &str) {
+    let in_memory = width * placement.present.min(1.0);
+    let swapped = width * placement.swapped.unwrap_or(0.0).min(1.0 - placement.present.min(1.0));
+    drawing.rect_with_tip((x, y), (width, STRIP), r#"class="frame""#, tip);
+    drawing.rect_with_tip((x, y), (in_memory, STRIP), r#"class="kept""#, tip);
+    let fill = format!(r#"fill="{}""#, hex(SWAPPED));
+    drawing.rect_with_tip((x + in_memory, y), (swapped, STRIP), &fill, tip);
 }
 
 /// The share of the width of each area: in proportion to its size, but at least `least`.
@@ -150,7 +265,7 @@ fn runs(mapped: &[Named]) -> Vec<Named> {
     let mut runs: Vec<Named> = vec![];
     for named in mapped {
         match runs.last_mut() {
-            Some(last) if last.name == named.name => {
+            Some(last) if shown_name(&last.name) == shown_name(&named.name) => {
                 if let Some(range) = isotherm_core::AddrRange::new(last.range.start(), named.range.end()) {
                     last.range = range;
                 }

@@ -7,9 +7,9 @@ use isotherm_core::units;
 use super::chart::time_axis;
 use super::{Colour, Terminal, cut, left, name_in, right, target_title};
 use crate::axis::{Area, Axis, AxisResolution};
-use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::colour::{Rgb, SWAPPED, UNOBSERVABLE, of_rate};
 use crate::extent::{Extent, shown_name};
-use crate::heatmap::{Cell, Heatmap, Resolution, TargetMap};
+use crate::heatmap::{Heatmap, Resolution, Shown, TargetMap};
 use crate::measure::Measure;
 use crate::ticks;
 
@@ -56,16 +56,27 @@ pub(crate) fn heatmap(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatma
         if i > 0 {
             writeln!(out)?;
         }
-        let bytes = units::bytes(target.axis.bytes());
-        let what = if heatmap.measure == Measure::Rate { "mapped" } else { "in blocks with resident memory" };
-        let title = format!("{} ({bytes} {what})", target_title(target.id, &target.info));
-        writeln!(out, "{}", terminal.bold(&cut(&title, terminal.width(), terminal)))?;
+        write_title(out, terminal, target)?;
         for area in target.axis.areas.iter().rev() {
             write_area(out, terminal, &layout, heatmap, target, area)?;
         }
         time_axis(out, terminal, layout.gutter, layout.plot, (heatmap.start, heatmap.end))?;
     }
-    legend(out, terminal, heatmap.measure)
+    legend(out, terminal, heatmap.measure, heatmap.shows_swap())?;
+    // Another line says how often surveys came.
+    let worth = heatmap.measure == Measure::Rate || heatmap.intervals.varies();
+    super::note(out, terminal, heatmap.caption().filter(|_| worth))
+}
+
+/// The target and its size, in two lines if one is too short for both.
+fn write_title(out: &mut dyn Write, terminal: &Terminal, target: &TargetMap) -> io::Result<()> {
+    let (title, size) = (target_title(target.id, &target.info), target.size());
+    let line = format!("{title} ({size})");
+    if super::width(&line) <= terminal.width() {
+        return writeln!(out, "{}", terminal.bold(&line));
+    }
+    writeln!(out, "{}", terminal.bold(&cut(&title, terminal.width(), terminal)))?;
+    writeln!(out, "{}", cut(&size, terminal.width(), terminal))
 }
 
 fn write_area(
@@ -101,7 +112,7 @@ fn write_area(
         let (low, high) = rows_of(line);
         let high = (high < area.first_row + area.rows).then_some(high);
         let cells = (0..heatmap.columns)
-            .map(|column| (target.cell(low, column), high.and_then(|row| target.cell(row, column))));
+            .map(|column| (target.shown(low, column), high.and_then(|row| target.shown(row, column))));
         let text =
             if layout.group == 2 { half_blocks(terminal, cells) } else { plain(terminal, cells.map(|(low, _)| low)) };
         if layout.names == 0 {
@@ -129,12 +140,16 @@ fn short_name(name: &str, columns: usize, terminal: &Terminal) -> String {
     name_in(base, columns, terminal)
 }
 
-fn colour_of(cell: Cell) -> [u8; 3] {
-    if cell.is_unobservable() { UNOBSERVABLE } else { of_rate(f64::from(cell.rate)) }
+fn colour_of(cell: Shown) -> Rgb {
+    match cell {
+        Shown::Rate(rate) => of_rate(f64::from(rate)),
+        Shown::Unobservable => UNOBSERVABLE,
+        Shown::Swapped => SWAPPED,
+    }
 }
 
 /// Two rows of cells in one line. The upper half of each character is the row with higher addresses.
-fn half_blocks(terminal: &Terminal, cells: impl Iterator<Item = (Option<Cell>, Option<Cell>)>) -> String {
+fn half_blocks(terminal: &Terminal, cells: impl Iterator<Item = (Option<Shown>, Option<Shown>)>) -> String {
     runs(cells.map(|(low, high)| (low.map(colour_of), high.map(colour_of))), |(low, high), n| match (low, high) {
         (None, None) => " ".repeat(n),
         (Some(_), Some(_)) => terminal.paint(&"▀".repeat(n), high, low),
@@ -144,15 +159,16 @@ fn half_blocks(terminal: &Terminal, cells: impl Iterator<Item = (Option<Cell>, O
 }
 
 /// One row of cells in one line, as coloured spaces or as digits.
-fn plain(terminal: &Terminal, cells: impl Iterator<Item = Option<Cell>>) -> String {
+fn plain(terminal: &Terminal, cells: impl Iterator<Item = Option<Shown>>) -> String {
     if terminal.colour != Colour::None {
         return runs(cells.map(|cell| cell.map(colour_of)), |colour, n| terminal.paint(&" ".repeat(n), None, colour));
     }
     cells
         .map(|cell| match cell {
             None => ' ',
-            Some(cell) if cell.is_unobservable() => '?',
-            Some(cell) => digit(f64::from(cell.rate)),
+            Some(Shown::Unobservable) => '?',
+            Some(Shown::Swapped) => 's',
+            Some(Shown::Rate(rate)) => digit(f64::from(rate)),
         })
         .collect()
 }
@@ -179,7 +195,7 @@ fn runs<T: PartialEq + Copy>(items: impl Iterator<Item = T>, show: impl Fn(T, us
     text + &run.map_or_else(String::new, |(item, n)| show(item, n))
 }
 
-fn legend(out: &mut dyn Write, terminal: &Terminal, measure: Measure) -> io::Result<()> {
+fn legend(out: &mut dyn Write, terminal: &Terminal, measure: Measure, swap: bool) -> io::Result<()> {
     let width = terminal.width();
     if terminal.colour == Colour::None {
         let texts = match measure {
@@ -189,17 +205,19 @@ fn legend(out: &mut dyn Write, terminal: &Terminal, measure: Measure) -> io::Res
                 "0-9, ? n/a",
             ],
             Measure::Touched => [
-                "touched within a survey interval: 0 nothing to 9 all; blank: not in memory",
+                "touched within a survey interval: 0 nothing to 9 all; blank: nothing resident",
                 "touched: 0 nothing to 9 all",
                 "0-9",
             ],
             Measure::IdleTime => [
-                "idle: 9 just touched, 4 for about 1 min, 0 for 30 min; blank: not in memory",
+                "idle: 9 just touched, 4 for about 1 min, 0 for 30 min; blank: nothing resident",
                 "idle: 9 just touched to 0 30 min",
                 "0-9",
             ],
         };
-        let text = texts.into_iter().find(|text| text.len() <= width).unwrap_or("");
+        let swaps = if swap { ["; s: in swap", ", s in swap", ", s swap"] } else { [""; 3] };
+        let texts = texts.into_iter().zip(swaps).map(|(text, swap)| format!("{text}{swap}"));
+        let text = texts.into_iter().find(|text| text.len() <= width).unwrap_or_default();
         return writeln!(out, "{text}");
     }
     let block = terminal.pick("█", " ");
@@ -207,17 +225,25 @@ fn legend(out: &mut dyn Write, terminal: &Terminal, measure: Measure) -> io::Res
         if terminal.unicode { terminal.paint(block, Some(rgb), None) } else { terminal.paint(block, None, Some(rgb)) }
     };
     let scale = |n: usize| -> String { (0..n).map(|i| paint(of_rate(i as f64 / (n - 1) as f64))).collect() };
-    let text = if width >= 70 {
-        let grey = paint(UNOBSERVABLE) + &paint(UNOBSERVABLE);
+    // What swap needs more.
+    let (longer, long) = if swap { (14, 8) } else { (0, 0) };
+    let two = |rgb| paint(rgb) + &paint(rgb);
+    let text = if width >= 70 + longer {
         let [title, cold, hot] = measure.scale();
-        let unobserved =
-            if measure == Measure::Rate { format!("   {grey} could not be observed") } else { String::new() };
-        format!("{title} {cold} {} {hot}{unobserved}", scale(24))
-    } else if width >= 36 {
-        match measure.scale() {
+        let mut text = format!("{title} {cold} {} {hot}", scale(24));
+        if measure == Measure::Rate {
+            text += &format!("   {} could not be observed", two(UNOBSERVABLE));
+        }
+        if swap {
+            text += &format!("   {} in swap", two(SWAPPED));
+        }
+        text
+    } else if width >= 36 + long {
+        let text = match measure.scale() {
             _ if measure == Measure::Rate => format!("rate 0 {} 1  {} unobserved", scale(12), paint(UNOBSERVABLE)),
             [title, cold, hot] => format!("{title} {cold} {} {hot}", scale(8)),
-        }
+        };
+        if swap { format!("{text}  {} swap", paint(SWAPPED)) } else { text }
     } else {
         format!("0 {} 1", scale(width - 4))
     };

@@ -21,7 +21,7 @@ use crate::colour::{self, Rgb};
 use crate::escape::sanitise;
 
 pub(crate) use heatmap::{heatmap, resolution};
-pub(crate) use overhead::overhead;
+pub(crate) use overhead::{cpu, cpu_over_windows, overhead};
 pub(crate) use regions::RegionsText;
 pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, returned_share, schemes};
 pub(crate) use summary::summary;
@@ -167,6 +167,12 @@ pub(crate) fn warning(out: &mut dyn Write, terminal: &Terminal, warning: Option<
     let Some(warning) = warning else { return Ok(()) };
     let text = wrap(&format!("! {warning}"), terminal.width(), 2);
     writeln!(out, "{}", terminal.paint(&text, Some(WARNING), None))
+}
+
+/// Writes a note, if there is one.
+pub(crate) fn note(out: &mut dyn Write, terminal: &Terminal, note: Option<String>) -> io::Result<()> {
+    let Some(note) = note else { return Ok(()) };
+    writeln!(out, "{}", terminal.dim(&wrap(&note, terminal.width(), 2)))
 }
 
 /// Writes a fact next to its name, or after it in a narrow terminal.

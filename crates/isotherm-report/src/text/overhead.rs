@@ -12,6 +12,7 @@ use super::{Terminal, fact, wrap};
 use crate::escape::sanitise;
 use crate::facts::lost_aggregations;
 use crate::overhead::{Load, Overhead};
+use crate::pace::Windows;
 use crate::summary::MANY_LATE;
 use crate::ticks;
 
@@ -20,15 +21,9 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
     let o = overhead;
     let measured = [
         ("probe", sanitise(&o.probe).into_owned()),
-        (
-            "CPU",
-            format!(
-                "{:.2} % of one CPU: {} in {}",
-                o.cpu_percent,
-                units::nanoseconds(o.cpu_ns),
-                units::nanoseconds(o.wall_ns)
-            ),
-        ),
+        ("pace", o.pace.line().unwrap_or_default()),
+        ("CPU", cpu(o)),
+        ("CPU over 10 s", cpu_over_windows(o)),
         (
             "rounds",
             format!(
@@ -98,6 +93,27 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
             .write(out, terminal)?;
     }
     Ok(())
+}
+
+/// The CPU time of all threads.
+pub(crate) fn cpu(o: &Overhead) -> String {
+    format!(
+        "{:.2} % of one CPU after the first 2 s; in all the monitor {}, other threads {}, in {}",
+        o.pace.cpu_percent.unwrap_or(0.0),
+        units::nanoseconds(o.cpu_ns),
+        units::nanoseconds(o.other_cpu_ns),
+        units::nanoseconds(o.wall_ns)
+    )
+}
+
+/// The CPU time over each 10 s.
+pub(crate) fn cpu_over_windows(o: &Overhead) -> String {
+    match o.cpu_percent_10s {
+        Some(Windows { mean, p99, max }) => {
+            format!("{mean:.2} % on the mean, {p99:.2} % at the 99th percentile, {max:.2} % at most")
+        }
+        None => "the recording is too short".into(),
+    }
 }
 
 fn figure(value: f64) -> String {

@@ -67,6 +67,9 @@ pub(crate) fn notes(wss: &Wss) -> Vec<String> {
             median(high.median())
         ));
     }
+    if let Some(interval) = wss.longer_interval() {
+        notes.push(format!("estimated from surveys {} apart (docs/survey.md)", units::duration(interval)));
+    }
     if wss.is_short() {
         notes.push("the recording is shorter than this time: what was touched since its first survey counts".into());
     }

@@ -15,6 +15,7 @@ use isotherm_record::pid_column;
 use serde::{Serialize, Serializer};
 
 use crate::ReportError;
+use crate::intervals::IntervalRange;
 use crate::source::{Selection, Source};
 
 pub use percentiles::{PERCENTILES, Percentiles};
@@ -64,8 +65,10 @@ pub struct Point {
     #[serde(flatten)]
     pub amount: Amount,
     /// Whether the window goes back to before the first survey.
-    #[serde(skip)]
     pub warm_up: bool,
+    /// The time for which it holds: since the snapshot or survey before.
+    #[serde(skip)]
+    pub span: Duration,
 }
 
 /// The working set of all targets together in one snapshot or survey.
@@ -79,6 +82,9 @@ pub struct Total {
     pub amount: Amount,
     /// Whether the window goes back to before the first survey, so that the percentiles leave it out.
     pub warm_up: bool,
+    /// The time for which it holds: since the snapshot or survey before.
+    #[serde(skip)]
+    pub span: Duration,
 }
 
 fn as_ns<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -96,6 +102,8 @@ pub struct Wss {
     pub basis: Basis,
     /// The window: bytes count that were accessed within this time.
     pub window: Duration,
+    /// The sampling intervals of an estimate from samples.
+    pub intervals: IntervalRange,
     /// Whether the window is the survey interval, and not one that was asked for.
     pub by_interval: bool,
     /// A point for each snapshot or survey and target, in the order of time.
@@ -106,6 +114,13 @@ pub struct Wss {
 }
 
 impl Wss {
+    /// The median survey interval, if the window is shorter, so that the working set within it is estimated.
+    pub(crate) fn longer_interval(&self) -> Option<Duration> {
+        let intervals = self.points.iter().filter(|point| !point.span.is_zero());
+        let median = Percentiles::weighted(intervals.map(|point| (point.span, 1.0)).collect()).median();
+        (self.basis == Basis::Survey && !self.by_interval && median > self.window + self.window / 20).then_some(median)
+    }
+
     /// The working set within `window`, which is one of [`WINDOWS`](isotherm_core::survey::WINDOWS); without one,
     /// within the survey interval. In a recording without surveys, the estimate from samples within an aggregation
     /// interval.
@@ -134,8 +149,12 @@ impl Wss {
                 Some(total) if total.time == point.time => {
                     total.amount.add(&point.amount);
                     total.warm_up |= point.warm_up;
+                    total.span = total.span.max(point.span);
                 }
-                _ => sums.push(Total { time: point.time, amount: point.amount, warm_up: point.warm_up }),
+                _ => {
+                    let Point { time, amount, warm_up, span, .. } = *point;
+                    sums.push(Total { time, amount, warm_up, span });
+                }
             }
         }
         sums
@@ -147,10 +166,12 @@ impl Wss {
     }
 
     /// The sums that percentiles count: without those of the warm-up, unless there are no others.
-    pub fn settled(&self) -> Vec<Amount> {
-        let sums = self.sums();
-        let settled: Vec<_> = sums.iter().filter(|total| !total.warm_up).map(|total| total.amount).collect();
-        if settled.is_empty() { sums.iter().map(|total| total.amount).collect() } else { settled }
+    pub fn settled(&self) -> Vec<Total> {
+        let mut sums = self.sums();
+        if sums.iter().any(|total| !total.warm_up) {
+            sums.retain(|total| !total.warm_up);
+        }
+        sums
     }
 
     /// The percentiles over time of the sum of all targets.
@@ -160,8 +181,9 @@ impl Wss {
 
     /// The percentiles over time of a part of the sum of all targets. `None` if no time tells it.
     pub fn percentiles_of(&self, part: impl Fn(&Amount) -> Option<u64>) -> Option<Percentiles<u64>> {
-        let values: Vec<u64> = self.settled().iter().filter_map(part).collect();
-        (!values.is_empty()).then(|| Percentiles::of(values))
+        let weighted = |total: &Total| Some((part(&total.amount)?, total.span.as_secs_f64()));
+        let values: Vec<(u64, f64)> = self.settled().iter().filter_map(weighted).collect();
+        (!values.is_empty()).then(|| Percentiles::weighted(values))
     }
 
     /// The number of targets.
@@ -180,7 +202,10 @@ impl Wss {
         match self.basis {
             Basis::Survey if self.by_interval => format!("touched within {window}, the survey interval"),
             Basis::Survey => format!("touched within {window}"),
-            Basis::Samples => format!("accessed within {window}, estimated from samples"),
+            Basis::Samples => {
+                let over = self.intervals.text().map_or_else(String::new, |interval| format!(" over {interval}"));
+                format!("accessed within {window}, estimated from samples{over}")
+            }
         }
     }
 }
@@ -207,6 +232,8 @@ impl Serialize for Wss {
         struct Out<'a> {
             source: Basis,
             window_ns: u64,
+            #[serde(flatten)]
+            intervals: IntervalRange,
             percentiles: Percentiles<u64>,
             over_time: &'a [Point],
             total_over_time: Vec<Total>,
@@ -215,6 +242,7 @@ impl Serialize for Wss {
         let out = Out {
             source: self.basis,
             window_ns: self.window.as_nanos() as u64,
+            intervals: self.intervals,
             percentiles: self.percentiles(),
             over_time: &self.points,
             total_over_time: self.sums(),

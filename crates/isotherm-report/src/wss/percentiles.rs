@@ -7,7 +7,8 @@ use serde::{Serialize, Serializer};
 pub const PERCENTILES: [u32; 7] = [0, 25, 50, 75, 90, 99, 100];
 
 /// Values at [`PERCENTILES`], by the nearest-rank method: the smallest value that at least that share of all values
-/// does not exceed. Each is one of the values.
+/// does not exceed. Each is one of the values. Values that hold for different times are weighted with them: the
+/// smallest value that is not exceeded for at least that share of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Percentiles<T>(pub [T; 7]);
 
@@ -18,6 +19,31 @@ impl<T: Copy + Default + PartialOrd> Percentiles<T> {
         Self(PERCENTILES.map(|p| {
             let rank = (u64::from(p) * values.len() as u64).div_ceil(100).max(1);
             values.get(rank as usize - 1).copied().unwrap_or_default()
+        }))
+    }
+
+    /// The percentiles of values with weights, such as the time for which each held. Values without weight do not
+    /// count, unless all are without.
+    pub fn weighted(mut values: Vec<(T, f64)>) -> Self {
+        let total: f64 = values.iter().map(|(_, weight)| weight).sum();
+        if total <= 0.0 {
+            return Self::of(values.into_iter().map(|(value, _)| value).collect());
+        }
+        values.retain(|&(_, weight)| weight > 0.0);
+        values.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        let mut sum = 0.0;
+        let sums: Vec<f64> = values
+            .iter()
+            .map(|(_, weight)| {
+                sum += weight;
+                sum
+            })
+            .collect();
+        Self(PERCENTILES.map(|p| {
+            // Sums of fractions are not exact.
+            let least = total * (f64::from(p) / 100.0 - 1e-9);
+            let rank = sums.partition_point(|&sum| sum < least).min(values.len() - 1);
+            values[rank].0
         }))
     }
 
@@ -45,6 +71,18 @@ impl<T: Copy + Serialize> Serialize for Percentiles<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_counts_for_as_long_as_it_held() {
+        let equal = [15, 20, 35, 40, 50];
+        assert_eq!(Percentiles::weighted(equal.map(|value| (value, 0.1)).into()), Percentiles::of(equal.into()));
+        assert_eq!(
+            Percentiles::weighted((1..=100).map(|value| (value, 0.3)).collect()).0,
+            [1, 25, 50, 75, 90, 99, 100]
+        );
+        assert_eq!(Percentiles::weighted(vec![(9, 1.0), (1, 8.0), (5, 1.0), (7, 0.0)]).0, [1, 1, 1, 1, 5, 9, 9]);
+        assert_eq!(Percentiles::<u64>::weighted(vec![]).0, [0; 7]);
+    }
 
     #[test]
     fn percentiles_are_by_nearest_rank() {

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use isotherm_core::{RegionSnapshot, TargetId};
 
-use super::{Amount, Basis, Point, Wss};
+use super::{Amount, Basis, Percentiles, Point, Wss};
 use crate::ReportError;
+use crate::intervals::IntervalRange;
 use crate::source::{Selection, Source, View, Visit, walk};
 
 /// The quantile of the normal distribution for 95 % on both sides.
@@ -21,13 +22,18 @@ const Z: f64 = 1.96;
 pub(super) fn wss(source: &dyn Source, selection: &Selection) -> Result<Wss, ReportError> {
     let mut sampled = Sampled { resident: Resident::read(source)?, ..Sampled::default() };
     walk(source, selection, &mut [&mut sampled])?;
-    let window = Duration::from_nanos(source.header().aggregation_ns);
-    Ok(Wss { basis: Basis::Samples, once: None, window, by_interval: true, points: sampled.points })
+    // The aggregation interval may change during the run.
+    let window = Duration::from_nanos(Percentiles::weighted(sampled.aggregations).median());
+    let Sampled { intervals, points, .. } = sampled;
+    Ok(Wss { basis: Basis::Samples, once: None, window, intervals, by_interval: true, points })
 }
 
 #[derive(Default)]
 struct Sampled {
     points: Vec<Point>,
+    /// The aggregation intervals in nanoseconds, each with the time for which it was in force.
+    aggregations: Vec<(u64, f64)>,
+    intervals: IntervalRange,
     resident: Resident,
 }
 
@@ -36,6 +42,7 @@ impl View for Sampled {
         if !visit.chosen {
             return Ok(());
         }
+        self.intervals.add_row(visit.row);
         let samples = visit.row.samples;
         let mut amount = Amount::default();
         let (mut unobservable, mut low, mut high) = (0.0, 0.0, 0.0);
@@ -58,7 +65,8 @@ impl View for Sampled {
         amount.high_bytes = Some((high as u64).max(amount.bytes));
         let (time, target) = (visit.row.time, visit.row.target.id);
         amount.present_bytes = present.or_else(|| self.resident.at(target, time));
-        self.points.push(Point { time, target, amount, warm_up: false });
+        self.aggregations.push((visit.row.aggregation.as_nanos() as u64, visit.span().as_secs_f64()));
+        self.points.push(Point { time, target, amount, warm_up: false, span: visit.span() });
         Ok(())
     }
 }
@@ -78,7 +86,7 @@ fn bounds(region: &RegionSnapshot, samples: u32) -> (f64, f64) {
     (((centre - spread) / (1.0 + Z * Z / n)).clamp(0.0, 1.0), 1.0)
 }
 
-/// The resident bytes of targets over time, from the activity of schemes.
+/// The resident bytes of targets over time, from the activities.
 #[derive(Default)]
 struct Resident(HashMap<TargetId, Vec<(Duration, u64)>>);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{PageSums, WINDOWS};
 
-use super::{Amount, Basis, Point, Total, Wss};
+use super::{Amount, Basis, Percentiles, Point, Total, Wss};
 use crate::ReportError;
 use crate::source::{Selection, Source};
 use crate::surveys::selected;
@@ -27,29 +27,29 @@ pub(super) fn wss(
             continue;
         }
         if !survey.interval.is_zero() {
-            intervals.push(survey.interval);
+            intervals.push((survey.interval, survey.interval.as_secs_f64()));
         }
-        let covered = survey.time.saturating_sub(first) + survey.interval / 2;
+        // A window that goes back to before the first survey also counts what was accessed at any time before it.
+        let covered = survey.time.saturating_sub(first);
         let warm_up = survey.interval.is_zero() || window.is_some_and(|window| covered < window);
         let mut all_mapped = 0;
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             let (sums, mapped) = selected(target, selection.address);
             all_mapped += mapped;
             let amount = amount(&sums, place, mapped);
-            wss.points.push(Point { time: survey.time, target: target.id, amount, warm_up });
+            wss.points.push(Point { time: survey.time, target: target.id, amount, warm_up, span: survey.interval });
         }
         let total = survey.total.filter(|_| selection.holds_all(&survey));
         match (&mut once, total) {
             (Some(once), Some(total)) => {
                 let amount = amount(&total.sums, place, all_mapped);
-                once.push(Total { time: survey.time, amount, warm_up });
+                once.push(Total { time: survey.time, amount, warm_up, span: survey.interval });
             }
             _ => once = None,
         }
     }
     wss.once = once;
-    intervals.sort_unstable();
-    wss.window = window.or_else(|| intervals.get(intervals.len() / 2).copied()).unwrap_or_default();
+    wss.window = window.unwrap_or_else(|| Percentiles::weighted(intervals).median());
     // Intervals are not exact to the millisecond.
     if wss.by_interval {
         wss.window = Duration::from_millis((wss.window.as_micros() as u64 + 500) / 1000);

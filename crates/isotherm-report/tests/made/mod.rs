@@ -11,7 +11,7 @@ use isotherm_core::{
     AddrRange, BoxError, Mapping, MemoryUse, Permissions, RegionPages, RegionSnapshot, SystemMemory, TargetId,
     TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, Header, Host, Row, SurveyRecord, TargetInfo};
+use isotherm_record::{Activity, Budget, Cost, Header, Host, Row, SurveyRecord, TargetInfo};
 use isotherm_report::{Activities, Rows, Source, Surveys};
 
 pub const MIB: u64 = 1 << 20;
@@ -61,6 +61,8 @@ pub fn made(rows: Vec<Row>) -> Made {
         min_regions: 10,
         max_regions: 1000,
         seed: 7,
+        budget: Some(Budget { cpu: 0.02, targets: 0.005 }),
+        intervals: Some("auto".into()),
         started_unix_ns: 1_790_000_000_000_000_000,
         host: Host {
             id: "0123456789abcdef0123456789abcdef".into(),
@@ -90,6 +92,7 @@ pub fn imported(mut source: Made) -> Made {
         cpus: 0,
         memory_bytes: 0,
     };
+    (header.budget, header.intervals) = (None, None);
     for row in &mut source.rows {
         row.cost = None;
         row.info = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
@@ -126,10 +129,13 @@ pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionS
         cost: Some(Cost {
             rounds: 20,
             late_rounds: u32::from(index == 5),
+            sampled_rounds: Some(20),
             reads: u64::from(n) * 19,
             max_reads: n,
             clears: u64::from(n) * 7,
             cpu_ns: 1_200_000,
+            other_cpu_ns: Some(100_000),
+            limited: Some(false),
             unobservable_bytes: 0,
         }),
     }
@@ -308,7 +314,8 @@ pub fn schemed(seconds: u32) -> Made {
 }
 
 /// A server of 64 MiB that samples find idle. A survey each second finds the first 8 MiB touched each time, the next 8
-/// MiB in the fifth survey only, 4 MiB of unknown and 4 MiB of unobservable memory; 32 MiB of the mapping are absent.
+/// MiB in the fifth survey only, 4 MiB of unknown and 4 MiB of unobservable memory; 12 MiB of the mapping are in swap
+/// and 20 MiB absent.
 /// It reserves a terabyte without access permission.
 #[allow(dead_code, reason = "each test file uses its part")]
 pub fn surveyed(seconds: u32) -> Made {
@@ -328,12 +335,13 @@ pub fn surveyed(seconds: u32) -> Made {
                 touched: touched * MIB,
                 unknown: if nth == 2 { present } else { 0 },
                 unobservable: if nth == 3 { present } else { 0 },
+                swapped: Some(0),
             };
             let region = region(ANON + start * MIB, ANON + end * MIB, 0, i);
             regions.push(RegionSnapshot { pages: (i > 10).then_some(pages), ..region });
         }
         regions.push(RegionSnapshot {
-            pages: (i > 10).then(RegionPages::default),
+            pages: (i > 10).then(|| RegionPages { swapped: Some(12 * MIB), ..RegionPages::default() }),
             ..region(ANON + 64 * MIB, ANON + 96 * MIB, 0, i)
         });
         row(i, 1234, &mappings, regions)
@@ -347,7 +355,14 @@ pub fn surveyed(seconds: u32) -> Made {
                 (8 + if recent { 8 } else { 0 }) * MIB
             });
             let touched = (8 + if second == 5 { 8 } else { 0 }) * MIB;
-            let sums = PageSums { present: 64 * MIB, touched, unobservable: 4 * MIB, unknown: 4 * MIB, within };
+            let sums = PageSums {
+                present: 64 * MIB,
+                touched,
+                unobservable: 4 * MIB,
+                unknown: 4 * MIB,
+                swapped: Some(12 * MIB),
+                within,
+            };
             let block = |nth: u64| {
                 let hot = nth < 4 || (nth < 8 && second == 5);
                 let idle = match nth {
@@ -361,13 +376,16 @@ pub fn surveyed(seconds: u32) -> Made {
                     present: 512,
                     touched,
                     idle: Duration::from_secs(idle.into()),
+                    swapped: Some(0),
                 }
             };
+            let in_swap =
+                |nth: u64| BlockSums { start: ANON + nth * BLOCK_SIZE, swapped: Some(512), ..BlockSums::default() };
             let target = TargetSurvey {
                 id: process(1234),
                 mappings: mappings.clone(),
                 by_mapping: vec![MappingSums { mapping: 0, sums }],
-                by_block: (0..32).map(block).collect(),
+                by_block: (0..32).map(block).chain((32..38).map(in_swap)).collect(),
             };
             SurveyRecord {
                 survey: SurveySnapshot {
@@ -383,4 +401,25 @@ pub fn surveyed(seconds: u32) -> Made {
         })
         .collect();
     made
+}
+
+/// A heap of 24 MiB, of which 16 are in swap and nothing in memory, beside what [`surveyed`] has.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub fn with_heap_in_swap(seconds: u32) -> Made {
+    let mut source = surveyed(seconds);
+    let start = 64 * MIB;
+    let heap = Mapping { name: "[heap]".into(), ..Mapping::anonymous(range(start, start + 24 * MIB)) };
+    let with_heap = |mappings: &[Mapping]| std::iter::once(&heap).chain(mappings).cloned().collect();
+    for target in source.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
+        target.mappings = with_heap(&target.mappings);
+        target.by_mapping[0].mapping += 1;
+        let sums = PageSums { swapped: Some(16 * MIB), ..PageSums::default() };
+        target.by_mapping.insert(0, MappingSums { mapping: 0, sums });
+        let in_swap = |nth| BlockSums { start: start + nth * BLOCK_SIZE, swapped: Some(512), ..BlockSums::default() };
+        target.by_block = (2..10).map(in_swap).chain(target.by_block.iter()).collect();
+    }
+    for row in &mut source.rows {
+        row.target.mappings = with_heap(&row.target.mappings);
+    }
+    source
 }

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use isotherm_core::BoxError;
 
+use crate::pace::{HelperCpu, HelperThread};
 use crate::{Control, Event, RunError};
 use queue::{CAPACITY, Queue};
 
@@ -32,21 +33,28 @@ impl<F: FnMut(&Event) -> Result<(), BoxError> + Send> EventSink for F {
 
 /// The events of a run, in their order: an iterator that ends after [`Event::End`].
 ///
-/// Dropping it before is allowed; the run goes on without it.
+/// Dropping it before is allowed; the run goes on without it. The CPU time of the thread that iterates counts as that
+/// of the run.
 #[derive(Debug)]
-pub struct Events(Arc<Queue>);
+pub struct Events {
+    queue: Arc<Queue>,
+    helpers: HelperCpu,
+    thread: Option<HelperThread>,
+}
 
 impl Iterator for Events {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
-        self.0.pop()
+        let event = self.queue.pop();
+        self.thread.get_or_insert_with(|| self.helpers.thread()).count();
+        event
     }
 }
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.0.abandon();
+        self.queue.abandon();
     }
 }
 
@@ -55,6 +63,7 @@ impl Drop for Events {
 pub(crate) struct Sinks {
     queues: Vec<Arc<Queue>>,
     named: Vec<(String, Box<dyn EventSink>, Arc<Queue>)>,
+    helpers: HelperCpu,
 }
 
 impl fmt::Debug for Sinks {
@@ -66,7 +75,7 @@ impl fmt::Debug for Sinks {
 impl Sinks {
     /// A further receiver.
     pub(crate) fn subscribe(&mut self) -> Events {
-        Events(self.queue())
+        Events { queue: self.queue(), helpers: self.helpers.clone(), thread: None }
     }
 
     /// A further sink. `name` names it in error messages, and its thread.
@@ -83,17 +92,20 @@ impl Sinks {
 
     /// Starts a thread for each sink. A sink that fails stops the run by `control`.
     pub(crate) fn start(self, overflow: Overflow, control: &Control) -> Result<(Delivery, SinkThreads), RunError> {
-        let delivery = Delivery { queues: self.queues.into(), overflow };
+        let delivery = Delivery { queues: self.queues.into(), overflow, helpers: self.helpers };
         let mut threads = Vec::new();
         for (name, mut sink, queue) in self.named {
             let control = control.clone();
+            let helpers = delivery.helpers.clone();
             let work = move || {
+                let mut thread = helpers.thread();
                 while let Some(event) = queue.pop() {
                     if let Err(error) = sink.event(&event) {
                         queue.abandon();
                         control.stop();
                         return Err(error);
                     }
+                    thread.count();
                 }
                 Ok(())
             };
@@ -117,9 +129,15 @@ impl Sinks {
 pub(crate) struct Delivery {
     queues: Arc<[Arc<Queue>]>,
     overflow: Overflow,
+    helpers: HelperCpu,
 }
 
 impl Delivery {
+    /// What the threads of the sinks cost.
+    pub(crate) fn helpers(&self) -> &HelperCpu {
+        &self.helpers
+    }
+
     /// Hands over an event. Never waits for a sink unless the source has no clock to keep to.
     pub(crate) fn send(&self, event: Event) {
         for queue in self.queues.iter() {

@@ -1,14 +1,14 @@
 //! The schemes' thread of a live run: it acts beside the monitor, so that no action delays a sampling round.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use isotherm_act::{ProcessActuator, ProcessInspector};
-use isotherm_core::scheme::{Application, Report, Schemes};
+use isotherm_core::scheme::{Application, Goal, Metric, Report, Schemes};
 use isotherm_core::{AccessProbe, BoxError, MemoryUse, Sink, Snapshot, TargetId};
 use isotherm_kernel::{ProcessTable, SystemGauges, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
@@ -43,8 +43,9 @@ pub(crate) struct PreparedSchemes {
 }
 
 impl PreparedSchemes {
-    /// Reads the schemes and tries what they ask for.
-    pub(crate) fn new(options: SchemeOptions) -> Result<Self, RunError> {
+    /// Reads the schemes and tries what they ask for. `look` tells which pages are young; page tables tell it if it is
+    /// `None`.
+    pub(crate) fn new(options: SchemeOptions, look: Option<Box<dyn AccessProbe + Send>>) -> Result<Self, RunError> {
         let (schemes, file) = match options.schemes {
             SchemeSource::Fixed(schemes) => (schemes, None),
             SchemeSource::File(path) => {
@@ -54,8 +55,22 @@ impl PreparedSchemes {
         };
         let processes = ProcessTable::default();
         let inspector = ProcessInspector::new(processes.clone(), open_probe);
+        let inspector = match look {
+            Some(look) => inspector.with_probe(look),
+            None => inspector,
+        };
         let engine = Schemes::new(schemes, ProcessActuator::new(processes), inspector, SystemGauges::new())?;
         Ok(Self { engine, file, memory_use: options.memory_use })
+    }
+
+    /// The files that the schemes read while they run.
+    pub(crate) fn inputs(&self) -> Vec<PathBuf> {
+        let goals = self.engine.schemes().flat_map(|scheme| scheme.quota.goals());
+        let fed = |goal: &Goal| match goal.metric() {
+            Metric::Fed(path) => Some(PathBuf::from(&**path)),
+            _ => None,
+        };
+        goals.filter_map(fed).collect()
     }
 
     /// Starts to act on `processes`, on the snapshots in the mailbox of `control`. The monitor pauses while all schemes

@@ -217,10 +217,13 @@ impl Converter {
         let cost = Cost {
             rounds,
             late_rounds: 0,
+            sampled_rounds: Some(rounds),
             reads: u64::from(rounds) * u64::from(reads),
             max_reads: reads,
             clears: u64::from(rounds) * u64::from(reads),
             cpu_ns: cpu.saturating_sub(self.cpu).as_nanos() as u64,
+            other_cpu_ns: None,
+            limited: None,
             unobservable_bytes: 0,
         };
         self.cpu = cpu;
@@ -230,6 +233,7 @@ impl Converter {
             samples,
             targets,
             rounds,
+            sampled_rounds: rounds,
             reads: cost.reads,
             max_reads: cost.max_reads,
             clears: cost.clears,

@@ -15,6 +15,15 @@ pub(crate) use simulation::SimulationSource;
 use crate::outlet::Outlet;
 use crate::{EndReason, RunError};
 
+/// A source whose targets have ended before it could watch them.
+pub(crate) struct EndedSource;
+
+impl Source for EndedSource {
+    fn run(self: Box<Self>, _: &mut Outlet) -> Result<EndReason, RunError> {
+        Ok(EndReason::Finished)
+    }
+}
+
 /// Where snapshots come from.
 pub(crate) trait Source: Send {
     /// Runs until the source is over or the session is to end, and says which it was.

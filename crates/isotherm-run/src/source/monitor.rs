@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_core::survey::{SurveyLimits, SurveySnapshot};
+use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot};
 use isotherm_kernel::{Waiter, Woken, monitor_cpu_time, now_since_boot};
 use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
@@ -13,39 +13,36 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Outlet, Source};
-use crate::pace::{SamplingPace, SurveyPace};
+use crate::pace::{PaceOptions, Pacer};
 use crate::targets::{InfoReader, LiveTargets};
-use crate::{EndReason, Event, Notice, RunError, Severity};
+use crate::{EndReason, Event, Notice, RunError, Scheduling, Severity};
 
 /// Watches the targets through a probe.
 pub(crate) struct MonitorSource {
     pub(crate) attributes: Attributes,
     pub(crate) sampling: bool,
-    /// Whether samples may be left out to save CPU time.
-    pub(crate) sparing: bool,
-    /// How often to survey. `None` without surveys.
-    pub(crate) survey: Option<SurveyPace>,
+    pub(crate) pace: PaceOptions,
+    pub(crate) scheduling: Scheduling,
     pub(crate) seed: u64,
     pub(crate) probe: Box<dyn AccessProbe + Send>,
     pub(crate) targets: LiveTargets,
 }
 
+type LiveMonitor = Monitor<LiveTargets, Box<dyn AccessProbe + Send>, Forward, Pcg64Mcg>;
+
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { attributes, sampling, sparing, survey: mut pace, seed, probe, targets } = *self;
+        let Self { attributes, sampling, pace, scheduling, seed, probe, targets } = *self;
+        scheduling.apply()?;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
-        let late_rounds = Rc::new(Cell::new(0));
-        let infos = targets.infos();
-        let found = Rc::new(RefCell::new(Found::default()));
-        let sink =
-            Forward { infos, late_rounds: Rc::clone(&late_rounds), cpu: monitor_cpu_time(), found: Rc::clone(&found) };
-        let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), targets, probe, sink);
+        let mut driver = Driver::new(Pacer::new(pace, sampling, outlet.helpers()), &targets);
+        let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), targets, probe, driver.sink());
         if !sampling {
             monitor.without_samples();
         }
-        if let Some(pace) = &pace {
-            monitor.set_survey(pace.interval(), SurveyLimits::default());
+        if pace.survey.is_some() {
+            monitor.set_survey(driver.pacer.survey_settings(attributes));
         }
 
         monitor.set_start(now_since_boot());
@@ -54,28 +51,9 @@ impl Source for MonitorSource {
         let is_over = |now| deadline.is_some_and(|deadline| now >= deadline);
         let mut in_force = monitor.attributes();
         outlet.attributes(in_force);
-        let mut sampling_pace = sparing.then(SamplingPace::new);
-        let mut surveying = Duration::ZERO;
-        let mut cpu = monitor_cpu_time();
         let mut next = monitor.start()?;
-        let mut last = Instant::now();
-        let mut told = false;
-        let mut hand_over_survey = |monitor: &mut Monitor<_, _, _, _>, outlet: &Outlet, cpu: Duration| {
-            let Some(mut record) = found.borrow_mut().survey.take() else { return Duration::ZERO };
-            let spent = monitor_cpu_time().saturating_sub(cpu);
-            record.cpu = Some(spent);
-            outlet.survey(record);
-            if !told && let Some(left_out) = monitor.left_out() {
-                told = true;
-                outlet.send(Event::Notice(Notice::new(Severity::Warning, &left_out)));
-            }
-            if let Some(pace) = &mut pace {
-                pace.cost(spent);
-                monitor.set_survey(pace.interval(), SurveyLimits::default());
-            }
-            spent
-        };
-        surveying += hand_over_survey(&mut monitor, outlet, cpu);
+        let mut now = start;
+        driver.take_in(&mut monitor, Duration::ZERO, outlet);
         let reason = loop {
             let Next::Step { after } = next else { break EndReason::Finished };
             if control.rest.is_wanted() {
@@ -87,42 +65,38 @@ impl Source for MonitorSource {
                     break EndReason::DurationOver;
                 }
                 // If a target has ended, this says whether another is left.
-                next = monitor.resume()?;
-                last = Instant::now();
+                now = Instant::now();
+                next = monitor.resume(now - start)?;
                 continue;
             }
-            let due = last + after;
-            match waiter.until(due).map_err(RunError::Wait)? {
+            let due = now + after;
+            let woken = waiter.until(due).map_err(RunError::Wait)?;
+            // A run that ends within its first aggregation has a snapshot all the same. Whether it ends with this
+            // target is not known yet. After a stop, schemes get no snapshot to act on.
+            let may_end = woken == Woken::TargetEnded || woken == Woken::Stopped && !control.mailbox.is_open();
+            if may_end && outlet.snapshots() == 0 {
+                monitor.cut_short(start.elapsed())?;
+                driver.take_in(&mut monitor, start.elapsed(), outlet);
+            }
+            match woken {
                 Woken::Due => {}
                 Woken::TargetEnded => monitor.ask_for_update(),
                 Woken::Stopped => break EndReason::Stopped,
             }
             let commands = control.take();
             if let Some(attributes) = commands.attributes {
+                driver.pacer.keep_intervals();
                 monitor.set_attributes(attributes);
             }
             if commands.update {
                 monitor.ask_for_update();
             }
-            let now = Instant::now();
-            let half_an_interval = monitor.attributes().sampling() / 2;
-            if now > due + half_an_interval {
-                late_rounds.set(late_rounds.get() + 1);
-            }
-            if monitor.survey_interval().is_some() {
-                cpu = monitor_cpu_time();
+            now = Instant::now();
+            if now > due + monitor.attributes().sampling() / 2 {
+                driver.late_rounds.set(driver.late_rounds.get() + 1);
             }
             next = monitor.step(now - start)?;
-            let snapshot = found.borrow_mut().snapshot.take();
-            if let Some(record) = snapshot {
-                if let (Some(pace), Some(cost)) = (&mut sampling_pace, record.cost) {
-                    let sampling = Duration::from_nanos(cost.cpu_ns).saturating_sub(std::mem::take(&mut surveying));
-                    pace.cost(sampling, record.snapshot.aggregation);
-                    monitor.set_sparing(pace.every());
-                }
-                outlet.snapshot(Arc::new(record));
-            }
-            surveying += hand_over_survey(&mut monitor, outlet, cpu);
+            driver.take_in(&mut monitor, now - start, outlet);
             if monitor.attributes() != in_force {
                 in_force = monitor.attributes();
                 outlet.attributes(in_force);
@@ -130,11 +104,75 @@ impl Source for MonitorSource {
             if is_over(now) {
                 break EndReason::DurationOver;
             }
-            // Rounds keep to their beat as long as that leaves half an interval between clearing and reading.
-            last = due.max(Instant::now() - half_an_interval);
         };
         monitor.end()?;
         Ok(reason)
+    }
+}
+
+/// Hands over what the monitor finds, and paces it.
+struct Driver {
+    pacer: Pacer,
+    late_rounds: Rc<Cell<u32>>,
+    found: Rc<RefCell<Found>>,
+    infos: InfoReader,
+    /// Whether it was told that memory is left unobservable.
+    told_left_out: bool,
+}
+
+impl Driver {
+    fn new(pacer: Pacer, targets: &LiveTargets) -> Self {
+        Self { pacer, late_rounds: Rc::default(), found: Rc::default(), infos: targets.infos(), told_left_out: false }
+    }
+
+    /// The sink of the monitor.
+    fn sink(&self) -> Forward {
+        Forward {
+            infos: self.infos.clone(),
+            late_rounds: Rc::clone(&self.late_rounds),
+            cpu: monitor_cpu_time(),
+            found: Rc::clone(&self.found),
+        }
+    }
+
+    /// Hands over what the monitor has found in the step at `now`, and takes in what the step cost.
+    fn take_in(&mut self, monitor: &mut LiveMonitor, now: Duration, outlet: &mut Outlet) {
+        let work = monitor.work();
+        let survey_cpu = self.pacer.stepped(now, work);
+        let Found { snapshot, survey } = std::mem::take(&mut *self.found.borrow_mut());
+        let is_snapshot = snapshot.is_some();
+        if let Some(mut record) = snapshot {
+            if let Some(attributes) = self.pacer.aggregated(&record.snapshot, monitor.attributes()) {
+                monitor.set_attributes(attributes);
+            }
+            if let Some(cost) = &mut record.cost {
+                cost.other_cpu_ns = Some(self.pacer.take_helped().as_nanos() as u64);
+                cost.limited = self.pacer.is_limited(monitor.attributes());
+            }
+            outlet.snapshot(Arc::new(record));
+        }
+        if let Some(record) = survey {
+            outlet.survey(SurveyRecord { cpu: survey_cpu, ..record });
+            if !self.told_left_out
+                && let Some(left_out) = monitor.left_out()
+            {
+                self.told_left_out = true;
+                outlet.send(Event::Notice(Notice::new(Severity::Warning, &left_out)));
+            }
+        }
+        if work.updated {
+            monitor.set_update_gap(self.pacer.update_gap());
+        }
+        let attributes = monitor.attributes();
+        if (work.blocks.is_some() || work.updated || is_snapshot) && monitor.survey_interval().is_some() {
+            monitor.set_survey(self.pacer.survey_settings(attributes));
+        }
+        if work.blocks.is_some() || is_snapshot {
+            monitor.set_sparing(self.pacer.every(attributes));
+        }
+        if is_snapshot && let Some(pace) = self.pacer.news(monitor.attributes()) {
+            outlet.send(Event::Pace(pace));
+        }
     }
 }
 
@@ -161,10 +199,14 @@ impl Sink for Forward {
         let cost = Cost {
             rounds: snapshot.rounds,
             late_rounds: self.late_rounds.take(),
+            sampled_rounds: Some(snapshot.sampled_rounds),
             reads: snapshot.reads,
             max_reads: snapshot.max_reads,
             clears: snapshot.clears,
             cpu_ns: (cpu - self.cpu).as_nanos() as u64,
+            // The driver adds these.
+            other_cpu_ns: None,
+            limited: None,
             unobservable_bytes: unobservable.sum(),
         };
         self.cpu = cpu;

@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{BLOCK_SIZE, BlockPages, BlockSums, ClearPages, PageBits, PageHistory, TargetSurvey};
+use isotherm_core::survey::{
+    BLOCK_SIZE, BlockList, BlockPages, BlockSums, ClearPages, PageBits, PageHistory, TargetSurvey,
+};
 use isotherm_core::{AddrRange, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 /// The histories of the pages of all targets.
@@ -52,9 +54,9 @@ impl RecordedPages {
 }
 
 /// The blocks of a target as a survey would have read them, and the pages of which it knows the state afterwards.
-fn blocks(target: &TargetSnapshot, sums: &[BlockSums]) -> (Vec<BlockPages>, Vec<ClearPages>) {
+fn blocks(target: &TargetSnapshot, sums: &BlockList) -> (Vec<BlockPages>, Vec<ClearPages>) {
     let block_left =
-        |sums: &BlockSums| Left { present: sums.present.into(), touched: sums.touched.into(), ..Left::default() };
+        |sums: BlockSums| Left { present: sums.present.into(), touched: sums.touched.into(), ..Left::default() };
     let mut in_block: HashMap<u64, Left> = sums.iter().map(|sums| (sums.start, block_left(sums))).collect();
     let (mut blocks, mut clears): (Vec<BlockPages>, Vec<ClearPages>) = (Vec::new(), Vec::new());
     let mut region: Option<(AddrRange, Left)> = None;
@@ -142,7 +144,7 @@ mod tests {
         };
         let regions = regions.iter().map(region).collect();
         let target = TargetSnapshot { id: ID, regions, mappings: Arc::clone(&mappings) };
-        let survey = TargetSurvey { id: ID, mappings, by_mapping: Vec::new(), by_block: blocks.to_vec() };
+        let survey = TargetSurvey { id: ID, mappings, by_mapping: Vec::new(), by_block: blocks.to_vec().into() };
         (Snapshot { targets: vec![target], ..Snapshot::default() }, survey)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
-use isotherm_core::survey::{SurveyLimits, SurveySnapshot};
+use isotherm_core::survey::{SurveySettings, SurveySnapshot};
 use isotherm_core::{AddressSpace, Attributes, BoxError, Monitor, Next, Sink, Snapshot};
 use isotherm_kernel::monitor_cpu_time;
 use isotherm_record::{Cost, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos};
@@ -43,7 +43,7 @@ impl Source for SimulationSource {
         let mut monitor =
             Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), memory.clone(), memory, Keep::default());
         if let Some(interval) = survey {
-            monitor.set_survey(interval, SurveyLimits::default());
+            monitor.set_survey(SurveySettings { interval, ..SurveySettings::default() });
         }
         let mut in_force = attributes;
         outlet.attributes(in_force);
@@ -70,6 +70,7 @@ impl Source for SimulationSource {
             let now = monitor_cpu_time();
             let cost = Cost {
                 rounds: snapshot.rounds,
+                sampled_rounds: Some(snapshot.sampled_rounds),
                 reads: snapshot.reads,
                 max_reads: snapshot.max_reads,
                 clears: snapshot.clears,
@@ -93,7 +94,7 @@ impl Source for SimulationSource {
                     slept = true;
                 }
                 if slept {
-                    next = monitor.resume()?;
+                    next = monitor.resume(clock.now())?;
                 }
             }
         }

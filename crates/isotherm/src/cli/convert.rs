@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 
 /// Convert a recording to another format
 ///
-/// The name of the output selects the format. docs/recording.md and docs/damo.md describe the formats.
+/// The name of the output selects the format. docs/recording.md and docs/damo.md describe the formats. A recording that
+/// is replaced by a recording is kept, with .old after its name.
 #[derive(Args)]
 #[command(after_long_help = FORMATS)]
 pub struct Convert {
@@ -59,7 +60,8 @@ pub struct ImportDamo {
     /// The recording of damo
     #[arg(value_name = "FILE", default_value = "damon.data")]
     pub file: PathBuf,
-    /// Write the recording to this file, which only its owner can read [default: FILE with the extension .rec]
+    /// Write the recording to this file, which only its owner can read. A recording that is there is kept with .old
+    /// after its name [default: FILE with the extension .rec]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Process ID of a target, or 0 for physical memory. May be given several times, in the order of the targets

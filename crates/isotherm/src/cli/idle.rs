@@ -8,6 +8,7 @@ use isotherm_core::units::{self, QuantityError};
 use isotherm_probes::idle_scan::Rate;
 
 use super::SharedOption;
+use super::watch::share;
 
 /// Report how much memory is idle, by cgroup, process and mapping
 ///
@@ -38,7 +39,7 @@ pub struct Idle {
     #[arg(long, conflicts_with_all = ["pid", "cgroup"])]
     pub all: bool,
     /// List the figures of these, separated by commas. Cgroups are always listed [default: cgroup; with --pid also
-    /// process and mapping]
+    /// process and, but for Prometheus, mapping]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub by: Vec<By>,
     /// Time from one read of a page to the next. If it is given, reports repeat until Ctrl-C [default: 60s, one report]
@@ -51,9 +52,12 @@ pub struct Idle {
     /// to 250
     #[arg(long)]
     pub histogram: bool,
-    /// Limit the speed of reading to a share of one CPU, such as 5% or 0.05, or to bytes per second, such as 1GiB
-    /// [default: no limit]
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    /// The share of one CPU that isotherm takes at most over any ten seconds. A scan that needs more is slowed down
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
+    pub cpu_budget: f64,
+    /// Limit the speed of reading while a scan runs, instead of --cpu-budget: to a share of one CPU, such as 5% or
+    /// 0.05, or to bytes per second, such as 1GiB
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "cpu_budget")]
     pub rate: Option<Rate>,
     /// The method that finds idle pages
     #[arg(long, value_name = "PROBE", default_value = "auto")]
@@ -63,7 +67,8 @@ pub struct Idle {
     /// The format [default: that of the extension of -o (.txt, .json or .prom), else text]
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<IdleFormatChoice>,
-    /// Write each report to this file, in place of the previous one. A reader never sees half a report
+    /// Write each report to this file, in place of the previous one. A reader never sees half a report. Only the owner
+    /// can read the file; metrics for Prometheus can be read by everybody, unless they are of mappings
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Show no progress

@@ -15,17 +15,22 @@ use super::{PhysicalOptions, RECORDING, WatchOptions};
 /// each region whether it was accessed. A region whose access rate has been steady for ten aggregation intervals is
 /// sampled less often, down to one round in 12. So a round never checks more pages than there are regions.
 ///
-/// With the probe bpf, isotherm also surveys all pages in memory, once a second or less often (--survey). The survey
-/// finds which pages were accessed since the survey before, also those that are accessed too rarely for samples to
-/// find. `isotherm report wss --window 5s` shows how much memory was accessed within 5 seconds. docs/survey.md has the
-/// details.
+/// With the probes idle and bpf, isotherm also surveys all pages in memory, once a second or less often (--survey). The
+/// survey finds which pages were accessed since the survey before, also those that are accessed too rarely for samples
+/// to find. `isotherm report wss --window 5s` shows how much memory was accessed within 5 seconds. docs/survey.md has
+/// the details.
 ///
 /// After each aggregation interval isotherm writes a snapshot of all regions. It then merges neighbouring regions of
 /// about the same access rate, and splits regions at random addresses to find new borders. After each update interval
 /// it reads the mappings of the targets again.
 ///
+/// With --physical on a kernel without idle page tracking, all processes are surveyed, isotherm included. Page cache
+/// that no process maps and the memory of the kernel are left out. With idle page tracking, all memory of users is
+/// surveyed, page cache included. docs/probes.md describes what each probe sees.
+///
 /// The recording is an Apache Arrow IPC stream (docs/recording.md). If isotherm is killed, the recording stays
-/// readable, and at most the last second is lost.
+/// readable, and at most the last second is lost. A command that ends before the first aggregation interval is over has
+/// a recording of what there was.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Record {
@@ -33,10 +38,10 @@ pub struct Record {
     pub watch: WatchOptions,
     #[command(flatten)]
     pub physical: PhysicalOptions,
-    /// Write the recording to this file, which only its owner can read
+    /// Write the recording to this file, which only its owner can read. A recording that is there is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = RECORDING)]
     pub output: PathBuf,
-    /// Show no progress
+    /// Show no progress, and no summary at the end
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -48,7 +53,7 @@ Examples:
   isotherm record --pid 1234 --children       a process and all that it starts
   isotherm record --pid 1234 --aggr 1s        fewer snapshots, finer rates
   isotherm record --pid 1234 --sample off     surveys only: no access rates
-  isotherm record --physical --duration 1m    all memory, page cache included
+  isotherm record --physical --duration 1m    all memory of the machine
   isotherm record --physical -- ./my-program  all memory while a program runs
 
 Signals: with a command, isotherm passes HUP, INT, QUIT, TERM, USR1 and USR2 on to it, and ends when the command has \

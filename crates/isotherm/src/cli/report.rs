@@ -140,7 +140,9 @@ pub enum ReportKind {
     Overhead,
     /// What schemes did, and the memory in use; for recordings of `isotherm run --record`
     Schemes,
-    /// All reports in one page, which needs no network
+    /// Attributes, working sets and advice, as `isotherm tune` prints them; text and json only
+    Tune,
+    /// All reports but tune in one page, which needs no network
     Html,
 }
 
@@ -155,7 +157,7 @@ pub enum ReportFormat {
     Png,
     /// Vector graphics
     Svg,
-    /// The page with all reports, for every kind
+    /// The page with all reports, for every kind but tune
     Html,
 }
 
@@ -169,4 +171,5 @@ Examples:
   isotherm report wss --format json
   isotherm report regions --at 3s --sort rate --min-rate 50%
   isotherm report schemes acted.rec          what did the schemes do?
+  isotherm report tune                       what follows for the target?
   isotherm report html -o memory.html        all reports in one page";

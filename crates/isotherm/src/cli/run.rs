@@ -35,7 +35,7 @@ pub struct Run {
     #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
     pub range: Vec<AddrRange>,
     /// Write a recording to this file, which only its owner can read: the snapshots, what the schemes did, and how much
-    /// memory was in use. `isotherm report schemes` shows it
+    /// memory was in use. `isotherm report schemes` shows it. A recording that is there is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Show no progress and no summary at the end

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use isotherm_core::AddrRange;
 use isotherm_core::units::{self, QuantityError};
+use isotherm_kernel::scheduling::MOST_CPUS;
 use isotherm_run::{SharedMemory, SurveyChoice};
 
 /// Processes that are watched, and how: for all commands that watch.
@@ -24,24 +25,64 @@ pub struct WatchOptions {
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     pub probe: ProbeChoice,
     /// Read all pages in memory, in addition to sampling: auto, off, or the time from one survey to the next, at least
-    /// 100ms. auto surveys as often as 0.4 % of one CPU allows, every 1s to 60s, if the probe can (bpf). off
-    /// leaves the sampling alone
+    /// 100ms. auto surveys as often as the budget allows (--cpu-budget), once a second at most, if the probe can (idle
+    /// and bpf). off leaves the sampling alone
     #[arg(long, value_name = "auto|off|TIME", default_value = "auto", value_parser = survey)]
     pub survey: SurveyChoice,
     #[command(flatten)]
     pub shared: SharedOption,
     #[command(flatten)]
+    pub budget: BudgetOptions,
+    #[command(flatten)]
+    pub scheduling: SchedulingOptions,
+    #[command(flatten)]
     pub attributes: AttributeOptions,
+    /// Start the command as this user, given by name or user ID, with the user's groups, HOME, SHELL, USER and LOGNAME.
+    /// Needs root, unless it is one's own name [default: the user who called sudo, if that started isotherm]
+    #[arg(long, value_name = "NAME", requires = "command", conflicts_with = "pid")]
+    pub user: Option<String>,
     /// Start this command and watch it
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
     pub command: Vec<OsString>,
 }
 
+/// What isotherm may cost: for all commands that watch.
+#[derive(Args)]
+pub struct BudgetOptions {
+    /// The share of one CPU that isotherm takes at most, for all that it does while it watches. Surveys and samples
+    /// come as often as that allows. With --sample, or with --survey off, samples are taken at their interval, whatever
+    /// they cost, unless a budget is given [default: 1%]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub cpu_budget: Option<f64>,
+    /// The share of one CPU that the targets lose at most because they have to set accessed bits again
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
+    pub target_budget: f64,
+}
+
+/// How the monitor is scheduled: for all commands that watch.
+#[derive(Args)]
+pub struct SchedulingOptions {
+    /// Nice value of the thread that watches, -20 to 19 [default: -10 where that is allowed]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(NICE))]
+    pub nice: Option<i32>,
+    /// Run the thread that watches on these processors only, such as 0,2-3
+    #[arg(long, value_name = "CPUS", value_parser = cpus)]
+    pub cpu_affinity: Option<Cpus>,
+}
+
+/// The nice values that there are.
+const NICE: std::ops::Range<i64> = -20..20;
+
+/// Numbers of processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus(pub Vec<usize>);
+
 /// How shared memory is observed: for all commands that survey processes.
 #[derive(Args)]
 pub struct SharedOption {
     /// Whether surveys of page tables (bpf) observe memory that several processes map, by clearing the referenced marks
-    /// of the process (/proc/PID/clear_refs)
+    /// of the process (/proc/PID/clear_refs) or, where the multi-generational LRU is on and this costs the process
+    /// less, by aging its cgroup
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub shared: SharedChoice,
 }
@@ -49,7 +90,8 @@ pub struct SharedOption {
 /// Physical memory that is watched, for commands that only watch.
 #[derive(Args)]
 pub struct PhysicalOptions {
-    /// Watch physical memory instead of processes. A command after `--` then only sets how long
+    /// Watch physical memory instead of processes, by the probe idle, bpf or damon. auto takes idle, or else bpf, which
+    /// sees the memory that processes map, by surveys without samples. A command after `--` then only sets how long
     #[arg(long, conflicts_with_all = ["pid", "children"])]
     pub physical: bool,
     /// Watch only these addresses: with --physical, physical addresses such as 4GiB:5GiB; with --probe damon and one
@@ -64,6 +106,11 @@ const ATTRIBUTES: &str = "Monitoring attributes";
 /// The monitoring attributes.
 #[derive(Args)]
 pub struct AttributeOptions {
+    /// How the sampling and the aggregation interval are chosen, unless --sample or --aggr sets them: auto begins with
+    /// 5ms and 100ms, and lengthens them until samples find 4 % of all accesses that they could find, or 20 % of those
+    /// of the memory in use. fixed keeps 5ms and 100ms, as schemes do: their conditions are about these intervals
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "HOW", default_value = "auto")]
+    pub intervals: IntervalsChoice,
     /// Sampling interval: the time from clearing the accessed bit of a page to reading it, at least 100us. Without
     /// --aggr, the aggregation interval becomes 20 times as long (10 times with refs). off leaves the surveys alone,
     /// which tell whether and when each page was accessed, but not how often [default: 5ms; with refs 100ms]
@@ -73,7 +120,8 @@ pub struct AttributeOptions {
     /// 100ms; with refs 1s]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME", value_parser = units::parse_duration)]
     pub aggr: Option<Duration>,
-    /// Update interval: the time from one read of the mappings to the next [default: 1s]
+    /// Update interval: the time from one read of the mappings to the next [default: 200ms in runs with
+    /// surveys, else 1s]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME", value_parser = units::parse_duration)]
     pub update: Option<Duration>,
     /// Number of regions of all targets together. isotherm aims at the minimum, and never exceeds the maximum [default:
@@ -83,6 +131,15 @@ pub struct AttributeOptions {
     /// Seed of the random choices, to repeat a run [default: from the clock]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "N")]
     pub seed: Option<u64>,
+}
+
+/// The choice of intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IntervalsChoice {
+    /// They follow from what is observed
+    Auto,
+    /// They stay as they are
+    Fixed,
 }
 
 /// The choice of samples.
@@ -101,6 +158,30 @@ fn sample(text: &str) -> Result<Sampling, QuantityError> {
     }
 }
 
+/// Reads a list of processors, as the kernel writes it: `0,2-3`.
+fn cpus(text: &str) -> Result<Cpus, QuantityError> {
+    let form = || QuantityError::form("a list of processors such as 0,2-3", text);
+    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MOST_CPUS);
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => cpus.extend(first..=last),
+            _ => return Err(form()),
+        }
+    }
+    Ok(Cpus(cpus))
+}
+
+/// Reads a share of one CPU, above 0.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    match units::parse_share(text) {
+        Ok(share) if share > 0.0 => Ok(share),
+        Ok(_) => Err("a budget of 0 allows no work; give a share such as 1%".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn survey(text: &str) -> Result<SurveyChoice, QuantityError> {
     match text {
         "auto" => Ok(SurveyChoice::Auto),
@@ -116,25 +197,25 @@ fn regions(text: &str) -> Result<(usize, usize), QuantityError> {
 /// A method that checks whether a page was accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProbeChoice {
-    /// The best that works: idle, then bpf, then refs; for physical memory idle
+    /// The best that works: idle, then bpf, then refs
     Auto,
-    /// Idle page tracking: single pages, of processes or physical memory. Needs root and CONFIG_IDLE_PAGE_TRACKING
+    /// Idle page tracking: single pages. Needs root and CONFIG_IDLE_PAGE_TRACKING
     Idle,
-    /// Page tables, read by an eBPF program: single pages of processes. Needs root
+    /// Page tables, read by an eBPF program: single pages. Needs root
     Bpf,
     /// /proc/PID/clear_refs and smaps: whole mappings only. Needs no root for processes of one's own
     Refs,
-    /// The kernel's DAMON does the sampling, of processes or physical memory. Needs root, and a kernel whose DAMON is
-    /// not in use. Never chosen by auto
+    /// The kernel's DAMON does the sampling. Needs root, and a kernel whose DAMON is not in use. Never chosen by auto
     Damon,
 }
 
 /// Whether memory that several processes map is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SharedChoice {
-    /// If it holds up page faults and mmap of a process for less than 5 ms at a time, and less than 1 % of the time
+    /// If it holds up page faults and mmap of a process for less than 5 ms at a time, and costs it less than 1 % of the
+    /// time. A cgroup is aged only if targets have at least half of its memory
     Auto,
-    /// In every survey: for about 8 ms for each GiB of the process
+    /// In every survey: clear_refs holds up page faults for about 8 ms for each GiB of the process
     Always,
     /// Not at all: such memory is unobservable
     Never,

@@ -9,8 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm_core::scheme::Scheme;
+use isotherm_output::standard_output;
 
 use crate::cli::{Scheme as Options, SchemeCommand, TryFormat};
+use crate::tell;
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     match &options.command {
@@ -20,7 +22,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             };
             let trial = trial::trial(schemes, &options.recording)?;
-            let mut out = std::io::stdout().lock();
+            let mut out = standard_output().apart_from([&options.file, &options.recording])?;
             match options.format {
                 TryFormat::Text => show::text(&trial, &mut out)?,
                 TryFormat::Json => show::json(&trial, &mut out)?,
@@ -34,7 +36,7 @@ fn check(file: &Path) -> Result<ExitCode> {
     let Some(schemes) = read(file) else {
         return Ok(ExitCode::FAILURE);
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = standard_output().apart_from([file])?;
     for (i, scheme) in schemes.iter().enumerate() {
         let separator = if i == 0 { "" } else { "\n" };
         write!(out, "{separator}{}", isotherm_scheme::describe(scheme))?;
@@ -45,5 +47,5 @@ fn check(file: &Path) -> Result<ExitCode> {
 /// The schemes of a file. Prints the errors of the file if there are any.
 fn read(file: &Path) -> Option<Vec<Scheme>> {
     // The lines have no program name: editors look for file, line and column at their start.
-    isotherm_damo::read_schemes(file).map_err(|diagnostics| eprintln!("{diagnostics}")).ok()
+    isotherm_damo::read_schemes(file).map_err(tell).ok()
 }

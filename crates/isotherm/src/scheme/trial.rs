@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use isotherm_core::rate::{is_same_interval, sampling_interval};
 use isotherm_core::scheme::{ActedRegion, FilterKind, PageKind, Report, Scheme};
-use isotherm_core::{AddrRange, Mapping, Snapshot, TargetId};
+use isotherm_core::{AddrRange, Mapping, Snapshot, TargetId, units};
 use isotherm_record::SnapshotRecord;
 use isotherm_run::{Event, RunConfig, Source};
 
@@ -74,6 +75,8 @@ struct Tally {
     snapshots: u64,
     end: Duration,
     surveyed: bool,
+    /// The sampling interval at the start, which conditions are about, and the longest one.
+    intervals: Option<(Duration, Duration)>,
 }
 
 /// What one scheme has done so far.
@@ -94,7 +97,7 @@ impl Tally {
             taken: BTreeMap::new(),
             most_unobservable: 0,
         });
-        Self { schemes: schemes.collect(), snapshots: 0, end: Duration::ZERO, surveyed: false }
+        Self { schemes: schemes.collect(), snapshots: 0, end: Duration::ZERO, surveyed: false, intervals: None }
     }
 
     /// Adds what the schemes did to a snapshot.
@@ -102,6 +105,9 @@ impl Tally {
         self.snapshots += 1;
         self.end = snapshot.time;
         self.surveyed |= !snapshot.histories.is_empty();
+        let sampling = sampling_interval(snapshot.aggregation, snapshot.samples);
+        let (first, longest) = self.intervals.unwrap_or((sampling, sampling));
+        self.intervals = Some((first, longest.max(sampling)));
         for (tally, report) in self.schemes.iter_mut().zip(reports) {
             tally.add(snapshot, report);
         }
@@ -110,7 +116,9 @@ impl Tally {
     fn into_trial(self, recording: &Path) -> Trial {
         let unsurveyed = (!self.surveyed).then(|| NO_SURVEY.to_owned());
         let notes = self.schemes.iter().flat_map(|tally| notes(&tally.scheme));
-        let notes = unsurveyed.into_iter().chain(notes).collect();
+        let changed =
+            self.intervals.filter(|(first, longest)| !is_same_interval(*first, *longest)).map(other_intervals);
+        let notes = unsurveyed.into_iter().chain(changed).chain(notes).collect();
         let tried = self.schemes.into_iter().filter_map(|tally| {
             let distinct = tally.taken.into_values().flat_map(merged);
             Some(Tried {
@@ -182,6 +190,15 @@ fn merged(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
 /// What is said of a recording without surveys.
 const NO_SURVEY: &str = "the recording has no survey: sizes are those of mapped memory, present or not";
 
+/// What is said of a recording whose sampling interval becomes longer than it was at the start.
+fn other_intervals((first, longest): (Duration, Duration)) -> String {
+    let [first, longest] = [first, longest].map(units::duration);
+    format!(
+        "the sampling interval was {first} at first and up to {longest} later: access rates are those that samples \
+         over {first} would find, and memory that each longer sample found accessed counts as accessed all the time"
+    )
+}
+
 /// The bytes of a region that were present, or mapped without a survey.
 fn present(snapshot: &Snapshot, region: &ActedRegion) -> u64 {
     snapshot.history(region.target).map_or(region.range.size(), |pages| pages.pages_in(region.range).present)
@@ -207,4 +224,27 @@ fn notes(scheme: &Scheme) -> Vec<String> {
         (scheme.quota.time().is_some(), "its quota of time was ignored: the time that actions take is not known"),
     ];
     cases.into_iter().filter(|(applies, _)| *applies).map(|(_, what)| format!("{}: {what}", scheme.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_whose_sampling_interval_changes_is_told_from_one_with_a_fixed_one() {
+        let notes = |aggregations: &[u64]| {
+            let mut tally = Tally::new(Vec::new());
+            for &aggregation in aggregations {
+                let aggregation = Duration::from_millis(aggregation);
+                tally.add(&Snapshot { aggregation, samples: 20, ..Snapshot::default() }, &[]);
+            }
+            tally.into_trial(Path::new("a.rec")).notes
+        };
+        assert_eq!(notes(&[100, 100]), [NO_SURVEY]);
+        let changed = notes(&[100, 2000, 400]);
+        assert!(
+            changed[1].starts_with("the sampling interval was 5 ms at first and up to 100 ms later"),
+            "{changed:?}"
+        );
+    }
 }

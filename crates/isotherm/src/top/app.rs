@@ -26,6 +26,8 @@ pub struct RunInfo {
     pub probe: String,
     /// Whether the probe answers for whole mappings.
     pub coarse: bool,
+    /// Whether pages are sampled. If not, what surveys found touched takes the place of access rates.
+    pub sampled: bool,
     pub aggregation: Duration,
     pub max_regions: usize,
     /// What happens to the output of the command, if there is one.
@@ -144,7 +146,7 @@ impl App {
             }
             Event::Notice(notice) => (notice.text.to_string(), notice.severity == Severity::Warning),
             Event::Missed(missed) => return self.live.missed(&missed),
-            Event::Survey(_) | Event::Targets(_) | Event::End(_) => return,
+            Event::Survey(_) | Event::Pace(_) | Event::Targets(_) | Event::End(_) => return,
         };
         if warning && self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
             self.warnings.push(text.clone());

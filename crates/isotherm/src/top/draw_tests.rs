@@ -42,13 +42,33 @@ fn digits_show_hot_cold_and_unobservable_memory() {
         "          - 0x10000000 to 0x10400000: 4 MiB --------------------",
         "          |                                          33333333333- [heap]",
         "          + -30 s -------- -20 s ---------- -10 s ---------- now",
-        "           access rate: 0 never to 9 always, ? not observable, blank: not mapped",
-        "       *hot  work.set      size   rate          age  mapping",
-        "1    16 MiB    16 MiB    64 MiB   0.33          3 s  anonymous 0x7f0000000000",
-        "2         0     4 MiB     4 MiB   0.25          3 s  [heap]",
-        "3         0     1 MiB     1 MiB   0.05          3 s  [stack]",
+        "             access rate: 0 never to 9 always (200 Hz or more), ? not observable",
+        "      *hot  work.set     size   rate    Hz        age  mapping",
+        "1   16 MiB    16 MiB   64 MiB   0.33    67        3 s  anonymous 0x7f0000000000",
+        "2        0     4 MiB    4 MiB   0.25    50        3 s  [heap]",
+        "3        0     1 MiB    1 MiB   0.05    10        3 s  [stack]",
     ];
     assert_eq!(shown[..expected.len()], expected, "{shown:#?}");
+}
+
+#[test]
+fn rates_are_in_hz_too_and_those_of_1_are_the_least() {
+    let shown = lines(&drawn(&app((120, 30), Colour::True, 60, &[7])));
+    let legend = shown.iter().find(|line| line.contains("access rate 0")).unwrap();
+    assert!(legend.contains("sampling 5 ms, access rate 0 ") && legend.contains(" 1 (≥ 200 Hz) "), "{legend}");
+    // All of the heap is accessed in each sample, and samples become longer.
+    let mut app = app((120, 30), Colour::True, 60, &[7]);
+    for nth in 4..7 {
+        let mut longer = record(nth * 20, &[7]);
+        longer.snapshot.aggregation = Duration::from_secs(2);
+        longer.snapshot.targets[0].regions[0].nr_accesses = 20;
+        app.event(Event::Snapshot(Arc::new(longer)));
+    }
+    let shown = lines(&drawn(&app));
+    let heap = shown.iter().find(|line| line.contains("[heap]") && line.starts_with('2')).unwrap();
+    assert!(heap.contains("1.00   ≥10 "), "{shown:#?}");
+    let legend = shown.iter().find(|line| line.contains("access rate 0")).unwrap();
+    assert!(legend.contains("sampling 100 ms, ") && legend.contains(" 1 (≥ 10 Hz) "), "{legend}");
 }
 
 #[test]
@@ -161,7 +181,7 @@ fn what_lies_under_the_cursor_and_in_the_selection_is_told() {
         }
         app.act(Action::Down);
     }
-    assert!(legend(&app).contains("access rate 1.00, anonymous"), "{}", legend(&app));
+    assert!(legend(&app).contains("access rate 1.00 (at least 200 Hz), anonymous"), "{}", legend(&app));
     app.act(Action::Select);
     app.act(Action::Down);
     assert!(legend(&app).contains("selected 0x7f") && legend(&app).contains("mapped"), "{}", legend(&app));

@@ -7,7 +7,9 @@ use std::time::Duration;
 use isotherm_core::AddrRange;
 use isotherm_record::Row;
 use isotherm_report::HOT;
-use isotherm_report::{Share, pieces};
+use isotherm_report::pieces;
+
+use super::shares::Shares;
 
 /// The temperature of some memory, in bytes. `size` is the sum of the next four fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,6 +41,8 @@ pub struct MappingFigures {
     pub temperature: Temperature,
     /// The access rate of its observable part, 0 to 1.
     pub rate: f64,
+    /// Accesses that samples found in a second. Zero without samples.
+    pub hz: f64,
     /// How long the access frequency has stayed as it is; the mean over its bytes.
     pub age: Duration,
 }
@@ -64,6 +68,8 @@ struct MappingSums {
     snapshots: u32,
     observed: f64,
     accessed: f64,
+    /// Accesses found in a second.
+    found: f64,
     age: f64,
     /// The last snapshot it was in.
     last: Duration,
@@ -84,6 +90,8 @@ impl Sums {
         self.snapshots += 1;
         self.last = row.time;
         let mut stretch: Option<AddrRange> = None;
+        let shares = Shares::new(row);
+        let sampling = shares.sampling();
         for piece in pieces(row, None) {
             let range = piece.range;
             let key = if piece.mapping.name.is_empty() {
@@ -99,6 +107,7 @@ impl Sums {
                 snapshots: 0,
                 observed: 0.0,
                 accessed: 0.0,
+                found: 0.0,
                 age: 0.0,
                 last: Duration::MAX,
             };
@@ -110,22 +119,30 @@ impl Sums {
             let hull = AddrRange::new(sums.range.start().min(range.start()), sums.range.end().max(range.end()));
             sums.range = hull.unwrap_or(range);
 
-            let bytes = range.size() as f64;
-            let share = Share::of(piece.region, row.samples);
+            let bytes = range.size() as f64 * shares.weight(piece.region);
+            let share = shares.of(piece.region);
+            let touched = shares.touched(piece.region);
             sums.observed += bytes * share.observed;
             sums.accessed += bytes * share.accessed;
+            sums.found += if sampling.is_zero() { 0.0 } else { bytes * share.accessed / sampling.as_secs_f64() };
             sums.age += bytes * f64::from(piece.region.age) * row.aggregation.as_secs_f64();
             for temperature in [&mut sums.temperature, &mut self.total] {
                 temperature.size += bytes;
                 temperature.unobservable += bytes * (1.0 - share.observed);
                 match share.rate() {
+                    _ if touched.is_some() => {
+                        temperature.warm += bytes * share.accessed;
+                        temperature.cold += bytes * (share.observed - share.accessed);
+                    }
                     Some(rate) if rate >= HOT => temperature.hot += bytes * share.observed,
                     Some(rate) if rate > 0.0 => temperature.warm += bytes * share.observed,
                     Some(_) => temperature.cold += bytes * share.observed,
                     None => {}
                 }
-                if piece.region.nr_accesses > 0 {
-                    temperature.working_set += bytes;
+                match touched {
+                    Some(touched) => temperature.working_set += bytes * touched,
+                    None if piece.region.nr_accesses > 0 => temperature.working_set += bytes,
+                    None => {}
                 }
             }
         }
@@ -143,6 +160,7 @@ impl Sums {
             range: sums.range,
             temperature: sums.temperature.over(f64::from(sums.snapshots.max(1))),
             rate: if sums.observed > 0.0 { sums.accessed / sums.observed } else { 0.0 },
+            hz: if sums.observed > 0.0 { sums.found / sums.observed } else { 0.0 },
             age: Duration::try_from_secs_f64(sums.age / sums.temperature.size.max(1.0)).unwrap_or_default(),
         });
         Figures { total: total.over(f64::from(snapshots.max(1))), mappings: mappings.collect() }

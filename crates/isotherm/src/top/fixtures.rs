@@ -79,6 +79,7 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
             samples: 20,
             targets: pids.iter().copied().map(target).collect(),
             rounds: 20,
+            sampled_rounds: 20,
             reads: 120,
             max_reads: 6,
             clears: 40,
@@ -87,10 +88,13 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
         cost: Some(Cost {
             rounds: 20,
             late_rounds: 1,
+            sampled_rounds: Some(20),
             reads: 120,
             max_reads: 6,
             clears: 40,
             cpu_ns: 500_000,
+            other_cpu_ns: Some(100_000),
+            limited: Some(false),
             unobservable_bytes: 16 * MIB,
         }),
         infos: pids.iter().map(info).collect(),
@@ -99,7 +103,14 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
 
 /// A screen of this size after a number of aggregations.
 pub fn app(size: (u16, u16), colour: Colour, aggregations: u32, pids: &[u32]) -> App {
-    let run = RunInfo { probe: "bpf".into(), coarse: false, aggregation: AGGREGATION, max_regions: 1000, output: None };
+    let run = RunInfo {
+        probe: "bpf".into(),
+        coarse: false,
+        sampled: true,
+        aggregation: AGGREGATION,
+        max_regions: 1000,
+        output: None,
+    };
     let mut app = App::new(run, Look { colour, unicode: colour != Colour::None });
     app.size = size;
     (1..=aggregations).for_each(|nth| app.event(finding(nth, pids)));

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use isotherm_core::rate::share_over;
 use isotherm_record::Row;
 use isotherm_report::{Share, pieces};
+
+use super::shares::Shares;
 
 /// A range of memory with one access rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +22,12 @@ impl Strip {
     fn rate(self) -> f32 {
         if self.observed > 0.0 { self.accessed / self.observed } else { 0.0 }
     }
+
+    /// The share that samples over the interval `longer` would find accessed, if this strip has that of samples over
+    /// `sampling`.
+    pub fn accessed_over(self, sampling: Duration, longer: Duration) -> f32 {
+        self.observed * share_over(self.rate().into(), sampling, longer) as f32
+    }
 }
 
 /// The access rates of one target in one span of time.
@@ -28,6 +37,8 @@ pub struct Frame {
     pub since: Duration,
     /// End of the span.
     pub time: Duration,
+    /// The sampling interval, over which the shares are. Zero without samples.
+    pub sampling: Duration,
     /// The mapped memory, sorted and disjoint.
     pub strips: Box<[Strip]>,
     /// Bytes of regions that were accessed at least once.
@@ -38,20 +49,24 @@ impl Frame {
     /// Makes a frame of at most `most` strips from a snapshot.
     pub fn new(row: &Row, since: Duration, most: usize) -> Self {
         let mut strips = vec![];
+        let shares = Shares::new(row);
         for piece in pieces(row, None) {
-            let Share { observed, accessed } = Share::of(piece.region, row.samples);
+            let Share { observed, accessed } = shares.of(piece.region);
             let (start, end) = (piece.range.start(), piece.range.end());
             push(&mut strips, Strip { start, end, observed: observed as f32, accessed: accessed as f32 });
         }
         let strips = coarsened(strips, most);
-        Self { since, time: row.time, strips, working_set: row.target.working_set() }
+        Self { since, time: row.time, sampling: shares.sampling(), strips, working_set: row.target.working_set() }
     }
 
-    /// Merges two consecutive frames into one of at most `most` strips, weighted by their time.
+    /// Merges two consecutive frames into one of at most `most` strips, weighted by their time. Shares are over the
+    /// longer of their sampling intervals.
     pub fn merged(a: &Self, b: &Self, most: usize) -> Self {
         let length = |frame: &Self| frame.time.saturating_sub(frame.since).as_secs_f64().max(1e-9);
         let share = length(b) / (length(a) + length(b));
         let mean = |x: f64, y: f64| x + (y - x) * share;
+        let sampling = a.sampling.max(b.sampling);
+        let [over_a, over_b] = [a, b].map(|frame| move |strip: &Strip| strip.accessed_over(frame.sampling, sampling));
         let (mut i, mut j, mut at) = (0, 0, 0);
         let mut strips = vec![];
         loop {
@@ -68,15 +83,16 @@ impl Frame {
             let (observed, accessed) = match next.map(|strip| strip.filter(|strip| strip.start <= start)) {
                 [Some(x), Some(y)] => {
                     let mean = |x: f32, y: f32| mean(x.into(), y.into()) as f32;
-                    (mean(x.observed, y.observed), mean(x.accessed, y.accessed))
+                    (mean(x.observed, y.observed), mean(over_a(x), over_b(y)))
                 }
-                [Some(one), None] | [None, Some(one)] => (one.observed, one.accessed),
+                [Some(x), None] => (x.observed, over_a(x)),
+                [None, Some(y)] => (y.observed, over_b(y)),
                 [None, None] => continue,
             };
             push(&mut strips, Strip { start, end: at, observed, accessed });
         }
         let working_set = mean(a.working_set as f64, b.working_set as f64) as u64;
-        Self { since: a.since, time: b.time, strips: coarsened(strips, most), working_set }
+        Self { since: a.since, time: b.time, sampling, strips: coarsened(strips, most), working_set }
     }
 }
 
@@ -121,7 +137,8 @@ mod tests {
     fn frame(seconds: (u64, u64), strips: &[(u64, u64, f32)]) -> Frame {
         let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed };
         let [since, time] = [seconds.0, seconds.1].map(Duration::from_secs);
-        Frame { since, time, strips: strips.iter().map(strip).collect(), working_set: 100 * seconds.1 }
+        let sampling = Duration::from_millis(5);
+        Frame { since, time, sampling, strips: strips.iter().map(strip).collect(), working_set: 100 * seconds.1 }
     }
 
     fn shown(frame: &Frame) -> Vec<(u64, u64, f32)> {
@@ -136,6 +153,18 @@ mod tests {
         assert_eq!(shown(&merged), [(0, 5, 1.0), (5, 10, 0.25), (10, 20, 0.0), (20, 30, 1.0), (50, 60, 0.5)]);
         assert_eq!((merged.since, merged.time), (a.since, b.time));
         assert_eq!(merged.working_set, 325);
+    }
+
+    #[test]
+    fn shares_of_merged_frames_are_over_the_longer_sampling_interval() {
+        let short = frame((0, 1), &[(0, 10, 0.1), (10, 20, 1.0), (30, 40, 0.1)]);
+        let long = Frame { sampling: Duration::from_millis(10), ..frame((1, 2), &[(0, 10, 0.19), (10, 20, 1.0)]) };
+        let merged = Frame::merged(&short, &long, 100);
+        assert_eq!(merged.sampling, long.sampling);
+        for (found, expected) in shown(&merged).into_iter().zip([(0, 10, 0.19), (10, 20, 1.0), (30, 40, 0.19)]) {
+            assert!((found.0, found.1) == (expected.0, expected.1) && (found.2 - expected.2).abs() < 1e-6, "{found:?}");
+        }
+        assert_eq!(Frame::merged(&long, &short, 100).sampling, long.sampling);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod mapped_space;
 mod model;
 mod scheme_activity;
 mod screen;
+mod shares;
 mod sort;
 
 use std::fs::File;
@@ -44,17 +45,27 @@ use screen::Screen;
 /// How long a command may take to end before a message says that isotherm waits for it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The screen shows something new at least this often.
+const SLOWEST: Duration = Duration::from_secs(1);
+
 pub fn run(options: &Top) -> Result<ExitCode> {
     let watch = &options.watch;
     // The screen reads keys from the terminal. So the command gets standard input only if that is not a terminal.
     let streams = Streams::Detached { input: !stdin().is_terminal(), log: options.log.clone() };
     let call = Call::new("top", watch).with(&options.physical);
-    let call = Call { schemes: options.schemes.as_deref(), memory_use: true, streams, ..call };
+    let call = Call {
+        schemes: options.schemes.as_deref(),
+        memory_use: true,
+        streams,
+        most_aggregation: Some(SLOWEST),
+        ..call
+    };
     call.validate()?;
     check_terminal()?;
     // Everything that can fail without the command is done before the command is started.
     let mut run = watch::prepare(call)?;
     let mut command = run.start_command()?;
+    command::raise_file_limit();
 
     let shown = show(options, run, &mut command);
     let Some(command) = &mut command else {
@@ -100,6 +111,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
     let run = RunInfo {
         probe: properties.probe.clone(),
         coarse: properties.granularity == Granularity::Mapping,
+        sampled: properties.samples,
         aggregation: attributes.aggregation(),
         max_regions: attributes.max_regions(),
         output: command.as_ref().map(|_| output),
@@ -176,4 +188,4 @@ fn how_it_ended(status: ExitStatus) -> String {
 }
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;

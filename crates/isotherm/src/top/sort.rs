@@ -12,6 +12,7 @@ pub enum Column {
     WorkingSet,
     Size,
     Rate,
+    Hz,
     Age,
     Name,
 }
@@ -25,7 +26,7 @@ pub struct Sort {
 
 impl Column {
     /// All columns from left to right.
-    pub const ALL: [Self; 6] = [Self::Hot, Self::WorkingSet, Self::Size, Self::Rate, Self::Age, Self::Name];
+    pub const ALL: [Self; 7] = [Self::Hot, Self::WorkingSet, Self::Size, Self::Rate, Self::Hz, Self::Age, Self::Name];
 
     /// The column `steps` to the right, with wrap-around.
     fn after(self, steps: usize) -> Self {
@@ -51,6 +52,7 @@ impl Sort {
                 Column::WorkingSet => y.working_set.total_cmp(&x.working_set),
                 Column::Size => y.size.total_cmp(&x.size),
                 Column::Rate => b.rate.total_cmp(&a.rate),
+                Column::Hz => b.hz.total_cmp(&a.hz),
                 Column::Age => b.age.cmp(&a.age),
                 Column::Name => Ordering::Equal,
             };

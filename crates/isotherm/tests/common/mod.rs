@@ -47,6 +47,8 @@ impl Place {
     pub fn isotherm(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(ISOTHERM);
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        // Whoever runs the tests by sudo does not change what they test.
+        command.env_remove("SUDO_UID");
         command
     }
 
@@ -73,6 +75,38 @@ impl Place {
         Ok(Ran::new(command.output().unwrap()))
     }
 
+    /// Makes a recording of the process 4711 with one snapshot: 1 MiB that was accessed in every sample, and 2 MiB that
+    /// were accessed in half of the samples.
+    pub fn make_recording(&self, name: &str) {
+        let region = |start: u64, bytes: u64, accesses: u32| {
+            let (end, counts) = (start + bytes, format!(r#"{{"samples": {accesses}}}"#));
+            format!(r#"{{"start": {start}, "end": {end}, "nr_accesses": {counts}, "age": {{"aggr_intervals": 3}}}}"#)
+        };
+        let regions = [region(0x5500_0000_0000, 1 << 20, 20), region(0x7ffd_0000_0000, 2 << 20, 10)].join(", ");
+        let snapshot = format!(r#"{{"start_time": 100000000, "end_time": 200000000, "regions": [{regions}]}}"#);
+        let intervals = r#"{"sample_us": 5000, "aggr_us": 100000, "ops_update_us": 1000000}"#;
+        let recording = format!(r#"[{{"target_id": 0, "intervals": {intervals}, "snapshots": [{snapshot}]}}]"#);
+        std::fs::write(self.path("known.damo"), recording).unwrap();
+        let ran = self.run(&["import", "damo", "known.damo", "-q", "-o", name, "--pid", "4711"]);
+        assert_eq!(ran.status, 0, "{ran:?}");
+    }
+
+    /// The names of all files in this directory, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Makes the device `full` in this directory, which is as /dev/full. An error is the reason to skip the test.
+    pub fn full_device(&self) -> Result<PathBuf, String> {
+        use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+        let path = self.path("full");
+        let made = mknodat(CWD, &path, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, 7));
+        made.map(|()| path).map_err(|error| format!("a device cannot be made: {error}"))
+    }
+
     /// The output of `report regions` for the recording: one value per line.
     pub fn regions(&self, recording: &str) -> Vec<serde_json::Value> {
         let ran = self.run(&["report", "regions", recording, "--format", "json"]);
@@ -90,9 +124,9 @@ pub struct Ran {
 }
 
 impl Ran {
-    fn new(output: Output) -> Self {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Self { status: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    pub fn new(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { status: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
     }
 }
 

@@ -6,7 +6,7 @@ use isotherm_kernel::pages::{Flags, PagemapEntry};
 use rustix::io::Errno;
 
 use super::folios::{LargeFolios, Layout, Zeros};
-use super::masks::{Masks, is_memory, is_of_a_file};
+use super::masks::{Masks, is_of_a_file};
 use super::shared::SharedPages;
 use super::spans::Spans;
 use crate::bpf::BpfError;
@@ -14,6 +14,7 @@ use crate::bpf::entries::{Entries, PAGES};
 use crate::bpf::folio::Folios;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::target::{State, Target};
+use crate::mapping::is_memory;
 
 /// The number of blocks that are read, cleared and read again together. The kernel locks the target's address space
 /// for about a millisecond while it clears them.

@@ -1,13 +1,15 @@
-//! Clears the shared pages of a target, and tells which pages that has cleared.
+//! Clears the shared pages of a target with `/proc/PID/clear_refs`, and tells which pages that has cleared.
 
 use std::path::Path;
 use std::time::Instant;
 
-use isotherm_core::survey::{BlockPages, ClearPages, PageBits};
+use isotherm_core::survey::{BlockPages, ClearPages, PageBits, SurveyPart};
 use isotherm_kernel::clear_refs::{Refs, clear_refs};
 use isotherm_kernel::monitor_cpu_time;
 use rustix::io::Errno;
 
+use super::aging::Aged;
+use super::done::{Done, merge};
 use super::folios::Zeros;
 use super::masks::Masks;
 use super::read::Reader;
@@ -26,34 +28,39 @@ pub(super) struct SharedClearer {
     done: Vec<Done>,
 }
 
-/// The accessed pages of a block.
-#[derive(Clone, Copy, Debug, Default)]
-struct Done {
-    start: u64,
-    cleared: PageBits,
-    left: PageBits,
-}
-
 impl SharedClearer {
-    /// Clears the shared pages of `target`, if that is allowed now. Returns the number of accessed bits that were
-    /// cleared. [`finish`](Self::finish) tells which.
+    /// Clears the shared pages of `target`, but for those that aging has cleared, if that is allowed now. Returns the
+    /// number of accessed bits that were cleared. [`finish`](Self::finish) tells which.
     pub(super) fn clear(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
         (reader, zeros): (&mut Reader, &Zeros),
         shared: &mut SharedPages,
         target: &mut Target,
+        aged: Aged,
     ) -> Result<u64, BpfError> {
         self.done.clear();
-        if !shared.has(target.id) || shared.is_early(target.id) {
+        if !shared.has(target.id) {
             return Ok(0);
+        }
+        match aged {
+            Aged::No if shared.is_early(target.id) => return Ok(0),
+            Aged::Early => return Ok(0),
+            Aged::Yes { much_left: false } => {
+                self.leave_all(shared, target);
+                return Ok(0);
+            }
+            Aged::No | Aged::Yes { much_left: true } => {}
         }
         if shared.mode == SharedMemory::Never {
             self.refused(shared, target, SharedReason::Never);
             return Ok(0);
         }
+        if shared.rests(target.id) {
+            return Ok(0);
+        }
         self.blocks.clear();
-        reader.read(program, tables, target, zeros, &mut self.blocks)?;
+        reader.read((program, tables), target, SurveyPart::ALL, zeros, &mut self.blocks)?;
         let plan = match shared.decide(target, &self.blocks) {
             Decision::Clear(plan) => plan,
             Decision::Wait => return Ok(0),
@@ -80,7 +87,7 @@ impl SharedClearer {
         if self.blocks.iter().any(|block| block.huge) {
             // The kernel leaves pages of hugetlbfs. They are still accessed.
             self.after.clear();
-            reader.read(program, tables, target, zeros, &mut self.after)?;
+            reader.read((program, tables), target, SurveyPart::ALL, zeros, &mut self.after)?;
             for after in self.after.iter().filter(|after| after.huge) {
                 if let Ok(index) = self.done.binary_search_by_key(&after.start, |done| done.start) {
                     self.done[index].cleared &= !after.accessed;
@@ -94,18 +101,7 @@ impl SharedClearer {
     /// Adds the pages that were cleared, and those that cannot be cleared, to `blocks`, and forgets them. `blocks` stay
     /// sorted.
     pub(super) fn finish(&mut self, blocks: &mut Vec<ClearPages>) {
-        let asked = blocks.len();
-        for done in self.done.drain(..).filter(|done| !(done.cleared | done.left).is_empty()) {
-            match blocks[..asked].binary_search_by_key(&done.start, |block| block.start) {
-                Ok(index) => {
-                    let block = &mut blocks[index];
-                    block.pages = (block.pages | done.cleared) & !done.left;
-                    block.unobservable = (block.unobservable | done.left) & !done.cleared;
-                }
-                Err(_) => blocks.push(ClearPages { start: done.start, pages: done.cleared, unobservable: done.left }),
-            }
-        }
-        blocks.sort_unstable_by_key(|block| block.start);
+        merge(&mut self.done, blocks);
     }
 
     /// Lists the accessed pages that the kernel has cleared, and the shared ones that it has left. Returns the number
@@ -122,7 +118,7 @@ impl SharedClearer {
             let cleared = accessed & walked;
             let count = cleared.count() as u64;
             bits += if block.huge { count.min(1) } else { count };
-            let left = accessed & !walked & shared.at(target.id, block.start);
+            let left = accessed & !walked & shared.rest_at(target.id, block.start);
             self.done.push(Done { start: block.start, cleared, left });
         }
         bits
@@ -137,6 +133,6 @@ impl SharedClearer {
     /// The shared pages of the target cannot be observed.
     fn leave_all(&mut self, shared: &SharedPages, target: &Target) {
         let left = |(start, left)| Done { start, cleared: PageBits::NONE, left };
-        self.done.extend(shared.pages(target.id).map(left));
+        self.done.extend(shared.rest(target.id).map(left));
     }
 }

@@ -5,13 +5,14 @@ use isotherm_core::survey::{BLOCK_PAGES, BlockFrames, PageBits};
 
 use super::find::MappedBy;
 use super::folios::Zeros;
-use super::masks::is_memory;
 use super::read::Reader;
 use crate::bpf::entries::frame;
 use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
+use crate::bpf::swap::place;
 use crate::bpf::target::Target;
-use crate::bpf::words::is_special;
+use crate::bpf::words::{is_special, words};
 use crate::bpf::{BpfError, NO_FRAME};
+use crate::mapping::is_memory;
 
 /// The frame of each page of a block. [`NO_FRAME`] if no page of memory is mapped that the kernel manages.
 pub(crate) type FrameTable = [u64; BLOCK_PAGES];
@@ -58,7 +59,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Calls `found` with the frames of the pages of `target` that other processes may map. The target was read last.
+    /// Calls `found` with the frames of the pages of `target` that other processes may map, and with the places of its
+    /// pages in swap, in the part that was read last.
     pub(super) fn shared_frames(
         &self,
         program: &mut Program,
@@ -82,7 +84,17 @@ impl Reader {
                         pages.insert(page);
                     }
                 }
-                found(BlockFrames { start: starts[i], pages, frames: &frames });
+                found(BlockFrames { start: starts[i], pages, swapped: PageBits::NONE, frames: &frames });
+            })?;
+        }
+        for blocks in self.in_swap().chunks(MAX_TABLES) {
+            let starts: Vec<u64> = blocks.iter().map(|(start, _)| *start).collect();
+            program.copy_tables(tables, space.pgd(), 1, &starts, |i, copied| {
+                let Found::Table(table) = copied else { return };
+                // A page may be back in memory by now.
+                let swapped = words(table).swapped & blocks[i].1;
+                swapped.iter().for_each(|page| frames[page] = place(table[page]).number());
+                found(BlockFrames { start: starts[i], pages: PageBits::NONE, swapped, frames: &frames });
             })?;
         }
         Ok(())

@@ -3,6 +3,8 @@
 use isotherm_core::Mapping;
 use isotherm_core::survey::{BLOCK_SIZE, PageBits};
 
+use crate::mapping::is_memory;
+
 /// The pages of a block by what they are mapped from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mask {
@@ -62,13 +64,6 @@ impl<'a> Masks<'a> {
         }
         mask
     }
-}
-
-/// Whether the process may access the mapping, and the mapping is memory of the process: not the kernel's own code and
-/// data that every process maps.
-pub(super) fn is_memory(mapping: &Mapping) -> bool {
-    let of_the_kernel = ["[vvar", "[vdso]", "[vsyscall]"].iter().any(|name| mapping.name.starts_with(name));
-    mapping.permissions.any() && !of_the_kernel
 }
 
 /// Whether the mapping is of a file or of shared memory.

@@ -1,23 +1,36 @@
 //! Surveys all pages of a target: reads every page table once, and clears accessed bits in ranges.
 
+mod aging;
+mod block_frames;
 mod clear;
 mod clear_shared;
+mod done;
 mod find;
 mod folios;
 mod frames;
+mod groups;
 mod learn;
 mod masks;
 mod read;
 mod shared;
+mod shared_sums;
+mod sharing;
 mod spans;
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages};
+use std::collections::HashSet;
+
+use isotherm_core::TargetId;
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, PageBits, Rest, SurveyPart};
 
 use super::BpfError;
 use super::folio::Folios;
 use super::program::{PageTables, Program};
 use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
+use super::space::SpaceHandle;
+use super::swap::SwapEntries;
 use super::target::Target;
+use aging::Aging;
+pub(crate) use block_frames::FramesOf;
 use clear::{Clearer, Tools};
 use clear_shared::SharedClearer;
 use folios::{LargeFolios, Zeros};
@@ -37,7 +50,11 @@ pub(super) struct Pages {
     large: LargeFolios,
     zeros: Zeros,
     shared: SharedPages,
+    aging: Aging,
     shared_clearer: SharedClearer,
+    swap: SwapEntries,
+    /// The targets that were read to their end, and of which nothing was cleared since.
+    at_end: HashSet<TargetId>,
     surveys: u32,
 }
 
@@ -46,37 +63,53 @@ impl Pages {
     pub(super) fn begin(&mut self, targets: &[Target], (mode, limits): (SharedMemory, SharedLimits)) {
         (self.shared.mode, self.shared.limits) = (mode, limits);
         self.shared.begin(targets);
+        self.aging.begin(targets, mode);
         self.large.begin();
+        self.at_end.clear();
         self.surveys = self.surveys.wrapping_add(1);
         if self.surveys.is_multiple_of(ZERO_SURVEYS) {
             self.zeros.forget();
         }
     }
 
-    /// Appends the blocks of `target` that have present pages to `blocks`, in the order of addresses. Forgets which
-    /// pages sampling has cleared.
+    /// Appends the blocks in a part of `target` that have present or swapped pages to `blocks`, in the order of
+    /// addresses. Forgets which pages of the part sampling has cleared. A target with shared pages is read as a whole,
+    /// because they are cleared in all of it at once. Calls `seen` with each of the blocks, before it is known which of
+    /// its pages other processes map, and with its page frames.
     pub(super) fn read(
         &mut self,
-        program: &mut Program,
-        tables: &PageTables,
+        (program, tables): (&mut Program, &PageTables),
         target: &mut Target,
+        part: SurveyPart,
         blocks: &mut Vec<BlockPages>,
-    ) -> Result<(), BpfError> {
+        seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
+    ) -> Result<Rest, BpfError> {
         let first = blocks.len();
-        self.reader.read(program, tables, target, &self.zeros, blocks)?;
+        let most = if self.shared.has(target.id) { usize::MAX } else { part.most };
+        let part = SurveyPart { most, ..part };
+        let rest = self.reader.read_with_frames((program, tables), target, part, &self.zeros, blocks, seen)?;
+        if rest.from.is_none() {
+            self.at_end.insert(target.id);
+        }
+        let pagemap = target.space().map(SpaceHandle::pagemap);
+        if !pagemap.is_none_or(|pagemap| self.swap.check(self.reader.swapped(), pagemap)) {
+            forget_swapped(blocks, first);
+        }
         learn(&mut self.shared, target, self.reader.suspects());
         for block in &mut blocks[first..] {
             block.shared = self.shared.at(target.id, block.start) & block.accessed & !block.unobservable;
         }
-        target.sampled.clear();
+        self.shared.estimate(target, &blocks[first..]);
+        self.aging.seen(target.id, part.from, &blocks[first..]);
+        target.sampled.forget(part.from..rest.from.unwrap_or(u64::MAX));
         if target.is_refused() {
             blocks[first..].iter_mut().for_each(|block| block.unobservable = block.present);
         }
-        Ok(())
+        Ok(rest)
     }
 
-    /// Calls `found` with the page frames of the pages of `target` that other processes may map. The target was read
-    /// last.
+    /// Calls `found` with the page frames of the pages of `target` that other processes may map, and with the places of
+    /// its pages in swap, in the part that was read last.
     pub(super) fn shared_frames(
         &mut self,
         program: &mut Program,
@@ -98,27 +131,55 @@ impl Pages {
         self.reader.frames(program, tables, target, &self.zeros, found)
     }
 
-    /// Clears the accessed bits of pages. Returns how many it has cleared.
+    /// Clears the accessed bits of pages of the target with this index. Returns how many it has cleared, those of other
+    /// targets of the same cgroup included.
     pub(super) fn clear(
         &mut self,
         program: &mut Program,
         tables: &PageTables,
         folios: &Folios,
-        target: &mut Target,
+        (targets, index): (&mut [Target], usize),
         blocks: &mut Vec<ClearPages>,
     ) -> Result<u64, BpfError> {
-        // Shared pages first: `MADV_COLD` flushes the TLB after it, as `clear_refs` does not.
-        let mut cleared =
-            self.shared_clearer.clear((program, tables), (&mut self.reader, &self.zeros), &mut self.shared, target)?;
+        // Shared pages first: `MADV_COLD` flushes the TLB after it, as aging and `clear_refs` do not.
+        let mut cleared = 0;
+        if self.at_end.remove(&targets[index].id) {
+            let (reader, zeros, shared) = (&mut self.reader, &self.zeros, &mut self.shared);
+            cleared +=
+                self.aging.age((&mut *program, tables), (&mut *reader, zeros), &mut *shared, (&mut *targets, index))?;
+            let target = &mut targets[index];
+            let aged = self.aging.result(target.id);
+            cleared += self.shared_clearer.clear((&mut *program, tables), (reader, zeros), shared, target, aged)?;
+            self.aging.leave_out(target.id, blocks);
+        }
+        let target = &mut targets[index];
         let (large, zeros, shared) = (&mut self.large, &mut self.zeros, &mut self.shared);
         let mut tools = Tools { program, tables, folios, large, zeros, shared };
         cleared += self.clearer.clear(&mut tools, target, blocks)?;
+        self.aging.finish(target.id, blocks);
         self.shared_clearer.finish(blocks);
         Ok(cleared)
+    }
+
+    /// Whether the last survey could tell which pages are in swap.
+    pub(super) fn knows_swap(&self) -> bool {
+        self.swap.are_known()
+    }
+
+    /// How many times a cgroup was aged to clear shared pages.
+    pub(super) fn agings(&self) -> u64 {
+        self.aging.agings()
     }
 
     /// Shared memory that the last survey has left unobservable.
     pub(super) fn shared_left_out(&self) -> Option<SharedLeftOut> {
         self.shared.left_out()
     }
+}
+
+/// Takes the swapped pages out of `blocks` from the index `first` on.
+fn forget_swapped(blocks: &mut Vec<BlockPages>, first: usize) {
+    let kept = blocks.drain(first..).filter(|block| !block.present.is_empty());
+    let kept: Vec<_> = kept.map(|block| BlockPages { swapped: PageBits::NONE, ..block }).collect();
+    blocks.extend(kept);
 }

@@ -1,15 +1,19 @@
 //! Reads the pages of a process: one copy of each page table.
 
-use isotherm_core::survey::{BlockPages, PageBits};
+use isotherm_core::AddrRange;
+use isotherm_core::survey::{BlockPages, PageBits, Rest, SurveyPart};
 
+use super::block_frames::FramesOf;
 use super::find::{Finder, HugeEntry, MappedBy, Place};
 use super::folios::Zeros;
-use super::masks::{Mask, Masks, is_memory};
+use super::masks::{Mask, Masks};
 use crate::bpf::BpfError;
 use crate::bpf::leaf::{Extent, Leaf};
 use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
+use crate::bpf::swap::Witnesses;
 use crate::bpf::target::Target;
 use crate::bpf::words::words;
+use crate::mapping::is_memory;
 
 /// The buffers of a read, kept between surveys.
 #[derive(Debug, Default)]
@@ -20,6 +24,9 @@ pub(super) struct Reader {
     pub(super) starts: Vec<u64>,
     indices: Vec<usize>,
     suspects: Vec<Suspects>,
+    swapped: Witnesses,
+    /// The blocks with pages in swap.
+    in_swap: Vec<(u64, PageBits)>,
 }
 
 /// Pages of a block that other processes may map: those of files and shared memory, and those that are copied when the
@@ -34,24 +41,48 @@ pub(super) struct Suspects {
 }
 
 impl Reader {
-    /// Appends the blocks of `target` that have present pages to `blocks`, in the order of addresses.
+    /// Appends the blocks in a part of `target` that have present or swapped pages to `blocks`, in the order of
+    /// addresses.
     pub(super) fn read(
         &mut self,
-        program: &mut Program,
-        tables: &PageTables,
+        (program, tables): (&mut Program, &PageTables),
         target: &Target,
+        part: SurveyPart,
         zeros: &Zeros,
         blocks: &mut Vec<BlockPages>,
-    ) -> Result<(), BpfError> {
-        let Some(space) = target.space() else { return Ok(()) };
-        let memory = target.mappings().iter().filter(|mapping| is_memory(mapping)).map(|mapping| mapping.range);
+    ) -> Result<Rest, BpfError> {
+        self.read_with_frames((program, tables), target, part, zeros, blocks, &mut |_, _| {})
+    }
+
+    /// Like [`read`](Self::read). It also calls `seen` with each of these blocks and its page frames, in no particular
+    /// order.
+    pub(super) fn read_with_frames(
+        &mut self,
+        (program, tables): (&mut Program, &PageTables),
+        target: &Target,
+        part: SurveyPart,
+        zeros: &Zeros,
+        blocks: &mut Vec<BlockPages>,
+        seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
+    ) -> Result<Rest, BpfError> {
+        let Some(space) = target.space() else { return Ok(Rest::default()) };
+        let memory = target.mappings().iter().filter(|mapping| is_memory(mapping));
+        let memory =
+            memory.filter_map(|mapping| AddrRange::new(mapping.range.start().max(part.from), mapping.range.end()));
         self.finder.find(program, tables, space.pgd(), memory, &mut self.places)?;
+        let rest = Rest {
+            from: self.places.get(part.most).map(|place| place.start),
+            blocks: self.places.len().saturating_sub(part.most),
+        };
+        self.places.truncate(part.most);
 
         let first = blocks.len();
         let mut masks = Masks::new(target.mappings(), target.uncleared());
         self.starts.clear();
         self.indices.clear();
         self.suspects.clear();
+        self.swapped.clear();
+        self.in_swap.clear();
         for place in &self.places {
             let mut block = BlockPages { start: place.start, ..BlockPages::default() };
             match place.by {
@@ -64,10 +95,12 @@ impl Reader {
                     huge(&mut block, entry, mask, zeros);
                     let writable = if entry.writable { PageBits::ALL } else { PageBits::NONE };
                     suspect(&mut self.suspects, &block, mask, writable);
+                    see(seen, &block, FramesOf::from_first((!entry.special).then_some(entry.frame)));
                 }
-                MappedBy::Gigantic(_) => {
+                MappedBy::Gigantic(first) => {
                     block.present = masks.at(place.start).usable;
                     (block.accessed, block.unobservable, block.huge) = (block.present, block.present, true);
+                    see(seen, &block, FramesOf::from_first(first));
                 }
             }
             blocks.push(block);
@@ -84,11 +117,18 @@ impl Reader {
                         block.present = words.present & mask.usable & (!words.special | device);
                         block.accessed = words.accessed & block.present;
                         block.unobservable = device & block.present | block.accessed & mask.uncleared;
+                        block.swapped = words.swapped & mask.usable;
+                        self.swapped.add(block, table);
+                        if !block.swapped.is_empty() {
+                            self.in_swap.push((block.start, block.swapped));
+                        }
                         suspect(&mut self.suspects, block, mask, words.writable);
+                        see(seen, block, FramesOf::table(table, tables.address_mask));
                     }
                     Found::Leaf(leaf) => {
                         if let Some(entry) = became_huge(leaf, block.start) {
                             huge(block, entry, masks.at(block.start), zeros);
+                            see(seen, block, FramesOf::from_first(Some(entry.frame)));
                         }
                     }
                 }
@@ -96,7 +136,7 @@ impl Reader {
         }
         let mut kept = first;
         for index in first..blocks.len() {
-            if !blocks[index].present.is_empty() {
+            if !(blocks[index].present | blocks[index].swapped).is_empty() {
                 let mut block = blocks[index];
                 block.accessed |= target.sampled.at(block.start) & block.present;
                 blocks[kept] = block;
@@ -104,12 +144,29 @@ impl Reader {
             }
         }
         blocks.truncate(kept);
-        Ok(())
+        Ok(rest)
+    }
+
+    /// Some of the entries that seem to be of pages in swap, as they were read last.
+    pub(super) fn swapped(&self) -> &Witnesses {
+        &self.swapped
+    }
+
+    /// The pages whose entries seem to be of pages in swap, by block, as they were read last.
+    pub(super) fn in_swap(&self) -> &[(u64, PageBits)] {
+        &self.in_swap
     }
 
     /// The pages that other processes may map too, as they were read last.
     pub(super) fn suspects(&self) -> &[Suspects] {
         &self.suspects
+    }
+}
+
+/// Calls `seen` with a block, if it has a present page.
+fn see(seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>), block: &BlockPages, frames: FramesOf<'_>) {
+    if !block.present.is_empty() {
+        seen(block, frames);
     }
 }
 

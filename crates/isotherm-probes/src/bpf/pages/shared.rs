@@ -1,4 +1,4 @@
-//! Clears pages that several processes map, with `/proc/PID/clear_refs`, within limits.
+//! Decides when and how pages that several processes map are cleared, within limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use isotherm_core::survey::{BlockPages, PageBits};
 use isotherm_core::{PAGE_SIZE, TargetId};
 use isotherm_kernel::clear_refs::Refs;
 
-use super::masks::Masks;
+use super::shared_sums::Sums;
+use super::sharing::Sharing;
 use crate::bpf::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};
 use crate::bpf::target::Target;
 
@@ -18,23 +19,14 @@ const FIRST_RATE: f64 = 8e-3 / (1 << 30) as f64;
 /// Walks of less memory than this, in bytes, do not change the estimate.
 const LEAST_MEASURED: u64 = 16 << 20;
 
-/// What it costs a process to set an accessed bit again (see `isotherm_core::survey::SurveyLimits`).
+/// What it costs a process to set an accessed bit again (see `isotherm_core::survey::SurveySettings`).
 const SET_AGAIN: Duration = Duration::from_nanos(400);
 
 /// All memory of a process is cleared only if at least this part of it is anonymous memory that is shared after a fork.
 const LEAST_FORKED: u64 = 50;
 
 /// In one survey of this many, it is found out again which pages are shared.
-const CHECK: u64 = 8;
-
-/// What is known about the pages of a block.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sharing {
-    /// Other processes map them.
-    shared: PageBits,
-    /// No other process maps them.
-    exclusive: PageBits,
-}
+pub(super) const CHECK: u64 = 8;
 
 /// What is known about the pages of a target.
 #[derive(Debug, Default)]
@@ -48,6 +40,21 @@ struct Known {
     cleared: u64,
     /// When the target may be cleared again.
     next: Option<Instant>,
+    /// The number of the last survey in which the cgroup of the target was aged.
+    aged: u64,
+    /// What clearing the target would cost it, as it was read last.
+    costs: Costs,
+}
+
+/// What it would cost a process to have its shared pages cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Costs {
+    /// How long its page faults would wait for `/proc/PID/clear_refs`.
+    pub(super) hold: Duration,
+    /// The time for the accessed bits that it would have to set again after `/proc/PID/clear_refs`.
+    pub(super) bits: Duration,
+    /// The same after aging, which clears its private pages too.
+    pub(super) all_bits: Duration,
 }
 
 /// How the shared pages of a target can be cleared.
@@ -121,8 +128,9 @@ impl SharedPages {
             self.targets.values_mut().for_each(Known::doubt);
             targets.iter().for_each(|target| _ = self.targets.entry(target.id).or_default());
         }
-        // A long time that was measured once, on a busy machine, is forgotten.
-        self.rate += (FIRST_RATE - self.rate) / 64.0;
+        // A long time that was measured once, on a busy machine, is forgotten within a few surveys: memory that is left
+        // out because of it would not be measured again.
+        self.rate += (FIRST_RATE - self.rate) / 8.0;
     }
 
     /// Shared memory that this survey has left out.
@@ -156,10 +164,39 @@ impl SharedPages {
         sharing.map_or(PageBits::NONE, |sharing| sharing.shared)
     }
 
-    /// The pages that are known to be shared, by block, in the order of addresses.
-    pub(super) fn pages(&self, target: TargetId) -> impl Iterator<Item = (u64, PageBits)> {
-        let blocks = self.targets.get(&target).into_iter().flat_map(|known| &known.blocks);
-        blocks.map(|(&start, sharing)| (start, sharing.shared)).filter(|(_, shared)| !shared.is_empty())
+    /// The shared pages of a block that have not been cleared by aging in this survey.
+    pub(super) fn rest_at(&self, target: TargetId, start: u64) -> PageBits {
+        let Some(known) = self.targets.get(&target) else { return PageBits::NONE };
+        known.blocks.get(&start).map_or(PageBits::NONE, |sharing| sharing.rest(known.aged == self.survey))
+    }
+
+    /// The shared pages that have not been cleared by aging in this survey, by block, in the order of addresses.
+    pub(super) fn rest(&self, target: TargetId) -> impl Iterator<Item = (u64, PageBits)> {
+        let known = self.targets.get(&target).into_iter();
+        let blocks = known.flat_map(|known| known.blocks.iter().map(|entry| (known.aged == self.survey, entry)));
+        blocks.map(|(aged, (&start, sharing))| (start, sharing.rest(aged))).filter(|(_, rest)| !rest.is_empty())
+    }
+
+    /// When targets may be cleared again that have to set at most this number of accessed bits now.
+    pub(super) fn next_after(&self, bits: u64) -> Instant {
+        Instant::now() + set_again(bits).div_f64(self.limits.time_share.max(1e-4))
+    }
+
+    /// Notes that the cgroup of the target was aged, and when it may be cleared again.
+    pub(super) fn was_aged(&mut self, target: TargetId, next: Instant) {
+        let Some(known) = self.targets.get_mut(&target) else { return };
+        known.blocks.values_mut().for_each(|sharing| sharing.left = PageBits::NONE);
+        (known.aged, known.cleared, known.next) = (self.survey, self.survey, Some(next));
+    }
+
+    /// Notes which accessed pages of a block the last aging has cleared, and which are still accessed. Returns the
+    /// shared ones among the latter that no aging was seen to clear. The others were accessed again.
+    pub(super) fn aged(&mut self, target: TargetId, start: u64, cleared: PageBits, still: PageBits) -> PageBits {
+        let known = self.targets.get_mut(&target).and_then(|known| known.blocks.get_mut(&start));
+        let Some(sharing) = known else { return PageBits::NONE };
+        sharing.aged |= cleared & sharing.shared;
+        sharing.left = still & sharing.shared & !sharing.aged;
+        sharing.left
     }
 
     /// Whether the target has pages that are known to be shared.
@@ -167,17 +204,57 @@ impl SharedPages {
         self.targets.get(&target).is_some_and(Known::has_shared)
     }
 
-    /// Decides about the shared pages of `target`, whose pages are `blocks`.
+    /// Takes in what clearing `target` would cost, whose pages are `blocks`.
+    pub(super) fn estimate(&mut self, target: &Target, blocks: &[BlockPages]) {
+        let Some(known) = self.targets.get(&target.id).filter(|known| known.has_shared()) else { return };
+        let sums = Sums::of(target, &known.blocks, |sharing| sharing.shared, blocks);
+        let costs = match self.way(&sums) {
+            Some((refs, walked)) => {
+                let bits = if refs == Refs::All { sums.accessed } else { sums.file_accessed };
+                let hold = Duration::from_secs_f64(walked as f64 * self.rate);
+                Costs { hold, bits: set_again(bits), all_bits: set_again(sums.accessed) }
+            }
+            None => Costs { all_bits: set_again(sums.accessed), ..Costs::default() },
+        };
+        self.targets.entry(target.id).or_default().costs = costs;
+    }
+
+    /// What clearing the target would cost, as it was read last. `None` if it has no shared pages that are worth it.
+    pub(super) fn costs(&self, target: TargetId) -> Option<Costs> {
+        let known = self.targets.get(&target).filter(|known| known.has_shared())?;
+        (known.costs.hold > Duration::ZERO).then_some(known.costs)
+    }
+
+    /// Whether no accessed bit is set that `/proc/PID/clear_refs` would have to clear. The target then gives its turn
+    /// to another one.
+    pub(super) fn rests(&mut self, target: TargetId) -> bool {
+        let rests = self.costs(target).is_some_and(|costs| costs.bits.is_zero());
+        if let Some(known) = self.targets.get_mut(&target).filter(|_| rests) {
+            known.cleared = self.survey;
+        }
+        rests
+    }
+
+    /// Which pages `/proc/PID/clear_refs` has to clear to clear the shared ones, and how many bytes it walks for that.
+    /// `None` if it is not worth it.
+    fn way(&self, sums: &Sums) -> Option<(Refs, u64)> {
+        let all = sums.forked_shared * LEAST_FORKED >= sums.present && sums.forked_shared > 0;
+        match (all || self.mode == SharedMemory::Always && sums.forked_shared > 0, sums.file_shared) {
+            (true, _) => Some((Refs::All, sums.present)),
+            (false, 1..) => Some((Refs::Mapped, sums.file)),
+            (false, 0) => None,
+        }
+    }
+
+    /// Decides about the shared pages of `target`, whose pages are `blocks`. If its cgroup was aged in this survey,
+    /// only the pages that this has left count.
     pub(super) fn decide(&mut self, target: &Target, blocks: &[BlockPages]) -> Decision {
         let Some(known) = self.targets.get(&target.id) else { return Decision::Wait };
-        let sums = Sums::of(target, &known.blocks, blocks);
-        let all = sums.forked_shared * LEAST_FORKED >= sums.present && sums.forked_shared > 0;
-        let (refs, walked) =
-            match (all || self.mode == SharedMemory::Always && sums.forked_shared > 0, sums.file_shared) {
-                (true, _) => (Refs::All, sums.present),
-                (false, 1..) => (Refs::Mapped, sums.file),
-                (false, 0) => return self.leave_out(target.id, sums.forked_shared, SharedReason::SmallPart),
-            };
+        let was_aged = known.aged == self.survey;
+        let sums = Sums::of(target, &known.blocks, |sharing| sharing.rest(was_aged), blocks);
+        let Some((refs, walked)) = self.way(&sums) else {
+            return self.leave_out(target.id, sums.forked_shared, SharedReason::SmallPart);
+        };
         let hold = Duration::from_secs_f64(walked as f64 * self.rate);
         let bytes = sums.file_shared + sums.forked_shared;
         let plan = Plan { refs, hold };
@@ -239,11 +316,16 @@ impl SharedPages {
             self.rate += (measured - self.rate) * 0.3;
         }
         let Some(known) = self.targets.get_mut(&target) else { return };
-        let cost = took.wall + SET_AGAIN * u32::try_from(bits).unwrap_or(u32::MAX);
-        known.next = Some(Instant::now() + cost.div_f64(self.limits.time_share.max(1e-4)));
+        let cost = took.wall + set_again(bits);
+        known.next = known.next.max(Some(Instant::now() + cost.div_f64(self.limits.time_share.max(1e-4))));
         known.cleared = self.survey;
         *self.waited.entry(Arc::clone(&known.name)).or_default() += plan.hold;
     }
+}
+
+/// The time that a process takes to set this number of accessed bits again.
+fn set_again(bits: u64) -> Duration {
+    SET_AGAIN * u32::try_from(bits).unwrap_or(u32::MAX)
 }
 
 impl Known {
@@ -254,42 +336,6 @@ impl Known {
     /// Forgets which pages no other process maps.
     fn doubt(&mut self) {
         self.blocks.values_mut().for_each(|block| block.exclusive = PageBits::NONE);
-    }
-}
-
-/// The present and shared bytes of a target.
-#[derive(Debug, Default)]
-struct Sums {
-    present: u64,
-    /// Of files and shared memory.
-    file: u64,
-    file_shared: u64,
-    /// Of private anonymous memory, shared since a fork.
-    forked_shared: u64,
-    /// The name of the mapping with the most shared pages.
-    name: Arc<str>,
-}
-
-impl Sums {
-    fn of(target: &Target, known: &BTreeMap<u64, Sharing>, blocks: &[BlockPages]) -> Self {
-        let mut sums = Self::default();
-        let mut masks = Masks::new(target.mappings(), target.uncleared());
-        let mut names: HashMap<Arc<str>, usize> = HashMap::new();
-        let bytes = |pages: PageBits| pages.count() as u64 * PAGE_SIZE;
-        for block in blocks {
-            let mask = masks.at(block.start);
-            sums.present += bytes(block.present);
-            sums.file += bytes(block.present & mask.file);
-            let Some(known) = known.get(&block.start) else { continue };
-            let shared = known.shared & block.present;
-            sums.file_shared += bytes(shared & mask.file);
-            sums.forked_shared += bytes(shared & !mask.file);
-            for index in masks.mappings_at(block.start) {
-                *names.entry(Arc::clone(&target.mappings()[index].name)).or_default() += shared.count();
-            }
-        }
-        sums.name = names.into_iter().max_by_key(|(_, pages)| *pages).map(|(name, _)| name).unwrap_or_default();
-        sums
     }
 }
 

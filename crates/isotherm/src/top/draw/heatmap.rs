@@ -234,25 +234,47 @@ fn legend(app: &App, address_lines: &AddressLines, grid: &Grid, painter: &Painte
     if let Some(cells) = cursor {
         return under_cursor(app, cells, address_lines, grid, painter, place, buffer);
     }
+    // More accesses than one in a sample are not seen.
+    let most = (!grid.sampling.is_zero()).then(|| units::hertz(1.0 / grid.sampling.as_secs_f64()));
     if !painter.coloured() {
-        let texts = ["access rate: 0 never to 9 always, ? not observable, blank: not mapped", "0 never to 9 always"];
-        let text = texts.into_iter().find(|text| text.len() <= place.width.into()).unwrap_or("");
-        painter.right(buffer, place, place.width, text, DIM);
+        let most = most.map_or_else(String::new, |hz| format!(" ({hz} or more)"));
+        let texts = match app.run.sampled {
+            true => [
+                format!("access rate: 0 never to 9 always{most}, ? not observable, blank: not mapped"),
+                format!("access rate: 0 never to 9 always{most}, ? not observable"),
+                "0 never to 9 always".into(),
+            ],
+            false => [
+                "touched: 0 nothing to 9 all, ? not known, blank: not mapped".into(),
+                "touched: 0 nothing to 9 all".into(),
+                "0 nothing to 9 all".into(),
+            ],
+        };
+        let text = texts.into_iter().find(|text| painter.width(text) <= place.width.into()).unwrap_or_default();
+        painter.right(buffer, place, place.width, &text, DIM);
         return;
     }
-    let (before, after, dark) = ("access rate 0 ", " 1  ", " unobservable");
+    let (before, dark) = match app.run.sampled {
+        true => ("access rate 0 ", " unobservable"),
+        false => ("touched 0 ", " not known"),
+    };
+    let after = most.map_or_else(|| " 1  ".into(), |hz| format!(" 1 ({} {hz})  ", painter.pick("≥", ">=")));
+    let before = match grid.sampling.is_zero() {
+        false if place.width >= 90 => format!("sampling {}, {before}", units::duration(grid.sampling)),
+        _ => before.to_owned(),
+    };
     let steps: u16 = if place.width >= 72 { 20 } else { 6 };
-    let width = before.len() + usize::from(steps) + after.len() + 2 + dark.len() + 1;
+    let width = before.len() + usize::from(steps) + painter.width(&after) + 2 + dark.len() + 1;
     if width > usize::from(place.width) {
         return;
     }
     let mut x = place.width - width as u16;
-    x = painter.text(buffer, place, x, before, DIM);
+    x = painter.text(buffer, place, x, &before, DIM);
     for i in 0..steps {
         let rate = f64::from(i) / f64::from(steps - 1);
         x = painter.text(buffer, place, x, " ", Style::new().bg(painter.rgb(colour::of_rate(rate))));
     }
-    x = painter.text(buffer, place, x, after, DIM);
+    x = painter.text(buffer, place, x, &after, DIM);
     x = painter.text(buffer, place, x, "  ", Style::new().bg(painter.rgb(colour::UNOBSERVABLE)));
     painter.text(buffer, place, x, dark, DIM);
 }
@@ -279,7 +301,12 @@ fn under_cursor(
     let rate = match seen.iter().all(|cell| cell.is_unobservable()) {
         true if seen.is_empty() => "not mapped now".into(),
         true => "not observable".into(),
-        false => format!("access rate {rate:.2}"),
+        false if !app.run.sampled => format!("touched share {rate:.2}"),
+        false => {
+            let hz = seen.iter().map(|cell| cell.hz).fold(0.0, f32::max);
+            let at_least = if rate >= 1.0 { "at least " } else { "" };
+            format!("access rate {rate:.2} ({at_least}{})", units::hertz(hz.into()))
+        }
     };
     let bytes = units::bytes(mapped_bytes(address_lines, cells.range));
     let range = cells.range;

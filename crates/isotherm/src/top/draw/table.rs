@@ -18,12 +18,13 @@ const BAR: (u16, u16) = (24, 100);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
 /// The columns: title, width, and the minimum width of the screen to show it.
-const COLUMNS: [(Column, &str, u16, u16); 6] = [
-    (Column::Hot, "hot", 10, 0),
+const COLUMNS: [(Column, &str, u16, u16); 7] = [
+    (Column::Hot, "hot", 9, 0),
     (Column::WorkingSet, "work.set", 10, 48),
-    (Column::Size, "size", 10, 0),
+    (Column::Size, "size", 9, 0),
     (Column::Rate, "rate", 7, 40),
-    (Column::Age, "age", 13, 64),
+    (Column::Hz, "Hz", 6, 56),
+    (Column::Age, "age", 11, 64),
     (Column::Name, "mapping", 0, 0),
 ];
 
@@ -91,6 +92,12 @@ fn cell(painter: &Painter, mapping: &MappingFigures, column: Column) -> (String,
         Column::Size => size(temperature.size),
         Column::Rate if temperature.unobservable >= temperature.size => ("?".into(), DIM),
         Column::Rate => (format!("{:.2}", mapping.rate), Style::new()),
+        Column::Hz if temperature.unobservable >= temperature.size => ("?".into(), DIM),
+        // More accesses than one in a sample are not seen.
+        Column::Hz => {
+            let at_least = if mapping.rate >= 1.0 { painter.pick("≥", ">=") } else { "" };
+            (format!("{at_least}{}", units::table_hertz(mapping.hz)), Style::new())
+        }
         Column::Age => (units::duration(mapping.age), Style::new()),
         Column::Name => {
             let start = mapping.range.start();

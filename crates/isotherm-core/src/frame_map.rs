@@ -44,6 +44,12 @@ impl<T: Copy + Default + PartialEq> FrameMap<T> {
         branch[chunk].get_or_insert_with(|| Box::new([T::default(); CHUNK]))
     }
 
+    /// Gives all frames the default value again. The memory is kept.
+    pub fn clear(&mut self) {
+        let chunks = self.branches.iter_mut().flatten().flat_map(|branch| branch.iter_mut().flatten());
+        chunks.for_each(|chunk| chunk.fill(T::default()));
+    }
+
     /// The frames whose values are not the default, in rising order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, T)> + '_ {
         let branches = self.branches.iter().enumerate();
@@ -171,6 +177,8 @@ mod tests {
             let expected: BTreeMap<u64, u32> = put.into_iter().collect();
             prop_assert_eq!(map.get(at), expected.get(&at).copied().unwrap_or(0));
             prop_assert_eq!(map.iter().collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
+            map.clear();
+            prop_assert!(map.iter().next().is_none() && map.get(at) == 0);
         }
     }
 }

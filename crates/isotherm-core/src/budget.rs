@@ -1,0 +1,355 @@
+//! The budget: what isotherm may cost, and how surveys and samples share it.
+//!
+//! A [`Controller`] takes in the CPU time that was spent, and says how often to survey and to sample. It knows no
+//! clock: its driver measures. Two things keep the budget:
+//!
+//! - *Shares.* Surveys and samples get what they need if that fits the budget. Otherwise each gets half of it, and what
+//!   one does not need is for the other. Surveys get more than half if they would come rarely, because they alone say
+//!   how much memory is in use. Intervals follow from the share and from what the work costs on the mean.
+//! - *The balance.* A round or a part of a survey is spent at once, and paid for by the time until the next. What was
+//!   spent beyond that is saved again within seconds, in proportion, so that the budget holds over any ten seconds, and
+//!   intervals change smoothly.
+//!
+//! The first two seconds are not counted: much is unknown then.
+
+use std::time::Duration;
+
+use crate::survey::SurveySettings;
+
+/// What isotherm may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// The share of one CPU, above 0, for all that isotherm does while it watches.
+    pub cpu: f64,
+    /// The share of one CPU, above 0, that the targets may lose to setting accessed bits again.
+    pub targets: f64,
+    /// How long it takes a target to set the accessed bit of a page again.
+    pub set_again: Duration,
+}
+
+impl Default for Budget {
+    /// 1 % of a CPU for isotherm, half a percent for the targets.
+    fn default() -> Self {
+        let SurveySettings { target_share, set_again, .. } = SurveySettings::default();
+        Self { cpu: 0.01, targets: target_share, set_again }
+    }
+}
+
+/// What a run settled on, and what it costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// The time from a survey to the next. `None` without surveys.
+    pub survey_interval: Option<Duration>,
+    /// The time from a round with samples to the next. `None` without samples.
+    pub sampling_interval: Option<Duration>,
+    /// The share of one CPU that was spent lately: over the last ten seconds, about.
+    pub cpu: f64,
+    /// Whether the budget does not suffice for the shortest intervals.
+    pub is_limited: bool,
+}
+
+/// The share of the budget that is planned for. The rest is for what is not foreseen.
+const PLANNED: f64 = 0.92;
+
+/// Time that is not counted: what is begun in it ends within two seconds.
+const START: Duration = Duration::from_millis(1700);
+
+/// The share of one CPU that a survey may take within [`START`].
+const START_SHARE: f64 = 0.1;
+
+/// A part of a survey takes this long, about: so many seconds of the budget. With smaller parts, more surveys would be
+/// cut. The pages of a survey that is cut are read at different times, which blurs what was accessed when. With greater
+/// parts, ten seconds could hold one part more than the budget allows.
+const PART: f64 = 2.0;
+
+/// The number of blocks of a part stays the same, so that surveys are cut at the same places, unless it would change by
+/// a factor outside of these bounds. Parts may be smaller than [`PART`], but hardly greater.
+const LEAST_CHANGE: f64 = 0.83;
+const MOST_CHANGE: f64 = 2.0;
+
+/// A part of a survey within [`START`] takes this many seconds of [`START_SHARE`].
+const START_PART: f64 = 0.2;
+
+/// What was spent beyond the budget and what is paid for by the time until the next part and round, in seconds of the
+/// budget, after which next to nothing is spent.
+const REPAID: f64 = 5.0;
+
+/// The least part of the budget that samples may take, and that samples and surveys may take together, however much
+/// was spent before.
+const LEAST: f64 = 0.1;
+
+/// Surveys that would come less often than this get up to [`MOST_SURVEYS`] of what they share with samples. A survey
+/// has to fit the window of 5 s of a working set, with some time to spare.
+const RARE: Duration = Duration::from_secs(3);
+const MOST_SURVEYS: f64 = 0.75;
+
+/// The least part of the budget that surveys may take, if other work takes most of it.
+const LEAST_SURVEYS: f64 = 0.25;
+
+/// The least time from a survey to the next.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The number of blocks that the first part of a survey reads: 1 GiB.
+const FIRST_BLOCKS: f64 = 512.0;
+
+/// The least number of blocks of a part.
+const LEAST_BLOCKS: f64 = 8.0;
+
+/// The rounds of which one has samples, until it is known what a round costs.
+const FIRST_EVERY: f64 = 10.0;
+
+/// An aggregation has more rounds with samples than before if this many times as many are affordable. It has fewer at
+/// once.
+const MORE: f64 = 1.1;
+
+/// The time over which the share that was spent lately is a mean.
+const LATELY: f64 = 10.0;
+
+/// Shares the budget out. See the documentation of the module.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    budget: Budget,
+    /// The survey interval, if it is fixed.
+    fixed: Option<Duration>,
+    surveys: bool,
+    samples: bool,
+    now: Duration,
+    /// CPU time that was spent beyond the budget and not saved again, in seconds: at most 0. What was saved before does
+    /// not count.
+    balance: f64,
+    survey: SurveyCost,
+    /// The CPU time of a round with samples on the mean, in seconds.
+    round: Option<f64>,
+    /// The number of rounds with samples in an aggregation, at least 1.
+    rounds: u32,
+    /// The shares of one CPU that were spent lately, on all work and on what is neither survey nor sampling.
+    lately: f64,
+    other: f64,
+    /// When work that is neither was taken in last.
+    worked_at: Duration,
+}
+
+/// What surveys cost, in seconds of CPU time.
+#[derive(Clone, Copy, Debug, Default)]
+struct SurveyCost {
+    /// A whole survey, on the mean. `None` before the end of the first.
+    whole: Option<f64>,
+    /// A block, on the mean.
+    block: Option<f64>,
+    /// The number of blocks of a part after [`START`]. 0 before the first part.
+    part_blocks: f64,
+    /// The last part.
+    last_part: f64,
+    /// The survey that is under way.
+    so_far: f64,
+    /// How many have ended.
+    ended: u32,
+}
+
+impl Controller {
+    /// A controller for a run. `surveys` and `samples` say what there is; `fixed` is the survey interval if the user
+    /// has chosen one.
+    pub fn new(budget: Budget, surveys: bool, samples: bool, fixed: Option<Duration>) -> Self {
+        Self {
+            budget,
+            fixed,
+            surveys,
+            samples,
+            now: Duration::ZERO,
+            balance: 0.0,
+            survey: SurveyCost::default(),
+            round: None,
+            rounds: 1,
+            lately: 0.0,
+            other: 0.0,
+            worked_at: Duration::ZERO,
+        }
+    }
+
+    /// Takes in that a part of a survey, which read `blocks` blocks, took `cpu` until `now`. `is_last` says whether the
+    /// survey is at its end.
+    pub fn surveyed(&mut self, now: Duration, cpu: Duration, blocks: u64, is_last: bool) {
+        self.spend(now, cpu);
+        let cpu = cpu.as_secs_f64();
+        let part = PART * self.budget.cpu;
+        let cost = &mut self.survey;
+        let of_block = cpu / blocks.max(1) as f64;
+        cost.block = Some(cost.block.map_or(of_block, |mean| mean + (of_block - mean) / 4.0));
+        cost.last_part = cpu;
+        cost.so_far += cpu;
+        let part_blocks = (part / cost.block.unwrap_or(0.0).max(1e-9)).max(LEAST_BLOCKS);
+        let change = part_blocks / cost.part_blocks.max(1e-9);
+        if !(LEAST_CHANGE..=MOST_CHANGE).contains(&change) {
+            cost.part_blocks = part_blocks;
+        }
+        if is_last {
+            let whole = std::mem::take(&mut cost.so_far);
+            cost.ended = cost.ended.saturating_add(1);
+            // The first survey has more to do than others: it stands for them only until there is one.
+            let mean = cost.whole.filter(|_| cost.ended > 2);
+            cost.whole = Some(mean.map_or(whole, |mean| mean + (whole - mean) / 2.0));
+        }
+    }
+
+    /// Takes in that `rounds` rounds with samples took `cpu` until `now`.
+    pub fn sampled(&mut self, now: Duration, cpu: Duration, rounds: u32) {
+        self.spend(now, cpu);
+        if rounds > 0 {
+            let round = cpu.as_secs_f64() / f64::from(rounds);
+            // The mean of about ten rounds.
+            let weight = (f64::from(rounds) / 10.0).min(0.5);
+            self.round = Some(self.round.map_or(round, |mean| mean + (round - mean) * weight));
+        }
+    }
+
+    /// Takes in that other work took `cpu` until `now`, since it was taken in last.
+    pub fn worked(&mut self, now: Duration, cpu: Duration) {
+        self.spend(now, cpu);
+        let passed = now.saturating_sub(std::mem::replace(&mut self.worked_at, now)).as_secs_f64();
+        // The work at the start, on memory that is seen for the first time, does not come again.
+        let counted = now.saturating_sub(START).as_secs_f64();
+        if passed > 0.0 && counted > 0.0 {
+            let share = cpu.as_secs_f64() / passed;
+            let weight = (1.0 - (-passed / LATELY).exp()).max(passed / counted).min(1.0);
+            self.other += (share - self.other) * weight;
+        }
+    }
+
+    fn spend(&mut self, now: Duration, cpu: Duration) {
+        let passed = now.saturating_sub(self.now).as_secs_f64();
+        // What was begun within START is not counted.
+        let counts = self.now > START;
+        self.now = self.now.max(now);
+        let cpu = cpu.as_secs_f64();
+        self.lately = (self.lately + cpu / LATELY) * (-passed / LATELY).exp();
+        if counts {
+            self.balance = (self.balance + passed * self.budget.cpu - cpu).min(0.0);
+        }
+    }
+
+    /// The shares of one CPU for surveys and for samples.
+    fn shares(&self, sampling: Duration) -> (f64, f64) {
+        let saved = (1.0 + (self.balance + self.piece()) / (REPAID * self.budget.cpu)).clamp(LEAST, 1.0);
+        let least = self.budget.cpu * LEAST;
+        let share = ((self.budget.cpu * PLANNED - self.other) * saved).max(least);
+        let (surveys, samples) = (self.survey_need(), self.sampling_need(sampling));
+        if surveys + samples <= share {
+            return (share - samples, share - surveys);
+        }
+        let not_rare = (surveys * (self.shortest().as_secs_f64() / RARE.as_secs_f64())).min(share * MOST_SURVEYS);
+        // Where the user has asked for more samples than the budget allows, surveys still have a part of it.
+        let least_surveys = self.budget.cpu * LEAST_SURVEYS;
+        let surveys = surveys.min((share / 2.0).max(not_rare).max(share - samples).max(least_surveys));
+        (surveys, (share - surveys).max(least))
+    }
+
+    /// What a part of a survey and a round with samples cost together. They are spent at once, and paid for by the time
+    /// until the next.
+    fn piece(&self) -> f64 {
+        self.expected_part() + self.round.unwrap_or(0.0)
+    }
+
+    /// What the next part of a survey is expected to cost.
+    fn expected_part(&self) -> f64 {
+        let SurveyCost { whole, block, .. } = self.survey;
+        (self.part_blocks() * block.unwrap_or(0.0)).min(whole.unwrap_or(f64::INFINITY))
+    }
+
+    /// How many blocks the next part of a survey reads.
+    fn part_blocks(&self) -> f64 {
+        match self.survey.block {
+            None => FIRST_BLOCKS,
+            Some(block) if self.now < START => (START_PART * START_SHARE / block.max(1e-9)).max(LEAST_BLOCKS),
+            Some(_) => self.survey.part_blocks,
+        }
+    }
+
+    /// The share of one CPU that surveys at the shortest interval take. Infinite as long as it is not known, because no
+    /// survey has ended.
+    fn survey_need(&self) -> f64 {
+        if self.surveys { self.survey.whole.unwrap_or(f64::INFINITY) / self.shortest().as_secs_f64() } else { 0.0 }
+    }
+
+    /// The shortest survey interval.
+    fn shortest(&self) -> Duration {
+        self.fixed.unwrap_or(SHORTEST)
+    }
+
+    /// The share of one CPU that samples in each round take.
+    fn sampling_need(&self, sampling: Duration) -> f64 {
+        if self.samples { self.round.unwrap_or(0.0) / sampling.as_secs_f64().max(1e-6) } else { 0.0 }
+    }
+
+    /// How to survey from now on. `sampling` is the sampling interval in force.
+    pub fn survey_settings(&self, sampling: Duration) -> SurveySettings {
+        let is_start = self.now < START;
+        let share = self.shares(sampling).0.max(if is_start { START_SHARE } else { 0.0 });
+        let whole = self.survey.whole.unwrap_or(self.survey.so_far);
+        let of_part = self.expected_part();
+        let time = |cpu: f64| Duration::from_secs_f64((cpu / share).min(1e6));
+        let (interval, part_gap) = match self.fixed {
+            // The parts have to fit the interval.
+            Some(fixed) => (fixed, fixed.mul_f64((of_part / whole.max(1e-9)).min(1.0) * PLANNED)),
+            // What was spent at once is paid for before the next part.
+            None => (time(whole).max(SHORTEST), time(self.survey.last_part)),
+        };
+        SurveySettings {
+            interval,
+            part_blocks: self.part_blocks() as usize,
+            part_gap,
+            early_gap: if is_start { Duration::ZERO } else { time((of_part - self.balance).max(0.0)) },
+            target_share: self.budget.targets,
+            set_again: self.budget.set_again,
+        }
+    }
+
+    /// Of how many rounds one has samples from now on. `sampling` is the sampling interval in force, and `samples` the
+    /// number of rounds of an aggregation. The first round of each aggregation has samples, so that an aggregation has
+    /// a whole number of them, at least one.
+    pub fn every(&mut self, sampling: Duration, samples: u32) -> u32 {
+        let every = match self.round {
+            None => FIRST_EVERY,
+            Some(_) => self.least_sampling(sampling).as_secs_f64() / sampling.as_secs_f64().max(1e-6),
+        };
+        let affordable = f64::from(samples) / every.max(1e-9);
+        if affordable < f64::from(self.rounds) {
+            self.rounds = (affordable as u32).max(1);
+        } else {
+            self.rounds = self.rounds.max((affordable / MORE) as u32).min(samples).max(1);
+        }
+        self.every_in_force(samples)
+    }
+
+    fn every_in_force(&self, samples: u32) -> u32 {
+        samples.div_ceil(self.rounds).max(1)
+    }
+
+    /// The shortest time from a round with samples to the next that the budget allows. Zero as long as it is not known.
+    pub fn least_sampling(&self, sampling: Duration) -> Duration {
+        let time = self.round.unwrap_or(0.0) / self.shares(sampling).1.max(1e-9);
+        Duration::from_secs_f64(time.min(1e6))
+    }
+
+    /// The share of one CPU that was spent lately on what is neither survey nor sampling.
+    pub fn other(&self) -> f64 {
+        self.other
+    }
+
+    /// The CPU time of a round with samples on the mean. Zero as long as it is not known.
+    pub fn round(&self) -> Duration {
+        Duration::from_secs_f64(self.round.unwrap_or(0.0))
+    }
+
+    /// What the run has settled on.
+    pub fn pace(&self, sampling: Duration, samples: u32) -> Pace {
+        let settings = self.survey_settings(sampling);
+        let surveys = if self.survey.whole.is_some() { self.survey_need() } else { 0.0 };
+        let need = surveys + self.sampling_need(sampling);
+        Pace {
+            survey_interval: self.surveys.then_some(settings.interval),
+            sampling_interval: self.samples.then(|| sampling * self.every_in_force(samples)),
+            cpu: self.lately,
+            is_limited: need + self.other > self.budget.cpu * PLANNED,
+        }
+    }
+}

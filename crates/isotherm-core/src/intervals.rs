@@ -1,0 +1,135 @@
+//! Sampling intervals that follow from what is observed.
+//!
+//! The rule is that of the monitoring intervals goal of DAMON (Linux 6.15, `Documentation/mm/damon/design.rst`,
+//! "Monitoring Intervals Auto-tuning"): of all accesses that samples could observe, a given share is to be observed. If
+//! fewer are observed, samples are taken over a longer interval, in which more memory is accessed. The aggregation
+//! interval stays in proportion.
+//!
+//! Three things differ. The share is also taken of the memory that the last survey found in use, so that a little hot
+//! memory beside much cold memory is not sampled ever more slowly. And the interval moves with the square root of how
+//! far the share is from its goal, so that it approaches its value from one side and never swings around it. And the
+//! budget raises the interval at once: an aggregation has at least one round with samples, so that rounds that the
+//! budget does not allow would be taken until the interval is long enough.
+
+use std::time::Duration;
+
+use crate::{Attributes, Snapshot};
+
+/// The goal of the observed accesses, and the bounds of the interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IntervalsGoal {
+    /// The share of all accesses that could be observed, 0 to 1, that is to be observed.
+    pub accesses: f64,
+    /// The share of the accesses of memory in use that suffices, 0 to 1.
+    pub accesses_in_use: f64,
+    /// The number of aggregations over which the share is a mean.
+    pub aggregations: u32,
+    /// The shortest sampling interval.
+    pub least: Duration,
+    /// The longest sampling interval.
+    pub most: Duration,
+    /// The longest aggregation interval.
+    pub most_aggregation: Duration,
+}
+
+impl Default for IntervalsGoal {
+    /// 4 % over three aggregations, with sampling intervals from 5 ms to 10 s, as DAMON's documentation recommends, or
+    /// a fifth of the accesses of memory in use.
+    fn default() -> Self {
+        Self {
+            accesses: 0.04,
+            accesses_in_use: 0.2,
+            aggregations: 3,
+            least: Duration::from_millis(5),
+            most: Duration::from_secs(10),
+            most_aggregation: Duration::MAX,
+        }
+    }
+}
+
+/// The most by which an interval changes at a time.
+const MOST_FACTOR: f64 = 2.0;
+
+/// An interval stays as it is if it would change by less than this part of it.
+const LEAST_CHANGE: f64 = 0.1;
+
+/// Chooses the sampling interval. It takes in each snapshot.
+#[derive(Clone, Debug)]
+pub struct IntervalTuner {
+    goal: IntervalsGoal,
+    /// The number of aggregations that were taken in since the last change.
+    aggregations: u32,
+    accesses: Shares,
+    in_use: Shares,
+}
+
+/// Accesses that were observed, and those that could have been.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shares {
+    observed: f64,
+    possible: f64,
+}
+
+impl Shares {
+    fn add(&mut self, observed: f64, possible: f64) {
+        (self.observed, self.possible) = (self.observed + observed, self.possible + possible);
+    }
+
+    fn share(self) -> Option<f64> {
+        (self.possible > 0.0).then(|| self.observed / self.possible)
+    }
+}
+
+impl IntervalTuner {
+    /// A tuner that has seen nothing.
+    pub fn new(goal: IntervalsGoal) -> Self {
+        Self { goal, aggregations: 0, accesses: Shares::default(), in_use: Shares::default() }
+    }
+
+    /// Takes in a snapshot that was made with `attributes`. Returns other attributes if the intervals are to change.
+    /// `affordable` is the shortest sampling interval that the budget allows.
+    pub fn aggregated(
+        &mut self,
+        snapshot: &Snapshot,
+        attributes: Attributes,
+        affordable: Duration,
+    ) -> Option<Attributes> {
+        for region in snapshot.targets.iter().flat_map(|target| &target.regions) {
+            if region.nr_samples == 0 || region.nr_unobservable >= snapshot.samples {
+                continue;
+            }
+            let bytes = region.size() as f64;
+            let rate = f64::from(region.nr_accesses) / f64::from(snapshot.samples.max(1));
+            self.accesses.add(rate * bytes, bytes);
+            if region.pages.is_none_or(|pages| pages.touched > 0) {
+                let in_use = region.pages.map_or(bytes, |pages| pages.touched as f64);
+                self.in_use.add((rate * bytes).min(in_use), in_use);
+            }
+        }
+        self.aggregations += 1;
+        if self.aggregations < self.goal.aggregations {
+            return None;
+        }
+        let factor = self.factor();
+        *self = Self::new(self.goal);
+        let sampling = attributes.sampling().mul_f64(factor);
+        let ratio = attributes.samples();
+        let most = self.goal.most.min(self.goal.most_aggregation / ratio);
+        let sampling = sampling.max(affordable).min(most).max(self.goal.least);
+        let change = sampling.as_secs_f64() / attributes.sampling().as_secs_f64() - 1.0;
+        if change.abs() < LEAST_CHANGE {
+            return None;
+        }
+        attributes.with_intervals(sampling, sampling * ratio).ok()
+    }
+
+    /// By what the interval is to be multiplied.
+    fn factor(&self) -> f64 {
+        let short = |shares: Shares, goal: f64| shares.share().map(|share| goal / share.max(1e-6));
+        let of_all = short(self.accesses, self.goal.accesses);
+        let of_use = short(self.in_use, self.goal.accesses_in_use);
+        // Either goal suffices.
+        let short = [of_all, of_use].into_iter().flatten().reduce(f64::min).unwrap_or(1.0);
+        short.sqrt().clamp(1.0 / MOST_FACTOR, MOST_FACTOR)
+    }
+}

@@ -1,0 +1,68 @@
+//! A survey by mapping, for a probe that does not know pages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+
+use super::{Monitor, MonitorError, StepWork};
+use crate::survey::{BLOCK_PAGES, BlockList, Learned, MappingSums, SurveySnapshot, TargetSurvey, TotalSums};
+use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink};
+
+impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
+    /// Reads and clears all mappings of all targets. Each mapping becomes a region.
+    pub(super) fn survey_mappings(&mut self, now: Duration) -> Result<SurveySnapshot, MonitorError> {
+        let spaces = self.read_targets(now)?;
+        let credit = self.survey.as_mut().map_or(0.0, |plan| plan.begin(now));
+        self.mapping_histories.retain(|id| spaces.iter().any(|space| space.id == id));
+        let mut found = SurveySnapshot { time: now, ..SurveySnapshot::default() };
+        let (mut learned, mut blocks) = (Learned::default(), 0);
+        let mut surveyed = Vec::with_capacity(spaces.len());
+        for space in spaces {
+            let Some(survey) = self.probe.mapping_survey() else { break };
+            let mut read = survey.read_and_clear(&space).map_err(MonitorError::Probe)?;
+            let mut indices = Vec::with_capacity(read.len());
+            read.retain_mut(|read| {
+                let Ok(index) = space.mappings.binary_search_by_key(&read.range.start(), |known| known.range.start())
+                else {
+                    return false;
+                };
+                // A mapping that has grown since the mappings were read counts as far as it is known.
+                read.limit_to(space.mappings[index].range);
+                indices.push(index as u32);
+                true
+            });
+            found.interval = found.interval.max(self.mapping_histories.interval(space.id, now));
+            let sums = self.mapping_histories.take(space.id, &read, now);
+            let by_mapping = indices.iter().zip(&sums).map(|(&mapping, &sums)| MappingSums { mapping, sums });
+            let target = TargetSurvey {
+                id: space.id,
+                mappings: Arc::clone(&space.mappings),
+                by_mapping: by_mapping.collect(),
+                by_block: BlockList::default(),
+            };
+            let pages = |bytes: u64| bytes / PAGE_SIZE;
+            let present: u64 = read.iter().map(|read| pages(read.present)).sum();
+            let cleared: u64 = read.iter().map(|read| pages(read.accessed)).sum();
+            found.cost.reads += present;
+            found.cost.clears += cleared;
+            learned.present += present;
+            blocks += 1 + present / BLOCK_PAGES as u64;
+            found.targets.push(target);
+            let in_memory = read.iter().zip(sums).filter(|(read, _)| read.present > 0);
+            let regions = in_memory.map(|(read, sums)| (read.range, sums)).collect();
+            surveyed.push((space, regions));
+        }
+        // Which memory several targets share is not known.
+        if let [target] = &found.targets[..] {
+            found.total = Some(TotalSums { sums: target.total(), shared: 0 });
+        }
+        self.regions.follow_mappings(surveyed, &self.attributes);
+        if let Some(plan) = &mut self.survey {
+            plan.end(now, learned, credit);
+            plan.wait_for_targets(now, found.cost.clears);
+        }
+        self.work = StepWork { blocks: Some(blocks), is_last_part: true, ..self.work };
+        Ok(found)
+    }
+}

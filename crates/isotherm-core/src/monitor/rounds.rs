@@ -1,0 +1,119 @@
+//! Rounds: a page of each region is chosen, and read a sampling interval later.
+
+use std::time::Duration;
+
+use rand::Rng;
+
+use super::{Monitor, MonitorError};
+use crate::{AccessProbe, AddressSpace, Observation, Sample, Sink};
+
+/// The time from choosing pages to reading them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    /// When the pages were cleared.
+    pub(super) cleared: Duration,
+    /// When the round is over.
+    pub(super) due: Duration,
+    /// Whether the answers so far were read, because a survey may have cleared the pages since.
+    pub(super) looked: bool,
+}
+
+impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
+    /// Chooses one present page of each region, uniformly at random, and clears it. A steady region is left out of most
+    /// rounds.
+    fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
+        self.samples.clear();
+        if !self.sampling {
+            return Ok(());
+        }
+        for target in self.regions.targets_mut() {
+            for region in &mut target.regions {
+                region.choose(self.rounds, &self.attributes, self.every);
+            }
+            for region in target.regions.iter().filter(|region| region.was_chosen()) {
+                let addr = target.random_page(region, &mut self.rng);
+                self.samples.push(Sample { target: target.space.id, addr });
+            }
+        }
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        self.probe.clear(&self.samples).map_err(MonitorError::Probe)
+    }
+
+    /// Chooses the pages of the next round, and determines when it is over: after one sampling interval, or at the next
+    /// round with something to do, which is to choose pages or to end the aggregation.
+    pub(super) fn begin_round(&mut self, now: Duration) -> Result<(), MonitorError> {
+        self.prepare_access_checks()?;
+        self.work.chosen = self.samples.len();
+        let length = if self.samples.is_empty() {
+            // All regions are steady.
+            let strides = self.regions.iter().map(|region| region.stride(&self.attributes).saturating_mul(self.every));
+            let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
+            to_choose.min(self.attributes.samples().saturating_sub(self.rounds)).max(1)
+        } else {
+            1
+        };
+        // Rounds keep to their beat as long as that leaves half an interval between clearing and reading. No round
+        // counts from a time before its aggregation, which so has no more rounds than samples.
+        let sampling = self.attributes.sampling();
+        let beat = self.round.due.clamp(now.saturating_sub(sampling / 2), now).max(self.aggregation_began);
+        let due = beat + sampling.saturating_mul(length);
+        self.round = Round { cleared: now, due, looked: false };
+        Ok(())
+    }
+
+    /// Reads what the pages that were chosen say so far. A survey is going to clear some of them.
+    pub(super) fn look_at_samples(&mut self) -> Result<(), MonitorError> {
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        let before = self.round.looked.then(|| std::mem::take(&mut self.answers));
+        self.answers.clear();
+        self.answers.resize(self.samples.len(), Observation::Idle);
+        self.probe.read(&self.samples, &mut self.answers).map_err(MonitorError::Probe)?;
+        if let Some(before) = before {
+            let both = self.answers.iter_mut().zip(before).filter(|(_, before)| *before == Observation::Accessed);
+            both.for_each(|(answer, _)| *answer = Observation::Accessed);
+        }
+        self.round.looked = true;
+        Ok(())
+    }
+
+    /// The sampling intervals that have passed since the aggregation began.
+    pub(super) fn rounds_until(&self, now: Duration) -> u32 {
+        whole(now.saturating_sub(self.aggregation_began), self.attributes.sampling())
+    }
+
+    /// Reads the pages that were chosen, and counts for each region whether its page was accessed. A round that ends
+    /// late counts as the sampling intervals that have passed.
+    pub(super) fn check_accesses(&mut self, now: Duration) -> Result<(), MonitorError> {
+        let sampling = self.attributes.sampling();
+        let intervals = whole(now.saturating_sub(self.round.cleared) + sampling / 2, sampling).max(1);
+        // Ages are no longer than the time that has passed, however late rounds are.
+        self.rounds = self.rounds.max(self.rounds_until(now));
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        self.work.samples = self.samples.len();
+        self.look_at_samples()?;
+        let chosen = self.regions.iter_mut().filter(|region| region.was_chosen());
+        for (region, &answer) in chosen.zip(&self.answers) {
+            region.count(answer, intervals);
+        }
+
+        let round = crate::Round {
+            reads: self.samples.len(),
+            accessed: (self.answers.iter()).filter(|&&answer| answer == Observation::Accessed).count(),
+        };
+        self.snapshot.sampled_rounds += 1;
+        self.snapshot.reads += round.reads as u64;
+        self.snapshot.max_reads = self.snapshot.max_reads.max(round.reads as u32);
+        self.sink.sampled(round).map_err(MonitorError::Sink)
+    }
+}
+
+/// How many whole intervals there are in a time.
+fn whole(time: Duration, interval: Duration) -> u32 {
+    u32::try_from(time.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,416 @@
+//! The history of one block of pages.
+
+use std::ops::Deref;
+
+use rand::Rng;
+use rand::seq::IteratorRandom;
+
+use super::counts::Counts;
+use super::{BLOCK_PAGES, BlockPages, ClearPages, PageBits};
+use crate::AddrRange;
+
+/// The number of surveys that stands for any longer time, and for a time that is not known.
+pub(super) const LONGEST: u16 = u16::MAX;
+
+/// The number of a survey. Surveys of a history are numbered from [`FIRST`] on.
+pub(super) type SurveyNumber = u16;
+
+/// The number of the first survey of a history. Below it are 1, for the time before, and 0, for a time that is not
+/// known.
+pub(super) const FIRST: SurveyNumber = 2;
+
+/// The past of a page is not known.
+const UNKNOWN: SurveyNumber = 0;
+
+/// A block is hot after this many surveys in a row.
+const HOT: u8 = 3;
+
+/// At least this share of the pages that were cleared in a hot block is accessed within a survey interval. It bounds
+/// the error of taking the rest of the block as accessed.
+const HOT_SHARE: f32 = 15.0 / 16.0;
+
+/// How many surveys back it is known which pages were accessed in each interval.
+pub(super) const LAGS: usize = 4;
+
+/// With fewer cleared pages, a block has no share of its own.
+const MIN_CLEARED: usize = 8;
+
+/// Of a hot block, one run of pages is cleared in a survey: the block divided by this number. One run costs the monitor
+/// much less than as many scattered pages.
+const HOT_PARTS: usize = 8;
+
+/// What is known of the pages of a block. It does not change as long as the block stays idle, or unknown, and it has no
+/// address, so that blocks and surveys share it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct BlockState {
+    pub(super) present: PageBits,
+    /// Present pages whose accessed bit was clear after the last survey: an access since then will be seen.
+    pub(super) clear: PageBits,
+    /// Present pages that cannot be observed.
+    pub(super) unobservable: PageBits,
+    /// Absent pages that are in swap.
+    pub(super) swapped: PageBits,
+    /// For each present page, the survey in whose interval it was last known to be accessed. Surveys of memory that
+    /// stays idle change nothing here. For a page that is not in `exact` it is the least: it may have been accessed
+    /// since then.
+    last: [SurveyNumber; BLOCK_PAGES],
+    /// The least and the greatest of `last` of the pages in `exact`.
+    bounds: (SurveyNumber, SurveyNumber),
+    /// The share of the pages that were cleared in the survey before that were accessed until the last one.
+    pub(super) share: Option<f32>,
+    /// In how many surveys in a row at least [`HOT_SHARE`] of the cleared pages were accessed.
+    hot: u8,
+    /// Observable pages whose `last` is exact: the accessed bit was clear when the last interval began.
+    pub(super) exact: PageBits,
+    /// The observable pages that are known to be accessed in the last interval.
+    pub(super) touched: PageBits,
+    /// What `touched` was in surveys before, and their numbers, the most recent first. Surveys that have found nothing
+    /// accessed are left out. The number is [`UNKNOWN`] if there was no such survey.
+    past: [(SurveyNumber, PageBits); LAGS],
+    /// The pages that the last survey cleared.
+    cleared: PageBits,
+    /// Pages that were clear, and were found accessed by the last survey.
+    set_again: PageBits,
+    /// Of these pages, those that were idle in the interval before.
+    revived: PageBits,
+    /// Pages that the survey clears by itself.
+    shared: PageBits,
+    /// Whether one accessed bit stands for the whole block.
+    huge: bool,
+    /// The counts of all pages.
+    counts: Counts,
+}
+
+/// A block of a history.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    pub(super) start: u64,
+    /// The number of the last survey of the history.
+    pub(super) number: SurveyNumber,
+    pub(super) state: &'a BlockState,
+}
+
+impl Deref for Block<'_> {
+    type Target = BlockState;
+
+    fn deref(&self) -> &BlockState {
+        self.state
+    }
+}
+
+/// The numbers of the surveys before and after a change of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    /// The number of the survey before.
+    pub(super) before: SurveyNumber,
+    /// The number of this survey, which is greater.
+    pub(super) now: SurveyNumber,
+    /// By how much numbers have become smaller since the survey before.
+    pub(super) less: SurveyNumber,
+    /// Whether nothing is known of the time before this survey.
+    pub(super) is_first: bool,
+}
+
+/// The pages of a block that a survey wants to clear.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// Pages that were accessed in a known interval.
+    pub(super) sure: PageBits,
+    /// Pages with an unknown past.
+    pub(super) unknown: PageBits,
+}
+
+impl Block<'_> {
+    /// How many surveys ago the page was last known to be accessed: 0 is in the interval before the last survey.
+    /// [`LONGEST`] if that is not known.
+    pub(super) fn idle(&self, page: usize) -> u16 {
+        self.idle_since(self.last[page])
+    }
+
+    /// The least and the greatest of [`idle`](Self::idle) of the pages in `exact`.
+    pub(super) fn idle_bounds(&self) -> (u16, u16) {
+        (self.idle_since(self.bounds.1), self.idle_since(self.bounds.0))
+    }
+
+    /// The least value of [`idle`](Self::idle) of all observable pages. 0 if no page is observable.
+    pub(super) fn idle_of_latest(&self) -> u16 {
+        let uncertain = self.uncertain().iter().map(|page| self.idle(page)).min();
+        let exact = (!self.exact.is_empty()).then_some(self.idle_bounds().0);
+        uncertain.into_iter().chain(exact).min().unwrap_or(0)
+    }
+
+    fn idle_since(&self, last: SurveyNumber) -> u16 {
+        if last == UNKNOWN { LONGEST } else { self.number - last }
+    }
+
+    /// The pages that have been idle for at least this many surveys.
+    pub(super) fn idle_for(&self, surveys: u16) -> PageBits {
+        let (least, most) = self.idle_bounds();
+        if most < surveys {
+            PageBits::NONE
+        } else if least >= surveys {
+            self.exact
+        } else {
+            self.exact & PageBits::from_fn(|page| self.idle(page) >= surveys)
+        }
+    }
+
+    /// The pages of the block that lie in `range`.
+    pub(super) fn within(&self, range: AddrRange) -> PageBits {
+        PageBits::within(self.start, range)
+    }
+
+    /// The pages in `within` that were accessed in the interval of an earlier survey, and of which it is known when
+    /// they were accessed last. Calls `found` with the number of surveys back to that interval, the number of surveys
+    /// back to the last access, and the number of pages.
+    pub(super) fn followed(&self, within: PageBits, mut found: impl FnMut(usize, usize, u32)) {
+        let known = self.exact & within;
+        let lags = || {
+            self.past
+                .iter()
+                .filter(|(last, _)| *last != UNKNOWN)
+                .map(|(last, pages)| (usize::from(self.number - last), *pages))
+        };
+        for (nth, (lag, pages)) in lags().take_while(|(lag, _)| *lag <= LAGS).enumerate() {
+            let mut rest = pages & known;
+            for (since, again) in std::iter::once((0, self.touched)).chain(lags().take(nth)) {
+                let last = rest & again;
+                if !last.is_empty() {
+                    found(lag, since, last.count() as u32);
+                }
+                rest &= !again;
+            }
+            if !rest.is_empty() {
+                found(lag, lag, rest.count() as u32);
+            }
+        }
+    }
+
+    /// The pages that the survey wants to clear.
+    pub(super) fn wanted(&self, rng: &mut impl Rng) -> Wanted {
+        let set = self.present & !self.clear & !self.unobservable & !self.shared;
+        if set.is_empty() && !self.is_hot() {
+            return Wanted::default();
+        }
+        let revived = self.revived & set;
+        if self.is_hot() {
+            let size = BLOCK_PAGES / HOT_PARTS;
+            let parts = (0..HOT_PARTS).map(|part| set & PageBits::of(part * size..(part + 1) * size));
+            let part = parts.filter(|pages| !pages.is_empty()).choose(rng).unwrap_or_default();
+            return Wanted { sure: revived | part, unknown: PageBits::NONE };
+        }
+        let mut wanted = Wanted { sure: self.set_again & set, unknown: PageBits::NONE };
+        for page in (set & !wanted.sure).iter() {
+            match self.last[page] {
+                UNKNOWN => wanted.unknown.insert(page),
+                // A new page is being written just now, so that clearing it would say nothing new. It is cleared by
+                // the survey after that.
+                last if last == self.number => {}
+                _ => wanted.sure.insert(page),
+            }
+        }
+        wanted
+    }
+}
+
+impl BlockState {
+    /// A block without a page.
+    pub(super) const NEW: Self = Self {
+        present: PageBits::NONE,
+        clear: PageBits::NONE,
+        unobservable: PageBits::NONE,
+        swapped: PageBits::NONE,
+        last: [UNKNOWN; BLOCK_PAGES],
+        bounds: (UNKNOWN, UNKNOWN),
+        share: None,
+        hot: 0,
+        exact: PageBits::NONE,
+        touched: PageBits::NONE,
+        past: [(UNKNOWN, PageBits::NONE); LAGS],
+        cleared: PageBits::NONE,
+        set_again: PageBits::NONE,
+        revived: PageBits::NONE,
+        shared: PageBits::NONE,
+        huge: false,
+        counts: Counts::ZERO,
+    };
+
+    /// Counts the pages that are in `within`.
+    pub(super) fn counts_in(&self, within: PageBits) -> Counts {
+        let unknown = self.unknown() & within;
+        let estimated = self.hot_share().map_or(0.0, |share| share * (self.uncertain() & within).count() as f64);
+        Counts {
+            present: (self.present & within).count() as u64,
+            touched: (self.touched & within).count() as f64 + estimated,
+            unobservable: (self.unobservable & within).count() as u64,
+            swapped: (self.swapped & within).count() as u64,
+            unknown: unknown.count() as u64,
+            uncleared: (unknown & !self.clear).count() as u64,
+            ..Counts::ZERO
+        }
+    }
+
+    /// Counts all pages.
+    fn count(&self) -> Counts {
+        let counts = self.counts_in(PageBits::ALL);
+        Counts {
+            never_cleared: self.never_cleared() as u64,
+            asked: self.share.map_or(0, |_| counts.present),
+            answered: self.share.map_or(0.0, |share| counts.present as f64 * f64::from(share)),
+            blocks: usize::from(!self.present.is_empty()),
+            ..counts
+        }
+    }
+
+    /// The counts of all pages.
+    pub(super) const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Whether it is known of all observable pages when they were accessed, without a part that stands for the rest.
+    pub(super) const fn is_exact(&self) -> bool {
+        self.counts.unknown == 0 && !self.is_hot()
+    }
+
+    /// Whether a part of the block stands for the rest.
+    pub(super) const fn is_hot(&self) -> bool {
+        self.hot >= HOT
+    }
+
+    /// Whether one accessed bit stands for the whole block.
+    pub(super) const fn is_huge(&self) -> bool {
+        self.huge
+    }
+
+    /// The pages that are known to be accessed in the last interval, and may have been accessed in the one before.
+    pub(super) fn touched_again(&self) -> PageBits {
+        self.touched & self.set_again & !self.revived
+    }
+
+    /// The pages that were clear, and were found accessed by the last survey, without those that it clears by itself.
+    pub(super) fn set_again_alone(&self) -> PageBits {
+        self.set_again & !self.shared
+    }
+
+    /// The present, observable pages that may have been accessed in the last interval, or not: their accessed bit was
+    /// set before it.
+    pub(super) fn uncertain(&self) -> PageBits {
+        self.present & !self.exact & !self.unobservable
+    }
+
+    /// The uncertain pages, without those that the share of a hot block stands for.
+    pub(super) fn unknown(&self) -> PageBits {
+        if self.is_hot() { PageBits::NONE } else { self.uncertain() }
+    }
+
+    /// The observable pages that were never cleared, so that it is not known when they were accessed.
+    pub(super) fn never_cleared(&self) -> usize {
+        self.uncertain().iter().filter(|&page| self.last[page] == UNKNOWN).count()
+    }
+
+    /// The share of the uncertain pages that counts as accessed in the last interval. `None` if they are unknown.
+    pub(super) fn hot_share(&self) -> Option<f64> {
+        self.share.filter(|_| self.is_hot()).map(f64::from)
+    }
+
+    /// Whether [`after`](Self::after) would change nothing, because the block was idle or unknown in the survey before,
+    /// and is so in this one.
+    pub(super) fn stays(&self, found: &BlockPages) -> bool {
+        let (clear, unobservable) = self.found(found);
+        let changed = self.cleared | self.set_again | self.revived | self.touched;
+        found.present == self.present
+            && found.swapped == self.swapped
+            && clear == self.clear
+            && unobservable == self.unobservable
+            && clear & !unobservable == self.exact
+            // Pages that are clear but not exact have turned idle.
+            && (clear & !self.exact).is_empty()
+            && changed.is_empty()
+            && !self.is_hot()
+            && found.shared == self.shared
+            && found.huge == self.huge
+    }
+
+    /// The pages that are clear, and those that are not observable, once the survey has read `found`.
+    fn found(&self, found: &BlockPages) -> (PageBits, PageBits) {
+        let unobservable = found.unobservable | (self.unobservable & found.accessed & self.present & found.present);
+        (found.present & !found.accessed, unobservable)
+    }
+
+    /// The state once a survey has read `found`.
+    pub(super) fn after(&self, found: &BlockPages, numbers: Numbers) -> Self {
+        let Numbers { before, now: number, less, is_first } = numbers;
+        let mut new = self.clone();
+        if less > 0 {
+            new.renumber(less);
+        }
+        if !new.touched.is_empty() {
+            new.past.rotate_right(1);
+            new.past[0] = (before, new.touched);
+        }
+        let known = new.present & found.present;
+        let (clear, unobservable) = new.found(found);
+        let asked = (new.cleared & known & !unobservable).count();
+        if asked >= MIN_CLEARED {
+            let accessed = (new.cleared & known & !unobservable & found.accessed).count();
+            let share = accessed as f32 / asked as f32;
+            new.share = Some(share);
+            new.hot = if share >= HOT_SHARE { new.hot.saturating_add(1) } else { 0 };
+        } else if new.cleared.is_empty() {
+            // No part stands for the rest any more.
+            new.hot = 0;
+        }
+        let appeared = found.present & found.accessed & !known;
+        new.set_again = known & new.clear & found.accessed;
+        let was_idle = |page: &usize| new.last[*page] != before;
+        new.revived = (new.set_again & new.exact).iter().filter(was_idle).collect();
+        // A page that was cleared by the survey before, or by another program, and that has stayed clear, was accessed
+        // before this interval. Any other page that is clear has stayed idle.
+        let turned_idle = clear & !(known & new.clear & new.exact);
+        let now_accessed = new.set_again | if is_first { PageBits::NONE } else { appeared };
+
+        now_accessed.iter().for_each(|page| new.last[page] = number);
+        turned_idle.iter().for_each(|page| new.last[page] = number - 1);
+        if is_first {
+            // The first survey cannot know when the page was accessed.
+            appeared.iter().for_each(|page| new.last[page] = UNKNOWN);
+        }
+        new.present = found.present;
+        new.swapped = found.swapped;
+        new.shared = found.shared;
+        new.huge = found.huge;
+        new.unobservable = unobservable;
+        new.clear = clear;
+        new.cleared = PageBits::NONE;
+        new.touched = now_accessed & !unobservable;
+        let exact = (new.clear | new.touched) & !unobservable;
+        if exact != new.exact || !(now_accessed | turned_idle).is_empty() {
+            new.exact = exact;
+            let mut last = exact.iter().map(|page| new.last[page]);
+            let first = last.next().unwrap_or(UNKNOWN);
+            new.bounds = last.fold((first, first), |(least, most), at| (least.min(at), most.max(at)));
+        }
+        new.counts = new.count();
+        new
+    }
+
+    /// Makes the numbers of surveys smaller by `less`. What is older counts as of the time before the first survey.
+    fn renumber(&mut self, less: SurveyNumber) {
+        let renumbered = |last: SurveyNumber| if last == UNKNOWN { last } else { last.saturating_sub(less).max(1) };
+        self.last.iter_mut().for_each(|last| *last = renumbered(*last));
+        self.past.iter_mut().for_each(|(last, _)| *last = renumbered(*last));
+        self.bounds = (renumbered(self.bounds.0), renumbered(self.bounds.1));
+    }
+
+    /// Notes which pages the survey has cleared, and which it could not.
+    pub(super) fn note_cleared(&mut self, pages: &ClearPages) {
+        let cleared = pages.pages & self.present & !pages.unobservable;
+        self.unobservable |= pages.unobservable & self.present;
+        self.unobservable &= !cleared;
+        self.clear |= cleared;
+        self.cleared |= cleared;
+        self.touched &= !self.unobservable;
+        self.exact &= !self.unobservable;
+        self.counts = self.count();
+    }
+}

@@ -1,0 +1,156 @@
+//! The survey of a probe that sees whole mappings: how much of each was accessed, but not which pages.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use super::windows::LONGEST_WINDOW;
+use super::{PageSums, WINDOWS};
+use crate::{AddrRange, BoxError, TargetId, TargetSpace};
+
+/// What a survey has read of a mapping, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingRead {
+    /// The addresses of the mapping.
+    pub range: AddrRange,
+    /// Bytes in memory.
+    pub present: u64,
+    /// Bytes that were accessed since they were cleared, or since they were mapped if they were never cleared.
+    pub accessed: u64,
+    /// Present bytes that cannot be observed.
+    pub unobservable: u64,
+    /// Bytes in swap. `None` if that is not known.
+    pub swapped: Option<u64>,
+}
+
+impl MappingRead {
+    /// Limits the bytes to those of `range`, which begins at the same address.
+    pub(crate) fn limit_to(&mut self, range: AddrRange) {
+        self.range = range;
+        for bytes in [&mut self.present, &mut self.accessed, &mut self.unobservable] {
+            *bytes = range.size().min(*bytes);
+        }
+        let absent = range.size() - self.present;
+        self.swapped = self.swapped.map(|bytes| bytes.min(absent));
+    }
+}
+
+/// A way to learn how many bytes of each mapping were accessed.
+pub trait MappingSurvey {
+    /// Reads all mappings of `target` that have memory or swap, in the order of addresses, and clears all accessed bits
+    /// of the target.
+    ///
+    /// # Errors
+    /// Fails only if the run cannot go on. A target that has just ended has no mappings.
+    fn read_and_clear(&mut self, target: &TargetSpace) -> Result<Vec<MappingRead>, BoxError>;
+}
+
+/// What surveys have found in each mapping, as far back as the longest window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MappingHistories {
+    targets: HashMap<TargetId, MappingHistory>,
+}
+
+/// The mappings of one target.
+#[derive(Clone, Debug, Default)]
+struct MappingHistory {
+    /// When the last survey was.
+    last: Option<Duration>,
+    /// The intervals of each mapping by its first address, the last one first.
+    touched: BTreeMap<u64, VecDeque<Touched>>,
+}
+
+/// What was accessed from one survey to the next.
+#[derive(Clone, Copy, Debug)]
+struct Touched {
+    began: Duration,
+    bytes: u64,
+}
+
+impl MappingHistories {
+    /// Forgets the targets for which `lives` is false.
+    pub(crate) fn retain(&mut self, lives: impl Fn(TargetId) -> bool) {
+        self.targets.retain(|&id, _| lives(id));
+    }
+
+    /// The time since the last survey of a target. Zero before the first one.
+    pub(crate) fn interval(&self, target: TargetId, now: Duration) -> Duration {
+        let last = self.targets.get(&target).and_then(|target| target.last);
+        last.map_or(Duration::ZERO, |last| now.saturating_sub(last))
+    }
+
+    /// Takes in what the survey of a target at `now` has read. Returns the sums of each mapping.
+    ///
+    /// What the first survey finds accessed was accessed at an unknown time. Which pages were accessed is not known, so
+    /// that a window of several intervals counts the most that was accessed in one of them: what was accessed is at
+    /// least that much.
+    pub(crate) fn take(&mut self, target: TargetId, read: &[MappingRead], now: Duration) -> Vec<PageSums> {
+        let history = self.targets.entry(target).or_default();
+        let mut before = std::mem::take(&mut history.touched);
+        let mut sums = Vec::with_capacity(read.len());
+        for mapping in read {
+            let Some(began) = history.last else {
+                let unknown = mapping.accessed;
+                sums.push(PageSums {
+                    present: mapping.present,
+                    unobservable: mapping.unobservable,
+                    unknown,
+                    swapped: mapping.swapped,
+                    ..PageSums::default()
+                });
+                continue;
+            };
+            let mut intervals = before.remove(&mapping.range.start()).unwrap_or_default();
+            intervals.push_front(Touched { began, bytes: mapping.accessed });
+            let longest = now.saturating_sub(LONGEST_WINDOW);
+            let kept = intervals.iter().take_while(|interval| interval.began >= longest).count().max(1);
+            intervals.truncate(kept);
+            let within = |window: Duration| {
+                let inside =
+                    intervals.iter().take_while(|interval| interval.began + SLACK >= now.saturating_sub(window));
+                let most = inside.map(|interval| interval.bytes).max().unwrap_or_default();
+                most.max(mapping.accessed).min(mapping.present)
+            };
+            sums.push(PageSums {
+                present: mapping.present,
+                touched: mapping.accessed,
+                unobservable: mapping.unobservable,
+                unknown: 0,
+                swapped: mapping.swapped,
+                within: WINDOWS.map(within),
+            });
+            history.touched.insert(mapping.range.start(), intervals);
+        }
+        history.last = Some(now);
+        sums
+    }
+}
+
+/// An interval that began this much before a window counts as one that began with it.
+const SLACK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_counts_the_most_of_one_interval() {
+        let id = TargetId::process(1, Duration::ZERO);
+        let second = Duration::from_secs(1);
+        let mut histories = MappingHistories::default();
+        let mut survey = |at: u32, accessed: u64| {
+            let range = AddrRange::new(0x1000, 0x10_0000).unwrap();
+            let read = MappingRead { range, present: 100, accessed, unobservable: 0, swapped: None };
+            histories.take(id, &[read], second * at)[0]
+        };
+        let first = survey(0, 80);
+        assert_eq!((first.unknown, first.touched, first.within), (80, 0, [0; WINDOWS.len()]));
+        assert_eq!(survey(1, 50).within, [50; WINDOWS.len()]);
+        for at in 2..4 {
+            survey(at, 10);
+        }
+        let last = survey(4, 20);
+        // Within 1, 2 and 5 s.
+        assert_eq!((last.touched, last.unknown, &last.within[..3]), (20, 0, &[20, 20, 50][..]));
+    }
+}

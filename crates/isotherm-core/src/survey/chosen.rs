@@ -1,0 +1,80 @@
+//! Chooses the pages that a survey clears.
+
+use rand::{Rng, RngExt};
+
+use super::block::Wanted;
+use super::panel::Panel;
+use super::{ClearPages, HistoryUpdate, PageBits};
+
+/// How many pages may be cleared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClearLimits {
+    /// The most pages that the target may be expected to access again. If the panel is not all memory, the pages
+    /// outside of it.
+    pub again: f64,
+    /// The blocks that are cleared first.
+    pub panel: Panel,
+}
+
+/// The pages that were chosen to be cleared.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// The pages, by block, in the order of addresses.
+    pub blocks: Vec<ClearPages>,
+    /// How much of [`ClearLimits::again`] they take.
+    pub again: f64,
+    /// How many accessed bits in the panel the target has set again since they were cleared.
+    pub set_again: f64,
+}
+
+impl HistoryUpdate {
+    /// Chooses pages of the part under way to clear, within `limits`.
+    ///
+    /// What the limits leave out is left out at random, so that what is cleared stands for the rest. Pages with an
+    /// unknown past come last.
+    pub fn choose(&self, limits: ClearLimits, rng: &mut impl Rng) -> Chosen {
+        let ClearLimits { again: most, panel } = limits;
+        let blocks = &self.part;
+        let wanted: Vec<Wanted> = blocks.iter().map(|block| self.block(block).wanted(rng)).collect();
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        shuffle(&mut order, rng);
+        let (first, rest): (Vec<usize>, Vec<usize>) =
+            order.into_iter().partition(|&index| panel.contains(blocks[index].0));
+        let bits = |index: usize, pages: PageBits| match blocks[index].1.is_huge() {
+            true => pages.count().min(1) as f64,
+            false => pages.count() as f64,
+        };
+        let set_again = first.iter().map(|&index| bits(index, blocks[index].1.set_again_alone())).sum();
+
+        // The share of what is cleared that is accessed again, where nothing better is known.
+        let share = self.history().unknown_share.unwrap_or(1.0);
+        let sure = |&index: &usize| (index, wanted[index].sure, blocks[index].1.share.unwrap_or(share));
+        let unknown = |&index: &usize| (index, wanted[index].unknown, share);
+        // What the panel takes is bounded by its size. What is accessed outside of it may all be accessed again.
+        let of_panel = |(index, pages, share)| (index, pages, if panel.is_all() { f64::from(share) } else { 0.0 });
+        let beside = |(index, pages, _)| (index, pages, 1.0);
+        let of_panel = first.iter().map(sure).chain(first.iter().map(unknown)).map(of_panel);
+        let others = rest.iter().map(sure).chain(rest.iter().map(unknown)).map(beside);
+
+        let mut chosen = vec![PageBits::NONE; blocks.len()];
+        let mut again = 0.0;
+        for (index, pages, share) in of_panel.chain(others) {
+            let expected = bits(index, pages) * share;
+            if again + expected <= most {
+                again += expected;
+                chosen[index] |= pages;
+            }
+        }
+        let blocks = blocks.iter().zip(&chosen).filter(|(_, pages)| !pages.is_empty());
+        let clears =
+            |((start, _), &pages): (&(u64, _), &PageBits)| ClearPages { start: *start, pages, ..ClearPages::default() };
+        Chosen { blocks: blocks.map(clears).collect(), again, set_again }
+    }
+}
+
+/// Puts `items` into a random order (Fisher and Yates).
+fn shuffle(items: &mut [usize], rng: &mut impl Rng) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, rng.random_range(0..=last));
+    }
+}

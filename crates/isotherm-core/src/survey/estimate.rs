@@ -1,0 +1,158 @@
+//! Estimates what is not known of pages from the pages of which it is known.
+
+use super::PageSums;
+use super::block::LAGS;
+use super::windows::{COUNT, Windows};
+use crate::PAGE_SIZE;
+
+/// With fewer pages that were accessed in an interval and have been followed since, nothing is estimated from them.
+const LEAST_FOLLOWED: f64 = 64.0;
+
+/// Pages by what is known of them. Pages are counted in fractions, since a part of a hot block stands for the rest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pages {
+    pub(super) present: f64,
+    pub(super) unobservable: f64,
+    pub(super) swapped: f64,
+    /// Pages of which it is known whether they were accessed in the last interval.
+    pub(super) known: f64,
+    /// Of these, the pages accessed in the last interval.
+    pub(super) touched: f64,
+    /// Of these, the pages accessed within each window.
+    pub(super) within: [f64; COUNT],
+    /// Of `known`, the pages accessed in the last interval that do not count in `within` yet.
+    pub(super) last: f64,
+    /// Of `last`, the pages accessed in the interval before, too.
+    pub(super) again: f64,
+    /// Pages that were accessed one survey ago, two surveys ago, and so on.
+    pub(super) followed: [Followed; LAGS],
+    /// The other pages, by the shortest window in which they are known to be accessed. The last entry is for those that
+    /// were accessed at some time.
+    pub(super) uncertain: [f64; COUNT + 1],
+}
+
+/// What is estimated of pages whose last access is not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uncertain {
+    pub(super) pages: f64,
+    /// Of these, the pages accessed in the last interval.
+    pub(super) touched: f64,
+    /// Of these, the pages accessed within each window.
+    pub(super) within: [f64; COUNT],
+}
+
+impl Uncertain {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.touched += other.touched;
+        self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
+    }
+}
+
+/// Pages that were accessed in the interval of an earlier survey. Which of them were cleared since does not depend on
+/// what is accessed next, so that those whose last access is known stand for the others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Followed {
+    /// The pages that may have been accessed since then.
+    pub(super) uncertain: f64,
+    /// The pages of which it is known when they were accessed last.
+    pub(super) known: f64,
+    /// Of these, the pages accessed in the last interval.
+    pub(super) touched: f64,
+    /// Of these, the pages accessed within each window.
+    pub(super) within: [f64; COUNT],
+    /// The index of the shortest window that holds the earlier interval.
+    pub(super) first: usize,
+}
+
+impl Followed {
+    fn add(&mut self, other: &Self) {
+        self.uncertain += other.uncertain;
+        self.known += other.known;
+        self.touched += other.touched;
+        self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
+        self.first = other.first;
+    }
+}
+
+impl Pages {
+    /// Adds to each window its part of the pages that were accessed in the last interval.
+    pub(super) fn spread(&mut self, windows: &Windows) {
+        let (last, again) = (std::mem::take(&mut self.last), std::mem::take(&mut self.again));
+        let parts = windows.of_last(again / last.max(1.0));
+        self.within.iter_mut().zip(parts).for_each(|(within, part)| *within += last * part);
+        for pages in &mut self.followed {
+            let touched = pages.touched;
+            pages.within.iter_mut().zip(parts).for_each(|(within, part)| *within += touched * part);
+        }
+    }
+
+    /// The sums. What is not known is estimated from these pages, or else from `others`.
+    pub(super) fn sums(&self, others: &Self) -> PageSums {
+        let uncertain = self.uncertain(others);
+        let bytes = |pages: f64| (pages.round() as u64) * PAGE_SIZE;
+        PageSums {
+            present: bytes(self.present),
+            touched: bytes(self.touched + uncertain.touched),
+            unobservable: bytes(self.unobservable),
+            unknown: bytes(uncertain.pages),
+            swapped: Some(bytes(self.swapped)),
+            within: std::array::from_fn(|nth| bytes(self.within[nth] + uncertain.within[nth])),
+        }
+    }
+
+    /// What is estimated of pages whose last access is not known. Pages that were accessed in the interval of one of
+    /// the last surveys are taken to be accessed since then as the known ones among them. Other pages that were
+    /// accessed within one window are taken to be accessed within a shorter one as often as the known pages that were
+    /// accessed within the first.
+    pub(super) fn uncertain(&self, others: &Self) -> Uncertain {
+        let mut estimate = Uncertain::default();
+        let mut by_window = self.uncertain;
+        for (pages, others) in self.followed.iter().zip(&others.followed) {
+            match [pages, others].into_iter().find(|pages| pages.known >= LEAST_FOLLOWED) {
+                Some(known) => {
+                    let part = pages.uncertain / known.known;
+                    estimate.add(&Uncertain {
+                        pages: pages.uncertain,
+                        touched: known.touched * part,
+                        within: known.within.map(|within| within * part),
+                    });
+                }
+                None => by_window[pages.first] += pages.uncertain,
+            }
+        }
+        // The share of `part` in the known pages that were accessed within a window, here or else anywhere.
+        let share = |part: fn(&Self, usize) -> f64, nth: usize, window: usize| {
+            let of = |pages: &Self| {
+                let all = pages.within.get(window).copied().unwrap_or(pages.known);
+                (all > 0.0).then(|| (part(pages, nth) / all).min(1.0))
+            };
+            of(self).or_else(|| of(others)).unwrap_or(0.0)
+        };
+        for (window, &pages) in by_window.iter().enumerate().filter(|(_, pages)| **pages > 0.0) {
+            estimate.add(&Uncertain {
+                pages,
+                // An access within a window can be older than the last interval, so no page is sure to be accessed in
+                // it.
+                touched: pages * share(|pages, _| pages.touched, 0, window),
+                within: std::array::from_fn(|nth| {
+                    pages * if window <= nth { 1.0 } else { share(|pages, nth| pages.within[nth], nth, window) }
+                }),
+            });
+        }
+        estimate
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.present += other.present;
+        self.unobservable += other.unobservable;
+        self.swapped += other.swapped;
+        self.known += other.known;
+        self.touched += other.touched;
+        self.last += other.last;
+        self.again += other.again;
+        self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
+        self.followed.iter_mut().zip(&other.followed).for_each(|(sum, pages)| sum.add(pages));
+        self.uncertain.iter_mut().zip(other.uncertain).for_each(|(sum, pages)| *sum += pages);
+    }
+}

@@ -1,0 +1,224 @@
+//! The panel: a random part of the blocks that stands for the rest where clearing all would cost the targets too much.
+//!
+//! Each page that was cleared costs its target the time to set the accessed bit again, once it is accessed. If a target
+//! accesses more memory in turn than it may set accessed bits, only a part can be known. That part must not depend on
+//! when memory is accessed. Of a program that streams through its memory, for example, the pages that are still clear
+//! are those that it accesses next. Therefore the blocks have a random order that stays the same, the panel is the
+//! first part of them, and all that is accessed in the panel is cleared in each survey.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::time::Duration;
+
+use crate::TargetId;
+
+/// The blocks that are cleared in each survey.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Panel {
+    /// The share of the blocks that belong to it, above 0 and at most 1.
+    pub share: f64,
+    /// The target of the blocks. Targets have different orders.
+    pub target: TargetId,
+}
+
+impl Panel {
+    /// All blocks.
+    pub const ALL: Self = Self { share: 1.0, target: TargetId::PhysicalMemory };
+
+    /// Whether all blocks belong to it.
+    pub(super) fn is_all(&self) -> bool {
+        self.share >= 1.0
+    }
+
+    /// Whether the block that begins at `start` belongs to it.
+    pub(super) fn contains(&self, start: u64) -> bool {
+        self.is_all() || {
+            let place = BuildHasherDefault::<DefaultHasher>::new().hash_one((self.target, start));
+            (place as f64) < self.share * u64::MAX as f64
+        }
+    }
+}
+
+/// The time over which the accessed bits that are set again are a mean.
+const MEAN: f64 = 5.0;
+
+/// The panel is made so large that it takes this part of what is allowed.
+const PLANNED: f64 = 0.85;
+
+/// The panel becomes larger if it takes less than this part of what is allowed, at most by this factor at a time.
+const LITTLE: f64 = 0.7;
+const GROWTH: f64 = 2.0;
+
+/// The least share of the blocks in the panel.
+const LEAST: f64 = 1e-4;
+
+/// How large the panel is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PanelSize {
+    share: f64,
+    /// How many accessed bits the targets set again in the panel, a second.
+    rate: f64,
+}
+
+impl Default for PanelSize {
+    fn default() -> Self {
+        Self { share: 1.0, rate: 0.0 }
+    }
+}
+
+impl PanelSize {
+    /// The share of the blocks in the panel.
+    pub(super) fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// Takes in that the targets have set so many accessed bits of the panel again in `time`. They may set `allowed` of
+    /// them in a second.
+    pub(super) fn learn(&mut self, again: f64, time: Duration, allowed: f64) {
+        let seconds = time.as_secs_f64();
+        if seconds <= 0.0 || allowed <= 0.0 {
+            return;
+        }
+        self.rate += (again / seconds - self.rate) * (1.0 - (-seconds / MEAN).exp());
+        let fits = allowed * PLANNED / self.rate.max(1e-9);
+        let factor = if self.rate > allowed {
+            fits
+        } else if self.rate < allowed * LITTLE {
+            fits.min(GROWTH)
+        } else {
+            1.0
+        };
+        let share = (self.share * factor).clamp(LEAST, 1.0);
+        self.rate *= share / self.share;
+        self.share = share;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::sync::Arc;
+
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+    use crate::survey::{BLOCK_PAGES, BLOCK_SIZE, BlockPages, ClearLimits, PageBits, PageHistory, WINDOWS};
+    use crate::{AddrRange, Mapping};
+
+    /// A program that accesses `blocks` blocks in turn, the same number each second.
+    struct Stream {
+        blocks: usize,
+        a_second: usize,
+        /// The accessed bits.
+        accessed: Vec<PageBits>,
+        /// How many accessed bits it has set.
+        set: usize,
+    }
+
+    impl Stream {
+        fn run(&mut self, second: usize) {
+            for block in (second * self.a_second..).take(self.a_second) {
+                let bits = &mut self.accessed[block % self.blocks];
+                self.set += BLOCK_PAGES - bits.count();
+                *bits = PageBits::ALL;
+            }
+        }
+    }
+
+    /// What surveys say of a program that streams.
+    struct Surveyed {
+        /// The time in seconds, and what was found to be accessed within 5 s, as a share of what was.
+        found: Vec<(usize, f64)>,
+        /// How many accessed bits the program has set, by second.
+        set: Vec<usize>,
+        /// How many it may set in a second.
+        allowed: f64,
+    }
+
+    /// Surveys a program that comes round in ten seconds, every three seconds. A fifth of its accesses may find a clear
+    /// accessed bit. At first the pages of all blocks that are `accessed` are so.
+    fn survey_stream(accessed: PageBits, seconds: usize) -> Surveyed {
+        let mut stream = Stream { blocks: 1000, a_second: 100, accessed: vec![accessed; 1000], set: 0 };
+        let allowed = 0.2 * (stream.a_second * BLOCK_PAGES) as f64;
+        let mappings = [Mapping::anonymous(AddrRange::new(0, 1000 * BLOCK_SIZE).unwrap())].into();
+        let mut rng = Pcg64Mcg::seed_from_u64(3);
+        let (mut size, mut history) = (PanelSize::default(), Arc::new(PageHistory::default()));
+        let (mut found, mut set) = (Vec::new(), Vec::new());
+        for second in 0..seconds {
+            stream.run(second);
+            set.push(stream.set);
+            if second % 3 != 0 {
+                continue;
+            }
+            let time = Duration::from_secs(second as u64);
+            let mut update = Arc::clone(&history).update(time);
+            let read = |(nth, &accessed): (usize, &PageBits)| BlockPages {
+                start: nth as u64 * BLOCK_SIZE,
+                present: PageBits::ALL,
+                accessed,
+                ..BlockPages::default()
+            };
+            update.take(&stream.accessed.iter().enumerate().map(read).collect::<Vec<_>>());
+            let again = 3.0 * allowed * if size.share() < 1.0 { 0.1 } else { 1.0 };
+            let panel = Panel { share: size.share(), target: TargetId::PhysicalMemory };
+            let chosen = update.choose(ClearLimits { again, panel }, &mut rng);
+            for block in &chosen.blocks {
+                stream.accessed[(block.start / BLOCK_SIZE) as usize] &= !block.pages;
+            }
+            update.note_cleared(&chosen.blocks);
+            size.learn(chosen.set_again, Duration::from_secs(3), allowed);
+            history = Arc::new(update.finish(time));
+            let sums = history.sums(TargetId::PhysicalMemory, &mappings).total();
+            found.push((second, sums.within[2] as f64 / (BLOCK_SIZE as f64 * 500.0)));
+        }
+        assert_eq!(WINDOWS[2], Duration::from_secs(5));
+        Surveyed { found, set, allowed }
+    }
+
+    #[test]
+    fn a_program_that_streams_is_known_by_a_part_of_its_memory() {
+        let Surveyed { found, set, allowed } = survey_stream(PageBits::ALL, 300);
+        let mut late: Vec<f64> = found.iter().filter(|(second, _)| *second >= 60).map(|(_, share)| *share).collect();
+        late.sort_by(f64::total_cmp);
+        let median = late[late.len() / 2];
+        assert!((0.9..1.1).contains(&median), "{median} of what was accessed within 5 s, {late:.2?}");
+        let set = (set[299] - set[60]) as f64 / 240.0;
+        assert!(set < allowed * 1.1, "{set} accessed bits a second, {allowed} allowed");
+        assert!(set > allowed * 0.5, "{set} accessed bits a second, {allowed} allowed");
+    }
+
+    #[test]
+    fn what_was_accessed_before_there_was_a_panel_is_not_taken_to_be_accessed_again() {
+        // Before it is known that the program streams, all that it accesses is cleared, and the next survey finds it
+        // where it was not.
+        let Surveyed { found, .. } = survey_stream(PageBits::NONE, 30);
+        let early: Vec<f64> = found.iter().filter(|(second, _)| *second >= 6).map(|(_, share)| *share).collect();
+        let mean = early.iter().sum::<f64>() / early.len() as f64;
+        assert!((0.9..1.15).contains(&mean), "{mean} of what was accessed within 5 s, {early:.2?}");
+    }
+
+    #[test]
+    fn the_panel_is_all_memory_while_that_is_allowed() {
+        let mut size = PanelSize::default();
+        let mut after = |again: f64, surveys: u32| {
+            (0..surveys).for_each(|_| size.learn(again * size.share(), Duration::from_secs(1), 1000.0));
+            size.share()
+        };
+        assert_eq!(after(900.0, 100), 1.0);
+        let share = after(10_000.0, 100);
+        assert!((0.07..0.1).contains(&share), "{share}");
+        assert_eq!(after(10_000.0, 1), share);
+        assert_eq!(after(600.0, 100), 1.0);
+    }
+
+    #[test]
+    fn a_share_of_the_blocks_belongs_to_the_panel() {
+        let blocks = |share| {
+            let panel = Panel { share, target: TargetId::PhysicalMemory };
+            (0..10_000).filter(|nth| panel.contains(nth * BLOCK_SIZE)).collect::<Vec<_>>()
+        };
+        let (few, many) = (blocks(0.1), blocks(0.5));
+        assert!((900..1100).contains(&few.len()) && (4800..5200).contains(&many.len()));
+        assert!(few.iter().all(|block| many.contains(block)));
+    }
+}

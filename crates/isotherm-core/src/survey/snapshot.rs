@@ -1,0 +1,96 @@
+//! What a survey found: in one target, and in all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::estimate::Pages;
+use super::tally::Tallies;
+use super::windows::Windows;
+use super::{BlockList, MappingSums, PageHistory, PageSums, TotalSums};
+use crate::{Mapping, TargetId};
+
+/// What a survey found in one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetSurvey {
+    /// Which target.
+    pub id: TargetId,
+    /// Its mappings as they were read last.
+    pub mappings: Arc<[Mapping]>,
+    /// The sums of all mappings that have a present or a swapped page, in their order.
+    pub by_mapping: Vec<MappingSums>,
+    /// The sums of all blocks that have a present or a swapped page, in the order of
+    /// addresses.
+    pub by_block: BlockList,
+}
+
+/// What a survey cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SurveyCost {
+    /// Present pages that were read.
+    pub reads: u64,
+    /// Accessed bits that were cleared.
+    pub clears: u64,
+}
+
+/// What a survey found in all targets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SurveySnapshot {
+    /// When the survey was, since the start of the run.
+    pub time: Duration,
+    /// The time since the survey before; zero for the first.
+    pub interval: Duration,
+    /// What it cost.
+    pub cost: SurveyCost,
+    /// The targets.
+    pub targets: Vec<TargetSurvey>,
+    /// All targets together. `None` if it is not known which memory they share.
+    pub total: Option<TotalSums>,
+}
+
+impl TargetSurvey {
+    /// The sums over all mappings.
+    pub fn total(&self) -> PageSums {
+        let mut total = PageSums::default();
+        self.by_mapping.iter().for_each(|mapping| total.add(&mapping.sums));
+        total
+    }
+}
+
+impl PageHistory {
+    /// What the last survey says about a target with these `mappings`.
+    pub fn sums(self: &Arc<Self>, id: TargetId, mappings: &Arc<[Mapping]>) -> TargetSurvey {
+        self.sums_with(id, mappings, Tallies::new(self))
+    }
+
+    /// What the last survey says about a target with these `mappings`, some of which are counted already.
+    pub(super) fn sums_with(
+        self: &Arc<Self>,
+        id: TargetId,
+        mappings: &Arc<[Mapping]>,
+        mut tallies: Tallies,
+    ) -> TargetSurvey {
+        let windows = Windows::new(self);
+        let mut total = Pages::default();
+        let mut by_mapping: Vec<(u32, Pages)> = Vec::new();
+        for (index, mapping) in mappings.iter().enumerate() {
+            let pages = tallies.pages_in(self, mapping.range, &windows);
+            if pages.present > 0.0 || pages.swapped > 0.0 {
+                total.add(&pages);
+                by_mapping.push((index as u32, pages));
+            }
+        }
+        let by_mapping = by_mapping.iter().map(|(mapping, pages)| {
+            let sums = pages.sums(&total);
+            MappingSums {
+                mapping: *mapping,
+                sums: PageSums { swapped: sums.swapped.filter(|_| self.knows_swap), ..sums },
+            }
+        });
+        TargetSurvey {
+            id,
+            mappings: Arc::clone(mappings),
+            by_mapping: by_mapping.collect(),
+            by_block: BlockList::of(Arc::clone(self), total),
+        }
+    }
+}

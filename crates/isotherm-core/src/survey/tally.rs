@@ -1,0 +1,318 @@
+//! Counts pages by the survey in whose interval they were accessed last.
+//!
+//! A survey is counted part by part, each by itself. Which window holds an access is known at the end of the survey,
+//! when the counts of the parts are added up.
+
+use std::time::Duration;
+
+use super::block::{Block, LAGS};
+use super::estimate::Pages;
+use super::windows::{COUNT, LONGEST_WINDOW, Windows};
+use super::{BLOCK_SIZE, PageHistory};
+use crate::{AddrRange, Mapping};
+
+/// The most blocks that are counted together: 1 GiB. If a mapping changes while a survey is under way, no more than
+/// this is counted again at each of its ends.
+const PIECE: usize = 512;
+
+/// Pages by what is known of them.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    present: u64,
+    unobservable: u64,
+    swapped: u64,
+    touched: u64,
+    /// The pages in `touched` that were accessed in the interval before, too.
+    touched_again: u64,
+    /// The other figures, by the number of surveys since the last access.
+    ages: Vec<(u16, OfAge)>,
+    /// Pages that were accessed in the interval of an earlier survey and of which the last access is known: by the
+    /// number of surveys back to that interval, from 1 on, and by the number of surveys back to the last access.
+    followed: [[u32; LAGS + 1]; LAGS],
+}
+
+/// Pages that were last accessed the same number of surveys ago.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct OfAge {
+    /// Pages of which it is known.
+    exact: u32,
+    /// Pages that may have been accessed since then, outside of hot blocks.
+    uncertain: u32,
+    /// Such pages in hot blocks.
+    hot: u32,
+    /// The pages in `hot`, each by the share of its block.
+    hot_share: f64,
+}
+
+/// Counts pages. Its memory is used again.
+#[derive(Debug)]
+struct Counter {
+    /// From this number of surveys on, no window holds the access.
+    oldest: u16,
+    /// By the number of surveys since the last access.
+    ages: Vec<OfAge>,
+    /// The numbers of surveys with pages.
+    found: Vec<u16>,
+}
+
+impl Counter {
+    fn new(history: &PageHistory) -> Self {
+        let in_windows = history.times.partition_point(|&time| history.time().saturating_sub(time) < LONGEST_WINDOW);
+        Self { oldest: in_windows.min(u16::MAX.into()) as u16, ages: Vec::new(), found: Vec::new() }
+    }
+
+    /// Counts the pages of `blocks` that lie in `range`.
+    fn count<'a>(&mut self, blocks: impl Iterator<Item = Block<'a>>, range: AddrRange) -> Tally {
+        let mut tally = Tally::default();
+        for block in blocks {
+            let (least, most) = block.idle_bounds();
+            block.followed(block.within(range), |lag, last, pages| tally.followed[lag - 1][last] += pages);
+            let is_inside = range.start() <= block.start && block.start.saturating_add(BLOCK_SIZE) <= range.end();
+            if is_inside && least == most && block.is_exact() {
+                // Most blocks are idle as a whole.
+                let counts = block.counts();
+                tally.present += counts.present;
+                tally.unobservable += counts.unobservable;
+                tally.swapped += counts.swapped;
+                tally.touched += counts.touched as u64;
+                if counts.touched > 0.0 {
+                    tally.touched_again += block.touched_again().count() as u64;
+                }
+                self.age(least).exact += (counts.present - counts.unobservable) as u32;
+                continue;
+            }
+            let within = block.within(range);
+            let present = block.present & within;
+            let observable = present & !block.unobservable;
+            tally.present += present.count() as u64;
+            tally.unobservable += (present & block.unobservable).count() as u64;
+            tally.swapped += (block.swapped & within).count() as u64;
+            tally.touched += (observable & block.touched).count() as u64;
+            tally.touched_again += (observable & block.touched_again()).count() as u64;
+            let exact = observable & block.exact;
+            if least == most {
+                self.age(least).exact += exact.count() as u32;
+            } else {
+                exact.iter().for_each(|page| self.age(block.idle(page)).exact += 1);
+            }
+            let (uncertain, share) = (observable & block.uncertain(), block.hot_share());
+            for page in uncertain.iter() {
+                let age = self.age(block.idle(page));
+                match share {
+                    None => age.uncertain += 1,
+                    Some(share) => (age.hot, age.hot_share) = (age.hot + 1, age.hot_share + share),
+                }
+            }
+        }
+        self.found.sort_unstable();
+        let ages = self.found.drain(..).map(|age| (age, std::mem::take(&mut self.ages[usize::from(age)])));
+        tally.ages = ages.filter(|(_, pages)| *pages != OfAge::default()).collect();
+        tally
+    }
+
+    fn age(&mut self, surveys: u16) -> &mut OfAge {
+        let surveys = surveys.min(self.oldest);
+        let index = usize::from(surveys);
+        if self.ages.len() <= index {
+            self.ages.resize(index + 1, OfAge::default());
+        }
+        let age = &mut self.ages[index];
+        if *age == OfAge::default() {
+            self.found.push(surveys);
+        }
+        age
+    }
+}
+
+impl Tally {
+    fn pages(&self, windows: &Windows) -> Pages {
+        let mut pages = Pages {
+            present: self.present as f64,
+            unobservable: self.unobservable as f64,
+            swapped: self.swapped as f64,
+            touched: self.touched as f64,
+            again: self.touched_again as f64,
+            ..Pages::default()
+        };
+        for &(age, OfAge { exact, uncertain, hot, hot_share }) in &self.ages {
+            let first = windows.first_with(age);
+            match usize::from(age) {
+                lag @ 1..=LAGS => pages.followed[lag - 1].uncertain = f64::from(uncertain),
+                _ => pages.uncertain[first] += f64::from(uncertain),
+            }
+            // The part of a hot block that was cleared stands for the rest.
+            pages.known += f64::from(exact + hot);
+            pages.touched += hot_share;
+            // Of pages that were accessed in the last interval, `Pages::spread` adds the parts.
+            let parts = match age {
+                0 => [0.0; COUNT],
+                _ => windows.parts().get(windows.class(age)).copied().unwrap_or([0.0; COUNT]),
+            };
+            pages.last += if age == 0 { f64::from(exact) } else { 0.0 };
+            for (window, within) in pages.within.iter_mut().enumerate() {
+                *within += f64::from(exact) * parts[window];
+                *within += if window < first { hot_share } else { f64::from(hot) };
+            }
+        }
+        let parts = |last: usize| windows.parts().get(windows.class(last as u16)).copied().unwrap_or([0.0; COUNT]);
+        for (lag, (to, counts)) in (1..).zip(pages.followed.iter_mut().zip(&self.followed)) {
+            to.first = windows.first_with(lag);
+            to.known = counts.iter().map(|&pages| f64::from(pages)).sum();
+            to.touched = f64::from(counts[0]);
+            for (last, &count) in counts.iter().enumerate().skip(1) {
+                to.within.iter_mut().zip(parts(last)).for_each(|(within, part)| *within += f64::from(count) * part);
+            }
+        }
+        pages
+    }
+}
+
+/// What was counted of some ranges of a target.
+#[derive(Debug)]
+pub(super) struct Tallies {
+    counter: Counter,
+    /// Sorted and disjoint.
+    ranges: Vec<(AddrRange, Tally)>,
+}
+
+impl Tallies {
+    /// Counts nothing yet. The times of `history` end with the survey that is to be counted.
+    pub(super) fn new(history: &PageHistory) -> Self {
+        Self { counter: Counter::new(history), ranges: Vec::new() }
+    }
+
+    /// Counts `blocks`, which lie above all that was counted before and have no other blocks between them, by mapping.
+    pub(super) fn add(&mut self, blocks: &[Block<'_>], mappings: &[Mapping]) {
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return };
+        let end = |block: &Block<'_>| block.start.saturating_add(BLOCK_SIZE);
+        let mapped = mappings.partition_point(|mapping| mapping.range.end() <= first.start);
+        let mapped = mappings[mapped..].iter().take_while(|mapping| mapping.range.start() < end(last));
+        for range in mapped.map(|mapping| mapping.range) {
+            let from = blocks.partition_point(|block| end(block) <= range.start());
+            let to = blocks.partition_point(|block| block.start < range.end());
+            for blocks in blocks[from..to.max(from)].chunks(PIECE) {
+                let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { continue };
+                let piece = AddrRange::new(first.start, end(last)).and_then(|piece| piece.intersection(range));
+                let Some(piece) = piece else { continue };
+                self.ranges.push((piece, self.counter.count(blocks.iter().copied(), piece)));
+            }
+        }
+    }
+
+    /// Forgets what was counted.
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// The pages of `history` in `range`. What was not counted before is counted now.
+    pub(super) fn pages_in(&mut self, history: &PageHistory, range: AddrRange, windows: &Windows) -> Pages {
+        let mut pages = Pages::default();
+        let first = self.ranges.partition_point(|(counted, _)| counted.start() < range.start());
+        let counted = self.ranges[first..].iter().take_while(|(counted, _)| counted.end() <= range.end());
+        let mut from = range.start();
+        for (counted, tally) in counted {
+            if let Some(gap) = AddrRange::new(from, counted.start()) {
+                pages.add(&self.counter.count(history.blocks_in(gap), gap).pages(windows));
+            }
+            pages.add(&tally.pages(windows));
+            from = counted.end();
+        }
+        if let Some(gap) = AddrRange::new(from, range.end()) {
+            pages.add(&self.counter.count(history.blocks_in(gap), gap).pages(windows));
+        }
+        pages.spread(windows);
+        pages
+    }
+}
+
+/// Counts single blocks of a history.
+pub(super) struct BlockCounter<'a> {
+    history: &'a PageHistory,
+    windows: Windows,
+    counter: Counter,
+}
+
+impl<'a> BlockCounter<'a> {
+    pub(super) fn new(history: &'a PageHistory) -> Self {
+        Self { history, windows: Windows::new(history), counter: Counter::new(history) }
+    }
+
+    /// The number of pages that were accessed since the survey before. Where nothing of the block is known, it has the
+    /// share of `others`.
+    pub(super) fn touched(&mut self, block: Block<'_>, others: &Pages) -> u16 {
+        let range = AddrRange::new(block.start, block.start.saturating_add(BLOCK_SIZE));
+        match range {
+            Some(range) if !block.uncertain().is_empty() => {
+                let mut pages = self.counter.count(std::iter::once(block), range).pages(&self.windows);
+                pages.spread(&self.windows);
+                (pages.sums(others).touched / crate::PAGE_SIZE) as u16
+            }
+            _ => block.touched.count() as u16,
+        }
+    }
+
+    /// For how long the page that was accessed last has been idle.
+    pub(super) fn idle(&self, block: Block<'_>) -> Duration {
+        self.history.idle_time(block.idle_of_latest())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::sync::Arc;
+
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+    use crate::survey::{BlockPages, ClearPages, PageBits};
+    use crate::{PAGE_SIZE, TargetId};
+
+    #[test]
+    fn a_window_within_the_last_interval_holds_what_random_accesses_would_have_reached() {
+        let mapping = Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap());
+        let mut rng = Pcg64Mcg::seed_from_u64(7);
+        // The probability that a page is accessed in an interval of 8 s, and in 5 s and 2 s of it.
+        for (in_interval, in_5s, in_2s) in [(1.0, 1.0, 1.0), (0.5, 0.352, 0.159), (0.05, 0.0315, 0.0127)] {
+            let (mut pages_5s, mut pages_2s) = (0, 0);
+            for _ in 0..100 {
+                let mut history = PageHistory::default();
+                let clear = BlockPages { present: PageBits::ALL, ..BlockPages::default() };
+                let (mut before, in_2s_alone) = (0, 1.0 - (1.0_f64 - in_interval).powf(0.25));
+                for time in [0, 8, 10, 18] {
+                    let (length, first) = (time - before, time == 0);
+                    let probability = if length == 2 { in_2s_alone } else { in_interval };
+                    let accessed: PageBits = (0..512).filter(|_| !first && rng.random_bool(probability)).collect();
+                    before = time;
+                    history.take(&[BlockPages { accessed, ..clear }], Duration::from_secs(time));
+                    history.cleared(&[ClearPages { pages: accessed, ..ClearPages::default() }]);
+                }
+                let sums = Arc::new(history).sums(TargetId::PhysicalMemory, &Arc::from([mapping.clone()])).total();
+                pages_5s += sums.within[2] / PAGE_SIZE;
+                pages_2s += sums.within[1] / PAGE_SIZE;
+            }
+            for (found, expected) in [(pages_5s, in_5s), (pages_2s, in_2s)] {
+                let found = found as f64 / 51_200.0;
+                assert!((found - expected).abs() < 0.01, "{found} of {expected}, {in_interval}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_that_begins_between_two_surveys_holds_that_part_of_the_interval() {
+        let mut history = PageHistory::default();
+        let clear = BlockPages { present: PageBits::ALL, ..BlockPages::default() };
+        let accessed = [PageBits::NONE, PageBits::of(0..300), PageBits::of(300..400)];
+        for (nth, accessed) in (0..).zip(accessed) {
+            history.take(&[BlockPages { accessed, ..clear }], Duration::from_secs(3 * nth));
+            history.cleared(&[ClearPages { pages: accessed, ..ClearPages::default() }]);
+        }
+        let mapping = Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap());
+        let total = Arc::new(history).sums(TargetId::PhysicalMemory, &Arc::from([mapping])).total();
+        let pages = total.within.map(|bytes| bytes / PAGE_SIZE);
+        // The 300 pages were accessed between 6 s and 3 s ago. 5 s hold two thirds of that time.
+        // No page was accessed in both intervals, so that accesses are rare: 1 s holds a third of those of 3 s.
+        assert_eq!(pages[..4], [33, 67, 300, 400], "1, 2, 5 and 10 s");
+    }
+}

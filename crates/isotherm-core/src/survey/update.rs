@@ -1,0 +1,358 @@
+//! A survey that is being taken into a history.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::block::{Block, BlockState, FIRST, LONGEST, Numbers, SurveyNumber};
+use super::borders::Borders;
+use super::chunk::{self, Chunk};
+use super::memo::Memo;
+use super::once::CountedOnce;
+use super::snapshot::TargetSurvey;
+use super::tally::Tallies;
+use super::windows::Windows;
+use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, PageHistory};
+use crate::{Mapping, TargetId};
+
+/// A survey that is being taken into a history, part by part.
+///
+/// The history of the survey before is only read, and shares with the new one what stays the same. What is counted of a
+/// part is counted at its end, so that the end of the survey adds up parts, and not pages.
+#[derive(Debug)]
+pub struct HistoryUpdate {
+    /// The survey before.
+    old: Arc<PageHistory>,
+    /// The first chunk of the survey before that may hold blocks of the next part.
+    old_chunk: usize,
+    /// The new history. Its chunks are those of the parts that have ended.
+    history: PageHistory,
+    /// The blocks of the part under way, each with its start.
+    pub(super) part: Vec<(u64, Arc<BlockState>)>,
+    numbers: Numbers,
+    /// The state of all blocks that were not known before.
+    unknown: Arc<BlockState>,
+    taken: Memo<BlockPages>,
+    cleared: Memo<ClearPages>,
+    /// What was counted of the parts that have ended.
+    tallies: Tallies,
+    /// The stretches of these parts. `None` if a part was not counted.
+    borders: Option<Borders>,
+}
+
+impl PageHistory {
+    /// Begins to take in a survey at `now`. The history stays as it is.
+    pub fn update(self: Arc<Self>, now: Duration) -> HistoryUpdate {
+        let is_first = self.times.is_empty();
+        let less = if self.number == SurveyNumber::MAX { SurveyNumber::MAX / 2 } else { 0 };
+        let before = self.number - less;
+        let number = (before + 1).max(FIRST);
+        let mut times = self.times.clone();
+        times.push_front(now);
+        times.truncate(usize::from(LONGEST));
+        let mut history = Self { times, number, unknown_share: self.unknown_share, ..Self::default() };
+        history.chunks.reserve(self.chunks.len());
+        history.below.reserve(self.below.len());
+        HistoryUpdate {
+            old: self,
+            old_chunk: 0,
+            tallies: Tallies::new(&history),
+            history,
+            part: Vec::new(),
+            numbers: Numbers { before, now: number, less, is_first },
+            unknown: Arc::new(BlockState::NEW),
+            taken: Memo::default(),
+            cleared: Memo::default(),
+            borders: Some(Borders::default()),
+        }
+    }
+}
+
+impl HistoryUpdate {
+    /// Takes in the next part of what the survey has read: all blocks with present or swapped pages of a range of
+    /// addresses, in the order of addresses. Each part lies above the one before.
+    pub fn take(&mut self, found: &[BlockPages]) {
+        if !self.part.is_empty() {
+            self.borders = None;
+            self.keep_part();
+        }
+        self.part.reserve(found.len());
+        for pages in found {
+            let old = &self.old.chunks;
+            while old.get(self.old_chunk).is_some_and(|chunk| chunk.end() <= pages.start) {
+                self.old_chunk += 1;
+            }
+            let chunk = old.get(self.old_chunk).filter(|chunk| chunk.start <= pages.start);
+            let known = chunk.and_then(|chunk| chunk.state(pages.start));
+            let state = match known {
+                Some(known) if self.numbers.less == 0 && known.stays(pages) => Arc::clone(known),
+                _ => {
+                    let known = known.unwrap_or(&self.unknown);
+                    let change = BlockPages { start: 0, ..*pages };
+                    let hash = pages.present.mixed()
+                        ^ pages.accessed.mixed().rotate_left(1)
+                        ^ pages.swapped.mixed().rotate_left(2);
+                    self.taken.after(known, &change, hash, || known.after(pages, self.numbers))
+                }
+            };
+            self.part.push((pages.start, state));
+        }
+    }
+
+    /// The history, of which only the parts that have ended are known.
+    pub(crate) fn history(&self) -> &PageHistory {
+        &self.history
+    }
+
+    /// Adds pages of a block of the part under way to what is counted once.
+    pub(crate) fn count_once(&self, once: &mut CountedOnce, windows: &Windows, frames: &BlockFrames<'_>) {
+        if let Ok(index) = self.part.binary_search_by_key(&frames.start, |(start, _)| *start) {
+            once.add(self.block(&self.part[index]), windows, frames);
+        }
+    }
+
+    pub(super) fn block<'a>(&self, (start, state): &'a (u64, Arc<BlockState>)) -> Block<'a> {
+        Block { start: *start, number: self.numbers.now, state }
+    }
+
+    /// How many pages may have to be cleared in the part under way, and above it, where `left` blocks are left, about.
+    pub(crate) fn clears_wanted(&self, left: usize) -> (f64, f64) {
+        let Some((last, _)) = self.part.last().filter(|_| !self.old.chunks.is_empty()) else {
+            // Nothing is known of the rest.
+            return ((self.part.len() * BLOCK_PAGES) as f64, (left * BLOCK_PAGES) as f64);
+        };
+        let here = self.part.iter().map(|(_, state)| state.counts().clears_wanted()).sum();
+        let above = self.old.clears_wanted() - self.old.counts_below(last.saturating_add(BLOCK_SIZE)).clears_wanted();
+        (here, above.max(left as f64))
+    }
+
+    /// Notes which pages the survey has cleared. What was noted before stays noted.
+    pub fn note_cleared(&mut self, done: &[ClearPages]) {
+        let first = self.part.first().map_or(u64::MAX, |(start, _)| *start);
+        let (before, here) = done.split_at(done.partition_point(|pages| pages.start < first));
+        if !before.is_empty() {
+            // What was counted of earlier parts no longer holds.
+            self.history.cleared(before);
+            self.tallies.clear();
+            self.borders = None;
+        }
+        let mut rest = self.part.as_mut_slice();
+        for pages in here {
+            let index = rest.partition_point(|(start, _)| *start < pages.start);
+            rest = &mut rest[index..];
+            if let Some((_, state)) = rest.first_mut().filter(|(start, _)| *start == pages.start) {
+                chunk::note_cleared(state, pages, &mut self.cleared);
+            }
+        }
+    }
+
+    /// Ends the part: counts what is known of it, by `mappings` and by borders. The end of the survey then has less to
+    /// do.
+    pub fn end_part(&mut self, mappings: &[Mapping]) {
+        let blocks: Vec<Block<'_>> = self.part.iter().map(|block| self.block(block)).collect();
+        self.tallies.add(&blocks, mappings);
+        if let Some(borders) = &mut self.borders {
+            blocks.iter().for_each(|block| borders.add(block));
+            borders.limit();
+        }
+        self.keep_part();
+    }
+
+    /// Puts the blocks of the part into chunks.
+    fn keep_part(&mut self) {
+        let PageHistory { chunks, below, .. } = &mut self.history;
+        if below.is_empty() {
+            below.push(Default::default());
+        }
+        let mut part = std::mem::take(&mut self.part);
+        // The part before may have ended within a chunk.
+        if let (Some(last), Some((start, _))) = (chunks.last(), part.first())
+            && last.start == Chunk::start_of(*start)
+        {
+            let begun: Vec<_> = last.states().map(|(start, state)| (start, Arc::clone(state))).collect();
+            part.splice(0..0, begun);
+            chunks.pop();
+            below.pop();
+        }
+        let first = part.first().map_or(0, |(start, _)| Chunk::start_of(*start));
+        let mut known = self.old.chunks[self.old.chunks.partition_point(|chunk| chunk.start < first)..].iter();
+        let mut next = known.next();
+        for blocks in part.chunk_by(|a, b| Chunk::start_of(a.0) == Chunk::start_of(b.0)) {
+            let start = Chunk::start_of(blocks[0].0);
+            while next.is_some_and(|chunk| chunk.start < start) {
+                next = known.next();
+            }
+            let same_place = next.filter(|chunk| chunk.start == start);
+            let Some(chunk) = Chunk::new(blocks, same_place.into_iter().chain(chunks.last())) else { continue };
+            below.extend(below.last().map(|below| below.plus(chunk.counts())));
+            chunks.push(chunk);
+        }
+        part.clear();
+        self.part = part;
+    }
+
+    /// Ends the survey at `now`. Blocks that no part has read are gone.
+    pub fn finish(mut self, now: Duration) -> PageHistory {
+        self.end(now);
+        self.history
+    }
+
+    /// Ends the survey at `now`. Returns what it says of a target with these mappings, too. `knows_swap` says whether
+    /// it tells which pages are in swap.
+    pub(crate) fn finish_with_sums(
+        mut self,
+        now: Duration,
+        (id, mappings): (TargetId, &Arc<[Mapping]>),
+        knows_swap: bool,
+    ) -> (Arc<PageHistory>, TargetSurvey) {
+        self.history.knows_swap = knows_swap;
+        self.end(now);
+        let history = Arc::new(self.history);
+        let sums = history.sums_with(id, mappings, self.tallies);
+        (history, sums)
+    }
+
+    fn end(&mut self, now: Duration) {
+        if !self.part.is_empty() {
+            self.borders = None;
+            self.keep_part();
+        }
+        if let Some(time) = self.history.times.front_mut() {
+            // The parts were read at different times. The middle is right on the mean.
+            *time += now.saturating_sub(*time) / 2;
+        }
+        self.history.borders = self.borders.take();
+        self.history.estimate_unknown();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::survey::{BlockSums, MappingSums, PageBits};
+    use crate::{AddrRange, PAGE_SIZE};
+
+    /// What a survey finds in a block, and what it clears of it, as the generator makes it.
+    #[derive(Clone, Debug)]
+    struct Seen {
+        block: u64,
+        pages: BlockPages,
+        clear: PageBits,
+    }
+
+    fn bits() -> impl Strategy<Value = PageBits> {
+        let range = (0..512_usize, 0..512_usize).prop_map(|(a, b)| PageBits::of(a.min(b)..a.max(b)));
+        prop_oneof![3 => Just(PageBits::NONE), 3 => Just(PageBits::ALL), 2 => range]
+    }
+
+    fn seen() -> impl Strategy<Value = Seen> {
+        (0..80_u64, bits(), bits(), bits(), bits()).prop_map(|(block, present, accessed, unobservable, clear)| {
+            let swapped = clear & !present;
+            let present = if present.is_empty() && swapped.is_empty() { PageBits::ALL } else { present };
+            let (accessed, unobservable) = (accessed & present, unobservable & present & !accessed);
+            let pages = BlockPages {
+                start: block * BLOCK_SIZE,
+                present,
+                accessed,
+                unobservable,
+                swapped,
+                ..Default::default()
+            };
+            Seen { block, pages, clear }
+        })
+    }
+
+    fn survey() -> impl Strategy<Value = Vec<Seen>> {
+        // Most blocks stay idle, and are the same.
+        prop::collection::btree_map(0..80_u64, seen(), 0..20).prop_map(|mixed| {
+            let idle = BlockPages { present: PageBits::ALL, ..BlockPages::default() };
+            let block = |block: u64| {
+                let pages = BlockPages { start: block * BLOCK_SIZE, ..idle };
+                let found = mixed.get(&block).map(|seen| {
+                    let mut seen = seen.clone();
+                    (seen.block, seen.pages.start) = (block, block * BLOCK_SIZE);
+                    seen
+                });
+                found.unwrap_or(Seen { block, pages, clear: PageBits::NONE })
+            };
+            (0..80).filter(|nth| nth % 13 != 5 || mixed.contains_key(nth)).map(block).collect()
+        })
+    }
+
+    fn mappings(cuts: &[u64]) -> Arc<[Mapping]> {
+        let end = 80 * BLOCK_SIZE;
+        let mut borders: Vec<u64> = cuts.iter().map(|cut| cut * PAGE_SIZE % end).chain([0, end]).collect();
+        borders.sort_unstable();
+        borders.windows(2).filter_map(|pair| AddrRange::new(pair[0], pair[1])).map(Mapping::anonymous).collect()
+    }
+
+    /// What a survey says: sums by mapping and by block, and the stretches.
+    type Said = (Vec<MappingSums>, Vec<BlockSums>, Vec<super::super::Stretch>, u64, u64);
+
+    /// Takes in surveys in parts of this many blocks. The mappings change after each part.
+    fn said(surveys: &[Vec<Seen>], part: usize, changing: &[Arc<[Mapping]>], last: &Arc<[Mapping]>) -> Vec<Said> {
+        let mut history = Arc::new(PageHistory::default());
+        let taken = (0..).zip(surveys).map(|(nth, survey)| {
+            let time = Duration::from_secs(7 * nth);
+            let mut update = Arc::clone(&history).update(time);
+            for (nth, seen) in survey.chunks(part).enumerate() {
+                update.take(&seen.iter().map(|seen| seen.pages).collect::<Vec<_>>());
+                let clear = |seen: &Seen| ClearPages {
+                    start: seen.pages.start,
+                    pages: seen.clear & seen.pages.accessed,
+                    unobservable: PageBits::NONE,
+                };
+                update.note_cleared(&seen.iter().map(clear).filter(|c| !c.pages.is_empty()).collect::<Vec<_>>());
+                update.end_part(&changing[nth % changing.len()]);
+            }
+            let found;
+            let end = time + Duration::from_secs(1);
+            (history, found) = update.finish_with_sums(end, (TargetId::PhysicalMemory, last), true);
+            let all = AddrRange::new(0, 80 * BLOCK_SIZE).unwrap();
+            assert_eq!(history.pages_in(all).present / PAGE_SIZE, history.present());
+            (
+                found.by_mapping,
+                found.by_block.iter().collect(),
+                history.stretches(50),
+                history.present(),
+                history.never_cleared(),
+            )
+        });
+        taken.collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_survey_in_parts_says_the_same_as_one_in_one_part(
+            surveys in prop::collection::vec(survey(), 1..8),
+            part in 1..70_usize,
+            cuts in prop::collection::vec(prop::collection::vec(0..80_u64 * 512, 0..12), 1..4),
+        ) {
+            let mappings: Vec<_> = cuts.iter().map(|cuts| mappings(cuts)).collect();
+            let last = mappings.last().unwrap();
+            prop_assert_eq!(said(&surveys, part, &mappings, last), said(&surveys, usize::MAX, &mappings, last));
+        }
+    }
+
+    #[test]
+    fn memory_that_stays_idle_is_kept_once() {
+        let idle = |nth: u64| BlockPages { start: nth * BLOCK_SIZE, present: PageBits::ALL, ..BlockPages::default() };
+        let mut history = Arc::new(PageHistory::default());
+        for second in 0..5 {
+            let mut update = history.update(Duration::from_secs(second));
+            for part in 0..10 {
+                update.take(&(part * 100..(part + 1) * 100).map(idle).collect::<Vec<_>>());
+                update.end_part(&[]);
+            }
+            history = Arc::new(update.finish(Duration::from_secs(second)));
+        }
+        assert_eq!(history.block_count(), 1000);
+        let mut states: Vec<_> = history.blocks().map(|block| std::ptr::from_ref(block.state)).collect();
+        states.dedup();
+        assert_eq!(states.len(), 1);
+    }
+}

@@ -1,0 +1,280 @@
+//! A run without a kernel: rounds and surveys cost made-up CPU time, and the controller paces them.
+//!
+//! Time and costs are charged as isotherm-run does, so that a test sees what a real run would spend.
+
+use std::time::Duration;
+
+use isotherm_core::survey::SurveySettings;
+use isotherm_core::{
+    AddrRange, Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, RegionPages, RegionSnapshot, Snapshot,
+    TargetId, TargetSnapshot,
+};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// What work costs, in seconds of CPU time.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// A round with samples.
+    pub round: f64,
+    /// A wake-up.
+    pub wake: f64,
+    /// Reading a block in a survey.
+    pub block: f64,
+    /// How many pages of each block a survey clears. The first survey clears all 512.
+    pub clears: f64,
+    /// Clearing a page.
+    pub clear: f64,
+    /// The helper threads, in a second.
+    pub helpers: f64,
+    /// Each piece of work costs from `1 / noise.0` times to `noise.1` times as much.
+    pub noise: (f64, f64),
+}
+
+impl Costs {
+    /// All costs but the noise, multiplied by `factor`.
+    pub fn times(self, factor: f64) -> Self {
+        let Self { round, wake, block, clears, clear, helpers, noise } = self;
+        let [round, wake, block, clear, helpers] = [round, wake, block, clear, helpers].map(|cost| cost * factor);
+        Self { round, wake, block, clears, clear, helpers, noise }
+    }
+}
+
+/// CPU time that was spent in one piece, which the controller cannot divide.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent {
+    /// When the piece began, in seconds.
+    pub at: f64,
+    /// Of sampling, in seconds.
+    pub sampling: f64,
+    /// Of a survey, in seconds.
+    pub survey: f64,
+}
+
+impl Spent {
+    pub fn cpu(&self) -> f64 {
+        self.sampling + self.survey
+    }
+}
+
+/// The intervals in force at a time, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals {
+    pub at: f64,
+    pub survey: f64,
+    pub sampling: f64,
+}
+
+/// A run that is paced by a controller. The memory has `blocks` blocks.
+pub struct World {
+    pub costs: Costs,
+    pub blocks: u64,
+    pub spent: Vec<Spent>,
+    pub intervals: Vec<Intervals>,
+    rng: Pcg64Mcg,
+    controller: Controller,
+    tuner: IntervalTuner,
+    attributes: Attributes,
+    every: u32,
+    survey: SurveySettings,
+    now: Duration,
+    /// The round that is under way: when it is over, whether it has samples, and rounds of the aggregation so far.
+    due: Duration,
+    has_samples: bool,
+    rounds: u32,
+    /// Sampling and other work that are not accounted for.
+    sampling: (Duration, u32),
+    other: Duration,
+    accounted: Duration,
+    update_due: Duration,
+    /// When the last part of a survey was done.
+    part_at: Option<Duration>,
+    survey_began: Duration,
+    /// When each survey has ended, in seconds.
+    pub surveys: Vec<f64>,
+    /// What is left to do of the survey under way, in blocks.
+    left: u64,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How many blocks the monitor counts for clearing a page.
+const CLEARING: f64 = 0.018;
+
+/// What is due this long before the end of a round waits for it.
+const SHORTLY: Duration = Duration::from_millis(50);
+
+impl World {
+    /// A run that begins, with the default attributes and this budget.
+    pub fn new(costs: Costs, blocks: u64, cpu: f64, seed: u64) -> Self {
+        let controller = Controller::new(Budget { cpu, ..Budget::default() }, true, true, None);
+        let attributes = Attributes::default();
+        Self {
+            costs,
+            blocks,
+            spent: Vec::new(),
+            intervals: Vec::new(),
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            survey: controller.survey_settings(attributes.sampling()),
+            every: 1,
+            controller,
+            tuner: IntervalTuner::new(IntervalsGoal::default()),
+            attributes,
+            now: Duration::ZERO,
+            due: attributes.sampling(),
+            has_samples: true,
+            rounds: 0,
+            sampling: (Duration::ZERO, 0),
+            other: Duration::ZERO,
+            accounted: Duration::ZERO,
+            update_due: SECOND,
+            part_at: None,
+            survey_began: Duration::ZERO,
+            surveys: Vec::new(),
+            left: 0,
+        }
+    }
+
+    /// Goes on until this many seconds after the start.
+    pub fn run(&mut self, until: f64) {
+        let until = Duration::from_secs_f64(until);
+        while self.now < until {
+            self.step();
+            let shortly = SHORTLY.min(self.attributes.sampling());
+            let others = [self.survey_due(), self.update_due].into_iter().filter(|&other| other + shortly < self.due);
+            self.now = self.now.max(others.min().unwrap_or(self.due));
+        }
+    }
+
+    fn step(&mut self) {
+        let began = self.now;
+        let mut cost = self.cost(self.costs.wake);
+        let is_over = began >= self.due;
+        let samples = is_over && self.has_samples;
+        if samples {
+            cost += self.cost(self.costs.round);
+            self.sampling.1 += 1;
+        }
+        if began >= self.update_due {
+            self.update_due = began + SECOND;
+        }
+        let is_aggregated = is_over && self.rounds >= self.attributes.samples();
+        if is_aggregated {
+            self.rounds = 0;
+        }
+        let part = (began >= self.survey_due()).then(|| self.survey_part());
+        if is_over {
+            self.begin_round();
+        }
+        let (of_part, blocks) = part.unwrap_or_default();
+        let all = cost + of_part;
+        self.spent.push(Spent { at: began.as_secs_f64(), sampling: cost, survey: of_part });
+        self.now += Duration::from_secs_f64(all);
+        self.account(Duration::from_secs_f64(all), part.map(|_| blocks), samples);
+        if is_aggregated {
+            self.aggregate();
+        }
+        if part.is_some() || is_aggregated {
+            self.survey = self.controller.survey_settings(self.attributes.sampling());
+            self.every = self.controller.every(self.attributes.sampling(), self.attributes.samples());
+        }
+        self.intervals.push(Intervals {
+            at: began.as_secs_f64(),
+            survey: self.survey.interval.as_secs_f64(),
+            sampling: self.attributes.sampling().as_secs_f64() * f64::from(self.every),
+        });
+    }
+
+    /// Does the next part of a survey: reads blocks, and clears pages of them. Returns what that costs, and how many
+    /// blocks it counts as.
+    fn survey_part(&mut self) -> (f64, u64) {
+        let clears = if self.surveys.is_empty() { 512.0 } else { self.costs.clears };
+        let work = 1.0 + clears * CLEARING;
+        if self.left == 0 {
+            self.left = (self.blocks as f64 * work) as u64;
+            self.survey_began = self.now;
+        }
+        let blocks = self.left.min(self.survey.part_blocks.max(1) as u64);
+        self.left -= blocks;
+        let cost = self.cost(blocks as f64 / work * (self.costs.block + clears * self.costs.clear));
+        self.part_at = Some(self.now);
+        if self.left == 0 {
+            self.surveys.push(self.now.as_secs_f64());
+        }
+        (cost, blocks)
+    }
+
+    /// When the next part of a survey is due. As in a monitor, it follows from the settings in force.
+    fn survey_due(&self) -> Duration {
+        let Some(part_at) = self.part_at else { return Duration::ZERO };
+        let next_part = part_at + self.survey.part_gap;
+        let next = self.survey_began + self.survey.interval;
+        match (self.left > 0, part_at > self.survey_began) {
+            (true, _) => next_part,
+            (false, true) => next.max(next_part),
+            (false, false) => next,
+        }
+    }
+
+    fn begin_round(&mut self) {
+        let to_sample = |rounds: u32| (self.every - rounds % self.every) % self.every;
+        let wait = to_sample(self.rounds).min(self.attributes.samples() - self.rounds);
+        self.has_samples = wait == 0;
+        let length = wait.max(1);
+        self.rounds += length;
+        self.due = self.due.max(self.now.saturating_sub(self.attributes.sampling() / 2));
+        self.due += self.attributes.sampling() * length;
+    }
+
+    /// Takes in the CPU time of a step.
+    fn account(&mut self, cpu: Duration, blocks: Option<u64>, samples: bool) {
+        let Some(blocks) = blocks else {
+            let of = if samples { &mut self.sampling.0 } else { &mut self.other };
+            *of += cpu;
+            if self.sampling.1 >= 10 || self.now >= self.accounted + SECOND {
+                self.account_sampling();
+            }
+            return;
+        };
+        let round = if samples { self.controller.round().min(cpu) } else { Duration::ZERO };
+        self.sampling.0 += round;
+        self.account_sampling();
+        self.controller.surveyed(self.now, cpu - round, blocks, self.left == 0);
+    }
+
+    fn account_sampling(&mut self) {
+        let (cpu, rounds) = std::mem::take(&mut self.sampling);
+        self.controller.sampled(self.now, cpu, rounds);
+        let time = (self.now - std::mem::replace(&mut self.accounted, self.now)).as_secs_f64();
+        let helpers = time * self.costs.helpers;
+        if helpers > 0.0 {
+            self.spent.push(Spent { at: self.now.as_secs_f64(), sampling: helpers, survey: 0.0 });
+        }
+        self.controller.worked(self.now, std::mem::take(&mut self.other) + Duration::from_secs_f64(helpers));
+    }
+
+    fn aggregate(&mut self) {
+        self.account_sampling();
+        let sampling = self.attributes.sampling();
+        let affordable = self.controller.least_sampling(sampling).mul_f64(1.1) / (self.attributes.samples() / 3).max(1);
+        if let Some(attributes) = self.tuner.aggregated(&all_hot(), self.attributes, affordable) {
+            self.attributes = attributes;
+        }
+    }
+
+    fn cost(&mut self, mean: f64) -> f64 {
+        let (least, most) = self.costs.noise;
+        mean * (least.ln() + self.rng.random::<f64>() * (most.ln() - least.ln())).exp()
+    }
+}
+
+/// Memory that is accessed all the time, so that only the budget holds the sampling interval up.
+fn all_hot() -> Snapshot {
+    let size = 1 << 30;
+    let pages = Some(RegionPages { present: size, touched: size, ..RegionPages::default() });
+    let range = AddrRange::new(0, size).expect("a range");
+    let region = RegionSnapshot { range, nr_accesses: 20, nr_samples: 20, nr_unobservable: 0, age: 0, pages };
+    let target =
+        TargetSnapshot { id: TargetId::process(1, Duration::ZERO), regions: vec![region], mappings: [].into() };
+    Snapshot { samples: 20, targets: vec![target], ..Snapshot::default() }
+}

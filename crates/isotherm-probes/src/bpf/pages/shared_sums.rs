@@ -1,0 +1,60 @@
+//! Sums up the shared pages of a target: what clearing them in one way or the other would cost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use isotherm_core::PAGE_SIZE;
+use isotherm_core::survey::{BlockPages, PageBits};
+
+use super::masks::Masks;
+use super::sharing::Sharing;
+use crate::bpf::target::Target;
+
+/// The present, accessed and shared bytes of a target.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) present: u64,
+    /// Of files and shared memory.
+    pub(super) file: u64,
+    pub(super) file_shared: u64,
+    /// Of private anonymous memory, shared since a fork.
+    pub(super) forked_shared: u64,
+    /// The number of accessed bits that are set.
+    pub(super) accessed: u64,
+    /// The number of accessed bits that are set, of files and shared memory.
+    pub(super) file_accessed: u64,
+    /// The name of the mapping with the most shared pages.
+    pub(super) name: Arc<str>,
+}
+
+impl Sums {
+    /// Sums up `blocks`, of which `shared` gives the shared pages that are to be cleared.
+    pub(super) fn of(
+        target: &Target,
+        known: &BTreeMap<u64, Sharing>,
+        shared: impl Fn(&Sharing) -> PageBits,
+        blocks: &[BlockPages],
+    ) -> Self {
+        let mut sums = Self::default();
+        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        let mut names: HashMap<Arc<str>, usize> = HashMap::new();
+        let bytes = |pages: PageBits| pages.count() as u64 * PAGE_SIZE;
+        for block in blocks {
+            let mask = masks.at(block.start);
+            let bits = |pages: PageBits| if block.huge { pages.count().min(1) } else { pages.count() } as u64;
+            sums.present += bytes(block.present);
+            sums.file += bytes(block.present & mask.file);
+            sums.accessed += bits(block.accessed);
+            sums.file_accessed += bits(block.accessed & mask.file);
+            let Some(known) = known.get(&block.start) else { continue };
+            let shared = shared(known) & block.present;
+            sums.file_shared += bytes(shared & mask.file);
+            sums.forked_shared += bytes(shared & !mask.file);
+            for index in masks.mappings_at(block.start) {
+                *names.entry(Arc::clone(&target.mappings()[index].name)).or_default() += shared.count();
+            }
+        }
+        sums.name = names.into_iter().max_by_key(|(_, pages)| *pages).map(|(name, _)| name).unwrap_or_default();
+        sums
+    }
+}

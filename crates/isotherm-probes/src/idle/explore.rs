@@ -1,0 +1,136 @@
+//! Which blocks of a process a survey reads.
+//!
+//! `/proc/PID/pagemap` has an entry for each page of address space, present or not. Some programs map terabytes of it.
+//! Therefore a survey reads whole only as many mappings as make up 16 GiB, the smallest first. Of larger ones it reads
+//! the blocks that had pages at the last survey, and some of the others: they take turns.
+
+use std::collections::BTreeSet;
+
+use isotherm_core::survey::BLOCK_SIZE;
+use isotherm_core::{AddrRange, Mapping};
+
+use crate::mapping::is_memory;
+
+/// The mappings that are read whole have at most so many bytes together. To read so much empty space takes some 10 ms.
+const WHOLE: u64 = 16 << 30;
+
+/// How many blocks of the others the first survey of a process reads: 64 GiB of address space.
+const FIRST: usize = 32 << 10;
+
+/// How many of them each later survey reads, besides those known to have pages: 4 GiB.
+const LATER: usize = 2 << 10;
+
+/// The blocks of a process.
+#[derive(Debug, Default)]
+pub(super) struct Explored {
+    /// The addresses of the blocks that had pages, in memory or in swap, when they were read last.
+    known: BTreeSet<u64>,
+    /// Where the next survey goes on in large mappings.
+    next: u64,
+    was_read: bool,
+}
+
+impl Explored {
+    /// Puts the addresses of the blocks to read into `blocks`, in rising order.
+    pub(super) fn plan(&mut self, mappings: &[Mapping], blocks: &mut Vec<u64>) {
+        blocks.clear();
+        let memory = mappings.iter().filter(|mapping| is_memory(mapping)).map(|mapping| mapping.range);
+        let mut ranges: Vec<AddrRange> = memory.collect();
+        let mut large = Vec::new();
+        if ranges.iter().map(|range| range.size()).sum::<u64>() > WHOLE {
+            ranges.sort_unstable_by_key(|range| (range.size(), range.start()));
+            let mut sum = 0_u64;
+            let fits = |range: &AddrRange| {
+                sum = sum.saturating_add(range.size());
+                sum <= WHOLE
+            };
+            let whole = ranges.iter().copied().take_while(fits).count();
+            large = ranges.split_off(whole);
+            large.sort_unstable_by_key(|range| range.start());
+        }
+        blocks.extend(ranges.into_iter().flat_map(blocks_of));
+        blocks.extend(large.iter().flat_map(|range| self.known.range(first(*range)..range.end())));
+        self.take_turns(&large, blocks);
+        blocks.sort_unstable();
+        blocks.dedup();
+        self.known.clear();
+    }
+
+    /// Adds the next blocks of large mappings, which are sorted by address.
+    fn take_turns(&mut self, large: &[AddrRange], blocks: &mut Vec<u64>) {
+        let most = if self.was_read { LATER } else { FIRST };
+        self.was_read = true;
+        let from = self.next;
+        let all = || large.iter().copied().flat_map(blocks_of);
+        let after = all().skip_while(|&block| block < from);
+        let turn = after.chain(all().take_while(|&block| block < from)).filter(|block| !self.known.contains(block));
+        let before = blocks.len();
+        blocks.extend(turn.take(most));
+        self.next = blocks[before..].last().map_or(0, |last| last.saturating_add(BLOCK_SIZE));
+    }
+
+    /// The block at this address has pages.
+    pub(super) fn note(&mut self, block: u64) {
+        self.known.insert(block);
+    }
+}
+
+/// The address of the block in which a range begins.
+fn first(range: AddrRange) -> u64 {
+    range.start() - range.start() % BLOCK_SIZE
+}
+
+/// The addresses of the blocks that have a part of a range.
+pub(super) fn blocks_of(range: AddrRange) -> impl Iterator<Item = u64> {
+    (first(range)..range.end()).step_by(BLOCK_SIZE as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::Permissions;
+
+    use super::*;
+
+    fn mapping(start: u64, end: u64) -> Mapping {
+        Mapping::anonymous(AddrRange::new(start, end).unwrap())
+    }
+
+    fn plan(explored: &mut Explored, mappings: &[Mapping]) -> Vec<u64> {
+        let mut blocks = Vec::new();
+        explored.plan(mappings, &mut blocks);
+        blocks
+    }
+
+    #[test]
+    fn a_small_process_is_read_whole_every_time() {
+        let mut none = mapping(20 * BLOCK_SIZE, 30 * BLOCK_SIZE);
+        none.permissions = Permissions::NONE;
+        let mappings =
+            [mapping(4096, 8192), mapping(8192, BLOCK_SIZE + 4096), none, mapping(40 * BLOCK_SIZE, 41 * BLOCK_SIZE)];
+        let mut explored = Explored::default();
+        for _ in 0..3 {
+            assert_eq!(plan(&mut explored, &mappings), [0, BLOCK_SIZE, 40 * BLOCK_SIZE]);
+            explored.note(BLOCK_SIZE);
+        }
+    }
+
+    #[test]
+    fn of_a_reservation_each_block_has_its_turn_and_known_blocks_are_read_every_time() {
+        let blocks = 100_000;
+        let end = BLOCK_SIZE * (1 + blocks);
+        let small = mapping(end + BLOCK_SIZE, end + 2 * BLOCK_SIZE);
+        let mappings = [mapping(BLOCK_SIZE, end), small.clone()];
+        let mut explored = Explored::default();
+        let known = BLOCK_SIZE * 7;
+        let mut seen = BTreeSet::new();
+        for survey in 0..40 {
+            let planned = plan(&mut explored, &mappings);
+            assert!(planned.len() <= (if survey == 0 { FIRST } else { LATER }) + 2);
+            assert!(planned.is_sorted_by(|a, b| a < b));
+            assert!(planned.contains(&known) && planned.contains(&small.range.start()));
+            explored.note(known);
+            seen.extend(planned);
+        }
+        assert_eq!(seen.len() as u64, blocks + 1);
+    }
+}

@@ -1,0 +1,69 @@
+//! The survey of the `idle` probe: it reads and marks all pages of a process, or of physical memory.
+//!
+//! - A page is present if the pagemap says so, and the process may access it. The zero page is absent, as it is in the
+//!   resident set size. `[vdso]` and `[vvar]` are left out.
+//! - A page was accessed if any process has accessed it, through any mapping or system call. A page that several
+//!   targets map is touched in all of them.
+//! - A page is in swap if the pagemap says so, which does not know of shared memory in swap.
+//! - The bit of a frame that has none, or that the kernel cannot check now, says nothing: the page is unobservable in
+//!   this survey. So are pages of hugetlbfs and of devices.
+//! - A frame that was marked for one target is marked for all. Targets that are read later in the same survey learn of
+//!   the accesses nevertheless.
+//! - In physical memory, user memory is present: anonymous memory and page cache, whether a process maps it or not. The
+//!   rest is absent: free memory, and what the kernel uses for itself.
+//! - A process with more than 16 GiB of accessible address space is not read whole: see `explore.rs`.
+
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, Rest, Survey, SurveyPart};
+use isotherm_core::{BoxError, TargetId, TargetSpace};
+
+use super::IdleError;
+use super::frames::Frames;
+use super::probe::IdleProbe;
+use super::survey::Suspects;
+use super::target::Target;
+
+impl Survey for IdleProbe {
+    fn begin(&mut self) -> Result<(), BoxError> {
+        let survey = self.survey.get_or_insert_default();
+        self.accesses.lock().begin();
+        survey.explored.retain(|id, _| self.targets.iter().any(|target| target.id == *id));
+        Ok(())
+    }
+
+    /// Opens the target again: exec gives a process another address space.
+    fn read(&mut self, space: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
+        let (target, _) = Target::open(&self.root, space)?;
+        let survey = self.survey.get_or_insert_default();
+        let mut buffer = std::mem::take(&mut survey.buffer);
+        let mut frames = Frames { bitmap: &self.bitmap, flags: &self.flags, buffer: &mut buffer };
+        let done = survey.read((&mut frames, &self.accesses), &target, &space.mappings, part, blocks);
+        survey.buffer = buffer;
+        match self.targets.iter_mut().find(|known| known.id == space.id) {
+            Some(known) => *known = target,
+            None => self.targets.push(target),
+        }
+        Ok(done.map_err(IdleError::from)?)
+    }
+
+    fn frames(&mut self, _: TargetId, found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
+        let suspects = self.survey.iter().flat_map(|survey| &survey.suspects);
+        suspects.filter_map(Suspects::frames).for_each(found);
+        Ok(true)
+    }
+
+    fn knows_swap(&self) -> bool {
+        true
+    }
+
+    fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
+        let Some(target) = self.targets.iter().find(|known| known.id == target) else { return Ok(0) };
+        let survey = self.survey.get_or_insert_default();
+        let mut buffer = std::mem::take(&mut survey.buffer);
+        let mut frames = Frames { bitmap: &self.bitmap, flags: &self.flags, buffer: &mut buffer };
+        let done = survey.clear((&mut frames, &self.accesses), target, blocks);
+        survey.buffer = buffer;
+        let marked = done.map_err(IdleError::from)?;
+        self.clears += marked;
+        Ok(marked)
+    }
+}

@@ -1,0 +1,127 @@
+//! The address spaces of all processes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{Layout, Mapping, TargetId, TargetSpace};
+use isotherm_kernel::mapping;
+use procfs::FromBufRead;
+use procfs::process::MemoryMaps;
+
+use super::MappedError;
+
+/// Lists all processes that have memory. Mappings are parsed only where they have changed.
+#[derive(Debug)]
+pub(super) struct ProcessList {
+    proc: PathBuf,
+    /// By process ID.
+    known: BTreeMap<u32, Known>,
+    text: Vec<u8>,
+}
+
+/// The mappings of a process.
+#[derive(Debug)]
+struct Known {
+    /// As the kernel lists them.
+    text: Vec<u8>,
+    mappings: Arc<[Mapping]>,
+}
+
+impl ProcessList {
+    /// `root` stands for `/`.
+    pub(super) fn new(root: &Path) -> Self {
+        Self { proc: root.join("proc"), known: BTreeMap::new(), text: Vec::new() }
+    }
+
+    /// Replaces `spaces` by the processes that have memory now, sorted by process ID. A process whose mappings are the
+    /// same as the last time shares the list of them with that time. Returns how many processes refuse access.
+    ///
+    /// The identities have no start time. A process ID that was given to another process is found by the reader of its
+    /// page tables.
+    pub(super) fn read(&mut self, spaces: &mut Vec<TargetSpace>) -> Result<usize, MappedError> {
+        let unreadable = |source| MappedError::Processes { path: self.proc.clone(), source };
+        let mut before = std::mem::take(&mut self.known);
+        let mut refused = 0;
+        for entry in fs::read_dir(&self.proc).map_err(unreadable)? {
+            let name = entry.map_err(unreadable)?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            self.text.clear();
+            let path = self.proc.join(name).join("maps");
+            match File::open(path).and_then(|mut maps| maps.read_to_end(&mut self.text)) {
+                // A kernel thread, or a process that has ended, has no mappings.
+                Ok(0) => continue,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    refused += 1;
+                    continue;
+                }
+                // The process has ended in the meantime.
+                Err(_) => continue,
+            }
+            let known = before.remove(&pid).filter(|known| known.text == self.text);
+            let Some(known) = known.or_else(|| Known::parse(&self.text)) else { continue };
+            self.known.insert(pid, known);
+        }
+        spaces.clear();
+        spaces.extend(self.known.iter().map(|(&pid, known)| TargetSpace {
+            id: TargetId::process(pid, Duration::ZERO),
+            layout: Layout::Process,
+            mappings: Arc::clone(&known.mappings),
+        }));
+        Ok(refused)
+    }
+}
+
+impl Known {
+    /// `None` if there is no mapping in user space.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let maps = MemoryMaps::from_buf_read(text).ok()?;
+        let mappings: Arc<[Mapping]> = maps.iter().filter_map(mapping).collect();
+        (!mappings.is_empty()).then(|| Self { text: text.to_vec(), mappings })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_come_and_go_and_mappings_that_stay_are_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let maps = |pid: u32, text: &str| {
+            let directory = root.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("maps"), text).unwrap();
+        };
+        maps(7, "1000-3000 rw-p 00000000 00:00 0 \n");
+        maps(2, "");
+        maps(12, "5000-6000 r-xp 00000000 08:01 17 /bin/x\n6000-7000 rw-p 00000000 00:00 0 [heap]\n");
+        fs::write(root.path().join("proc/uptime"), "1 1").unwrap();
+        let mut list = ProcessList::new(root.path());
+        let mut read = || {
+            let mut spaces = Vec::new();
+            assert_eq!(list.read(&mut spaces).unwrap(), 0);
+            spaces
+        };
+        let first = read();
+        assert_eq!(first.iter().map(|space| space.id.pid()).collect::<Vec<_>>(), [Some(7), Some(12)]);
+        assert_eq!(first[1].mappings.iter().map(|mapping| &*mapping.name).collect::<Vec<_>>(), ["/bin/x", "[heap]"]);
+
+        maps(7, "1000-4000 rw-p 00000000 00:00 0 \n");
+        maps(30, "1000-2000 rw-p 00000000 00:00 0 \n");
+        let second = read();
+        assert_eq!(second.iter().map(|space| space.id.pid()).collect::<Vec<_>>(), [Some(7), Some(12), Some(30)]);
+        assert_eq!(second[0].mappings[0].range.size(), 0x3000);
+        assert!(Arc::ptr_eq(&first[1].mappings, &second[1].mappings));
+
+        fs::remove_dir_all(root.path().join("proc/12")).unwrap();
+        assert_eq!(read().iter().map(|space| space.id.pid()).collect::<Vec<_>>(), [Some(7), Some(30)]);
+        fs::remove_dir_all(root.path().join("proc")).unwrap();
+        let error = list.read(&mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("proc cannot be listed"), "{error}");
+    }
+}

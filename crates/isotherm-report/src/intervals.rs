@@ -1,0 +1,86 @@
+//! Sampling intervals that change during a recording.
+
+use std::time::Duration;
+
+use isotherm_core::rate::{is_same_interval, sampling_interval};
+use isotherm_core::units;
+use isotherm_record::Row;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::parts::HOT;
+
+/// The shortest and the longest of some intervals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IntervalRange(Option<(Duration, Duration)>);
+
+impl IntervalRange {
+    pub(crate) fn add(&mut self, interval: Duration) {
+        let (least, most) = self.0.unwrap_or((interval, interval));
+        self.0 = Some((least.min(interval), most.max(interval)));
+    }
+
+    /// Adds the sampling interval of a row, if it has samples.
+    pub(crate) fn add_row(&mut self, row: &Row) {
+        if row.target.regions.iter().any(|region| region.nr_samples > 0) {
+            self.add(sampling_interval(row.aggregation, row.samples));
+        }
+    }
+
+    /// The shortest and the longest. `None` if there is no interval.
+    pub fn bounds(self) -> Option<(Duration, Duration)> {
+        self.0
+    }
+
+    /// Whether the intervals differ.
+    pub(crate) fn varies(self) -> bool {
+        self.0.is_some_and(|(least, most)| !is_same_interval(most, least))
+    }
+
+    /// What hot memory is, with [`HOT`] of the samples over these intervals: `accessed in at least half of the samples
+    /// over 5 ms, 100 Hz or more`.
+    pub(crate) fn hot(self) -> String {
+        let mut text = "accessed in at least half of the samples".to_owned();
+        if let Some((least, most)) = self.0 {
+            let hz = |interval: Duration| units::hertz(HOT / interval.as_secs_f64().max(1e-9));
+            let [low, high] = [hz(most), hz(least)];
+            let range = if self.varies() { format!("{high} to {low}") } else { high };
+            text += &format!(" over {}, {range} or more", self.text().unwrap_or_default());
+        }
+        text
+    }
+
+    /// `5 ms`, or `5 ms to 100 ms`.
+    pub(crate) fn text(self) -> Option<String> {
+        let (least, most) = self.0?;
+        let least = units::duration(least);
+        Some(if self.varies() { format!("{least} to {}", units::duration(most)) } else { least })
+    }
+}
+
+impl Serialize for IntervalRange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ns = |interval: Duration| interval.as_nanos() as u64;
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("interval_min_ns", &self.0.map(|(least, _)| ns(least)))?;
+        map.serialize_entry("interval_max_ns", &self.0.map(|(_, most)| ns(most)))?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_names_both_ends_only_if_they_differ() {
+        let mut range = IntervalRange::default();
+        assert_eq!(range.text(), None);
+        range.add(Duration::from_millis(5));
+        assert_eq!(range.text().unwrap(), "5 ms");
+        assert!(range.hot().ends_with("of the samples over 5 ms, 100 Hz or more"), "{}", range.hot());
+        range.add(Duration::from_millis(100));
+        assert_eq!(range.text().unwrap(), "5 ms to 100 ms");
+        assert!(range.hot().ends_with("over 5 ms to 100 ms, 100 Hz to 5.0 Hz or more"), "{}", range.hot());
+    }
+}

@@ -1,0 +1,123 @@
+//! Mapped memory that no region covers: nothing of it was in memory at the last survey.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use isotherm_core::survey::TargetSurvey;
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, is_memory};
+use serde::Serialize;
+
+use crate::extent::shown_name;
+use crate::source::{Visit, pieces as pieces_of_row};
+use crate::surveys::{Piece, part, pieces};
+
+/// What of a target no region covers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Outside {
+    /// Bytes in swap. `None` if the survey does not know.
+    pub swapped_bytes: Option<u64>,
+    /// Bytes that are neither in memory nor known to be in swap.
+    pub absent_bytes: u64,
+    /// The ranges that have bytes in swap, sorted.
+    pub swapped: Vec<SwappedRange>,
+}
+
+/// A part of a mapping that no region covers and that has bytes in swap.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SwappedRange {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// Bytes in swap. Surveys know them by mapping and by block of 2 MiB; within these, they are estimated.
+    pub swapped_bytes: u64,
+    /// The other bytes.
+    pub absent_bytes: u64,
+    /// The name of the mapping.
+    pub name: Arc<str>,
+}
+
+/// What a survey found in swap.
+struct Swapped<'a> {
+    survey: &'a TargetSurvey,
+    /// The pieces that have a part in swap.
+    pieces: Vec<Piece<'a>>,
+}
+
+impl Swapped<'_> {
+    /// The bytes in swap that the sums by mapping have in a range.
+    fn bytes(&self, range: AddrRange) -> u64 {
+        let TargetSurvey { by_mapping, mappings, .. } = self.survey;
+        let range_of = |index: u32| mappings.get(index as usize).map(|mapping| mapping.range);
+        let first = by_mapping.partition_point(|of| range_of(of.mapping).is_some_and(|of| of.end() <= range.start()));
+        let inside = by_mapping[first..].iter().map_while(|of| {
+            let whole = range_of(of.mapping).filter(|whole| whole.start() < range.end())?;
+            part(&of.sums, whole, Some(range)).swapped
+        });
+        inside.sum()
+    }
+
+    /// About how much of a range is in swap, by the blocks.
+    fn weight(&self, range: AddrRange) -> f64 {
+        let first = self.pieces.partition_point(|piece| piece.range.end() <= range.start());
+        let inside = self.pieces[first..]
+            .iter()
+            .map_while(|piece| Some(piece.swapped? * piece.range.intersection(range)?.size() as f64));
+        inside.sum()
+    }
+}
+
+impl Outside {
+    /// What no region of a row covers, by the last survey before it. `None` for physical memory.
+    pub(crate) fn of(visit: &Visit<'_>, survey: &TargetSurvey) -> Option<Self> {
+        let row = visit.row;
+        if row.target.id == TargetId::PhysicalMemory {
+            return None;
+        }
+        let mut mapped_of = HashMap::new();
+        for piece in pieces_of_row(row, None) {
+            *mapped_of.entry(piece.region.range.start()).or_insert(0_u64) += piece.range.size();
+        }
+        let found = Swapped { survey, pieces: pieces(survey, None).filter(|of| of.swapped > Some(0.0)).collect() };
+        let knows_swap = survey.by_mapping.iter().any(|of| of.sums.swapped.is_some());
+        let mut outside = Self { swapped_bytes: knows_swap.then_some(0), ..Self::default() };
+        let mut covered = pieces_of_row(row, None).peekable();
+        let mappings = &row.target.mappings;
+        for mapping in mappings.iter().filter(|mapping| is_memory(mappings, mapping)) {
+            let (mut rest, mut from, mut in_regions) = (vec![], mapping.range.start(), 0.0);
+            while let Some(piece) = covered.next_if(|piece| piece.range.start() < mapping.range.end()) {
+                let mapped = mapped_of.get(&piece.region.range.start()).copied().unwrap_or(1).max(1);
+                let swapped = piece.region.pages.and_then(|pages| pages.swapped).unwrap_or(0);
+                in_regions += swapped as f64 * piece.range.size() as f64 / mapped as f64;
+                rest.extend(AddrRange::new(from, piece.range.start()));
+                from = piece.range.end();
+            }
+            rest.extend(AddrRange::new(from, mapping.range.end()));
+            let swapped = (found.bytes(mapping.range) as f64 - in_regions).max(0.0);
+            outside.add(visit, mapping, &rest, &found, swapped);
+        }
+        Some(outside)
+    }
+
+    /// Adds the parts `rest` of a mapping, of which `swapped` bytes are in swap.
+    fn add(&mut self, visit: &Visit<'_>, mapping: &Mapping, rest: &[AddrRange], found: &Swapped<'_>, swapped: f64) {
+        let mut weights: Vec<f64> = rest.iter().map(|range| found.weight(*range)).collect();
+        if weights.iter().all(|weight| *weight == 0.0) {
+            weights = rest.iter().map(|range| range.size() as f64).collect();
+        }
+        let all: f64 = weights.iter().sum();
+        for (range, weight) in rest.iter().zip(weights) {
+            let Some(selected) = visit.clip(*range) else { continue };
+            let of_range = swapped * weight / all * selected.size() as f64 / range.size() as f64;
+            let pages = (of_range / PAGE_SIZE as f64).round() as u64;
+            let swapped_bytes = pages.saturating_mul(PAGE_SIZE).min(selected.size());
+            let absent_bytes = selected.size() - swapped_bytes;
+            self.absent_bytes += absent_bytes;
+            if let Some(sum) = self.swapped_bytes.as_mut().filter(|_| swapped_bytes > 0) {
+                *sum += swapped_bytes;
+                let (start, end, name) = (selected.start(), selected.end(), shown_name(&mapping.label()).into());
+                self.swapped.push(SwappedRange { start, end, swapped_bytes, absent_bytes, name });
+            }
+        }
+    }
+}

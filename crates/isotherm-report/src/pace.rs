@@ -1,0 +1,304 @@
+//! The pace of a recording: how often it surveyed and sampled, and what that cost beside the budget.
+
+use std::time::Duration;
+
+use isotherm_core::units;
+use isotherm_record::Cost;
+use serde::Serialize;
+
+use crate::ReportError;
+use crate::source::{Selection, Source, View, Visit};
+use crate::wss::Percentiles;
+
+/// The start of a run, in which the budget does not hold.
+const START: Duration = Duration::from_secs(2);
+
+/// The budget holds over any time of this length.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// A cost above the budget by more than this part of it exceeds the budget.
+const TOLERATED: f64 = 0.1;
+
+/// How often a recording surveyed and sampled, and what that cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pace {
+    /// The time from a survey to the next, in nanoseconds: the median over time. `None` without surveys.
+    pub survey_interval_ns: Option<u64>,
+    /// The time from a round with samples to the next, in nanoseconds: the median over time. `None` without samples, or
+    /// if the recording does not tell.
+    pub sampling_interval_ns: Option<u64>,
+    /// CPU time of all threads of isotherm, in per cent of one CPU, without the first 2 s of the recording unless it is
+    /// shorter. `None` if the recording has no costs.
+    pub cpu_percent: Option<f64>,
+    /// The budget, in per cent of one CPU. `None` if there was none.
+    pub budget_percent: Option<f64>,
+    /// The same CPU time over each 10 s that begin after the first 2 s. `None` if the recording is shorter.
+    #[serde(skip)]
+    pub windows: Option<Windows>,
+    /// Whether the recording has no samples.
+    #[serde(skip)]
+    unsampled: bool,
+    /// Whether the budget made intervals longer for most of the time.
+    #[serde(skip)]
+    limited: bool,
+}
+
+/// CPU time over each 10 s, in per cent of one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Windows {
+    /// The mean of all windows.
+    pub mean: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The maximum.
+    pub max: f64,
+}
+
+impl Pace {
+    /// Whether the recording tells that it has no samples.
+    pub(crate) fn is_unsampled(&self) -> bool {
+        self.unsampled
+    }
+
+    /// The pace in one line: `survey every 3.2 s, sampling every 40 ms: 1.0 % of a CPU, budget 1 %`. `None` if nothing
+    /// of it is known.
+    pub fn line(&self) -> Option<String> {
+        let every = |ns: u64| units::duration(two_digits(Duration::from_nanos(ns)));
+        let mut parts = vec![];
+        parts.extend(self.survey_interval_ns.map(|ns| format!("survey every {}", every(ns))));
+        parts.extend(self.sampling_interval_ns.map(|ns| format!("sampling every {}", every(ns))));
+        if self.unsampled && !parts.is_empty() {
+            parts.push("no sampling".into());
+        }
+        let cost = self.cpu_percent.map(|percent| {
+            let mut cost = format!("{} of a CPU", share(percent));
+            if let Some(budget) = self.budget_percent {
+                cost += &format!(", budget {}", share(budget));
+            }
+            cost
+        });
+        let line = match (parts.is_empty(), cost) {
+            (true, None) => return None,
+            (true, Some(cost)) => format!("monitoring took {cost}"),
+            (false, None) => parts.join(", "),
+            (false, Some(cost)) => format!("{}: {cost}", parts.join(", ")),
+        };
+        Some(self.remarks().fold(line, |line, remark| line + "; " + remark))
+    }
+
+    /// What the budget could not hold or afford.
+    fn remarks(&self) -> impl Iterator<Item = &'static str> {
+        // The budget is one of ten seconds.
+        let exceeded = self.windows.and_then(|windows| match () {
+            () if self.exceeds(self.cpu_percent) => Some("the budget was exceeded"),
+            () if self.exceeds(Some(windows.max)) => Some("the budget was exceeded at times"),
+            () => None,
+        });
+        let limited = self.limited.then_some("the intervals are longer than wanted, to keep the budget (--cpu-budget)");
+        exceeded.into_iter().chain(limited)
+    }
+
+    fn exceeds(&self, percent: Option<f64>) -> bool {
+        let both = percent.zip(self.budget_percent);
+        both.is_some_and(|(percent, budget)| percent > budget * (1.0 + TOLERATED))
+    }
+}
+
+/// A percentage with two digits where it is small: `0.97 %`, `1.2 %`, `12 %`.
+fn share(percent: f64) -> String {
+    match percent {
+        ..0.095 if percent > 0.0 => format!("{percent:.2} %"),
+        _ if percent.fract() == 0.0 || percent >= 9.95 => format!("{percent:.0} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+/// A time with two digits.
+fn two_digits(time: Duration) -> Duration {
+    let nanoseconds = time.as_nanos();
+    let step = 10_u128.pow(nanoseconds.max(1).ilog10().saturating_sub(1));
+    Duration::from_nanos(((nanoseconds + step / 2) / step * step) as u64)
+}
+
+/// Computes the pace from the snapshots and surveys of a selection.
+#[derive(Clone, Debug, Default)]
+pub struct Pacing {
+    budget: Option<f64>,
+    /// The intervals of surveys in nanoseconds, each with its length as weight.
+    surveys: Vec<(u64, f64)>,
+    /// For each snapshot the mean time from a round with samples to the next, and the length of the snapshot.
+    gaps: Vec<(u64, f64)>,
+    /// Whether a snapshot tells how many rounds had samples.
+    tells_samples: bool,
+    spent: Vec<Spent>,
+    /// The time that the snapshots cover, and of it the time in which the budget made intervals longer.
+    covered: (Duration, Duration),
+}
+
+/// The CPU time of one snapshot.
+#[derive(Clone, Copy, Debug)]
+struct Spent {
+    from: Duration,
+    to: Duration,
+    cpu: Duration,
+}
+
+impl Pacing {
+    /// The pace of a run with this budget, which is a share of one CPU, before its snapshots and surveys are added.
+    pub fn new(budget: Option<f64>) -> Self {
+        Self { budget: budget.map(|budget| budget * 100.0), ..Self::default() }
+    }
+
+    /// Adds the time from a survey to the next; zero for the first.
+    pub fn survey(&mut self, interval: Duration) {
+        if !interval.is_zero() {
+            self.surveys.push((interval.as_nanos() as u64, interval.as_secs_f64()));
+        }
+    }
+
+    /// Adds what a snapshot cost that was taken at `to`. The snapshot before was taken at `from`.
+    pub fn snapshot(&mut self, from: Duration, to: Duration, cost: &Cost) {
+        let elapsed = to.saturating_sub(from);
+        self.spent.push(Spent { from, to, cpu: cpu_time(cost) });
+        self.covered.0 += elapsed;
+        if cost.limited == Some(true) {
+            self.covered.1 += elapsed;
+        }
+        if let Some(rounds) = cost.sampled_rounds {
+            self.tells_samples = true;
+            if rounds > 0 {
+                self.gaps.push(((elapsed / rounds).as_nanos() as u64, elapsed.as_secs_f64()));
+            }
+        }
+    }
+
+    /// Adds all surveys of a selection.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub(crate) fn surveys(&mut self, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
+        for record in source.surveys().map_err(ReportError::Source)? {
+            let survey = record.map_err(ReportError::Source)?.survey;
+            if selection.holds_time(survey.time) {
+                self.survey(survey.interval);
+            }
+        }
+        Ok(())
+    }
+
+    /// The pace. All snapshots and surveys must have been added.
+    pub fn finish(&self) -> Pace {
+        let median = |values: Vec<(u64, f64)>| (!values.is_empty()).then(|| Percentiles::weighted(values).median());
+        Pace {
+            survey_interval_ns: median(self.surveys.clone()),
+            sampling_interval_ns: median(self.gaps.clone()),
+            cpu_percent: self.cpu_percent(),
+            budget_percent: self.budget,
+            windows: self.windows(),
+            unsampled: self.tells_samples && self.gaps.is_empty(),
+            limited: self.covered.1 > self.covered.0 / 2,
+        }
+    }
+
+    fn cpu_percent(&self) -> Option<f64> {
+        let after = |start: Duration| self.spent.iter().filter(move |spent| spent.from >= start);
+        let start = if after(START).next().is_some() { START } else { Duration::ZERO };
+        let sum = |of: fn(&Spent) -> Duration| after(start).map(of).sum::<Duration>().as_secs_f64();
+        let wall = sum(|spent| spent.to.saturating_sub(spent.from));
+        (wall > 0.0).then(|| sum(|spent| spent.cpu) / wall * 100.0)
+    }
+
+    /// The CPU time over each window that begins with a snapshot. What a snapshot took counts evenly over its time.
+    fn windows(&self) -> Option<Windows> {
+        let mut shares = vec![];
+        for (first, Spent { from, .. }) in self.spent.iter().enumerate().filter(|(_, spent)| spent.from >= START) {
+            let end = *from + WINDOW;
+            let mut cpu = Duration::ZERO;
+            let mut covered = false;
+            for spent in &self.spent[first..] {
+                let length = spent.to.saturating_sub(spent.from).as_secs_f64().max(1e-9);
+                let inside = end.saturating_sub(spent.from).as_secs_f64() / length;
+                cpu += spent.cpu.mul_f64(inside.min(1.0));
+                covered = spent.to >= end;
+                if covered {
+                    break;
+                }
+            }
+            if !covered {
+                break;
+            }
+            shares.push(cpu.as_secs_f64() / WINDOW.as_secs_f64() * 100.0);
+        }
+        if shares.is_empty() {
+            return None;
+        }
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        let percentiles = Percentiles::of(shares);
+        let [.., p99, max] = percentiles.0;
+        Some(Windows { mean, p99, max })
+    }
+}
+
+impl View for Pacing {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if let Some(cost) = visit.row.cost.filter(|_| visit.first_of_snapshot) {
+            self.snapshot(visit.row.time.saturating_sub(visit.elapsed), visit.row.time, &cost);
+        }
+        Ok(())
+    }
+}
+
+/// The CPU time of all threads of isotherm.
+pub(crate) fn cpu_time(cost: &Cost) -> Duration {
+    Duration::from_nanos(cost.cpu_ns.saturating_add(cost.other_cpu_ns.unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pacing(snapshots: impl IntoIterator<Item = (f64, f64)>) -> Pacing {
+        let mut pacing = Pacing { budget: Some(1.0), ..Pacing::default() };
+        let mut from = Duration::ZERO;
+        for (seconds, cpu) in snapshots {
+            let to = from + Duration::from_secs_f64(seconds);
+            pacing.spent.push(Spent { from, to, cpu: Duration::from_secs_f64(cpu) });
+            from = to;
+        }
+        pacing
+    }
+
+    #[test]
+    fn the_start_of_a_run_does_not_count() {
+        let start = [(1.0, 0.5), (1.0, 0.5)];
+        let pace = pacing(start.into_iter().chain([(1.0, 0.01); 30])).finish();
+        assert!((pace.cpu_percent.unwrap() - 1.0).abs() < 1e-9);
+        assert!((pace.windows.unwrap().max - 1.0).abs() < 1e-9);
+        // A recording of two seconds has nothing else.
+        assert!((pacing(start).finish().cpu_percent.unwrap() - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_window_takes_its_part_of_long_snapshots() {
+        // 2 % for 6 s, then nothing: the windows begin at 2, 8 and 14 s.
+        let windows = pacing([(2.0, 0.0), (6.0, 0.12), (6.0, 0.0), (6.0, 0.0), (6.0, 0.0)]).finish().windows.unwrap();
+        assert!((windows.max - 1.2).abs() < 1e-9, "{windows:?}");
+        assert!((windows.mean - 0.4).abs() < 1e-9, "{windows:?}");
+    }
+
+    #[test]
+    fn the_line_says_what_the_budget_did() {
+        let of = |cpu: f64, max: f64, limited: bool| {
+            let windows = Some(Windows { max, ..Windows::default() });
+            let intervals = (Some(3_217_000_000), Some(40_200_000));
+            let pace = Pace { survey_interval_ns: intervals.0, sampling_interval_ns: intervals.1, ..Pace::default() };
+            Pace { cpu_percent: Some(cpu), budget_percent: Some(1.0), windows, limited, ..pace }.line().unwrap()
+        };
+        assert_eq!(of(0.97, 1.0, false), "survey every 3.2 s, sampling every 40 ms: 1.0 % of a CPU, budget 1 %");
+        assert!(of(1.2, 1.3, false).ends_with("; the budget was exceeded"));
+        assert!(of(1.0, 1.3, false).ends_with("; the budget was exceeded at times"));
+        let both = of(1.2, 1.3, true);
+        assert!(both.contains("exceeded; the intervals are longer than wanted"), "{both}");
+        assert_eq!(Pace::default().line(), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! What advice can use beside a recording: the cgroup of the targets, swap, and the setting of huge pages.
+
+use serde::Serialize;
+
+/// What is known of the machine and of the targets at the end of the run. What is not known is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Surroundings {
+    /// The options with which the targets were named, quoted for a shell, such as `--pid 1234 --children`. `None`
+    /// derives them from the targets.
+    pub target_options: Option<String>,
+    /// The swap of the machine.
+    pub swap: Option<Swap>,
+    /// The setting of transparent huge pages: `always`, `madvise` or `never`.
+    pub transparent_huge_pages: Option<String>,
+    /// The anonymous memory of all targets together.
+    pub anonymous: Option<AnonymousMemory>,
+    /// The cgroup that accounts the memory of all targets. `None` also if they are in different ones.
+    pub cgroup: Option<Cgroup>,
+}
+
+/// The swap of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Swap {
+    /// Its size.
+    pub total_bytes: u64,
+    /// The unused part.
+    pub free_bytes: u64,
+}
+
+/// Anonymous memory, as `/proc/PID/smaps_rollup` tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AnonymousMemory {
+    /// All anonymous memory that is resident.
+    pub bytes: u64,
+    /// The part of it in huge pages (`AnonHugePages`).
+    pub huge_bytes: u64,
+}
+
+/// A cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cgroup {
+    /// Its path within the hierarchy.
+    pub path: String,
+    /// Its directory. `None` if the hierarchy is not mounted.
+    pub directory: Option<String>,
+    /// The version of the hierarchy, 1 or 2.
+    pub version: u8,
+    /// The memory that is charged to it (`memory.current`). Version 2 only, as the next two.
+    pub current_bytes: Option<u64>,
+    /// Its `memory.high`. `None` if there is no such limit.
+    pub high_bytes: Option<u64>,
+    /// Its `memory.max`. `None` if there is no such limit.
+    pub max_bytes: Option<u64>,
+    /// The number of processes in it and below it that are not targets. `None` if they cannot be counted.
+    pub other_processes: Option<u64>,
+}

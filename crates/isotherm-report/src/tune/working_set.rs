@@ -1,0 +1,251 @@
+//! The working set over several windows, and what is idle for as long.
+
+use std::time::Duration;
+
+use isotherm_core::survey::{BlockSums, PageSums, SurveySnapshot, TotalSums, WINDOWS};
+use isotherm_core::{Mapping, PAGE_SIZE};
+use serde::Serialize;
+
+use crate::ReportError;
+use crate::source::{Selection, Source};
+use crate::surveys::part;
+use crate::wss::{Basis, Wss};
+
+/// A window that is shorter than this part of the survey interval says the same as the interval.
+const DISTINCT: f64 = 0.9;
+
+/// The working set of all targets together, and their resident memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WorkingSet {
+    /// What it rests on.
+    pub source: Basis,
+    /// Whether each page counts once.
+    pub counted_once: bool,
+    /// The time from the first survey to the last. `None` without surveys.
+    pub covered_ns: Option<u64>,
+    /// The survey interval; without surveys the aggregation interval.
+    pub interval_ns: u64,
+    /// Bytes in memory at the end.
+    pub resident_bytes: Option<u64>,
+    /// The most bytes in memory.
+    pub resident_max_bytes: Option<u64>,
+    /// Bytes that could not be observed at the end.
+    pub unobservable_bytes: Option<u64>,
+    /// Bytes of which it is not known at the end whether they are in use.
+    pub unknown_bytes: Option<u64>,
+    /// The part of the resident bytes that needs swap to be reclaimed: anonymous and shared memory, and private
+    /// mappings of files that may be written. `None` for physical memory.
+    pub anonymous_bytes: Option<u64>,
+    /// The part of the resident bytes in other mappings of files. `None` for physical memory.
+    pub file_bytes: Option<u64>,
+    /// Bytes that were idle from the first survey to the last, in blocks of 2 MiB of which no page was accessed: at
+    /// least so many. `None` without surveys.
+    pub idle_throughout_bytes: Option<u64>,
+    /// The windows, the shortest first: those of which at least one survey has all behind it.
+    pub windows: Vec<Window>,
+}
+
+/// The working set within one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Window {
+    /// The window.
+    pub window_ns: u64,
+    /// The median over time of the bytes accessed within it.
+    pub median_bytes: u64,
+    /// The largest value.
+    pub peak_bytes: u64,
+    /// The largest value of the bytes that may be in use: also those that could not be observed, and those of which it
+    /// is not known.
+    pub peak_needed_bytes: u64,
+    /// What was not accessed within it, at the end. `None` without surveys.
+    pub idle: Option<Idle>,
+}
+
+/// Bytes that are known to be idle: without any that could not be observed or of which it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Idle {
+    /// All of them.
+    pub bytes: u64,
+    /// The part in anonymous memory. `None` for physical memory.
+    pub anonymous_bytes: Option<u64>,
+    /// The part in mappings of files. `None` for physical memory.
+    pub file_bytes: Option<u64>,
+}
+
+impl WorkingSet {
+    /// The longest window.
+    pub(super) fn longest(&self) -> Option<&Window> {
+        self.windows.last()
+    }
+}
+
+impl Window {
+    pub(super) fn length(&self) -> Duration {
+        Duration::from_nanos(self.window_ns)
+    }
+}
+
+/// The working set of a selection.
+pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<WorkingSet, ReportError> {
+    let by_interval = Wss::new(source, selection, None)?;
+    let resident = by_interval.percentiles_of(|amount| amount.present_bytes);
+    let mut found = WorkingSet {
+        source: by_interval.basis,
+        counted_once: by_interval.counts_once(),
+        interval_ns: by_interval.window.as_nanos() as u64,
+        resident_max_bytes: resident.map(|bytes| bytes.0[6]),
+        ..WorkingSet::default()
+    };
+    let Some(last) = Last::of(source, selection)?.filter(|_| by_interval.basis == Basis::Survey) else {
+        found.resident_bytes = resident.map(|bytes| bytes.0[6]);
+        found.windows = vec![window(&by_interval)];
+        return Ok(found);
+    };
+    let covered = last.time.saturating_sub(last.first);
+    found.covered_ns = Some(covered.as_nanos() as u64);
+    found.resident_bytes = Some(last.sums.present);
+    found.unobservable_bytes = Some(last.sums.unobservable);
+    found.unknown_bytes = Some(last.sums.unknown);
+    if let Some([anonymous, file]) = last.split(|sums| sums.present, last.sums.present) {
+        (found.anonymous_bytes, found.file_bytes) = (Some(anonymous), Some(file));
+    }
+    let least = by_interval.window.mul_f64(DISTINCT);
+    for (place, &length) in WINDOWS.iter().enumerate().filter(|(_, length)| **length >= least) {
+        let wss = Wss::new(source, selection, Some(length))?;
+        if wss.is_short() {
+            break;
+        }
+        found.windows.push(Window { idle: Some(last.idle(|sums| sums.within[place])), ..window(&wss) });
+    }
+    if found.windows.is_empty() && !by_interval.is_short() {
+        found.windows.push(Window { idle: Some(last.idle(|sums| sums.touched)), ..window(&by_interval) });
+    }
+    let idle = found.longest().and_then(|window| window.idle).map_or(u64::MAX, |idle| idle.bytes);
+    found.idle_throughout_bytes = Some(last.idle_throughout.min(idle));
+    Ok(found)
+}
+
+fn window(wss: &Wss) -> Window {
+    let percentiles = wss.percentiles();
+    let needed = wss.percentiles_of(|amount| {
+        let (unobservable, unknown) = (amount.unobservable_bytes.unwrap_or(0), amount.unknown_bytes.unwrap_or(0));
+        Some(needed(amount.bytes, unobservable, unknown, amount.present_bytes.unwrap_or(u64::MAX)))
+    });
+    Window {
+        window_ns: wss.window.as_nanos() as u64,
+        median_bytes: percentiles.median(),
+        peak_bytes: percentiles.0[6],
+        peak_needed_bytes: needed.unwrap_or_default().0[6],
+        idle: None,
+    }
+}
+
+/// The bytes that may be in use. The accessed bytes hold a part of the unknown ones already, which counts twice here,
+/// so that it is not too little.
+fn needed(accessed: u64, unobservable: u64, unknown: u64, present: u64) -> u64 {
+    accessed.saturating_add(unobservable).saturating_add(unknown).min(present)
+}
+
+/// What the last survey with a present page found.
+struct Last {
+    /// The time of the first survey, and of this one.
+    first: Duration,
+    time: Duration,
+    /// All targets together.
+    sums: PageSums,
+    /// What was idle since the first survey, at least.
+    idle_throughout: u64,
+    /// The sums of each mapping, and whether it needs swap to be reclaimed. `None` for physical memory.
+    mappings: Option<Vec<(PageSums, bool)>>,
+}
+
+impl Last {
+    fn of(source: &dyn Source, selection: &Selection) -> Result<Option<Self>, ReportError> {
+        let (mut first, mut last) = (None, None);
+        for record in source.surveys().map_err(ReportError::Source)? {
+            let survey = record.map_err(ReportError::Source)?.survey;
+            let first = *first.get_or_insert(survey.time);
+            if selection.holds_time(survey.time) {
+                // A target that has ended leaves a survey without pages.
+                last = Some(Self::new(&survey, first, selection)).filter(|found| found.sums.present > 0).or(last);
+            }
+        }
+        Ok(last)
+    }
+
+    fn new(survey: &SurveySnapshot, first: Duration, selection: &Selection) -> Self {
+        let mut mappings = vec![];
+        let mut physical = false;
+        let mut idle_throughout = 0_u64;
+        let covered = survey.time.saturating_sub(first);
+        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
+            physical |= target.id.pid().is_none();
+            let selected = |block: &BlockSums| selection.address.is_none_or(|wanted| wanted.contains(block.start));
+            let idle = target.by_block.iter().filter(selected).filter(|block| block.idle >= covered);
+            idle_throughout += idle.map(|block| u64::from(block.present) * PAGE_SIZE).sum::<u64>();
+            for found in &target.by_mapping {
+                let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
+                mappings.push((part(&found.sums, mapping.range, selection.address), needs_swap(mapping)));
+            }
+        }
+        let mut sums = PageSums::default();
+        mappings.iter().for_each(|(of, _)| sums.add(of));
+        let once = survey.total.filter(|_| selection.holds_all(survey));
+        let sums = once.map_or(sums, |TotalSums { sums, .. }| sums);
+        // Pages of which nothing is known may be in these blocks.
+        let idle_throughout = idle_throughout.saturating_sub(sums.unobservable).saturating_sub(sums.unknown);
+        Self { first, time: survey.time, sums, idle_throughout, mappings: (!physical).then_some(mappings) }
+    }
+
+    /// The bytes that are known not to be among those that `accessed` tells.
+    fn idle(&self, accessed: impl Fn(&PageSums) -> u64) -> Idle {
+        let idle = |sums: &PageSums| {
+            let observable = sums.present.saturating_sub(sums.unobservable);
+            observable.saturating_sub(sums.unknown).saturating_sub(accessed(sums))
+        };
+        let bytes = idle(&self.sums);
+        let split = self.split(idle, bytes);
+        Idle { bytes, anonymous_bytes: split.map(|[bytes, _]| bytes), file_bytes: split.map(|[_, bytes]| bytes) }
+    }
+
+    /// Divides `total` bytes into those that need swap to be reclaimed and others, by the shares that the mappings have
+    /// of a figure. Pages that several targets map count for each in the shares.
+    fn split(&self, figure: impl Fn(&PageSums) -> u64, total: u64) -> Option<[u64; 2]> {
+        let mappings = self.mappings.as_ref()?;
+        let sum = |swap: bool| -> u64 {
+            mappings.iter().filter(|(_, needs)| *needs == swap).map(|(sums, _)| figure(sums)).sum()
+        };
+        let (anonymous, file) = (sum(true), sum(false));
+        let all = anonymous.saturating_add(file).max(1);
+        let anonymous = (u128::from(total) * u128::from(anonymous) / u128::from(all)) as u64;
+        Some([anonymous, total.saturating_sub(anonymous)])
+    }
+}
+
+/// Whether the pages of a mapping need swap to be reclaimed: anonymous memory, memory that processes share without a
+/// file on a disk, and private mappings that may be written, whose pages are copies once they were written.
+fn needs_swap(mapping: &Mapping) -> bool {
+    let name = &*mapping.name;
+    let is_shared_memory = ["/dev/shm/", "/dev/zero", "/memfd:", "/SYSV"].iter().any(|start| name.starts_with(start));
+    let is_private_copy = mapping.permissions.write && !mapping.permissions.shared;
+    !name.starts_with('/') || is_shared_memory || is_private_copy
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{AddrRange, Permissions};
+
+    use super::*;
+
+    #[test]
+    fn memory_without_a_file_on_a_disk_needs_swap() {
+        let range = AddrRange::new(0x1000, 0x2000).unwrap();
+        let of = |name: &str, write, shared| {
+            let permissions = Permissions { write, shared, read: true, execute: false };
+            needs_swap(&Mapping { name: name.into(), permissions, ..Mapping::anonymous(range) })
+        };
+        assert!(of("", true, false) && of("[heap]", true, false) && of("/dev/shm/a", true, true));
+        assert!(of("/memfd:x (deleted)", true, true) && of("/usr/lib/libc.so.6", true, false));
+        assert!(!of("/usr/lib/libc.so.6", false, false) && !of("/var/db", true, true));
+    }
+}

@@ -1,0 +1,62 @@
+//! The options of `isotherm tune`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{PhysicalOptions, WatchOptions};
+
+/// Find the attributes that suit a process, its working set, and what to do about its memory
+///
+/// isotherm watches as `record` does, for 30 seconds unless --duration says otherwise, and then prints the attributes
+/// that it has settled on, as options of `isotherm record`; the working set over windows from a second to the time
+/// watched, with what is idle for as long; and advice: a limit on memory that would hold, how much could be reclaimed,
+/// and whether huge pages are worth it. A command after `--` is watched to its end, unless there is a --duration.
+///
+/// Each piece of advice names the figures that it rests on and what it does not know. If the evidence is too small for
+/// advice, isotherm says so. isotherm changes nothing. docs/tune.md describes the rules and the figures.
+///
+/// `isotherm report tune` prints the same about an existing recording, without what only the running machine tells: the
+/// cgroup of the target, swap, and huge pages in use.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Tune {
+    #[command(flatten)]
+    pub watch: WatchOptions,
+    #[command(flatten)]
+    pub physical: PhysicalOptions,
+    /// Keep the recording in this file, which only its owner can read, for `isotherm report` and `isotherm scheme
+    /// try`. A recording that is there is kept as FILE.old
+    #[arg(short, long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// The format [default: that of the extension of -o (.txt or .json), else text]
+    #[arg(short, long, value_name = "FORMAT")]
+    pub format: Option<TuneFormat>,
+    /// Write the report to this file, which only its owner can read
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// The format of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TuneFormat {
+    /// Fitted to the terminal
+    Text,
+    /// For programs (docs/tune.md)
+    Json,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  isotherm tune --pid 1234                  30 seconds of a process
+  isotherm tune --pid 1234 --duration 5m    longer windows, better advice
+  isotherm tune --pid 1234 --children       a process and all that it starts
+  isotherm tune -- ./my-program             from its start to its end
+  isotherm tune --pid 1234 --format json -o tune.json
+  isotherm tune --pid 1234 --record tune.rec
+
+Signals: without a command, HUP, INT, QUIT and TERM end the time early, and the report is about what is known so far. \
+With a command, isotherm passes them, USR1 and USR2 on to it, and ends when the command has ended.";

@@ -1,0 +1,204 @@
+//! The three lines with which a recording ends: its time and file, the working set, and what it cost and did not see.
+
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_core::survey::{PageSums, WINDOWS};
+use isotherm_core::units;
+use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
+use isotherm_report::Pacing;
+use isotherm_report::wss::Percentiles;
+use isotherm_run::{Event, Missed};
+
+/// Memory that was idle for this long is told of.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// What the events of a run tell for its end.
+#[derive(Debug)]
+pub struct Ending {
+    pacing: Pacing,
+    /// The time of the last snapshot.
+    last: Duration,
+    /// What snapshots cost that were missed since the last one.
+    missed: Cost,
+    rounds: u64,
+    late_rounds: u64,
+    /// Working sets by samples, and by surveys, each with the seconds for which it holds.
+    sampled: Vec<(u64, f64)>,
+    touched: Vec<(u64, f64)>,
+    /// Aggregation and survey intervals in nanoseconds, with the seconds for which they were in force.
+    aggregations: Vec<(u64, f64)>,
+    intervals: Vec<(u64, f64)>,
+    first_survey: Option<Duration>,
+    last_survey: Option<(Duration, PageSums)>,
+    /// Unobservable bytes of the last snapshot.
+    unobservable: u64,
+}
+
+impl Ending {
+    /// That of a run which has not started. The budget is a share of one CPU.
+    pub fn new(budget: Option<f64>) -> Self {
+        Self {
+            pacing: Pacing::new(budget),
+            last: Duration::ZERO,
+            missed: Cost::default(),
+            rounds: 0,
+            late_rounds: 0,
+            sampled: vec![],
+            touched: vec![],
+            aggregations: vec![],
+            intervals: vec![],
+            first_survey: None,
+            last_survey: None,
+            unobservable: 0,
+        }
+    }
+
+    /// Takes in an event of the run.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Snapshot(record) => self.snapshot(record),
+            Event::Survey(record) => self.survey(record),
+            Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
+            _ => {}
+        }
+    }
+
+    fn snapshot(&mut self, record: &SnapshotRecord) {
+        let snapshot = &record.snapshot;
+        let from = std::mem::replace(&mut self.last, snapshot.time);
+        let seconds = snapshot.time.saturating_sub(from).as_secs_f64();
+        self.sampled.push((snapshot.working_set(), seconds));
+        self.aggregations.push((snapshot.aggregation.as_nanos() as u64, seconds));
+        let Some(of_record) = &record.cost else { return };
+        let mut cost = std::mem::take(&mut self.missed);
+        cost.add(of_record);
+        self.pacing.snapshot(from, snapshot.time, &cost);
+        self.rounds += u64::from(cost.rounds);
+        self.late_rounds += u64::from(cost.late_rounds);
+        self.unobservable = of_record.unobservable_bytes;
+    }
+
+    fn survey(&mut self, record: &SurveyRecord) {
+        let survey = &record.survey;
+        let mut sums = PageSums::default();
+        survey.targets.iter().for_each(|target| sums.add(&target.total()));
+        // Where it is known, each page counts once.
+        let sums = survey.total.map_or(sums, |total| total.sums);
+        self.first_survey.get_or_insert(survey.time);
+        // A target that has ended leaves a survey without pages.
+        if sums.present > 0 {
+            self.last_survey = Some((survey.time, sums));
+        }
+        self.pacing.survey(survey.interval);
+        // The first survey does not tell when memory was accessed.
+        if !survey.interval.is_zero() {
+            let seconds = survey.interval.as_secs_f64();
+            self.touched.push((sums.touched, seconds));
+            self.intervals.push((survey.interval.as_nanos() as u64, seconds));
+        }
+    }
+
+    /// The lines. The run lasted for `lasted`, and its recording of `bytes` bytes is at `path`.
+    pub fn lines(&self, lasted: Duration, snapshots: u64, path: &Path, bytes: u64) -> [String; 3] {
+        let plural = if snapshots == 1 { "" } else { "s" };
+        let time = format!(
+            "{}, {} snapshot{plural}, {} in {}",
+            units::duration(lasted),
+            units::count(snapshots),
+            units::bytes(bytes),
+            path.display()
+        );
+        let cost = self.pacing.finish().line().unwrap_or_else(|| "the cost is not known".into());
+        [time, self.working_set(), format!("{cost}; not seen: {}", self.not_seen())]
+    }
+
+    fn working_set(&self) -> String {
+        let surveyed = !self.touched.is_empty();
+        let (sets, windows) =
+            if surveyed { (&self.touched, &self.intervals) } else { (&self.sampled, &self.aggregations) };
+        let (sets, window) = (Percentiles::weighted(sets.clone()), Percentiles::weighted(windows.clone()).median());
+        let window = units::duration(Duration::from_millis((window + 500_000) / 1_000_000));
+        let mut line =
+            format!("working set {} median, {} most, ", units::bytes(sets.median()), units::bytes(sets.0[6]));
+        line += &match surveyed {
+            true => format!("touched within {window}"),
+            false => format!("accessed within {window}, estimated from samples"),
+        };
+        if let Some((_, sums)) = &self.last_survey {
+            line += &format!(", of {} resident at the end", units::bytes(sums.present));
+        }
+        if let Some(idle) = self.idle() {
+            line += &format!("; {} idle for {}", units::bytes(idle), units::duration(IDLE));
+        }
+        line
+    }
+
+    /// The bytes that were idle for a while at the last survey. `None` if the surveys do not go back so far.
+    fn idle(&self) -> Option<u64> {
+        let (time, sums) = self.last_survey.as_ref()?;
+        let place = WINDOWS.iter().position(|&window| window == IDLE)?;
+        let covered = time.saturating_sub(self.first_survey?) >= IDLE;
+        let observable = sums.present.saturating_sub(sums.unobservable);
+        covered.then(|| observable.saturating_sub(sums.within[place]))
+    }
+
+    fn not_seen(&self) -> String {
+        let mut parts = match &self.last_survey {
+            Some((_, sums)) => vec![
+                format!("{} unobservable", units::bytes(sums.unobservable)),
+                format!("{} unknown", units::bytes(sums.unknown)),
+            ],
+            None => vec![format!("{} unobservable", units::bytes(self.unobservable))],
+        };
+        if self.rounds > 0 {
+            let share = self.late_rounds as f64 / self.rounds as f64;
+            parts.push(format!("{} of the rounds late", units::percent(share)));
+        }
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::sync::Arc;
+
+    use isotherm_core::survey::{BlockList, MappingSums, SurveySnapshot, TargetSurvey};
+
+    use super::*;
+    use crate::top::fixtures;
+
+    #[test]
+    fn without_surveys_the_working_set_is_an_estimate() {
+        let mut ending = Ending::new(Some(0.01));
+        (1..=30).for_each(|nth| ending.event(&Event::Snapshot(Arc::new(fixtures::record(nth, &[7])))));
+        let [time, working_set, cost] = ending.lines(Duration::from_secs(3), 30, Path::new("a.rec"), 2048);
+        assert_eq!(time, "3 s, 30 snapshots, 2 KiB in a.rec");
+        assert!(working_set.ends_with("accessed within 100 ms, estimated from samples"), "{working_set}");
+        let expected = "sampling every 5 ms: 0.6 % of a CPU, budget 1 %; not seen: 16 MiB unobservable, 5.0 % of the \
+                        rounds late";
+        assert_eq!(cost, expected);
+    }
+
+    #[test]
+    fn with_surveys_the_lines_tell_what_was_touched_and_what_was_idle() {
+        let mut ending = Ending::new(None);
+        for nth in 0..12_u64 {
+            let mut sums = PageSums { present: 64 << 20, touched: 8 << 20, unknown: 4096, ..PageSums::default() };
+            sums.within = [16 << 20; WINDOWS.len()];
+            let id = fixtures::record(1, &[7]).snapshot.targets[0].id;
+            let by_mapping = vec![MappingSums { mapping: 0, sums }];
+            let target = TargetSurvey { id, mappings: Arc::default(), by_mapping, by_block: BlockList::default() };
+            let interval = Duration::from_secs(u64::from(nth > 0));
+            let time = Duration::from_secs(nth);
+            let survey = SurveySnapshot { time, interval, targets: vec![target], ..SurveySnapshot::default() };
+            ending.event(&Event::Survey(Arc::new(SurveyRecord { survey, ..SurveyRecord::default() })));
+        }
+        let [_, working_set, cost] = ending.lines(Duration::from_secs(11), 1, Path::new("a.rec"), 2048);
+        let expected = "working set 8 MiB median, 8 MiB most, touched within 1 s, of 64 MiB resident at the end; \
+             48 MiB idle for 10 s";
+        assert_eq!(working_set, expected);
+        assert_eq!(cost, "survey every 1 s; not seen: 0 B unobservable, 4 KiB unknown");
+    }
+}

@@ -1,0 +1,75 @@
+//! How much of a region was accessed: by samples, or by the last survey in a run without samples.
+
+use std::time::Duration;
+
+use isotherm_core::RegionSnapshot;
+use isotherm_core::rate::sampling_interval;
+use isotherm_record::Row;
+use isotherm_report::Share;
+
+/// What the regions of a row tell.
+pub struct Shares<'a> {
+    row: &'a Row,
+    sampled: bool,
+}
+
+impl<'a> Shares<'a> {
+    pub fn new(row: &'a Row) -> Self {
+        // In a run with samples, each region is sampled at least once in an aggregation.
+        let sampled = row.target.regions.iter().any(|region| region.nr_samples > 0 || region.pages.is_none());
+        Self { row, sampled }
+    }
+
+    /// The sampling interval. Zero without samples.
+    pub fn sampling(&self) -> Duration {
+        if self.sampled { sampling_interval(self.row.aggregation, self.row.samples) } else { Duration::ZERO }
+    }
+
+    /// The shares of a region that could be observed, and that were accessed. Without samples, the accessed share is
+    /// what the last survey found touched; what it does not know is not observed.
+    pub fn of(&self, region: &RegionSnapshot) -> Share {
+        let Some(pages) = region.pages.filter(|_| !self.sampled) else { return Share::of(region, self.row.samples) };
+        let share = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;
+        let observed = (1.0 - share(pages.unobservable + pages.unknown)).clamp(0.0, 1.0);
+        Share { observed, accessed: share(pages.touched).min(observed) }
+    }
+
+    /// The share of a region that the last survey found touched, in a run without samples.
+    pub fn touched(&self, region: &RegionSnapshot) -> Option<f64> {
+        let pages = region.pages.filter(|_| !self.sampled)?;
+        Some(pages.touched as f64 / pages.present.max(1) as f64)
+    }
+
+    /// The part of the addresses of a region that counts as memory: without samples, what is in memory.
+    pub fn weight(&self, region: &RegionSnapshot) -> f64 {
+        let pages = region.pages.filter(|_| !self.sampled);
+        pages.map_or(1.0, |pages| pages.present as f64 / region.range.size() as f64)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use isotherm_core::RegionPages;
+
+    use super::*;
+    use crate::top::fixtures::record;
+
+    #[test]
+    fn without_samples_what_was_touched_counts_and_only_what_is_in_memory() {
+        let mut row = record(1, &[7]).into_rows().next().unwrap();
+        row.target.regions.truncate(1);
+        let region = &mut row.target.regions[0];
+        let present = region.range.size() / 2;
+        let part = |tenths: u64| present / 10 * tenths;
+        region.pages =
+            Some(RegionPages { present, touched: part(2), unobservable: part(1), unknown: part(4), swapped: None });
+        let sampled = Shares::new(&row).of(&row.target.regions[0]);
+        assert_eq!(sampled, Share::of(&row.target.regions[0], row.samples));
+        row.target.regions[0].nr_samples = 0;
+        let (shares, region) = (Shares::new(&row), &row.target.regions[0]);
+        let Share { observed, accessed } = shares.of(region);
+        assert!((observed - 0.5).abs() < 1e-6 && (accessed - 0.2).abs() < 1e-6, "{observed} {accessed}");
+        assert_eq!(shares.weight(region), 0.5);
+    }
+}

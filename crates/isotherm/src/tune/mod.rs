@@ -1,0 +1,92 @@
+//! `isotherm tune`: watches for a while, and prints attributes, working sets and advice.
+
+mod surroundings;
+
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isotherm_output::{LockedOutput, Output, standard_output};
+use isotherm_record::Recording;
+use isotherm_report::tune::{Surroundings, Tune as Report};
+use isotherm_report::{Format, Selection, Terminal};
+use isotherm_run::{Events, Prepared};
+
+use crate::WrongCall;
+use crate::cli::{Tune, TuneFormat};
+use crate::command;
+use crate::progress::Progress;
+use crate::report::{unknown_format, write_file};
+use crate::terminal::terminal;
+use crate::watch::{self, Call};
+use surroundings::Looks;
+
+/// How long processes are watched: long enough for windows of 10 s, which advice needs, and for intervals to settle.
+const DURATION: Duration = Duration::from_secs(30);
+
+pub fn run(options: &Tune) -> Result<ExitCode> {
+    let watch = &options.watch;
+    let format = format(options)?;
+    if let Some(path) = &options.record
+        && path.metadata().is_ok_and(|kind| !kind.is_file())
+    {
+        let what = format!("{} is not a file; the recording is read for the report, so name a file", path.display());
+        return Err(WrongCall::new("tune", what).into());
+    }
+    // What cannot be written is better known now than after the run.
+    let output = options.output.as_deref().map(|path| Output::new(path).lock()).transpose()?;
+    // Without --record, the recording has no name, so that nothing is left of it however isotherm ends.
+    let temporary = match options.record {
+        Some(_) => None,
+        None => Some(tempfile::tempfile().context("there is no place for a recording; name one with --record")?),
+    };
+    let unnamed = temporary.as_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+    let recording = options.record.as_deref().or(unnamed.as_deref()).context("there is no place for a recording")?;
+    // A command is watched to its end.
+    let duration = watch.duration.or(watch.command.is_empty().then_some(DURATION));
+    let call = Call { quiet: options.quiet, ..Call::new("tune", watch).with(&options.physical) };
+    let run = watch::prepare(Call { recording: Some(recording.into()), duration, ..call })?;
+    let looks = Looks::new(surroundings::target_options(watch, options.physical.physical));
+    command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
+        report(output, format, recording, &observe(run, events, options.quiet, looks)?)
+    })
+}
+
+/// The format that `--format` or the name of the output selects.
+fn format(options: &Tune) -> Result<Format> {
+    if let Some(format) = options.format {
+        return Ok(match format {
+            TuneFormat::Text => Format::Text,
+            TuneFormat::Json => Format::Json,
+        });
+    }
+    let named = options.output.as_deref().map(Format::of_file).transpose();
+    match named.map_err(|error| unknown_format("tune", &error))?.flatten().unwrap_or(Format::Text) {
+        format @ (Format::Text | Format::Json) => Ok(format),
+        format => {
+            let what = format!("there is no {} of this report; use the extension .txt or .json", format.name());
+            Err(WrongCall::new("tune", what).into())
+        }
+    }
+}
+
+/// Watches until the end of the run, and shows the progress. Returns what is known beside the recording.
+fn observe(run: Prepared, events: Events, quiet: bool, mut looks: Looks) -> Result<Surroundings> {
+    let session = run.start().context("nothing was recorded")?;
+    let mut progress = Progress::new(quiet);
+    let summary = progress.follow(session, events, |event| looks.event(event))?;
+    watch::check_recorded(&summary)?;
+    progress.warn_of_gaps();
+    Ok(looks.finish())
+}
+
+/// Writes the report on a recording.
+fn report(output: Option<LockedOutput>, format: Format, recording: &Path, surroundings: &Surroundings) -> Result<()> {
+    let report = Report::new(&Recording::open(recording)?, &Selection::default(), surroundings)?;
+    match output {
+        None => Ok(report.write(format, &terminal(), &mut standard_output())?),
+        Some(output) => write_file(output.create()?, |out| report.write(format, &Terminal::default(), out)),
+    }
+}
