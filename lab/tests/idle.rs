@@ -206,7 +206,8 @@ fn the_survey_of_physical_memory_finds_what_is_in_use_and_what_is_idle() {
     let (resident, dark) = (bytes(total, "resident_bytes"), bytes(total, "unobservable_bytes"));
     println!("{} MiB resident, {} MiB unobservable", resident / MIB, dark / MIB);
     assert!((160 * MIB..=in_use() + 64 * MIB).contains(&resident) && dark < 64 * MIB, "{total}");
-    assert!(bytes(total, "cold_bytes") >= 128 * MIB, "{total}");
+    let idle = workload.area("cold below").size() + workload.area("cold above").size() + 24 * MIB;
+    assert!(bytes(total, "idle_10s_bytes") >= idle, "{total}");
     let surveys = working_sets(&recording, "5s");
     let hot = workload.area("hot").size();
     assert!(surveys.iter().all(|&bytes| (hot..hot + 96 * MIB).contains(&bytes)), "{surveys:?}");

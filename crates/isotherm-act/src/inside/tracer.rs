@@ -30,7 +30,7 @@ const CODE_64: u64 = 0x33;
 const DIRECTION_AND_TRAP: u64 = 1 << 10 | 1 << 8;
 const PTRACE_EVENT_STOP: i32 = 128;
 
-/// The maximum time of a system call. After it, the thread is interrupted, in case something kept it from the call.
+/// The maximum time between the entry and the exit of a system call. After it, the thread is interrupted.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum time to wait after that interrupt, and for the end of a killed thread.
 const FINAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -204,6 +204,8 @@ impl Tracer<'_> {
     fn call_all(&mut self, restored: &Registers, stack: u64) -> Result<Attempt, Failure> {
         let began = Instant::now();
         let max_stop = Duration::from_nanos(self.request.max_stop);
+        // A thread enters the call as soon as it runs. A frozen thread does not run.
+        let entry_timeout = Duration::from_nanos(self.request.state_timeout);
         while let Some(range) = self.request.ranges[..self.request.count as usize].get(self.reply.done as usize) {
             let mut call = *restored;
             call.rip = self.request.call;
@@ -216,25 +218,24 @@ impl Tracer<'_> {
             call.eflags &= !DIRECTION_AND_TRAP;
             self.tracee.set_registers(&call).map_err(|e| self.failed(e))?;
             completed(self.request, Step::RegistersSet);
-            for (step, before) in [(Step::Entered, true), (Step::Left, false)] {
+            for (step, timeout) in [(Step::Entered, entry_timeout), (Step::Left, CALL_TIMEOUT)] {
                 self.tracee.resume_to_call().map_err(|e| self.failed(e))?;
-                let stop = match self.wait(CALL_TIMEOUT)? {
+                let (stop, why) = match self.wait(timeout)? {
                     None => {
-                        // The thread is frozen before the call, or the call takes very long.
                         self.interrupt()?;
-                        self.wait(FINAL_TIMEOUT)?
+                        (self.wait(FINAL_TIMEOUT)?, Refused::Unresponsive)
                     }
-                    stop => stop,
+                    stop => (stop, Refused::Signals),
                 };
                 match stop {
                     Some(Stop::Call) => completed(self.request, step),
                     // The thread has not reached the call, or has just left it. In the latter case only the result is
                     // lost, and the call is repeated.
-                    Some(stop) => return self.disturbed(stop, restored),
+                    Some(stop) => return self.disturbed(stop, why, restored),
                     // The frame restores the registers as soon as the thread continues.
                     None => return Err(Attached(Refused::Unresponsive)),
                 }
-                if before {
+                if matches!(step, Step::Entered) {
                     continue;
                 }
                 let after = self.tracee.registers().map_err(|e| self.failed(e))?;
@@ -250,8 +251,9 @@ impl Tracer<'_> {
         Ok(Attempt::Done)
     }
 
-    /// Restores the registers after a stop that is not the entry or exit of the call.
-    fn disturbed(&mut self, stop: Stop, restored: &Registers) -> Result<Attempt, Failure> {
+    /// Restores the registers after a stop that is not the entry or exit of the call. If the attempt can be repeated,
+    /// `why` is the reason.
+    fn disturbed(&mut self, stop: Stop, why: Refused, restored: &Registers) -> Result<Attempt, Failure> {
         // Whether the call itself caused a fault.
         let is_fault = match stop {
             Stop::Signal(signal) => {
@@ -268,8 +270,8 @@ impl Tracer<'_> {
         match stop {
             _ if is_fault => self.refuse(Refused::Failed),
             Stop::Group => self.refuse(Refused::Stopped),
-            Stop::Signal(signal) => Ok(Attempt::Again(signal, Refused::Signals)),
-            Stop::Interrupted | Stop::Call => Ok(Attempt::Again(0, Refused::Signals)),
+            Stop::Signal(signal) => Ok(Attempt::Again(signal, why)),
+            Stop::Interrupted | Stop::Call => Ok(Attempt::Again(0, why)),
         }
     }
 
