@@ -145,7 +145,8 @@ fn hot_pages_of_a_process_are_hot_in_physical_memory() {
     share_a_processor();
     let recording = result_file("idle-physical.rec");
     let workload = Workload::start(HOT_IN_COLD);
-    record(&[&SAMPLES[..], &["--physical", "--duration", "12s"]].concat(), &recording);
+    // The hot pages lie scattered among those of 2 GiB, so that it takes a while to find them.
+    record(&[&SAMPLES[..], &["--physical", "--duration", "20s"]].concat(), &recording);
     let hot_pages = physical_addresses(workload.process.pid(), workload.area("hot"));
     let cold_pages = physical_addresses(workload.process.pid(), workload.area("cold above"));
     assert!(hot_pages.len() >= 4000 && cold_pages.len() >= 16000);

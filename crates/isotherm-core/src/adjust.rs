@@ -50,7 +50,8 @@ fn split_randomly(range: AddrRange, rng: &mut impl Rng) -> Option<(AddrRange, Ad
 }
 
 /// Splits each region that may be in use into `pieces` regions, or fewer if it has fewer present pages. The others stay
-/// whole: all of their pages are idle. `spare` is a buffer whose memory is used again.
+/// whole: all of their pages were idle in the last survey, and samples have found no access since. `spare` is a buffer
+/// whose memory is used again.
 pub(crate) fn split_surveyed(
     regions: &mut Vec<Region>,
     history: &PageHistory,
@@ -63,7 +64,7 @@ pub(crate) fn split_surveyed(
         let mut rest = *region;
         for _ in 1..pieces {
             let present = rest.bytes() / PAGE_SIZE;
-            if !rest.may_be_in_use() || present < 2 {
+            if rest.is_idle() || present < 2 {
                 break;
             }
             let cut = history.nth_present(rest.range().start(), rng.random_range(1..present));

@@ -122,6 +122,12 @@ impl Region {
         }
     }
 
+    /// Whether the region is idle as far as is known: the last survey found none of it accessed, and no sample has
+    /// found an access since.
+    pub(crate) const fn is_idle(&self) -> bool {
+        !self.may_be_in_use() && self.last_nr_accesses == 0
+    }
+
     /// The region was a part of another one, which had `whole` bytes. The smaller the part, the less do the samples of
     /// the whole say about it.
     pub(crate) fn carved_from(mut self, whole: u64) -> Self {
@@ -138,7 +144,7 @@ impl Region {
     /// How many rounds there are from one sample of the region to the next, at least 1.
     pub(crate) fn stride(&self, attributes: &Attributes) -> u32 {
         let stride = self.steadiness.stride(self.last_nr_accesses, attributes);
-        if self.may_be_in_use() { stride } else { stride.max(steady::idle_stride(attributes)) }
+        if self.is_idle() { stride.max(steady::idle_stride(attributes)) } else { stride }
     }
 
     /// Decides whether a page of the region is chosen in this round of the aggregation, counted from 0. Of the rounds,

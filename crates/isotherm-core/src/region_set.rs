@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rand::{Rng, RngExt};
 
 use crate::adjust;
+use crate::pieces::uncovered;
 use crate::region::MergeLimits;
-use crate::survey::{PageHistory, PageSums};
+use crate::survey::{BlockPages, PageHistory, PageSums};
 use crate::{AddrRange, Attributes, Granularity, Layout, PAGE_SIZE, Region, RegionPages, TargetId, TargetSpace, areas};
 
 /// All targets with their regions. After [`update`](Self::update), [`merge`](Self::merge) and
@@ -26,17 +27,66 @@ pub(crate) struct RegionSet {
 pub(crate) struct TargetRegions {
     pub space: TargetSpace,
     pub regions: Vec<Region>,
-    /// Its pages, if it is surveyed.
+    /// Its pages, as the last survey has found them, if it is surveyed.
     pub history: Option<Arc<PageHistory>>,
+    /// What was mapped since then.
+    new_space: Vec<AddrRange>,
+    /// The history with the pages that have been found in `new_space`, if there are any.
+    with_new_pages: Option<Arc<PageHistory>>,
 }
 
 impl TargetRegions {
+    fn new(space: TargetSpace, regions: Vec<Region>, history: Option<Arc<PageHistory>>) -> Self {
+        Self { space, regions, history, new_space: Vec::new(), with_new_pages: None }
+    }
+
+    /// All pages that are known.
+    fn pages(&self) -> Option<&Arc<PageHistory>> {
+        self.with_new_pages.as_ref().or(self.history.as_ref())
+    }
+
+    /// What was mapped since the last survey.
+    pub(crate) fn new_space(&self) -> &[AddrRange] {
+        &self.new_space
+    }
+
+    /// Takes in the mappings as they are now.
+    fn replace_space(&mut self, space: &TargetSpace) {
+        if self.history.is_some() && !Arc::ptr_eq(&self.space.mappings, &space.mappings) {
+            let mapped = space.mappings.iter().map(|mapping| mapping.range);
+            self.new_space.extend(uncovered(mapped, &self.space.mappings, |mapping| mapping.range));
+            self.new_space.sort_unstable();
+            self.new_space.dedup_by(|next, kept| {
+                let both = AddrRange::new(kept.start(), kept.end().max(next.end()));
+                both.filter(|_| next.start() <= kept.end()).inspect(|both| *kept = *both).is_some()
+            });
+        }
+        self.space.clone_from(space);
+    }
+
+    /// Takes in the blocks that were found in the [new space](Self::new_space). Where pages lie in no region yet, there
+    /// is a new one. Returns how many pages are new.
+    pub(crate) fn add_pages(&mut self, found: &[BlockPages]) -> u64 {
+        let Some(known) = self.pages().filter(|_| !found.is_empty()) else { return 0 };
+        let pages = Arc::new(known.with_more(found, &self.new_space));
+        let added = pages.present() - known.present();
+        if added > 0 {
+            let surveyed = |region: Region| region.with_pages(pages.pages_in(region.range()));
+            let gaps = uncovered(self.new_space.iter().copied(), &self.regions, |region| region.range());
+            self.regions.iter_mut().for_each(|region| *region = surveyed(*region));
+            self.regions.extend(gaps.into_iter().map(Region::new).map(surveyed).filter(|region| region.bytes() > 0));
+            self.regions.sort_unstable_by_key(|region| region.range());
+            self.with_new_pages = Some(pages);
+        }
+        added
+    }
+
     /// The address of a page of `region`, chosen uniformly at random from those that are present.
     pub(crate) fn random_page(&self, region: &Region, rng: &mut impl Rng) -> u64 {
         let range = region.range();
         let pages = (region.bytes() / PAGE_SIZE).max(1);
         let nth = rng.random_range(0..pages);
-        let scattered = self.history.as_ref().filter(|_| pages < range.pages());
+        let scattered = self.pages().filter(|_| pages < range.pages());
         let found = scattered.and_then(|history| history.nth_present(range.start(), nth));
         found.unwrap_or(range.start() + nth * PAGE_SIZE)
     }
@@ -77,7 +127,7 @@ impl RegionSet {
     pub(crate) fn replace_spaces(&mut self, spaces: &[TargetSpace]) -> bool {
         let mut living: HashMap<TargetId, &TargetSpace> = spaces.iter().map(|space| (space.id, space)).collect();
         self.targets
-            .retain_mut(|target| living.remove(&target.space.id).map(|now| target.space.clone_from(now)).is_some());
+            .retain_mut(|target| living.remove(&target.space.id).map(|now| target.replace_space(now)).is_some());
         living.is_empty()
     }
 
@@ -101,9 +151,9 @@ impl RegionSet {
         }
         let pieces = if now == before && now <= max / 3 { 3 } else { 2 };
         for target in &mut self.targets {
-            match &target.history {
+            match target.pages().cloned() {
                 None => adjust::split(&mut target.regions, pieces, rng, &mut self.spare),
-                Some(history) => adjust::split_surveyed(&mut target.regions, history, pieces, rng, &mut self.spare),
+                Some(history) => adjust::split_surveyed(&mut target.regions, &history, pieces, rng, &mut self.spare),
             }
         }
     }
@@ -150,7 +200,7 @@ impl RegionSet {
             let part = most as u128 * u128::from(history.present()) / u128::from(present.max(1));
             regions = adjust::follow(known, &history.stretches((part as usize).max(1)), &history);
         }
-        self.targets.push(TargetRegions { space, regions, history: Some(history) });
+        self.targets.push(TargetRegions::new(space, regions, Some(history)));
     }
 
     /// Takes in the targets with their mappings, as a survey by mapping has found them. Each mapping that has memory
@@ -172,7 +222,7 @@ impl RegionSet {
                     region.begin_age();
                 }
             }
-            self.targets.push(TargetRegions { space, regions, history: None });
+            self.targets.push(TargetRegions::new(space, regions, None));
         }
         self.keep_maximum(attributes);
     }
@@ -202,7 +252,7 @@ impl RegionSet {
                 Granularity::Page => adjust::carry_over(&known, ranges, |new| adjust::split_evenly(new, piece)),
                 Granularity::Mapping => adjust::one_for_each(&known, ranges),
             };
-            self.targets.push(TargetRegions { space, regions, history: None });
+            self.targets.push(TargetRegions::new(space, regions, None));
         }
         self.keep_maximum(attributes);
     }
@@ -220,7 +270,7 @@ impl RegionSet {
 
     /// Merges with a rising threshold, and then with a rising size, until the regions are no more than the maximum.
     /// At the end of both each area would be one region, and there are no more areas than the maximum.
-    fn keep_maximum(&mut self, attributes: &Attributes) {
+    pub(crate) fn keep_maximum(&mut self, attributes: &Attributes) {
         let mut limits = self.limits(attributes);
         while self.len() > attributes.max_regions() {
             if limits.threshold < attributes.samples() {

@@ -307,15 +307,18 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(SurveySnapshot { time: now, interval, cost, targets, total })
     }
 
-    /// Reads the mappings again between two parts or surveys. A target that has joined is surveyed next. Until then,
-    /// what a first look has found of it is known.
+    /// Reads the mappings again between two parts or surveys. If a target has joined, or has grown by much, the next
+    /// survey comes soon. Until then, what a first look has found is known.
     pub(super) fn refresh(&mut self, now: Duration) -> Result<(), MonitorError> {
         let spaces = self.read_targets(now)?;
-        if !self.regions.replace_spaces(&spaces) {
+        let has_joined = !self.regions.replace_spaces(&spaces);
+        if has_joined {
             self.look_at_joined(&spaces, now)?;
-            if let Some(plan) = &mut self.survey {
-                plan.hurry();
-            }
+        }
+        if (self.look_at_new_space()? || has_joined)
+            && let Some(plan) = &mut self.survey
+        {
+            plan.hurry();
         }
         if let Some(pass) = &mut self.pass {
             pass.follow(spaces);
@@ -343,7 +346,32 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.regions.join(joined, &self.attributes);
         Ok(())
     }
+
+    /// Reads the pages of what was mapped since the last survey, without clearing any: as many as a part of a survey
+    /// reads. Returns whether a target has grown by much. A survey that is under way finds them by itself.
+    fn look_at_new_space(&mut self) -> Result<bool, MonitorError> {
+        let (Some(survey), Some(plan), None) = (self.probe.survey(), &self.survey, &self.pass) else {
+            return Ok(false);
+        };
+        let mut left = plan.settings.part_blocks;
+        let mut has_grown = false;
+        for target in self.regions.targets_mut().iter_mut().filter(|target| !target.new_space().is_empty()) {
+            if left == 0 {
+                break;
+            }
+            self.blocks.clear();
+            survey.look(&target.space, target.new_space(), left, &mut self.blocks).map_err(MonitorError::Probe)?;
+            left = left.saturating_sub(self.blocks.len() + MORE_BLOCKS);
+            let before = target.history.as_ref().map_or(0, |history| history.present());
+            has_grown |= target.add_pages(&self.blocks) > before / MUCH;
+        }
+        self.regions.keep_maximum(&self.attributes);
+        Ok(has_grown)
+    }
 }
+
+/// A target has grown by much if this part of its pages is new.
+const MUCH: u64 = 20;
 
 /// Up to this many targets are listed in the same step in which the first of them is read.
 const FEW_TARGETS: usize = 64;

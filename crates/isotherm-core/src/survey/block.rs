@@ -394,6 +394,15 @@ impl BlockState {
         new
     }
 
+    /// The state with pages that have appeared since the last survey. Nothing is known of them.
+    pub(super) fn with_more(&self, pages: PageBits) -> Self {
+        let mut new = self.clone();
+        new.present |= pages;
+        new.swapped &= !pages;
+        new.counts = new.count();
+        new
+    }
+
     /// Makes the numbers of surveys smaller by `less`. What is older counts as of the time before the first survey.
     fn renumber(&mut self, less: SurveyNumber) {
         let renumbered = |last: SurveyNumber| if last == UNKNOWN { last } else { last.saturating_sub(less).max(1) };

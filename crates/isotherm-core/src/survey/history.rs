@@ -1,10 +1,10 @@
 //! The history of a target's pages: which are present, and since when each has been idle.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::block::{Block, LONGEST, SurveyNumber};
+use super::block::{Block, BlockState, LONGEST, SurveyNumber};
 use super::borders::{Borders, Stretch};
 use super::chunk::Chunk;
 use super::counts::Counts;
@@ -66,6 +66,40 @@ impl PageHistory {
         self.borders = None;
         self.add_up();
         self.estimate_unknown();
+    }
+
+    /// The same history with pages that have appeared since the last survey, of which nothing is known: the pages of
+    /// `found` that lie in one of `ranges`, which are sorted and disjoint.
+    ///
+    /// The next survey is taken into this history, not into the returned one: a page that is new to a survey was
+    /// accessed since the survey before.
+    pub(crate) fn with_more(&self, found: &[BlockPages], ranges: &[AddrRange]) -> Self {
+        let mut new = self.clone();
+        for chunk in found.chunk_by(|a, b| Chunk::start_of(a.start) == Chunk::start_of(b.start)) {
+            let start = Chunk::start_of(chunk[0].start);
+            let place = new.chunks.binary_search_by_key(&start, |chunk| chunk.start);
+            let known = place.ok().map(|index| &new.chunks[index]);
+            let mut states: BTreeMap<u64, Arc<BlockState>> =
+                known.into_iter().flat_map(Chunk::states).map(|(start, state)| (start, Arc::clone(state))).collect();
+            for pages in chunk {
+                let end = pages.start.saturating_add(BLOCK_SIZE);
+                let first = ranges.partition_point(|range| range.end() <= pages.start);
+                let here = ranges[first..].iter().take_while(|range| range.start() < end);
+                let new = here.fold(PageBits::NONE, |new, range| new | PageBits::within(pages.start, *range));
+                let state = states.entry(pages.start).or_insert_with(|| Arc::new(BlockState::NEW));
+                *state = Arc::new(state.with_more(pages.present & new));
+            }
+            states.retain(|_, state| !(state.present | state.swapped).is_empty());
+            let states: Vec<_> = states.into_iter().collect();
+            let Some(chunk) = Chunk::new(&states, std::iter::empty()) else { continue };
+            match place {
+                Ok(index) => new.chunks[index] = chunk,
+                Err(index) => new.chunks.insert(index, chunk),
+            }
+        }
+        new.borders = None;
+        new.add_up();
+        new
     }
 
     /// Makes the sums below each chunk.

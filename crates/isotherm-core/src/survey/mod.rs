@@ -55,7 +55,7 @@ pub use update::HistoryUpdate;
 pub use windows::WINDOWS;
 pub(crate) use windows::Windows;
 
-use crate::{BoxError, PAGE_SIZE, TargetId, TargetSpace};
+use crate::{AddrRange, BoxError, PAGE_SIZE, TargetId, TargetSpace};
 
 /// The size of a block in bytes: 2 MiB, which is also the size of a huge page.
 pub const BLOCK_SIZE: u64 = BLOCK_PAGES as u64 * PAGE_SIZE;
@@ -148,6 +148,22 @@ pub trait Survey {
     /// # Errors
     /// Fails only if the run cannot go on. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError>;
+
+    /// Reads pages of `target` between two surveys, for which it changes nothing. Appends to `blocks`, in the order of
+    /// addresses, at most `most` blocks that have a present page in `ranges`, which lie in mappings of `target`. They
+    /// may hold other pages too. A survey that cannot look appends none.
+    ///
+    /// # Errors
+    /// Fails only if the run cannot go on.
+    fn look(
+        &mut self,
+        _target: &TargetSpace,
+        _ranges: &[AddrRange],
+        _most: usize,
+        _blocks: &mut Vec<BlockPages>,
+    ) -> Result<(), BoxError> {
+        Ok(())
+    }
 
     /// Calls `found` with the page frames of the pages of `target` that other processes may map too, and with the
     /// places of its pages in swap, in the part that the survey has just read. Returns false if the frames are not

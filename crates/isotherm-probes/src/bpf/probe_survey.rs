@@ -12,7 +12,7 @@
 //! - A page of hugetlbfs, and a page of a locked mapping, is unobservable once the kernel has refused to clear it.
 
 use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, Rest, Survey, SurveyPart};
-use isotherm_core::{BoxError, TargetId, TargetSpace};
+use isotherm_core::{AddrRange, BoxError, TargetId, TargetSpace};
 
 use super::BpfError;
 use super::direct_map::memory_end;
@@ -30,6 +30,22 @@ impl Survey for BpfProbe {
 
     fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
         Ok(self.read_with_frames(target, part, blocks, &mut |_, _| {})?)
+    }
+
+    fn look(
+        &mut self,
+        target: &TargetSpace,
+        ranges: &[AddrRange],
+        most: usize,
+        blocks: &mut Vec<BlockPages>,
+    ) -> Result<(), BoxError> {
+        if let Ok(index) = self.targets.binary_search_by_key(&target.id, |known| known.id) {
+            let known = &mut self.targets[index];
+            known.set_mappings(&target.mappings);
+            let pages = self.pages.get_or_insert_default();
+            pages.look((&mut self.program, &self.tables), known, (ranges, most), blocks)?;
+        }
+        Ok(())
     }
 
     fn frames(&mut self, target: TargetId, found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {

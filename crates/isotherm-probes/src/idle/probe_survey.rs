@@ -14,12 +14,13 @@
 //! - A process with more than 16 GiB of accessible address space is not read whole: see `explore.rs`.
 
 use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, Rest, Survey, SurveyPart};
-use isotherm_core::{BoxError, TargetId, TargetSpace};
+use isotherm_core::{AddrRange, BoxError, Mapping, TargetId, TargetSpace};
+use isotherm_kernel::pages::PageBuffer;
 
 use super::IdleError;
 use super::frames::Frames;
 use super::probe::IdleProbe;
-use super::survey::Suspects;
+use super::survey::{IdleSurvey, Suspects};
 use super::target::Target;
 
 impl Survey for IdleProbe {
@@ -43,6 +44,30 @@ impl Survey for IdleProbe {
             None => self.targets.push(target),
         }
         Ok(done.map_err(IdleError::from)?)
+    }
+
+    fn look(
+        &mut self,
+        space: &TargetSpace,
+        ranges: &[AddrRange],
+        most: usize,
+        blocks: &mut Vec<BlockPages>,
+    ) -> Result<(), BoxError> {
+        let Some(target) = self.targets.iter().find(|known| known.id == space.id) else { return Ok(()) };
+        let within = |mapping: &Mapping| {
+            let first = ranges.partition_point(|range| range.end() <= mapping.range.start());
+            let parts = ranges[first..].iter().map_while(|range| range.intersection(mapping.range));
+            let mapping = mapping.clone();
+            parts.map(move |range| Mapping { range, ..mapping.clone() }).collect::<Vec<_>>()
+        };
+        let mappings: Vec<Mapping> = space.mappings.iter().flat_map(within).collect();
+        // What surveys keep is not for a look.
+        let mut survey = IdleSurvey::default();
+        let mut buffer = PageBuffer::default();
+        let mut frames = Frames { bitmap: &self.bitmap, flags: &self.flags, buffer: &mut buffer };
+        let part = SurveyPart { most, ..SurveyPart::ALL };
+        survey.read((&mut frames, &self.accesses), target, &mappings, part, blocks).map_err(IdleError::from)?;
+        Ok(())
     }
 
     fn frames(&mut self, _: TargetId, found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {

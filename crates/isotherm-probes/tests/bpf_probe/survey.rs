@@ -1,7 +1,7 @@
 //! The survey of all pages.
 
-use isotherm_core::AccessProbe;
 use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, SurveyPart};
+use isotherm_core::{AccessProbe, AddrRange};
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 
 use crate::target::Target;
@@ -288,6 +288,34 @@ fn the_survey_learns_what_sampling_clears() {
     assert_eq!(counts(&blocks, range.clone()).1, inside);
     // It says so once.
     assert_eq!(counts(&survey(&mut probe, &target), range).1, 0);
+}
+
+#[test]
+fn a_look_finds_new_pages_and_changes_nothing_for_the_survey() {
+    let mut probe = or_skip!(open_private());
+    let mut target = Target::start();
+    let start = target.map("small", 4 * MIB);
+    target.write(start, 2 * MIB);
+    flush(&mut target);
+    update(&mut probe, &[&target]);
+    settle(&mut probe, &target, &(start..start + 4 * MIB));
+
+    target.write(start, 3 * MIB);
+    let samples = pages(&target, start, MIB);
+    probe.clear(&samples).unwrap();
+    let new = target.map("small", 8 * MIB);
+    target.write(new, 5 * MIB);
+    let ranges = [AddrRange::new(new, new + 8 * MIB).unwrap()];
+    let mut look = |most| {
+        let mut blocks = Vec::new();
+        probe.survey().unwrap().look(&space(&target), &ranges, most, &mut blocks).unwrap();
+        blocks
+    };
+    assert_eq!(counts(&look(usize::MAX), new..new + 8 * MIB), (1280, 1280, 0));
+    assert_eq!(look(1).len(), 1);
+    // The survey still knows what sampling has cleared.
+    let blocks = survey(&mut probe, &target);
+    assert_eq!(counts(&blocks, start..start + 4 * MIB), (768, 768, 0));
 }
 
 #[test]

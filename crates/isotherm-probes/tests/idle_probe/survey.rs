@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::survey::{BlockPages, ClearPages, PageBits, SurveyPart};
-use isotherm_core::{AccessProbe, Observation, PAGE_SIZE, TargetId};
+use isotherm_core::{AccessProbe, AddrRange, Observation, PAGE_SIZE, TargetId};
 use isotherm_kernel::pages::SwapPlace;
 use isotherm_probes::idle::IdleProbe;
 
@@ -39,6 +39,19 @@ fn bits(pages: &[usize]) -> PageBits {
 
 fn list(pages: PageBits) -> Vec<usize> {
     pages.iter().collect()
+}
+
+#[test]
+fn a_look_finds_pages_in_the_given_ranges() {
+    let made = Made::new(256);
+    for page in 0..6 {
+        made.set_page(page, PRESENT | EXCLUSIVE | (10 + page));
+    }
+    let mut probe = made.probe(8);
+    let ranges = [(1, 3), (5, 8)].map(|(start, end)| AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE).unwrap());
+    let mut blocks = Vec::new();
+    probe.survey().unwrap().look(&space(PROCESS, 8), &ranges, usize::MAX, &mut blocks).unwrap();
+    assert_eq!((blocks.len(), list(blocks[0].present)), (1, vec![1, 2, 5]));
 }
 
 #[test]

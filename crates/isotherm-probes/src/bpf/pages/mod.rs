@@ -19,8 +19,8 @@ mod spans;
 
 use std::collections::HashSet;
 
-use isotherm_core::TargetId;
 use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, PageBits, Rest, SurveyPart};
+use isotherm_core::{AddrRange, TargetId};
 
 use super::BpfError;
 use super::folio::Folios;
@@ -106,6 +106,18 @@ impl Pages {
             blocks[first..].iter_mut().for_each(|block| block.unobservable = block.present);
         }
         Ok(rest)
+    }
+
+    /// Appends at most so many of the blocks that have present pages in `ranges` to `blocks`. Nothing is learned, and
+    /// nothing is forgotten.
+    pub(super) fn look(
+        &mut self,
+        (program, tables): (&mut Program, &PageTables),
+        target: &Target,
+        (ranges, most): (&[AddrRange], usize),
+        blocks: &mut Vec<BlockPages>,
+    ) -> Result<(), BpfError> {
+        self.reader.look((program, tables), target, (ranges, most), &self.zeros, blocks)
     }
 
     /// Calls `found` with the page frames of the pages of `target` that other processes may map, and with the places of

@@ -65,16 +65,42 @@ impl Reader {
         blocks: &mut Vec<BlockPages>,
         seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
     ) -> Result<Rest, BpfError> {
-        let Some(space) = target.space() else { return Ok(Rest::default()) };
         let memory = target.mappings().iter().filter(|mapping| is_memory(mapping));
         let memory =
             memory.filter_map(|mapping| AddrRange::new(mapping.range.start().max(part.from), mapping.range.end()));
-        self.finder.find(program, tables, space.pgd(), memory, &mut self.places)?;
+        self.read_ranges((program, tables), target, (memory, part.most), zeros, blocks, seen)
+    }
+
+    /// Appends at most so many of the blocks that have present pages in `ranges` to `blocks`.
+    pub(super) fn look(
+        &mut self,
+        (program, tables): (&mut Program, &PageTables),
+        target: &Target,
+        (ranges, most): (&[AddrRange], usize),
+        zeros: &Zeros,
+        blocks: &mut Vec<BlockPages>,
+    ) -> Result<(), BpfError> {
+        let ranges = ranges.iter().copied();
+        self.read_ranges((program, tables), target, (ranges, most), zeros, blocks, &mut |_, _| {}).map(drop)
+    }
+
+    /// Appends at most so many of the blocks that have present or swapped pages in `ranges` to `blocks`.
+    fn read_ranges(
+        &mut self,
+        (program, tables): (&mut Program, &PageTables),
+        target: &Target,
+        (ranges, most): (impl Iterator<Item = AddrRange>, usize),
+        zeros: &Zeros,
+        blocks: &mut Vec<BlockPages>,
+        seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
+    ) -> Result<Rest, BpfError> {
+        let Some(space) = target.space() else { return Ok(Rest::default()) };
+        self.finder.find(program, tables, space.pgd(), ranges, &mut self.places)?;
         let rest = Rest {
-            from: self.places.get(part.most).map(|place| place.start),
-            blocks: self.places.len().saturating_sub(part.most),
+            from: self.places.get(most).map(|place| place.start),
+            blocks: self.places.len().saturating_sub(most),
         };
-        self.places.truncate(part.most);
+        self.places.truncate(most);
 
         let first = blocks.len();
         let mut masks = Masks::new(target.mappings(), target.uncleared());

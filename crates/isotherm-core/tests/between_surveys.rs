@@ -1,0 +1,199 @@
+//! What the monitor sees between two surveys: targets that join, memory that is new, and memory that turns hot.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::time::Duration;
+
+use isotherm_core::survey::{
+    BLOCK_SIZE, BlockPages, ClearPages, PageBits, Rest, Survey, SurveyPart, SurveySettings, SurveySnapshot,
+};
+use isotherm_core::{
+    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Layout, Mapping, Monitor, Next, Observation, PAGE_SIZE,
+    Sample, Sink, Snapshot, TargetId, TargetSnapshot, TargetSpace,
+};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+/// Gives the first of these lists of targets when it is read for the first time, and the second one from then on.
+struct Space(Vec<Vec<TargetSpace>>);
+
+impl AddressSpace for Space {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+        Ok(if self.0.len() > 1 { self.0.remove(0) } else { self.0[0].clone() })
+    }
+}
+
+/// The address range of a process.
+fn range(pid: u32) -> AddrRange {
+    AddrRange::new(u64::from(pid) << 30, (u64::from(pid) << 30) + 64 * MIB).unwrap()
+}
+
+fn target(pid: u32, ranges: &[AddrRange]) -> TargetSpace {
+    let mappings = ranges.iter().copied().map(Mapping::anonymous).collect();
+    TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings }
+}
+
+/// Each mapping has these pages at its start. The first survey finds all of them idle, or all accessed. Samples find
+/// those accessed that lie in `hot`.
+struct Memory {
+    pages: u64,
+    idle: bool,
+    hot: AddrRange,
+    sampled: Vec<u64>,
+}
+
+impl AccessProbe for Memory {
+    fn update(&mut self, _: &[TargetSpace]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        self.sampled.extend(samples.iter().map(|sample| sample.addr));
+        for (sample, answer) in samples.iter().zip(answers) {
+            *answer = if self.hot.contains(sample.addr) { Observation::Accessed } else { Observation::Idle };
+        }
+        Ok(())
+    }
+
+    fn clears(&self) -> u64 {
+        0
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
+    }
+}
+
+impl Memory {
+    fn blocks(&self, range: AddrRange, blocks: &mut Vec<BlockPages>) {
+        let present = AddrRange::new(range.start(), range.start() + self.pages * PAGE_SIZE).unwrap();
+        for piece in present.pieces(BLOCK_SIZE) {
+            let start = piece.start() / BLOCK_SIZE * BLOCK_SIZE;
+            let present = PageBits::within(start, piece);
+            let accessed = if self.idle { PageBits::NONE } else { present };
+            blocks.push(BlockPages { start, present, accessed, ..BlockPages::default() });
+        }
+    }
+}
+
+impl Survey for Memory {
+    fn read(&mut self, target: &TargetSpace, _: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
+        target.mappings.iter().for_each(|mapping| self.blocks(mapping.range, blocks));
+        Ok(Rest::default())
+    }
+
+    fn look(
+        &mut self,
+        _: &TargetSpace,
+        ranges: &[AddrRange],
+        _: usize,
+        blocks: &mut Vec<BlockPages>,
+    ) -> Result<(), BoxError> {
+        ranges.iter().for_each(|range| self.blocks(*range, blocks));
+        Ok(())
+    }
+
+    fn clear(&mut self, _: TargetId, _: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
+        Ok(0)
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    surveys: usize,
+    snapshots: Vec<Snapshot>,
+}
+
+impl Sink for Kept {
+    fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
+        self.snapshots.push(snapshot.clone());
+        Ok(())
+    }
+
+    fn surveyed(&mut self, _: &SurveySnapshot) -> Result<(), BoxError> {
+        self.surveys += 1;
+        Ok(())
+    }
+}
+
+type Watched = Monitor<Space, Memory, Kept, Pcg64Mcg>;
+
+/// Watches for this time with one survey, at the start.
+fn watch(space: Vec<Vec<TargetSpace>>, memory: Memory, time: Duration) -> Watched {
+    let [sampling, aggregation, update] = [5, 50, 200].map(|factor| MILLISECOND * factor);
+    let attributes = Attributes::new(sampling, aggregation, update, 10, 100).unwrap();
+    let rng = Pcg64Mcg::seed_from_u64(1);
+    let mut monitor = Monitor::new(attributes, rng, Space(space), memory, Kept::default());
+    monitor.set_survey(SurveySettings { interval: MINUTE, early_gap: MINUTE, ..SurveySettings::default() });
+    let mut now = Duration::ZERO;
+    let mut next = monitor.start().unwrap();
+    while let Next::Step { after } = next
+        && now < time
+    {
+        now += after;
+        next = monitor.step(now).unwrap();
+    }
+    assert_eq!(monitor.sink().surveys, 1);
+    monitor
+}
+
+/// The present bytes of the regions of each target.
+fn present(snapshot: &Snapshot) -> Vec<u64> {
+    let of = |target: &TargetSnapshot| target.regions.iter().map(|region| region.pages.unwrap().present).sum();
+    snapshot.targets.iter().map(of).collect()
+}
+
+#[test]
+fn a_target_that_joins_is_known_before_the_next_survey() {
+    let [one, two] = [1, 2].map(|pid| target(pid, &[range(pid)]));
+    let memory = Memory { pages: 8, idle: false, hot: range(1), sampled: Vec::new() };
+    let monitor = watch(vec![vec![one.clone()], vec![one, two]], memory, MILLISECOND * 400);
+    let snapshots = &monitor.sink().snapshots;
+    assert_eq!(present(snapshots.last().unwrap()), [8 * PAGE_SIZE; 2]);
+    // It joined at the first reading of the mappings after 200 ms.
+    let first = snapshots.iter().find(|snapshot| snapshot.targets.len() == 2).unwrap();
+    assert!(first.time <= MILLISECOND * 250, "{:?}", first.time);
+}
+
+#[test]
+fn new_memory_of_a_target_is_known_and_sampled_before_the_next_survey() {
+    // The second mapping begins in a block of the first one.
+    let [old, new] = [(0, 9 * MIB), (9 * MIB, 64 * MIB)].map(|(start, end)| AddrRange::new(start, end).unwrap());
+    let [small, large] = [&[old][..], &[old, new]].map(|ranges| target(1, ranges));
+    let memory = Memory { pages: 2 * MIB / PAGE_SIZE, idle: true, hot: new, sampled: Vec::new() };
+    let monitor = watch(vec![vec![small], vec![large]], memory, Duration::from_secs(1));
+    let snapshots = &monitor.sink().snapshots;
+    let first = snapshots.iter().find(|snapshot| present(snapshot) == [4 * MIB]).unwrap();
+    assert!(first.time <= MILLISECOND * 250, "{:?}", first.time);
+    assert!(monitor.probe().sampled.iter().any(|addr| new.contains(*addr)));
+    let last = &snapshots.last().unwrap().targets[0];
+    let hot = last.regions.iter().filter(|region| 2 * region.nr_accesses >= 10);
+    assert!(hot.clone().count() > 0 && hot.clone().all(|region| new.intersection(region.range).is_some()), "{last:?}");
+    let regions = last.regions.windows(2);
+    assert!(regions.clone().all(|pair| pair[0].range.end() <= pair[1].range.start()), "{last:?}");
+}
+
+#[test]
+fn a_part_of_idle_memory_that_turns_hot_is_found_before_the_next_survey() {
+    let hot = AddrRange::new(21 * MIB, 26 * MIB).unwrap();
+    let all = AddrRange::new(0, 64 * MIB).unwrap();
+    let memory = Memory { pages: all.pages(), idle: true, hot, sampled: Vec::new() };
+    let monitor = watch(vec![vec![target(1, &[all])]], memory, Duration::from_secs(5));
+    let last = &monitor.sink().snapshots.last().unwrap().targets[0];
+    let found = last.regions.iter().filter(|region| 2 * region.nr_accesses >= 10);
+    let (mut right, mut wrong) = (0, 0);
+    for region in found {
+        let inside = region.range.intersection(hot).map_or(0, AddrRange::size);
+        right += inside;
+        wrong += region.range.size() - inside;
+    }
+    assert!(right >= 4 * MIB && wrong <= MIB, "{right} bytes found, {wrong} others: {last:?}");
+}
