@@ -49,22 +49,52 @@ fn split_randomly(range: AddrRange, rng: &mut impl Rng) -> Option<(AddrRange, Ad
     range.split_at(range.start() + PAGE_SIZE * rng.random_range(1..range.pages()))
 }
 
-/// Splits each region that may be in use into `pieces` regions, or fewer if it has fewer present pages. The others stay
-/// whole: all of their pages were idle in the last survey, and samples have found no access since. `spare` is a buffer
+/// Which of the regions that are not idle are split.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Splits {
+    /// Each of them is split into this many.
+    pieces: u32,
+    /// The probability that one is split.
+    share: f64,
+    /// How many more regions there may be.
+    room: usize,
+}
+
+impl Splits {
+    /// Splits all of `count` regions, or a random part of them if there is no room for so many.
+    pub(crate) fn new(pieces: u32, count: usize, room: usize) -> Self {
+        let wanted = count.max(1) as f64 * f64::from(pieces - 1);
+        Self { pieces, share: (room as f64 / wanted).min(1.0), room }
+    }
+
+    /// Into how many the next region is split.
+    fn next(&mut self, rng: &mut impl Rng) -> u32 {
+        let more = self.pieces as usize - 1;
+        if more > self.room || !rng.random_bool(self.share) {
+            return 1;
+        }
+        self.room -= more;
+        self.pieces
+    }
+}
+
+/// Splits regions at random present pages, as `splits` says, or into fewer if they have fewer present pages. Idle ones
+/// stay whole: their pages were idle in the last survey, and samples have found no access since. `spare` is a buffer
 /// whose memory is used again.
 pub(crate) fn split_surveyed(
     regions: &mut Vec<Region>,
     history: &PageHistory,
-    pieces: u32,
+    splits: &mut Splits,
     rng: &mut impl Rng,
     spare: &mut Vec<Region>,
 ) {
     spare.clear();
     for region in regions.iter() {
         let mut rest = *region;
+        let pieces = if region.is_idle() { 1 } else { splits.next(rng) };
         for _ in 1..pieces {
             let present = rest.bytes() / PAGE_SIZE;
-            if rest.is_idle() || present < 2 {
+            if present < 2 {
                 break;
             }
             let cut = history.nth_present(rest.range().start(), rng.random_range(1..present));
@@ -85,8 +115,9 @@ fn surveyed(region: Region, range: AddrRange, history: &PageHistory) -> Region {
 }
 
 /// The regions of `stretches`, which a survey has found. Where memory is in use, parts of `old` regions keep their
-/// borders and their statistics, which weigh the less the smaller the part is. Each idle stretch becomes one region,
-/// with the means of the old ones.
+/// borders and their statistics, which weigh the less the smaller the part is. In an idle stretch, neighbours become one
+/// region, with the means of the old ones, unless samples have found an access since: the survey has read the pages
+/// before that.
 ///
 /// A region that was idle and is in use now, or the other way round, begins a new age.
 pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistory) -> Vec<Region> {
@@ -103,16 +134,15 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
                 part.begin_age();
             }
         }
-        if stretch.is_touched() {
-            regions.extend(without_empty(parts, history));
-        } else {
-            regions.extend(parts.into_iter().reduce(|mut all, next| {
-                if let Some(both) = AddrRange::new(all.range().start(), next.range().end()) {
-                    all.absorb(&next, both);
-                }
-                all
-            }));
+        let mut parts = without_empty(parts, history);
+        if !stretch.is_touched() {
+            parts.dedup_by(|next, kept| {
+                let both = AddrRange::new(kept.range().start(), next.range().end());
+                let both = both.filter(|_| kept.is_idle() && next.is_idle());
+                both.inspect(|both| kept.absorb(next, *both)).is_some()
+            });
         }
+        regions.extend(parts);
     }
     regions
 }

@@ -113,6 +113,8 @@ pub struct Controller {
     fixed: Option<Duration>,
     surveys: bool,
     samples: bool,
+    /// Whether the budget bounds samples.
+    bounds_samples: bool,
     now: Duration,
     /// CPU time that was spent beyond the budget and not saved again, in seconds: at most 0. What was saved before does
     /// not count.
@@ -155,6 +157,7 @@ impl Controller {
             fixed,
             surveys,
             samples,
+            bounds_samples: true,
             now: Duration::ZERO,
             balance: 0.0,
             survey: SurveyCost::default(),
@@ -164,6 +167,13 @@ impl Controller {
             other: 0.0,
             worked_at: Duration::ZERO,
         }
+    }
+
+    /// A controller that leaves samples out of the budget, which is then for all other work. Samples are taken as often
+    /// as the user has asked for.
+    #[must_use]
+    pub fn with_all_samples(self) -> Self {
+        Self { bounds_samples: false, ..self }
     }
 
     /// Takes in that a part of a survey, which read `blocks` blocks, took `cpu` until `now`. `is_last` says whether the
@@ -193,7 +203,9 @@ impl Controller {
 
     /// Takes in that `rounds` rounds with samples took `cpu` until `now`.
     pub fn sampled(&mut self, now: Duration, cpu: Duration, rounds: u32) {
-        self.spend(now, cpu);
+        let bounded = if self.bounds_samples { cpu } else { Duration::ZERO };
+        self.spend(now, bounded);
+        self.lately += (cpu - bounded).as_secs_f64() / LATELY;
         if rounds > 0 {
             let round = cpu.as_secs_f64() / f64::from(rounds);
             // The mean of about ten rounds.
@@ -246,7 +258,7 @@ impl Controller {
     /// What a part of a survey and a round with samples cost together. They are spent at once, and paid for by the time
     /// until the next.
     fn piece(&self) -> f64 {
-        self.expected_part() + self.round.unwrap_or(0.0)
+        self.expected_part() + if self.bounds_samples { self.round.unwrap_or(0.0) } else { 0.0 }
     }
 
     /// What the next part of a survey is expected to cost.
@@ -275,9 +287,10 @@ impl Controller {
         self.fixed.unwrap_or(SHORTEST)
     }
 
-    /// The share of one CPU that samples in each round take.
+    /// The share of one CPU that samples in each round take, if the budget bounds it.
     fn sampling_need(&self, sampling: Duration) -> f64 {
-        if self.samples { self.round.unwrap_or(0.0) / sampling.as_secs_f64().max(1e-6) } else { 0.0 }
+        let is_bounded = self.samples && self.bounds_samples;
+        if is_bounded { self.round.unwrap_or(0.0) / sampling.as_secs_f64().max(1e-6) } else { 0.0 }
     }
 
     /// How to survey from now on. `sampling` is the sampling interval in force.

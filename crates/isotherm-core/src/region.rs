@@ -125,7 +125,7 @@ impl Region {
     /// Whether the region is idle as far as is known: the last survey found none of it accessed, and no sample has
     /// found an access since.
     pub(crate) const fn is_idle(&self) -> bool {
-        !self.may_be_in_use() && self.last_nr_accesses == 0
+        !self.may_be_in_use() && self.last_nr_accesses == 0 && self.accessed == 0
     }
 
     /// The region was a part of another one, which had `whole` bytes. The smaller the part, the less do the samples of

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rand::{Rng, RngExt};
 
-use crate::adjust;
+use crate::adjust::{self, Splits};
 use crate::pieces::uncovered;
 use crate::region::MergeLimits;
 use crate::survey::{BlockPages, PageHistory, PageSums};
@@ -29,7 +29,7 @@ pub(crate) struct TargetRegions {
     pub regions: Vec<Region>,
     /// Its pages, as the last survey has found them, if it is surveyed.
     pub history: Option<Arc<PageHistory>>,
-    /// What was mapped since then.
+    /// What was mapped since the last survey began, or the one that is under way.
     new_space: Vec<AddrRange>,
     /// The history with the pages that have been found in `new_space`, if there are any.
     with_new_pages: Option<Arc<PageHistory>>,
@@ -45,7 +45,7 @@ impl TargetRegions {
         self.with_new_pages.as_ref().or(self.history.as_ref())
     }
 
-    /// What was mapped since the last survey.
+    /// What was mapped since the last survey began, or the one that is under way.
     pub(crate) fn new_space(&self) -> &[AddrRange] {
         &self.new_space
     }
@@ -139,21 +139,29 @@ impl RegionSet {
         self.keep_maximum(attributes);
     }
 
-    /// Splits each region at random: in two if the regions are at most half the maximum, in three if they are at
-    /// most a third and the last split changed nothing (as in Linux `Documentation/mm/damon/design.rst`, "Adaptive
-    /// Regions Adjustment"). Where a region is a mapping, none is split.
+    /// Splits regions at random. Where a region is a mapping, none is split.
+    ///
+    /// Without a survey, each region is split: in two if the regions are at most half the maximum, in three if they are
+    /// at most a third and the last split changed nothing (as in Linux `Documentation/mm/damon/design.rst`, "Adaptive
+    /// Regions Adjustment"). With a survey, idle regions stay whole, and the rule is about the others. If there is no
+    /// room for so many, a random part of them is split.
     pub(crate) fn split(&mut self, attributes: &Attributes, granularity: Granularity, rng: &mut impl Rng) {
         let now = self.len();
         let max = attributes.max_regions();
         let before = std::mem::replace(&mut self.before_split, now);
-        if granularity == Granularity::Mapping || now > max / 2 {
+        let stays = |target: &TargetRegions, region: &Region| target.history.is_some() && region.is_idle();
+        let of = |target: &TargetRegions| target.regions.iter().filter(|region| !stays(target, region)).count();
+        let splittable = self.targets.iter().map(of).sum::<usize>();
+        if granularity == Granularity::Mapping || splittable > max / 2 {
             return;
         }
         let pieces = if now == before && now <= max / 3 { 3 } else { 2 };
+        let mut splits = Splits::new(pieces, splittable, max.saturating_sub(now));
         for target in &mut self.targets {
-            match target.pages().cloned() {
-                None => adjust::split(&mut target.regions, pieces, rng, &mut self.spare),
-                Some(history) => adjust::split_surveyed(&mut target.regions, &history, pieces, rng, &mut self.spare),
+            let regions = &mut target.regions;
+            match target.with_new_pages.as_ref().or(target.history.as_ref()) {
+                None => adjust::split(regions, pieces, rng, &mut self.spare),
+                Some(history) => adjust::split_surveyed(regions, history, &mut splits, rng, &mut self.spare),
             }
         }
     }
@@ -166,12 +174,22 @@ impl RegionSet {
     /// beyond that number have a history, but no regions.
     pub(crate) fn follow(&mut self, surveyed: Vec<(TargetSpace, Arc<PageHistory>)>, attributes: &Attributes) {
         let present = surveyed.iter().map(|(_, history)| history.present()).sum();
-        let mut known = self.take_regions();
+        let known = self.targets.drain(..).map(|target| (target.space.id, (target.regions, target.new_space)));
+        let mut known: HashMap<TargetId, _> = known.collect();
         for (space, history) in surveyed {
-            let known = known.remove(&space.id).unwrap_or_default();
-            self.add_surveyed(space, history, &known, present, attributes);
+            let (regions, new_space) = known.remove(&space.id).unwrap_or_default();
+            self.add_surveyed(space, history, &regions, present, attributes);
+            if let Some(target) = self.targets.last_mut() {
+                // The survey may have passed it before it was mapped.
+                target.new_space = new_space;
+            }
         }
         self.keep_maximum(attributes);
+    }
+
+    /// Forgets what was new to the survey before, as another one begins.
+    pub(crate) fn begin_survey(&mut self) {
+        self.targets.iter_mut().for_each(|target| target.new_space.clear());
     }
 
     /// Adds targets, as they were read when they joined. The other targets stay as they are.
@@ -329,6 +347,23 @@ mod tests {
             assert_eq!(set.targets().iter().filter(|target| !target.regions.is_empty()).count(), 10);
             assert!(set.len() <= 20, "{} regions", set.len());
         }
+    }
+
+    #[test]
+    fn what_was_mapped_during_a_survey_is_still_new_after_it() {
+        let history = Arc::new(PageHistory::since(None));
+        let follow = |set: &mut RegionSet, pages| {
+            set.follow(vec![(space(1, pages), Arc::clone(&history))], &Attributes::default());
+        };
+        let mut set = RegionSet::default();
+        follow(&mut set, 10);
+        set.begin_survey();
+        set.replace_spaces(&[space(1, 30)]);
+        follow(&mut set, 30);
+        assert_eq!(set.targets()[0].new_space(), [AddrRange::new(10 * PAGE_SIZE, 30 * PAGE_SIZE).unwrap()]);
+        set.begin_survey();
+        follow(&mut set, 30);
+        assert_eq!(set.targets()[0].new_space(), []);
     }
 
     #[test]

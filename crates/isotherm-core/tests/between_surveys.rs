@@ -128,11 +128,16 @@ type Watched = Monitor<Space, Memory, Kept, Pcg64Mcg>;
 
 /// Watches for this time with one survey, at the start.
 fn watch(space: Vec<Vec<TargetSpace>>, memory: Memory, time: Duration) -> Watched {
+    watch_with_surveys(space, memory, MINUTE, time)
+}
+
+/// Watches for this time with a survey in each `interval`.
+fn watch_with_surveys(space: Vec<Vec<TargetSpace>>, memory: Memory, interval: Duration, time: Duration) -> Watched {
     let [sampling, aggregation, update] = [5, 50, 200].map(|factor| MILLISECOND * factor);
     let attributes = Attributes::new(sampling, aggregation, update, 10, 100).unwrap();
     let rng = Pcg64Mcg::seed_from_u64(1);
     let mut monitor = Monitor::new(attributes, rng, Space(space), memory, Kept::default());
-    monitor.set_survey(SurveySettings { interval: MINUTE, early_gap: MINUTE, ..SurveySettings::default() });
+    monitor.set_survey(SurveySettings { interval, early_gap: MINUTE, ..SurveySettings::default() });
     let mut now = Duration::ZERO;
     let mut next = monitor.start().unwrap();
     while let Next::Step { after } = next
@@ -141,7 +146,7 @@ fn watch(space: Vec<Vec<TargetSpace>>, memory: Memory, time: Duration) -> Watche
         now += after;
         next = monitor.step(now).unwrap();
     }
-    assert_eq!(monitor.sink().surveys, 1);
+    assert_eq!(monitor.sink().surveys as u128, 1 + time.as_nanos() / interval.as_nanos());
     monitor
 }
 
@@ -181,19 +186,29 @@ fn new_memory_of_a_target_is_known_and_sampled_before_the_next_survey() {
     assert!(regions.clone().all(|pair| pair[0].range.end() <= pair[1].range.start()), "{last:?}");
 }
 
-#[test]
-fn a_part_of_idle_memory_that_turns_hot_is_found_before_the_next_survey() {
+/// Watches 64 MiB that surveys find idle, and of which samples find 5 MiB in use. Checks that the regions say so.
+fn assert_hot_is_found(interval: Duration, time: Duration) {
     let hot = AddrRange::new(21 * MIB, 26 * MIB).unwrap();
     let all = AddrRange::new(0, 64 * MIB).unwrap();
     let memory = Memory { pages: all.pages(), idle: true, hot, sampled: Vec::new() };
-    let monitor = watch(vec![vec![target(1, &[all])]], memory, Duration::from_secs(5));
+    let monitor = watch_with_surveys(vec![vec![target(1, &[all])]], memory, interval, time);
     let last = &monitor.sink().snapshots.last().unwrap().targets[0];
-    let found = last.regions.iter().filter(|region| 2 * region.nr_accesses >= 10);
     let (mut right, mut wrong) = (0, 0);
-    for region in found {
+    for region in last.regions.iter().filter(|region| 2 * region.nr_accesses >= 10) {
         let inside = region.range.intersection(hot).map_or(0, AddrRange::size);
         right += inside;
         wrong += region.range.size() - inside;
     }
     assert!(right >= 4 * MIB && wrong <= MIB, "{right} bytes found, {wrong} others: {last:?}");
+}
+
+#[test]
+fn a_part_of_idle_memory_that_turns_hot_is_found_before_the_next_survey() {
+    assert_hot_is_found(MINUTE, Duration::from_secs(5));
+}
+
+#[test]
+fn regions_that_samples_have_found_stay_when_a_survey_has_read_the_pages_before_that() {
+    // The last survey is at 5 s.
+    assert_hot_is_found(Duration::from_secs(5), Duration::from_millis(5200));
 }

@@ -107,8 +107,9 @@ impl Pacer {
             Some(SurveyInterval::Fixed(interval)) => Some(interval),
             Some(SurveyInterval::Auto) | None => None,
         };
+        let controller = Controller::new(options.budget, options.survey.is_some(), samples, fixed);
         Self {
-            controller: Controller::new(options.budget, options.survey.is_some(), samples, fixed),
+            controller: if options.spares { controller } else { controller.with_all_samples() },
             tuner: options.goal.filter(|_| samples).map(IntervalTuner::new),
             spares: options.spares,
             has_budget: options.has_budget,

@@ -121,8 +121,9 @@ impl Prepared {
                 } else {
                     (Unbound::new(&targets)?, OpenProbe::open(probe, &targets, shared, by_mapping)?)
                 };
-                // Who asks for an interval gets it, and who turns surveys off gets DAMON's method.
-                let spares = attributes.sampling.is_none() && (survey != SurveyChoice::Off || budget.is_some());
+                // Without a budget of their own, users who ask for an interval get it, and users who turn surveys off
+                // get DAMON's method.
+                let spares = budget.is_some() || (attributes.sampling.is_none() && survey != SurveyChoice::Off);
                 let survey = probe.survey(survey)?;
                 // Without sampling, the sampling interval only says how often there is a snapshot.
                 if sampling && !probe.has_samples() && attributes.sampling.is_some() {
@@ -137,6 +138,7 @@ impl Prepared {
                 }
                 let granularity = probe.granularity();
                 let tunes = spares
+                    && attributes.sampling.is_none()
                     && attributes.aggregation.is_none()
                     && granularity == Granularity::Page
                     && intervals != IntervalsChoice::Fixed
@@ -147,8 +149,7 @@ impl Prepared {
                 };
                 let most_aggregation = duration.map_or(most, |duration| most.min(duration / LEAST_SNAPSHOTS));
                 let goal = tunes.then(|| IntervalsGoal { most_aggregation, ..IntervalsGoal::default() });
-                // Who fixes the sampling interval and names no budget has none.
-                let has_budget = probe.is_paced() && (spares || !sampling || budget.is_some());
+                let has_budget = probe.is_paced() && (spares || !sampling);
                 let mut budget = budget.unwrap_or_default();
                 if let Some(price) = survey.and_then(|_| set_again_price()) {
                     budget.set_again = price;

@@ -189,6 +189,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     fn begin_survey(&mut self, now: Duration) -> Result<Pass, MonitorError> {
         let spaces = self.read_targets(now)?;
+        self.regions.begin_survey();
         if let Some(survey) = self.probe.survey() {
             survey.begin().map_err(MonitorError::Probe)?;
         }
@@ -347,12 +348,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(())
     }
 
-    /// Reads the pages of what was mapped since the last survey, without clearing any: as many as a part of a survey
-    /// reads. Returns whether a target has grown by much. A survey that is under way finds them by itself.
+    /// Reads the pages of what was mapped since the last survey began, or the one that is under way, without clearing
+    /// any: as many as a part of a survey reads. Returns whether a target has grown by much.
     fn look_at_new_space(&mut self) -> Result<bool, MonitorError> {
-        let (Some(survey), Some(plan), None) = (self.probe.survey(), &self.survey, &self.pass) else {
-            return Ok(false);
-        };
+        let (Some(survey), Some(plan)) = (self.probe.survey(), &self.survey) else { return Ok(false) };
         let mut left = plan.settings.part_blocks;
         let mut has_grown = false;
         for target in self.regions.targets_mut().iter_mut().filter(|target| !target.new_space().is_empty()) {

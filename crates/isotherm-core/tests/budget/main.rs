@@ -6,6 +6,9 @@
 
 mod world;
 
+use std::time::Duration;
+
+use isotherm_core::{Budget, Controller};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use world::{Costs, Intervals, Spent, World};
@@ -171,4 +174,20 @@ fn intervals_follow_costs() {
             assert!((0.6..1.67).contains(&change), "{name}: {before} s, then {after} s");
         }
     }
+}
+
+#[test]
+fn samples_that_the_budget_does_not_bound_leave_it_to_surveys() {
+    let millis = Duration::from_millis;
+    let interval = |mut controller: Controller| {
+        for second in 1..=30 {
+            let now = Duration::from_secs(second);
+            controller.surveyed(now, millis(8), 600, true);
+            controller.sampled(now, millis(100), 200);
+        }
+        controller.survey_settings(millis(5)).interval
+    };
+    let controller = Controller::new(Budget::default(), true, true, None);
+    let (bounded, free) = (interval(controller.clone()), interval(controller.with_all_samples()));
+    assert!(bounded > Duration::from_secs(3) && free < Duration::from_secs(2), "{bounded:?}, {free:?}");
 }
