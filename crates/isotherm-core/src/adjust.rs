@@ -115,8 +115,8 @@ fn surveyed(region: Region, range: AddrRange, history: &PageHistory) -> Region {
 }
 
 /// The regions of `stretches`, which a survey has found. Where memory is in use, parts of `old` regions keep their
-/// borders and their statistics, which weigh the less the smaller the part is. In an idle stretch, neighbours become one
-/// region, with the means of the old ones, unless samples have found an access since: the survey has read the pages
+/// borders and their statistics, which weigh the less the smaller the part is. In an idle stretch, neighbours become
+/// one region, with the means of the old ones, unless samples have found an access since: the survey has read the pages
 /// before that.
 ///
 /// A region that was idle and is in use now, or the other way round, begins a new age.

@@ -149,9 +149,9 @@ pub trait Survey {
     /// Fails only if the run cannot go on. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError>;
 
-    /// Reads pages of `target` between two parts of a survey, for which it changes nothing. Appends to `blocks`, in the order of
-    /// addresses, at most `most` blocks that have a present page in `ranges`, which lie in mappings of `target`. They
-    /// may hold other pages too. A survey that cannot look appends none.
+    /// Reads pages of `target` between two parts of a survey, for which it changes nothing. Appends to `blocks`, in the
+    /// order of addresses, at most `most` blocks that have a present page in `ranges`, which lie in mappings of
+    /// `target`. They may hold other pages too. A survey that cannot look appends none.
     ///
     /// # Errors
     /// Fails only if the run cannot go on.
