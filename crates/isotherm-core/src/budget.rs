@@ -140,7 +140,7 @@ struct SurveyCost {
     block: Option<f64>,
     /// The number of blocks of a part after [`START`]. 0 before the first part.
     part_blocks: f64,
-    /// The last part.
+    /// The last part, as far as the time until the next one pays for it.
     last_part: f64,
     /// The survey that is under way.
     so_far: f64,
@@ -179,13 +179,15 @@ impl Controller {
     /// Takes in that a part of a survey, which read `blocks` blocks, took `cpu` until `now`. `is_last` says whether the
     /// survey is at its end.
     pub fn surveyed(&mut self, now: Duration, cpu: Duration, blocks: u64, is_last: bool) {
+        let counts = self.now > START;
         self.spend(now, cpu);
         let cpu = cpu.as_secs_f64();
         let part = PART * self.budget.cpu;
         let cost = &mut self.survey;
         let of_block = cpu / blocks.max(1) as f64;
         cost.block = Some(cost.block.map_or(of_block, |mean| mean + (of_block - mean) / 4.0));
-        cost.last_part = cpu;
+        // The first part opens the targets, which takes long if there are many of them. It is not counted.
+        cost.last_part = if counts { cpu } else { cpu.min(START_PART * START_SHARE) };
         cost.so_far += cpu;
         let part_blocks = (part / cost.block.unwrap_or(0.0).max(1e-9)).max(LEAST_BLOCKS);
         let change = part_blocks / cost.part_blocks.max(1e-9);

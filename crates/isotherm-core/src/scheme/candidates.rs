@@ -52,7 +52,8 @@ pub(crate) struct Seen<'a> {
 ///
 /// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
 /// action that takes memory away is done only to pages that the survey has found idle for the age asked for: a sample
-/// speaks for its region, a survey for each page.
+/// speaks for its region, a survey for each page. An action that frees memory is done to a page once between two
+/// surveys.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
 /// age leaves it out. A target without facts is left out if a filter needs them.
@@ -103,6 +104,10 @@ pub(crate) fn collect(
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
             for &range in &parts {
                 history.pieces(target.id, range, |piece, acted_at| {
+                    // What was freed since the survey is absent, until a survey finds it in memory again.
+                    if kind.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {
+                        return;
+                    }
                     let age = acted_at.map_or(known, |at| known.min(snapshot.time.saturating_sub(at)));
                     if !scheme.condition.holds(region.size(), rate, age) {
                         return;

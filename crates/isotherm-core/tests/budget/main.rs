@@ -191,3 +191,12 @@ fn samples_that_the_budget_does_not_bound_leave_it_to_surveys() {
     let (bounded, free) = (interval(controller.clone()), interval(controller.with_all_samples()));
     assert!(bounded > Duration::from_secs(3) && free < Duration::from_secs(2), "{bounded:?}, {free:?}");
 }
+
+#[test]
+fn a_survey_goes_on_soon_after_a_first_part_that_took_long() {
+    let mut controller = Controller::new(Budget::default(), true, true, None);
+    controller.surveyed(Duration::from_millis(400), Duration::from_millis(400), 100, false);
+    controller.worked(Duration::from_millis(1800), Duration::from_millis(1));
+    let gap = controller.survey_settings(Duration::from_millis(5)).part_gap;
+    assert!(gap < Duration::from_secs(3), "{gap:?}");
+}

@@ -106,6 +106,21 @@ fn what_is_absent_is_neither_reclaimed_nor_counted_nor_locked() {
 }
 
 #[test]
+fn what_was_reclaimed_is_left_alone_until_a_survey_finds_it_in_memory_again() {
+    let mut history = history(5, FIRST);
+    let log = Log::default();
+    let mut schemes = schemes(Scheme::new("out", idle(SECOND), Action::PageOut), &log);
+    let mut acted = |nth, history: &PageHistory| {
+        schemes.aggregated(&surveyed(nth, &[(0, 512, 0, 90)], history)).unwrap();
+        log.take_pages()
+    };
+    assert_eq!(acted(51, &history), [(0, 100)]);
+    assert!((52..90).all(|nth| acted(nth, &history).is_empty()));
+    history.take(&[found(Pages { present: |page| page < 40, accessed: |_| false })], SECOND * 9);
+    assert_eq!(acted(91, &history), [(0, 40)]);
+}
+
+#[test]
 fn absent_memory_may_be_read_in_and_become_huge_beside_present_memory() {
     let history = history(5, FIRST);
     for kind in [ActionKind::WillNeed, ActionKind::Collapse, ActionKind::HugePage] {
