@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use isotherm_input::{Input, Problem};
 use serde::Deserialize;
 
 use crate::decode::Rows;
@@ -46,15 +47,11 @@ impl Recording {
     /// If the file cannot be read, is no recording, is of a newer format, or is damaged rather than cut short.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let open_error = |source| RecordError::Open { path: path.into(), source };
-        // Opening a pipe would wait for its writer.
-        let kind = std::fs::metadata(path).map_err(open_error)?;
-        if kind.is_dir() {
-            return Err(open_error(io::ErrorKind::IsADirectory.into()));
-        }
-        if !kind.is_file() {
-            return Err(RecordError::NotAFile { path: path.into() });
-        }
-        let file = File::open(path).map_err(open_error)?;
+        let file = Input::new(path).open().map_err(|error| match error.problem {
+            Problem::System(source) => open_error(source),
+            Problem::Directory => open_error(io::ErrorKind::IsADirectory.into()),
+            _ => RecordError::NotAFile { path: path.into() },
+        })?;
         let len = file.metadata().map_err(open_error)?.len();
         if len == 0 {
             return Err(RecordError::Empty { path: path.into() });

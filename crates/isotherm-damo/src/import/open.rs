@@ -1,13 +1,13 @@
 //! Reading the records of a file: plain or compressed JSON, distinguished by the first bytes.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use flate2::read::ZlibDecoder;
+use isotherm_input::{Input, Problem};
 use serde::Deserialize;
 use serde_json::error::Category;
 
@@ -35,15 +35,11 @@ const START: usize = 1024;
 /// When the file cannot be read, is in another format, is cut short, damaged or too large, or is malformed.
 pub(super) fn records(path: &Path) -> Result<Vec<Record>, ImportError> {
     let open_error = |source| ImportError::Open { path: path.into(), source };
-    // `open` on a pipe would wait for a writer.
-    let kind = std::fs::metadata(path).map_err(open_error)?;
-    if kind.is_dir() {
-        return Err(open_error(io::ErrorKind::IsADirectory.into()));
-    }
-    if !kind.is_file() {
-        return Err(ImportError::NotAFile { path: path.into() });
-    }
-    let file = File::open(path).map_err(open_error)?;
+    let file = Input::new(path).open().map_err(|error| match error.problem {
+        Problem::System(source) => open_error(source),
+        Problem::Directory => open_error(io::ErrorKind::IsADirectory.into()),
+        _ => ImportError::NotAFile { path: path.into() },
+    })?;
     let mut start = [0; START];
     let len = file.read_at(&mut start, 0).map_err(|source| ImportError::Read { path: path.into(), source })?;
     let start = &start[..len];
