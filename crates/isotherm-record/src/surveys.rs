@@ -150,7 +150,11 @@ impl Iterator for SurveyRows {
 
     fn next(&mut self) -> Option<Self::Item> {
         let reader = &mut self.reader;
-        self.batches.as_mut()?.find(|rows, index| reader.read(rows, index))
+        self.batches.as_mut()?.find(|rows, index, after_gap| match reader.read(rows, index) {
+            // It may rely on what a row says that is missing.
+            Err(_) if after_gap && rows.kind(index) == Kind::Survey => Ok(None),
+            read => read,
+        })
     }
 }
 
