@@ -18,7 +18,7 @@ use crate::time::nanoseconds;
 use crate::{RecordError, SurveyRecord, TargetInfo, check, columns};
 
 /// The most memory that one survey may take, in bytes.
-const MAX_SURVEY: usize = 1 << 30;
+const MAX_SURVEY: usize = 512 << 20;
 
 /// The surveys of a recording, in the order of time. After an error there is no further one.
 ///
