@@ -1,12 +1,14 @@
 //! Reads the metrics that the watermarks and the goals of schemes use, from `/proc` and from files that the user
 //! writes.
 
-use std::fs;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::scheme::{Gauges, Metric};
 use isotherm_core::{BoxError, PAGE_SIZE, PackedRanges, Snapshot, TargetSnapshot};
+use isotherm_input::{Background, Input, Problem};
 use procfs::ProcError;
 use thiserror::Error;
 
@@ -18,6 +20,14 @@ use crate::usage::{PRESSURE, pressure, stall_time, system_memory};
 /// The standard error of a share p of n pages is √(p(1 − p) / n), which is at most 0.8 % here. The check takes a few
 /// milliseconds.
 const PAGES: u64 = 4096;
+
+/// The most bytes that are read of a file of the user, which holds one number.
+const MAX_FED: u64 = 4096;
+
+/// How long a file of the user may take to be read when schemes are checked.
+const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long it may take when a goal is read. Meanwhile schemes do not act.
+const READ_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Why a metric is not available.
 #[derive(Debug, Error)]
@@ -31,6 +41,15 @@ pub enum GaugeError {
     /// `/proc/meminfo` cannot be read.
     #[error("the system's memory cannot be read from /proc/meminfo (is /proc mounted?)")]
     Memory(#[source] ProcError),
+    /// A file of the user cannot be read.
+    #[error("no number can be read from {path} (write one number, such as 0.7, to the file before the start)")]
+    Unread {
+        /// The path of the file.
+        path: String,
+        /// Why.
+        #[source]
+        problem: Problem,
+    },
     /// A file of the user does not contain a number.
     #[error("no number can be read from {path}: {why} (write one number, such as 0.7, to the file before the start)")]
     Fed {
@@ -46,6 +65,8 @@ pub enum GaugeError {
 pub struct SystemGauges {
     root: PathBuf,
     buffer: PageBuffer,
+    /// The files of the user that are read. A file system may hang, and nobody waits for it for long.
+    fed: HashMap<Arc<str>, Background<Result<f64, GaugeError>>>,
 }
 
 impl SystemGauges {
@@ -56,7 +77,18 @@ impl SystemGauges {
 
     /// Like [`new`](Self::new), with `root` in place of `/`.
     pub fn below(root: &Path) -> Self {
-        Self { root: root.into(), buffer: PageBuffer::default() }
+        Self { root: root.into(), buffer: PageBuffer::default(), fed: HashMap::new() }
+    }
+
+    /// The number in a file of the user.
+    fn fed(&mut self, path: &Arc<str>, patience: Duration) -> Result<f64, GaugeError> {
+        let background = self.fed.entry(Arc::clone(path)).or_default();
+        let read = Arc::clone(path);
+        let unread = |problem| GaugeError::Unread { path: path.to_string(), problem };
+        match background.get(patience, move || fed(&read)) {
+            Ok(answer) => answer.unwrap_or_else(|| Err(unread(Problem::NoAnswer(patience)))),
+            Err(error) => Err(unread(error.into())),
+        }
     }
 
     /// The share of the accessed memory that is resident, from 0 to 1, measured on evenly spaced pages. `None` if no
@@ -93,7 +125,7 @@ impl Gauges for SystemGauges {
             Metric::Pressure | Metric::StallTime => pressure(&self.root).map(|_| ()).map_err(GaugeError::Pressure),
             // The targets are known only when the run has started.
             Metric::WorkingSetResident => Ok(()),
-            Metric::Fed(path) => fed(path).map(|_| ()),
+            Metric::Fed(path) => self.fed(path, CHECK_PATIENCE).map(|_| ()),
         }
         .map_err(BoxError::from)
     }
@@ -104,7 +136,7 @@ impl Gauges for SystemGauges {
             Metric::Pressure => pressure(&self.root).ok().map(|pressure| f64::from(pressure.some.avg10) / 100.0),
             Metric::StallTime => pressure(&self.root).ok().map(|pressure| stall_time(&pressure).as_secs_f64()),
             Metric::WorkingSetResident => self.resident_share(snapshot),
-            Metric::Fed(path) => fed(path).ok(),
+            Metric::Fed(path) => self.fed(path, READ_PATIENCE).ok(),
         }
     }
 }
@@ -117,7 +149,8 @@ fn accessed(target: &TargetSnapshot) -> PackedRanges {
 /// Reads the number in a file of the user.
 fn fed(path: &Arc<str>) -> Result<f64, GaugeError> {
     let error = |why: String| GaugeError::Fed { path: path.to_string(), why };
-    let text = fs::read_to_string(&**path).map_err(|source| error(source.to_string()))?;
+    let text = Input::new(Path::new(&**path)).limited_to(MAX_FED).text();
+    let text = text.map_err(|error| GaugeError::Unread { path: path.to_string(), problem: error.problem })?;
     let number = text.trim();
     match number.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
@@ -128,7 +161,7 @@ fn fed(path: &Arc<str>) -> Result<f64, GaugeError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use std::time::Duration;
+    use std::fs;
 
     use isotherm_core::{AddrRange, Mapping, RegionSnapshot, TargetId};
 
@@ -195,7 +228,7 @@ mod tests {
         let path = dir.path().join("figure");
         let metric = Metric::Fed(path.to_str().unwrap().into());
         let mut gauges = SystemGauges::new();
-        let check = |gauges: &mut SystemGauges| gauges.supports(&metric).unwrap_err().to_string();
+        let check = |gauges: &mut SystemGauges| isotherm_core::chain(&*gauges.supports(&metric).unwrap_err());
         assert!(check(&mut gauges).contains("No such file"), "{}", check(&mut gauges));
         for (text, value) in [("0.7\n", Some(0.7)), ("  12 ", Some(12.0)), ("", None), ("nan", None), ("7 %", None)] {
             fs::write(&path, text).unwrap();
@@ -203,5 +236,21 @@ mod tests {
             assert_eq!(gauges.supports(&metric).is_ok(), value.is_some(), "{text:?}");
         }
         assert!(check(&mut gauges).contains("is not a number"), "{}", check(&mut gauges));
+        fs::write(&path, [b' '; 5000]).unwrap();
+        assert!(check(&mut gauges).contains("more than 4096 bytes"), "{}", check(&mut gauges));
+    }
+
+    #[test]
+    fn a_fed_metric_is_a_regular_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut gauges = SystemGauges::new();
+        for (path, what) in [(pipe.to_str().unwrap(), "a pipe"), ("/dev/zero", "a device")] {
+            let metric = Metric::Fed(path.into());
+            let refused = isotherm_core::chain(&*gauges.supports(&metric).unwrap_err());
+            assert!(refused.contains(path) && refused.contains(what), "{refused}");
+            assert_eq!(gauges.read(&metric, &Snapshot::default()), None);
+        }
     }
 }

@@ -62,6 +62,6 @@ impl Iterator for Activities {
 
     fn next(&mut self) -> Option<Self::Item> {
         let reader = &mut self.reader;
-        self.batches.as_mut()?.find(|rows, index| reader.read(rows, index))
+        self.batches.as_mut()?.find(|rows, index, _| reader.read(rows, index))
     }
 }

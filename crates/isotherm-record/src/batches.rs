@@ -11,6 +11,8 @@ use crate::source::Source;
 #[derive(Debug)]
 pub(crate) struct Batches {
     source: Source,
+    /// The span that is being read.
+    span: usize,
     /// The first byte of the next message.
     at: u64,
     batch: Option<Batch>,
@@ -28,7 +30,8 @@ struct Batch {
 
 impl Batches {
     pub(crate) fn new(source: Source) -> Self {
-        Self { at: source.start, source, batch: None }
+        let at = source.spans.first().map_or(0, |span| span.start);
+        Self { at, span: 0, source, batch: None }
     }
 
     /// The next row: its batch, and its place in it. After an error there is no further row.
@@ -43,7 +46,11 @@ impl Batches {
                 batch.next += 1;
                 return Ok(Some((Arc::clone(&batch.rows), batch.next - 1)));
             }
-            if self.at >= self.source.end {
+            while self.source.spans.get(self.span).is_some_and(|span| self.at >= span.end) {
+                self.span += 1;
+                self.at = self.source.spans.get(self.span).map_or(0, |span| span.start);
+            }
+            if self.span >= self.source.spans.len() {
                 return Ok(None);
             }
             match self.next_batch() {
@@ -57,17 +64,18 @@ impl Batches {
     }
 
     /// What `read` makes of the next row of which it makes something. `read` gets the batch of a row and its place in
-    /// it, and says what is wrong with the row. After an error there is no further row.
+    /// it, and whether rows before it may be missing, and says what is wrong with the row. After an error there is no
+    /// further row.
     pub(crate) fn find<T>(
         &mut self,
-        mut read: impl FnMut(&Rows, usize) -> Result<Option<T>, &'static str>,
+        mut read: impl FnMut(&Rows, usize, bool) -> Result<Option<T>, &'static str>,
     ) -> Option<Result<T, RecordError>> {
         loop {
             let (rows, index) = match self.next_row().transpose()? {
                 Ok(row) => row,
                 Err(error) => return Some(Err(error)),
             };
-            match read(&rows, index) {
+            match read(&rows, index, self.span > 0) {
                 Ok(None) => {}
                 Ok(Some(found)) => return Some(Ok(found)),
                 Err(reason) => return Some(Err(self.refuse(reason))),
@@ -82,15 +90,22 @@ impl Batches {
         RecordError::damaged(&self.source.path, at, reason)
     }
 
+    /// The time of the next row in nanoseconds, and in which of the spans between damaged parts it is.
+    pub(crate) fn next_time(&mut self) -> Option<Result<(u64, usize), RecordError>> {
+        let time = self.find(|rows, index, _| Ok(Some(rows.time_ns(index))))?;
+        Some(time.map(|time| (time, self.span)))
+    }
+
     fn end(&mut self) {
         self.batch = None;
-        self.at = self.source.end;
+        self.span = self.source.spans.len();
     }
 
     fn next_batch(&mut self) -> Result<Batch, RecordError> {
         let (path, file, at) = (&self.source.path, &self.source.file, self.at);
         let fault = |fault: Fault| fault.at(path, at);
-        let Found::Message(message) = find(file, at, self.source.end, Checksum::Needed).map_err(fault)? else {
+        let end = self.source.spans.get(self.span).map_or(at, |span| span.end);
+        let Found::Message(message) = find(file, at, end, Checksum::Needed).map_err(fault)? else {
             return Err(RecordError::damaged(path, at, "the file has changed since it was opened"));
         };
         let body = message.body(file).map_err(fault)?;

@@ -99,7 +99,20 @@ pub enum RecordError {
         /// The length of the file, in bytes.
         at: u64,
     },
-    /// The bytes are not what was written.
+    /// A part of it is damaged, and all of it is needed.
+    #[error(
+        "the recording {} is damaged at byte {at}: {reason}; save the rest first, with `isotherm recover`, or use a copy",
+        path.display()
+    )]
+    Incomplete {
+        /// The recording.
+        path: PathBuf,
+        /// The first byte that is damaged.
+        at: u64,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The bytes are not what a recorder writes, although the checksums are right, or the header is damaged.
     #[error(
         "the recording {} is damaged at byte {at}: {reason}; \
          what lies before that byte is good, use a copy or record again",

@@ -305,6 +305,19 @@ fn a_buffer_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
     assert!(error.to_string().contains("a column has more or fewer offsets than values"), "{error}");
 }
 
+/// Equal values compress to next to nothing, and all of them are taken into memory.
+#[test]
+fn a_batch_that_expands_too_much_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let bomb = batch_parts(&batch(&[first_row(&vec![region(1..3, 1); 1 << 20], &[])]), Some(CompressionType::ZSTD));
+    assert!(bomb.1.len() < 100_000, "{}", bomb.1.len());
+    let error = read(directory.path(), &[schema_parts(), bomb]).unwrap_err();
+    assert!(
+        matches!(&error, RecordError::Damaged { reason, .. } if reason == "a batch is impossibly large"),
+        "{error}"
+    );
+}
+
 #[test]
 fn activities_that_break_the_rules_are_refused() {
     let row = activity_row;

@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 
 use arrow_ipc as ipc;
 
-const MARKER: [u8; 4] = [0xff; 4];
-const PREFIX_LEN: usize = 8;
+pub(crate) const MARKER: [u8; 4] = [0xff; 4];
+pub(crate) const PREFIX_LEN: usize = 8;
 const CHECKSUMS_LEN: usize = 8;
 /// Ends a stream: a message whose metadata has no bytes.
 pub(crate) const END_MARKER: [u8; PREFIX_LEN] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -21,6 +21,11 @@ pub(crate) const END_MARKER: [u8; PREFIX_LEN] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0
 const MAX_METADATA: usize = 16 << 20;
 /// The most bytes of one body that are read, compressed or not.
 pub(crate) const MAX_BODY: u64 = 1 << 30;
+
+/// The longest beginning of a file in which a wrong bit is corrected, in bytes: no more than 91,606 bits.
+const MAX_CORRECTED: usize = 11 << 10;
+/// How many bytes of a body are read at a time where it need not be in memory.
+const CHUNK: usize = 1 << 16;
 
 /// A message as bytes: `flatbuffer` and `body` framed, with their checksums.
 pub(crate) fn frame(flatbuffer: &[u8], body: &[u8]) -> Option<Vec<u8>> {
@@ -132,6 +137,31 @@ impl Message {
         self.at + self.head.len() as u64 + self.body_len
     }
 
+    /// The first byte of its body.
+    pub(crate) fn body_start(&self) -> u64 {
+        self.at + self.head.len() as u64
+    }
+
+    /// Whether it is a batch of rows.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.flatbuffer().is_ok_and(|message| message.header_type() == ipc::MessageHeader::RecordBatch)
+    }
+
+    /// Whether the checksum of the body is right. It reads the body in parts.
+    pub(crate) fn body_is_whole(&self, file: &File) -> io::Result<bool> {
+        let Some((_, _, expected)) = self.checksums() else { return Ok(false) };
+        let mut sum = crc32fast::Hasher::new();
+        let mut chunk = vec![0; CHUNK.min(usize::try_from(self.body_len).unwrap_or(CHUNK))];
+        let mut at = self.body_start();
+        while at < self.end() {
+            let part = &mut chunk[..usize::try_from(self.end() - at).unwrap_or(CHUNK).min(CHUNK)];
+            file.read_exact_at(part, at)?;
+            sum.update(part);
+            at += part.len() as u64;
+        }
+        Ok(sum.finalize() == expected)
+    }
+
     /// Its metadata.
     pub(crate) fn flatbuffer(&self) -> Result<ipc::Message<'_>, Fault> {
         ipc::root_as_message(&self.head[PREFIX_LEN..])
@@ -183,4 +213,83 @@ fn only_zeros(file: &File, mut at: u64, len: u64) -> io::Result<bool> {
         at += part.len() as u64;
     }
     Ok(true)
+}
+
+/// The message at the start of a file of `len` bytes, if it is whole but for one bit of what comes before its body. That
+/// bit is corrected.
+///
+/// In up to 91,606 bits, a CRC-32 tells which bit was changed, and tells one changed bit from two: its Hamming distance
+/// is 4 (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002).
+pub(crate) fn corrected_first(file: &File, len: u64) -> io::Result<Option<Message>> {
+    let mut bytes = vec![0; MAX_CORRECTED.min(usize::try_from(len).unwrap_or(MAX_CORRECTED))];
+    file.read_exact_at(&mut bytes, 0)?;
+    let Some((prefix, _)) = bytes.split_first_chunk::<PREFIX_LEN>() else { return Ok(None) };
+    let [m @ .., a, b, c, d] = *prefix;
+    if m.iter().map(|byte| byte.count_zeros()).sum::<u32>() > 1 {
+        return Ok(None);
+    }
+    let length = u32::from_le_bytes([a, b, c, d]);
+    let lengths = std::iter::once(length).chain((0..u32::BITS).map(|bit| length ^ (1 << bit)));
+    for length in lengths {
+        let Some(head) = bytes.get(..PREFIX_LEN.saturating_add(length as usize)) else { continue };
+        let mut head = head.to_vec();
+        head[4..PREFIX_LEN].copy_from_slice(&length.to_le_bytes());
+        let mut message = Message { at: 0, head, body_len: 0 };
+        let Some((checked, sum, _)) = message.checksums() else { continue };
+        let wrong = crc32fast::hash(checked) ^ sum;
+        let place = checked.len();
+        // After a change of the length, nothing else is wrong.
+        if wrong != 0 {
+            if message.head[..PREFIX_LEN] != *prefix {
+                continue;
+            }
+            // A wrong bit of the checksum itself needs no correction.
+            if !wrong.is_power_of_two() {
+                let Some(bit) = wrong_bit(wrong, place) else { continue };
+                message.head[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        // The header has no body.
+        if message.flatbuffer().is_ok_and(|found| found.bodyLength() == 0) {
+            let sum = crc32fast::hash(&message.head[..place]).to_le_bytes();
+            message.head[place..place + sum.len()].copy_from_slice(&sum);
+            return Ok(Some(message));
+        }
+    }
+    Ok(None)
+}
+
+/// The bit of `len` bytes whose change changes their CRC-32 by `wrong`.
+fn wrong_bit(wrong: u32, len: usize) -> Option<usize> {
+    /// The polynomial of CRC-32, with its bits in reverse order.
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    // What a change of the last bit of all changes; each bit before it is one step of the register away.
+    let mut change = POLYNOMIAL;
+    for at in (0..len).rev() {
+        for bit in (0..8).rev() {
+            if change == wrong {
+                return Some(at * 8 + bit);
+            }
+            change = (change >> 1) ^ (POLYNOMIAL * (change & 1));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bit_that_was_changed_is_found_and_two_are_not() {
+        let bytes: Vec<u8> = (0..1000_u32).map(|i| (i * 7) as u8).collect();
+        let sum = crc32fast::hash(&bytes);
+        for bit in 0..8000 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(wrong_bit(crc32fast::hash(&changed) ^ sum, 1000), Some(bit));
+            changed[500] ^= 0x40;
+            assert_eq!(wrong_bit(crc32fast::hash(&changed) ^ sum, 1000), None);
+        }
+    }
 }

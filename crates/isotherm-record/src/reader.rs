@@ -7,27 +7,17 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use isotherm_core::sanitise;
+use isotherm_input::{Input, Problem};
 use serde::Deserialize;
 
 use crate::decode::Rows;
-use crate::message::{Checksum, Fault, Found, Message, find};
+use crate::ending::Ending;
+use crate::layout::{Damage, Layout, layout};
+use crate::message::{Checksum, Fault, Found, Message, corrected_first, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
 use crate::source::Source;
 use crate::{Activities, Contents, FORMAT, Header, RecordError, Snapshots, Surveys, columns, foreign};
-
-/// How a recording ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// With the end marker: the recorder finished it.
-    Whole,
-    /// After a whole message, without the end marker: it is still being recorded, or the recorder was killed.
-    Unfinished,
-    /// Within a message: the recorder was killed while it wrote, or the file was cut.
-    CutShort {
-        /// How many bytes from the start are readable.
-        at: u64,
-    },
-}
 
 /// A recording that is open for reading. Several passes over it are possible, also at the same time.
 ///
@@ -37,37 +27,42 @@ pub struct Recording {
     source: Source,
     header: Header,
     ending: Ending,
+    damage: Vec<Damage>,
+    is_header_corrected: bool,
+    len: u64,
 }
 
 impl Recording {
-    /// Opens a recording, reads its header and walks over its messages to find out how it ends. Rows are not read yet.
+    /// Opens a recording, reads its header and compares the checksums of its messages, to find out how it ends and what
+    /// of it is damaged. Rows are not read yet.
     ///
     /// # Errors
-    /// If the file cannot be read, is no recording, is of a newer format, or is damaged rather than cut short.
+    /// If the file cannot be read, is no recording, is of a newer format, or has a damaged header.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let open_error = |source| RecordError::Open { path: path.into(), source };
-        // Opening a pipe would wait for its writer.
-        let kind = std::fs::metadata(path).map_err(open_error)?;
-        if kind.is_dir() {
-            return Err(open_error(io::ErrorKind::IsADirectory.into()));
-        }
-        if !kind.is_file() {
-            return Err(RecordError::NotAFile { path: path.into() });
-        }
-        let file = File::open(path).map_err(open_error)?;
+        let file = Input::new(path).open().map_err(|error| match error.problem {
+            Problem::System(source) => open_error(source),
+            Problem::Directory => open_error(io::ErrorKind::IsADirectory.into()),
+            _ => RecordError::NotAFile { path: path.into() },
+        })?;
         let len = file.metadata().map_err(open_error)?.len();
         if len == 0 {
             return Err(RecordError::Empty { path: path.into() });
         }
-        let (First { format, schema, header }, start) = read_header(path, &file, len).map_err(|error| match error {
-            RecordError::Foreign { .. } if foreign::was_ours(&file) => {
-                RecordError::damaged(path, 0, "its header is not what was written")
-            }
-            error => error,
-        })?;
-        let (end, ending) = walk(path, &file, start, len)?;
-        let source = Source { file: Arc::new(file), path: path.into(), format, schema, start, end };
-        Ok(Self { source, header, ending })
+        let (First { format, schema, header }, start, is_header_corrected) = match read_header(path, &file, len) {
+            Ok((first, start)) => (first, start, false),
+            Err(error) => match corrected_header(path, &file, len) {
+                Some((first, start)) => (first, start, true),
+                None if matches!(error, RecordError::Foreign { .. }) && foreign::was_ours(&file) => {
+                    return Err(RecordError::damaged(path, 0, "its header is not what was written"));
+                }
+                None => return Err(error),
+            },
+        };
+        let read_error = |source| RecordError::Read { path: path.into(), offset: start, source };
+        let Layout { spans, damage, ending } = layout(&file, start, len).map_err(read_error)?;
+        let source = Source { file: Arc::new(file), path: path.into(), format, schema, spans: spans.into() };
+        Ok(Self { source, header, ending, damage, is_header_corrected, len })
     }
 
     /// What is true for the whole recording.
@@ -78,6 +73,35 @@ impl Recording {
     /// How it ends.
     pub fn ending(&self) -> Ending {
         self.ending
+    }
+
+    /// What of it cannot be read, in the order of the file. Readers pass over it, and give what comes before and after.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Whether one bit of the header was wrong. The checksum told which, so that nothing is missing.
+    pub fn is_header_corrected(&self) -> bool {
+        self.is_header_corrected
+    }
+
+    /// Fails if anything of it is missing.
+    ///
+    /// # Errors
+    /// [`RecordError::Incomplete`] with the first damaged part.
+    pub fn must_be_undamaged(&self) -> Result<(), RecordError> {
+        let Some(first) = self.damage.first() else { return Ok(()) };
+        Err(RecordError::Incomplete { path: self.path().into(), at: first.start, reason: first.reason })
+    }
+
+    /// The length of the file when it was opened, in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// Where it is read from.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
     }
 
     /// Where it is.
@@ -143,6 +167,12 @@ fn read_header(path: &Path, file: &File, len: u64) -> Result<(First, u64), Recor
     }
 }
 
+/// What the first message of a recording says of which one bit is wrong, and the byte after it.
+fn corrected_header(path: &Path, file: &File, len: u64) -> Option<(First, u64)> {
+    let message = corrected_first(file, len).ok().flatten()?;
+    Some((first(path, &message).ok()?, message.end()))
+}
+
 /// What the first message says.
 fn first(path: &Path, message: &Message) -> Result<First, RecordError> {
     let damaged = |reason: &str| RecordError::damaged(path, 0, reason);
@@ -177,21 +207,10 @@ fn made_by(header: &str) -> String {
     struct Version {
         isotherm_version: String,
     }
-    serde_json::from_str(header)
-        .map_or_else(|_| "of an unknown version".to_owned(), |version: Version| version.isotherm_version)
-}
-
-/// Walks from message to message: where the last whole one ends, and what comes after it.
-fn walk(path: &Path, file: &File, start: u64, len: u64) -> Result<(u64, Ending), RecordError> {
-    let mut at = start;
-    loop {
-        match find(file, at, len, Checksum::Needed).map_err(|fault| fault.at(path, at))? {
-            Found::Message(message) => at = message.end(),
-            Found::EndMarker => return Ok((at, Ending::Whole)),
-            Found::Nothing => return Ok((at, Ending::Unfinished)),
-            Found::Torn => return Ok((at, Ending::CutShort { at })),
-        }
-    }
+    serde_json::from_str(header).map_or_else(
+        |_| "of an unknown version".to_owned(),
+        |made: Version| sanitise(&made.isotherm_version).into_owned(),
+    )
 }
 
 impl Fault {

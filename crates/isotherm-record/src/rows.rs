@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Mapping, TargetSnapshot};
+use isotherm_core::{AddrRange, Mapping, RegionSnapshot, TargetSnapshot};
 
 use crate::batches::Batches;
 use crate::decode::Kind;
@@ -12,6 +12,9 @@ use crate::id::StoredId;
 use crate::source::Source;
 use crate::target::RawRow;
 use crate::{RecordError, Row, TargetInfo};
+
+/// The name of mappings that are not known, because the recording is damaged.
+const UNKNOWN: &str = "[unknown]";
 
 /// The rows of a recording that are of targets, in the order of their recording. After an error there is no further
 /// row.
@@ -51,8 +54,9 @@ impl Rows {
 }
 
 impl Targets {
-    /// Fills in what earlier rows of the target have said.
-    fn complete(&mut self, raw: RawRow) -> Result<Row, &'static str> {
+    /// Fills in what earlier rows of the target have said. If those rows may be missing, what is not known is left
+    /// open: the target has no command, and its regions lie in mappings without a file.
+    fn complete(&mut self, mut raw: RawRow, after_gap: bool) -> Result<Row, &'static str> {
         if raw.time_ns < self.time_ns {
             return Err("time goes backwards");
         }
@@ -61,6 +65,10 @@ impl Targets {
             let last = self.time_ns;
             self.known.retain(|_, known| known.seen == last);
             self.time_ns = raw.time_ns;
+        }
+        if after_gap && !self.known.contains_key(&raw.id) {
+            raw.info = raw.info.or_else(|| Some(TargetInfo { command: String::new(), started_unix_ns: 0 }));
+            raw.mappings = raw.mappings.or_else(|| Some(mappings_of(&raw.regions)));
         }
         let info = raw.info.map(Arc::new);
         let mappings: Option<Arc<[Mapping]>> = raw.mappings.map(Arc::from);
@@ -85,16 +93,31 @@ impl Targets {
     }
 }
 
+/// Mappings that hold these regions, where the mappings are not known.
+fn mappings_of(regions: &[RegionSnapshot]) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for region in regions {
+        let range = region.range;
+        match mappings.last_mut() {
+            Some(last) if last.range.end() == range.start() => {
+                last.range = AddrRange::new(last.range.start(), range.end()).unwrap_or(last.range);
+            }
+            _ => mappings.push(Mapping { name: UNKNOWN.into(), ..Mapping::anonymous(range) }),
+        }
+    }
+    mappings
+}
+
 impl Iterator for Rows {
     type Item = Result<Row, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let targets = &mut self.targets;
-        self.batches.find(|rows, index| {
+        self.batches.find(|rows, index, after_gap| {
             if rows.kind(index) != Kind::Target {
                 return Ok(None);
             }
-            RawRow::read(rows.row(index))?.map(|raw| targets.complete(raw)).transpose()
+            RawRow::read(rows.row(index))?.map(|raw| targets.complete(raw, after_gap)).transpose()
         })
     }
 }

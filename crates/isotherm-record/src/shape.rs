@@ -11,6 +11,14 @@ use crate::message::MAX_BODY;
 
 /// The length that stands before a buffer's bytes when they are not compressed after all.
 const NOT_COMPRESSED: i64 = -1;
+/// The most bytes of a batch, decompressed, whatever its size is.
+const MAX_EXPANDED: u64 = 512 << 20;
+/// The bytes of a batch, decompressed, that are always allowed. A recorder buffers 8 MiB, and the row that exceeds them.
+const SMALL: u64 = 32 << 20;
+/// How many times the size of a batch it may have when it is decompressed, above that.
+const EXPANSION: u64 = 64;
+/// The most entries of all lists of structs in a batch: regions, mappings, blocks. Each takes about 200 bytes when it is read.
+const MAX_ENTRIES: u64 = 4 << 20;
 /// The bytes of that length.
 const LENGTH_LEN: u64 = 8;
 
@@ -27,6 +35,7 @@ pub(crate) fn check(batch: &ipc::RecordBatch<'_>, body: &[u8], fields: &Fields) 
         body,
         compressed: batch.compression().is_some(),
         size: 0,
+        entries: 0,
     };
     let rows = length(batch.length())?;
     for field in fields {
@@ -37,7 +46,8 @@ pub(crate) fn check(batch: &ipc::RecordBatch<'_>, body: &[u8], fields: &Fields) 
     if parts.nodes.next().is_some() || parts.buffers.next().is_some() {
         return Err("a batch has more parts than columns for them");
     }
-    if parts.size > MAX_BODY { Err("a batch is impossibly large") } else { Ok(()) }
+    let allowed = MAX_EXPANDED.min(SMALL + EXPANSION * body.len() as u64);
+    if parts.size > allowed || parts.entries > MAX_ENTRIES { Err("a batch is impossibly large") } else { Ok(()) }
 }
 
 /// The parts of a batch that are still to be checked, in the order of the columns.
@@ -48,6 +58,8 @@ struct Parts<'a, N, B> {
     compressed: bool,
     /// Of the buffers checked so far, decompressed.
     size: u64,
+    /// The entries of the lists checked so far.
+    entries: u64,
 }
 
 impl<'a, N, B> Parts<'_, N, B>
@@ -76,7 +88,10 @@ where
             }
             DataType::List(entry) => {
                 self.check_offsets(values)?;
-                self.check_field(entry)?;
+                let entries = self.check_field(entry)?;
+                if matches!(entry.data_type(), DataType::Struct(_)) {
+                    self.entries = self.entries.saturating_add(entries);
+                }
             }
             DataType::Struct(fields) => {
                 for field in fields {

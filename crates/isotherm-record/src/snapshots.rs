@@ -10,7 +10,7 @@ use crate::source::Source;
 use crate::{RecordError, Row, SnapshotRecord, TargetInfo, TargetInfos};
 
 /// The most memory that the regions and mappings of one snapshot may take, in bytes.
-const MAX_SNAPSHOT: usize = 1 << 30;
+const MAX_SNAPSHOT: usize = 512 << 20;
 
 /// The snapshots of a recording, in the order of time. After an error there is no further one.
 ///

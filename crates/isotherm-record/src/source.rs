@@ -1,6 +1,7 @@
 //! Where a recording is read from.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,8 +15,6 @@ pub(crate) struct Source {
     pub(crate) format: u64,
     /// The columns of the file.
     pub(crate) schema: SchemaRef,
-    /// The byte after the header.
-    pub(crate) start: u64,
-    /// The byte after the last whole message with rows.
-    pub(crate) end: u64,
+    /// Where the whole messages are, as ranges of bytes. Between two ranges the file is damaged.
+    pub(crate) spans: Arc<[Range<u64>]>,
 }

@@ -18,7 +18,7 @@ use crate::time::nanoseconds;
 use crate::{RecordError, SurveyRecord, TargetInfo, check, columns};
 
 /// The most memory that one survey may take, in bytes.
-const MAX_SURVEY: usize = 1 << 30;
+const MAX_SURVEY: usize = 512 << 20;
 
 /// The surveys of a recording, in the order of time. After an error there is no further one.
 ///
@@ -150,7 +150,11 @@ impl Iterator for SurveyRows {
 
     fn next(&mut self) -> Option<Self::Item> {
         let reader = &mut self.reader;
-        self.batches.as_mut()?.find(|rows, index| reader.read(rows, index))
+        self.batches.as_mut()?.find(|rows, index, after_gap| match reader.read(rows, index) {
+            // It may rely on what a row says that is missing.
+            Err(_) if after_gap && rows.kind(index) == Kind::Survey => Ok(None),
+            read => read,
+        })
     }
 }
 

@@ -135,6 +135,14 @@ fn a_newer_format() {
 }
 
 #[test]
+fn the_version_that_made_a_recording_is_foreign_text() {
+    let header = r#"{"isotherm_version":"9\u001b[31m\u202e\u009b\n"}"#;
+    let bytes = stream(&[batch_of_others(&[("isotherm.format", "4"), ("isotherm.header", header)])]);
+    let message = refusal_of(&bytes);
+    assert!(message.contains(r"made by isotherm 9\x1b[31m\u{202e}\x9b\n in format 4"), "{message}");
+}
+
+#[test]
 fn a_recording_that_another_program_has_rewritten() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");

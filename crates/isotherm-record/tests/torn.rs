@@ -1,12 +1,17 @@
-//! A recording that is cut, or whose bits have changed, gives a true beginning of itself or an error.
+//! A recording that is cut gives all that was whole before, and one whose bits have changed all other batches.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use isotherm_record::{Activity, Ending, RecordError, Recorder, Recording, Row, SnapshotRecord};
+use isotherm_core::TargetSnapshot;
+use isotherm_record::{
+    Activity, Condition, Ending, Format, RecordError, Recorder, Recording, Row, SnapshotRecord, TargetInfo, convert,
+    examine, recover,
+};
 use proptest::prelude::*;
 
 /// A recording, its bytes, and after how many bytes how many of its rows are whole.
@@ -110,68 +115,155 @@ fn a_tail_of_zeros_is_a_torn_one() {
 fn bytes_after_the_end_are_damage() {
     let directory = tempfile::tempdir().unwrap();
     let small = small(directory.path());
-    let mut bytes = small.bytes.clone();
-    bytes.extend(&small.bytes);
+    let path = directory.path().join("twice.rec");
     let at_end = small.bytes.len() as u64 - 8;
-    assert!(matches!(read(directory.path(), &bytes), Err(RecordError::Damaged { at, .. }) if at == at_end));
-}
-
-/// An error, or a true beginning of the recording: never rows that were not recorded.
-fn assert_error_or_beginning(small: &Small, result: Result<(Ending, Rows), RecordError>, what: &str) {
-    if let Ok((_, rows)) = result {
-        assert!(small.rows.0.starts_with(&rows.0) && small.rows.1.starts_with(&rows.1), "{what}");
-    }
-}
-
-#[test]
-fn a_changed_bit_is_never_taken_for_data() {
-    let directory = tempfile::tempdir().unwrap();
-    let small = small(directory.path());
-    for at in 0..small.bytes.len() {
-        let mut bytes = small.bytes.clone();
-        bytes[at] ^= 1 << (at % 8);
-        let result = read(directory.path(), &bytes);
-        assert_error_or_beginning(&small, result, &format!("byte {at}"));
-    }
-}
-
-#[test]
-fn a_damaged_header_is_not_taken_for_a_foreign_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let small = small(directory.path());
-    for at in 4..small.borders[0].0 {
-        let mut bytes = small.bytes.clone();
-        bytes[at] ^= 1 << (at % 8);
-        let error = read(directory.path(), &bytes).unwrap_err();
-        assert!(!matches!(error, RecordError::Foreign { .. }), "byte {at}: {error}");
-    }
-}
-
-#[test]
-fn damage_inside_a_batch_is_found_where_the_batch_begins() {
-    let directory = tempfile::tempdir().unwrap();
-    let small = small(directory.path());
-    for pair in small.borders.windows(2) {
-        let (begin, end) = (pair[0].0, pair[1].0);
-        let mut bytes = small.bytes.clone();
-        bytes[end - 20] ^= 0x10;
-        let path = directory.path().join("changed.rec");
-        std::fs::write(&path, bytes).unwrap();
-        let damaged_here = |error| matches!(error, RecordError::Damaged { at, .. } if at == begin as u64);
+    for more in [&small.bytes[..], b"some more bytes"] {
+        std::fs::write(&path, [&small.bytes[..], more].concat()).unwrap();
         let recording = Recording::open(&path).unwrap();
-        let mut snapshots = recording.snapshots().unwrap();
-        let mut activities = recording.activities().unwrap();
-        assert_eq!(2 * snapshots.by_ref().map_while(Result::ok).count(), pair[0].1);
-        assert_eq!(activities.by_ref().map_while(Result::ok).count(), pair[0].2);
-        for error in [
-            recording.snapshots().unwrap().find_map(Result::err),
-            recording.activities().unwrap().find_map(Result::err),
-        ] {
-            assert!(damaged_here(error.unwrap()));
-        }
-        // After an error there is no more.
-        assert!(snapshots.next().is_none() && activities.next().is_none());
+        let [damage] = recording.damage() else { panic!("{:?}", recording.damage()) };
+        assert_eq!((damage.start, damage.reason), (at_end, "there are bytes after the end marker"));
+        assert_eq!(recording.snapshots().unwrap().map(Result::unwrap).count(), 4);
     }
+}
+
+/// The rows of the batches that do not hold byte `at`: of targets, and activities.
+fn rest(small: &Small, at: usize) -> Rows {
+    let mut rest = (Vec::new(), Vec::new());
+    for pair in small.borders.windows(2) {
+        if !(pair[0].0..pair[1].0).contains(&at) {
+            rest.0.extend_from_slice(&small.rows.0[pair[0].1..pair[1].1]);
+            rest.1.extend_from_slice(&small.rows.1[pair[0].2..pair[1].2]);
+        }
+    }
+    rest
+}
+
+/// Of the rows that follow a damaged batch, these are known: all but what the damaged batch says of their targets.
+fn without_descriptions(rows: Rows) -> Rows {
+    let none = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
+    let target = |row: Row| {
+        let target = TargetSnapshot { mappings: Arc::default(), ..row.target };
+        Row { target, info: Arc::clone(&none), ..row }
+    };
+    (rows.0.into_iter().map(target).collect(), rows.1)
+}
+
+#[test]
+fn after_any_changed_bit_all_other_batches_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    let (header, end) = (small.borders[0].0, small.borders.last().unwrap().0);
+    let first = small.borders[0].0..small.borders[1].0;
+    // Each bit of some bytes, and one bit of many more: of all where a batch begins or ends, and of every fifth.
+    let near_a_border = |at: usize| small.borders.iter().any(|&(border, ..)| border.abs_diff(at) < 48);
+    let bytes = (0..small.bytes.len()).filter(|&at| at % 5 == 0 || near_a_border(at));
+    let bits = bytes.flat_map(|at| (0..8).filter(move |bit| at % 8 == *bit || at % 485 == 0).map(move |bit| (at, bit)));
+    for (at, bit) in bits {
+        let mut bytes = small.bytes.clone();
+        bytes[at] ^= 1 << bit;
+        let (ending, rows) =
+            read(directory.path(), &bytes).unwrap_or_else(|error| panic!("byte {at}, bit {bit}: {error}"));
+        let expected = rest(&small, at);
+        if first.contains(&at) {
+            // It holds what the targets and their mappings are.
+            assert!(without_descriptions(rows) == without_descriptions(expected), "byte {at}, bit {bit}");
+        } else {
+            assert!(rows == expected, "byte {at}, bit {bit}: {} of {}", rows.0.len(), expected.0.len());
+        }
+        let path = directory.path().join("changed.rec");
+        let recording = Recording::open(&path).unwrap();
+        let found = examine(&recording).unwrap();
+        assert!(found.error.is_none(), "byte {at}, bit {bit}: {:?}", found.error);
+        // The checksum of the header's body, which is empty, is not needed.
+        let is_needed = at < header - 4 || at >= header;
+        // A wrong length in the last batch looks as if the file was cut.
+        let looks_cut = matches!(ending, Ending::CutShort { .. });
+        if is_needed && at < end && !looks_cut {
+            assert_eq!(found.condition(), Condition::Damaged, "byte {at}, bit {bit}");
+            assert_eq!(found.is_header_corrected, at < header, "byte {at}, bit {bit}");
+        } else if is_needed {
+            assert!(found.condition() != Condition::Whole, "byte {at}, bit {bit}: {ending:?}");
+        }
+    }
+}
+
+#[test]
+fn a_part_that_is_missing_or_too_much_costs_only_its_batches() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    let (from, to) = (small.borders[0].0, small.borders[1].0);
+    for at in (from..to).step_by(7) {
+        let mut shorter = small.bytes.clone();
+        shorter.drain(at..(at + 13).min(to));
+        let mut longer = small.bytes.clone();
+        longer.splice(at..at, [0xff; 21]);
+        for bytes in [shorter, longer] {
+            let (_, rows) = read(directory.path(), &bytes).unwrap();
+            let is_whole = rows.0.len() == small.rows.0.len();
+            let expected = if is_whole { small.rows.clone() } else { rest(&small, from) };
+            assert!(without_descriptions(rows) == without_descriptions(expected), "at {at}");
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_told_by_bytes_and_by_time_and_the_rest_is_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, saved) = (directory.path().join("a.rec"), directory.path().join("b.rec"));
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    let mut borders = Vec::new();
+    for i in 1..=6 {
+        recorder.write(&common::snapshot_record(i)).unwrap();
+        recorder.flush().unwrap();
+        borders.push(recorder.bytes_written());
+    }
+    recorder.finish().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    for batch in [2, 3] {
+        bytes[borders[batch] as usize - 20] ^= 1;
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    let recording = Recording::open(&path).unwrap();
+    let found = examine(&recording).unwrap();
+    assert_eq!((found.snapshots, found.ending), (4, Ending::Whole));
+    let parts: Vec<_> = found.missing.iter().map(|m| (m.damage.start, m.damage.end, m.after, m.before)).collect();
+    let ms = |ms| Some(std::time::Duration::from_millis(ms));
+    assert_eq!(parts, [(borders[1], borders[2], ms(200), ms(500)), (borders[2], borders[3], ms(200), ms(500))]);
+
+    let refused = convert(&recording, &saved, Format::Recording).unwrap_err().to_string();
+    assert!(refused.contains("isotherm recover") && !saved.exists(), "{refused}");
+    assert!(recover(&recording, &saved).unwrap().is_none());
+    let saved = Recording::open(&saved).unwrap();
+    assert_eq!(examine(&saved).unwrap().condition(), Condition::Whole);
+    let read = |recording: &Recording| recording.snapshots().unwrap().map(Result::unwrap).collect::<Vec<_>>();
+    assert_eq!(read(&saved), read(&recording));
+    assert!(recover(&saved, saved.path()).is_err(), "an output is no input");
+}
+
+#[test]
+fn many_places_that_look_like_messages_take_no_more_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = small(directory.path());
+    let path = directory.path().join("a.rec");
+    let header = &small.bytes[..small.borders[0].0];
+    // Each word is a marker and a length of 1 MiB.
+    let words = [0xff, 0xff, 0xff, 0xff, 0, 0, 0x10, 0].repeat(1 << 19);
+    std::fs::write(&path, [header, &words].concat()).unwrap();
+    let began = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let recording = Recording::open(&path).unwrap();
+    let took = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime) - began;
+    assert_eq!(recording.damage().len(), 1, "{:?}", recording.damage());
+    assert!(took.tv_sec < 20, "{took:?}");
+}
+
+/// An error, or rows of the recording in their order: never rows that were not recorded.
+fn assert_error_or_part(small: &Small, result: Result<(Ending, Rows), RecordError>, what: &str) {
+    let Ok((_, rows)) = result else { return };
+    let (rows, all) = (without_descriptions(rows), without_descriptions(small.rows.clone()));
+    let mut recorded = all.0.iter();
+    assert!(rows.0.iter().all(|row| recorded.any(|recorded| recorded == row)), "{what}");
+    let mut recorded = all.1.iter();
+    assert!(rows.1.iter().all(|row| recorded.any(|recorded| recorded == row)), "{what}");
 }
 
 proptest! {
@@ -193,6 +285,6 @@ proptest! {
             bytes.truncate(cut.index(bytes.len()));
         }
         let result = read(directory.path(), &bytes);
-        assert_error_or_beginning(&small, result, &format!("{changes:?}"));
+        assert_error_or_part(&small, result, &format!("{changes:?}"));
     }
 }

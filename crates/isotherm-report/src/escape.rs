@@ -1,37 +1,13 @@
 //! Escaping of names and commands. They come from the watched process, and must not act on a terminal or a page.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io;
 
+pub use isotherm_core::sanitise;
+
+use isotherm_core::is_unsafe;
 use serde::Serialize;
 
 use crate::ReportError;
-
-/// Whether a character controls a terminal, is invisible, or changes the direction of text.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-}
-
-/// The text with unsafe characters written as escapes such as `\x1b`.
-pub fn sanitise(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) {
-        return text.into();
-    }
-    let mut clean = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            c if !is_unsafe(c) => clean.push(c),
-            '\n' => clean.push_str("\\n"),
-            '\t' => clean.push_str("\\t"),
-            c if u32::from(c) < 0x100 => _ = write!(clean, "\\x{:02x}", u32::from(c)),
-            c => _ = write!(clean, "\\u{{{:x}}}", u32::from(c)),
-        }
-    }
-    clean.into()
-}
 
 /// The text, [sanitised](sanitise) and escaped for content and attributes of XML and HTML.
 pub fn markup(text: &str) -> String {
@@ -84,12 +60,6 @@ impl serde_json::ser::Formatter for EscapingFormatter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_are_written_out() {
-        assert_eq!(sanitise("a\x1b[31m\u{9b}\n\u{202e}z"), "a\\x1b[31m\\x9b\\n\\u{202e}z");
-        assert!(matches!(sanitise("[heap]"), Cow::Borrowed("[heap]")));
-    }
 
     #[test]
     fn markup_cannot_be_opened_or_closed() {

@@ -76,7 +76,8 @@ impl Source for Recording {
     }
 
     fn cut_short(&self) -> Option<String> {
-        match self.ending() {
+        let damaged = damaged(self);
+        let cut = match self.ending() {
             Ending::Whole => None,
             Ending::Unfinished => {
                 Some("the recording has no end: it is still being made, or its recorder was killed".into())
@@ -84,8 +85,26 @@ impl Source for Recording {
             Ending::CutShort { at } => Some(format!(
                 "the recording is cut short: its recorder was killed, or the file was cut; whole up to byte {at}"
             )),
+        };
+        match (damaged, cut) {
+            (Some(damaged), Some(cut)) => Some(format!("{damaged}; {cut}")),
+            (damaged, cut) => damaged.or(cut),
         }
     }
+}
+
+/// What of a recording is missing because it is damaged.
+fn damaged(recording: &Recording) -> Option<String> {
+    let damage = recording.damage();
+    let bytes: u64 = damage.iter().map(|part| part.end - part.start).sum();
+    let parts = if damage.len() == 1 { "part" } else { "parts" };
+    (!damage.is_empty()).then(|| {
+        format!(
+            "the recording is damaged: {} {parts} with {bytes} bytes cannot be read, and what they hold is missing; \
+             `isotherm check` says where",
+            damage.len()
+        )
+    })
 }
 
 /// The part of a recording that a report is about. `None` selects everything.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use isotherm_core::scheme::Scheme;
 use isotherm_record::SnapshotRecord;
+use isotherm_scheme::Diagnostics;
 
 /// The messages for the schemes' thread. A newer snapshot replaces one that was not taken yet: schemes act on the
 /// memory
@@ -23,6 +24,8 @@ pub(crate) struct Messages {
     pub(crate) replace: Option<Vec<Scheme>>,
     /// Whether to read the scheme file again.
     pub(crate) reload: bool,
+    /// What was read from the scheme file again.
+    pub(crate) read: Option<Result<Vec<Scheme>, Diagnostics>>,
     /// Whether the run is over.
     pub(crate) is_over: bool,
     /// Whether anybody reads the mailbox.
@@ -31,7 +34,7 @@ pub(crate) struct Messages {
 
 impl Messages {
     fn is_empty(&self) -> bool {
-        self.snapshot.is_none() && self.replace.is_none() && !self.reload && !self.is_over
+        self.snapshot.is_none() && self.replace.is_none() && !self.reload && self.read.is_none() && !self.is_over
     }
 }
 
@@ -56,6 +59,10 @@ impl Mailbox {
 
     pub(crate) fn reload(&self) {
         self.put(|messages| messages.reload = true);
+    }
+
+    pub(crate) fn put_read(&self, schemes: Result<Vec<Scheme>, Diagnostics>) {
+        self.put(|messages| messages.read = Some(schemes));
     }
 
     pub(crate) fn end(&self) {

@@ -210,6 +210,10 @@ impl Prepared {
             Source::Replay(path) => {
                 let recording = Recording::open(&path)?;
                 let properties = Properties::of(recording.header());
+                if !recording.damage().is_empty() {
+                    let text = "the recording is damaged; what cannot be read is passed over (isotherm check)";
+                    notices.push(Notice::new(crate::Severity::Warning, text));
+                }
                 let schemes = schemes.map(fixed_schemes).transpose()?;
                 (Origin::Replay(ReplaySource { recording, schemes }), properties)
             }

@@ -28,6 +28,7 @@ struct Readme;
 use std::path::Path;
 
 use isotherm_core::scheme::Scheme;
+use isotherm_input::{Input, Problem};
 
 pub use describe::{describe, describe_condition};
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
@@ -36,7 +37,7 @@ pub use document::Document;
 /// The JSON Schema of the YAML form, for editors and other programs.
 pub const JSON_SCHEMA: &str = include_str!("../schema/schemes.json");
 
-/// The size at which a file is not read, in bytes. A scheme file has a few kilobytes.
+/// The most bytes that are read of a file. A scheme file has a few kilobytes.
 const MAX_SIZE: u64 = 1 << 20;
 
 /// Reads the schemes in a file.
@@ -47,19 +48,28 @@ pub fn read(path: &Path) -> Result<Vec<Scheme>, Diagnostics> {
     parse(&path.display().to_string(), &read_text(path)?)
 }
 
-/// Reads the text of a scheme file.
+/// Reads the text of a scheme file, which may be a pipe.
 ///
 /// # Errors
-/// If the file cannot be read, has more than 1 MiB, or is not UTF-8.
+/// If the file cannot be read, has more than 1 MiB, or is not UTF-8; if it is a device or a directory; if it is a pipe
+/// through which nothing comes for some seconds.
 pub fn read_text(path: &Path) -> Result<String, Diagnostics> {
-    let error = |message| Diagnostics::of_file(&path.display().to_string(), message);
-    let cannot_read = |cause: std::io::Error| error(format!("cannot be read: {cause}"));
-    let size = std::fs::metadata(path).map_err(cannot_read)?.len();
-    if size > MAX_SIZE {
-        return Err(error(format!("has {size} bytes, more than any scheme file; give another file")));
-    }
-    let bytes = std::fs::read(path).map_err(cannot_read)?;
-    String::from_utf8(bytes).map_err(|_| error("is not text in UTF-8; give a scheme file".into()))
+    Input::new(path).limited_to(MAX_SIZE).or_pipe().text().map_err(|error| {
+        let message = match error.problem {
+            Problem::TooLarge(limit) => {
+                format!("has more than {limit} bytes, more than any scheme file; give another file")
+            }
+            Problem::NotText(_) => "is not text in UTF-8; give a scheme file".into(),
+            problem @ (Problem::Directory | Problem::NotAFile(_)) => {
+                format!("cannot be read: {problem}; give a scheme file")
+            }
+            problem @ Problem::Silent(_) => {
+                format!("cannot be read: {problem}; start its writer first, or give a scheme file")
+            }
+            problem => format!("cannot be read: {problem}"),
+        };
+        Diagnostics::of_file(&path.display().to_string(), message)
+    })
 }
 
 /// Reads the schemes in `text`. `file` is the name of the file in messages.

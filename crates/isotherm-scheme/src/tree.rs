@@ -1,5 +1,7 @@
 //! A YAML or JSON document as a tree of values that know their positions.
 
+use std::collections::HashMap;
+
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
 use crate::diagnostic::{Diagnostic, Position};
@@ -123,6 +125,8 @@ impl<'a> Reader<'a> {
 
     fn map(&mut self, depth: usize) -> Result<Value, Diagnostic> {
         let mut fields: Vec<(Key, Node)> = Vec::new();
+        // The line of each field.
+        let mut lines: HashMap<String, usize> = HashMap::new();
         loop {
             let event = match self.next()? {
                 Event::MappingEnd => return Ok(Value::Map(fields)),
@@ -133,8 +137,7 @@ impl<'a> Reader<'a> {
                 return Err(Diagnostic::new(position, "expected the name of a field"));
             };
             let key = Key { position, name: name.into_owned() };
-            if let Some((first, _)) = fields.iter().find(|(known, _)| known.name == key.name) {
-                let line = first.position.line;
+            if let Some(line) = lines.insert(key.name.clone(), position.line) {
                 let message = format!("the field {:?} is already given in line {line}; remove one of them", key.name);
                 return Err(Diagnostic::new(position, message));
             }

@@ -159,5 +159,5 @@ fn files_that_cannot_be_read() {
     std::fs::write(&path, b"schemes:\xff").unwrap();
     assert!(isotherm_scheme::read(&path).unwrap_err().to_string().contains("not text in UTF-8"));
     std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
-    assert!(isotherm_scheme::read(&path).unwrap_err().to_string().contains("1048577 bytes"));
+    assert!(isotherm_scheme::read(&path).unwrap_err().to_string().contains("more than 1048576 bytes"));
 }

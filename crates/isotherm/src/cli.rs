@@ -1,5 +1,6 @@
 //! The command line: commands, options and their help texts. This module knows nothing of how the commands work.
 
+mod check;
 mod convert;
 mod idle;
 mod man;
@@ -14,6 +15,7 @@ mod watch;
 
 use clap::{Parser, Subcommand};
 
+pub use check::{Check, CheckFormat, Recover};
 pub use convert::{Convert, Import, ImportDamo, ImportFrom};
 pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 pub use man::Man;
@@ -69,6 +71,8 @@ Exit status:
   1  failure
   2  wrong arguments
 
+`isotherm check` has further ones; see `isotherm check --help`.
+
 With a command after `--`, the exit status is that of the command, or 128 plus the number of the signal that ended it.";
 
 #[derive(Subcommand)]
@@ -80,6 +84,8 @@ pub enum Command {
     Idle(Box<Idle>),
     Run(Box<Run>),
     Scheme(Scheme),
+    Check(Check),
+    Recover(Recover),
     Convert(Convert),
     Import(Import),
     Doctor(Doctor),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm_core::units;
+use isotherm_core::{sanitise, units};
 use isotherm_kernel::{ProcessTable, Stop, Waiter, Woken, monitor_cpu_time, unix_ns};
 use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_probes::idle_scan::{
@@ -308,7 +308,7 @@ fn holds_addresses(format: IdleFormat, detail: Detail) -> bool {
 
 fn line(text: std::fmt::Arguments<'_>) {
     let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
-    let text: String = text.to_string().chars().take(width.saturating_sub(1)).collect();
+    let text: String = sanitise(&text.to_string()).chars().take(width.saturating_sub(1)).collect();
     // This fails if the terminal has been closed. The run continues.
     let _ = write!(stderr(), "\r{text}\x1b[K");
 }

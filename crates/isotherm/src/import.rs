@@ -18,7 +18,10 @@ pub fn run(options: &Import) -> Result<ExitCode> {
 
 fn damo(options: &ImportDamo) -> Result<ExitCode> {
     let output = options.output.clone().unwrap_or_else(|| recording_of(&options.file));
-    let imported = isotherm_damo::import(&options.file, &output, &options.pid, env!("CARGO_PKG_VERSION"))?;
+    let imported = {
+        let version = env!("CARGO_PKG_VERSION");
+        isotherm_damo::import_within(&options.file, &output, &options.pid, version, options.max_memory)?
+    };
     for note in &imported.notes {
         tell(format_args!("isotherm: {note}"));
     }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod cli;
 mod command;
 mod convert;
@@ -59,6 +60,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Idle(options) => idle::run(&options),
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::run(&options),
+        Command::Check(options) => check::run(&options),
+        Command::Recover(options) => check::recover(&options),
         Command::Convert(options) => convert::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Scheme(options) => scheme::run(&options),
@@ -107,9 +110,10 @@ fn complain(error: &anyhow::Error) {
     tell(format_args!("isotherm: {}", isotherm_core::chain(&**error)));
 }
 
-/// Writes a line to standard error. A failure is ignored, because there is no other place to report it.
+/// Writes a line to standard error, or several. What a file or a process calls itself may be part of it, and does not
+/// reach a terminal as it is. A failure is ignored, because there is no other place to report it.
 fn tell(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", isotherm_core::sanitise_lines(&line.to_string()));
 }
 
 /// Whether an output is a pipe whose reader has closed it, which is not a failure.

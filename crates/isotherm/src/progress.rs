@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use isotherm_core::sanitise;
 use isotherm_core::scheme::Report;
 use isotherm_core::units::{bytes, percent};
 use isotherm_record::{Activity, SnapshotRecord};
@@ -99,7 +100,7 @@ impl Progress {
 
     fn write(&self, line: &str) {
         let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
-        let line: String = line.chars().take(width.saturating_sub(1)).collect();
+        let line: String = sanitise(line).chars().take(width.saturating_sub(1)).collect();
         // This fails if the terminal has been closed. The run continues.
         let _ = write!(stderr(), "\r{line}\x1b[K");
     }
@@ -125,7 +126,7 @@ impl Progress {
     /// Writes a line that is not replaced.
     pub fn done(&self, line: std::fmt::Arguments<'_>) {
         if self.on {
-            let _ = writeln!(stderr(), "{line}");
+            tell(line);
         }
     }
 }

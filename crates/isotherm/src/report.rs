@@ -10,9 +10,9 @@ use isotherm_report::{
     Format, Kind, Limits, Options, ReportError, SelectedTarget, Selection, Sort, Terminal, UnknownExtension,
 };
 
-use crate::WrongCall;
 use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 use crate::terminal::terminal;
+use crate::{WrongCall, tell};
 
 pub fn run(options: &Report) -> Result<ExitCode> {
     let kind = kind(options.kind);
@@ -46,6 +46,7 @@ pub fn run(options: &Report) -> Result<ExitCode> {
     }
 
     let recording = Recording::open(&options.recording)?;
+    warn_of_damage(&recording);
     let selection =
         Selection { time: options.time.clone(), address: options.address, target: options.target.map(selected) };
     let chosen = &options.regions;
@@ -131,6 +132,15 @@ fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> 
             wrong("--sort", "has no effect on a picture, which shows regions by address; leave it out".into())
         }
         _ => Ok(()),
+    }
+}
+
+/// Says that a part of a recording is missing. Not all formats of reports have a place for it.
+pub fn warn_of_damage(recording: &Recording) {
+    if let Some(first) = recording.damage().first() {
+        let (path, at, reason) = (recording.path().display(), first.start, first.reason);
+        let what = "what cannot be read is missing, and `isotherm check` lists it";
+        tell(format_args!("isotherm: the recording {path} is damaged at byte {at}: {reason}; {what}"));
     }
 }
 

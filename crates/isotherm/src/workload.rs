@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
+use isotherm_input::Input;
 use isotherm_kernel::unix_ns;
 use isotherm_output::standard_output;
 use isotherm_sim::{Pattern, PatternError, Phase, Touch};
@@ -103,7 +104,8 @@ fn enter(pattern: &Pattern, phase: &Phase, areas: &mut Areas) -> Result<()> {
 
 fn read(name: &str) -> Result<Pattern> {
     if name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name).with_context(|| format!("the pattern {name} cannot be read"))?;
+        let text =
+            Input::new(name.as_ref()).or_pipe().text().with_context(|| format!("the pattern {name} cannot be read"))?;
         return Pattern::parse(&text).with_context(|| format!("{name} is not a valid pattern"));
     }
     match Pattern::shipped(name) {

@@ -203,3 +203,42 @@ fn monitoring_continues_when_a_scheme_wakes() {
     signal(running.child(), Signal::TERM);
     running.end();
 }
+
+/// What is neither a file nor ready to be read must not keep a run from its end.
+#[test]
+fn a_pipe_or_a_device_in_place_of_a_file_is_refused_and_ends_no_run() {
+    or_skip!(bpf_works());
+    let fed = "- {name: fed, action: stat, quota: {bytes: 1 MiB, period: 100ms, \
+               goals: [{fed: {from: figure, value: 1}}]}}\n";
+    let place = place(fed);
+    for (figure, why) in [("/dev/zero", "it is a device"), ("pipe", "it is a pipe"), ("/", "it is a directory")] {
+        if figure == "pipe" {
+            assert!(std::process::Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+        }
+        let _ = std::fs::remove_file(place.path("figure"));
+        std::os::unix::fs::symlink(figure, place.path("figure")).unwrap();
+        let ran = place.run(&["run", "-s", "mine.yaml", "--", "touch", "touched"]);
+        assert!(ran.status == 1 && ran.err.contains(why) && ran.err.contains("figure"), "{}", ran.err);
+    }
+    let ran = place.run(&["run", "-s", "/dev/zero", "--", "touch", "touched"]);
+    assert!(ran.status == 1 && ran.err.contains("/dev/zero: cannot be read: it is a device"), "{}", ran.err);
+    let ran = place.run(&["run", "-s", "pipe", "--", "touch", "touched"]);
+    assert!(ran.status == 1 && ran.err.contains("nothing came through the pipe"), "{}", ran.err);
+    assert!(!place.path("touched").exists());
+
+    std::fs::remove_file(place.path("figure")).unwrap();
+    std::fs::write(place.path("figure"), "0.5").unwrap();
+    let workload = [ISOTHERM, "workload", "hot.toml"];
+    let running = Running::start(&place, &[&["-r", "acted.rec", "--"][..], &workload].concat());
+    eventually("the goal is read", || activities(&place).last().is_some_and(|a| a.schemes[0].goal_score.is_some()));
+    std::fs::rename(place.path("pipe"), place.path("figure")).unwrap();
+    eventually("the goal is not known", || {
+        activities(&place).last().is_some_and(|a| a.schemes[0].goal_score.is_none())
+    });
+    // The scheme file as well.
+    std::fs::remove_file(place.path("mine.yaml")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(place.path("mine.yaml")).status().unwrap().success());
+    signal(running.child(), Signal::HUP);
+    signal(running.child(), Signal::TERM);
+    assert_eq!(running.end().status, 128 + 15);
+}

@@ -87,13 +87,29 @@ pub enum ImportError {
     },
     /// The JSON is larger than the limit.
     #[error(
-        "{} holds more than {} GiB of JSON, the limit of an import; split it, for example with `damo adjust`",
+        "{} holds more than {} of JSON, the limit for a file of its size; split it, for example with `damo adjust`, or \
+         raise the limit with --max-memory",
         path.display(),
-        super::MAX_JSON >> 30
+        isotherm_core::units::bytes(*limit)
     )]
     TooLarge {
         /// The file.
         path: PathBuf,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// Its values take more memory than the limit.
+    #[error(
+        "{} takes more than {} of memory, the limit for a file of its size; split it, for example with `damo adjust`, or \
+         raise the limit with --max-memory",
+        path.display(),
+        isotherm_core::units::bytes(*limit)
+    )]
+    TooMuchMemory {
+        /// The file.
+        path: PathBuf,
+        /// The limit, in bytes.
+        limit: u64,
     },
     /// The recording could not be written, or would replace the file that is imported.
     #[error(transparent)]

@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 
+use super::allowance::{self, Weight};
 use super::scalar::{Bytes, Count, Interval, Percent, Time};
 
 /// Snapshots of one target. Several records may belong to the same target.
@@ -22,6 +23,7 @@ pub(super) struct Record {
     /// regions are those of all targets of the context.
     #[serde(default)]
     pub(super) target_id: Option<Bytes>,
+    #[serde(deserialize_with = "allowance::list")]
     pub(super) snapshots: Vec<Snapshot>,
 }
 
@@ -60,6 +62,7 @@ pub(super) struct Snapshot {
     #[serde(default)]
     pub(super) start_time: Option<Time>,
     pub(super) end_time: Time,
+    #[serde(deserialize_with = "allowance::list")]
     pub(super) regions: Vec<Region>,
     /// The sampling interval that the kernel has chosen.
     #[serde(default)]
@@ -74,6 +77,20 @@ pub(super) struct Region {
     pub(super) end: u64,
     pub(super) accesses: Accesses,
     pub(super) age: Age,
+}
+
+// With the lists that hold them, which may be twice as long as they need to be, and what the import makes of them.
+
+impl Weight for Record {
+    const BYTES: u64 = 512;
+}
+
+impl Weight for Snapshot {
+    const BYTES: u64 = 384;
+}
+
+impl Weight for Region {
+    const BYTES: u64 = 96;
 }
 
 /// How often a region was found accessed.

@@ -4,6 +4,7 @@
 //!
 //! A file of damo can only be read as a whole: it has one target after another, and the time begins again with each.
 
+mod allowance;
 mod error;
 mod file;
 mod open;
@@ -53,9 +54,24 @@ pub struct Imported {
 /// # Errors
 /// See [`ImportError`].
 pub fn import(path: &Path, output: &Path, pids: &[u32], version: &str) -> Result<Imported, ImportError> {
+    import_within(path, output, pids, version, None)
+}
+
+/// As [`import`], with about `max_memory` bytes of memory at most. Without it, that is 256 MiB and 64 times the size of
+/// the file, and no more than 2 GiB.
+///
+/// # Errors
+/// See [`ImportError`].
+pub fn import_within(
+    path: &Path,
+    output: &Path,
+    pids: &[u32],
+    version: &str,
+    max_memory: Option<u64>,
+) -> Result<Imported, ImportError> {
     let inputs = [path.to_path_buf(), sidecar::path_of(path)];
     let output = recording_at(output).apart_from(inputs).lock().map_err(RecordError::from)?;
-    let records = open::records(path)?;
+    let records = open::records(path, max_memory)?;
     let mut notes = Vec::new();
     let kdamonds = sidecar::read(path).unwrap_or_else(|note| {
         notes.push(note);

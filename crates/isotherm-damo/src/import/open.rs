@@ -1,16 +1,16 @@
 //! Reading the records of a file: plain or compressed JSON, distinguished by the first bytes.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use flate2::read::ZlibDecoder;
-use serde::Deserialize;
+use isotherm_input::{Input, Problem};
 use serde_json::error::Category;
 
+use super::allowance;
 use super::file::Record;
 use super::{ImportError, MAX_JSON};
 
@@ -29,32 +29,30 @@ const KNOWN: [(&[u8], &str); 5] = [
 /// The bytes at the start of a file that are enough to distinguish formats.
 const START: usize = 1024;
 
-/// Reads all records of a file.
+/// Reads all records of a file, within about `max_memory` bytes of memory if that is given.
 ///
 /// # Errors
 /// When the file cannot be read, is in another format, is cut short, damaged or too large, or is malformed.
-pub(super) fn records(path: &Path) -> Result<Vec<Record>, ImportError> {
+pub(super) fn records(path: &Path, max_memory: Option<u64>) -> Result<Vec<Record>, ImportError> {
     let open_error = |source| ImportError::Open { path: path.into(), source };
-    // `open` on a pipe would wait for a writer.
-    let kind = std::fs::metadata(path).map_err(open_error)?;
-    if kind.is_dir() {
-        return Err(open_error(io::ErrorKind::IsADirectory.into()));
-    }
-    if !kind.is_file() {
-        return Err(ImportError::NotAFile { path: path.into() });
-    }
-    let file = File::open(path).map_err(open_error)?;
+    let file = Input::new(path).open().map_err(|error| match error.problem {
+        Problem::System(source) => open_error(source),
+        Problem::Directory => open_error(io::ErrorKind::IsADirectory.into()),
+        _ => ImportError::NotAFile { path: path.into() },
+    })?;
     let mut start = [0; START];
     let len = file.read_at(&mut start, 0).map_err(|source| ImportError::Read { path: path.into(), source })?;
     let start = &start[..len];
     if start.is_empty() {
         return Err(ImportError::Empty { path: path.into() });
     }
+    let bytes = file.metadata().map_err(open_error)?.len();
+    let limits = Limits::new(bytes, max_memory);
     if is_zlib(start) {
-        return parse(path, ZlibDecoder::new(BufReader::new(file)), "if the file is damaged, use a good copy");
+        return parse(path, limits, ZlibDecoder::new(BufReader::new(file)), "if the file is damaged, use a good copy");
     }
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'[') => parse(path, file, "give the file as damo wrote it"),
+        Some(b'[') => parse(path, limits, file, "give the file as damo wrote it"),
         _ => Err(ImportError::foreign(path, what(start))),
     }
 }
@@ -83,17 +81,47 @@ fn is_zlib(start: &[u8]) -> bool {
         if method & 0xf == 8 && method >> 4 <= 7 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31))
 }
 
+/// What is read of a file at most.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Bytes of JSON.
+    json: u64,
+    /// About how many bytes of memory its values take.
+    memory: u64,
+}
+
+impl Limits {
+    /// The limits for a file of so many bytes, which a user may have raised.
+    fn new(bytes: u64, max_memory: Option<u64>) -> Self {
+        let small = bytes.saturating_mul(64).saturating_add(SMALL);
+        match max_memory {
+            Some(memory) => Self { json: MAX_JSON, memory },
+            None => Self { json: small.saturating_mul(2).min(MAX_JSON), memory: small.min(MOST) },
+        }
+    }
+}
+
+/// The memory that the values of any file may take, in bytes.
+const SMALL: u64 = 256 << 20;
+/// The memory that the values of a file may take, unless the user says otherwise, in bytes.
+const MOST: u64 = 2 << 30;
+
 /// Reads the JSON. `fix` is what to do if it is malformed.
-fn parse(path: &Path, input: impl Read, fix: &'static str) -> Result<Vec<Record>, ImportError> {
+fn parse(path: &Path, limits: Limits, input: impl Read, fix: &'static str) -> Result<Vec<Record>, ImportError> {
     let exceeded = Rc::new(Cell::new(false));
-    let input = Limited { input, left: MAX_JSON, exceeded: Rc::clone(&exceeded) };
+    let input = Limited { input, left: limits.json, exceeded: Rc::clone(&exceeded) };
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 16, input));
     let mut track = serde_path_to_error::Track::new();
-    let read = Vec::deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+    let (read, wants_more) = allowance::within(limits.memory, || {
+        allowance::list(serde_path_to_error::Deserializer::new(&mut json, &mut track))
+    });
     let whole = read.and_then(|records| json.end().map(|()| records));
     whole.map_err(|error| {
         if exceeded.get() {
-            return ImportError::TooLarge { path: path.into() };
+            return ImportError::TooLarge { path: path.into(), limit: limits.json };
+        }
+        if wants_more {
+            return ImportError::TooMuchMemory { path: path.into(), limit: limits.memory };
         }
         let place = place(&track.path().to_string(), &error);
         let path = path.into();

@@ -6,16 +6,16 @@
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use isotherm_input::{Input, Problem};
 use serde::Deserialize;
 
 use super::scalar::{Bytes, Count};
 
-/// The size at which reading stops, in bytes. The file has a few kilobytes.
-const MAX_SIZE: u64 = 64 << 20;
+/// The most bytes that are read. The file has a few kilobytes.
+const MAX_SIZE: u64 = 4 << 20;
 
 /// One of the kernel's monitoring threads.
 #[derive(Debug, Default, Deserialize)]
@@ -77,15 +77,14 @@ impl Context {
 pub(super) fn read(path: &Path) -> Result<Vec<Kdamond>, String> {
     let path = path_of(path);
     let ignored = |cause: &dyn Display| format!("{} is ignored, because it cannot be read: {cause}", path.display());
-    // `open` on a pipe would wait for a writer.
-    match std::fs::metadata(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(ignored(&error)),
-        Ok(kind) if !kind.is_file() => return Err(ignored(&"it is not a regular file")),
-        Ok(_) => {}
-    }
-    let file = File::open(&path).map_err(|error| ignored(&error))?;
-    serde_json::from_reader(BufReader::new(file.take(MAX_SIZE))).map_err(|error| ignored(&error))
+    let bytes = match Input::new(&path).limited_to(MAX_SIZE).bytes() {
+        Ok(bytes) => bytes,
+        Err(error) => match error.problem {
+            Problem::System(source) if source.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            problem => return Err(ignored(&problem)),
+        },
+    };
+    serde_json::from_slice(&bytes).map_err(|error| ignored(&error))
 }
 
 /// The path of the file that belongs to the recording `path`.

@@ -91,15 +91,33 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
     match format {
         Format::Recording => {
             let file = open(recording, recording_at(output))?;
-            recording::write(recording, file).map_err(|error| match error {
-                RecordError::Write { source, .. } => OutputError::new(output, source).into(),
-                RecordError::Output(error) => error.into(),
-                error => ConvertError::Record(error),
-            })
+            recording::write(recording, file).map_err(|error| of_output(output, error))
         }
         Format::Parquet => convert_with(recording, output, |writer| transfer::<parquet::Parquet>(recording, writer)),
         Format::Csv => convert_with(recording, output, |writer| transfer::<csv::Csv>(recording, writer)),
         Format::Json => convert_with(recording, output, |writer| transfer::<json::Json>(recording, writer)),
+    }
+}
+
+/// Writes what can be read of `recording` to `output`, as a recording of the present format. Returns why reading ended
+/// before the end, if it did.
+///
+/// The new recording has an end mark if the old one has. It appears, or replaces an existing file, only when it is
+/// complete. A recording that is replaced is kept.
+///
+/// # Errors
+/// When the output is the recording or cannot be written, or the file cannot be read.
+pub fn recover(recording: &Recording, output: &Path) -> Result<Option<RecordError>, ConvertError> {
+    let file = recording_at(output).apart_from([recording.path()]).create()?;
+    recording::write_readable(recording, file).map_err(|error| of_output(output, error))
+}
+
+/// An error of writing a recording to `output`, or of reading another one.
+fn of_output(output: &Path, error: RecordError) -> ConvertError {
+    match error {
+        RecordError::Write { source, .. } => OutputError::new(output, source).into(),
+        RecordError::Output(error) => error.into(),
+        error => ConvertError::Record(error),
     }
 }
 
@@ -124,9 +142,10 @@ pub fn convert_with(
     Ok(file.finish()?)
 }
 
-/// Opens the output of a conversion of `recording`.
-fn open(recording: &Recording, output: Output) -> Result<OutputFile, OutputError> {
-    output.apart_from([recording.path()]).create()
+/// Opens the output of a conversion of `recording`, of which nothing may be missing.
+fn open(recording: &Recording, output: Output) -> Result<OutputFile, ConvertError> {
+    recording.must_be_undamaged()?;
+    Ok(output.apart_from([recording.path()]).create()?)
 }
 
 fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> Result<BufWriter<File>, TransferError> {

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use super::bands::bands;
 use super::{IdleFigures, IdleReport};
+use crate::escape::sanitise;
 
 /// The maximum number of bands of idle time.
 const MOST_BANDS: usize = 8;
@@ -164,7 +165,19 @@ fn metrics(report: &IdleReport) -> Vec<Metric> {
     ]
 }
 
-/// The value of a label, escaped.
+/// The value of a label, escaped. Control characters may stand in it, but metrics may also go to a terminal.
 fn escaped(text: &str) -> String {
+    let text = if text.contains(|c| c != '\n' && isotherm_core::is_unsafe(c)) { sanitise(text) } else { text.into() };
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_cannot_act_on_a_terminal() {
+        assert_eq!(escaped("/a\\b \"c\"\n"), "/a\\\\b \\\"c\\\"\\n");
+        assert_eq!(escaped("x\x1b[31m\u{202e}\u{9b}"), "x\\\\x1b[31m\\\\u{202e}\\\\x9b");
+    }
 }

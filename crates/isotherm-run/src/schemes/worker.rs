@@ -8,14 +8,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use isotherm_act::{ProcessActuator, ProcessInspector};
-use isotherm_core::scheme::{Application, Goal, Metric, Report, Schemes};
+use isotherm_core::scheme::{Application, Goal, Metric, Report, Scheme, Schemes};
 use isotherm_core::{AccessProbe, BoxError, MemoryUse, Sink, Snapshot, TargetId};
 use isotherm_kernel::{ProcessTable, SystemGauges, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
+use isotherm_scheme::Diagnostics;
 
 use super::faults::MajorFaults;
-use super::file::SchemeFile;
+use super::file::{SchemeFile, SchemeFileWatch};
 use super::returns::notice;
 use crate::delivery::Delivery;
 use crate::error::chain;
@@ -86,6 +87,7 @@ impl PreparedSchemes {
         engine.inspector_mut().inspect(processes.clone());
         let interrupt = engine.actuator().interrupt();
         control.mailbox.open();
+        let file = file.map(|file| file.watch(control.clone())).transpose()?;
         let mut worker = Worker {
             engine,
             file,
@@ -136,7 +138,7 @@ impl SchemeThread {
 /// The thread's own state.
 struct Worker {
     engine: Engine,
-    file: Option<SchemeFile>,
+    file: Option<SchemeFileWatch>,
     control: Control,
     delivery: Delivery,
     processes: ProcessTable,
@@ -163,13 +165,16 @@ impl Worker {
             if let Some(until) = self.engine.sleeps_until() {
                 due = due.min(self.start + until);
             }
-            let Messages { snapshot, replace, reload, is_over, .. } = self.control.mailbox.take(due);
+            let Messages { snapshot, replace, reload, read, is_over, .. } = self.control.mailbox.take(due);
             if let Some(schemes) = replace {
                 let replaced = self.engine.replace(schemes).map_err(|error| chain(&error));
                 self.report_change(replaced, "other schemes are in force");
             }
-            if reload || self.file.as_mut().is_some_and(SchemeFile::has_changed) {
-                self.reload();
+            if let (true, Some(file)) = (reload, &self.file) {
+                file.reload();
+            }
+            if let Some(schemes) = read {
+                self.replace_by_file(schemes);
             }
             if let Some((record, came)) = snapshot {
                 let snapshot = &record.snapshot;
@@ -198,10 +203,11 @@ impl Worker {
         }
     }
 
-    fn reload(&mut self) {
-        let Some(file) = &mut self.file else { return };
+    /// Puts what the scheme file has now in force.
+    fn replace_by_file(&mut self, schemes: Result<Vec<Scheme>, Diagnostics>) {
+        let Some(file) = &self.file else { return };
         let path = file.path().display().to_string();
-        let replaced = match file.read() {
+        let replaced = match schemes {
             Ok(schemes) => self.engine.replace(schemes).map_err(|error| format!("{path}: {}", chain(&error))),
             Err(diagnostics) => Err(diagnostics.to_string()),
         };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use isotherm_core::units;
 
 /// Convert a recording to another format
 ///
@@ -68,6 +69,10 @@ pub struct ImportDamo {
     /// [default: from FILE.kdamonds]
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<u32>,
+    /// The memory that the import may take, about. A compressed file can hold any amount of text [default: 256 MiB and
+    /// 64 times the size of FILE, at most 2 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub max_memory: Option<u64>,
     /// Show only what was guessed or left out
     #[arg(short, long)]
     pub quiet: bool,

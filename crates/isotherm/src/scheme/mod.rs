@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm_core::sanitise_lines;
 use isotherm_core::scheme::Scheme;
 use isotherm_output::standard_output;
 
@@ -39,7 +40,7 @@ fn check(file: &Path) -> Result<ExitCode> {
     let mut out = standard_output().apart_from([file])?;
     for (i, scheme) in schemes.iter().enumerate() {
         let separator = if i == 0 { "" } else { "\n" };
-        write!(out, "{separator}{}", isotherm_scheme::describe(scheme))?;
+        write!(out, "{separator}{}", sanitise_lines(&isotherm_scheme::describe(scheme)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -38,7 +38,7 @@ fn scheme(tried: &Tried, trial: &Trial, out: &mut impl Write) -> io::Result<()> 
     let applications = count(total.applications);
     let memory = if trial.present { "present memory" } else { "mapped memory" };
     let taking: Vec<&Step> = tried.steps.iter().filter(|step| step.bytes > 0).collect();
-    writeln!(out, "{} ({})", tried.scheme.name, tried.scheme.action)?;
+    writeln!(out, "{} ({})", sanitise(&tried.scheme.name), tried.scheme.action)?;
     match (taking.first(), taking.last()) {
         (Some(first), Some(last)) => {
             writeln!(

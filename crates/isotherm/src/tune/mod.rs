@@ -18,7 +18,7 @@ use crate::WrongCall;
 use crate::cli::{Tune, TuneFormat};
 use crate::command;
 use crate::progress::Progress;
-use crate::report::{unknown_format, write_file};
+use crate::report::{unknown_format, warn_of_damage, write_file};
 use crate::terminal::terminal;
 use crate::watch::{self, Call};
 use surroundings::Looks;
@@ -84,7 +84,9 @@ fn observe(run: Prepared, events: Events, quiet: bool, mut looks: Looks) -> Resu
 
 /// Writes the report on a recording.
 fn report(output: Option<LockedOutput>, format: Format, recording: &Path, surroundings: &Surroundings) -> Result<()> {
-    let report = Report::new(&Recording::open(recording)?, &Selection::default(), surroundings)?;
+    let recording = Recording::open(recording)?;
+    warn_of_damage(&recording);
+    let report = Report::new(&recording, &Selection::default(), surroundings)?;
     match output {
         None => Ok(report.write(format, &terminal(), &mut standard_output())?),
         Some(output) => write_file(output.create()?, |out| report.write(format, &Terminal::default(), out)),
