@@ -44,7 +44,7 @@ Examples:
 ///
 /// The new recording has all batches of the old one that are whole, about half a second of the run each. What a target
 /// is and its mappings are written where they change: if that was in a damaged batch, the rows after it have what was
-/// known before, or mappings named [unknown].
+/// known before, or mappings whose name is `[unknown]`.
 #[derive(Args)]
 #[command(after_long_help = RECOVER)]
 pub struct Recover {
