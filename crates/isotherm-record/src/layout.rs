@@ -145,8 +145,8 @@ impl Search<'_> {
         message.body_is_whole(self.file)
     }
 
-    /// The end marker at the end of the file, after byte `at`. It has no checksum, so that it counts only where the file
-    /// does not look as if it was cut.
+    /// The end marker at the end of the file, after byte `at`. It has no checksum, so that it counts only where the
+    /// file does not look as if it was cut.
     fn end_marker_after(&self, at: u64) -> io::Result<Option<u64>> {
         let end = self.len.saturating_sub(PREFIX_LEN as u64);
         Ok((end > at && self.is_end_marker(end)?).then_some(end))

@@ -215,8 +215,8 @@ fn only_zeros(file: &File, mut at: u64, len: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The message at the start of a file of `len` bytes, if it is whole but for one bit of what comes before its body. That
-/// bit is corrected.
+/// The message at the start of a file of `len` bytes, if it is whole but for one bit of what comes before its body.
+/// That bit is corrected.
 ///
 /// In up to 91,606 bits, a CRC-32 tells which bit was changed, and tells one changed bit from two: its Hamming distance
 /// is 4 (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002).

@@ -13,12 +13,18 @@ use crate::message::MAX_BODY;
 const NOT_COMPRESSED: i64 = -1;
 /// The most bytes of a batch, decompressed, whatever its size is.
 const MAX_EXPANDED: u64 = 512 << 20;
-/// The bytes of a batch, decompressed, that are always allowed. A recorder buffers 8 MiB, and the row that exceeds them.
-const SMALL: u64 = 32 << 20;
+/// The bytes of a batch, decompressed, that are always allowed. A recorder buffers 8 MiB, and the row that exceeds
+/// them.
+const SMALL: u64 = 16 << 20;
 /// How many times the size of a batch it may have when it is decompressed, above that.
 const EXPANSION: u64 = 64;
-/// The most entries of all lists of structs in a batch: regions, mappings, blocks. Each takes about 200 bytes when it is read.
-const MAX_ENTRIES: u64 = 4 << 20;
+/// The same for names and commands. Long names that differ little compress well, and take no more memory than they are
+/// long.
+const SMALL_TEXT: u64 = 64 << 20;
+const EXPANSION_TEXT: u64 = 1024;
+/// The most entries of all lists of structs in a batch: regions, mappings, blocks. Each takes about 200 bytes
+/// when it is read.
+const MAX_ENTRIES: u64 = 3 << 20;
 /// The bytes of that length.
 const LENGTH_LEN: u64 = 8;
 
@@ -35,6 +41,7 @@ pub(crate) fn check(batch: &ipc::RecordBatch<'_>, body: &[u8], fields: &Fields) 
         body,
         compressed: batch.compression().is_some(),
         size: 0,
+        text: 0,
         entries: 0,
     };
     let rows = length(batch.length())?;
@@ -46,8 +53,9 @@ pub(crate) fn check(batch: &ipc::RecordBatch<'_>, body: &[u8], fields: &Fields) 
     if parts.nodes.next().is_some() || parts.buffers.next().is_some() {
         return Err("a batch has more parts than columns for them");
     }
-    let allowed = MAX_EXPANDED.min(SMALL + EXPANSION * body.len() as u64);
-    if parts.size > allowed || parts.entries > MAX_ENTRIES { Err("a batch is impossibly large") } else { Ok(()) }
+    let allowed = |small: u64, expansion: u64| MAX_EXPANDED.min(small + expansion * body.len() as u64);
+    let too_much = parts.size > allowed(SMALL, EXPANSION) || parts.text > allowed(SMALL_TEXT, EXPANSION_TEXT);
+    if too_much || parts.entries > MAX_ENTRIES { Err("a batch is impossibly large") } else { Ok(()) }
 }
 
 /// The parts of a batch that are still to be checked, in the order of the columns.
@@ -56,8 +64,10 @@ struct Parts<'a, N, B> {
     buffers: B,
     body: &'a [u8],
     compressed: bool,
-    /// Of the buffers checked so far, decompressed.
+    /// Of the buffers checked so far, decompressed, without text.
     size: u64,
+    /// Of the text checked so far, decompressed.
+    text: u64,
     /// The entries of the lists checked so far.
     entries: u64,
 }
@@ -84,7 +94,9 @@ where
             DataType::Boolean => self.check_values(values.div_ceil(8))?,
             DataType::Utf8 | DataType::Binary => {
                 self.check_offsets(values)?;
-                self.next_buffer()?;
+                let text = self.next_buffer()?;
+                self.size -= text;
+                self.text = self.text.saturating_add(text);
             }
             DataType::List(entry) => {
                 self.check_offsets(values)?;
@@ -128,6 +140,8 @@ where
             .and_then(|(start, length)| self.body.get(start..start.checked_add(length)?))
             .ok_or("a buffer lies outside of its message")?;
         let size = if self.compressed { decompressed_size(bytes)? } else { bytes.len() as u64 };
+        // A stated size beyond all limits must not overflow the sums.
+        let size = size.min(MAX_BODY + 1);
         self.size = self.size.saturating_add(size);
         Ok(size)
     }

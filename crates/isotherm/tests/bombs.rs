@@ -75,13 +75,13 @@ fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
         age: 1,
         pages: None,
     };
-    let whole = AddrRange::new(PAGE_SIZE, 100_000 * PAGE_SIZE).unwrap();
+    let whole = AddrRange::new(PAGE_SIZE, 150_000 * PAGE_SIZE).unwrap();
     let target = TargetSnapshot {
         id: TargetId::process(7, Duration::ZERO),
-        regions: (1..100_000).map(region).collect(),
+        regions: (1..150_000).map(region).collect(),
         mappings: Arc::new([Mapping::anonymous(whole)]),
     };
-    for i in 1..=3 {
+    for i in 1..=2 {
         let interval = Duration::from_millis(100);
         let (time, targets) = (interval * i, vec![target.clone()]);
         let snapshot = Snapshot { time, aggregation: interval, samples: 20, targets, ..Snapshot::default() };
@@ -92,4 +92,6 @@ fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
         let ran = run(&place, &["report", kind, "large.rec", "--format", "json"], 512 * MIB);
         assert_eq!(ran.status, 0, "{kind}: {}", ran.err);
     }
+    let ran = run(&place, &["report", "regions", "large.rec", "--at", "200ms"], 512 * MIB);
+    assert!(ran.out.contains("49,999 more; choose fewer"), "{}", ran.err);
 }

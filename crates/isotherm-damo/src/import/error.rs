@@ -100,8 +100,8 @@ pub enum ImportError {
     },
     /// Its values take more memory than the limit.
     #[error(
-        "{} takes more than {} of memory, the limit for a file of its size; split it, for example with `damo adjust`, or \
-         raise the limit with --max-memory",
+        "{} takes more than {} of memory, the limit for a file of its size; split it, for example with `damo adjust`, \
+         or raise the limit with --max-memory",
         path.display(),
         isotherm_core::units::bytes(*limit)
     )]

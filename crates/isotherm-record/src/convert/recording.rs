@@ -21,8 +21,8 @@ pub(super) fn write_readable(recording: &Recording, output: OutputFile) -> Resul
     transfer(recording, output, false)
 }
 
-/// Writes all that can be read. An error in what `recording` says ends the reading. If everything is needed, there is no
-/// output then.
+/// Writes all that can be read. An error in what `recording` says ends the reading. If everything is needed, there is
+/// no output then.
 fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Result<Option<RecordError>, RecordError> {
     let error = RefCell::new(None);
     let mut snapshots = readable(recording.snapshots()?, &error);

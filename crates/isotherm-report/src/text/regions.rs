@@ -22,6 +22,9 @@ pub(crate) struct RegionsText<'a> {
     pub(crate) surveys: LastSurveys<'a>,
 }
 
+/// The most lines of one table, which is in memory as a whole.
+const MOST_LINES: usize = 100_000;
+
 /// Which columns have a figure.
 #[derive(Clone, Copy)]
 struct Shown {
@@ -85,9 +88,15 @@ impl View for RegionsText<'_> {
         let shown = Shown::of(&snapshot);
         let regions = snapshot.regions.iter().map(|region| self.cells(region, shown));
         let ranges = snapshot.outside.iter().flat_map(|outside| &outside.swapped);
-        let rows: Vec<_> = regions.chain(ranges.map(|range| in_swap(range, shown))).collect();
+        let mut lines = regions.chain(ranges.map(|range| in_swap(range, shown)));
+        let rows: Vec<_> = lines.by_ref().take(MOST_LINES).collect();
+        let left = lines.count();
         if !rows.is_empty() {
             table(self.out, &self.terminal, &columns(shown), &rows)?;
+        }
+        if left > 0 {
+            let more = units::count(left as u64);
+            writeln!(self.out, "{more} more; choose fewer, for example with --min-rate, or use --format json")?;
         }
         writeln!(self.out)?;
         Ok(())
