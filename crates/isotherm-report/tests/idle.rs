@@ -200,7 +200,8 @@ fn the_text_format_of_prometheus_is_valid_and_sums_are_right() {
         assert_eq!(sum("isotherm_idle_cgroup_memory_bytes", state), bytes as f64);
         assert_eq!(sum("isotherm_idle_memory_bytes", state), bytes as f64);
     }
-    let name = "/user.slice/user-1000.slice/session \"7\"\\\u{1b}[31m.scope";
+    // A control character is written out, because metrics may go to a terminal.
+    let name = "/user.slice/user-1000.slice/session \"7\"\\\\x1b[31m.scope";
     assert!(samples.iter().any(|(_, labels, _)| labels.contains(&("cgroup".into(), name.into()))));
     // The bands are cumulative: memory that has been idle for two minutes has been idle for one minute too.
     let at_least = |seconds: &str| {

@@ -137,6 +137,10 @@ fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> 
 
 /// Says that a part of a recording is missing. Not all formats of reports have a place for it.
 pub fn warn_of_damage(recording: &Recording) {
+    if recording.is_header_corrected() {
+        let path = recording.path().display();
+        tell(format_args!("isotherm: one bit of the header of {path} is wrong; it was corrected by the checksum"));
+    }
     if let Some(first) = recording.damage().first() {
         let (path, at, reason) = (recording.path().display(), first.start, first.reason);
         let what = "what cannot be read is missing, and `isotherm check` lists it";

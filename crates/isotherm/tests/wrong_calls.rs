@@ -214,10 +214,15 @@ fn a_recording_that_is_cut_short() {
     let ran = place.run(&["report", "summary", "cut.rec"]);
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(ran.out.contains("cut short"), "{}", ran.out);
-    // A changed byte, here in the header, is reported as damage, not as a cut.
+    // A wrong bit in the header is corrected, and reported.
     let mut damaged = whole.clone();
     damaged[300] ^= 0x10;
-    std::fs::write(place.path("damaged.rec"), damaged).unwrap();
+    std::fs::write(place.path("damaged.rec"), &damaged).unwrap();
+    let ran = place.run(&["report", "summary", "damaged.rec"]);
+    assert!(ran.status == 0 && ran.err.contains("one bit of the header"), "{ran:?}");
+    // More wrong bytes are reported as damage, not as a cut.
+    damaged[300..310].fill(0x10);
+    std::fs::write(place.path("damaged.rec"), &damaged).unwrap();
     refused(&place.run(&["report", "summary", "damaged.rec"]), 1, &["damaged.rec", "damaged"]);
 }
 
