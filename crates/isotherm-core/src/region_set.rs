@@ -158,11 +158,12 @@ impl RegionSet {
         let pieces = if now == before && now <= max / 3 { 3 } else { 2 };
         let mut splits = Splits::new(pieces, splittable, max.saturating_sub(now));
         for target in &mut self.targets {
-            let regions = &mut target.regions;
-            match target.with_new_pages.as_ref().or(target.history.as_ref()) {
-                None => adjust::split(regions, pieces, rng, &mut self.spare),
-                Some(history) => adjust::split_surveyed(regions, history, &mut splits, rng, &mut self.spare),
+            let mut regions = std::mem::take(&mut target.regions);
+            match target.pages() {
+                None => adjust::split(&mut regions, pieces, rng, &mut self.spare),
+                Some(pages) => adjust::split_surveyed(&mut regions, pages, &mut splits, rng, &mut self.spare),
             }
+            target.regions = regions;
         }
     }
 

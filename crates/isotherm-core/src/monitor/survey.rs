@@ -353,7 +353,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     fn look_at_new_space(&mut self) -> Result<bool, MonitorError> {
         let (Some(survey), Some(plan)) = (self.probe.survey(), &self.survey) else { return Ok(false) };
         let mut left = plan.settings.part_blocks;
-        let mut has_grown = false;
+        let mut learned = Learned::default();
         for target in self.regions.targets_mut().iter_mut().filter(|target| !target.new_space().is_empty()) {
             if left == 0 {
                 break;
@@ -362,15 +362,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             survey.look(&target.space, target.new_space(), left, &mut self.blocks).map_err(MonitorError::Probe)?;
             left = left.saturating_sub(self.blocks.len() + MORE_BLOCKS);
             let before = target.history.as_ref().map_or(0, |history| history.present());
-            has_grown |= target.add_pages(&self.blocks) > before / MUCH;
+            learned.grown(before, before + target.add_pages(&self.blocks));
         }
         self.regions.keep_maximum(&self.attributes);
-        Ok(has_grown)
+        Ok(learned.grows)
     }
 }
-
-/// A target has grown by much if this part of its pages is new.
-const MUCH: u64 = 20;
 
 /// Up to this many targets are listed in the same step in which the first of them is read.
 const FEW_TARGETS: usize = 64;

@@ -203,10 +203,9 @@ mod tests {
         assert_eq!(total.within[0], mib);
     }
 
-    #[test]
-    fn no_part_is_more_than_the_whole() {
+    /// Two targets have accessed the pages of the same block, at an unknown time.
+    fn both_have_accessed_a_block() -> CountedOnce {
         let mut once = CountedOnce::default();
-        // Both targets have accessed the same pages at an unknown time.
         let mut history = PageHistory::default();
         let found = BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() };
         history.take(&[found], Duration::ZERO);
@@ -215,6 +214,12 @@ mod tests {
         for _ in 0..2 {
             once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames));
         }
+        once
+    }
+
+    #[test]
+    fn no_part_is_more_than_the_whole() {
+        let once = both_have_accessed_a_block();
         let bytes = 2 << 20;
         let all = Uncertain { pages: 1024.0, touched: 1024.0, within: [1024.0; WINDOWS.len()] };
         let sums = PageSums { present: bytes * 2, touched: bytes * 2, unknown: bytes * 2, ..PageSums::default() };
@@ -225,15 +230,7 @@ mod tests {
 
     #[test]
     fn of_uncertain_pages_each_counts_once_in_the_share_that_is_estimated() {
-        let mut once = CountedOnce::default();
-        let mut history = PageHistory::default();
-        let found = BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() };
-        history.take(&[found], Duration::ZERO);
-        history.take(&[found], Duration::from_secs(1));
-        let frames = std::array::from_fn(|page| page as u64);
-        for _ in 0..2 {
-            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames));
-        }
+        let once = both_have_accessed_a_block();
         let bytes = 2 << 20;
         let quarter = Uncertain { pages: 1024.0, touched: 256.0, within: [256.0; WINDOWS.len()] };
         let sums = PageSums { present: bytes * 2, touched: bytes / 2, unknown: bytes * 2, ..PageSums::default() };

@@ -57,8 +57,7 @@ impl Survey for IdleProbe {
         let within = |mapping: &Mapping| {
             let first = ranges.partition_point(|range| range.end() <= mapping.range.start());
             let parts = ranges[first..].iter().map_while(|range| range.intersection(mapping.range));
-            let mapping = mapping.clone();
-            parts.map(move |range| Mapping { range, ..mapping.clone() }).collect::<Vec<_>>()
+            parts.map(|range| Mapping { range, ..mapping.clone() }).collect::<Vec<_>>()
         };
         let mappings: Vec<Mapping> = space.mappings.iter().flat_map(within).collect();
         // What surveys keep is not for a look.
