@@ -1,5 +1,5 @@
-//! Every command with a standard output or error that is full, a pipe without a reader, or closed. Nothing panics. Output
-//! that cannot be written is a failure. A reader that has gone is not a failure.
+//! Every command with a standard output or error that is full, a pipe without a reader, or closed. Nothing panics.
+//! Output that cannot be written is a failure. A reader that has gone is not a failure.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
