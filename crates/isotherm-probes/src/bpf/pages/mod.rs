@@ -9,6 +9,7 @@ mod find;
 mod folios;
 mod frames;
 mod groups;
+mod hold_rate;
 mod learn;
 mod masks;
 mod read;

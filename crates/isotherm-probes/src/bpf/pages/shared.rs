@@ -8,16 +8,11 @@ use isotherm_core::survey::{BlockPages, PageBits};
 use isotherm_core::{PAGE_SIZE, TargetId};
 use isotherm_kernel::clear_refs::Refs;
 
+use super::hold_rate::HoldRate;
 use super::shared_sums::Sums;
 use super::sharing::Sharing;
 use crate::bpf::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};
 use crate::bpf::target::Target;
-
-/// How long page faults wait at first, for each byte of the mappings that are walked: 8 ms for 1 GiB.
-const FIRST_RATE: f64 = 8e-3 / (1 << 30) as f64;
-
-/// Walks of less memory than this, in bytes, do not change the estimate.
-const LEAST_MEASURED: u64 = 16 << 20;
 
 /// What it costs a process to set an accessed bit again (see `isotherm_core::survey::SurveySettings`).
 const SET_AGAIN: Duration = Duration::from_nanos(400);
@@ -61,6 +56,8 @@ pub(super) struct Costs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) refs: Refs,
+    /// The bytes of the mappings that are walked.
+    walked: u64,
     hold: Duration,
 }
 
@@ -92,8 +89,9 @@ pub(super) struct SharedPages {
     survey: u64,
     /// For how long targets have waited in this survey, by name.
     waited: HashMap<Arc<str>, Duration>,
-    /// The seconds for which page faults wait, for each byte that is walked.
-    rate: f64,
+    hold_rate: HoldRate,
+    /// Whether this survey has left out a target because its page faults would wait for too long.
+    too_long: bool,
     left_out: Option<SharedLeftOut>,
     most_left_out: u64,
 }
@@ -106,7 +104,8 @@ impl Default for SharedPages {
             targets: HashMap::new(),
             survey: 0,
             waited: HashMap::new(),
-            rate: FIRST_RATE,
+            hold_rate: HoldRate::default(),
+            too_long: false,
             left_out: None,
             most_left_out: 0,
         }
@@ -118,6 +117,9 @@ impl SharedPages {
     pub(super) fn begin(&mut self, targets: &[Target]) {
         self.survey += 1;
         self.waited.clear();
+        if std::mem::take(&mut self.too_long) {
+            self.hold_rate.forget();
+        }
         (self.left_out, self.most_left_out) = (None, 0);
         self.targets.retain(|id, _| targets.binary_search_by_key(id, |target| target.id).is_ok());
         if self.survey.is_multiple_of(CHECK) {
@@ -128,9 +130,6 @@ impl SharedPages {
             self.targets.values_mut().for_each(Known::doubt);
             targets.iter().for_each(|target| _ = self.targets.entry(target.id).or_default());
         }
-        // A long time that was measured once, on a busy machine, is forgotten within a few surveys: memory that is left
-        // out because of it would not be measured again.
-        self.rate += (FIRST_RATE - self.rate) / 8.0;
     }
 
     /// Shared memory that this survey has left out.
@@ -211,7 +210,7 @@ impl SharedPages {
         let costs = match self.way(&sums) {
             Some((refs, walked)) => {
                 let bits = if refs == Refs::All { sums.accessed } else { sums.file_accessed };
-                let hold = Duration::from_secs_f64(walked as f64 * self.rate);
+                let hold = Duration::from_secs_f64(self.hold_rate.seconds(walked));
                 Costs { hold, bits: set_again(bits), all_bits: set_again(sums.accessed) }
             }
             None => Costs { all_bits: set_again(sums.accessed), ..Costs::default() },
@@ -255,9 +254,9 @@ impl SharedPages {
         let Some((refs, walked)) = self.way(&sums) else {
             return self.leave_out(target.id, sums.forked_shared, SharedReason::SmallPart);
         };
-        let hold = Duration::from_secs_f64(walked as f64 * self.rate);
+        let hold = Duration::from_secs_f64(self.hold_rate.seconds(walked));
         let bytes = sums.file_shared + sums.forked_shared;
-        let plan = Plan { refs, hold };
+        let plan = Plan { refs, walked, hold };
         let Some(known) = self.targets.get_mut(&target.id) else { return Decision::Wait };
         (known.name, known.hold) = (sums.name, hold);
         match self.mode {
@@ -266,6 +265,7 @@ impl SharedPages {
             SharedMemory::Auto => {}
         }
         if hold > self.limits.longest_hold {
+            self.too_long = true;
             let reason = SharedReason::LongHold { estimate: hold, longest: self.limits.longest_hold };
             return self.leave_out(target.id, bytes, reason);
         }
@@ -310,11 +310,7 @@ impl SharedPages {
 
     /// Notes that the target was cleared in `took`, and that `bits` accessed bits were set.
     pub(super) fn cleared(&mut self, target: TargetId, plan: Plan, took: Took, bits: u64) {
-        let walked = plan.hold.as_secs_f64() / self.rate;
-        if walked >= LEAST_MEASURED as f64 {
-            let measured = (took.cpu.as_secs_f64() / walked).clamp(self.rate / 4.0, self.rate * 4.0);
-            self.rate += (measured - self.rate) * 0.3;
-        }
+        self.hold_rate.measured(plan.walked, took.cpu.as_secs_f64());
         let Some(known) = self.targets.get_mut(&target) else { return };
         let cost = took.wall + set_again(bits);
         known.next = known.next.max(Some(Instant::now() + cost.div_f64(self.limits.time_share.max(1e-4))));
@@ -355,7 +351,7 @@ mod tests {
                 known.hold = hold;
             }
         }
-        let plan = Plan { refs: Refs::Mapped, hold };
+        let plan = Plan { refs: Refs::Mapped, walked: 0, hold };
         let took = Took { wall: hold, cpu: hold };
         let mut turns = Vec::new();
         for _ in 0..4 {
