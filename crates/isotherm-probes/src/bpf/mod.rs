@@ -26,6 +26,7 @@ mod direct_map;
 mod entries;
 mod error;
 #[cfg(target_arch = "x86_64")]
+mod find;
 mod folio;
 #[cfg(target_arch = "x86_64")]
 mod held;

@@ -3,10 +3,10 @@
 use isotherm_core::PAGE_SIZE;
 use isotherm_core::survey::{BLOCK_PAGES, BlockFrames, PageBits};
 
-use super::find::MappedBy;
 use super::folios::Zeros;
 use super::read::Reader;
 use crate::bpf::entries::frame;
+use crate::bpf::find::MappedBy;
 use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
 use crate::bpf::swap::place;
 use crate::bpf::target::Target;

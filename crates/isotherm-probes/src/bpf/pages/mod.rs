@@ -5,7 +5,6 @@ mod block_frames;
 mod clear;
 mod clear_shared;
 mod done;
-mod find;
 mod folios;
 mod frames;
 mod groups;

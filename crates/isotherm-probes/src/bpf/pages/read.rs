@@ -4,10 +4,10 @@ use isotherm_core::AddrRange;
 use isotherm_core::survey::{BlockPages, PageBits, Rest, SurveyPart};
 
 use super::block_frames::FramesOf;
-use super::find::{Finder, HugeEntry, MappedBy, Place};
 use super::folios::Zeros;
 use super::masks::{Mask, Masks};
 use crate::bpf::BpfError;
+use crate::bpf::find::{Finder, HugeEntry, MappedBy, Place};
 use crate::bpf::leaf::{Extent, Leaf};
 use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
 use crate::bpf::swap::Witnesses;

@@ -4,10 +4,10 @@
 use isotherm_core::AddrRange;
 use isotherm_core::survey::BLOCK_SIZE;
 
-use crate::bpf::BpfError;
-use crate::bpf::leaf::Extent;
-use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
-use crate::bpf::words::{is_special, is_writable};
+use super::BpfError;
+use super::leaf::Extent;
+use super::program::{Found, MAX_TABLES, PageTables, Program};
+use super::words::{is_special, is_writable};
 
 // Bits of an entry above the lowest level.
 const PRESENT: u64 = 1 << 0;
