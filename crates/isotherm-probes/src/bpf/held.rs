@@ -1,6 +1,7 @@
 //! The targets that the probe holds, and what a scan of all pages asks about them besides the survey.
 
 use std::io;
+use std::time::Instant;
 
 use isotherm_core::{TargetId, TargetSpace};
 
@@ -9,6 +10,7 @@ use super::direct_map::memory_end;
 use super::pages::FrameTable;
 use super::probe::BpfProbe;
 use super::space::SpaceHandle;
+use super::sweep::LONGEST;
 use super::target::Target;
 
 impl BpfProbe {
@@ -24,6 +26,7 @@ impl BpfProbe {
         changed: impl Fn(&Target, &TargetSpace) -> bool,
     ) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
         self.tables.memory_end = memory_end()?;
+        self.sweeps_end = Instant::now() + LONGEST;
         let before = std::mem::take(&mut self.targets);
         let mut before: Vec<_> = before.into_iter().map(|target| (target.id, Some(target))).collect();
         let mut refusals = Vec::new();

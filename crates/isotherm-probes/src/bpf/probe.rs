@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use isotherm_core::survey::Survey;
 use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
@@ -29,6 +30,8 @@ pub struct BpfProbe {
     pub(super) folios: Folios,
     pagemap_kind: PagemapKind,
     sweeps: bool,
+    /// When the sweeps of the targets that are being added have to end.
+    pub(super) sweeps_end: Instant,
     /// Sorted by ID.
     pub(super) targets: Vec<Target>,
     pub(super) clears: u64,
@@ -63,6 +66,7 @@ impl BpfProbe {
             folios,
             pagemap_kind,
             sweeps: true,
+            sweeps_end: Instant::now(),
             targets: Vec::new(),
             clears: 0,
             pages: None,
@@ -78,7 +82,7 @@ impl BpfProbe {
     /// Sets whether the probe sweeps: whether it clears private anonymous memory that was never cleared before in large
     /// pieces. The default is to sweep.
     ///
-    /// A sweep clears all such memory when the target is added and after each exec, for at most 100 ms (about 8 GiB).
+    /// A sweep clears all such memory when targets are added and after each exec, for at most 100 ms (about 8 GiB).
     /// Later it clears the 2 MiB around a sample. It takes about a millisecond for 64 MiB of accessed memory. After
     /// it, only memory that is in use must be cleared page by page. Without sweeps, almost every page that is sampled
     /// must be cleared once.
@@ -152,7 +156,7 @@ impl BpfProbe {
         let mut swept = Swept::default();
         if self.sweeps {
             let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
-            match sweeper.all(&new, &space.mappings, &mut swept)? {
+            match sweeper.all(&new, &space.mappings, self.sweeps_end, &mut swept)? {
                 SweepResult::Cleared(cleared) => self.clears += cleared,
                 SweepResult::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
             }

@@ -11,6 +11,7 @@ use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
 use rustix::io::Errno;
 
 use super::BpfError;
+use super::find::{Finder, Place};
 use super::folio::Folios;
 use super::leaf::Extent;
 use super::program::{Lookup, PageTables, Program};
@@ -23,12 +24,9 @@ use isotherm_kernel::madvise::{Advice, advise};
 /// address space meanwhile, for about a millisecond if all of it was accessed.
 const PIECE: u64 = 64 << 20;
 
-/// A mapping larger than this, in bytes, is not swept. It is a reservation with few used pages.
-const LARGEST: u64 = 4 << 40;
-
-/// The longest time that the sweep of a new target takes (about 8 GiB), so that the monitor does not wait for
-/// terabytes.
-const LONGEST: Duration = Duration::from_millis(100);
+/// The longest time that the sweeps of targets that were added together take (about 8 GiB), so that the monitor does not
+/// wait for terabytes, or for a thousand processes.
+pub(super) const LONGEST: Duration = Duration::from_millis(100);
 
 /// The number of places in each 2 MiB that are checked for large folios.
 const PLACES: usize = 3;
@@ -70,18 +68,25 @@ impl Sweeper<'_> {
         }
     }
 
-    /// Sweeps all `mappings`, within the limits of size and time.
+    /// Sweeps what has page tables in `mappings`, until `end`.
     pub(super) fn all(
         &mut self,
         space: &SpaceHandle,
         mappings: &[Mapping],
+        end: Instant,
         swept: &mut Swept,
     ) -> Result<SweepResult, BpfError> {
-        let began = Instant::now();
         let mut cleared = 0;
-        for mapping in mappings.iter().filter(|mapping| is_worth_it(mapping)) {
+        if Instant::now() >= end {
+            return Ok(SweepResult::Cleared(0));
+        }
+        let mappings = || mappings.iter().filter(|mapping| is_worth_it(mapping));
+        let mut places = Vec::new();
+        let ranges = mappings().map(|mapping| mapping.range);
+        Finder::default().find(self.program, self.tables, space.pgd(), ranges, &mut places)?;
+        for mapping in mappings() {
             let mut any = false;
-            for piece in mapping.range.pieces(PIECE).take_while(|_| began.elapsed() < LONGEST) {
+            for piece in pieces(&places, mapping.range).take_while(|_| Instant::now() < end) {
                 match self.piece(space, piece)? {
                     SweepResult::Cleared(0) => {}
                     SweepResult::Cleared(_) => any = true,
@@ -136,6 +141,23 @@ impl Sweeper<'_> {
     }
 }
 
+/// The parts of `range` in `places`, which are sorted: neighbours together, as many as one call clears.
+fn pieces(places: &[Place], range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let from = places.partition_point(|place| place.start + BLOCK <= range.start());
+    let mut places = places[from..].iter().map(|place| place.start).take_while(move |&start| start < range.end());
+    let mut next = places.next();
+    std::iter::from_fn(move || {
+        let start = next?;
+        let mut end = start + BLOCK;
+        next = places.next();
+        while next == Some(end) && end - start < PIECE {
+            end += BLOCK;
+            next = places.next();
+        }
+        AddrRange::new(start, end)?.intersection(range)
+    })
+}
+
 /// The first, the middle and the last page of a range.
 fn ends_and_middle(range: AddrRange) -> [u64; PLACES] {
     let last = range.pages().saturating_sub(1);
@@ -144,12 +166,13 @@ fn ends_and_middle(range: AddrRange) -> [u64; PLACES] {
 
 fn is_worth_it(mapping: &Mapping) -> bool {
     let anonymous = matches!(&*mapping.name, "" | "[heap]" | "[stack]") || mapping.name.starts_with("[anon:");
-    !mapping.permissions.shared && anonymous && mapping.range.size() <= LARGEST
+    !mapping.permissions.shared && anonymous
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpf::find::MappedBy;
 
     fn range(start: u64, end: u64) -> AddrRange {
         AddrRange::new(start, end).unwrap()
@@ -162,19 +185,33 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_takes_only_what_has_page_tables_in_pieces_of_one_call() {
+        let at = |block: u64| Place { start: block * BLOCK, by: MappedBy::Table };
+        let mut places: Vec<Place> = [1, 2, 3, 7].map(at).into();
+        places.extend((100..140).map(at));
+        let of = |start, end| pieces(&places, range(start, end)).collect::<Vec<_>>();
+        // The first block and the last one are in part of other mappings.
+        assert_eq!(
+            of(BLOCK + 0x1000, 7 * BLOCK + 0x3000),
+            [range(BLOCK + 0x1000, 4 * BLOCK), range(7 * BLOCK, 7 * BLOCK + 0x3000)]
+        );
+        assert_eq!(of(4 * BLOCK, 7 * BLOCK), []);
+        assert_eq!(of(90 * BLOCK, 1 << 40), [range(100 * BLOCK, 132 * BLOCK), range(132 * BLOCK, 140 * BLOCK)]);
+    }
+
+    #[test]
     fn only_private_anonymous_memory_is_swept() {
-        let mapping = |shared, name: &str, size| {
-            let mut mapping = Mapping { name: name.into(), ..Mapping::anonymous(range(0, size)) };
+        let mapping = |shared, name: &str| {
+            let mut mapping = Mapping { name: name.into(), ..Mapping::anonymous(range(0, 1 << 30)) };
             mapping.permissions.shared = shared;
             mapping
         };
         for name in ["", "[heap]", "[stack]", "[anon:arena]"] {
-            assert!(is_worth_it(&mapping(false, name, 1 << 30)), "{name}");
-            assert!(!is_worth_it(&mapping(true, name, 1 << 30)), "{name}");
-            assert!(!is_worth_it(&mapping(false, name, 16 << 40)), "a reservation");
+            assert!(is_worth_it(&mapping(false, name)), "{name}");
+            assert!(!is_worth_it(&mapping(true, name)), "{name}");
         }
         for name in ["/usr/lib/libc.so.6", "[vdso]", "[anon_shmem:x]"] {
-            assert!(!is_worth_it(&mapping(false, name, 1 << 30)), "{name}");
+            assert!(!is_worth_it(&mapping(false, name)), "{name}");
         }
     }
 }
