@@ -49,6 +49,13 @@ pub struct TakenSnapshot {
     pub cost: Cost,
 }
 
+impl TakenSnapshot {
+    /// The sampling interval in force.
+    pub fn sampling(&self) -> Duration {
+        self.aggregation / self.samples.max(1)
+    }
+}
+
 impl Monitored {
     /// CPU time of the monitor's thread during the run, in per cent of one CPU.
     pub fn cpu_percent(&self) -> f64 {

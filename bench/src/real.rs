@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -30,6 +31,7 @@ pub(crate) struct AnnouncedArea {
 }
 
 /// Watches all phases of the pattern `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
+/// Without `attributes`, intervals follow from what is observed and from the budget, as they do by default.
 ///
 /// # Errors
 /// If isotherm or the workload fails, or the workload prints something unexpected.
@@ -38,10 +40,10 @@ pub fn watch(
     probe: &str,
     name: &str,
     scale: u32,
-    attributes: Attributes,
+    attributes: Option<Attributes>,
     seed: u64,
 ) -> Result<Monitored> {
-    let pattern = Pattern::shipped(name)?.scaled(scale.into());
+    let pattern = Rc::new(Pattern::shipped(name)?.scaled(scale.into()));
     let place = tempfile::tempdir()?;
     let log = place.path().join("workload.log");
     let words = ["workload", name, "--announce", "--scale"].map(OsString::from);
@@ -53,12 +55,7 @@ pub fn watch(
     };
     let targets = Targets::Command { command, children: false };
     let mut run = RunConfig::new(Source::Live { targets, probe: probe_named(probe)? })
-        .attributes(AttributeOptions {
-            sampling: Some(attributes.sampling()),
-            aggregation: Some(attributes.aggregation()),
-            update: Some(attributes.update()),
-            regions: Some((attributes.min_regions(), attributes.max_regions())),
-        })
+        .attributes(attributes.map(AttributeOptions::from).unwrap_or_default())
         .seed(seed)
         .prepare()?;
     let events = run.subscribe();
@@ -81,14 +78,14 @@ pub fn watch(
     ensure!(status.success(), "the workload failed: {said}");
 
     let mut phases = Vec::new();
-    for (line, phase) in said.lines().zip(&pattern.phases) {
+    for (nth, line) in said.lines().enumerate().take(pattern.phases.len()) {
         let announced: Announced = serde_json::from_str(line).with_context(|| format!("the workload said {line}"))?;
         let start = Duration::from_nanos(announced.unix_ns.saturating_sub(started));
         let range = |area: usize| {
             let area = announced.areas.iter().find(|known| known.name == pattern.areas[area].name)?;
             AddrRange::new(area.start, area.end)
         };
-        phases.push(PhaseTruth::new(&pattern, phase, start, range, attributes.sampling()));
+        phases.push(PhaseTruth::new(&pattern, nth, start, range));
     }
     ensure!(phases.len() == pattern.phases.len(), "the workload announced {} phases", phases.len());
 

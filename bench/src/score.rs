@@ -54,7 +54,8 @@ impl Score {
             for taken in within(phase.start + length.mul_f64(SETTLED_AFTER)) {
                 sum.add(taken, phase);
             }
-            if phase.warms_up(nth.checked_sub(1).map(|before| &phases[before])) {
+            let Some(sampling) = within(phase.start).next().map(TakenSnapshot::sampling) else { continue };
+            if phase.warms_up(nth.checked_sub(1).map(|before| &phases[before]), sampling) {
                 let found = within(phase.start).find(|taken| {
                     let mut bytes = Bytes::default();
                     bytes.add(taken, phase);
@@ -75,7 +76,7 @@ impl Score {
 
 impl Bytes {
     fn add(&mut self, taken: &TakenSnapshot, phase: &PhaseTruth) {
-        for area in &phase.areas {
+        for area in phase.areas(taken.sampling()).iter() {
             self.hot += area.hot_bytes(area.range);
             for region in &taken.regions {
                 let Some(range) = region.range.intersection(area.range) else {

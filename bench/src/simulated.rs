@@ -1,5 +1,6 @@
 //! The monitor on simulated memory. The simulated clock runs as fast as the machine allows.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -23,9 +24,10 @@ pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Mon
     let memory = SimMemory::new(pattern.clone(), clock.clone(), seed);
     let ranges: Vec<_> = memory.areas().collect();
     let mut start = Duration::ZERO;
-    let phases = pattern.phases.iter().map(|phase| {
+    let shared = Rc::new(pattern.clone());
+    let phases = pattern.phases.iter().enumerate().map(|(nth, phase)| {
         let mapped = |area: usize| (!phase.unmapped.contains(&pattern.areas[area].name)).then_some(ranges[area]);
-        let truth = PhaseTruth::new(pattern, phase, start, mapped, attributes.sampling());
+        let truth = PhaseTruth::new(&shared, nth, start, mapped);
         start += phase.time;
         truth
     });

@@ -1,22 +1,31 @@
 //! The true access rates of a pattern, by phase and area.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_sim::{Order, Pattern, Phase};
+use isotherm_sim::{Order, Pattern};
 
 /// Memory with at least this access rate is hot.
 pub const HOT: f64 = 0.5;
 
 /// The true access rates in one phase. Between two phases, while a process maps and fills memory, there is no truth.
-#[derive(Clone, Debug)]
+///
+/// A rate is the share of the sampling intervals in which a page is accessed, so it depends on the interval.
+#[derive(Debug)]
 pub struct PhaseTruth {
     /// Start of the phase, since the start of the run.
     pub start: Duration,
     /// End of the phase.
     pub end: Duration,
-    /// The mapped areas, sorted by address.
-    pub areas: Vec<AreaTruth>,
+    pattern: Rc<Pattern>,
+    phase: usize,
+    /// The addresses of each area of the pattern that is mapped.
+    ranges: Vec<Option<AddrRange>>,
+    /// What was worked out already, by sampling interval.
+    known: RefCell<HashMap<Duration, Rc<[AreaTruth]>>>,
 }
 
 /// The access rates of one area.
@@ -35,16 +44,33 @@ enum Rates {
 }
 
 impl PhaseTruth {
-    /// The truth in `phase` of `pattern`. `ranges` returns the addresses of an area, or nothing if it is not mapped.
+    /// The truth in a phase of `pattern`. `ranges` returns the addresses of an area, or nothing if it is not mapped.
     pub fn new(
-        pattern: &Pattern,
-        phase: &Phase,
+        pattern: &Rc<Pattern>,
+        phase: usize,
         start: Duration,
         ranges: impl Fn(usize) -> Option<AddrRange>,
-        sampling: Duration,
     ) -> Self {
+        Self {
+            start,
+            end: start + pattern.phases[phase].time,
+            pattern: Rc::clone(pattern),
+            phase,
+            ranges: (0..pattern.areas.len()).map(ranges).collect(),
+            known: RefCell::default(),
+        }
+    }
+
+    /// The mapped areas, sorted by address, and their rates if the sampling interval is `sampling`.
+    pub fn areas(&self, sampling: Duration) -> Rc<[AreaTruth]> {
+        Rc::clone(self.known.borrow_mut().entry(sampling).or_insert_with(|| self.work_out(sampling)))
+    }
+
+    fn work_out(&self, sampling: Duration) -> Rc<[AreaTruth]> {
+        let pattern = &self.pattern;
+        let phase = &pattern.phases[self.phase];
         let truth = |area: usize| {
-            let range = ranges(area)?;
+            let range = self.ranges[area]?;
             let rate = |page| pattern.access_rate(phase, area, page, sampling);
             let touches = phase.touch.iter().filter(|touch| touch.area == pattern.areas[area].name);
             let same = touches.into_iter().all(|touch| matches!(touch.order, Order::Sequential | Order::Random));
@@ -57,19 +83,16 @@ impl PhaseTruth {
         };
         let mut areas: Vec<_> = (0..pattern.areas.len()).filter_map(truth).collect();
         areas.sort_by_key(|area| area.range);
-        Self { start, end: start + phase.time, areas }
+        areas.into()
     }
 
-    /// The hot bytes of all areas.
-    pub fn hot_bytes(&self) -> u64 {
-        self.areas.iter().map(|area| area.hot_bytes(area.range)).sum()
-    }
-
-    /// Whether memory is hot in this phase that was not hot in the phase `before`.
-    pub fn warms_up(&self, before: Option<&Self>) -> bool {
-        self.areas.iter().any(|area| {
+    /// Whether memory is hot in this phase that was not hot in the phase `before`, if samples are taken every
+    /// `sampling`.
+    pub fn warms_up(&self, before: Option<&Self>, sampling: Duration) -> bool {
+        let before = before.map(|before| before.areas(sampling));
+        self.areas(sampling).iter().any(|area| {
             let hot = area.hot_bytes(area.range);
-            let known = before.and_then(|before| before.areas.iter().find(|known| known.range == area.range));
+            let known = before.as_ref().and_then(|before| before.iter().find(|known| known.range == area.range));
             hot > known.map_or(0, |known| known.hot_bytes(known.range))
         })
     }

@@ -36,6 +36,10 @@ struct Options {
     /// Probe for real processes, as for `isotherm record`
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     probe: String,
+    /// Let the intervals of real runs follow from what is observed and from the budget, as they do by default. Without
+    /// this, they are DAMON's: 5 ms and 100 ms
+    #[arg(long)]
+    auto: bool,
     /// Path of isotherm
     #[arg(long, default_value = "target/release/isotherm")]
     isotherm: PathBuf,
@@ -70,6 +74,7 @@ struct Line {
 fn main() -> Result<()> {
     let options = Options::parse();
     let attributes = Attributes::default();
+    let fixed = (!options.auto).then_some(attributes);
     let all = || Pattern::names().map(String::from).collect();
     let patterns: Vec<String> = if options.patterns.is_empty() { all() } else { options.patterns.clone() };
     let mut lines = Vec::new();
@@ -79,8 +84,7 @@ fn main() -> Result<()> {
             lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?, None));
             if !options.simulated {
                 eprintln!("{pattern}: a real process, {} s", scaled.time().as_secs());
-                let monitored =
-                    real::watch(&options.isotherm, &options.probe, pattern, options.scale, attributes, seed)?;
+                let monitored = real::watch(&options.isotherm, &options.probe, pattern, options.scale, fixed, seed)?;
                 let waking = wakeups::percent(attributes.sampling());
                 lines.push(line(pattern, "real", seed, &monitored, Some(waking)));
             }

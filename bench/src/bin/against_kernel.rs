@@ -50,6 +50,10 @@ struct Options {
     /// Interval of the forced address space switches, in milliseconds; 0 for none
     #[arg(long, value_name = "MS", default_value_t = 2)]
     switch: u64,
+    /// Let isotherm tune the intervals and keep its budget, and the kernel by its intervals goal (Linux 6.15). Without
+    /// this, they are DAMON's: 5 ms and 100 ms
+    #[arg(long)]
+    auto: bool,
     /// Path of isotherm
     #[arg(long, default_value = "isotherm")]
     isotherm: PathBuf,
@@ -103,6 +107,7 @@ struct EveryPage {
 fn main() -> Result<()> {
     let options = Options::parse();
     let attributes = Attributes::default();
+    let fixed = (!options.auto).then_some(attributes);
     if options.switch > 0 {
         // On a single processor this thread interrupts the target, which switches the address space.
         std::thread::spawn(move || {
@@ -118,7 +123,7 @@ fn main() -> Result<()> {
         for seed in 1..=options.runs {
             for probe in &options.probes {
                 eprintln!("{pattern}: {probe}");
-                let monitored = real::watch(&options.isotherm, probe, pattern, options.scale, attributes, seed)?;
+                let monitored = real::watch(&options.isotherm, probe, pattern, options.scale, fixed, seed)?;
                 figures.patterns.push(Run {
                     pattern: pattern.clone(),
                     probe: probe.clone(),

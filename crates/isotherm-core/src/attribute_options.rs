@@ -17,6 +17,18 @@ pub struct AttributeOptions {
     pub regions: Option<(usize, usize)>,
 }
 
+impl From<Attributes> for AttributeOptions {
+    /// Leaves nothing open.
+    fn from(attributes: Attributes) -> Self {
+        Self {
+            sampling: Some(attributes.sampling()),
+            aggregation: Some(attributes.aggregation()),
+            update: Some(attributes.update()),
+            regions: Some((attributes.min_regions(), attributes.max_regions())),
+        }
+    }
+}
+
 /// The time from one snapshot to the next if nothing is sampled.
 const SNAPSHOTS: Duration = Duration::from_secs(1);
 

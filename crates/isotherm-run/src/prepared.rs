@@ -141,6 +141,7 @@ impl Prepared {
                     && attributes.sampling.is_none()
                     && attributes.aggregation.is_none()
                     && granularity == Granularity::Page
+                    && probe.can_tune()
                     && intervals != IntervalsChoice::Fixed
                     && !has_schemes;
                 let most = match intervals {
@@ -297,7 +298,9 @@ impl Prepared {
                             probe,
                             targets,
                         }),
-                        ProbeKind::Kernel(paths) => Box::new(KernelSource { attributes, paths, targets, ranges }),
+                        ProbeKind::Kernel(paths) => {
+                            Box::new(KernelSource { attributes, paths, targets, ranges, goal: pace.goal })
+                        }
                     };
                     (source, Some(processes), schemes)
                 }

@@ -3,7 +3,7 @@
 use isotherm_core::{AccessProbe, Granularity};
 use isotherm_probes::RefsProbe;
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
-use isotherm_probes::damon::{self, DamonPaths, Scope};
+use isotherm_probes::damon::{self, DamonPaths, Features, Scope};
 use isotherm_probes::idle::IdleProbe;
 use isotherm_probes::mapped::MappedProbe;
 
@@ -115,6 +115,14 @@ impl OpenProbe {
     /// Whether the run keeps a budget. The kernel paces its own DAMON.
     pub(crate) fn is_paced(&self) -> bool {
         matches!(self.kind, ProbeKind::Monitor(_))
+    }
+
+    /// Whether the intervals can follow from what is observed.
+    pub(crate) fn can_tune(&self) -> bool {
+        match &self.kind {
+            ProbeKind::Monitor(_) => true,
+            ProbeKind::Kernel(paths) => Features::find(paths).intervals_goal,
+        }
     }
 
     /// How often to survey. `None` if there is to be no survey.

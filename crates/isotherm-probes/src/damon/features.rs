@@ -24,6 +24,8 @@ pub struct Features {
     pub ages: bool,
     /// Whether `tried_regions` is available (Linux 6.2 and later).
     pub tried_regions: bool,
+    /// Whether the kernel can tune the intervals (Linux 6.15 and later).
+    pub intervals_goal: bool,
 }
 
 impl Features {
@@ -38,7 +40,9 @@ impl Features {
         let trace = run::trace(places).ok();
         let tried_regions = symbols.tried_regions || context.join("schemes/0/tried_regions").is_dir();
         let ages = trace.as_ref().is_some_and(super::Format::has_age);
-        Self { operations, tracepoint: trace.is_some(), ages, tried_regions }
+        let goal = context.join("monitoring_attrs/intervals/intervals_goal");
+        let intervals_goal = symbols.intervals_goal || goal.is_dir();
+        Self { operations, tracepoint: trace.is_some(), ages, tried_regions, intervals_goal }
     }
 }
 
@@ -50,8 +54,9 @@ impl fmt::Display for Features {
             (true, false) => "yes, without ages",
             (false, _) => "no",
         };
-        let tried = if self.tried_regions { "yes" } else { "no" };
-        write!(f, "operations: {operations}; tracepoint: {tracepoint}; tried_regions: {tried}")
+        let yes = |has| if has { "yes" } else { "no" };
+        let (tried, goal) = (yes(self.tried_regions), yes(self.intervals_goal));
+        write!(f, "operations: {operations}; tracepoint: {tracepoint}; tried_regions: {tried}; intervals_goal: {goal}")
     }
 }
 
@@ -96,6 +101,7 @@ struct Symbols {
     vaddr: bool,
     paddr: bool,
     tried_regions: bool,
+    intervals_goal: bool,
 }
 
 impl Symbols {
@@ -108,6 +114,7 @@ impl Symbols {
             let name = line.split_ascii_whitespace().nth(2).unwrap_or_default();
             found.vaddr |= name.starts_with("damon_va_");
             found.paddr |= name.starts_with("damon_pa_");
+            found.intervals_goal |= name.starts_with("damon_sysfs_intervals_goal");
             found.tried_regions |= name.starts_with("damon_sysfs_scheme_region");
         }
         found

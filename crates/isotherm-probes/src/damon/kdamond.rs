@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, Attributes, IntervalsGoal};
 
 use super::claim::Claim;
 use super::settings::{Scope, Settings};
@@ -67,6 +67,9 @@ impl Kdamond {
         self.write("monitoring_attrs/intervals/sample_us", &micros(attributes.sampling()))?;
         self.write("monitoring_attrs/intervals/aggr_us", &micros(attributes.aggregation()))?;
         self.write("monitoring_attrs/intervals/update_us", &micros(attributes.update()))?;
+        if let Some(goal) = &settings.goal {
+            self.set_up_goal(goal, attributes)?;
+        }
         // The kernel compares the minimum with the maximum only when the kdamond is turned on.
         self.write("monitoring_attrs/nr_regions/min", &attributes.min_regions().to_string())?;
         self.write("monitoring_attrs/nr_regions/max", &attributes.max_regions().to_string())?;
@@ -88,6 +91,22 @@ impl Kdamond {
         }
         if tried {
             self.set_up_tried()?;
+        }
+        Ok(())
+    }
+
+    /// Lets the kernel tune the intervals. The aggregation interval stays in proportion to the sampling interval.
+    fn set_up_goal(&self, goal: &IntervalsGoal, attributes: &Attributes) -> Result<(), DamonError> {
+        let most = goal.most.min(goal.most_aggregation / attributes.samples().max(1)).max(goal.least);
+        // In hundredths of a per cent.
+        let share = (goal.accesses * 10_000.0).round();
+        for (file, value) in [
+            ("access_bp", share.to_string()),
+            ("aggrs", goal.aggregations.to_string()),
+            ("min_sample_us", goal.least.as_micros().to_string()),
+            ("max_sample_us", most.as_micros().to_string()),
+        ] {
+            self.write(&format!("monitoring_attrs/intervals/intervals_goal/{file}"), &value)?;
         }
         Ok(())
     }

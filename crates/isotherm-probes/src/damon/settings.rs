@@ -1,6 +1,6 @@
 //! The settings of a kdamond.
 
-use isotherm_core::{AddrRange, Attributes};
+use isotherm_core::{AddrRange, Attributes, IntervalsGoal};
 
 use super::DamonError;
 
@@ -11,6 +11,10 @@ pub struct Settings {
     pub attributes: Attributes,
     /// The monitored memory.
     pub scope: Scope,
+    /// By what the kernel tunes the sampling and the aggregation interval, whose ratio stays. `None` if they are fixed.
+    /// Needs [`Features::intervals_goal`](super::Features::intervals_goal). What DAMON does not have is left out: the
+    /// share of the memory in use.
+    pub goal: Option<IntervalsGoal>,
 }
 
 /// The memory that a kdamond monitors. The number of a target is its position.

@@ -133,7 +133,7 @@ fn settings_that_the_kernel_rejects_without_a_reason_are_rejected_with_one() {
     let mut run = Run::prepare(made.places.clone()).unwrap();
     let nanos =
         Attributes::new(Duration::from_nanos(5_000_500), Duration::from_secs(1), Duration::from_secs(1), 10, 100);
-    let odd = Settings { attributes: nanos.unwrap(), scope: Scope::Processes(vec![1]) };
+    let odd = Settings { attributes: nanos.unwrap(), ..processes(&[1]) };
     assert_says(&run.start(&odd).unwrap_err(), &["5.0005ms", "microseconds"]);
     assert_says(&run.start(&settings(Scope::Physical(vec![]))).unwrap_err(), &["contain no memory"]);
     assert_says(&run.start(&processes(&[])).unwrap_err(), &["no target left"]);
@@ -146,8 +146,14 @@ fn features_are_found_without_a_kdamond() {
     fs::remove_dir_all(made.path("0")).unwrap();
     made.proc("kallsyms", "0 t damon_pa_apply_scheme\n0 t damon_sysfs_scheme_region_release\n0 t damon_va_update\n");
     let features = Features::find(&made.places);
-    assert_eq!(features.to_string(), "operations: vaddr, fvaddr, paddr; tracepoint: no; tried_regions: yes");
+    assert!(!features.intervals_goal);
+    assert_eq!(
+        features.to_string(),
+        "operations: vaddr, fvaddr, paddr; tracepoint: no; tried_regions: yes; intervals_goal: no"
+    );
     check(&made.places).unwrap();
+    made.proc("kallsyms", "0 t damon_sysfs_intervals_goal_add_dirs\n");
+    assert!(Features::find(&made.places).intervals_goal);
     made.proc("kallsyms", "0 t damon_pa_apply_scheme\n");
     assert_eq!(Features::find(&made.places).operations, ["paddr"]);
     assert_says(&check_operations(&made.places, "vaddr").unwrap_err(), &["it has: paddr"]);

@@ -147,7 +147,7 @@ fn put(path: &Path, content: &str) {
 }
 
 pub fn settings(scope: Scope) -> Settings {
-    Settings { attributes: Attributes::default(), scope }
+    Settings { attributes: Attributes::default(), scope, goal: None }
 }
 
 pub fn processes(pids: &[u32]) -> Settings {

@@ -1,6 +1,9 @@
 //! What a run writes, what it collects, and that it leaves nothing behind.
 
-use isotherm_probes::damon::{Run, Scope};
+use std::time::Duration;
+
+use isotherm_core::IntervalsGoal;
+use isotherm_probes::damon::{Run, Scope, Settings};
 
 use crate::made::{Made, processes, range, settings};
 
@@ -20,6 +23,22 @@ fn processes_are_monitored_by_vaddr_with_the_given_attributes() {
     let bounds = ["min", "max"].map(|name| read(&format!("monitoring_attrs/nr_regions/{name}")));
     assert_eq!(bounds, ["10", "1000"]);
     assert_eq!(run.cpu_time().as_nanos(), 123_456_789);
+}
+
+#[test]
+fn a_kernel_that_can_tune_the_intervals_gets_the_goal() {
+    let made = Made::new();
+    let goal = |name: &str| format!("monitoring_attrs/intervals/intervals_goal/{name}");
+    for name in ["access_bp", "aggrs", "min_sample_us", "max_sample_us"] {
+        made.context(&goal(name), "0\n");
+    }
+    let mut run = Run::prepare(made.places.clone()).unwrap();
+    // 20 samples an aggregation.
+    let most_aggregation = Duration::from_secs(2);
+    let wanted = IntervalsGoal { most_aggregation, ..IntervalsGoal::default() };
+    run.start(&Settings { goal: Some(wanted), ..processes(&[4321]) }).unwrap();
+    let written = ["access_bp", "aggrs", "min_sample_us", "max_sample_us"].map(|name| made.read_context(&goal(name)));
+    assert_eq!(written, ["400", "3", "5000", "100000"]);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::{
-    AddrRange, AddressSpace, Attributes, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot, TargetSpace,
+    AddrRange, AddressSpace, Attributes, IntervalsGoal, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot,
+    TargetSpace,
 };
 use isotherm_kernel::{Rest, Waiter, Woken, monitor_cpu_time};
 use isotherm_probes::damon::{self, Aggregation, DamonError, DamonPaths, Scope, Settings};
@@ -17,6 +18,9 @@ use crate::{EndReason, RunError};
 /// Aggregations are collected at least this often, so that an end is noticed.
 const COLLECT_EVERY: Duration = Duration::from_secs(1);
 
+/// An interval has changed if an aggregation took longer or shorter by more than this part of it. Less is lateness.
+const LEAST_CHANGE: f64 = 0.1;
+
 /// Lets the kernel's DAMON watch the targets.
 pub(crate) struct KernelSource {
     pub(crate) attributes: Attributes,
@@ -24,15 +28,19 @@ pub(crate) struct KernelSource {
     pub(crate) targets: LiveTargets,
     /// Only these ranges of the one process; all of it if empty.
     pub(crate) ranges: Vec<AddrRange>,
+    /// By what the kernel tunes the intervals. `None` if they are fixed.
+    pub(crate) goal: Option<IntervalsGoal>,
 }
 
 impl Source for KernelSource {
     /// However it ends, the kernel's DAMON is left as it was.
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { mut attributes, paths, mut targets, ranges } = *self;
+        let Self { mut attributes, paths, mut targets, ranges, goal } = *self;
         let control = outlet.control.clone();
         let ranges = page_ranges(ranges);
         let mut run = damon::Run::prepare(paths.clone())?;
+        // The length of an aggregation follows from the time of the one before.
+        let goal = goal.filter(|_| run.is_complete());
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
         let spaces = read_spaces(&mut targets, &ranges)?;
         let start = Instant::now();
@@ -40,13 +48,14 @@ impl Source for KernelSource {
         if spaces.is_empty() {
             return Ok(EndReason::Finished);
         }
-        run.start(&Settings { attributes, scope: scope(&spaces, &ranges) })?;
+        run.start(&Settings { attributes, scope: scope(&spaces, &ranges), goal })?;
         outlet.attributes(attributes);
         let mut converter = Converter {
             infos: targets.infos(),
             ids: spaces.iter().map(|space| space.id).collect(),
             spaces,
             attributes,
+            tunes: goal.is_some(),
             start_ns: damon::now_ns(),
             last_ns: 0,
             regions: attributes.min_regions(),
@@ -71,7 +80,7 @@ impl Source for KernelSource {
                 attributes = changed.unwrap_or(attributes);
                 pace = attributes.aggregation().min(COLLECT_EVERY);
                 run = damon::Run::prepare(paths.clone())?;
-                run.start(&Settings { attributes, scope: scope(&converter.spaces, &ranges) })?;
+                run.start(&Settings { attributes, scope: scope(&converter.spaces, &ranges), goal })?;
                 converter.begin_again(attributes, run.cpu_time());
                 outlet.attributes(attributes);
                 (due, update) = (Instant::now() + pace, Instant::now() + attributes.update());
@@ -80,7 +89,11 @@ impl Source for KernelSource {
             // Asked before the collection, so that nothing is missed of what the kernel found before its end.
             let is_on = run.is_on();
             for aggregation in run.collect()? {
+                let before = converter.attributes;
                 let record = converter.convert(aggregation, run.cpu_time());
+                if converter.attributes != before {
+                    outlet.attributes(converter.attributes);
+                }
                 outlet.snapshot(Arc::new(record));
             }
             let now = Instant::now();
@@ -185,6 +198,8 @@ struct Converter {
     /// Those that live.
     spaces: Vec<TargetSpace>,
     attributes: Attributes,
+    /// Whether the kernel tunes the intervals.
+    tunes: bool,
     /// The start of the run, by the clock of aggregations.
     start_ns: u64,
     /// The time of the last aggregation, since the start.
@@ -198,6 +213,9 @@ struct Converter {
 impl Converter {
     fn convert(&mut self, aggregation: Aggregation, kernel_cpu: Duration) -> SnapshotRecord {
         let time_ns = aggregation.time_ns.saturating_sub(self.start_ns);
+        if self.tunes && !aggregation.gap {
+            self.follow_tuned(Duration::from_nanos(time_ns.saturating_sub(self.last_ns)));
+        }
         let samples = self.attributes.samples();
         // The kernel made the rounds of aggregations that did not reach us, too.
         let rounds = samples.saturating_mul(if aggregation.gap { self.passed(time_ns) } else { 1 });
@@ -240,6 +258,18 @@ impl Converter {
             histories: Vec::new(),
         };
         SnapshotRecord { snapshot, cost: Some(cost), infos: self.infos.read() }
+    }
+
+    /// Takes in that the last aggregation took `passed`. The kernel keeps the number of samples of an aggregation.
+    fn follow_tuned(&mut self, passed: Duration) {
+        let sampling = passed / self.attributes.samples().max(1);
+        let change = sampling.abs_diff(self.attributes.sampling());
+        if change > self.attributes.sampling().mul_f64(LEAST_CHANGE)
+            && let Ok(tuned) =
+                self.attributes.with_intervals(sampling, sampling.saturating_mul(self.attributes.samples()))
+        {
+            self.attributes = tuned;
+        }
     }
 
     /// After another start: the kernel numbers the targets in the order of the last reading, and counts from zero.
