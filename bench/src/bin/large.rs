@@ -12,8 +12,8 @@ use isotherm_bench::table::{self, share};
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::units::setting;
 use isotherm_core::{
-    AddrRange, Attributes, BoxError, Budget, Controller, IntervalTuner, IntervalsGoal, Monitor, Next, Sink, Snapshot,
-    StepWork,
+    AddrRange, Attributes, BoxError, Budget, IntervalsGoal, Monitor, Next, PaceOptions, Pacer, Sink, Snapshot,
+    SurveyInterval,
 };
 use isotherm_kernel::monitor_cpu_time;
 use rand::SeedableRng;
@@ -118,10 +118,17 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     let mut attributes = Attributes::default();
     let has_survey = !options.without_survey;
     let budget = Budget { cpu: options.cpu_budget / 100.0, ..Budget::default() };
-    let mut pacer = Pacer::new(Controller::new(budget, has_survey, true, None));
+    let mut pacer = Pacer::new(PaceOptions {
+        budget,
+        spares: has_survey,
+        bounds_updates: has_survey,
+        samples: true,
+        survey: has_survey.then_some(SurveyInterval::Auto),
+        goal: has_survey.then(IntervalsGoal::default),
+    });
     let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(1), memory.clone(), memory, Last::default());
     if has_survey {
-        monitor.set_survey(pacer.controller.survey_settings(attributes.sampling()));
+        monitor.set_survey(pacer.survey_settings(attributes));
     }
     let end = Duration::from_secs(options.seconds);
     let mut now = Duration::ZERO;
@@ -146,14 +153,14 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
             if score.1.is_some_and(|recall| recall >= 0.9) && found.is_none() {
                 found = Some((now.as_secs_f64(), monitor.sink().surveys));
             }
-            if has_survey && let Some(new) = pacer.aggregated(snapshot, monitor.attributes()) {
+            if let Some(new) = pacer.aggregated(snapshot, monitor.attributes()) {
                 monitor.set_attributes(new);
             }
         }
         attributes = monitor.attributes();
         if has_survey && (work.blocks.is_some() || snapshot.is_some()) {
-            monitor.set_survey(pacer.controller.survey_settings(attributes.sampling()));
-            monitor.set_sparing(pacer.controller.every(attributes.sampling(), attributes.samples()));
+            monitor.set_survey(pacer.survey_settings(attributes));
+            monitor.set_sparing(pacer.every(attributes));
         }
         let is_known = found.is_some_and(|(at, surveys)| {
             now.as_secs_f64() > at + 30.0 && (!has_survey || monitor.sink().surveys >= surveys + 2)
@@ -168,7 +175,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     }
     let seconds = now.as_secs() as usize;
     let spent = &spent[2.min(seconds)..seconds.max(2)];
-    let pace = pacer.controller.pace(attributes.sampling(), attributes.samples());
+    let pace = pacer.pace(attributes);
     Ok(Line {
         bytes: size,
         hot: ranges.iter().map(|range| range.size()).sum(),
@@ -187,51 +194,6 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
         dearest_ms: dearest * 1e3,
         rss_bytes: resident().map_err(anyhow::Error::from_boxed)?.saturating_sub(before),
     })
-}
-
-/// Paces the monitor as isotherm-run does.
-struct Pacer {
-    controller: Controller,
-    tuner: IntervalTuner,
-    sampling: (Duration, u32),
-    other: Duration,
-    accounted: Duration,
-}
-
-impl Pacer {
-    fn new(controller: Controller) -> Self {
-        let tuner = IntervalTuner::new(IntervalsGoal::default());
-        let (sampling, other) = Default::default();
-        Self { controller, tuner, sampling, other, accounted: Duration::ZERO }
-    }
-
-    fn stepped(&mut self, now: Duration, work: StepWork, took: Duration) {
-        self.sampling.1 += u32::from(work.samples > 0);
-        let Some(blocks) = work.blocks else {
-            *if work.rounds() > 0.0 { &mut self.sampling.0 } else { &mut self.other } += took;
-            if self.sampling.1 >= 10 || now >= self.accounted + Duration::from_secs(1) {
-                self.account(now);
-            }
-            return;
-        };
-        let round = self.controller.round().mul_f64(work.rounds()).min(took);
-        self.sampling.0 += round;
-        self.account(now);
-        self.controller.surveyed(now, took - round, blocks, work.is_last_part);
-    }
-
-    fn account(&mut self, now: Duration) {
-        let (cpu, rounds) = std::mem::take(&mut self.sampling);
-        self.controller.sampled(now, cpu, rounds);
-        self.controller.worked(now, std::mem::take(&mut self.other));
-        self.accounted = now;
-    }
-
-    fn aggregated(&mut self, snapshot: &Snapshot, attributes: Attributes) -> Option<Attributes> {
-        self.account(snapshot.time);
-        let affordable = self.controller.least_sampling(attributes.sampling()).mul_f64(1.1);
-        self.tuner.aggregated(snapshot, attributes, affordable / (attributes.samples() / 3).max(1))
-    }
 }
 
 /// Precision and recall of the bytes with an access rate of at least a half.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity, IntervalsGoal};
+use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
 use isotherm_kernel::{PhysicalMemory, Processes, TargetError, set_again_price, unix_ns};
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
@@ -11,7 +11,6 @@ use crate::command::Command;
 use crate::config::check_duration;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};
 use crate::outlet::Outlet;
-use crate::pace::PaceOptions;
 use crate::probe::{OpenProbe, ProbeKind};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
@@ -53,7 +52,6 @@ enum Origin {
     Live {
         probe: ProbeKind,
         attributes: Attributes,
-        sampling: bool,
         pace: PaceOptions,
         scheduling: Scheduling,
         targets: Unbound,
@@ -155,7 +153,7 @@ impl Prepared {
                 if let Some(price) = survey.and_then(|_| set_again_price()) {
                     budget.set_again = price;
                 }
-                let pace = PaceOptions { budget, has_budget, spares, survey, goal };
+                let pace = PaceOptions { budget, spares, bounds_updates: has_budget, samples: sampling, survey, goal };
                 let follows = survey.is_some() && !targets.is_physical();
                 let update = attributes.update.or(follows.then_some(SHORT_UPDATE));
                 let attributes = AttributeOptions { update, ..attributes };
@@ -176,15 +174,7 @@ impl Prepared {
                     tunes_intervals: Some(goal.is_some() && sampling),
                 };
                 (
-                    Origin::Live {
-                        probe: probe.kind,
-                        attributes,
-                        sampling,
-                        pace,
-                        scheduling,
-                        targets: unbound,
-                        schemes,
-                    },
+                    Origin::Live { probe: probe.kind, attributes, pace, scheduling, targets: unbound, schemes },
                     properties,
                 )
             }
@@ -284,20 +274,14 @@ impl Prepared {
         };
         // What can fail comes before the sinks' threads.
         let (source, processes, schemes): (Box<dyn crate::source::Source>, _, _) = match origin {
-            Origin::Live { probe, attributes, sampling, pace, scheduling, targets, schemes } => match targets.bind()? {
+            Origin::Live { probe, attributes, pace, scheduling, targets, schemes } => match targets.bind()? {
                 None => (Box::new(EndedSource), None, None),
                 Some((targets, ranges)) => {
                     let processes = targets.processes();
                     let source: Box<dyn crate::source::Source> = match probe {
-                        ProbeKind::Monitor(probe) => Box::new(MonitorSource {
-                            attributes,
-                            sampling,
-                            pace,
-                            scheduling,
-                            seed: self.seed,
-                            probe,
-                            targets,
-                        }),
+                        ProbeKind::Monitor(probe) => {
+                            Box::new(MonitorSource { attributes, pace, scheduling, seed: self.seed, probe, targets })
+                        }
                         ProbeKind::Kernel(paths) => {
                             Box::new(KernelSource { attributes, paths, targets, ranges, goal: pace.goal })
                         }

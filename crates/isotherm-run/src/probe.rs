@@ -1,6 +1,6 @@
 //! Opening the probe of a live run.
 
-use isotherm_core::{AccessProbe, Granularity};
+use isotherm_core::{AccessProbe, Granularity, SurveyInterval};
 use isotherm_probes::RefsProbe;
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 use isotherm_probes::damon::{self, DamonPaths, Features, Scope};
@@ -8,7 +8,6 @@ use isotherm_probes::idle::IdleProbe;
 use isotherm_probes::mapped::MappedProbe;
 
 use crate::error::chain;
-use crate::pace::SurveyInterval;
 use crate::{ConfigError, Notice, ProbeChoice, RunError, Severity, SurveyChoice, Targets};
 
 /// A probe that works here.

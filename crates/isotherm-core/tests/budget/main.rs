@@ -1,4 +1,4 @@
-//! The controller keeps the budget, whatever the work costs, and settles.
+//! The pacer keeps the budget, whatever the work costs, and settles.
 //!
 //! What a round or a part of a survey costs is spent at once, and paid for by the time until the next. So a window of
 //! ten seconds may hold a tenth more than the budget, plus one round and one part that later time pays for. At usual

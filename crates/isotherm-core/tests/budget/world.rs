@@ -1,13 +1,11 @@
-//! A run without a kernel: rounds and surveys cost made-up CPU time, and the controller paces them.
-//!
-//! Time and costs are charged as isotherm-run does, so that a test sees what a real run would spend.
+//! A run without a kernel: rounds and surveys cost made-up CPU time, and the pacer of real runs paces them.
 
 use std::time::Duration;
 
 use isotherm_core::survey::SurveySettings;
 use isotherm_core::{
-    AddrRange, Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, RegionPages, RegionSnapshot, Snapshot,
-    TargetId, TargetSnapshot,
+    AddrRange, Attributes, Budget, IntervalsGoal, PaceOptions, Pacer, RegionPages, RegionSnapshot, Snapshot, StepWork,
+    SurveyInterval, TargetId, TargetSnapshot,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -65,15 +63,14 @@ pub struct Intervals {
     pub sampling: f64,
 }
 
-/// A run that is paced by a controller. The memory has `blocks` blocks.
+/// A run with a pacer. The memory has `blocks` blocks.
 pub struct World {
     pub costs: Costs,
     pub blocks: u64,
     pub spent: Vec<Spent>,
     pub intervals: Vec<Intervals>,
     rng: Pcg64Mcg,
-    controller: Controller,
-    tuner: IntervalTuner,
+    pacer: Pacer,
     attributes: Attributes,
     every: u32,
     survey: SurveySettings,
@@ -82,10 +79,8 @@ pub struct World {
     due: Duration,
     has_samples: bool,
     rounds: u32,
-    /// Sampling and other work that are not accounted for.
-    sampling: (Duration, u32),
-    other: Duration,
-    accounted: Duration,
+    /// Up to when the helper threads were charged.
+    helped: Duration,
     update_due: Duration,
     /// When the last part of a survey was done.
     part_at: Option<Duration>,
@@ -107,7 +102,14 @@ const SHORTLY: Duration = Duration::from_millis(50);
 impl World {
     /// A run that begins, with the default attributes and this budget.
     pub fn new(costs: Costs, blocks: u64, cpu: f64, seed: u64) -> Self {
-        let controller = Controller::new(Budget { cpu, ..Budget::default() }, true, true, None);
+        let pacer = Pacer::new(PaceOptions {
+            budget: Budget { cpu, ..Budget::default() },
+            spares: true,
+            bounds_updates: true,
+            samples: true,
+            survey: Some(SurveyInterval::Auto),
+            goal: Some(IntervalsGoal::default()),
+        });
         let attributes = Attributes::default();
         Self {
             costs,
@@ -115,18 +117,15 @@ impl World {
             spent: Vec::new(),
             intervals: Vec::new(),
             rng: Pcg64Mcg::seed_from_u64(seed),
-            survey: controller.survey_settings(attributes.sampling()),
+            survey: pacer.survey_settings(attributes),
             every: 1,
-            controller,
-            tuner: IntervalTuner::new(IntervalsGoal::default()),
+            pacer,
             attributes,
             now: Duration::ZERO,
             due: attributes.sampling(),
             has_samples: true,
             rounds: 0,
-            sampling: (Duration::ZERO, 0),
-            other: Duration::ZERO,
-            accounted: Duration::ZERO,
+            helped: Duration::ZERO,
             update_due: SECOND,
             part_at: None,
             survey_began: Duration::ZERO,
@@ -153,7 +152,6 @@ impl World {
         let samples = is_over && self.has_samples;
         if samples {
             cost += self.cost(self.costs.round);
-            self.sampling.1 += 1;
         }
         if began >= self.update_due {
             self.update_due = began + SECOND;
@@ -170,13 +168,20 @@ impl World {
         let all = cost + of_part;
         self.spent.push(Spent { at: began.as_secs_f64(), sampling: cost, survey: of_part });
         self.now += Duration::from_secs_f64(all);
-        self.account(Duration::from_secs_f64(all), part.map(|_| blocks), samples);
+        let work = StepWork {
+            samples: usize::from(samples),
+            chosen: usize::from(is_over && self.has_samples),
+            blocks: part.map(|_| blocks),
+            is_last_part: part.is_some() && self.left == 0,
+            updated: false,
+        };
+        self.account(Duration::from_secs_f64(all), work);
         if is_aggregated {
             self.aggregate();
         }
         if part.is_some() || is_aggregated {
-            self.survey = self.controller.survey_settings(self.attributes.sampling());
-            self.every = self.controller.every(self.attributes.sampling(), self.attributes.samples());
+            self.survey = self.pacer.survey_settings(self.attributes);
+            self.every = self.pacer.every(self.attributes);
         }
         self.intervals.push(Intervals {
             at: began.as_secs_f64(),
@@ -226,38 +231,21 @@ impl World {
         self.due += self.attributes.sampling() * length;
     }
 
-    /// Takes in the CPU time of a step.
-    fn account(&mut self, cpu: Duration, blocks: Option<u64>, samples: bool) {
-        let Some(blocks) = blocks else {
-            let of = if samples { &mut self.sampling.0 } else { &mut self.other };
-            *of += cpu;
-            if self.sampling.1 >= 10 || self.now >= self.accounted + SECOND {
-                self.account_sampling();
-            }
-            return;
-        };
-        let round = if samples { self.controller.round().min(cpu) } else { Duration::ZERO };
-        self.sampling.0 += round;
-        self.account_sampling();
-        self.controller.surveyed(self.now, cpu - round, blocks, self.left == 0);
-    }
-
-    fn account_sampling(&mut self) {
-        let (cpu, rounds) = std::mem::take(&mut self.sampling);
-        self.controller.sampled(self.now, cpu, rounds);
-        let time = (self.now - std::mem::replace(&mut self.accounted, self.now)).as_secs_f64();
-        let helpers = time * self.costs.helpers;
-        if helpers > 0.0 {
-            self.spent.push(Spent { at: self.now.as_secs_f64(), sampling: helpers, survey: 0.0 });
+    /// Takes in the CPU time of a step, and that of the helper threads since the step before.
+    fn account(&mut self, cpu: Duration, work: StepWork) {
+        let time = self.now - std::mem::replace(&mut self.helped, self.now);
+        let helpers = time.mul_f64(self.costs.helpers);
+        if !helpers.is_zero() {
+            let sampling = helpers.as_secs_f64();
+            self.spent.push(Spent { at: self.now.as_secs_f64(), sampling, survey: 0.0 });
         }
-        self.controller.worked(self.now, std::mem::take(&mut self.other) + Duration::from_secs_f64(helpers));
+        self.pacer.helped(helpers);
+        self.pacer.stepped(self.now, work, cpu);
     }
 
     fn aggregate(&mut self) {
-        self.account_sampling();
-        let sampling = self.attributes.sampling();
-        let affordable = self.controller.least_sampling(sampling).mul_f64(1.1) / (self.attributes.samples() / 3).max(1);
-        if let Some(attributes) = self.tuner.aggregated(&all_hot(), self.attributes, affordable) {
+        let snapshot = Snapshot { time: self.now, ..all_hot() };
+        if let Some(attributes) = self.pacer.aggregated(&snapshot, self.attributes) {
             self.attributes = attributes;
         }
     }

@@ -6,21 +6,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::survey::SurveySnapshot;
-use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot};
+use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, PaceOptions, Pacer, Sink, Snapshot};
 use isotherm_kernel::{Waiter, Woken, monitor_cpu_time, now_since_boot};
 use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Outlet, Source};
-use crate::pace::{PaceOptions, Pacer};
+use crate::pace::{CpuMeter, PaceNews};
 use crate::targets::{InfoReader, LiveTargets};
 use crate::{EndReason, Event, Notice, RunError, Scheduling, Severity};
 
 /// Watches the targets through a probe.
 pub(crate) struct MonitorSource {
     pub(crate) attributes: Attributes,
-    pub(crate) sampling: bool,
     pub(crate) pace: PaceOptions,
     pub(crate) scheduling: Scheduling,
     pub(crate) seed: u64,
@@ -32,13 +31,13 @@ type LiveMonitor = Monitor<LiveTargets, Box<dyn AccessProbe + Send>, Forward, Pc
 
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { attributes, sampling, pace, scheduling, seed, probe, targets } = *self;
+        let Self { attributes, pace, scheduling, seed, probe, targets } = *self;
         scheduling.apply()?;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
-        let mut driver = Driver::new(Pacer::new(pace, sampling, outlet.helpers()), &targets);
+        let mut driver = Driver::new(pace, CpuMeter::new(outlet.helpers()), &targets);
         let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), targets, probe, driver.sink());
-        if !sampling {
+        if !pace.samples {
             monitor.without_samples();
         }
         if pace.survey.is_some() {
@@ -113,6 +112,9 @@ impl Source for MonitorSource {
 /// Hands over what the monitor finds, and paces it.
 struct Driver {
     pacer: Pacer,
+    has_budget: bool,
+    meter: CpuMeter,
+    news: PaceNews,
     late_rounds: Rc<Cell<u32>>,
     found: Rc<RefCell<Found>>,
     infos: InfoReader,
@@ -121,8 +123,17 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(pacer: Pacer, targets: &LiveTargets) -> Self {
-        Self { pacer, late_rounds: Rc::default(), found: Rc::default(), infos: targets.infos(), told_left_out: false }
+    fn new(pace: PaceOptions, meter: CpuMeter, targets: &LiveTargets) -> Self {
+        Self {
+            pacer: Pacer::new(pace),
+            has_budget: pace.bounds_updates,
+            meter,
+            news: PaceNews::default(),
+            late_rounds: Rc::default(),
+            found: Rc::default(),
+            infos: targets.infos(),
+            told_left_out: false,
+        }
     }
 
     /// The sink of the monitor.
@@ -138,7 +149,7 @@ impl Driver {
     /// Hands over what the monitor has found in the step at `now`, and takes in what the step cost.
     fn take_in(&mut self, monitor: &mut LiveMonitor, now: Duration, outlet: &mut Outlet) {
         let work = monitor.work();
-        let survey_cpu = self.pacer.stepped(now, work);
+        let survey_cpu = self.meter.stepped(&mut self.pacer, now, work);
         let Found { snapshot, survey } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();
         if let Some(mut record) = snapshot {
@@ -146,8 +157,8 @@ impl Driver {
                 monitor.set_attributes(attributes);
             }
             if let Some(cost) = &mut record.cost {
-                cost.other_cpu_ns = Some(self.pacer.take_helped().as_nanos() as u64);
-                cost.limited = self.pacer.is_limited(monitor.attributes());
+                cost.other_cpu_ns = Some(self.meter.take_helped().as_nanos() as u64);
+                cost.limited = self.has_budget.then(|| self.pacer.pace(monitor.attributes()).is_limited);
             }
             outlet.snapshot(Arc::new(record));
         }
@@ -170,7 +181,7 @@ impl Driver {
         if work.blocks.is_some() || is_snapshot {
             monitor.set_sparing(self.pacer.every(attributes));
         }
-        if is_snapshot && let Some(pace) = self.pacer.news(monitor.attributes()) {
+        if is_snapshot && let Some(pace) = self.news.of(self.pacer.pace(monitor.attributes())) {
             outlet.send(Event::Pace(pace));
         }
     }

@@ -81,7 +81,7 @@ pub(super) enum Decision {
 }
 
 /// Decides when shared pages are cleared.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SharedPages {
     pub(super) mode: SharedMemory,
     pub(super) limits: SharedLimits,
@@ -94,22 +94,6 @@ pub(super) struct SharedPages {
     too_long: bool,
     left_out: Option<SharedLeftOut>,
     most_left_out: u64,
-}
-
-impl Default for SharedPages {
-    fn default() -> Self {
-        Self {
-            mode: SharedMemory::default(),
-            limits: SharedLimits::default(),
-            targets: HashMap::new(),
-            survey: 0,
-            waited: HashMap::new(),
-            hold_rate: HoldRate::default(),
-            too_long: false,
-            left_out: None,
-            most_left_out: 0,
-        }
-    }
 }
 
 impl SharedPages {

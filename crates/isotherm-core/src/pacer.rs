@@ -1,0 +1,167 @@
+//! Paces a monitor: takes in what its steps cost, and says how it goes on within the budget.
+//!
+//! The driver of a monitor measures the CPU time of each step and hands it in. What it has to do with the answers is to
+//! set them in the monitor: the survey settings, the sparing, the gap between readings of the mappings, the attributes.
+
+use std::time::Duration;
+
+use crate::survey::SurveySettings;
+use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, Pace, Snapshot, StepWork};
+
+/// How a monitor is paced.
+#[derive(Clone, Copy, Debug)]
+pub struct PaceOptions {
+    /// The bounds on what the run costs.
+    pub budget: Budget,
+    /// Whether the budget bounds samples too. If not, all rounds have samples.
+    pub spares: bool,
+    /// Whether the budget bounds readings of the mappings.
+    pub bounds_updates: bool,
+    /// Whether pages are sampled.
+    pub samples: bool,
+    /// How often to survey. `None` without surveys.
+    pub survey: Option<SurveyInterval>,
+    /// How the sampling interval follows from what is observed. `None` if it is fixed.
+    pub goal: Option<IntervalsGoal>,
+}
+
+/// The time from a survey to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SurveyInterval {
+    /// As short as the budget allows.
+    Auto,
+    /// Always the same.
+    Fixed(Duration),
+}
+
+/// Work is accounted for after this many rounds with samples, and after this time.
+const ACCOUNTED: u32 = 10;
+const ACCOUNTED_AFTER: Duration = Duration::from_secs(1);
+
+/// The part of the budget that reading the mappings between surveys may take.
+const UPDATES: f64 = 0.1;
+
+/// The part of the budget that work besides surveys and samples may take before snapshots come less often.
+const OTHERS: f64 = 0.3;
+
+/// The least number of rounds with samples in an aggregation.
+const FEW: u32 = 3;
+
+/// Aggregations are this many times as long as the least number of rounds with samples asks for.
+const SPARE: f64 = 1.1;
+
+/// Shares a budget between surveys, samples and the rest.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    controller: Controller,
+    tuner: Option<IntervalTuner>,
+    spares: bool,
+    bounds_updates: bool,
+    /// The share of one CPU that all may take.
+    cpu: f64,
+    /// CPU time of sampling, and the rounds with samples that took it.
+    sampling: (Duration, u32),
+    /// CPU time of steps without samples and without a survey, and of helpers.
+    other: Duration,
+    /// When work was accounted for last.
+    accounted: Duration,
+    /// The CPU time of reading the mappings, on the mean.
+    update: Duration,
+}
+
+impl Pacer {
+    /// A pacer for a monitor that has not started.
+    pub fn new(options: PaceOptions) -> Self {
+        let fixed = match options.survey {
+            Some(SurveyInterval::Fixed(interval)) => Some(interval),
+            Some(SurveyInterval::Auto) | None => None,
+        };
+        let controller = Controller::new(options.budget, options.survey.is_some(), options.samples, fixed);
+        Self {
+            controller: if options.spares { controller } else { controller.with_all_samples() },
+            tuner: options.goal.filter(|_| options.samples).map(IntervalTuner::new),
+            spares: options.spares,
+            bounds_updates: options.bounds_updates,
+            cpu: options.budget.cpu,
+            sampling: (Duration::ZERO, 0),
+            other: Duration::ZERO,
+            accounted: Duration::ZERO,
+            update: Duration::ZERO,
+        }
+    }
+
+    /// Takes in that a step, which ended at `now`, did `work` for `cpu`. Returns how much of that a survey took.
+    pub fn stepped(&mut self, now: Duration, work: StepWork, cpu: Duration) -> Duration {
+        // A round beside other work took what a round takes.
+        let round = match (work.rounds(), work.updated || work.blocks.is_some()) {
+            (0.0, _) => Duration::ZERO,
+            (_, false) => cpu,
+            (rounds, true) => self.controller.round().mul_f64(rounds).min(cpu),
+        };
+        let rest = cpu - round;
+        self.sampling = (self.sampling.0 + round, self.sampling.1 + u32::from(work.samples > 0));
+        let Some(blocks) = work.blocks else {
+            if work.updated {
+                self.update = (self.update + rest) / 2;
+            }
+            self.other += rest;
+            if self.sampling.1 >= ACCOUNTED || now >= self.accounted + ACCOUNTED_AFTER {
+                self.account(now);
+            }
+            return Duration::ZERO;
+        };
+        self.account(now);
+        self.controller.surveyed(now, rest, blocks, work.is_last_part);
+        rest
+    }
+
+    /// Takes in CPU time of threads that help the run.
+    pub fn helped(&mut self, cpu: Duration) {
+        self.other += cpu;
+    }
+
+    fn account(&mut self, now: Duration) {
+        let (cpu, rounds) = std::mem::take(&mut self.sampling);
+        self.controller.sampled(now, cpu, rounds);
+        self.controller.worked(now, std::mem::take(&mut self.other));
+        self.accounted = now;
+    }
+
+    /// Takes in a snapshot that was made with `attributes`. Returns the attributes to go on with, if they are others.
+    pub fn aggregated(&mut self, snapshot: &Snapshot, attributes: Attributes) -> Option<Attributes> {
+        self.account(snapshot.time);
+        let sampling = attributes.sampling();
+        // An aggregation has a few rounds with samples, with a little to spare so that their number stays the same.
+        let affordable = self.controller.least_sampling(sampling).mul_f64(SPARE) / (attributes.samples() / FEW).max(1);
+        // Each snapshot is work for the threads that help, whatever is in it.
+        let snapshots = sampling.mul_f64(self.controller.other() / (self.cpu * OTHERS));
+        self.tuner.as_mut()?.aggregated(snapshot, attributes, affordable.max(snapshots))
+    }
+
+    /// Leaves the sampling interval as it is from now on.
+    pub fn keep_intervals(&mut self) {
+        self.tuner = None;
+    }
+
+    /// How to survey from now on.
+    pub fn survey_settings(&self, attributes: Attributes) -> SurveySettings {
+        self.controller.survey_settings(attributes.sampling())
+    }
+
+    /// The least time from one reading of the mappings to the next: so much that it takes a part of the budget only.
+    pub fn update_gap(&self) -> Duration {
+        if self.bounds_updates { self.update.div_f64(self.cpu * UPDATES) } else { Duration::ZERO }
+    }
+
+    /// Of how many rounds one has samples from now on.
+    pub fn every(&mut self, attributes: Attributes) -> u32 {
+        if self.spares { self.controller.every(attributes.sampling(), attributes.samples()) } else { 1 }
+    }
+
+    /// What the run has settled on.
+    pub fn pace(&mut self, attributes: Attributes) -> Pace {
+        let pace = self.controller.pace(attributes.sampling(), attributes.samples());
+        let every = self.every(attributes);
+        Pace { sampling_interval: pace.sampling_interval.map(|_| attributes.sampling() * every), ..pace }
+    }
+}
