@@ -24,8 +24,8 @@ use isotherm_kernel::madvise::{Advice, advise};
 /// address space meanwhile, for about a millisecond if all of it was accessed.
 const PIECE: u64 = 64 << 20;
 
-/// The longest time that the sweeps of targets that were added together take (about 8 GiB), so that the monitor does not
-/// wait for terabytes, or for a thousand processes.
+/// The longest time that the sweeps of targets that were added together take (about 8 GiB), so that the monitor does
+/// not wait for terabytes, or for a thousand processes.
 pub(super) const LONGEST: Duration = Duration::from_millis(100);
 
 /// The number of places in each 2 MiB that are checked for large folios.

@@ -12,7 +12,8 @@ const LEAST_MEASURED: u64 = 16 << 20;
 /// How long a walk takes, for each byte.
 ///
 /// The estimate is the median of the last walks. One walk that another load of the machine has slowed down does not
-/// change it, so it does not make memory unobservable. Walks that are slow for another reason change it after the third.
+/// change it, so it does not make memory unobservable. Walks that are slow for another reason change it after the
+/// third.
 #[derive(Debug)]
 pub(super) struct HoldRate {
     /// The seconds for each byte of the last walks.
