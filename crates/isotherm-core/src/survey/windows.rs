@@ -27,8 +27,9 @@ pub(super) const COUNT: usize = WINDOWS.len();
 /// How much of what was accessed some surveys ago each window holds.
 ///
 /// A page that was accessed between two surveys was so at any time between them, with the same probability. A window
-/// that ends between both surveys therefore holds a part of such pages. Numbers of surveys with the same parts are one
-/// *class*; the classes are in the order of time, the most recent first.
+/// that ends between both surveys therefore holds a part of such pages. What was accessed before the first survey, at a
+/// time that is not known, is in no window. Numbers of surveys with the same parts are one *class*; the classes are in
+/// the order of time, the most recent first.
 pub(crate) struct Windows {
     /// The class of each number of surveys since the last access. Longer times are in no window.
     classes: Vec<u8>,
@@ -51,7 +52,8 @@ impl Windows {
             let part = |window: Duration| match (surveys, from.saturating_sub(to)) {
                 // Of a shorter window, see `of_last`.
                 (0, _) => 1.0,
-                (_, Duration::ZERO) => f64::from(to < window),
+                // Before the first survey: at what time is not known.
+                (_, Duration::ZERO) => 0.0,
                 (_, length) => (window.saturating_sub(to).as_secs_f64() / length.as_secs_f64()).min(1.0),
             };
             let of = WINDOWS.map(part);
@@ -101,5 +103,31 @@ impl Windows {
     pub(super) fn first_with(&self, surveys: u16) -> usize {
         let parts = self.parts.get(self.class(surveys));
         parts.map_or(COUNT, |parts| parts.partition_point(|&part| part < 0.5))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::{BlockPages, ClearPages, PageBits};
+
+    /// The parts that the windows of 1 s and 2 s hold of pages that the first survey, at 1 s, has found accessed, and
+    /// that are idle in the second one, at 2 s.
+    fn parts_of_first(began: Option<Duration>) -> [f64; 2] {
+        let all = PageBits::ALL;
+        let block = |accessed| BlockPages { present: all, accessed, ..BlockPages::default() };
+        let mut history = PageHistory::since(began);
+        history.take(&[block(all)], Duration::from_secs(1));
+        history.cleared(&[ClearPages { pages: all, ..ClearPages::default() }]);
+        history.take(&[block(PageBits::NONE)], Duration::from_secs(2));
+        let windows = Windows::new(&history);
+        let parts = windows.parts().get(windows.class(1)).copied().unwrap_or_default();
+        [parts[0], parts[1]]
+    }
+
+    #[test]
+    fn what_was_accessed_before_the_first_survey_is_in_a_window_only_if_it_is_known_since_when() {
+        assert_eq!(parts_of_first(None), [0.0, 0.0]);
+        assert_eq!(parts_of_first(Some(Duration::ZERO)), [0.0, 1.0]);
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn wss(
         if !survey.interval.is_zero() {
             intervals.push((survey.interval, survey.interval.as_secs_f64()));
         }
-        // A window that goes back to before the first survey also counts what was accessed at any time before it.
+        // A window that goes back to before the first survey counts what was accessed since that only.
         let covered = survey.time.saturating_sub(first);
         let warm_up = survey.interval.is_zero() || window.is_some_and(|window| covered < window);
         let mut all_mapped = 0;
