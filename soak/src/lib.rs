@@ -4,5 +4,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod churn;
 pub mod faults;
 pub mod target;

@@ -8,6 +8,9 @@ use std::time::Duration;
 /// The environment variable that makes a process a target: the number of rounds after which it ends, or 0.
 pub const ROUNDS: &str = "ISOTHERM_SOAK_TARGET";
 
+/// The environment variable that makes a process the parent of targets that come and go.
+pub const CHURN: &str = "ISOTHERM_SOAK_CHURN";
+
 /// The prefix of an answer; the output of a test harness does not have it.
 const ANSWER: &str = "@ ";
 

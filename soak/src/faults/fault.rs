@@ -64,13 +64,22 @@ impl Kind {
     }
 }
 
-/// A call that fails.
+/// A call that fails, or at which the command is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Its kind.
     pub kind: Kind,
-    /// Which call of this kind fails; the first one is 1.
+    /// Which call of this kind it is; the first one is 1.
     pub nth: u64,
-    /// The error.
-    pub error: Errno,
+    /// What happens.
+    pub effect: Effect,
+}
+
+/// What happens at a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It fails with this error.
+    Error(Errno),
+    /// isotherm is killed (SIGKILL) as it makes the call.
+    Kill,
 }

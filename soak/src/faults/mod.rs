@@ -11,10 +11,12 @@
 
 mod cases;
 mod fault;
+mod kills;
 mod sweep;
 mod tracer;
 
 pub use cases::{Case, Room, cases};
-pub use fault::{Fault, Kind};
+pub use fault::{Effect, Fault, Kind};
+pub use kills::kills;
 pub use sweep::{Extent, Finding, sweep};
 pub use tracer::{Run, Traced, available};

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use portable_pty::{PtySize, native_pty_system};
 
-use super::{Case, Fault, Kind, Room, Run, Traced};
+use super::{Case, Effect, Fault, Kind, Room, Run, Traced};
 use crate::target::Target;
 
 /// A command that has not ended by then hangs.
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const KEY: Duration = Duration::from_millis(400);
 
 /// What is in the place of the output before.
-const PREVIOUS: &[u8] = b"what was there before";
+pub(super) const PREVIOUS: &[u8] = b"what was there before";
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Extent {
         if self.every_error { all.to_vec() } else { vec![all[nth as usize % all.len()]] }
     }
 
-    fn next(self, nth: u64) -> u64 {
+    pub(super) fn next(self, nth: u64) -> u64 {
         if nth < self.each { nth + 1 } else { 3 * nth + 1 }
     }
 }
@@ -59,13 +59,13 @@ pub struct Finding {
 
 /// What a call of isotherm came to.
 #[derive(Debug)]
-struct Outcome {
-    traced: Traced,
+pub(super) struct Outcome {
+    pub(super) traced: Traced,
     out: String,
-    err: String,
+    pub(super) err: String,
     output: Option<Vec<u8>>,
     /// What is wrong with the files that are there now.
-    files: Option<String>,
+    pub(super) files: Option<String>,
 }
 
 /// Lets each call of these kinds fail. Returns the findings, and the number of runs.
@@ -85,10 +85,11 @@ pub fn sweep(room: &Room, case: &Case, kinds: &[Kind], extent: Extent) -> io::Re
         loop {
             let mut passed = true;
             for error in extent.errors(kind, nth) {
-                let outcome = run(room, case, target.as_ref(), Some(Fault { kind, nth, error }))?;
+                let outcome =
+                    run(room, case, target.as_ref(), Some(Fault { kind, nth, effect: Effect::Error(error) }))?;
                 runs += 1;
                 passed &= outcome.traced.failed.is_none();
-                let mut wrong = judge(case, &usual, &outcome, Fault { kind, nth, error });
+                let mut wrong = judge(case, &usual, &outcome, kind, error);
                 if let Some(Err(harm)) = target.as_mut().map(Target::check) {
                     wrong.push(format!("the target is harmed: {harm}"));
                     target = Some(room.target.target()?);
@@ -109,8 +110,7 @@ pub fn sweep(room: &Room, case: &Case, kinds: &[Kind], extent: Extent) -> io::Re
 }
 
 /// What is wrong with an outcome.
-fn judge(case: &Case, usual: &Outcome, outcome: &Outcome, fault: Fault) -> Vec<String> {
-    let error = fault.error;
+fn judge(case: &Case, usual: &Outcome, outcome: &Outcome, kind: Kind, error: Errno) -> Vec<String> {
     let mut wrong = vec![];
     let Outcome { traced, out, err, .. } = outcome;
     if let Some(waits) = &traced.hung {
@@ -125,7 +125,7 @@ fn judge(case: &Case, usual: &Outcome, outcome: &Outcome, fault: Fault) -> Vec<S
     if is_known(traced, err) {
         return wrong;
     }
-    let reasons = reasons(fault);
+    let reasons = reasons(kind, error);
     let said = (err.clone() + out).to_lowercase();
     let told = reasons.iter().any(|reason| said.contains(&reason.to_lowercase()));
     match traced.end {
@@ -155,13 +155,13 @@ fn is_known(traced: &Traced, err: &str) -> bool {
 }
 
 /// How a message may say why something failed: in the words of the C library, or as what the error means there.
-fn reasons(fault: Fault) -> Vec<String> {
+fn reasons(kind: Kind, error: Errno) -> Vec<String> {
     let words = |error: Errno| {
         let text = io::Error::from_raw_os_error(error as i32).to_string();
         text.split(" (os error").next().unwrap_or_default().to_owned()
     };
-    let mut reasons = vec![words(fault.error)];
-    match (fault.kind, fault.error) {
+    let mut reasons = vec![words(error)];
+    match (kind, error) {
         // What the C library says when there is no memory for the stack of a thread.
         (Kind::Mmap | Kind::Clone, _) => reasons.push(words(Errno::EAGAIN)),
         // libbpf tries the kernel's features and does not tell why it has found one missing.
@@ -175,12 +175,22 @@ fn reasons(fault: Fault) -> Vec<String> {
     reasons
 }
 
-/// Runs a command with a fault, and looks at what it leaves behind.
-fn run(room: &Room, case: &Case, target: Option<&Target>, fault: Option<Fault>) -> io::Result<Outcome> {
+/// Runs a command with a fault in a room as it is at first, but for what was there before in the place of the output.
+pub(super) fn run(room: &Room, case: &Case, target: Option<&Target>, fault: Option<Fault>) -> io::Result<Outcome> {
     clear(room)?;
     if let Some(output) = case.output {
         fs::write(room.path().join(output), PREVIOUS)?;
     }
+    run_again(room, case, target, fault)
+}
+
+/// Runs a command with a fault, and looks at what it leaves behind.
+pub(super) fn run_again(
+    room: &Room,
+    case: &Case,
+    target: Option<&Target>,
+    fault: Option<Fault>,
+) -> io::Result<Outcome> {
     let pid = target.map(|target| target.pid().to_string()).unwrap_or_default();
     let mut arguments = vec![];
     for argument in &case.arguments {

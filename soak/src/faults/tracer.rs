@@ -17,7 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::{Fault, Kind};
+use super::{Effect, Fault, Kind};
 
 /// A program, its arguments and what else belongs to its start.
 #[derive(Debug)]
@@ -93,7 +93,9 @@ impl Run<'_> {
                 let traced = traced.lock().unwrap_or_else(PoisonError::into_inner);
                 let hung = late.then(|| traced.iter().map(waits_for).collect());
                 // Each thread stands for its process.
-                let _ = late && traced.iter().any(|&thread| kill(thread, Signal::SIGKILL).is_ok());
+                for &thread in traced.iter().filter(|_| late) {
+                    let _ = kill(thread, Signal::SIGKILL);
+                }
                 hung
             });
             let end = tracer.follow();
@@ -232,8 +234,8 @@ impl Tracer {
     fn call(&mut self, thread: Pid) -> nix::Result<()> {
         let mut registers = ptrace::getregs(thread)?;
         if let Some(fails) = self.within.remove(&thread) {
-            if let (true, Some(fault)) = (fails, self.fault) {
-                registers.rax = (-i64::from(fault.error as i32)).cast_unsigned();
+            if let (true, Some(Fault { effect: Effect::Error(error), .. })) = (fails, self.fault) {
+                registers.rax = (-i64::from(error as i32)).cast_unsigned();
                 ptrace::setregs(thread, registers)?;
             }
             return Ok(());
@@ -249,6 +251,9 @@ impl Tracer {
         }
         if fails {
             self.failed = Some(describe(thread, &registers));
+            if self.fault.is_some_and(|fault| fault.effect == Effect::Kill) {
+                return kill(self.pid, Signal::SIGKILL);
+            }
             // No call has this number, so that the kernel executes none.
             registers.orig_rax = u64::MAX;
             ptrace::setregs(thread, registers)?;
