@@ -179,8 +179,8 @@ pub fn cases(bpf: bool) -> Vec<Case> {
         live(format!("run -q -s pageout.yaml --probe bpf {attached}"), None, false);
         live(format!("run -q -s inside.yaml --probe bpf --record out.rec {attached}"), Some("out.rec"), true);
         live(format!("tune -q --probe bpf -f json {attached}"), None, false);
-        live("idle -q --probe bpf --pid PID -i 100ms -n 2 -f json -o out.json".into(), Some("out.json"), false);
-        live("idle --probe bpf --pid PID -i 100ms -n 1".into(), None, false);
+        live("idle -q --probe bpf --pid PID -i 100ms -n 1 -f json -o out.json".into(), Some("out.json"), false);
+        live("idle --probe bpf --pid PID -i 100ms -n 2".into(), None, false);
         live(format!("top --probe bpf --log out.log {started}"), Some("out.log"), false);
         live(format!("top -s pageout.yaml --probe bpf {attached}"), None, false);
     }

@@ -149,8 +149,9 @@ fn judge(case: &Case, usual: &Outcome, outcome: &Outcome, kind: Kind, error: Err
 /// Whether this is a message that issue 14, section 2, is about: a target whose files below /proc cannot be read once
 /// counts as ended or as missing, and the reader of /proc loses the error.
 fn is_known(traced: &Traced, err: &str) -> bool {
-    let known = ["no snapshot was recorded", "Data incomplete", "there is no process"];
-    let of_target = |failed: &String| failed.contains(" /proc/") || failed.ends_with(" maps");
+    let known =
+        ["no snapshot was recorded", "Data incomplete", "there is no process", "has no memory", "cannot be scanned"];
+    let of_target = |failed: &String| failed.contains(" /proc/") || failed.ends_with("maps");
     traced.failed.as_ref().is_some_and(of_target) && known.iter().any(|known| err.contains(known))
 }
 
