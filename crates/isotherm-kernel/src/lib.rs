@@ -7,7 +7,7 @@
 //! - [`clear_refs`]: clears the accessed bits of a process
 //! - [`lru_gen`]: asks the multi-generational LRU to age a cgroup, which clears accessed bits
 //! - [`madvise`]: advice on the memory of another process
-//! - [`memory_use`], [`anonymous_use`], [`system_memory`], [`SystemGauges`]: how much memory is in use
+//! - [`memory_use`], [`anonymous_use`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much memory is in use
 //! - [`transparent_huge_pages`]: their setting
 //! - [`scheduling`]: how a thread is scheduled
 //! - [`set_again_price`]: what it costs a process to set accessed bits again
@@ -42,7 +42,7 @@ pub use process::{Process, TargetError, mapping, since_boot};
 pub use processes::{Member, ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
 pub use usage::{
-    AnonymousUse, anonymous_use, major_faults, memory_use, resident, system_memory, transparent_huge_pages,
+    AnonymousUse, anonymous_use, major_faults, meminfo, memory_use, resident, system_memory, transparent_huge_pages,
 };
 pub use user::User;
 pub use wait::{Rest, Stop, Waiter, Woken};

@@ -78,7 +78,7 @@ pub fn resident(root: &Path, pid: u32) -> ProcResult<u64> {
 /// # Errors
 /// Fails if `/proc/meminfo` cannot be read. If the kernel has no pressure stall information, `stalled` is `None`.
 pub fn system_memory(root: &Path) -> ProcResult<SystemMemory> {
-    let info = Meminfo::from_file(root.join("proc/meminfo"))?;
+    let info = meminfo(root)?;
     Ok(SystemMemory {
         total: info.mem_total,
         free: info.mem_free,
@@ -87,6 +87,19 @@ pub fn system_memory(root: &Path) -> ProcResult<SystemMemory> {
         swap_free: info.swap_free,
         stalled: pressure(root).ok().map(|pressure| stall_time(&pressure)),
     })
+}
+
+/// `/proc/meminfo` below `root`, which stands for `/`.
+///
+/// # Errors
+/// Fails if it cannot be read, or is not what the kernel writes.
+pub fn meminfo(root: &Path) -> ProcResult<Meminfo> {
+    let text = std::fs::read(root.join("proc/meminfo"))?;
+    // The parser cuts the lines at bytes, and panics within a character of several bytes.
+    if !text.is_ascii() {
+        return Err(ProcError::Other("/proc/meminfo is not ASCII".into()));
+    }
+    Meminfo::from_read(&text[..])
 }
 
 /// How long tasks have waited for memory, in total and as a share of recent time.

@@ -31,13 +31,14 @@ impl Lock {
         // locked and has the name.
         loop {
             match place.create(OFlags::WRONLY) {
-                Ok(mut file) => {
-                    writeln!(file, "{}", std::process::id())?;
-                    // Who found the new file before it was locked takes it for one whose holder was killed.
-                    if lock(&file)? && place.is(&file)? {
-                        return Ok(Self { place, file });
+                Ok(file) => match hold(&file, &place) {
+                    Ok(true) => return Ok(Self { place, file }),
+                    Ok(false) => {}
+                    Err(error) => {
+                        drop(Self { place, file });
+                        return Err(error);
                     }
-                }
+                },
                 Err(Errno::EXIST) => replace(&place)?,
                 Err(error) => return Err(error.into()),
             }
@@ -52,6 +53,13 @@ impl Drop for Lock {
             let _ = self.place.remove();
         }
     }
+}
+
+/// Writes to a new file who holds it, and locks it. Returns whether it is a lock now: who found it before it was locked
+/// takes it for one whose holder was killed.
+fn hold(mut file: &File, place: &Place) -> Result<bool, Refusal> {
+    writeln!(file, "{}", std::process::id())?;
+    Ok(lock(file)? && place.is(file)?)
 }
 
 /// Removes the lock at `place` if its holder was killed.

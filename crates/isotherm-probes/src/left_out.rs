@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use isotherm_core::units;
-use isotherm_kernel::system_memory;
-use procfs::{FromRead, Meminfo};
+use isotherm_kernel::{meminfo, system_memory};
 
 /// What the page tables of all processes do not show, of the memory of the machine below `root`. `seen` is what they do
 /// show, in bytes.
@@ -21,7 +20,7 @@ pub(crate) fn of_the_machine(root: &Path, seen: u64) -> Option<String> {
 
 /// Like [`of_the_machine`], before any page table is read: the kernel counts the pages that processes map.
 pub(crate) fn before_a_scan(root: &Path) -> Option<String> {
-    let info = Meminfo::from_file(root.join("proc/meminfo")).ok()?;
+    let info = meminfo(root).ok()?;
     of_the_machine(root, info.anon_pages? + info.mapped)
 }
 

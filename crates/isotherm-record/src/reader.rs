@@ -51,6 +51,8 @@ impl Recording {
         }
         let (First { format, schema, header }, start, is_header_corrected) = match read_header(path, &file, len) {
             Ok((first, start)) => (first, start, false),
+            // What cannot be read says nothing of what is in the file.
+            Err(error @ RecordError::Read { .. }) => return Err(error),
             Err(error) => match corrected_header(path, &file, len) {
                 Some((first, start)) => (first, start, true),
                 None if matches!(error, RecordError::Foreign { .. }) && foreign::was_ours(&file) => {

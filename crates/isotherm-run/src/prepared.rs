@@ -296,7 +296,7 @@ impl Prepared {
         notices.into_iter().for_each(|notice| delivery.send(Event::Notice(notice)));
         let schemes: Option<Result<SchemeThread, RunError>> =
             schemes.map(|schemes| schemes.start(processes.unwrap_or_default(), control.clone(), delivery.clone()));
-        let schemes = schemes.transpose().inspect_err(|_| delivery.end())?;
+        let schemes = schemes.transpose()?;
         let outlet = Outlet::new(control.clone(), duration, delivery);
         Session::start(source, outlet, schemes, threads, control, command, recorded)
     }

@@ -116,10 +116,8 @@ fn read(name: &str) -> Result<Pattern> {
 
 /// Maps memory and writes to every page, so that it is resident.
 fn map(size: u64) -> Result<MmapMut> {
-    let mut memory = usize::try_from(size)
-        .ok()
-        .and_then(|size| MmapMut::map_anon(size).ok())
-        .with_context(|| format!("{size} bytes of memory cannot be mapped"))?;
+    let mapped = usize::try_from(size).map_err(std::io::Error::other).and_then(MmapMut::map_anon);
+    let mut memory = mapped.with_context(|| format!("{size} bytes of memory cannot be mapped"))?;
     for byte in memory.iter_mut().step_by(PAGE_SIZE as usize) {
         *byte = 1;
     }

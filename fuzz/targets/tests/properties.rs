@@ -1,5 +1,5 @@
-//! The fuzz targets on a fixed number of inputs, the same each time: any bytes, changed seeds, and what fuzzing has
-//! found.
+//! The fuzz targets on a fixed number of inputs, the same each time: any bytes, changed seeds, the corpus, and what
+//! fuzzing has found.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::collections::BTreeSet;
@@ -140,13 +140,16 @@ fn target(name: &str) -> Target {
     TARGETS.into_iter().find(|target| target.name == name).unwrap()
 }
 
-/// Runs a target on its seeds, on what fuzzing has found, on any bytes, and on changed seeds.
+/// Runs a target on its seeds, on what fuzzing has found, on the corpus, on any bytes, and on changed seeds.
 #[track_caller]
 fn check(name: &str) {
     let target = target(name);
     let seeds = (target.seeds)();
     seeds.iter().for_each(|seed| (target.run)(seed));
-    findings(name).iter().for_each(|input| (target.run)(input));
+    kept("targets/findings", name).iter().for_each(|input| (target.run)(input));
+    let corpus = kept("corpus", name);
+    assert!(!corpus.is_empty(), "there is no corpus");
+    corpus.iter().for_each(|input| (target.run)(input));
 
     let config = ProptestConfig {
         cases: CASES,
@@ -171,9 +174,10 @@ fn check(name: &str) {
     runner.run(&changed, run).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The inputs that have revealed defects.
-fn findings(name: &str) -> Vec<Vec<u8>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings").join(name);
+/// The inputs in a directory of `fuzz/`: `targets/findings` has those that have revealed defects, `corpus` one for each
+/// part of the code that libFuzzer has reached.
+fn kept(directory: &str, name: &str) -> Vec<Vec<u8>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(directory).join(name);
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect()
 }

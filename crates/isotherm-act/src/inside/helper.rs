@@ -58,7 +58,8 @@ impl Helper {
         let failed = std::io::Error::last_os_error();
         // SAFETY: `pthread_sigmask` initialized `before` above.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-        let pid = Pid::from_raw(pid).filter(|_| pid > 0);
+        // `Pid` does not take the -1 of a failure.
+        let pid = if pid > 0 { Pid::from_raw(pid) } else { None };
         pid.map(|pid| Self { pid, socket: Some(ours) })
             .ok_or_else(|| Errno::from_io_error(&failed).unwrap_or(Errno::AGAIN))
     }

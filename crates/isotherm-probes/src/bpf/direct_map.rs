@@ -69,9 +69,13 @@ pub(super) fn prove(program: &mut Program, own: &SpaceHandle) -> Result<PageTabl
 
 /// The frames of this process's pages, from pagemap.
 fn frames(own: &SpaceHandle, lookups: &[Lookup]) -> Result<Vec<u64>, BpfError> {
-    let frame = |lookup: &Lookup| own.pagemap().entry(lookup.addr).ok()??.frame().filter(|&frame| frame != 0);
-    let frames: Option<Vec<u64>> = lookups.iter().map(frame).collect();
-    frames.ok_or(BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", fix: PRIVILEGE })
+    let silent = || BpfError::Silent { path: "/proc/self/pagemap", what: "page frame numbers", fix: PRIVILEGE };
+    let frame = |lookup: &Lookup| {
+        let entry = own.pagemap().entry(lookup.addr).map_err(BpfError::Table)?;
+        let frame = entry.and_then(|entry| entry.frame()).filter(|&frame| frame != 0);
+        frame.ok_or_else(silent)
+    };
+    lookups.iter().map(frame).collect()
 }
 
 fn all_met(lookups: &[Lookup], leaves: &[Leaf], frames: &[u64]) -> bool {

@@ -68,6 +68,9 @@ pub enum BpfError {
         /// How to fix it.
         fix: &'static str,
     },
+    /// A table of pages cannot be read.
+    #[error(transparent)]
+    Table(isotherm_kernel::TableError),
     /// A mapping of the program's memory failed.
     #[error("{what} failed (is the memory of this process limited?)")]
     Memory {

@@ -93,7 +93,7 @@ impl Sinks {
     /// Starts a thread for each sink. A sink that fails stops the run by `control`.
     pub(crate) fn start(self, overflow: Overflow, control: &Control) -> Result<(Delivery, SinkThreads), RunError> {
         let delivery = Delivery { queues: self.queues.into(), overflow, helpers: self.helpers };
-        let mut threads = Vec::new();
+        let mut threads = SinkThreads { delivery: delivery.clone(), threads: Vec::new() };
         for (name, mut sink, queue) in self.named {
             let control = control.clone();
             let helpers = delivery.helpers.clone();
@@ -110,17 +110,10 @@ impl Sinks {
                 Ok(())
             };
             let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
-            let thread = thread.map_err(|source| RunError::Thread { name: name.clone(), source });
-            match thread {
-                Ok(thread) => threads.push((name, thread)),
-                Err(error) => {
-                    // The threads that run already must not wait for events that never come.
-                    delivery.end();
-                    return Err(error);
-                }
-            }
+            let thread = thread.map_err(|source| RunError::Thread { name: name.clone(), source })?;
+            threads.threads.push((name, thread));
         }
-        Ok((delivery, SinkThreads(threads)))
+        Ok((delivery, threads))
     }
 }
 
@@ -151,18 +144,32 @@ impl Delivery {
     }
 }
 
-/// The threads of the sinks.
+/// The threads of the sinks. Dropping them, as at the start of a run that fails, ends the delivery and waits for them:
+/// no sink waits for events that never come, and each closes its files.
 #[derive(Debug)]
-pub(crate) struct SinkThreads(Vec<(String, JoinHandle<Result<(), BoxError>>)>);
+pub(crate) struct SinkThreads {
+    delivery: Delivery,
+    threads: Vec<(String, JoinHandle<Result<(), BoxError>>)>,
+}
+
+impl Drop for SinkThreads {
+    fn drop(&mut self) {
+        self.delivery.end();
+        for (_, thread) in self.threads.drain(..) {
+            // What made the start fail is told, and not what followed from it.
+            let _ = thread.join();
+        }
+    }
+}
 
 impl SinkThreads {
     /// Waits until every sink has taken its last event.
     ///
     /// # Errors
     /// The first error of a sink.
-    pub(crate) fn join(self) -> Result<(), RunError> {
+    pub(crate) fn join(mut self) -> Result<(), RunError> {
         let mut first = Ok(());
-        for (name, thread) in self.0 {
+        for (name, thread) in self.threads.drain(..) {
             let ended = match thread.join() {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(source)) => Err(RunError::Sink { name, source }),

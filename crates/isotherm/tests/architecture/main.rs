@@ -23,7 +23,7 @@ fn workspace() -> &'static Path {
 fn roots() -> Vec<PathBuf> {
     let crates = fs::read_dir(workspace().join("crates")).unwrap().map(|entry| entry.unwrap().path());
     let mut roots = Vec::new();
-    for package in crates.chain(["bench", "lab"].map(|name| workspace().join(name))) {
+    for package in crates.chain(["bench", "lab", "soak"].map(|name| workspace().join(name))) {
         let source = package.join("src");
         roots.extend(["lib.rs", "main.rs"].map(|name| source.join(name)).into_iter().filter(|file| file.exists()));
         let programs = fs::read_dir(source.join("bin")).into_iter().flatten().map(|entry| entry.unwrap().path());
