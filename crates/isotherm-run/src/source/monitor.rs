@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, Sink, Snapshot};
-use isotherm_kernel::{Waiter, Woken, monitor_cpu_time, now_since_boot};
+use isotherm_kernel::{ProcessTable, Waiter, Woken, monitor_cpu_time, now_since_boot};
 use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -116,13 +116,21 @@ struct Driver {
     late_rounds: Rc<Cell<u32>>,
     found: Rc<RefCell<Found>>,
     infos: InfoReader,
+    processes: ProcessTable,
     /// Whether it was told that memory is left unobservable.
     told_left_out: bool,
 }
 
 impl Driver {
     fn new(pacer: Pacer, targets: &LiveTargets) -> Self {
-        Self { pacer, late_rounds: Rc::default(), found: Rc::default(), infos: targets.infos(), told_left_out: false }
+        Self {
+            pacer,
+            late_rounds: Rc::default(),
+            found: Rc::default(),
+            infos: targets.infos(),
+            processes: targets.processes(),
+            told_left_out: false,
+        }
     }
 
     /// The sink of the monitor.
@@ -161,6 +169,9 @@ impl Driver {
             }
         }
         if work.updated {
+            for news in self.processes.take_news() {
+                outlet.send(Event::Notice(Notice::new(Severity::Warning, &news)));
+            }
             monitor.set_update_gap(self.pacer.update_gap());
         }
         let attributes = monitor.attributes();
