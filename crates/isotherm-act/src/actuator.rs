@@ -67,6 +67,11 @@ impl ProcessActuator {
         self.inside.stopped()
     }
 
+    /// The longest time for which a target was stopped for calls inside it.
+    pub fn longest_stop(&self) -> Duration {
+        self.inside.longest_stop()
+    }
+
     /// Collapses the blocks of which enough is present into huge pages. The rest is neither applied nor refused.
     fn back_with_huge_pages(&self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let dense = match dense(&self.root, held.pid, ranges) {

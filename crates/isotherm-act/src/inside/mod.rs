@@ -1,7 +1,7 @@
 //! Acting from inside: makes system calls inside another process with `ptrace(2)`. Only the process itself can make
 //! these calls.
 //!
-//! The main thread of the target is stopped for 0.1 to 0.3 ms per call. It makes the calls and then continues: an
+//! The main thread of the target is stopped for 0.1 to 0.3 ms per call on average. It makes the calls and then continues: an
 //! interrupted system call is restarted, and a signal that arrives meanwhile is delivered. `docs/acting.md` describes
 //! what is guaranteed, how, and which targets are refused.
 //!

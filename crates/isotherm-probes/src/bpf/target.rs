@@ -63,8 +63,8 @@ impl Target {
         }
     }
 
-    /// Takes in that the kernel refused to advise the process, with ESRCH or EPERM. A process that has not ended has no
-    /// memory by its ID if its main thread has called `pthread_exit`. Then it cannot be cleared, and so not be observed.
+    /// Takes in that the kernel refused to advise the process, with ESRCH or EPERM. If the process has not ended, its
+    /// main thread may have called `pthread_exit`. Then it cannot be cleared, and so not be observed.
     pub(super) fn refuse(&mut self) {
         let ended = self.space().is_some_and(SpaceHandle::has_ended);
         self.state = if ended { State::Gone } else { State::Refused };
