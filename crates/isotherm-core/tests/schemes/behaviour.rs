@@ -147,6 +147,17 @@ fn the_action_stat_changes_no_age() {
 }
 
 #[test]
+fn the_action_stat_counts_a_region_of_many_tebibytes_as_one() {
+    let log = Log::default();
+    let stat = Scheme::new("stat", idle(SECOND), Action::Stat);
+    let mut schemes = Schemes::new(vec![stat], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
+    let pages = (60 << 40) / PAGE_SIZE;
+    schemes.aggregated(&one(20, &[(0, pages, 0, 20)])).unwrap();
+    let report = schemes.reports().next().unwrap();
+    assert_eq!((report.last.regions.len(), report.total.applied_bytes), (1, 60 << 40));
+}
+
+#[test]
 fn a_period_goes_on_where_the_quota_of_the_last_one_ended() {
     let log = Log::default();
     let scheme = Scheme { quota: bytes(25, SECOND), ..pageout(SECOND) };
