@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, Refusal, Work};
 use isotherm_core::{AddrRange, BoxError, TargetId};
-use procfs::process::MemoryMap;
 use rustix::io::Errno;
 
 use super::call_method::CallMethod;
@@ -19,7 +18,7 @@ use super::outside::{Memory, advise_ranges, cut_at_mappings};
 use super::refusal::{NOT_MAPPED, refusal};
 use super::resident::resident;
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::{Pidfd, ProcessTable};
+use isotherm_kernel::{Pidfd, ProcessTable, Unreadable, mapped_ranges};
 
 /// Acts on the processes of a process table.
 #[derive(Debug)]
@@ -66,6 +65,11 @@ impl ProcessActuator {
     /// The total time for which targets were stopped for calls inside them.
     pub fn stopped(&self) -> Duration {
         self.inside.stopped()
+    }
+
+    /// The longest time for which a target was stopped for calls inside it.
+    pub fn longest_stop(&self) -> Duration {
+        self.inside.longest_stop()
     }
 
     /// Collapses the blocks of which enough is present into huge pages. The rest is neither applied nor refused.
@@ -192,20 +196,23 @@ impl Held {
         self.pidfd.has_ended()
     }
 
+    /// The mappings as they are now.
     fn mapped(&self) -> Result<Vec<AddrRange>, Errno> {
-        let maps = procfs::process::Process::new(self.pid.cast_signed()).and_then(|process| process.maps());
-        let maps = maps.map_err(|_| Errno::SRCH)?;
-        if self.has_ended() {
-            return Err(Errno::SRCH);
-        }
-        let range = |map: &MemoryMap| AddrRange::new(map.address.0, map.address.1);
-        Ok(maps.iter().filter_map(range).collect())
+        let errno = |error: Unreadable| match error.error() {
+            Some(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
+            None => Errno::SRCH,
+        };
+        mapped_ranges(self.pid, &self.pidfd).map_err(errno)
     }
 }
 
 impl Memory for Held {
     fn advise(&mut self, ranges: &[AddrRange], advice: Advice) -> Result<usize, Errno> {
-        advise(&self.pidfd, ranges.iter().copied(), advice)
+        advise(&self.pidfd, ranges.iter().copied(), advice).map_err(|errno| match errno {
+            // The kernel looks for the memory at the main thread, which has called `pthread_exit`.
+            Errno::SRCH if !self.has_ended() => Errno::OPNOTSUPP,
+            errno => errno,
+        })
     }
 
     fn mapped(&mut self) -> Result<Vec<AddrRange>, Errno> {

@@ -1,17 +1,16 @@
 //! Reads the properties of a process that filters depend on: its name and its cgroup.
 
-use std::fs;
 use std::path::Path;
 
 use isotherm_core::scheme::ProcessFacts;
-use isotherm_kernel::cgroup;
+use isotherm_kernel::{cgroup, process_name};
 
 /// The facts of process `pid`; `None` if there is no such process. `root` is the directory that stands for `/`.
 pub(super) fn facts(root: &Path, pid: u32) -> Option<ProcessFacts> {
-    let name = fs::read_to_string(root.join(format!("proc/{pid}/comm"))).ok()?;
+    let name = process_name(root, pid).ok()?;
     // A kernel without cgroups shows none.
     let cgroup = cgroup::of_process(root, pid).unwrap_or_default();
-    Some(ProcessFacts { name: name.trim_end_matches('\n').into(), cgroup: cgroup.into() })
+    Some(ProcessFacts { name: name.into(), cgroup: cgroup.into() })
 }
 
 #[cfg(test)]

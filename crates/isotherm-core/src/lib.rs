@@ -50,7 +50,7 @@ pub use attribute_options::AttributeOptions;
 pub use attributes::{Attributes, AttributesError, MIN_SAMPLING};
 pub use budget::{Budget, Controller, Pace};
 pub use error::{BoxError, chain};
-pub use foreign::{is_unsafe, sanitise, sanitise_lines};
+pub use foreign::{LONGEST_NAME, bytes_of, end_of, is_unsafe, sanitise, sanitise_lines, start_of, text_of};
 pub use frame_map::{FrameMap, FrameSet};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use intervals::{IntervalTuner, IntervalsGoal};

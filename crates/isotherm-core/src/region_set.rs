@@ -230,8 +230,10 @@ impl RegionSet {
         attributes: &Attributes,
     ) {
         let mut known = self.take_regions();
+        let most_areas = attributes.max_regions() / surveyed.len().max(1);
         for (space, found) in surveyed {
-            let ranges: Vec<AddrRange> = found.iter().map(|(range, _)| *range).collect();
+            let mut ranges: Vec<AddrRange> = found.iter().map(|(range, _)| *range).collect();
+            bridge(&mut ranges, most_areas.max(1));
             let mut regions = adjust::one_for_each(&known.remove(&space.id).unwrap_or_default(), &ranges);
             for (region, (_, sums)) in regions.iter_mut().zip(&found) {
                 let &PageSums { present, touched, unobservable, unknown, swapped, .. } = sums;
@@ -315,6 +317,19 @@ impl RegionSet {
     }
 }
 
+/// Extends ranges over the gaps after them, the smallest first, until there are at most `most` runs of ranges that
+/// touch. Only what touches can be merged.
+fn bridge(ranges: &mut [AddrRange], most: usize) {
+    let gap = |pair: &[AddrRange]| pair[1].start() - pair[0].end();
+    let mut gaps: Vec<(u64, usize)> = ranges.windows(2).map(gap).zip(0..).filter(|(size, _)| *size > 0).collect();
+    let Some(excess) = (gaps.len() + 1).checked_sub(most).filter(|excess| *excess > 0) else { return };
+    gaps.sort_unstable();
+    for &(_, before) in &gaps[..excess.min(gaps.len())] {
+        let (start, end) = (ranges[before].start(), ranges[before + 1].start());
+        ranges[before] = AddrRange::new(start, end).unwrap_or(ranges[before]);
+    }
+}
+
 /// The areas of each target, at most `most` each, by `layout` or else by the layout of the target.
 fn all_areas(spaces: &[TargetSpace], layout: Option<Layout>, most: usize) -> Vec<Vec<AddrRange>> {
     spaces.iter().map(|space| areas(&space.mappings, layout.unwrap_or(space.layout), most)).collect()
@@ -327,6 +342,27 @@ mod tests {
 
     use super::*;
     use crate::Mapping;
+
+    #[test]
+    fn more_mappings_than_regions_that_do_not_touch_become_the_maximum_of_regions() {
+        // A gap after each mapping, which is larger after every tenth.
+        let range = |i: u64| AddrRange::new(i * 100 * PAGE_SIZE, (i * 100 + 50 + i % 10) * PAGE_SIZE).unwrap();
+        let found: Vec<(AddrRange, PageSums)> = (0..5_000)
+            .map(|i| (range(i), PageSums { present: PAGE_SIZE, touched: i % 2 * PAGE_SIZE, ..PageSums::default() }))
+            .collect();
+        let mappings = found.iter().map(|(range, _)| Mapping::anonymous(*range)).collect();
+        let id = TargetId::process(1, Duration::ZERO);
+        let space = TargetSpace { id, layout: Layout::Process, mappings };
+        let attributes = Attributes::default();
+        let mut set = RegionSet::default();
+        set.follow_mappings(vec![(space, found)], &attributes);
+        assert!(set.len() <= attributes.max_regions() && set.len() > attributes.min_regions(), "{}", set.len());
+        let present: u64 = set.iter().filter_map(Region::pages).map(|pages| pages.present).sum();
+        assert_eq!(present, 5_000 * PAGE_SIZE);
+        for i in 0..5_000 {
+            assert!(set.iter().any(|region| region.range().contains(range(i).start())), "{i}");
+        }
+    }
     use crate::survey::{BlockPages, PageBits};
 
     fn space(pid: u32, pages: u64) -> TargetSpace {

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::Pidfd;
+use crate::names::memory_id;
 
 /// Which pages are cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub fn clear_refs(root: &Path, pid: u32, process: &Pidfd, refs: Refs) -> Result<
         Some(Errno::NOENT) => Errno::SRCH,
         errno => errno.unwrap_or(Errno::IO),
     };
-    let path = root.join(format!("proc/{pid}/clear_refs"));
+    let path = root.join(format!("proc/{}/clear_refs", memory_id(root, pid)));
     let mut file = File::options().write(true).open(path).map_err(failed)?;
     // If the process is alive now, then the ID was its own when the file was opened.
     if process.has_ended() {

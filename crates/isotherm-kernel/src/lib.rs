@@ -20,6 +20,8 @@ mod gauges;
 mod host;
 pub mod lru_gen;
 pub mod madvise;
+mod maps;
+mod names;
 pub mod pages;
 mod physical;
 mod pidfd;
@@ -28,19 +30,23 @@ mod process;
 mod processes;
 pub mod scheduling;
 mod scratch;
+mod unreadable;
 mod usage;
 mod user;
 mod wait;
 
 pub use gauges::{GaugeError, SystemGauges};
 pub use host::{Host, monitor_cpu_time, now_since_boot, unix_ns};
+pub use maps::{MappingNames, MappingUse, read_mapping_uses, read_mappings};
+pub use names::{command_line, memory_id, process_name};
 pub use pages::{RamError, TableError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;
 pub use price::set_again_price;
-pub use process::{Process, TargetError, mapping, since_boot};
+pub use process::{Process, TargetError, mapped_ranges, mappings_of, since_boot};
 pub use processes::{Member, ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
+pub use unreadable::{Unreadable, hint as unreadable_hint};
 pub use usage::{
     AnonymousUse, anonymous_use, major_faults, meminfo, memory_use, resident, system_memory, transparent_huge_pages,
 };

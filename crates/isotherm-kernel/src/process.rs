@@ -1,20 +1,24 @@
 //! One process: its identity and its mappings.
 
+use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, Permissions, ProcessId, TargetId};
+use isotherm_core::{AddrRange, Mapping, ProcessId, TargetId};
 use procfs::ProcError;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::Pidfd;
 use crate::host::process_cpu_time;
+use crate::maps::{Line, MappingNames, read_lines, read_mappings};
+use crate::names::{command_line, memory_id, process_name};
+use crate::unreadable::{Unreadable, hint};
 
-/// The first address of the kernel's half of the address space on x86-64. `[vsyscall]` lies above it.
-const KERNEL_SPACE: u64 = 1 << 63;
+/// What stands for `/`. Processes are opened by pidfds, which no made tree has.
+const ROOT: &str = "/";
 
 /// The flag of a kernel thread (`PF_KTHREAD`, see `proc_pid_stat(5)`).
 const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -71,13 +75,40 @@ pub enum TargetError {
         source: io::Error,
     },
     /// The process cannot be read from `/proc` for another reason.
-    #[error("process {pid} cannot be read from /proc (is /proc mounted?)")]
+    #[error("process {pid} cannot be read from /proc{}", lookup_hint(source))]
     Lookup {
         /// The process ID.
         pid: u32,
         /// The error.
-        source: ProcError,
+        source: io::Error,
     },
+    /// The process was watched and lives, but cannot be read any longer.
+    #[error("process {pid} ({name}) is no longer watched")]
+    Lost {
+        /// The process ID.
+        pid: u32,
+        /// The name of the process.
+        name: String,
+        /// Why.
+        source: Unreadable,
+    },
+}
+
+fn lookup_hint(error: &io::Error) -> &'static str {
+    match hint(error) {
+        "" if error.kind() == io::ErrorKind::NotFound => " (is /proc mounted?)",
+        hint => hint,
+    }
+}
+
+/// The error of the system call, or `InvalidData` for a file that is not as the kernel writes it.
+fn io_error(error: ProcError) -> io::Error {
+    match error {
+        ProcError::PermissionDenied(_) => Errno::ACCESS.into(),
+        ProcError::NotFound(_) => Errno::NOENT.into(),
+        ProcError::Io(error, _) => error,
+        garbage => io::Error::new(io::ErrorKind::InvalidData, garbage),
+    }
 }
 
 /// Why no pidfd of the process could be opened (`pidfd_open(2)`).
@@ -102,36 +133,43 @@ pub struct Process {
     started_unix_ns: u64,
 }
 
+/// How many times mappings that read as empty, although the process lives, are read again.
+const ATTEMPTS: u32 = 16;
+
 impl Process {
     /// Opens a process and checks that it can be monitored.
     ///
     /// # Errors
     /// Fails if there is no such process, if it is a kernel thread or a zombie, or if its mappings cannot be read.
     pub fn open(pid: u32) -> Result<Self, TargetError> {
-        let lookup = |source| match source {
-            ProcError::NotFound(_) => TargetError::NoSuchProcess(pid),
+        Self::open_mapped(pid, &mut MappingNames::default()).map(|(process, _)| process)
+    }
+
+    /// Opens a process as [`open`](Self::open) does, and reads its mappings.
+    pub(crate) fn open_mapped(pid: u32, names: &mut MappingNames) -> Result<(Self, Arc<[Mapping]>), TargetError> {
+        let lookup = |source| match io_error(source) {
+            error if error.kind() == io::ErrorKind::NotFound => TargetError::NoSuchProcess(pid),
             source => TargetError::Lookup { pid, source },
         };
         // A thread ID also has an entry in /proc, but no pidfd.
         let pidfd = Pidfd::open(pid).map_err(|errno| not_opened(pid, errno))?;
         let proc = procfs::process::Process::new(pid.cast_signed()).map_err(lookup)?;
         let stat = proc.stat().map_err(lookup)?;
-        let name = stat.comm.clone();
+        let name = || process_name(Path::new(ROOT), pid).unwrap_or_default();
         if stat.flags & KERNEL_THREAD != 0 {
-            return Err(TargetError::KernelThread { pid, name });
+            return Err(TargetError::KernelThread { pid, name: name() });
         }
         let id = ProcessId { pid, start: since_boot(stat.starttime) };
         let started_unix_ns = started_unix_ns(id.start);
         let process = Self { id, proc, pidfd, started_unix_ns };
-        match process.mappings() {
-            Ok(mappings) if mappings.is_empty() => Err(TargetError::Ended { pid, name }),
-            Ok(_) => Ok(process),
-            Err(ProcError::PermissionDenied(_)) => {
+        match process.read_mappings(names) {
+            Ok(mappings) => Ok((process, mappings)),
+            Err(Unreadable::Ended) => Err(TargetError::Ended { pid, name: name() }),
+            Err(Unreadable::ForGood(source)) if source.kind() == io::ErrorKind::PermissionDenied => {
                 let owner = process.proc.uid().ok();
-                let source = io::Error::from(io::ErrorKind::PermissionDenied);
-                Err(TargetError::NotPermitted { pid, name, owner, source })
+                Err(TargetError::NotPermitted { pid, name: name(), owner, source })
             }
-            Err(source) => Err(lookup(source)),
+            Err(Unreadable::ForNow(source) | Unreadable::ForGood(source)) => Err(TargetError::Lookup { pid, source }),
         }
     }
 
@@ -145,7 +183,7 @@ impl Process {
         self.pidfd.clone()
     }
 
-    /// Whether the process has ended. It may still be a zombie.
+    /// Whether the process has ended, with all its threads. It may still be a zombie.
     pub fn has_ended(&self) -> bool {
         self.pidfd.has_ended()
     }
@@ -157,7 +195,8 @@ impl Process {
         process_cpu_time(self.id.pid).filter(|_| !self.has_ended())
     }
 
-    /// The size of the address space in pages, reserved space included. `None` if it has ended.
+    /// The size of the address space in pages, reserved space included. `None` if it has ended; 0 if the main thread
+    /// has.
     pub(crate) fn pages_mapped(&self) -> Option<u64> {
         Some(self.proc.statm().ok()?.size)
     }
@@ -168,72 +207,132 @@ impl Process {
         self.started_unix_ns
     }
 
-    /// The command line, with spaces between the arguments, or the name of the process if it has no command line.
-    pub fn command(&self) -> String {
-        match self.proc.cmdline() {
-            Ok(arguments) if !arguments.is_empty() => arguments.join(" "),
-            _ => self.proc.stat().map(|stat| stat.comm).unwrap_or_default(),
-        }
+    /// The name of the process. Empty if it cannot be read.
+    pub(crate) fn name(&self) -> String {
+        process_name(Path::new(ROOT), self.id.pid).unwrap_or_default()
     }
 
-    /// The mappings of the process in user space. The list is empty when the process has ended.
+    /// The command line, with spaces between the arguments, or the name of the process if it has no command line. See
+    /// [`command_line`].
+    pub fn command(&self) -> String {
+        command_line(Path::new(ROOT), self.id.pid)
+    }
+
+    /// The mappings of the process in user space; never empty.
     ///
     /// # Errors
-    /// Fails if `/proc/PID` no longer exists or the mappings may not be read.
-    pub fn mappings(&self) -> Result<Arc<[Mapping]>, ProcError> {
-        loop {
-            let mappings: Arc<[Mapping]> = self.proc.maps()?.iter().filter_map(mapping).collect();
-            // If the process calls execve(2) after its maps file is opened, the file still refers to the old address
-            // space and is empty. Read the new one then.
-            if !mappings.is_empty() || self.is_ending() {
-                return Ok(mappings);
-            }
-        }
+    /// Says whether the process has ended, or why its mappings cannot be read.
+    pub fn mappings(&self) -> Result<Arc<[Mapping]>, Unreadable> {
+        self.read_mappings(&mut MappingNames::default())
     }
 
-    /// Whether the main thread is exiting or has exited. The process has no mappings from then on.
-    fn is_ending(&self) -> bool {
-        self.proc.stat().map_or(true, |stat| stat.flags & EXITING != 0)
+    /// Reads the mappings, with names that are shared with the earlier ones of `names`. The list is a new one even if
+    /// nothing has changed: probes see from that that it was read.
+    pub(crate) fn read_mappings(&self, names: &mut MappingNames) -> Result<Arc<[Mapping]>, Unreadable> {
+        named_mappings(self.id.pid, &self.pidfd, names)
     }
 
     /// The process IDs of the children of all threads of the process.
     ///
     /// # Errors
-    /// Fails if the process no longer exists, or if the kernel does not list children (`CONFIG_PROC_CHILDREN`).
-    pub fn children(&self) -> Result<Vec<u32>, ProcError> {
+    /// Says whether the process has ended, or why the children cannot be read: the kernel may not list them
+    /// (`CONFIG_PROC_CHILDREN`).
+    pub fn children(&self) -> Result<Vec<u32>, Unreadable> {
+        let unreadable = |error| Unreadable::new(io_error(error), &self.pidfd);
         let mut children = Vec::new();
-        for task in self.proc.tasks()? {
-            children.extend(task?.children()?);
+        for task in self.proc.tasks().map_err(unreadable)? {
+            match task.and_then(|task| task.children()) {
+                Ok(of_thread) => children.extend(of_thread),
+                // This thread has ended meanwhile, or the kernel lists no children at all.
+                Err(ProcError::NotFound(path)) if !self.lists_children() => {
+                    return Err(unreadable(ProcError::NotFound(path)));
+                }
+                Err(ProcError::NotFound(_)) => {}
+                Err(error) => return Err(unreadable(error)),
+            }
         }
         Ok(children)
     }
+
+    /// Whether the kernel lists the children of the main thread, which has an entry as long as the process.
+    fn lists_children(&self) -> bool {
+        Path::new(&format!("{ROOT}proc/{0}/task/{0}/children", self.id.pid)).exists()
+    }
 }
 
-/// Converts an entry of `/proc/PID/maps`. Returns `None` for `[vsyscall]`, which lies in the kernel's half of the
-/// address space.
-pub fn mapping(map: &MemoryMap) -> Option<Mapping> {
-    let (start, end) = map.address;
-    let range = AddrRange::new(start, end).filter(|range| range.end() < KERNEL_SPACE)?;
-    let permissions = Permissions {
-        read: map.perms.contains(MMPermissions::READ),
-        write: map.perms.contains(MMPermissions::WRITE),
-        execute: map.perms.contains(MMPermissions::EXECUTE),
-        shared: map.perms.contains(MMPermissions::SHARED),
+/// The mappings of process `pid`, which `process` refers to, in user space; never empty.
+///
+/// # Errors
+/// As [`Process::mappings`].
+pub fn mappings_of(pid: u32, process: &Pidfd) -> Result<Arc<[Mapping]>, Unreadable> {
+    named_mappings(pid, process, &mut MappingNames::default())
+}
+
+fn named_mappings(pid: u32, process: &Pidfd, names: &mut MappingNames) -> Result<Arc<[Mapping]>, Unreadable> {
+    read_maps(pid, process, |maps| {
+        let mappings = read_mappings(maps, names, None)?;
+        Ok((!mappings.is_empty()).then_some(mappings))
+    })
+}
+
+/// The addresses of the mappings of process `pid`, which `process` refers to; never empty.
+///
+/// # Errors
+/// As [`Process::mappings`].
+pub fn mapped_ranges(pid: u32, process: &Pidfd) -> Result<Vec<AddrRange>, Unreadable> {
+    read_maps(pid, process, |maps| {
+        let mut ranges = Vec::new();
+        read_lines(maps, |line| {
+            if let Line::Mapping(range, ..) = line {
+                ranges.push(range);
+            }
+        })?;
+        Ok((!ranges.is_empty()).then_some(ranges))
+    })
+}
+
+/// Reads the file `maps` of process `pid`, which `process` refers to. `read` returns `None` if the file is empty.
+fn read_maps<T>(
+    pid: u32,
+    process: &Pidfd,
+    mut read: impl FnMut(File) -> io::Result<Option<T>>,
+) -> Result<T, Unreadable> {
+    let root = Path::new(ROOT);
+    let unreadable = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::SRCH | Errno::NOENT) if is_ending(pid) => Unreadable::Ended,
+        _ => Unreadable::new(error, process),
     };
-    let name = match &map.pathname {
-        MMapPath::Anonymous => "".into(),
-        MMapPath::Path(path) => path.to_string_lossy().into(),
-        MMapPath::Heap => "[heap]".into(),
-        MMapPath::Stack => "[stack]".into(),
-        MMapPath::TStack(thread) => format!("[stack:{thread}]").into(),
-        MMapPath::Vdso => "[vdso]".into(),
-        MMapPath::Vvar => "[vvar]".into(),
-        MMapPath::Vsyscall => "[vsyscall]".into(),
-        MMapPath::Rollup => "[rollup]".into(),
-        MMapPath::Vsys(key) => format!("/SYSV{key:08x}").into(),
-        MMapPath::Other(name) => format!("[{name}]").into(),
-    };
-    Some(Mapping { range, permissions, name, node: None })
+    let mut read = |id: u32| File::open(root.join(format!("proc/{id}/maps"))).and_then(&mut read);
+    for _ in 0..ATTEMPTS {
+        let mut mappings = read(pid).map_err(unreadable)?;
+        if mappings.is_none() {
+            // Either the main thread has ended and others go on, or the process has called execve(2) after its maps
+            // file was opened: then the file refers to the old address space. Read again then.
+            let id = memory_id(root, pid);
+            if id != pid {
+                mappings = read(id).map_err(unreadable)?;
+            } else if is_ending(pid) {
+                return Err(Unreadable::Ended);
+            }
+        }
+        // If the process is alive now, then the ID was its own when the file was opened.
+        if process.has_ended() {
+            return Err(Unreadable::Ended);
+        }
+        if let Some(mappings) = mappings {
+            return Ok(mappings);
+        }
+    }
+    Err(unreadable(Errno::AGAIN.into()))
+}
+
+/// Whether the main thread is exiting or has exited. Without another thread that lives, the process has no mappings
+/// from then on.
+fn is_ending(pid: u32) -> bool {
+    match procfs::process::Process::new(pid.cast_signed()).and_then(|process| process.stat()) {
+        Ok(stat) => stat.flags & EXITING != 0,
+        Err(error) => matches!(error, ProcError::NotFound(_)),
+    }
 }
 
 /// Converts clock ticks since boot, the unit of field 22 of `/proc/PID/stat` (`proc_pid_stat(5)`).

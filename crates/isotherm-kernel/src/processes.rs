@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddressSpace, BoxError, Layout, Mapping, TargetId, TargetSpace};
+use isotherm_core::{AddressSpace, BoxError, Layout, Mapping, TargetId, TargetSpace, chain};
 
+use crate::maps::MappingNames;
+use crate::unreadable::Unreadable;
 use crate::{Process, TargetError};
 
 /// A process of a run.
@@ -15,10 +17,14 @@ pub struct Member {
     pub process: Process,
     /// The command line when it was read last. `execve(2)` changes it.
     pub command: String,
-    /// The mappings when they were read last. `None` before that.
-    mappings: Option<Arc<[Mapping]>>,
-    /// What the process was like just before the mappings were read.
+    /// The mappings when they were read last.
+    mappings: Arc<[Mapping]>,
+    /// Their names.
+    names: MappingNames,
+    /// What the process was like just before the mappings were read. `None` before the first update.
     read: Option<LastRead>,
+    /// The error number of the last attempt to read the mappings, if it failed; 0 for an error without one.
+    failed: Option<i32>,
 }
 
 /// What a process was like when its mappings were read.
@@ -49,8 +55,10 @@ const READ_AFTER: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
 impl Member {
-    fn new(process: Process) -> Self {
-        Self { process, command: String::new(), mappings: None, read: None }
+    fn open(pid: u32) -> Result<Self, TargetError> {
+        let mut names = MappingNames::default();
+        let (process, mappings) = Process::open_mapped(pid, &mut names)?;
+        Ok(Self { process, command: String::new(), mappings, names, read: None, failed: None })
     }
 
     fn activity(&self) -> Activity {
@@ -63,25 +71,77 @@ impl Member {
         }
     }
 
-    /// Reads the command line and the mappings. Returns false if the process has ended.
-    fn read(&mut self) -> bool {
+    /// Reads the command line and the mappings. On an error, both stay as they were.
+    fn read(&mut self) -> Result<(), Unreadable> {
         let pages_mapped = self.process.pages_mapped();
-        self.read = self.process.cpu_time().map(|cpu| LastRead { at: Instant::now(), cpu, pages_mapped });
-        self.mappings = self.process.mappings().ok().filter(|mappings| !mappings.is_empty());
-        self.command = self.process.command();
-        self.mappings.is_some()
+        let read = self.process.cpu_time().map(|cpu| LastRead { at: Instant::now(), cpu, pages_mapped });
+        self.read = None;
+        self.mappings = self.process.read_mappings(&mut self.names)?;
+        self.names.tidy();
+        let command = self.process.command();
+        if !command.is_empty() {
+            self.command = command;
+        }
+        self.read = read;
+        Ok(())
+    }
+
+    /// Reads the process if that `is_due`. Returns what the user must know of, if there is news.
+    fn update(&mut self, is_due: bool) -> Result<Option<String>, Unreadable> {
+        if !is_due {
+            return if self.process.has_ended() { Err(Unreadable::Ended) } else { Ok(None) };
+        }
+        match self.read() {
+            Ok(()) => {
+                self.failed = None;
+                Ok(None)
+            }
+            Err(Unreadable::ForNow(error)) => {
+                let failed = Some(error.raw_os_error().unwrap_or_default());
+                let is_news = std::mem::replace(&mut self.failed, failed) != failed;
+                let error = Unreadable::ForNow(error);
+                let text = || {
+                    let (id, name) = (self.process.id(), self.process.name());
+                    format!(
+                        "{id} ({name}): {}; its mappings stay as they were, and isotherm tries again",
+                        chain(&error)
+                    )
+                };
+                Ok(is_news.then(text))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
 /// The processes of a run as of the last survey. Clones share one table.
 #[derive(Clone, Debug, Default)]
-pub struct ProcessTable(Arc<Mutex<BTreeMap<TargetId, Member>>>);
+pub struct ProcessTable {
+    members: Arc<Mutex<BTreeMap<TargetId, Member>>>,
+    news: Arc<Mutex<Vec<String>>>,
+}
+
+/// At most this much news waits to be taken.
+const MOST_NEWS: usize = 64;
 
 impl ProcessTable {
     /// Locks the table of the processes, by identity.
     pub fn members(&self) -> MutexGuard<'_, BTreeMap<TargetId, Member>> {
         // A panic in another thread leaves the map consistent, because each change is one insertion or removal.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what has happened since the last call that the user must know of: processes that cannot be read at the
+    /// moment, that are no longer watched although they live, or that did not join.
+    pub fn take_news(&self) -> Vec<String> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn tell(&self, news: String) {
+        let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() < MOST_NEWS && !all.contains(&news) {
+            all.push(news);
+        }
     }
 }
 
@@ -96,11 +156,18 @@ pub struct Processes {
     others: HashSet<u32>,
     /// The last process whose mappings were read, if not all are read each time.
     last_read: Option<TargetId>,
+    /// The first process that is no longer watched although it lives.
+    lost: Option<(TargetId, TargetError)>,
+    /// The descendants that do not join, and the error number, which was told.
+    kept_out: BTreeMap<u32, i32>,
 }
 
 /// The mappings of at most this many known processes are read at a time. The others are read in turns. Processes that
 /// have not run since they were read need not be read again.
 const MOST_READ: usize = 64;
+
+/// Errors of at most this many descendants are remembered, so that they are told once.
+const MOST_KEPT_OUT: usize = 1024;
 
 impl Processes {
     /// Monitors these processes. With `children`, their descendants are monitored too, as they appear.
@@ -113,13 +180,26 @@ impl Processes {
     pub fn new(processes: impl IntoIterator<Item = u32>, children: bool) -> Result<Self, TargetError> {
         let process_table = ProcessTable::default();
         for pid in processes {
-            let process = Process::open(pid)?;
+            let member = Member::open(pid)?;
             if children {
-                process.children().map_err(|source| TargetError::Lookup { pid, source })?;
+                match member.process.children() {
+                    Ok(_) | Err(Unreadable::Ended) => {}
+                    Err(Unreadable::ForNow(source) | Unreadable::ForGood(source)) => {
+                        return Err(TargetError::Lookup { pid, source });
+                    }
+                }
             }
-            process_table.members().insert(process.id(), Member::new(process));
+            process_table.members().insert(member.process.id(), member);
         }
-        Ok(Self { process_table, leader: None, children, others: HashSet::new(), last_read: None })
+        Ok(Self {
+            process_table,
+            leader: None,
+            children,
+            others: HashSet::new(),
+            last_read: None,
+            lost: None,
+            kept_out: BTreeMap::new(),
+        })
     }
 
     /// Ends the run when the process `pid` ends, even if other processes still run. A process that is not in the table
@@ -138,7 +218,11 @@ impl Processes {
 
 impl AddressSpace for Processes {
     /// Reads which processes there are now, and their mappings. Of many processes, the mappings of some are those that
-    /// were read a short time ago.
+    /// were read a short time ago. So are those of a process that cannot be read at the moment.
+    ///
+    /// # Errors
+    /// Fails if no process is left, or the one that the run ends with is not, and another reason than its end is the
+    /// cause.
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         let table = self.process_table.clone();
         let mut members = table.members();
@@ -149,7 +233,7 @@ impl AddressSpace for Processes {
         if self.children {
             if members.len() <= MOST_READ {
                 self.others.clear();
-                find_children(&mut members, with(|activity| activity != Activity::Rest).collect());
+                self.find_children(&mut members, with(|activity| activity != Activity::Rest).collect());
             } else {
                 self.find_descendants(&mut members);
             }
@@ -158,43 +242,92 @@ impl AddressSpace for Processes {
             changed = self.turn(&changed);
         }
         members.retain(|id, member| {
-            if member.mappings.is_none() || changed.contains(id) { member.read() } else { !member.process.has_ended() }
+            match member.update(member.read.is_none() || changed.contains(id)) {
+                Ok(news) => news.into_iter().for_each(|news| table.tell(news)),
+                Err(Unreadable::Ended) => return false,
+                Err(source) => {
+                    let pid = id.pid().unwrap_or_default();
+                    let lost = TargetError::Lost { pid, name: member.process.name(), source };
+                    table.tell(chain(&lost));
+                    self.lost.get_or_insert((*id, lost));
+                    return false;
+                }
+            }
+            true
         });
-        let space = |(&id, member): (&TargetId, &Member)| {
-            let mappings = Arc::clone(member.mappings.as_ref()?);
-            Some(TargetSpace { id, layout: Layout::Process, mappings })
+        let space = |(&id, member): (&TargetId, &Member)| TargetSpace {
+            id,
+            layout: Layout::Process,
+            mappings: Arc::clone(&member.mappings),
         };
-        let mut spaces: Vec<_> = members.iter().filter_map(space).collect();
+        let mut spaces: Vec<_> = members.iter().map(space).collect();
         if self.leader.is_some_and(|leader| !members.contains_key(&leader)) {
             spaces.clear();
+        }
+        if spaces.is_empty()
+            && let Some((id, lost)) = self.lost.take_if(|(id, _)| self.leader.is_none_or(|leader| leader == *id))
+        {
+            debug_assert!(!members.contains_key(&id), "{id}");
+            return Err(lost.into());
         }
         Ok(spaces)
     }
 }
 
-/// Adds the children of these members, and theirs.
-fn find_children(members: &mut BTreeMap<TargetId, Member>, mut parents: Vec<TargetId>) {
-    // A child that joins can have children itself.
-    while let Some(parent) = parents.pop() {
-        let children = members.get(&parent).and_then(|member| member.process.children().ok());
-        for pid in children.unwrap_or_default() {
-            parents.extend(join(members, pid));
+impl Processes {
+    /// Adds the children of these members, and theirs.
+    fn find_children(&mut self, members: &mut BTreeMap<TargetId, Member>, mut parents: Vec<TargetId>) {
+        // A child that joins can have children itself.
+        while let Some(parent) = parents.pop() {
+            let children = match members.get(&parent).map(|member| member.process.children()) {
+                Some(Ok(children)) => children,
+                Some(Err(Unreadable::Ended)) | None => continue,
+                Some(Err(error)) => {
+                    self.process_table.tell(format!("{parent}: its children cannot be read: {}", chain(&error)));
+                    continue;
+                }
+            };
+            for pid in children {
+                parents.extend(self.join(members, pid).ok().flatten());
+            }
         }
     }
-}
 
-/// Adds a process, unless it is a member already. A process that has ended or may not be monitored does not join.
-fn join(members: &mut BTreeMap<TargetId, Member>, pid: u32) -> Option<TargetId> {
-    if with_pid(members, pid).is_some() {
-        return None;
+    /// Adds a process, unless it is a member already. A process that has ended or may not be monitored does not join.
+    ///
+    /// # Errors
+    /// Fails if a later attempt can succeed.
+    fn join(&mut self, members: &mut BTreeMap<TargetId, Member>, pid: u32) -> Result<Option<TargetId>, ()> {
+        if with_pid(members, pid).is_some() {
+            return Ok(None);
+        }
+        let (error, again) = match Member::open(pid) {
+            Ok(member) => {
+                let id = member.process.id();
+                self.kept_out.remove(&pid);
+                members.insert(id, member);
+                return Ok(Some(id));
+            }
+            Err(TargetError::NoSuchProcess(_) | TargetError::Ended { .. } | TargetError::KernelThread { .. }) => {
+                self.kept_out.remove(&pid);
+                return Ok(None);
+            }
+            Err(error @ TargetError::NotPermitted { .. }) => (error, Ok(None)),
+            Err(error) => (error, Err(())),
+        };
+        let errno = std::error::Error::source(&error)
+            .and_then(|source| source.downcast_ref::<std::io::Error>()?.raw_os_error())
+            .unwrap_or_default();
+        if self.kept_out.insert(pid, errno) != Some(errno) {
+            self.process_table.tell(format!("a descendant is not watched: {}", chain(&error)));
+        }
+        // A process that is not asked for again is forgotten at some time.
+        if self.kept_out.len() > MOST_KEPT_OUT {
+            self.kept_out.pop_first();
+        }
+        again
     }
-    let process = Process::open(pid).ok()?;
-    let id = process.id();
-    members.insert(id, Member::new(process));
-    Some(id)
-}
 
-impl Processes {
     /// Adds the descendants of the members. If there are many members, it is cheaper to look at the parents of the
     /// processes that are new on the machine.
     fn find_descendants(&mut self, members: &mut BTreeMap<TargetId, Member>) {
@@ -204,13 +337,24 @@ impl Processes {
         let mut new: Vec<(u32, u32)> =
             pids.iter().filter(|pid| is_new(pid)).filter_map(|&pid| Some((pid, parent(pid)?))).collect();
         // A child that joins can have children itself, which can have lower IDs.
+        let mut again = HashSet::new();
         loop {
             let before = new.len();
-            new.retain(|&(pid, parent)| with_pid(members, parent).is_none() || join(members, pid).is_none());
+            new.retain(|&(pid, parent)| {
+                if again.contains(&pid) || with_pid(members, parent).is_none() {
+                    return true;
+                }
+                let joined = self.join(members, pid);
+                if joined.is_err() {
+                    again.insert(pid);
+                }
+                !matches!(joined, Ok(Some(_)))
+            });
             if new.len() == before {
                 break;
             }
         }
+        new.retain(|(pid, _)| !again.contains(pid));
         self.others.extend(new.into_iter().map(|(pid, _)| pid));
     }
 

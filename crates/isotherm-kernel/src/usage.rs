@@ -8,6 +8,8 @@ use isotherm_core::{MemoryUse, PAGE_SIZE, SystemMemory};
 use procfs::process::{MMapExtension, SmapsRollup, Stat, StatM};
 use procfs::{FromRead, Meminfo, MemoryPressure, ProcError, ProcResult};
 
+use crate::names::memory_id;
+
 /// The memory that process `pid` uses, in bytes, from `smaps_rollup` below `root`, which stands for `/`.
 ///
 /// The kernel walks the page tables of the process, which takes about 1 ms per GiB.
@@ -40,7 +42,8 @@ pub fn anonymous_use(root: &Path, pid: u32) -> ProcResult<AnonymousUse> {
 
 /// The figures of `smaps_rollup` by name; 0 for one that the kernel does not have.
 fn rollup(root: &Path, pid: u32) -> ProcResult<impl Fn(&str) -> u64> {
-    let rollup: SmapsRollup = FromRead::from_file(root.join(format!("proc/{pid}/smaps_rollup")))?;
+    let id = memory_id(root, pid);
+    let rollup: SmapsRollup = FromRead::from_file(root.join(format!("proc/{id}/smaps_rollup")))?;
     // The file of a zombie is empty.
     let mapped = rollup.memory_map_rollup.0.into_iter().next().ok_or(ProcError::NotFound(None))?;
     let MMapExtension { map, .. } = mapped.extension;
@@ -70,7 +73,8 @@ pub fn major_faults(root: &Path, pid: u32) -> ProcResult<u64> {
 /// # Errors
 /// Fails if the process has ended.
 pub fn resident(root: &Path, pid: u32) -> ProcResult<u64> {
-    Ok(StatM::from_file(root.join(format!("proc/{pid}/statm")))?.resident * PAGE_SIZE)
+    let id = memory_id(root, pid);
+    Ok(StatM::from_file(root.join(format!("proc/{id}/statm")))?.resident * PAGE_SIZE)
 }
 
 /// The memory of the system, in bytes, from `/proc/meminfo` below `root`, which stands for `/`.

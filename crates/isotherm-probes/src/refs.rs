@@ -10,15 +10,15 @@
 //!   idle although it is in use.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use isotherm_core::survey::{MappingRead, MappingSurvey};
 use isotherm_core::{
     AccessProbe, AddrRange, BoxError, Granularity, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
 };
-use procfs::FromBufRead;
-use procfs::process::{MemoryMap, MemoryMaps, VmFlags};
+use isotherm_kernel::{MappingUse, Pidfd, Unreadable, memory_id, read_mapping_uses};
+use rustix::io::Errno;
 use thiserror::Error;
 
 /// Written to `/proc/PID/clear_refs`, this clears the referenced bits of all pages (`proc(5)`).
@@ -72,9 +72,71 @@ pub struct RefsProbe {
 struct Target {
     id: TargetId,
     pid: u32,
-    clear_refs: Option<File>,
+    state: State,
     /// The result of the last read for each mapping, sorted by address.
     mappings: Vec<(AddrRange, Observation)>,
+    /// The result of the last survey.
+    surveyed: Vec<MappingRead>,
+}
+
+/// Whether a target can be watched.
+#[derive(Debug)]
+enum State {
+    /// `clear_refs` of the thread with this ID below `/proc` is open.
+    Open { clear_refs: File, process: Pidfd, id: u32 },
+    /// The target has ended. The next update of the targets leaves it out.
+    Ended,
+    /// It could not be opened, read or cleared. Its memory is unobservable until the next update, which opens it again.
+    Failed,
+}
+
+impl State {
+    /// Opens a process.
+    ///
+    /// # Errors
+    /// Fails if access is not permitted.
+    fn open(pid: u32) -> Result<Self, RefsError> {
+        let process = match Pidfd::open(pid) {
+            Ok(process) => process,
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(Self::Ended),
+            Err(_) => return Ok(Self::Failed),
+        };
+        let id = memory_id(Path::new("/"), pid);
+        match open(id, "clear_refs") {
+            Ok(clear_refs) => Ok(Self::Open { clear_refs, process, id }),
+            Err(RefsError::Open { path, source }) => match Unreadable::new(source, &process) {
+                Unreadable::Ended => Ok(Self::Ended),
+                Unreadable::ForNow(_) => Ok(Self::Failed),
+                Unreadable::ForGood(source) => Err(RefsError::Open { path, source }),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the process is to be opened again: it could not be used, or the thread whose file is open has ended and
+    /// others go on.
+    fn is_stale(&self, pid: u32) -> bool {
+        match self {
+            Self::Open { id, .. } => *id != memory_id(Path::new("/"), pid),
+            Self::Ended => false,
+            Self::Failed => true,
+        }
+    }
+
+    /// Does something with the process. After an error, the state says what it means.
+    fn with<T>(&mut self, act: impl FnOnce(&mut File) -> io::Result<T>) -> Option<T> {
+        let Self::Open { clear_refs, process, .. } = self else { return None };
+        match act(clear_refs) {
+            Ok(done) => Some(done),
+            Err(error) => {
+                *self = match Unreadable::new(error, process) {
+                    Unreadable::Ended => Self::Ended,
+                    Unreadable::ForNow(_) | Unreadable::ForGood(_) => Self::Failed,
+                };
+                None
+            }
+        }
+    }
 }
 
 impl RefsProbe {
@@ -128,40 +190,34 @@ impl AccessProbe for RefsProbe {
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
         let mut known = std::mem::take(&mut self.targets);
         for space in targets {
-            if let Some(i) = known.iter().position(|target| target.id == space.id) {
-                self.targets.push(known.swap_remove(i));
-                continue;
-            }
             let pid = space.id.pid().ok_or(RefsError::NotAProcess(space.id))?;
-            let clear_refs = match open(pid, "clear_refs") {
-                Ok(file) => Some(file),
-                // The process has ended since the targets were updated.
-                Err(RefsError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(error.into()),
+            let mut target = match known.iter().position(|target| target.id == space.id) {
+                Some(i) => known.swap_remove(i),
+                None => Target { id: space.id, pid, state: State::Failed, mappings: Vec::new(), surveyed: Vec::new() },
             };
-            self.targets.push(Target { id: space.id, pid, clear_refs, mappings: Vec::new() });
+            if target.state.is_stale(pid) {
+                target.state = match State::open(pid) {
+                    // One of several targets does not end the run of the others. Its memory is unobservable.
+                    Err(_) if targets.len() > 1 => State::Failed,
+                    state => state?,
+                };
+            }
+            self.targets.push(target);
         }
         Ok(())
     }
 
     fn clear(&mut self, _samples: &[Sample]) -> Result<(), BoxError> {
         for target in &mut self.targets {
-            // The next update notices that the target has ended.
-            if let Some(file) = &mut target.clear_refs
-                && file.write_all(CLEAR_ALL).is_err()
-            {
-                target.clear_refs = None;
-            }
+            target.state.with(|file| file.write_all(CLEAR_ALL));
         }
         Ok(())
     }
 
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         for target in &mut self.targets {
-            target.mappings = match target.clear_refs {
-                Some(_) => observe(target.pid).unwrap_or_default(),
-                None => Vec::new(),
-            };
+            let pid = target.pid;
+            target.mappings = target.state.with(|_| observe(pid)).unwrap_or_default();
             self.clears += target.mappings.iter().filter(|m| m.1 == Observation::Accessed).count() as u64;
         }
         for (sample, answer) in samples.iter().zip(answers) {
@@ -178,37 +234,48 @@ impl AccessProbe for RefsProbe {
 
 impl MappingSurvey for RefsProbe {
     fn read_and_clear(&mut self, space: &TargetSpace) -> Result<Vec<MappingRead>, BoxError> {
-        let known = self.targets.iter_mut().find(|target| target.id == space.id);
-        let Some((target, file)) = known.and_then(|target| Some((target.pid, target.clear_refs.as_mut()?))) else {
+        let Some(target) = self.targets.iter_mut().find(|target| target.id == space.id) else {
             return Ok(Vec::new());
         };
-        // The next update notices that the target has ended.
-        let Ok(maps) = smaps(target) else { return Ok(Vec::new()) };
-        if file.write_all(CLEAR_ALL).is_err() {
-            return Ok(Vec::new());
-        }
-        let read = maps.iter().filter_map(read).filter(|read| read.present > 0 || read.swapped > Some(0));
+        let pid = target.pid;
+        let maps = target.state.with(|file| {
+            let maps = smaps(pid)?;
+            file.write_all(CLEAR_ALL)?;
+            Ok(maps)
+        });
+        let Some(maps) = maps else {
+            // Memory that cannot be read at the moment is not idle. It is what it was, and cannot be observed.
+            let unobserved = |read: &MappingRead| MappingRead { accessed: 0, unobservable: read.present, ..*read };
+            let is_there = matches!(target.state, State::Failed);
+            return Ok(if is_there { target.surveyed.iter().map(unobserved).collect() } else { Vec::new() });
+        };
+        let read = maps.iter().map(read).filter(|read| read.present > 0 || read.swapped > Some(0));
         let read: Vec<MappingRead> = read.collect();
         self.clears += read.iter().map(|read| read.accessed / PAGE_SIZE).sum::<u64>();
+        target.surveyed.clone_from(&read);
         Ok(read)
     }
 }
 
 /// What `smaps` says about the memory of a mapping.
-fn read(map: &MemoryMap) -> Option<MappingRead> {
-    let range = isotherm_kernel::mapping(map)?.range;
-    let bytes = |key: &str| map.extension.map.get(key).copied().unwrap_or_default();
-    let resident = bytes("Rss");
-    // The resident bytes do not count the pages of hugetlbfs. No field counts the memory of devices.
-    let hugetlb = bytes("Shared_Hugetlb") + bytes("Private_Hugetlb");
-    let accessed = bytes("Referenced").min(resident);
-    // Unlike the page tables, `Swap` counts shared memory that is in swap (Linux Documentation/filesystems/proc.rst).
-    let swapped = Some(bytes("Swap"));
-    Some(MappingRead { range, present: resident + hugetlb, accessed, unobservable: hugetlb, swapped })
+fn read(map: &MappingUse) -> MappingRead {
+    MappingRead {
+        range: map.range,
+        // The resident bytes do not count the pages of hugetlbfs. No field counts the memory of devices.
+        present: map.resident + map.hugetlb,
+        accessed: map.referenced.min(map.resident),
+        unobservable: map.hugetlb,
+        // Unlike the page tables, `Swap` counts shared memory that is in swap (Linux
+        // Documentation/filesystems/proc.rst).
+        swapped: Some(map.swapped),
+    }
 }
 
 impl Target {
     fn answer(&self, addr: u64) -> Observation {
+        if let State::Failed = self.state {
+            return Observation::Unobservable;
+        }
         let passed = self.mappings.partition_point(|(range, _)| range.end() <= addr);
         match self.mappings.get(passed) {
             Some(&(range, observation)) if range.contains(addr) => observation,
@@ -219,26 +286,19 @@ impl Target {
 
 /// Reads from `smaps` which mappings were referenced since the last clear.
 fn observe(pid: u32) -> io::Result<Vec<(AddrRange, Observation)>> {
-    let maps = smaps(pid)?;
-    let seen = |map: &MemoryMap| {
-        let range = isotherm_kernel::mapping(map)?.range;
-        // smaps does not count the pages of hugetlbfs, nor pages without a page frame descriptor (device memory).
-        let observation = if map.extension.vm_flags.intersects(VmFlags::HT | VmFlags::PF) {
-            Observation::Unobservable
-        } else if map.extension.map.get("Referenced").is_some_and(|&bytes| bytes > 0) {
-            Observation::Accessed
-        } else {
-            Observation::Idle
+    let seen = |map: MappingUse| {
+        let observation = match map {
+            MappingUse { uncounted: true, .. } => Observation::Unobservable,
+            MappingUse { referenced: 1.., .. } => Observation::Accessed,
+            _ => Observation::Idle,
         };
-        Some((range, observation))
+        (map.range, observation)
     };
-    Ok(maps.iter().filter_map(seen).collect())
+    Ok(smaps(pid)?.into_iter().map(seen).collect())
 }
 
-fn smaps(pid: u32) -> io::Result<MemoryMaps> {
-    let mut text = Vec::new();
-    File::open(path(pid, "smaps"))?.read_to_end(&mut text)?;
-    MemoryMaps::from_buf_read(BufReader::new(&text[..])).map_err(io::Error::other)
+fn smaps(pid: u32) -> io::Result<Vec<MappingUse>> {
+    read_mapping_uses(File::open(path(memory_id(Path::new("/"), pid), "smaps"))?)
 }
 
 fn open(pid: u32, name: &str) -> Result<File, RefsError> {

@@ -1,18 +1,29 @@
 //! The readers of the kernel's text files.
 
 use isotherm_kernel::cgroup::Hierarchy;
-use isotherm_kernel::{PhysicalMemory, mapping, memory_use, system_memory};
+use isotherm_kernel::{
+    MappingNames, PhysicalMemory, command_line, memory_use, process_name, read_mapping_uses, read_mappings,
+    system_memory,
+};
 use isotherm_probes::damon::{DamonPaths, Format};
-use procfs::FromRead;
-use procfs::process::MemoryMaps;
 
 use crate::bytes;
 use crate::scratch::Scratch;
 
 const PID: u32 = 1;
 /// The files below `/proc` that are read.
-const READ: [&str; 7] =
-    ["1/smaps_rollup", "1/cgroup", "iomem", "meminfo", "pressure/memory", "self/cgroup", "self/mountinfo"];
+const READ: [&str; 10] = [
+    "1/cgroup",
+    "1/cmdline",
+    "1/comm",
+    "1/smaps_rollup",
+    "1/stat",
+    "iomem",
+    "meminfo",
+    "pressure/memory",
+    "self/cgroup",
+    "self/mountinfo",
+];
 
 thread_local! {
     static TRACEFS: Scratch = {
@@ -60,11 +71,10 @@ pub fn proc_readers(data: &[u8]) {
         if let Ok(hierarchy) = Hierarchy::find(&root) {
             let _ = hierarchy.of_process(PID);
         }
-        if let Ok(maps) = MemoryMaps::from_read(data) {
-            for map in &maps {
-                let _ = mapping(map);
-            }
-        }
+        let _ = process_name(&root, PID);
+        let _ = command_line(&root, PID);
+        let _ = read_mappings(data, &mut MappingNames::default(), None);
+        let _ = read_mapping_uses(data);
     });
 }
 

@@ -1,9 +1,9 @@
 //! Acting from inside: makes system calls inside another process with `ptrace(2)`. Only the process itself can make
 //! these calls.
 //!
-//! The main thread of the target is stopped for 0.1 to 0.3 ms per call. It makes the calls and then continues: an
-//! interrupted system call is restarted, and a signal that arrives meanwhile is delivered. `docs/acting.md` describes
-//! what is guaranteed, how, and which targets are refused.
+//! The main thread of the target is stopped for 0.1 to 0.3 ms per call on average. It makes the calls and then
+//! continues: an interrupted system call is restarted, and a signal that arrives meanwhile is delivered.
+//! `docs/acting.md` describes what is guaranteed, how, and which targets are refused.
 //!
 //! - No code is written into the target. The thread executes a `syscall` instruction of its own C library.
 //! - A [helper] process does the tracing. If isotherm is killed, the helper completes the calls in progress.

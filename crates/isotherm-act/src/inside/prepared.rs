@@ -6,9 +6,10 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use isotherm_core::AddrRange;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap};
+use isotherm_core::{AddrRange, Mapping};
+use isotherm_kernel::{Pidfd, Unreadable, mappings_of, memory_id};
 
 use super::InsideError;
 use super::gadget::{self, Gadgets};
@@ -40,6 +41,9 @@ impl Prepared {
             let path = format!("/proc/{pid}/{name}");
             File::options().read(true).write(name == "mem").open(&path).map_err(|source| cannot_open(pid, path, source))
         };
+        if memory_id(Path::new("/"), pid) != pid {
+            return Err(InsideError::MainThreadEnded(pid));
+        }
         // This file is opened first. If the process calls exec meanwhile, the file reads as empty.
         let memory = open("mem")?;
         let status = open("status")?;
@@ -51,24 +55,19 @@ impl Prepared {
         if shares_memory_with_parent(pid) {
             return Err(InsideError::SharesMemory(pid));
         }
-        let maps = procfs::process::Process::new(pid.cast_signed()).and_then(|process| process.maps());
-        let maps = maps.map_err(|_| InsideError::Gone(pid))?;
-        let range = |map: &MemoryMap| AddrRange::new(map.address.0, map.address.1);
-        let stack = maps.iter().find(|map| map.pathname == MMapPath::Stack).and_then(range);
-        let stack = match stack {
-            Some(stack) => stack,
-            // A process that is ending has no mappings.
-            None if maps.0.is_empty() => return Err(InsideError::Gone(pid)),
-            None => return Err(InsideError::OtherStack(pid)),
-        };
-        let mut code: Vec<&MemoryMap> =
-            maps.iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE) && map.address.0 >> 63 == 0).collect();
+        let process = Pidfd::open(pid).map_err(|errno| cannot_open(pid, format!("/proc/{pid}"), errno.into()))?;
+        let maps = mappings_of(pid, &process).map_err(|unreadable| match unreadable {
+            Unreadable::Ended => InsideError::Gone(pid),
+            Unreadable::ForNow(source) | Unreadable::ForGood(source) => {
+                InsideError::File { path: format!("/proc/{pid}/maps"), source }
+            }
+        })?;
+        let stack = maps.iter().find(|map| &*map.name == "[stack]").ok_or(InsideError::OtherStack(pid))?.range;
+        let mut code: Vec<&Mapping> = maps.iter().filter(|map| map.permissions.execute).collect();
         // The C library contains both sequences. Its addresses are high, so it is moved to the front.
-        code.sort_by_key(
-            |map| !matches!(&map.pathname, MMapPath::Path(path) if path.to_string_lossy().contains("libc")),
-        );
+        code.sort_by_key(|map| !map.name.contains("libc"));
         let read = |at, buffer: &mut [u8]| memory.read_at(buffer, at);
-        let gadgets = gadget::find(code.into_iter().filter_map(range), read).ok_or_else(|| {
+        let gadgets = gadget::find(code.into_iter().map(|map| map.range), read).ok_or_else(|| {
             // The last page of a stack can always be read, unless the address space has gone.
             match memory.read_at(&mut [0], stack.end() - 1) {
                 Ok(1) => InsideError::NoPlace(pid),
@@ -94,9 +93,11 @@ fn cannot_open(pid: u32, path: String, source: io::Error) -> InsideError {
 /// Whether `pid` is a child that has not called exec since vfork, and so shares the memory of its parent.
 fn shares_memory_with_parent(pid: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The fields follow the name of the process. The name is in parentheses and may contain any character.
-    let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse::<i32>().ok());
+    // The fields follow the name of the process. The name is in parentheses and may contain any byte.
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let parent = String::from_utf8_lossy(&stat);
+    let parent =
+        parent.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse::<i32>().ok());
     let Some(parent) = parent.filter(|parent| *parent > 0) else {
         return false;
     };

@@ -25,6 +25,7 @@ pub struct Inside {
     helper: Option<Helper>,
     prepared: HashMap<u32, Prepared>,
     stopped: Duration,
+    longest_stop: Duration,
     /// The step at which the helper is killed; 0 for never.
     #[cfg(test)]
     pub(super) die_at: u64,
@@ -94,6 +95,11 @@ impl Inside {
         self.stopped
     }
 
+    /// The longest time for which a target was stopped at a stretch, or in several attempts at the same calls.
+    pub fn longest_stop(&self) -> Duration {
+        self.longest_stop
+    }
+
     /// The process ID of the helper. `None` if no helper is running.
     pub fn helper(&self) -> Option<u32> {
         self.helper.as_ref().map(|helper| helper.pid().as_raw_nonzero().get().cast_unsigned())
@@ -124,7 +130,9 @@ impl Inside {
             self.helper = None;
         }
         let reply = reply.ok_or(InsideError::HelperGone(pid))?;
-        self.stopped += Duration::from_nanos(reply.stopped);
+        let stopped = Duration::from_nanos(reply.stopped);
+        self.stopped += stopped;
+        self.longest_stop = self.longest_stop.max(stopped);
         Ok(reply)
     }
 

@@ -36,6 +36,11 @@ impl Inside {
         Duration::ZERO
     }
 
+    /// The longest time for which a target was stopped, which is 0.
+    pub fn longest_stop(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// The process ID of the helper, which does not exist.
     pub fn helper(&self) -> Option<u32> {
         None

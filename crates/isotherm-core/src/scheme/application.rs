@@ -61,9 +61,12 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         for candidate in candidates {
             let mut rest = Some(candidate.range);
             let mut tried = false;
+            // What is neither acted on nor inspected takes no time, however large it is: it is not cut.
+            let is_free = self.scheme.action == Action::Stat && candidate.page_filter.is_none();
+            let most = if is_free { u64::MAX } else { BATCH_BYTES };
             while let Some(range) = rest {
                 if ended.is_none() {
-                    if let Some(part) = self.within_budget(range)? {
+                    if let Some(part) = self.within_budget(range, most)? {
                         self.total.tried_regions += u64::from(!std::mem::replace(&mut tried, true));
                         self.total.tried_bytes += part.size();
                         self.take(candidate, part);
@@ -83,9 +86,9 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         Ok(ended)
     }
 
-    /// The part of `range`, from its start on, that the budget still allows and one batch holds. `None` if that is
+    /// The part of `range`, from its start on, of at most `most` bytes, that the budget still allows. `None` if that is
     /// nothing.
-    fn within_budget(&mut self, range: AddrRange) -> Result<Option<AddrRange>, BoxError> {
+    fn within_budget(&mut self, range: AddrRange, most: u64) -> Result<Option<AddrRange>, BoxError> {
         let granule = self.scheme.action.kind().granule();
         let used = |batch: &Batch| batch.bytes.max(batch.inspected);
         if used(self.batch) >= BATCH_BYTES || self.batch.ranges.len() >= BATCH_RANGES {
@@ -93,7 +96,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         }
         loop {
             let left = self.budget.left(&self.scheme.quota, granule).saturating_sub(used(self.batch));
-            let part = cut(range, left.min(BATCH_BYTES), granule);
+            let part = cut(range, left.min(most), granule);
             if part.is_some() || used(self.batch) == 0 {
                 return Ok(part);
             }

@@ -147,6 +147,18 @@ fn the_action_stat_changes_no_age() {
 }
 
 #[test]
+fn the_action_stat_counts_a_region_as_one_however_large_it_is() {
+    let log = Log::default();
+    let stat = Scheme::new("stat", idle(SECOND), Action::Stat);
+    let mut schemes = Schemes::new(vec![stat], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
+    // Actions take 32 MiB at a time.
+    let pages = 90_000;
+    schemes.aggregated(&one(20, &[(0, pages, 0, 20)])).unwrap();
+    let report = schemes.reports().next().unwrap();
+    assert_eq!((report.last.regions.len(), report.total.applied_bytes), (1, pages * PAGE_SIZE));
+}
+
+#[test]
 fn a_period_goes_on_where_the_quota_of_the_last_one_ended() {
     let log = Log::default();
     let scheme = Scheme { quota: bytes(25, SECOND), ..pageout(SECOND) };

@@ -1,11 +1,10 @@
 //! Finds the cgroup hierarchy that accounts memory, and its mount point.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use isotherm_core::{bytes_of, text_of};
 use procfs::process::{MountInfo, MountInfos};
 use procfs::{FromBufRead, ProcessCGroups};
 use thiserror::Error;
@@ -90,9 +89,11 @@ impl Hierarchy {
         // The mount point is optional: without it, only the paths of processes are known.
         let mounts = read::<MountInfos>(&root.join("proc/self/mountinfo")).map(|mounts| mounts.0).unwrap_or_default();
         let mount = mounts.iter().filter(|mount| is_of(mount, version)).map(|mount| {
-            let directory = unescaped(mount.mount_point.as_os_str().as_bytes());
+            // The kernel escapes each backslash itself, so that only those of `text_of` are left.
+            let bytes = |text: &[u8]| unescaped(&bytes_of(&String::from_utf8_lossy(text)));
+            let directory = bytes(mount.mount_point.as_os_str().as_bytes());
             let directory = Path::new(OsStr::from_bytes(&directory));
-            let cgroup = String::from_utf8_lossy(&unescaped(mount.root.as_bytes())).into_owned();
+            let cgroup = text_of(&bytes(mount.root.as_bytes())).into_owned();
             Mount { directory: root.join(directory.strip_prefix("/").unwrap_or(directory)), cgroup }
         });
         // Prefer a mount of the whole hierarchy to a mount of a part, then the shortest mount point.
@@ -136,12 +137,14 @@ impl Hierarchy {
 impl Mount {
     /// The directory of the cgroup at `path`. `None` if it is not below the mount point.
     pub(super) fn directory_of(&self, path: &str) -> Option<PathBuf> {
-        Some(self.directory.join(Path::new(path).strip_prefix(&self.cgroup).ok()?))
+        let below = bytes_of(path);
+        let top = bytes_of(&self.cgroup);
+        Some(self.directory.join(Path::new(OsStr::from_bytes(&below)).strip_prefix(OsStr::from_bytes(&top)).ok()?))
     }
 
     /// The path of the cgroup whose directory is `below`, relative to the mount point.
     pub(super) fn path(&self, below: &Path) -> String {
-        let (top, below) = (self.cgroup.trim_end_matches('/'), below.to_string_lossy());
+        let (top, below) = (self.cgroup.trim_end_matches('/'), text_of(below.as_os_str().as_bytes()));
         if below.is_empty() && top.is_empty() {
             "/".into()
         } else if below.is_empty() {
@@ -187,9 +190,10 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Reads a file that may hold paths. A path that is no UTF-8 is as [`text_of`] has it.
 fn read<T: FromBufRead>(path: &Path) -> Result<T, String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
-    T::from_buf_read(BufReader::new(file)).map_err(|e| e.to_string())
+    let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
+    T::from_buf_read(text_of(&bytes).as_bytes()).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]
@@ -210,6 +214,8 @@ mod tests {
         assert_eq!(of("5:cpu,cpuacct:/a\n4:memory:/b:c\n0::/\n").as_deref(), Some("/b:c"));
         assert_eq!(of("1:name=systemd:/a\n0::/d\n").as_deref(), Some("/d"));
         assert_eq!(of("0::/gone (deleted)\n").as_deref(), Some("/gone"));
+        std::fs::write(root.path().join("proc/7/cgroup"), b"0::/\xff\xfe.slice\n").unwrap();
+        assert_eq!(of_process(root.path(), 7).as_deref(), Some("/\\xff\\xfe.slice"));
         assert_eq!(of(""), None);
         assert_eq!(of_process(root.path(), 8), None);
     }

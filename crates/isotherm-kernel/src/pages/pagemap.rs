@@ -6,6 +6,7 @@ use std::path::Path;
 use isotherm_core::PAGE_SIZE;
 
 use super::table::{PageBuffer, Table, TableError};
+use crate::names::memory_id;
 
 // The fields of an entry are described in Linux Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
@@ -75,12 +76,14 @@ impl PagemapEntry {
 }
 
 impl Pagemap {
-    /// Opens the pagemap of `process`, which is a process ID or `self`, below `root`, which stands for `/`.
+    /// Opens the pagemap of `process`, which is a process ID or `self`, below `root`, which stands for `/`. If the main
+    /// thread of the process has ended, that of another thread is opened.
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
     pub fn open(root: &Path, process: &str) -> Result<Self, TableError> {
-        Table::open(root, &format!("proc/{process}/pagemap"), false).map(Self)
+        let id = process.parse().map_or_else(|_| process.to_owned(), |pid| memory_id(root, pid).to_string());
+        Table::open(root, &format!("proc/{id}/pagemap"), false).map(Self)
     }
 
     /// Calls `tell` with the [frame](PagemapEntry::frame) of each page at `addresses`, which must be sorted.

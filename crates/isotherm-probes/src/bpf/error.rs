@@ -3,6 +3,7 @@
 use std::io;
 
 use isotherm_core::TargetId;
+use isotherm_kernel::unreadable_hint;
 use thiserror::Error;
 
 /// Why the `bpf` probe does not work here, and how to fix it.
@@ -101,11 +102,9 @@ pub enum BpfError {
         /// How to fix it.
         fix: &'static str,
     },
-    /// Access to the memory of the targets is not permitted, for any of them.
-    #[error(
-        "access to the memory of {target} is not permitted (run isotherm as root, or with CAP_SYS_PTRACE and \
-         CAP_SYS_NICE in the target's user namespace)"
-    )]
+    /// The memory of none of the targets can be read; for example, access is not permitted. CAP_SYS_PTRACE and
+    /// CAP_SYS_NICE in the user namespace of the target permit it.
+    #[error("the memory of {target} cannot be read{}", unreadable_hint(source))]
     Refused {
         /// One of the targets.
         target: TargetId,

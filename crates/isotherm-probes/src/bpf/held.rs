@@ -4,6 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use isotherm_core::{TargetId, TargetSpace};
+use isotherm_kernel::Unreadable;
 
 use super::BpfError;
 use super::direct_map::memory_end;
@@ -25,7 +26,12 @@ impl BpfProbe {
         targets: &[TargetSpace],
         changed: impl Fn(&Target, &TargetSpace) -> bool,
     ) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
-        self.tables.memory_end = memory_end()?;
+        match memory_end() {
+            Ok(end) => self.tables.memory_end = end,
+            // Memory that was added meanwhile is found at the next update.
+            Err(BpfError::File { source, .. }) if Unreadable::passes(&source) => {}
+            Err(error) => return Err(error),
+        }
         self.sweeps_end = Instant::now() + LONGEST;
         let before = std::mem::take(&mut self.targets);
         let mut before: Vec<_> = before.into_iter().map(|target| (target.id, Some(target))).collect();

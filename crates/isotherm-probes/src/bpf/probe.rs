@@ -144,7 +144,16 @@ impl BpfProbe {
         let new = match SpaceHandle::open(pid, &mut self.program, self.pagemap_kind)? {
             Opened::Held(new) => new,
             Opened::Gone => return Ok((target(State::Gone), None)),
-            Opened::Refused(e) => return Ok((target(State::Refused), Some(e))),
+            Opened::Refused(e) => {
+                return Ok(match before.filter(|before| before.space().is_some_and(|space| !space.has_ended())) {
+                    // It stays open, and is opened again at the next update.
+                    Some(mut before) => {
+                        before.set_mappings(&space.mappings);
+                        (before, Some(e))
+                    }
+                    None => (target(State::Refused), Some(e)),
+                });
+            }
         };
         if let Some(Target { state: State::Held(known), swept, sampled, .. }) = before
             && known.same_as(&new)

@@ -10,7 +10,7 @@ use super::folio::Whole;
 use super::leaf::{Extent, Leaf};
 use super::program::{Found, PageTables, Program};
 use super::space::SpaceHandle;
-use super::target::{State, Target};
+use super::target::Target;
 use super::words::accessed;
 
 /// A sample that must be cleared.
@@ -76,12 +76,8 @@ pub(super) fn clear_in(target: &mut Target, requests: &[Request], unobservable: 
             }
             // The memory was unmapped in the meantime, so there is no access.
             Err(Errno::NOMEM) => rest = others,
-            Err(Errno::SRCH) => {
-                target.state = State::Gone;
-                break;
-            }
-            Err(Errno::PERM) => {
-                target.state = State::Refused;
+            Err(Errno::SRCH | Errno::PERM) => {
+                target.refuse();
                 break;
             }
             // EINVAL means that the whole mapping is locked or not ordinary memory. Another error is about this range.

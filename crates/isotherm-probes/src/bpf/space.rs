@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use isotherm_kernel::Pidfd;
 use isotherm_kernel::pages::{Pagemap, PagemapEntry};
+use isotherm_kernel::{Pidfd, Unreadable};
 use rustix::io::Errno;
 
 use super::BpfError;
@@ -36,7 +36,7 @@ pub(super) enum Opened {
     Held(SpaceHandle),
     /// There is no such process, or it has no memory.
     Gone,
-    /// Access to its memory is not permitted.
+    /// Access to its memory is not permitted, or the files cannot be opened at the moment.
     Refused(io::Error),
 }
 
@@ -57,11 +57,19 @@ impl SpaceHandle {
 
     /// Opens a process.
     pub(super) fn open(pid: u32, program: &mut Program, kind: PagemapKind) -> Result<Opened, BpfError> {
-        let (pidfd, pagemap) = match open_files(pid) {
-            Ok(files) => files,
-            Err(Errno::NOENT | Errno::SRCH) => return Ok(Opened::Gone),
-            Err(errno @ (Errno::ACCESS | Errno::PERM)) => return Ok(Opened::Refused(errno.into())),
-            Err(errno) => return Err(files_error(pid, errno)),
+        let pidfd = match Pidfd::open(pid) {
+            Ok(pidfd) => pidfd,
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(Opened::Gone),
+            Err(errno) => return Ok(Opened::Refused(errno.into())),
+        };
+        let pagemap = match Pagemap::open(Path::new("/"), &pid.to_string()) {
+            Ok(pagemap) => pagemap,
+            // It has no memory: it is a kernel thread, or about to end.
+            Err(error) if matches!(error.errno(), Errno::SRCH | Errno::NOENT) => return Ok(Opened::Gone),
+            Err(error) => match Unreadable::new(error.source, &pidfd) {
+                Unreadable::Ended => return Ok(Opened::Gone),
+                Unreadable::ForNow(error) | Unreadable::ForGood(error) => return Ok(Opened::Refused(error)),
+            },
         };
         for _ in 0..RESOLVE_ATTEMPTS {
             let Resolved { f_op, mm, pgd, .. } = program.resolve(&pagemap)?;
@@ -93,6 +101,11 @@ impl SpaceHandle {
         &self.pidfd
     }
 
+    /// Whether the process has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.pidfd.has_ended()
+    }
+
     /// Whether both are the same address space of the same process. False if the process called exec in between.
     pub(super) fn same_as(&self, other: &Self) -> bool {
         // Both hold their address space, so its address is not reused. A PID can be reused.
@@ -116,6 +129,6 @@ fn open_files(pid: u32) -> Result<(Pidfd, Pagemap), Errno> {
 }
 
 fn files_error(pid: u32, errno: Errno) -> BpfError {
-    let fix = "mount /proc, or raise the limit of open files with `ulimit -n`: each target needs two";
+    let fix = "mount /proc, or raise the limit of open files: ulimit -n";
     BpfError::File { path: format!("/proc/{pid}/pagemap"), source: errno.into(), fix }
 }

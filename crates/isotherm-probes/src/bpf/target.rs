@@ -31,7 +31,7 @@ pub(super) enum State {
     Held(SpaceHandle),
     /// The target has ended. All its memory is idle.
     Gone,
-    /// Access to its memory is not permitted. All its memory is unobservable.
+    /// Access to its memory is not permitted, or not possible at the moment. All its memory is unobservable.
     Refused,
 }
 
@@ -61,6 +61,13 @@ impl Target {
             State::Held(space) => Some(space),
             State::Gone | State::Refused => None,
         }
+    }
+
+    /// Takes in that the kernel refused to advise the process, with ESRCH or EPERM. If the process has not ended, its
+    /// main thread may have called `pthread_exit`. Then it cannot be cleared, and so not be observed.
+    pub(super) fn refuse(&mut self) {
+        let ended = self.space().is_some_and(SpaceHandle::has_ended);
+        self.state = if ended { State::Gone } else { State::Refused };
     }
 
     /// Whether access to its memory is not permitted.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use isotherm_core::text_of;
+
 use super::others::{Others, Seen};
 use super::{DamonError, DamonPaths, files};
 
@@ -69,7 +71,8 @@ fn processes(proc: &Path) -> impl Iterator<Item = (u32, String)> {
     entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         // A process that has ended meanwhile has no name.
-        Some((pid, fs::read_to_string(entry.path().join("comm")).ok()?.trim_end().to_owned()))
+        let name = fs::read(entry.path().join("comm")).ok()?;
+        Some((pid, text_of(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()))
     })
 }
 

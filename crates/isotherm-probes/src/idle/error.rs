@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use isotherm_core::TargetId;
 use thiserror::Error;
 
-use isotherm_kernel::NoScratch;
 use isotherm_kernel::pages::TableError;
+use isotherm_kernel::{NoScratch, unreadable_hint};
 
 /// Why the `idle` probe does not work here, and how to fix it.
 #[derive(Debug, Error)]
@@ -34,8 +34,8 @@ pub enum IdleError {
     /// The memory for the test is not available.
     #[error(transparent)]
     Scratch(#[from] NoScratch),
-    /// Reading the memory of the targets is not permitted, for any of them.
-    #[error("access to the memory of {target} is not permitted (run isotherm as root, or with CAP_SYS_PTRACE)")]
+    /// The memory of none of the targets can be read; for example, access is not permitted.
+    #[error("the memory of {target} cannot be read{}", unreadable_hint(source))]
     Refused {
         /// One of the targets.
         target: TargetId,

@@ -10,8 +10,8 @@ use super::accesses::Accesses;
 use super::bitmap::{BITMAP, READ_REACH, WORD, WRITE_REACH};
 use super::survey::IdleSurvey;
 use super::target::Target;
-use isotherm_kernel::Scratch;
 use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, Pagemap, Table, TableError};
+use isotherm_kernel::{Scratch, Unreadable};
 
 /// Learns from the kernel's idle page tracking which pages were accessed.
 #[derive(Debug)]
@@ -290,12 +290,14 @@ impl IdleProbe {
 
 impl AccessProbe for IdleProbe {
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
+        let is_first = self.targets.is_empty();
         self.targets.clear();
         let mut refused = None;
         let mut any_open = false;
         for space in targets {
             let (target, refusal) = Target::open(&self.root, space)?;
-            any_open |= refusal.is_none();
+            // What can be read at another time does not end a run that goes on.
+            any_open |= refusal.as_ref().is_none_or(|error| !is_first && Unreadable::passes(error));
             refused = refusal.map(|source| IdleError::Refused { target: space.id, source }).or(refused);
             self.targets.push(target);
         }

@@ -41,7 +41,7 @@ enum Method {
     Process(Pagemap),
     /// The process has ended: it has no pages.
     Gone,
-    /// Access to the target's memory is not permitted.
+    /// Access to the target's memory is not permitted, or not possible at the moment.
     Refused,
 }
 
@@ -56,8 +56,8 @@ impl Target {
                 Ok(pagemap) => (Method::Process(pagemap), None),
                 Err(error) => match error.errno() {
                     Errno::NOENT | Errno::SRCH => (Method::Gone, None),
-                    Errno::ACCESS | Errno::PERM => (Method::Refused, Some(error.source)),
-                    _ => return Err(IdleError::pagemap(error)),
+                    // The next update opens it again.
+                    _ => (Method::Refused, Some(error.source)),
                 },
             },
         };

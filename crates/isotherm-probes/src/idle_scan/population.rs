@@ -1,16 +1,19 @@
 //! The processes whose memory is scanned, and the cgroup of each.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Layout, Mapping, PAGE_SIZE, TargetId, TargetSpace};
+use isotherm_core::{AddrRange, Layout, Mapping, TargetId, TargetSpace};
 use procfs::ProcError;
-use procfs::process::{Process, VmFlags, all_processes_with_root};
+use procfs::process::{Process, all_processes_with_root};
+use rustix::io::Errno;
 
 use super::{ScanError, Scope};
 use isotherm_kernel::cgroup::{Hierarchy, is_below};
-use isotherm_kernel::{mapping, since_boot};
+use isotherm_kernel::{MappingNames, command_line, memory_id, read_mapping_uses, read_mappings, resident, since_boot};
 
 /// A process at the time when it was listed.
 #[derive(Clone, Debug)]
@@ -29,6 +32,7 @@ pub(super) struct Member {
 /// Lists processes.
 #[derive(Debug)]
 pub(super) struct Population {
+    root: PathBuf,
     proc: PathBuf,
     hierarchy: Option<Hierarchy>,
 }
@@ -40,6 +44,8 @@ enum Looked {
     WithoutMemory,
     /// Reading its mappings is not permitted.
     Refused,
+    /// Its mappings cannot be read for another reason, such as too many open files.
+    Failed(io::Error),
 }
 
 impl Member {
@@ -54,7 +60,7 @@ impl Member {
 
 impl Population {
     pub(super) fn new(root: &Path, hierarchy: Option<Hierarchy>) -> Self {
-        Self { proc: root.join("proc"), hierarchy }
+        Self { root: root.into(), proc: root.join("proc"), hierarchy }
     }
 
     pub(super) fn hierarchy(&self) -> Option<&Hierarchy> {
@@ -71,6 +77,7 @@ impl Population {
             };
             match self.look(&process) {
                 Looked::Member(_) => {}
+                Looked::Failed(error) => return refused(&format!("cannot be scanned: {error}")),
                 Looked::WithoutMemory => {
                     return refused("has no memory: it has ended, or it is a kernel thread (choose another process)");
                 }
@@ -90,10 +97,12 @@ impl Population {
     pub(super) fn members(&self, scope: &Scope, notes: &mut Vec<String>) -> Result<Vec<Member>, ScanError> {
         let mut members = Vec::new();
         let mut refused = 0;
+        let mut failed: Vec<io::Error> = Vec::new();
         let mut take = |looked| match looked {
             Looked::Member(member) => members.push(member),
             Looked::WithoutMemory => {}
             Looked::Refused => refused += 1,
+            Looked::Failed(error) => failed.push(error),
         };
         match scope {
             Scope::Processes(pids) => {
@@ -136,13 +145,24 @@ impl Population {
             let why = format!("access to {their} memory needs CAP_SYS_PTRACE in {their} user namespace");
             note(notes, format!("{processes} left out: {why}"));
         }
+        if let [error, ..] = &failed[..] {
+            let (count, processes) = (failed.len(), if failed.len() == 1 { "process is" } else { "processes are" });
+            note(notes, format!("{count} {processes} left out, because reading failed: {error}"));
+        }
         Ok(members)
     }
 
-    /// Notes that a process ended after it was listed, if it was given by PID.
+    /// Notes that a process ended after it was listed, or cannot be observed, if it was given by PID.
     pub(super) fn note_ended(&self, member: &Member, scope: &Scope, notes: &mut Vec<String>) {
-        if let Scope::Processes(_) = scope {
-            note(notes, format!("process {} ended during the scan", member.pid));
+        let pid = member.pid;
+        if !matches!(scope, Scope::Processes(_)) {
+            return;
+        }
+        if memory_id(&self.root, pid) == pid {
+            note(notes, format!("process {pid} ended during the scan"));
+        } else {
+            let why = "its main thread has ended, and the kernel lets nobody else clear accessed bits";
+            note(notes, format!("process {pid} cannot be observed: {why}"));
         }
     }
 
@@ -153,10 +173,9 @@ impl Population {
         if !process.status().is_ok_and(|status| status.vmlck.is_some_and(|kib| kib > 0)) {
             return Vec::new();
         }
-        let maps = process.smaps();
-        let locked =
-            maps.iter().flat_map(|maps| maps.iter()).filter(|map| map.extension.vm_flags.contains(VmFlags::LO));
-        locked.filter_map(|map| AddrRange::new(map.address.0, map.address.1)).collect()
+        let smaps = self.proc.join(memory_id(&self.root, member.pid).to_string()).join("smaps");
+        let maps = File::open(smaps).and_then(read_mapping_uses).unwrap_or_default();
+        maps.iter().filter(|map| map.locked).map(|map| map.range).collect()
     }
 
     fn open(&self, pid: u32) -> Option<Process> {
@@ -164,24 +183,23 @@ impl Population {
     }
 
     fn look(&self, process: &Process) -> Looked {
-        let maps = match process.maps() {
-            Ok(maps) => maps,
-            Err(ProcError::PermissionDenied(_)) => return Looked::Refused,
-            Err(_) => return Looked::WithoutMemory,
-        };
-        let mappings: Arc<[Mapping]> = maps.iter().filter_map(mapping).collect();
-        if mappings.is_empty() {
-            return Looked::WithoutMemory;
-        }
         let pid = process.pid.unsigned_abs();
-        let stat = process.stat().ok();
-        let command = match process.cmdline() {
-            Ok(arguments) if !arguments.is_empty() => arguments.join(" "),
-            _ => stat.as_ref().map(|stat| stat.comm.clone()).unwrap_or_default(),
+        let id = memory_id(&self.root, pid);
+        let maps = File::open(self.proc.join(id.to_string()).join("maps"));
+        let mappings = match maps.and_then(|maps| read_mappings(maps, &mut MappingNames::default(), None)) {
+            Ok(mappings) if mappings.is_empty() => return Looked::WithoutMemory,
+            Ok(mappings) => mappings,
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Looked::Refused,
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::SRCH | Errno::NOENT)) => {
+                return Looked::WithoutMemory;
+            }
+            Err(e) => return Looked::Failed(e),
         };
-        let start = stat.map_or(Duration::ZERO, |stat| since_boot(stat.starttime));
+        let start = process.stat().map_or(Duration::ZERO, |stat| since_boot(stat.starttime));
         let cgroup = self.hierarchy.as_ref().and_then(|hierarchy| hierarchy.of_process(pid));
-        Looked::Member(Member { pid, start, command, cgroup, resident: resident(process), mappings })
+        let command = command_line(&self.root, pid);
+        let resident = resident(&self.root, pid).unwrap_or_default();
+        Looked::Member(Member { pid, start, command, cgroup, resident, mappings })
     }
 }
 
@@ -189,9 +207,4 @@ fn note(notes: &mut Vec<String>, note: String) {
     if !notes.contains(&note) {
         notes.push(note);
     }
-}
-
-/// The resident memory of a process in bytes, as `/proc/PID/statm` reports it.
-fn resident(process: &Process) -> u64 {
-    process.statm().map_or(0, |statm| statm.resident * PAGE_SIZE)
 }

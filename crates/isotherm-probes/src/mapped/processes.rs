@@ -2,39 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{Layout, Mapping, TargetId, TargetSpace};
-use isotherm_kernel::mapping;
-use procfs::FromBufRead;
-use procfs::process::MemoryMaps;
+use isotherm_kernel::{MappingNames, memory_id, read_mappings};
+use rustix::io::Errno;
 
 use super::MappedError;
 
-/// Lists all processes that have memory. Mappings are parsed only where they have changed.
+/// Lists all processes that have memory.
 #[derive(Debug)]
 pub(super) struct ProcessList {
+    root: PathBuf,
     proc: PathBuf,
     /// By process ID.
-    known: BTreeMap<u32, Known>,
-    text: Vec<u8>,
-}
-
-/// The mappings of a process.
-#[derive(Debug)]
-struct Known {
-    /// As the kernel lists them.
-    text: Vec<u8>,
-    mappings: Arc<[Mapping]>,
+    known: BTreeMap<u32, Arc<[Mapping]>>,
+    names: MappingNames,
 }
 
 impl ProcessList {
     /// `root` stands for `/`.
     pub(super) fn new(root: &Path) -> Self {
-        Self { proc: root.join("proc"), known: BTreeMap::new(), text: Vec::new() }
+        Self { root: root.into(), proc: root.join("proc"), known: BTreeMap::new(), names: MappingNames::default() }
     }
 
     /// Replaces `spaces` by the processes that have memory now, sorted by process ID. A process whose mappings are the
@@ -49,39 +41,41 @@ impl ProcessList {
         for entry in fs::read_dir(&self.proc).map_err(unreadable)? {
             let name = entry.map_err(unreadable)?.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            self.text.clear();
-            let path = self.proc.join(name).join("maps");
-            match File::open(path).and_then(|mut maps| maps.read_to_end(&mut self.text)) {
-                // A kernel thread, or a process that has ended, has no mappings.
-                Ok(0) => continue,
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                    refused += 1;
-                    continue;
-                }
+            let before = before.remove(&pid);
+            let mut read = |id: u32| {
+                let maps = File::open(self.proc.join(id.to_string()).join("maps"))?;
+                read_mappings(maps, &mut self.names, before.as_ref())
+            };
+            let mappings = match read(pid) {
+                // A kernel thread, or a process that has ended, has no mappings. If only its main thread has ended,
+                // another one has them.
+                Ok(none) if none.is_empty() => match memory_id(&self.root, pid) {
+                    id if id == pid => Ok(none),
+                    id => read(id),
+                },
+                read => read,
+            };
+            match mappings {
+                Ok(none) if none.is_empty() => {}
+                Ok(mappings) => _ = self.known.insert(pid, mappings),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => refused += 1,
                 // The process has ended in the meantime.
-                Err(_) => continue,
+                Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::SRCH | Errno::NOENT)) => {}
+                // It can be read at another time, and is not idle until then.
+                Err(_) => match before {
+                    Some(mappings) => _ = self.known.insert(pid, mappings),
+                    None => refused += 1,
+                },
             }
-            let known = before.remove(&pid).filter(|known| known.text == self.text);
-            let Some(known) = known.or_else(|| Known::parse(&self.text)) else { continue };
-            self.known.insert(pid, known);
         }
+        self.names.tidy();
         spaces.clear();
-        spaces.extend(self.known.iter().map(|(&pid, known)| TargetSpace {
+        spaces.extend(self.known.iter().map(|(&pid, mappings)| TargetSpace {
             id: TargetId::process(pid, Duration::ZERO),
             layout: Layout::Process,
-            mappings: Arc::clone(&known.mappings),
+            mappings: Arc::clone(mappings),
         }));
         Ok(refused)
-    }
-}
-
-impl Known {
-    /// `None` if there is no mapping in user space.
-    fn parse(text: &[u8]) -> Option<Self> {
-        let maps = MemoryMaps::from_buf_read(text).ok()?;
-        let mappings: Arc<[Mapping]> = maps.iter().filter_map(mapping).collect();
-        (!mappings.is_empty()).then(|| Self { text: text.to_vec(), mappings })
     }
 }
 

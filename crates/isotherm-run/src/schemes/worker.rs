@@ -135,6 +135,9 @@ impl SchemeThread {
     }
 }
 
+/// A stop of a target that is longer is worth a warning: no call begins after 5 ms of a stop.
+const LONG_STOP: Duration = Duration::from_millis(10);
+
 /// The thread's own state.
 struct Worker {
     engine: Engine,
@@ -198,6 +201,7 @@ impl Worker {
                 self.report_activity();
             }
             if is_over {
+                self.report_stops();
                 return Ok(());
             }
         }
@@ -241,6 +245,17 @@ impl Worker {
         }
         let members = self.processes.members();
         self.refused.retain(|target, _| members.contains_key(target));
+    }
+
+    /// Says for how long targets were stopped for calls inside them, if they were.
+    fn report_stops(&self) {
+        let (all, longest) = (self.engine.actuator().stopped(), self.engine.actuator().longest_stop());
+        if all.is_zero() {
+            return;
+        }
+        let severity = if longest > LONG_STOP { Severity::Warning } else { Severity::Info };
+        let text = format!("targets were stopped for {all:.1?} for calls inside them, for {longest:.1?} at most");
+        self.notice(severity, &text);
     }
 
     /// Keeps applications that acted on something: others that follow before the report may find the quota used up.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, PaceOptions, Pacer, Sink, Snapshot};
-use isotherm_kernel::{Waiter, Woken, monitor_cpu_time, now_since_boot};
+use isotherm_kernel::{ProcessTable, Waiter, Woken, monitor_cpu_time, now_since_boot};
 use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -118,6 +118,7 @@ struct Driver {
     late_rounds: Rc<Cell<u32>>,
     found: Rc<RefCell<Found>>,
     infos: InfoReader,
+    processes: ProcessTable,
     /// Whether it was told that memory is left unobservable.
     told_left_out: bool,
 }
@@ -132,6 +133,7 @@ impl Driver {
             late_rounds: Rc::default(),
             found: Rc::default(),
             infos: targets.infos(),
+            processes: targets.processes(),
             told_left_out: false,
         }
     }
@@ -172,6 +174,9 @@ impl Driver {
             }
         }
         if work.updated {
+            for news in self.processes.take_news() {
+                outlet.send(Event::Notice(Notice::new(Severity::Warning, &news)));
+            }
             monitor.set_update_gap(self.pacer.update_gap());
         }
         let attributes = monitor.attributes();

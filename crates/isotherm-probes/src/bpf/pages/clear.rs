@@ -13,7 +13,7 @@ use crate::bpf::BpfError;
 use crate::bpf::entries::{Entries, PAGES};
 use crate::bpf::folio::Folios;
 use crate::bpf::program::{PageTables, Program};
-use crate::bpf::target::{State, Target};
+use crate::bpf::target::Target;
 use crate::mapping::is_memory;
 
 /// The number of blocks that are read, cleared and read again together. The kernel locks the target's address space
@@ -154,12 +154,8 @@ impl Clearer {
                     rest = &rest[done..];
                     continue;
                 }
-                Err(Errno::SRCH) => {
-                    target.state = State::Gone;
-                    return;
-                }
-                Err(Errno::PERM) => {
-                    target.state = State::Refused;
+                Err(Errno::SRCH | Errno::PERM) => {
+                    target.refuse();
                     return;
                 }
                 // The memory was unmapped in the meantime.

@@ -17,7 +17,7 @@ use super::shared::{Decision, Plan, SharedPages, Took};
 use crate::bpf::BpfError;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::shared_memory::{SharedMemory, SharedReason};
-use crate::bpf::target::{State, Target};
+use crate::bpf::target::Target;
 
 /// The buffers of a clear of shared pages, kept between surveys.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl SharedClearer {
         match clear_refs(Path::new("/"), pid, space.pidfd(), plan.refs) {
             Ok(()) => {}
             Err(Errno::SRCH) => {
-                target.state = State::Gone;
+                target.refuse();
                 return Ok(0);
             }
             Err(_) => {

@@ -1,0 +1,322 @@
+//! Reads `/proc/PID/maps` and `/proc/PID/smaps` (`proc_pid_maps(5)`). The names in them are bytes, not text.
+//!
+//! A process chooses how many mappings it has, and what they are called. So what is kept of one process has a bound:
+//! equal names are one string, and long names are cut.
+
+use std::collections::HashSet;
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+
+use isotherm_core::{AddrRange, LONGEST_NAME, Mapping, Permissions, end_of};
+
+/// The first address of the kernel's half of the address space on x86-64. `[vsyscall]` lies above it.
+const KERNEL_SPACE: u64 = 1 << 63;
+
+/// The names of all mappings of a process have at most this many bytes together, each of [`SHORT_NAME`] bytes or less
+/// left aside. Further names are cut to that.
+const MOST_NAMES: usize = 8 << 20;
+
+/// The length to which further names are cut, in bytes.
+const SHORT_NAME: usize = 64;
+
+/// The most bytes of a line that are read. The rest of a longer one, the end of a very long name, is skipped.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// Reads of the file at least this many bytes at a time. The kernel hands out about a page at a time anyway.
+const BUFFER: usize = 16 << 10;
+
+/// A line of the file.
+#[derive(Debug)]
+pub(crate) enum Line<'a> {
+    /// A mapping, with its name as the kernel writes it: a line feed is `\012`, all other bytes are themselves.
+    Mapping(AddrRange, Permissions, &'a [u8]),
+    /// A figure of the mapping before, as `smaps` has them, in bytes.
+    Figure(&'a str, u64),
+    /// The flags of the mapping before, of two letters each.
+    Flags(&'a str),
+}
+
+/// Hands out the lines of `file` one after another. Mappings in the kernel's half of the address space are left out,
+/// with their figures.
+///
+/// # Errors
+/// The error of read(2). `InvalidData` if a line is not as the kernel writes it.
+pub(crate) fn read_lines(file: impl Read, mut each: impl FnMut(Line<'_>)) -> io::Result<()> {
+    let mut reader = BufReader::with_capacity(BUFFER, file);
+    let mut line = Vec::new();
+    let mut is_user = false;
+    while read_line(&mut reader, &mut line)? {
+        // Figures and flags begin with a capital letter, mappings with a hexadecimal number in small letters.
+        if line.first().is_some_and(u8::is_ascii_uppercase) {
+            let parsed = std::str::from_utf8(&line).ok().and_then(figure).ok_or_else(garbage)?;
+            if is_user {
+                parsed.into_iter().for_each(&mut each);
+            }
+            continue;
+        }
+        let (start, end, permissions, name) = mapping(&line).ok_or_else(garbage)?;
+        let range = AddrRange::new(start, end).filter(|range| range.end() < KERNEL_SPACE);
+        is_user = range.is_some();
+        if let Some(range) = range {
+            each(Line::Mapping(range, permissions, name));
+        }
+    }
+    Ok(())
+}
+
+fn garbage() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is not as the kernel writes it (proc_pid_maps(5))")
+}
+
+/// Reads the next line without its line feed. Returns false at the end of the file.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    if reader.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', line)? == 0 {
+        return Ok(false);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() == LONGEST_LINE {
+        reader.skip_until(b'\n')?;
+    }
+    Ok(true)
+}
+
+/// The parts of a line such as `7f00-7f10 rw-p 00000000 08:01 17      /bin/x`.
+fn mapping(line: &[u8]) -> Option<(u64, u64, Permissions, &[u8])> {
+    let mut parts = line.splitn(6, |byte| *byte == b' ');
+    let mut text = || std::str::from_utf8(parts.next()?).ok();
+    let (start, end) = text()?.split_once('-')?;
+    let permissions = text()?.as_bytes();
+    // The offset, the device and the inode.
+    for _ in 0..3 {
+        text()?;
+    }
+    // The name begins after as many spaces as fill the column. It ends with the line.
+    let name = parts.next().unwrap_or_default();
+    let name = &name[name.iter().position(|byte| *byte != b' ').unwrap_or(name.len())..];
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let [read, write, execute, shared] = *permissions.first_chunk::<4>()?;
+    let permissions =
+        Permissions { read: read == b'r', write: write == b'w', execute: execute == b'x', shared: shared == b's' };
+    Some((number(start)?, number(end)?, permissions, name))
+}
+
+/// A line such as `Rss:     12 kB`, `THPeligible:    0` or `VmFlags: rd wr`; `Some(None)` if it is of no interest.
+fn figure(line: &str) -> Option<Option<Line<'_>>> {
+    let (key, value) = line.split_once(':')?;
+    if key == "VmFlags" {
+        return Some(Some(Line::Flags(value)));
+    }
+    let mut words = value.split_ascii_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    let unit = if words.next() == Some("kB") { 1024 } else { 1 };
+    Some(number.checked_mul(unit).map(|bytes| Line::Figure(key, bytes)))
+}
+
+/// The names of mappings. Equal names are one string, also from one reading to the next.
+#[derive(Clone, Debug, Default)]
+pub struct MappingNames(HashSet<Arc<str>>);
+
+impl MappingNames {
+    fn share(&mut self, name: &str) -> Arc<str> {
+        match self.0.get(name) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let new: Arc<str> = name.into();
+                self.0.insert(Arc::clone(&new));
+                new
+            }
+        }
+    }
+
+    /// Forgets the names that nobody else has.
+    pub fn tidy(&mut self) {
+        self.0.retain(|name| Arc::strong_count(name) > 1);
+    }
+}
+
+/// The mappings in `file`, which is as `/proc/PID/maps`. If they are those of `before`, it is that list. A name that is
+/// no UTF-8 is as [`text_of`](isotherm_core::text_of) has it. Of a name of more than 4,096 bytes, and of names that
+/// have more than 8 MiB together, `…` and the end is kept.
+///
+/// # Errors
+/// The error of read(2). `InvalidData` if a line is not as the kernel writes it.
+pub fn read_mappings(
+    file: impl Read,
+    names: &mut MappingNames,
+    before: Option<&Arc<[Mapping]>>,
+) -> io::Result<Arc<[Mapping]>> {
+    let mut mappings = Vec::with_capacity(before.map_or(0, |before| before.len()));
+    let mut left = MOST_NAMES;
+    read_lines(file, |line| {
+        if let Line::Mapping(range, permissions, name) = line {
+            let length = name.len().min(LONGEST_NAME);
+            let most = if length <= SHORT_NAME || length <= left { LONGEST_NAME } else { SHORT_NAME };
+            left = left.saturating_sub(if most == LONGEST_NAME { length } else { 0 });
+            mappings.push(Mapping { range, permissions, name: names.share(&end_of(name, most)), node: None });
+        }
+    })?;
+    match before {
+        Some(before) if before[..] == mappings[..] => Ok(Arc::clone(before)),
+        _ => Ok(mappings.into()),
+    }
+}
+
+/// The memory of a mapping, as `smaps` tells it, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingUse {
+    /// The addresses of the mapping.
+    pub range: AddrRange,
+    /// Resident bytes, without those of hugetlbfs.
+    pub resident: u64,
+    /// Of these, bytes that were referenced since the referenced bits were cleared.
+    pub referenced: u64,
+    /// Bytes in swap.
+    pub swapped: u64,
+    /// Bytes of hugetlbfs.
+    pub hugetlb: u64,
+    /// Whether it is locked in memory (`mlock(2)`).
+    pub locked: bool,
+    /// Whether its pages are of hugetlbfs, or of a device and without page frame descriptors. `smaps` counts neither.
+    pub uncounted: bool,
+}
+
+/// The mappings in `file`, which is as `/proc/PID/smaps`, and what memory they have.
+///
+/// # Errors
+/// The error of read(2). `InvalidData` if a line is not as the kernel writes it.
+pub fn read_mapping_uses(file: impl Read) -> io::Result<Vec<MappingUse>> {
+    let mut uses: Vec<MappingUse> = Vec::new();
+    read_lines(file, |line| match (line, uses.last_mut()) {
+        (Line::Mapping(range, ..), _) => uses.push(MappingUse {
+            range,
+            resident: 0,
+            referenced: 0,
+            swapped: 0,
+            hugetlb: 0,
+            locked: false,
+            uncounted: false,
+        }),
+        (Line::Figure(key, bytes), Some(last)) => match key {
+            "Rss" => last.resident = bytes,
+            "Referenced" => last.referenced = bytes,
+            "Swap" => last.swapped = bytes,
+            "Shared_Hugetlb" | "Private_Hugetlb" => last.hugetlb += bytes,
+            _ => {}
+        },
+        (Line::Flags(flags), Some(last)) => {
+            let has = |flag: &str| flags.split_ascii_whitespace().any(|word| word == flag);
+            last.locked = has("lo");
+            last.uncounted = has("ht") || has("pf");
+        }
+        (_, None) => {}
+    })?;
+    Ok(uses)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use isotherm_core::bytes_of;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &[u8]) -> io::Result<Arc<[Mapping]>> {
+        read_mappings(text, &mut MappingNames::default(), None)
+    }
+
+    #[test]
+    fn names_are_bytes_and_are_kept_as_the_kernel_writes_them() {
+        let names: [&[u8]; 8] = [
+            b"",
+            b"[heap]",
+            b"/a b ",
+            b"/\xff\xfe\x1b[31m\\012\\x41",
+            b"/SYSV",
+            b"/SYSV00000000 (deleted)",
+            b"[stack:",
+            "/Ω\u{202e}".as_bytes(),
+        ];
+        let mut text = Vec::new();
+        for (name, at) in names.iter().zip(1..) {
+            text.extend_from_slice(format!("{at}000-{at}800 r-xs 00000000 08:01 17             ").as_bytes());
+            text.extend_from_slice(name);
+            text.push(b'\n');
+        }
+        text.extend_from_slice(b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0    [vsyscall]\n");
+        let read = read(&text).unwrap();
+        assert_eq!(read.iter().map(|mapping| bytes_of(&mapping.name).into_owned()).collect::<Vec<_>>(), names);
+        assert_eq!(read[1].range, AddrRange::new(0x2000, 0x2800).unwrap());
+        assert_eq!(read[1].permissions, Permissions { read: true, write: false, execute: true, shared: true });
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_never_a_shorter_list() {
+        let line = "1000-2000 rw-p 00000000 00:00 0 \n";
+        assert_eq!(read(line.as_bytes()).unwrap().len(), 1);
+        for bad in ["x", "1000-2000", "1000 rw-p 0 0 0", "1000-2000 rw 0 0 0 ", "Rss: x kB", "\u{0}", "-", " "] {
+            let error = read(format!("{line}{bad}\n").as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_cause_a_panic(bytes: Vec<u8>) {
+            let _ = read(&bytes);
+            let _ = read_mapping_uses(&bytes[..]);
+        }
+    }
+
+    #[test]
+    fn mappings_that_have_not_changed_are_the_same_list_and_equal_names_are_one_string() {
+        let mut names = MappingNames::default();
+        let text = "1000-2000 rw-p 00000000 00:00 0 /x\n2000-3000 r--p 00000000 00:00 0 /x\n";
+        let first = read_mappings(text.as_bytes(), &mut names, None).unwrap();
+        assert!(Arc::ptr_eq(&first[0].name, &first[1].name));
+        let second = read_mappings(text.as_bytes(), &mut names, Some(&first)).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        let other = "1000-2000 rw-p 00000000 00:00 0 /x\n";
+        let third = read_mappings(other.as_bytes(), &mut names, Some(&first)).unwrap();
+        assert!(third.len() == 1 && Arc::ptr_eq(&third[0].name, &first[0].name));
+        drop((first, second, third));
+        names.tidy();
+        assert!(names.0.is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_of_a_process_has_a_bound() {
+        let mut text = Vec::new();
+        let long = "d".repeat(4_000);
+        for at in 1..=5_000_u64 {
+            text.extend_from_slice(format!("{at:x}000-{at:x}800 rw-p 00000000 08:01 17 /{long}/{at}\n").as_bytes());
+        }
+        text.extend_from_slice(b"fff0000-fff1000 rw-p 00000000 08:01 17 /lib/short\n");
+        let mappings = read(&text).unwrap();
+        let bytes: usize = mappings.iter().map(|mapping| mapping.name.len()).sum();
+        assert!(mappings.len() == 5_001 && bytes < MOST_NAMES + 5_000 * (SHORT_NAME + 3), "{bytes}");
+        assert_eq!(&*mappings[0].name, format!("/{long}/1"));
+        let cut = &mappings[4_999].name;
+        assert!(cut.starts_with("…d") && cut.ends_with("d/5000") && cut.len() == SHORT_NAME + "…".len(), "{cut}");
+        assert_eq!(&*mappings[5_000].name, "/lib/short");
+
+        let huge = [b"1000-2000 rw-p 00000000 08:01 17 /".as_slice(), &[b'h'; 200_000], b"\n2000-3000 rw-p 0 0 0\n"];
+        let mappings = read(&huge.concat()).unwrap();
+        assert!(mappings.len() == 2 && mappings[0].name.len() == LONGEST_NAME + "…".len());
+    }
+
+    #[test]
+    fn the_memory_of_a_mapping_comes_from_its_figures_and_flags() {
+        let text =
+            b"1000-5000 rw-p 00000000 00:00 0 /\xff\nSize: 16 kB\nRss:    12 kB\nReferenced:   4 kB\nSwap: 8 kB\n\
+                     THPeligible:    0\nVmFlags: rd wr lo sd\n\
+                     ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\nRss: 4 kB\nVmFlags: ht\n";
+        let uses = read_mapping_uses(&text[..]).unwrap();
+        let range = AddrRange::new(0x1000, 0x5000).unwrap();
+        let (resident, referenced, swapped) = (12 << 10, 4 << 10, 8 << 10);
+        let expected = MappingUse { range, resident, referenced, swapped, hugetlb: 0, locked: true, uncounted: false };
+        assert_eq!(uses, [expected]);
+    }
+}

@@ -1,0 +1,213 @@
+//! Targets that are odd: names that are no text, a main thread that has ended, targets that cannot be read for a while
+//! or at all.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{Kept, Place, bpf_works, eventually, is_root, signal};
+use isotherm_core::bytes_of;
+use isotherm_record::Recording;
+use isotherm_testing::{installed_or_skip, or_skip};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+
+/// What a Python program does for ever: it touches `memory`.
+const TOUCH: &str = "
+def touch():
+    while True:
+        for at in range(0, len(memory), 4096): memory[at] = 1
+        time.sleep(0.005)
+";
+
+/// A Python program as a target. It has printed a line: it is ready.
+fn python(script: &str, change: impl FnOnce(&mut Command)) -> Result<Kept, String> {
+    let mut command = Command::new("python3");
+    command.args(["-c", &format!("import ctypes, mmap, os, sys, threading, time\n{TOUCH}\n{script}")]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    change(&mut command);
+    let mut child = command.spawn().map(Kept).map_err(|error| format!("python3 cannot be run: {error}"))?;
+    let mut line = String::new();
+    BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    Ok(child)
+}
+
+/// Starts isotherm with its messages in the file `err`.
+fn start(place: &Place, arguments: &[&str]) -> Kept {
+    let err = std::fs::File::create(place.path("err")).unwrap();
+    Kept(place.isotherm(arguments).stdout(Stdio::null()).stderr(err).spawn().unwrap())
+}
+
+fn messages(place: &Place) -> String {
+    std::fs::read_to_string(place.path("err")).unwrap()
+}
+
+fn probes() -> Vec<&'static str> {
+    let bpf = bpf_works();
+    if let Err(reason) = &bpf {
+        isotherm_testing::skip(reason);
+    }
+    bpf.map_or(vec!["refs"], |()| vec!["refs", "bpf"])
+}
+
+#[test]
+fn names_that_are_no_text_are_kept_without_loss_and_escaped_in_output() {
+    let place = Place::new();
+    let script = "
+ctypes.CDLL(None).prctl(15, b'c\\xff\\xfe\\x1b[31m', 0, 0, 0)
+file = os.open(b'map\\xff\\xfe\\x1b[31m\\nx \\\\x41 ', os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 1 << 20)
+memory = mmap.mmap(file, 1 << 20)
+print('ready', flush=True)
+touch()";
+    let argument = std::ffi::OsStr::from_bytes(b"a\xff\x1b]0;x\x07");
+    let target = installed_or_skip!(python(script, |command| _ = command.current_dir(place.dir.path()).arg(argument)));
+    let pid = target.0.id().to_string();
+    // The kernel writes a line feed as an octal number.
+    let expected = [place.dir.path().as_os_str().as_encoded_bytes(), b"/map\xff\xfe\x1b[31m\\012x \\x41 "].concat();
+    for probe in probes() {
+        let file = format!("{probe}.rec");
+        let ran = place.run(&["record", "--probe", probe, "-p", &pid, "-d", "1500ms", "-o", &file]);
+        assert!(ran.status == 0 && !ran.err.contains('\x1b'), "{}", ran.err);
+        let recording = Recording::open(&place.path(&file)).unwrap();
+        let record = recording.snapshots().unwrap().next().unwrap().unwrap();
+        let names = record.snapshot.targets[0].mappings.iter().map(|mapping| bytes_of(&mapping.name).into_owned());
+        assert!(names.collect::<Vec<_>>().contains(&expected), "{:?}", record.snapshot.targets[0].mappings);
+        let command = bytes_of(&record.infos[0].1.command).into_owned();
+        assert!(command.ends_with(b"touch() a\xff\x1b]0;x\x07"), "{:?}", record.infos);
+        for report in ["summary", "regions", "wss", "heatmap"] {
+            let ran = place.run(&["report", report, &file]);
+            assert!(ran.status == 0 && !ran.out.contains(['\x1b', '\x07']), "{report}: {}", ran.out);
+        }
+        let ran = place.run(&["report", "regions", &file, "--format", "json"]);
+        assert!(ran.out.contains(r"map\\xff\\xfe\u001b[31m\\012x \\x5cx41 "), "{}", ran.out);
+        for output in ["h.html", "h.svg", "h.png"] {
+            let ran = place.run(&["report", "heatmap", &file, "-o", output]);
+            assert_eq!(ran.status, 0, "{output}: {}", ran.err);
+            let text = output != "h.png";
+            assert!(!text || !std::fs::read(place.path(output)).unwrap().contains(&0x1b), "{output}");
+        }
+        for output in ["c.damo", "c.csv", "c.parquet"] {
+            let ran = place.run(&["convert", &file, output]);
+            assert_eq!(ran.status, 0, "{output}: {}", ran.err);
+        }
+    }
+    if bpf_works().is_ok() {
+        let ran = place.run(&["idle", "-p", &pid, "-i", "200ms", "-n", "1"]);
+        assert!(ran.status == 0 && !ran.out.contains('\x1b'), "{} {}", ran.out, ran.err);
+    }
+}
+
+#[test]
+fn a_process_whose_main_thread_has_ended_is_watched_until_it_ends() {
+    let script = "
+memory = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+main = threading.get_native_id()
+def work():
+    while open(f'/proc/{os.getpid()}/stat').read().split(') ')[1][0] != 'Z': time.sleep(0.005)
+    print('ready', flush=True)
+    touch()
+threading.Thread(target=work).start()
+# The system call exit ends this thread only, as pthread_exit does.
+ctypes.CDLL(None).syscall(60, 0)";
+    for probe in probes() {
+        let place = Place::new();
+        let target = installed_or_skip!(python(script, |_| {}));
+        let pid = target.0.id().to_string();
+        let mut recorder = start(&place, &["record", "--probe", probe, "-p", &pid, "-o", "a.rec"]);
+        eventually("there are snapshots", || {
+            assert!(recorder.0.try_wait().unwrap().is_none(), "{}", messages(&place));
+            Recording::open(&place.path("a.rec")).is_ok_and(|a| a.snapshots().unwrap().count() > 2)
+        });
+        drop(target);
+        assert!(recorder.0.wait().unwrap().success(), "{}", messages(&place));
+        let recording = Recording::open(&place.path("a.rec")).unwrap();
+        let record = recording.snapshots().unwrap().next().unwrap().unwrap();
+        assert!(record.infos[0].1.command.contains("python3 -c import"), "{:?}", record.infos);
+    }
+}
+
+/// Starts a recorder, and takes all further open files from it once it has snapshots.
+fn without_files(place: &Place, probe: &str, pid: &str) -> Kept {
+    let recorder = start(place, &["record", "--probe", probe, "-p", pid, "-o", "a.rec", "--survey", "off"]);
+    eventually("there is a snapshot", || {
+        Recording::open(&place.path("a.rec")).is_ok_and(|a| a.snapshots().unwrap().count() > 0)
+    });
+    limit(&recorder.0, 3);
+    recorder
+}
+
+fn limit(child: &Child, files: u64) {
+    let limit = Rlimit { current: Some(files), maximum: Some(4096) };
+    prlimit(Some(Pid::from_child(child)), Resource::Nofile, limit).unwrap();
+}
+
+#[test]
+fn a_target_that_cannot_be_read_for_a_while_is_told_and_read_again() {
+    let script = "
+memory = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+print('ready', flush=True)
+touch()";
+    for probe in probes() {
+        let place = Place::new();
+        let target = installed_or_skip!(python(script, |_| {}));
+        let mut recorder = without_files(&place, probe, &target.0.id().to_string());
+        eventually("it is told", || {
+            assert!(recorder.0.try_wait().unwrap().is_none(), "{}", messages(&place));
+            messages(&place).contains("Too many open files")
+        });
+        let told = messages(&place);
+        assert!(told.contains("tries again") && told.contains("ulimit -n"), "{told}");
+        limit(&recorder.0, 1024);
+        let count = || Recording::open(&place.path("a.rec")).unwrap().snapshots().unwrap().count();
+        let before = count();
+        eventually("it goes on", || count() > before + 2);
+        drop(target);
+        assert!(recorder.0.wait().unwrap().success(), "the target's end ended it: {}", messages(&place));
+        assert_eq!(messages(&place).matches("Too many open files").count(), 1, "{}", messages(&place));
+    }
+}
+
+#[test]
+fn a_run_that_ends_for_another_reason_than_the_end_of_its_target_fails_and_says_why() {
+    // A process that is not dumpable can be read by root only.
+    let script = "
+memory = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def close(*_): ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+import signal
+signal.signal(signal.SIGUSR1, close)
+print('ready', flush=True)
+touch()";
+    let place = Place::new();
+    // The build directory may be closed to other users.
+    let program = place.path("isotherm");
+    std::fs::copy(common::ISOTHERM, &program).unwrap();
+    let as_nobody = |command: &mut Command| {
+        if is_root() {
+            command.uid(65534).gid(65534);
+        }
+    };
+    let target = installed_or_skip!(python(script, |command| as_nobody(command.current_dir("/"))));
+    let pid = target.0.id().to_string();
+    let err = std::fs::File::create(place.path("err")).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["record", "--probe", "refs", "-p", &pid, "-o", "a.rec"]).current_dir(place.dir.path());
+    as_nobody(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(err));
+    let mut recorder = Kept(or_skip!(command.spawn()));
+    eventually("there is a snapshot", || {
+        assert!(recorder.0.try_wait().unwrap().is_none(), "{}", messages(&place));
+        place.path("a.rec").exists()
+    });
+    signal(&target.0, Signal::USR1);
+    assert_eq!(recorder.0.wait().unwrap().code(), Some(1), "{}", messages(&place));
+    let told = messages(&place);
+    assert!(told.contains(&format!("process {pid} (python3")) && told.contains("no longer watched"), "{told}");
+    assert!(told.contains("Permission denied"), "{told}");
+    assert!(Path::new(&format!("/proc/{pid}")).exists(), "the target goes on");
+    assert!(Recording::open(&place.path("a.rec")).is_ok());
+}
