@@ -342,6 +342,7 @@ mod tests {
 
     use super::*;
     use crate::Mapping;
+    use crate::survey::{BlockPages, PageBits};
 
     #[test]
     fn more_mappings_than_regions_that_do_not_touch_become_the_maximum_of_regions() {
@@ -363,7 +364,6 @@ mod tests {
             assert!(set.iter().any(|region| region.range().contains(range(i).start())), "{i}");
         }
     }
-    use crate::survey::{BlockPages, PageBits};
 
     fn space(pid: u32, pages: u64) -> TargetSpace {
         let mapping = Mapping::anonymous(AddrRange::new(0, pages * PAGE_SIZE).unwrap());

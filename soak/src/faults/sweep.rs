@@ -122,9 +122,6 @@ fn judge(case: &Case, usual: &Outcome, outcome: &Outcome, kind: Kind, error: Err
         wrong.push(format!("it panics: {err}"));
     }
     wrong.extend(outcome.files.clone());
-    if is_known(traced, err) {
-        return wrong;
-    }
     let reasons = reasons(kind, error);
     let said = (err.clone() + out).to_lowercase();
     let told = reasons.iter().any(|reason| said.contains(&reason.to_lowercase()));
@@ -144,15 +141,6 @@ fn judge(case: &Case, usual: &Outcome, outcome: &Outcome, kind: Kind, error: Err
         Ok(status) => wrong.push(format!("status {status}: {err}")),
     }
     wrong
-}
-
-/// Whether this is a message that issue 14, section 2, is about: a target whose files below /proc cannot be read once
-/// counts as ended or as missing, and the reader of /proc loses the error.
-fn is_known(traced: &Traced, err: &str) -> bool {
-    let known =
-        ["no snapshot was recorded", "Data incomplete", "there is no process", "has no memory", "cannot be scanned"];
-    let of_target = |failed: &String| failed.contains(" /proc/") || failed.ends_with("maps");
-    traced.failed.as_ref().is_some_and(of_target) && known.iter().any(|known| err.contains(known))
 }
 
 /// How a message may say why something failed: in the words of the C library, or as what the error means there.

@@ -72,10 +72,15 @@ impl Population {
         let Scope::Processes(pids) = scope else { return Ok(()) };
         for &pid in pids {
             let refused = |why: &str| Err(ScanError::NoProcess(format!("process {pid} {why}")));
-            let Some(process) = self.open(pid) else {
-                return Err(ScanError::NoProcess(format!("there is no process {pid} (`ps -e` lists the processes)")));
+            let looked = match self.open(pid) {
+                Ok(Some(process)) => self.look(&process),
+                Ok(None) => {
+                    let why = format!("there is no process {pid} (`ps -e` lists the processes)");
+                    return Err(ScanError::NoProcess(why));
+                }
+                Err(error) => Looked::Failed(error),
             };
-            match self.look(&process) {
+            match looked {
                 Looked::Member(_) => {}
                 Looked::Failed(error) => return refused(&format!("cannot be scanned: {error}")),
                 Looked::WithoutMemory => {
@@ -110,9 +115,10 @@ impl Population {
                 pids.sort_unstable();
                 pids.dedup();
                 for pid in pids {
-                    match self.open(pid).map(|process| self.look(&process)) {
-                        None | Some(Looked::WithoutMemory) => note(notes, format!("process {pid} has ended")),
-                        Some(looked) => take(looked),
+                    match self.open(pid).map(|process| process.map(|process| self.look(&process))) {
+                        Ok(None | Some(Looked::WithoutMemory)) => note(notes, format!("process {pid} has ended")),
+                        Ok(Some(looked)) => take(looked),
+                        Err(error) => take(Looked::Failed(error)),
                     }
                 }
             }
@@ -168,7 +174,7 @@ impl Population {
 
     /// The ranges that a process has locked in memory (mlock(2)); empty if there are none, or if the process has ended.
     pub(super) fn locked(&self, member: &Member) -> Vec<AddrRange> {
-        let Some(process) = self.open(member.pid) else { return Vec::new() };
+        let Ok(Some(process)) = self.open(member.pid) else { return Vec::new() };
         // smaps is expensive, because the kernel walks all pages: read it only if memory is locked.
         if !process.status().is_ok_and(|status| status.vmlck.is_some_and(|kib| kib > 0)) {
             return Vec::new();
@@ -178,8 +184,15 @@ impl Population {
         maps.iter().filter(|map| map.locked).map(|map| map.range).collect()
     }
 
-    fn open(&self, pid: u32) -> Option<Process> {
-        Process::new_with_root(self.proc.join(pid.to_string())).ok()
+    /// `None` if there is no such process.
+    fn open(&self, pid: u32) -> io::Result<Option<Process>> {
+        match Process::new_with_root(self.proc.join(pid.to_string())) {
+            Ok(process) => Ok(Some(process)),
+            Err(ProcError::NotFound(_)) => Ok(None),
+            Err(ProcError::PermissionDenied(_)) => Err(Errno::ACCESS.into()),
+            Err(ProcError::Io(error, _)) => Err(error),
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
 
     fn look(&self, process: &Process) -> Looked {
