@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use isotherm_core::{AddrRange, AttributeOptions, Attributes};
+use isotherm_core::{AddrRange, Attributes, Budget};
 use isotherm_kernel::unix_ns;
 use isotherm_record::SnapshotRecord;
 use isotherm_run::{CommandLine, Event, RunConfig, Source, Streams, Targets};
@@ -30,19 +30,23 @@ pub(crate) struct AnnouncedArea {
     pub(crate) end: u64,
 }
 
+/// How often pages are sampled.
+#[derive(Clone, Copy, Debug)]
+pub enum Pace {
+    /// With these intervals, in every round.
+    Fixed(Attributes),
+    /// As by default: the intervals follow from what is observed and from the budget, this share of one CPU.
+    Tuned {
+        /// 0 to 1.
+        cpu: f64,
+    },
+}
+
 /// Watches all phases of the pattern `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
-/// Without `attributes`, intervals follow from what is observed and from the budget, as they do by default.
 ///
 /// # Errors
 /// If isotherm or the workload fails, or the workload prints something unexpected.
-pub fn watch(
-    isotherm: &Path,
-    probe: &str,
-    name: &str,
-    scale: u32,
-    attributes: Option<Attributes>,
-    seed: u64,
-) -> Result<Monitored> {
+pub fn watch(isotherm: &Path, probe: &str, name: &str, scale: u32, pace: Pace, seed: u64) -> Result<Monitored> {
     let pattern = Rc::new(Pattern::shipped(name)?.scaled(scale.into()));
     let place = tempfile::tempdir()?;
     let log = place.path().join("workload.log");
@@ -54,10 +58,12 @@ pub fn watch(
         ..CommandLine::default()
     };
     let targets = Targets::Command { command, children: false };
-    let mut run = RunConfig::new(Source::Live { targets, probe: probe_named(probe)? })
-        .attributes(attributes.map(AttributeOptions::from).unwrap_or_default())
-        .seed(seed)
-        .prepare()?;
+    let run = RunConfig::new(Source::Live { targets, probe: probe_named(probe)? }).seed(seed);
+    let mut run = match pace {
+        Pace::Fixed(attributes) => run.attributes(attributes.into()),
+        Pace::Tuned { cpu } => run.budget(Budget { cpu, ..Budget::default() }),
+    }
+    .prepare()?;
     let events = run.subscribe();
     let session = run.start()?;
     let mut records = Vec::new();

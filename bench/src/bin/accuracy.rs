@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Parser;
 use comfy_table::Table;
+use isotherm_bench::real::Pace;
 use isotherm_bench::speed::median;
 use isotherm_bench::table::{self, found_in, share};
 use isotherm_bench::{Monitored, Score, real, simulated, wakeups};
-use isotherm_core::Attributes;
+use isotherm_core::{Attributes, Budget};
 use isotherm_sim::Pattern;
 use serde::Serialize;
 
@@ -74,7 +75,7 @@ struct Line {
 fn main() -> Result<()> {
     let options = Options::parse();
     let attributes = Attributes::default();
-    let fixed = (!options.auto).then_some(attributes);
+    let pace = if options.auto { Pace::Tuned { cpu: Budget::default().cpu } } else { Pace::Fixed(attributes) };
     let all = || Pattern::names().map(String::from).collect();
     let patterns: Vec<String> = if options.patterns.is_empty() { all() } else { options.patterns.clone() };
     let mut lines = Vec::new();
@@ -84,7 +85,7 @@ fn main() -> Result<()> {
             lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?, None));
             if !options.simulated {
                 eprintln!("{pattern}: a real process, {} s", scaled.time().as_secs());
-                let monitored = real::watch(&options.isotherm, &options.probe, pattern, options.scale, fixed, seed)?;
+                let monitored = real::watch(&options.isotherm, &options.probe, pattern, options.scale, pace, seed)?;
                 let waking = wakeups::percent(attributes.sampling());
                 lines.push(line(pattern, "real", seed, &monitored, Some(waking)));
             }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use comfy_table::Table;
 use isotherm_bench::every_page::{self, Target};
+use isotherm_bench::real::Pace;
 use isotherm_bench::speed::{self, PATTERN, SIZE};
 use isotherm_bench::table::{self, found_in, share};
 use isotherm_bench::{Score, real};
@@ -54,6 +55,10 @@ struct Options {
     /// this, they are DAMON's: 5 ms and 100 ms
     #[arg(long)]
     auto: bool,
+    /// With `--auto`, the budget of isotherm's own probes, in per cent of one CPU. An emulated processor is ten times as
+    /// slow, or more; the kernel's DAMON has no budget
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    cpu_budget: f64,
     /// Path of isotherm
     #[arg(long, default_value = "isotherm")]
     isotherm: PathBuf,
@@ -107,7 +112,7 @@ struct EveryPage {
 fn main() -> Result<()> {
     let options = Options::parse();
     let attributes = Attributes::default();
-    let fixed = (!options.auto).then_some(attributes);
+    let pace = if options.auto { Pace::Tuned { cpu: options.cpu_budget / 100.0 } } else { Pace::Fixed(attributes) };
     if options.switch > 0 {
         // On a single processor this thread interrupts the target, which switches the address space.
         std::thread::spawn(move || {
@@ -123,7 +128,7 @@ fn main() -> Result<()> {
         for seed in 1..=options.runs {
             for probe in &options.probes {
                 eprintln!("{pattern}: {probe}");
-                let monitored = real::watch(&options.isotherm, probe, pattern, options.scale, fixed, seed)?;
+                let monitored = real::watch(&options.isotherm, probe, pattern, options.scale, pace, seed)?;
                 figures.patterns.push(Run {
                     pattern: pattern.clone(),
                     probe: probe.clone(),
