@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::RefsProbe;
 use crate::bpf::BpfProbe;
-use crate::damon::{self, DamonError, DamonPaths, Features};
+use crate::damon::{self, DamonError, DamonPaths, Features, Others};
 use crate::idle::IdleProbe;
 
 /// The result of trying one probe.
@@ -56,6 +56,11 @@ pub fn examine() -> Vec<Finding> {
         ),
         Finding { auto: false, ..damon(&finding) },
     ]
+}
+
+/// Another user of DAMON that changes what the other probes find, and how. `None` if there is none.
+pub fn disturbance() -> Option<String> {
+    Others::look(&DamonPaths::system()).ok()?.disturbance()
 }
 
 /// Tries the probe `bpf`, and says what its surveys do to a target.

@@ -19,6 +19,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let best = chosen.clone().next().map(|finding| finding.probe);
     let best_physical = chosen.find(|finding| finding.physical).map(|finding| finding.probe);
     let actions = act::capabilities();
+    let disturbance = doctor::disturbance();
     let mut out = standard_output();
     match options.format {
         DoctorFormat::Json => {
@@ -29,6 +30,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 "auto": best,
                 "auto_physical": best_physical,
                 "actions": actions,
+                "disturbance": disturbance,
             });
             serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
             writeln!(out)?;
@@ -53,6 +55,9 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                     writeln!(out, "\n`isotherm record` uses {probe} here. No probe for --physical works.")?;
                 }
                 (None, _) => writeln!(out, "\n`isotherm record` does not work here, because no probe does.")?,
+            }
+            if let Some(disturbance) = &disturbance {
+                writeln!(out, "! {disturbance}.")?;
             }
             writeln!(out, "\nActions of schemes:")?;
             write_actions(&mut out, &actions)?;

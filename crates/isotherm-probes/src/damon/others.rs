@@ -39,6 +39,26 @@ impl Others {
     }
 }
 
+impl Others {
+    /// What a kdamond that is on does to the results of the probes that read accessed bits themselves. `None` if there
+    /// is none.
+    pub fn disturbance(&self) -> Option<String> {
+        let listed = self.kdamonds.iter().filter(|seen| seen.state == "on").map(|seen| match seen.pid {
+            Some(pid) => format!("kdamond {} (process {pid})", seen.index),
+            None => format!("kdamond {}", seen.index),
+        });
+        let others = self.threads.iter().map(|(pid, name)| format!("{name} (process {pid})"));
+        let on: Vec<String> = listed.chain(others).collect();
+        (!on.is_empty()).then(|| {
+            format!(
+                "{} looks at memory too: it clears accessed bits, so that bpf misses what it finds first, and marks whole \
+                 pages and large folios, which refs counts for each process that maps them",
+                on.join(" and ")
+            )
+        })
+    }
+}
+
 impl fmt::Display for Others {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = self.kdamonds.iter().map(ToString::to_string).collect();

@@ -1,6 +1,6 @@
 //! If another program uses DAMON, a run is refused, the error describes the use, and nothing is changed.
 
-use isotherm_probes::damon::{DamonError, Run, check};
+use isotherm_probes::damon::{DamonError, Others, Run, check};
 
 use crate::made::Made;
 
@@ -32,6 +32,19 @@ fn a_kdamond_that_is_off_is_left_alone_and_described() {
     made.end_thread();
     let error = refused(&made);
     assert!(error.contains("is off and watches physical memory") && error.contains("echo 0 > "), "{error}");
+}
+
+#[test]
+fn a_kdamond_that_is_on_disturbs_the_other_probes() {
+    let disturbance = |made: &Made| Others::look(&made.places).unwrap().disturbance();
+    let made = Made::busy();
+    let told = disturbance(&made).unwrap();
+    assert!(told.contains("kdamond 0 (process 77) looks at memory too"), "{told}");
+    made.file("0/state", "off\n");
+    made.end_thread();
+    assert_eq!(disturbance(&made), None);
+    made.thread(88, "kdamond.3", 1);
+    assert!(disturbance(&made).unwrap().contains("kdamond.3 (process 88)"));
 }
 
 #[test]
