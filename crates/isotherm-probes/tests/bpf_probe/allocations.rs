@@ -12,6 +12,9 @@ fn a_round_allocates_nothing() {
     let mut target = Target::start();
     let small = target.map("small", 4 * MIB);
     let locked = target.map("locked", MIB);
+    // Memory that appears later is swept in a round.
+    target.write(small, 4 * MIB);
+    target.write(locked, MIB);
     update(&mut probe, &[&target]);
     let mut samples = pages(&target, small, 4 * MIB);
     samples.extend(pages(&target, locked, MIB));
