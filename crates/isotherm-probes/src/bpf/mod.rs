@@ -27,6 +27,7 @@ mod entries;
 mod error;
 #[cfg(target_arch = "x86_64")]
 mod find;
+#[cfg(target_arch = "x86_64")]
 mod folio;
 #[cfg(target_arch = "x86_64")]
 mod held;
