@@ -112,7 +112,8 @@ def files_of_others(pids):
 def is_on_disk(key):
     """Whether the mappings with this key are of a file that is not shared memory."""
     path = key[3].strip() if len(key) > 3 else ""
-    return path.startswith("/") and not path.startswith(("/dev/", "/memfd:", "/SYSV")) and not path.endswith("(deleted)")
+    is_memory = path.startswith(("/dev/", "/memfd:", "/SYSV")) or path.endswith("(deleted)")
+    return path.startswith("/") and not is_memory
 
 
 def summary(seen, others):

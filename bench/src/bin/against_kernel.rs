@@ -55,8 +55,8 @@ struct Options {
     /// this, they are DAMON's: 5 ms and 100 ms
     #[arg(long)]
     auto: bool,
-    /// With `--auto`, the budget of isotherm's own probes, in per cent of one CPU. An emulated processor is ten times as
-    /// slow, or more; the kernel's DAMON has no budget
+    /// With `--auto`, the budget of isotherm's own probes, in per cent of one CPU. An emulated processor is ten times
+    /// as slow, or more; the kernel's DAMON has no budget
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     cpu_budget: f64,
     /// Path of isotherm

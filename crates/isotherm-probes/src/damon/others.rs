@@ -51,8 +51,8 @@ impl Others {
         let on: Vec<String> = listed.chain(others).collect();
         (!on.is_empty()).then(|| {
             format!(
-                "{} looks at memory too: it clears accessed bits, so that bpf misses what it finds first, and marks whole \
-                 pages and large folios, which refs counts for each process that maps them",
+                "{} looks at memory too: it clears accessed bits, so that bpf misses what it finds first, and marks \
+                 whole pages and large folios, which refs counts for each process that maps them",
                 on.join(" and ")
             )
         })
