@@ -62,6 +62,9 @@ pub(super) struct BlockState {
     hot: u8,
     /// Observable pages whose `last` is exact: the accessed bit was clear when the last interval began.
     pub(super) exact: PageBits,
+    /// Pages that were last accessed before the interval of the survey in `last`, at a time that is not known: they were
+    /// cleared for the first time, and have stayed clear.
+    unplaced: PageBits,
     /// The observable pages that are known to be accessed in the last interval.
     pub(super) touched: PageBits,
     /// What `touched` was in surveys before, and their numbers, the most recent first. Surveys that have found nothing
@@ -225,6 +228,7 @@ impl BlockState {
         share: None,
         hot: 0,
         exact: PageBits::NONE,
+        unplaced: PageBits::NONE,
         touched: PageBits::NONE,
         past: [(UNKNOWN, PageBits::NONE); LAGS],
         cleared: PageBits::NONE,
@@ -280,6 +284,11 @@ impl BlockState {
     /// Whether one accessed bit stands for the whole block.
     pub(super) const fn is_huge(&self) -> bool {
         self.huge
+    }
+
+    /// The pages of `exact` whose last access is in no window, because it is not known when it was.
+    pub(super) fn unplaced(&self) -> PageBits {
+        self.unplaced & self.exact
     }
 
     /// The pages that are known to be accessed in the last interval, and may have been accessed in the one before.
@@ -369,6 +378,8 @@ impl BlockState {
         let turned_idle = clear & !(known & new.clear & new.exact);
         let now_accessed = new.set_again | if is_first { PageBits::NONE } else { appeared };
 
+        let never_cleared: PageBits = turned_idle.iter().filter(|&page| new.last[page] == UNKNOWN).collect();
+        new.unplaced = (new.unplaced & !turned_idle & !now_accessed & found.present) | never_cleared;
         now_accessed.iter().for_each(|page| new.last[page] = number);
         turned_idle.iter().for_each(|page| new.last[page] = number - 1);
         if is_first {

@@ -84,6 +84,7 @@ impl CountedOnce {
         let (hot, uncertain) =
             if block.is_hot() { (block.uncertain(), PageBits::NONE) } else { (PageBits::NONE, block.uncertain()) };
         let touched = block.touched | hot;
+        let unplaced = block.unplaced();
         // The frames of neighbouring pages may be far apart. Most of the time is waiting for memory, and the processor
         // waits for several values at the same time if nothing depends on them.
         black_box(pages.iter().fold(0, |all, page| all | self.classes.get(found.frames[page])));
@@ -94,6 +95,8 @@ impl CountedOnce {
                 TOUCHED
             } else if uncertain.contains(page) {
                 UNCERTAIN
+            } else if unplaced.contains(page) {
+                OLDER
             } else {
                 match windows.class(block.idle(page)) {
                     Windows::MAX_CLASSES => OLDER,

@@ -24,6 +24,8 @@ struct Tally {
     touched: u64,
     /// The pages in `touched` that were accessed in the interval before, too.
     touched_again: u64,
+    /// Pages that are idle, and whose last access is in no window.
+    unplaced: u64,
     /// The other figures, by the number of surveys since the last access.
     ages: Vec<(u16, OfAge)>,
     /// Pages that were accessed in the interval of an earlier survey and of which the last access is known: by the
@@ -68,7 +70,7 @@ impl Counter {
             let (least, most) = block.idle_bounds();
             block.followed(block.within(range), |lag, last, pages| tally.followed[lag - 1][last] += pages);
             let is_inside = range.start() <= block.start && block.start.saturating_add(BLOCK_SIZE) <= range.end();
-            if is_inside && least == most && block.is_exact() {
+            if is_inside && least == most && block.is_exact() && block.unplaced().is_empty() {
                 // Most blocks are idle as a whole.
                 let counts = block.counts();
                 tally.present += counts.present;
@@ -89,7 +91,9 @@ impl Counter {
             tally.swapped += (block.swapped & within).count() as u64;
             tally.touched += (observable & block.touched).count() as u64;
             tally.touched_again += (observable & block.touched_again()).count() as u64;
-            let exact = observable & block.exact;
+            let unplaced = observable & block.unplaced();
+            tally.unplaced += unplaced.count() as u64;
+            let exact = observable & block.exact & !unplaced;
             if least == most {
                 self.age(least).exact += exact.count() as u32;
             } else {
@@ -132,6 +136,7 @@ impl Tally {
             swapped: self.swapped as f64,
             touched: self.touched as f64,
             again: self.touched_again as f64,
+            known: self.unplaced as f64,
             ..Pages::default()
         };
         for &(age, OfAge { exact, uncertain, hot, hot_share }) in &self.ages {

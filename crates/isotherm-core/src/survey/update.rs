@@ -231,7 +231,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::survey::{BlockSums, MappingSums, PageBits};
+    use crate::survey::{BlockSums, MappingSums, PageBits, WINDOWS};
     use crate::{AddrRange, PAGE_SIZE};
 
     /// What a survey finds in a block, and what it clears of it, as the generator makes it.
@@ -335,6 +335,32 @@ mod tests {
             let mappings: Vec<_> = cuts.iter().map(|cuts| mappings(cuts)).collect();
             let last = mappings.last().unwrap();
             prop_assert_eq!(said(&surveys, part, &mappings, last), said(&surveys, usize::MAX, &mappings, last));
+        }
+    }
+
+    #[test]
+    fn memory_that_is_cleared_late_and_stays_idle_is_in_no_window() {
+        let all = PageBits::ALL;
+        let block = |accessed| BlockPages { present: all, accessed, ..BlockPages::default() };
+        let mappings: Arc<[Mapping]> = [Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap())].into();
+        let mut history = Arc::new(PageHistory::default());
+        // Accessed before the first survey, cleared by the third, and accessed again before the fifth.
+        for (second, accessed, clear, expected) in [
+            (0, all, PageBits::NONE, 0),
+            (1, all, PageBits::NONE, 0),
+            (2, all, all, 0),
+            (3, PageBits::NONE, PageBits::NONE, 0),
+            (4, all, all, BLOCK_SIZE),
+        ] {
+            let time = Duration::from_secs(second);
+            let mut update = history.update(time);
+            update.take(&[block(accessed)]);
+            update.note_cleared(&[ClearPages { pages: clear, ..ClearPages::default() }]);
+            let found;
+            (history, found) = update.finish_with_sums(time, (TargetId::PhysicalMemory, &mappings), true);
+            let total = found.total();
+            assert_eq!(total.within, [expected; WINDOWS.len()], "after {second} s");
+            assert_eq!(total.unknown, if second < 3 { BLOCK_SIZE } else { 0 }, "after {second} s");
         }
     }
 
