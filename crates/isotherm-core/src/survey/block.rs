@@ -62,8 +62,8 @@ pub(super) struct BlockState {
     hot: u8,
     /// Observable pages whose `last` is exact: the accessed bit was clear when the last interval began.
     pub(super) exact: PageBits,
-    /// Pages that were last accessed before the interval of the survey in `last`, at a time that is not known: they were
-    /// cleared for the first time, and have stayed clear.
+    /// Pages that were last accessed before the end of the interval of the survey in `last`, at a time that is not
+    /// known: they were cleared for the first time, and have stayed clear.
     unplaced: PageBits,
     /// The observable pages that are known to be accessed in the last interval.
     pub(super) touched: PageBits,
