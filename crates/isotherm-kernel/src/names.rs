@@ -21,12 +21,14 @@ pub fn process_name(root: &Path, pid: u32) -> io::Result<String> {
 /// `/`. If it has none, its name; an empty text if neither can be read. Of a command line of more than 4,096 bytes, the
 /// start and `…` are kept.
 pub fn command_line(root: &Path, pid: u32) -> String {
-    let mut bytes = Vec::new();
-    let most = LONGEST_NAME as u64 + 1;
-    let file = File::open(root.join(format!("proc/{}/cmdline", memory_id(root, pid))));
-    let read = file.and_then(|file| file.take(most).read_to_end(&mut bytes));
+    let mut bytes = start_of_command_line(root, pid);
+    if bytes.is_empty() {
+        // It is empty, too, if the main thread has ended and others go on.
+        let id = memory_id(root, pid);
+        bytes = if id == pid { bytes } else { start_of_command_line(root, id) };
+    }
     let mut arguments = bytes.split(|byte| *byte == 0).filter(|argument| !argument.is_empty()).peekable();
-    if read.is_err() || arguments.peek().is_none() {
+    if arguments.peek().is_none() {
         return process_name(root, pid).unwrap_or_default();
     }
     let whole = bytes.len() <= LONGEST_NAME;
@@ -38,22 +40,41 @@ pub fn command_line(root: &Path, pid: u32) -> String {
     start_of(&joined, LONGEST_NAME).into_owned()
 }
 
+/// The first bytes of `cmdline`, one more than are kept. Empty if it cannot be read.
+fn start_of_command_line(root: &Path, id: u32) -> Vec<u8> {
+    let read = || {
+        let mut bytes = Vec::new();
+        let file = File::open(root.join(format!("proc/{id}/cmdline")))?;
+        file.take(LONGEST_NAME as u64 + 1).read_to_end(&mut bytes)?;
+        Ok::<_, io::Error>(bytes)
+    };
+    read().unwrap_or_default()
+}
+
 /// The ID below `proc` whose files show the memory of process `pid`: its own, or that of another thread if the main
 /// thread has called `pthread_exit`. The files of the main thread are empty then (`proc_pid_task(5)`).
 pub fn memory_id(root: &Path, pid: u32) -> u32 {
-    if state(root, pid) != Some(b'Z') {
+    let proc = root.join("proc");
+    let state = |id| stat_field(&proc, id, STATE);
+    if state(pid).as_deref() != Some("Z") {
         return pid;
     }
     let threads = fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();
     let mut threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-    threads.find(|thread| !matches!(state(root, *thread), Some(b'Z' | b'X') | None)).unwrap_or(pid)
+    threads.find(|thread| !matches!(state(*thread).as_deref(), Some("Z" | "X") | None)).unwrap_or(pid)
 }
 
-/// The state of a thread, a letter, from `stat`. The name before it is in parentheses and may contain any byte.
-fn state(root: &Path, id: u32) -> Option<u8> {
-    let stat = fs::read(root.join(format!("proc/{id}/stat"))).ok()?;
+/// The number of the field of `stat` with the state of a thread, a letter.
+const STATE: usize = 3;
+
+/// A field of `stat` of the process or thread `id` below `proc`, by its number in `proc_pid_stat(5)`, from 3 on. `None`
+/// if there is no such process or field.
+pub fn stat_field(proc: &Path, id: u32, number: usize) -> Option<String> {
+    let stat = fs::read(proc.join(id.to_string()).join("stat")).ok()?;
+    // Field 2, the name in parentheses, may contain any byte.
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
-    stat.get(name_ends + 2).copied()
+    let fields = std::str::from_utf8(&stat[name_ends + 1..]).ok()?;
+    Some(fields.split_ascii_whitespace().nth(number.checked_sub(3)?)?.to_owned())
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use isotherm_core::{AddrRange, Mapping};
-use isotherm_kernel::{Pidfd, Unreadable, mappings_of, memory_id};
+use isotherm_kernel::{Pidfd, Unreadable, mappings_of, memory_id, stat_field};
 
 use super::InsideError;
 use super::gadget::{self, Gadgets};
@@ -93,11 +93,8 @@ fn cannot_open(pid: u32, path: String, source: io::Error) -> InsideError {
 /// Whether `pid` is a child that has not called exec since vfork, and so shares the memory of its parent.
 fn shares_memory_with_parent(pid: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
-    // The fields follow the name of the process. The name is in parentheses and may contain any byte.
-    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let parent = String::from_utf8_lossy(&stat);
-    let parent =
-        parent.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse::<i32>().ok());
+    const PARENT: usize = 4;
+    let parent = stat_field(Path::new("/proc"), pid, PARENT).and_then(|parent| parent.parse::<i32>().ok());
     let Some(parent) = parent.filter(|parent| *parent > 0) else {
         return false;
     };

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use isotherm_kernel::stat_field;
+
 /// The identity of a process or kernel thread. The start time distinguishes it from a later one with the same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
@@ -16,7 +18,7 @@ pub struct Thread {
 impl Thread {
     /// Finds the thread that has this ID now. `proc` is the path of `/proc`.
     pub fn find(proc: &Path, pid: u32) -> Option<Self> {
-        let started = stat_field(proc, pid, 22)?;
+        let started = stat_number(proc, pid, 22)?;
         Some(Self { pid, started })
     }
 
@@ -33,15 +35,12 @@ impl Thread {
         if let Some(nanoseconds) = exact.filter(|&nanoseconds| nanoseconds > 0) {
             return Some(Duration::from_nanos(nanoseconds));
         }
-        let ticks = stat_field(proc, self.pid, 14)? + stat_field(proc, self.pid, 15)?;
+        let ticks = stat_number(proc, self.pid, 14)? + stat_number(proc, self.pid, 15)?;
         Some(Duration::from_nanos(ticks * (1_000_000_000 / procfs::ticks_per_second().max(1))))
     }
 }
 
-/// A field of `/proc/PID/stat`, by its number in `proc_pid_stat(5)`, which must be at least 3.
-fn stat_field(proc: &Path, pid: u32, number: usize) -> Option<u64> {
-    let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
-    // Field 2, the name in parentheses, can contain spaces and parentheses itself.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+/// A field of `/proc/PID/stat` that is a number.
+fn stat_number(proc: &Path, pid: u32, number: usize) -> Option<u64> {
+    stat_field(proc, pid, number)?.parse().ok()
 }
