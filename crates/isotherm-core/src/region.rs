@@ -48,8 +48,8 @@ pub struct Region {
     past_samples: u32,
     age: Duration,
     steadiness: Steadiness,
-    /// Whether a page was chosen in this round and will be read at its end.
-    chosen: bool,
+    /// Which of the round's samples is a page of this region. A part of the region that was cut off has it too.
+    sample: Option<u32>,
     /// What the last survey found in the region. `None` without a survey.
     pages: Option<RegionPages>,
 }
@@ -71,7 +71,7 @@ impl Region {
             past_samples: 0,
             age: Duration::ZERO,
             steadiness: Steadiness::NEW,
-            chosen: false,
+            sample: None,
             pages: None,
         }
     }
@@ -147,16 +147,20 @@ impl Region {
         if self.is_idle() { stride.max(steady::idle_stride(attributes)) } else { stride }
     }
 
-    /// Decides whether a page of the region is chosen in this round of the aggregation, counted from 0. Of the rounds,
-    /// one in `every` has samples.
-    pub(crate) fn choose(&mut self, round: u32, attributes: &Attributes, every: u32) -> bool {
-        self.chosen = self.bytes() > 0 && round.is_multiple_of(self.stride(attributes).saturating_mul(every));
-        self.chosen
+    /// Whether the region has a sample in this round of the aggregation, counted from 0. Of the rounds, one in `every`
+    /// has samples.
+    pub(crate) fn is_due(&self, round: u32, attributes: &Attributes, every: u32) -> bool {
+        self.bytes() > 0 && round.is_multiple_of(self.stride(attributes).saturating_mul(every))
     }
 
-    /// Whether a page of the region was chosen in this round.
-    pub(crate) const fn was_chosen(&self) -> bool {
-        self.chosen
+    /// Takes in which of the round's samples is a page of this region.
+    pub(crate) const fn set_sample(&mut self, sample: Option<u32>) {
+        self.sample = sample;
+    }
+
+    /// Which of the round's samples is a page of this region, or of the region that this one is a part of.
+    pub(crate) const fn sample(&self) -> Option<u32> {
+        self.sample
     }
 
     /// Counts one sample, which was read this many sampling intervals after it was cleared. A page that was not
@@ -264,7 +268,8 @@ impl Region {
             // 64 bits of nanoseconds are 584 years.
             age: Duration::from_nanos(mean_of(self.age.as_nanos(), next.age.as_nanos()) as u64),
             steadiness: self.steadiness.merged(next.steadiness, mean),
-            chosen: false,
+            // A page of the larger one is more likely to be a page that is chosen from both.
+            sample: if a >= b { self.sample.or(next.sample) } else { next.sample.or(self.sample) },
             pages: self.pages.zip(next.pages).map(|(pages, next)| pages + next),
         };
     }

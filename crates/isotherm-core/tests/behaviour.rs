@@ -263,3 +263,50 @@ fn after_a_time_without_monitoring_all_statistics_begin_anew() {
     let last = monitor.sink().snapshots.last().unwrap();
     assert_eq!((last.time, last.rounds), (SAMPLING * 100_010, 10), "a whole aggregation after the resumption");
 }
+
+#[test]
+fn an_answer_counts_for_the_region_of_its_page_if_the_targets_change_before_it_is_read() {
+    // The mappings are read in the middle of a round: one target ends, and the other gets a mapping below.
+    let [sampling, aggregation, update] = [200, 800, 500].map(Duration::from_millis);
+    let attributes = Attributes::new(sampling, aggregation, update, 10, 100).unwrap();
+    let hot = target(2, &[(5_000, 6_000)]);
+    let with_more = target(2, &[(4_500, 4_600), (5_000, 6_000)]);
+    let readings = vec![vec![target(1, &[(0, 1_000)]), hot.clone()], vec![hot], vec![with_more]];
+    let answer = |_: u32, sample: Sample| {
+        if sample.addr >= 5_000 * PAGE_SIZE { Observation::Accessed } else { Observation::Idle }
+    };
+    let mut monitor = monitor(attributes, 1, readings, TestProbe::new(answer));
+    let mut now = Duration::ZERO;
+    let mut next = monitor.start().unwrap();
+    while let Next::Step { after } = next
+        && now < Duration::from_secs(5)
+    {
+        now += after;
+        next = monitor.step(now).unwrap();
+    }
+    let snapshots = &monitor.sink().snapshots;
+    assert!(snapshots.len() > 4, "{} snapshots", snapshots.len());
+    for snapshot in snapshots {
+        for region in snapshot.regions() {
+            let expected = if region.range.start() >= 5_000 * PAGE_SIZE { snapshot.samples } else { 0 };
+            assert_eq!(region.nr_accesses, expected, "{:?} at {:?}", region.range, snapshot.time);
+        }
+    }
+}
+
+#[test]
+fn an_aggregation_after_one_that_was_cut_short_has_no_more_samples_than_it_says() {
+    let mut monitor = monitor(attributes(10, 10, 10, 100), 1, vec![vec![target(1, &[(0, 100)])]], TestProbe::new(idle));
+    monitor.start().unwrap();
+    monitor.step(SAMPLING).unwrap();
+    monitor.cut_short(SAMPLING * 19 / 10).unwrap();
+    for round in 2..=30 {
+        monitor.step(SAMPLING * round).unwrap();
+    }
+    let snapshots = &monitor.sink().snapshots;
+    assert_eq!(snapshots.len(), 3);
+    for snapshot in snapshots {
+        assert!(snapshot.sampled_rounds <= snapshot.samples, "{snapshot:?}");
+        assert!(snapshot.regions().all(|region| region.nr_samples <= snapshot.samples), "{snapshot:?}");
+    }
+}

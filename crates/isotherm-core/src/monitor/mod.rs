@@ -331,8 +331,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     pub fn cut_short(&mut self, now: Duration) -> Result<(), MonitorError> {
         self.work = StepWork::default();
         let whole = self.attributes;
-        // A round may be a little shorter than the sampling interval.
-        let rounds = self.rounds.max(self.snapshot.sampled_rounds).max(self.rounds_until(now));
+        let rounds = self.rounds.max(self.rounds_until(now));
         if rounds == 0 {
             return Ok(());
         }

@@ -27,12 +27,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             return Ok(());
         }
         for target in self.regions.targets_mut() {
-            for region in &mut target.regions {
-                region.choose(self.rounds, &self.attributes, self.every);
-            }
-            for region in target.regions.iter().filter(|region| region.was_chosen()) {
-                let addr = target.random_page(region, &mut self.rng);
-                self.samples.push(Sample { target: target.space.id, addr });
+            for i in 0..target.regions.len() {
+                let region = &target.regions[i];
+                let mut sample = None;
+                if region.is_due(self.rounds, &self.attributes, self.every) {
+                    sample = Some(self.samples.len() as u32);
+                    let addr = target.random_page(region, &mut self.rng);
+                    self.samples.push(Sample { target: target.space.id, addr });
+                }
+                target.regions[i].set_sample(sample);
             }
         }
         if self.samples.is_empty() {
@@ -97,9 +100,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         self.work.samples = self.samples.len();
         self.look_at_samples()?;
-        let chosen = self.regions.iter_mut().filter(|region| region.was_chosen());
-        for (region, &answer) in chosen.zip(&self.answers) {
-            region.count(answer, intervals);
+        for region in self.regions.iter_mut() {
+            // The region may have other borders than when its page was chosen.
+            let Some(nth) = region.sample().map(|nth| nth as usize) else { continue };
+            if self.samples.get(nth).is_some_and(|sample| region.range().contains(sample.addr)) {
+                region.count(self.answers[nth], intervals);
+            }
         }
 
         let round = crate::Round {
@@ -107,6 +113,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             accessed: (self.answers.iter()).filter(|&&answer| answer == Observation::Accessed).count(),
         };
         self.snapshot.sampled_rounds += 1;
+        // A round may be a little shorter than the sampling interval, and more so after an aggregation that was cut
+        // short. It counts as a whole one, so that no region has more samples than there are rounds.
+        self.rounds = self.rounds.max(self.snapshot.sampled_rounds);
         self.snapshot.reads += round.reads as u64;
         self.snapshot.max_reads = self.snapshot.max_reads.max(round.reads as u32);
         self.sink.sampled(round).map_err(MonitorError::Sink)
