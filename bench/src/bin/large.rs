@@ -121,7 +121,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     let mut pacer = Pacer::new(PaceOptions {
         budget,
         spares: has_survey,
-        bounds_updates: has_survey,
+        has_budget: has_survey,
         samples: true,
         survey: has_survey.then_some(SurveyInterval::Auto),
         goal: has_survey.then(IntervalsGoal::default),

@@ -15,8 +15,8 @@ pub struct PaceOptions {
     pub budget: Budget,
     /// Whether the budget bounds samples too. If not, all rounds have samples.
     pub spares: bool,
-    /// Whether the budget bounds readings of the mappings.
-    pub bounds_updates: bool,
+    /// Whether the budget bounds readings of the mappings, and is told.
+    pub has_budget: bool,
     /// Whether pages are sampled.
     pub samples: bool,
     /// How often to survey. `None` without surveys.
@@ -56,7 +56,7 @@ pub struct Pacer {
     controller: Controller,
     tuner: Option<IntervalTuner>,
     spares: bool,
-    bounds_updates: bool,
+    has_budget: bool,
     /// The share of one CPU that all may take.
     cpu: f64,
     /// CPU time of sampling, and the rounds with samples that took it.
@@ -81,7 +81,7 @@ impl Pacer {
             controller: if options.spares { controller } else { controller.with_all_samples() },
             tuner: options.goal.filter(|_| options.samples).map(IntervalTuner::new),
             spares: options.spares,
-            bounds_updates: options.bounds_updates,
+            has_budget: options.has_budget,
             cpu: options.budget.cpu,
             sampling: (Duration::ZERO, 0),
             other: Duration::ZERO,
@@ -143,6 +143,11 @@ impl Pacer {
         self.tuner = None;
     }
 
+    /// Whether the budget is told.
+    pub fn has_budget(&self) -> bool {
+        self.has_budget
+    }
+
     /// How to survey from now on.
     pub fn survey_settings(&self, attributes: Attributes) -> SurveySettings {
         self.controller.survey_settings(attributes.sampling())
@@ -150,7 +155,7 @@ impl Pacer {
 
     /// The least time from one reading of the mappings to the next: so much that it takes a part of the budget only.
     pub fn update_gap(&self) -> Duration {
-        if self.bounds_updates { self.update.div_f64(self.cpu * UPDATES) } else { Duration::ZERO }
+        if self.has_budget { self.update.div_f64(self.cpu * UPDATES) } else { Duration::ZERO }
     }
 
     /// Of how many rounds one has samples from now on.

@@ -58,7 +58,7 @@ pub fn examine() -> Vec<Finding> {
     ]
 }
 
-/// Another user of DAMON that changes what the other probes find, and how. `None` if there is none.
+/// Names a kdamond that changes what the other probes find, and says how it does so. `None` if no kdamond is on.
 pub fn disturbance() -> Option<String> {
     Others::look(&DamonPaths::system()).ok()?.disturbance()
 }

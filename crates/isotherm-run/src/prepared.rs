@@ -153,7 +153,7 @@ impl Prepared {
                 if let Some(price) = survey.and_then(|_| set_again_price()) {
                     budget.set_again = price;
                 }
-                let pace = PaceOptions { budget, spares, bounds_updates: has_budget, samples: sampling, survey, goal };
+                let pace = PaceOptions { budget, has_budget, spares, samples: sampling, survey, goal };
                 let follows = survey.is_some() && !targets.is_physical();
                 let update = attributes.update.or(follows.then_some(SHORT_UPDATE));
                 let attributes = AttributeOptions { update, ..attributes };
@@ -282,7 +282,7 @@ impl Prepared {
                         ProbeKind::Monitor(probe) => {
                             Box::new(MonitorSource { attributes, pace, scheduling, seed: self.seed, probe, targets })
                         }
-                        ProbeKind::Kernel(paths) => {
+                        ProbeKind::Kernel { paths, .. } => {
                             Box::new(KernelSource { attributes, paths, targets, ranges, goal: pace.goal })
                         }
                     };

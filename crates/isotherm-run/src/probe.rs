@@ -3,7 +3,7 @@
 use isotherm_core::{AccessProbe, Granularity, SurveyInterval};
 use isotherm_probes::RefsProbe;
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
-use isotherm_probes::damon::{self, DamonPaths, Features, Scope};
+use isotherm_probes::damon::{self, DamonPaths, Scope};
 use isotherm_probes::idle::IdleProbe;
 use isotherm_probes::mapped::MappedProbe;
 
@@ -25,7 +25,11 @@ pub(crate) enum ProbeKind {
     /// Our own monitor, through a probe.
     Monitor(Box<dyn AccessProbe + Send>),
     /// The kernel's DAMON. It is claimed only when the run starts, so that a run that never starts leaves nothing.
-    Kernel(DamonPaths),
+    Kernel {
+        paths: DamonPaths,
+        /// Whether it can tune the intervals.
+        tunes: bool,
+    },
 }
 
 impl OpenProbe {
@@ -48,8 +52,9 @@ impl OpenProbe {
                 let paths = DamonPaths::system();
                 damon::check(&paths)?;
                 let has_ranges = matches!(targets, Targets::Processes { ranges, .. } if !ranges.is_empty());
-                damon::check_operations(&paths, Scope::operations_for(targets.is_physical(), has_ranges))?;
-                Ok(Self { name: "damon", kind: ProbeKind::Kernel(paths), look: None, notice: None })
+                let operations = Scope::operations_for(targets.is_physical(), has_ranges);
+                let tunes = damon::check_operations(&paths, operations)?.intervals_goal;
+                Ok(Self { name: "damon", kind: ProbeKind::Kernel { paths, tunes }, look: None, notice: None })
             }
         }
     }
@@ -107,7 +112,7 @@ impl OpenProbe {
     pub(crate) fn has_samples(&self) -> bool {
         match &self.kind {
             ProbeKind::Monitor(probe) => probe.has_samples(),
-            ProbeKind::Kernel(_) => true,
+            ProbeKind::Kernel { .. } => true,
         }
     }
 
@@ -120,7 +125,7 @@ impl OpenProbe {
     pub(crate) fn can_tune(&self) -> bool {
         match &self.kind {
             ProbeKind::Monitor(_) => true,
-            ProbeKind::Kernel(paths) => Features::find(paths).intervals_goal,
+            ProbeKind::Kernel { tunes, .. } => *tunes,
         }
     }
 
@@ -131,7 +136,7 @@ impl OpenProbe {
     pub(crate) fn survey(&mut self, choice: SurveyChoice) -> Result<Option<SurveyInterval>, RunError> {
         let has_survey = match &mut self.kind {
             ProbeKind::Monitor(probe) => probe.survey().is_some() || probe.mapping_survey().is_some(),
-            ProbeKind::Kernel(_) => false,
+            ProbeKind::Kernel { .. } => false,
         };
         match choice {
             SurveyChoice::Off if !self.has_samples() => Err(ConfigError::SurveyNeeded.into()),
@@ -146,7 +151,7 @@ impl OpenProbe {
     pub(crate) fn granularity(&self) -> Granularity {
         match &self.kind {
             ProbeKind::Monitor(probe) => probe.granularity(),
-            ProbeKind::Kernel(_) => Granularity::Page,
+            ProbeKind::Kernel { .. } => Granularity::Page,
         }
     }
 }

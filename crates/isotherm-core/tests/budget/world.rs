@@ -105,7 +105,7 @@ impl World {
         let pacer = Pacer::new(PaceOptions {
             budget: Budget { cpu, ..Budget::default() },
             spares: true,
-            bounds_updates: true,
+            has_budget: true,
             samples: true,
             survey: Some(SurveyInterval::Auto),
             goal: Some(IntervalsGoal::default()),

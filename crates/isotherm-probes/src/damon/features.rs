@@ -85,14 +85,17 @@ pub fn check(places: &DamonPaths) -> Result<(), DamonError> {
     Ok(())
 }
 
-/// Checks whether the kernel has these operations. Writes nothing. Succeeds if the operations of the kernel are
-/// unknown.
+/// Checks whether the kernel has these operations, and returns its features. Writes nothing. Succeeds if the operations
+/// of the kernel are unknown.
 ///
 /// # Errors
 /// Returns [`DamonError::Operations`] if the kernel does not have them.
-pub fn check_operations(places: &DamonPaths, operations: &'static str) -> Result<(), DamonError> {
-    let available = Features::find(places).operations;
-    if available.is_empty() { Ok(()) } else { kdamond::has(&available, operations) }
+pub fn check_operations(places: &DamonPaths, operations: &'static str) -> Result<Features, DamonError> {
+    let features = Features::find(places);
+    if !features.operations.is_empty() {
+        kdamond::has(&features.operations, operations)?;
+    }
+    Ok(features)
 }
 
 /// The features that the names of the kernel's functions show.

@@ -40,8 +40,8 @@ impl Others {
 }
 
 impl Others {
-    /// What a kdamond that is on does to the results of the probes that read accessed bits themselves. `None` if there
-    /// is none.
+    /// Says how a kdamond that is on changes the results of probes that read accessed bits themselves. `None` if no
+    /// kdamond is on.
     pub fn disturbance(&self) -> Option<String> {
         let listed = self.kdamonds.iter().filter(|seen| seen.state == "on").map(|seen| match seen.pid {
             Some(pid) => format!("kdamond {} (process {pid})", seen.index),

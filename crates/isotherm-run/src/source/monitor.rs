@@ -112,7 +112,6 @@ impl Source for MonitorSource {
 /// Hands over what the monitor finds, and paces it.
 struct Driver {
     pacer: Pacer,
-    has_budget: bool,
     meter: CpuMeter,
     news: PaceNews,
     late_rounds: Rc<Cell<u32>>,
@@ -127,7 +126,6 @@ impl Driver {
     fn new(pace: PaceOptions, meter: CpuMeter, targets: &LiveTargets) -> Self {
         Self {
             pacer: Pacer::new(pace),
-            has_budget: pace.bounds_updates,
             meter,
             news: PaceNews::default(),
             late_rounds: Rc::default(),
@@ -154,13 +152,15 @@ impl Driver {
         let survey_cpu = self.meter.stepped(&mut self.pacer, now, work);
         let Found { snapshot, survey } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();
+        let mut settled = None;
         if let Some(mut record) = snapshot {
             if let Some(attributes) = self.pacer.aggregated(&record.snapshot, monitor.attributes()) {
                 monitor.set_attributes(attributes);
             }
+            let pace = settled.insert(self.pacer.pace(monitor.attributes()));
             if let Some(cost) = &mut record.cost {
                 cost.other_cpu_ns = Some(self.meter.take_helped().as_nanos() as u64);
-                cost.limited = self.has_budget.then(|| self.pacer.pace(monitor.attributes()).is_limited);
+                cost.limited = self.pacer.has_budget().then_some(pace.is_limited);
             }
             outlet.snapshot(Arc::new(record));
         }
@@ -186,8 +186,8 @@ impl Driver {
         if work.blocks.is_some() || is_snapshot {
             monitor.set_sparing(self.pacer.every(attributes));
         }
-        if is_snapshot && let Some(pace) = self.news.of(self.pacer.pace(monitor.attributes())) {
-            outlet.send(Event::Pace(pace));
+        if let Some(news) = settled.and_then(|pace| self.news.of(pace)) {
+            outlet.send(Event::Pace(news));
         }
     }
 }
