@@ -1,5 +1,7 @@
 """What recording costs the program that is recorded: latency or run time, with and without it in turn."""
 
+import math
+import random
 import signal
 import statistics
 import subprocess
@@ -10,6 +12,10 @@ from . import install, recorder
 from .processes import Failed, start, wait_for
 from .servers import HOT, KEYS, Postgres, Redis
 from .table import number, table
+
+
+# An interval of fewer pairs than this says nothing.
+LEAST_PAIRS = 5
 
 
 class Recording:
@@ -84,15 +90,26 @@ def served(kind, client, options, pairs):
         try:
             target.serve()
             client(target)  # Until it is warm.
-            for number_of_pair in range(options.runs):
-                pair = {}
-                for recorded in (False, True) if number_of_pair % 2 == 0 else (True, False):
-                    with Recording(options, target.root) if recorded else Nothing():
-                        pair["with" if recorded else "without"] = client(target)
-                pairs.append(pair)
-                print("  " + said(pair), flush=True)
+
+            def measured(recorded):
+                with Recording(options, target.root) if recorded else Nothing():
+                    return client(target)
+
+            in_turn(measured, options, pairs)
         finally:
             target.finish()
+
+
+def in_turn(measured, options, pairs):
+    """Measures with and without recording in turn: `options.runs` pairs, or more until they tell 1 % apart."""
+    for number_of_pair in range(max(options.runs, options.most_runs)):
+        if number_of_pair >= options.runs and is_told(pairs):
+            break
+        pair = {}
+        for recorded in (False, True) if number_of_pair % 2 == 0 else (True, False):
+            pair["with" if recorded else "without"] = measured(recorded)
+        pairs.append(pair)
+        print("  " + said(pair), flush=True)
 
 
 def fft(options, pairs):
@@ -100,17 +117,16 @@ def fft(options, pairs):
     program = [str(install.compiled("fft.c")), "3072", "2"]
     recording = options.directory / "fft.rec"
     prefix = [options.isotherm, "record", "--quiet", "-o", recording, *options.record_options, "--"]
-    for number_of_pair in range(options.runs):
-        pair = {}
-        for recorded in (False, True) if number_of_pair % 2 == 0 else (True, False):
-            recording.unlink(missing_ok=True)
-            process = start([*prefix, *program] if recorded else program, stdout=subprocess.PIPE, text=True)
-            output, _ = process.communicate(timeout=600)
-            if process.returncode != 0:
-                raise Failed(f"fft: status {process.returncode}")
-            pair["with" if recorded else "without"] = {"seconds": float(output.split()[0])}
-        pairs.append(pair)
-        print("  " + said(pair), flush=True)
+
+    def measured(recorded):
+        recording.unlink(missing_ok=True)
+        process = start([*prefix, *program] if recorded else program, stdout=subprocess.PIPE, text=True)
+        output, _ = process.communicate(timeout=600)
+        if process.returncode != 0:
+            raise Failed(f"fft: status {process.returncode}")
+        return {"seconds": float(output.split()[0])}
+
+    in_turn(measured, options, pairs)
 
 
 MEASURES = {"redis": redis, "postgres": postgres, "fft": fft}
@@ -123,10 +139,10 @@ def said(pair):
 
 
 def measure(options):
-    """Measures those of `options.only`, `options.runs` pairs each."""
+    """Measures those of `options.only`."""
     results = {}
     for name in options.only:
-        print(f"bench/programs: latency of {name}, {options.runs} pairs", flush=True)
+        print(f"bench/programs: latency of {name}", flush=True)
         results[name] = {"pairs": []}
         try:
             MEASURES[name](options, results[name]["pairs"])
@@ -136,20 +152,56 @@ def measure(options):
     return results
 
 
+def changes(pairs, figure):
+    """The change of a figure with recording, as the logarithm of the ratio, in each pair."""
+    return [math.log(pair["with"][figure] / pair["without"][figure]) for pair in pairs]
+
+
+def interval(logs):
+    """The 95 % confidence interval of the mean change in per cent, by resampling of the pairs."""
+    if len(logs) < LEAST_PAIRS:
+        return None
+    generator = random.Random(1)
+    means = sorted(statistics.mean(generator.choices(logs, k=len(logs))) for _ in range(4000))
+    return per_cent(means[100]), per_cent(means[3899])
+
+
+def per_cent(log):
+    return 100 * math.expm1(log)
+
+
+def pairs_needed(logs):
+    """How many pairs tell 1 % apart with 95 % confidence, by the deviation of these."""
+    return math.ceil((1.96 * statistics.stdev(logs) / math.log(1.01)) ** 2)
+
+
+def is_told(pairs):
+    """Whether the pairs tell 1 % of the speed apart: the first figure of each program."""
+    if len(pairs) < LEAST_PAIRS:
+        return False
+    logs = changes(pairs, next(iter(pairs[0]["without"])))
+    return pairs_needed(logs) <= len(pairs)
+
+
 def show(results):
     """The table: medians of the pairs, and the change from without to with recording."""
-    rows = []
+    rows, notes = [], []
     for name, result in results.items():
         pairs = result["pairs"]
         for figure in pairs[0]["without"] if pairs else ():
-            changes = [100 * (pair["with"][figure] / pair["without"][figure] - 1) for pair in pairs]
+            logs = changes(pairs, figure)
             middle = lambda kind: statistics.median(pair[kind][figure] for pair in pairs)  # noqa: E731, B023
+            within = interval(logs)
             rows.append([
-                f"{name}, {figure}", number(middle("without"), 1), number(middle("with"), 1),
-                f"{statistics.median(changes):+.1f}", f"{min(changes):+.1f} to {max(changes):+.1f}",
+                f"{name}, {figure}", number(middle("without"), 1), number(middle("with"), 1), len(pairs),
+                f"{per_cent(statistics.mean(logs)):+.1f}",
+                f"{within[0]:+.1f} to {within[1]:+.1f}" if within else "-",
+                pairs_needed(logs) if within else "-",
             ])  # fmt: skip
-    text = table(["figure", "without", "with", "change %", "of the pairs"], rows) if rows else ""
-    for name, result in results.items():
+        if pairs and not is_told(pairs):
+            figure = next(iter(pairs[0]["without"]))
+            notes.append(f"{name}: {len(pairs)} pairs do not tell 1 % of {figure} apart")
         if "failed" in result:
-            text += f"\n{name} failed: {result['failed']}"
-    return text
+            notes.append(f"{name} failed: {result['failed']}")
+    header = ["figure", "without", "with", "pairs", "change %", "95 % interval", "pairs for 1 %"]
+    return "\n".join([table(header, rows) if rows else "", *notes])

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::Pidfd;
 use crate::names::memory_id;
+use crate::scheduling::Urgent;
 
 /// Which pages are cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub enum Refs {
 ///
 /// Pages of hugetlbfs and of devices are left. The kernel does not flush the TLB: an access by a translation that is
 /// cached does not set the bit. The kernel holds the lock of the process's memory map for writing meanwhile, so that
-/// its page faults wait.
+/// its page faults wait. So that they do not wait for a processor as well, the thread is [`Urgent`] meanwhile.
 ///
 /// # Errors
 /// `ESRCH` if the process has ended. Other errors of open(2) and write(2).
@@ -42,5 +43,6 @@ pub fn clear_refs(root: &Path, pid: u32, process: &Pidfd, refs: Refs) -> Result<
         Refs::All => b"1",
         Refs::Mapped => b"3",
     };
+    let _urgent = Urgent::begin();
     file.write_all(value).map_err(failed)
 }

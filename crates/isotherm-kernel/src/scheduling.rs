@@ -1,6 +1,7 @@
 //! How the calling thread is scheduled, and which memory stays in memory.
 
 use std::io;
+use std::marker::PhantomData;
 
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
@@ -22,6 +23,35 @@ pub fn set_nice(nice: i32) -> io::Result<()> {
 /// The error of `getpriority(2)`.
 pub fn nice() -> io::Result<i32> {
     Ok(getpriority_process(Some(this_thread()))?)
+}
+
+/// The nice value of a thread that must not wait for a processor.
+pub const URGENT: i32 = -10;
+
+/// While this lives, the calling thread has the nice value [`URGENT`], where that is allowed and lowers it.
+#[derive(Debug)]
+pub struct Urgent {
+    before: Option<i32>,
+    /// It belongs to the thread that made it.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Urgent {
+    /// Lowers the nice value of the calling thread.
+    #[must_use]
+    pub fn begin() -> Self {
+        let before = nice().ok().filter(|&nice| nice > URGENT && set_nice(URGENT).is_ok());
+        Self { before, _thread: PhantomData }
+    }
+}
+
+impl Drop for Urgent {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // Raising the value needs no privilege.
+            let _ = set_nice(before);
+        }
+    }
 }
 
 /// Binds the calling thread to processors, which are below [`MOST_CPUS`].
@@ -58,11 +88,22 @@ mod tests {
         let before = nice().unwrap();
         let inner = std::thread::spawn(|| {
             // Raising the value needs no privilege.
-            let raised = nice().unwrap() + 1;
+            let raised = (nice().unwrap() + 1).min(19);
             set_nice(raised).map(|()| (raised, nice().unwrap()))
         });
         let (wanted, got) = inner.join().unwrap().unwrap();
         assert_eq!((got, nice().unwrap()), (wanted, before));
+    }
+
+    #[test]
+    fn an_urgent_thread_has_its_own_nice_value_again_afterwards() {
+        let before = nice().unwrap();
+        let urgent = Urgent::begin();
+        let during = nice().unwrap();
+        drop(urgent);
+        assert_eq!(nice().unwrap(), before);
+        // Without the privilege, nothing changes.
+        assert!(during == before.min(URGENT) || during == before, "{during}, and {before} before");
     }
 
     #[test]

@@ -57,6 +57,6 @@ pub use isotherm_probes::bpf::SharedMemory;
 pub use prepared::Prepared;
 pub use properties::Properties;
 pub use recording::RecordingSummary;
-pub use scheduling::{NICE, Scheduling};
+pub use scheduling::Scheduling;
 pub use session::{Session, Summary};
 pub use survey::SurveyChoice;

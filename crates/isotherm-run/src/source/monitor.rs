@@ -32,7 +32,7 @@ type LiveMonitor = Monitor<LiveTargets, Box<dyn AccessProbe + Send>, Forward, Pc
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
         let Self { attributes, pace, scheduling, seed, probe, targets } = *self;
-        scheduling.apply()?;
+        let mut urgency = scheduling.apply()?;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
         let mut driver = Driver::new(pace, CpuMeter::new(outlet.helpers()), &targets);
@@ -91,9 +91,9 @@ impl Source for MonitorSource {
                 monitor.ask_for_update();
             }
             now = Instant::now();
-            if now > due + monitor.attributes().sampling() / 2 {
-                driver.late_rounds.set(driver.late_rounds.get() + 1);
-            }
+            let is_late = now > due + monitor.attributes().sampling() / 2;
+            driver.late_rounds.set(driver.late_rounds.get() + u32::from(is_late));
+            urgency.woke(now - start, is_late);
             next = monitor.step(now - start)?;
             driver.take_in(&mut monitor, now - start, outlet);
             if monitor.attributes() != in_force {
