@@ -129,6 +129,7 @@ pub struct Summary {
 /// Sums over time, in bytes × seconds.
 #[derive(Clone, Default)]
 struct Sums {
+    size: f64,
     unknown: f64,
     hot: f64,
     warm: f64,
@@ -148,6 +149,7 @@ impl Sums {
         let (region, time) = (piece.region, visit.row.time);
         let weight = bytes as f64 * visit.span().as_secs_f64();
         let parts = Parts::of(region, visit.row.samples);
+        self.size += weight;
         self.unobservable += weight * parts.unobservable;
         self.unknown += weight * parts.unknown;
         self.hot += weight * parts.hot;
@@ -172,12 +174,13 @@ impl Sums {
 
     fn over(&self, seconds: f64, name: Arc<str>) -> Temperature {
         let mean = |sum: f64| (sum / seconds).round() as u64;
-        let (hot, warm, cold) = (mean(self.hot), mean(self.warm), mean(self.cold));
-        let (unobservable, unknown) = (mean(self.unobservable), mean(self.unknown));
+        let size = mean(self.size);
+        let parts = [self.hot, self.warm, self.cold, self.unobservable, self.unknown].map(|sum| sum / seconds);
+        let [hot, warm, cold, unobservable, unknown] = whole_parts(size, parts);
         let (bytes, aged) = self.idle.values().fold((0.0, 0.0), |(b, a), &(_, bytes, aged)| (b + bytes, a + aged));
         Temperature {
             name,
-            size_bytes: [hot, warm, cold, unobservable, unknown].into_iter().fold(0, u64::saturating_add),
+            size_bytes: size,
             hot_bytes: hot,
             warm_bytes: warm,
             cold_bytes: cold,
@@ -189,6 +192,16 @@ impl Sums {
             surveyed: Surveyed::default(),
         }
     }
+}
+
+/// The parts of `whole` as whole numbers. Each is rounded down, and the largest has what that leaves.
+fn whole_parts<const N: usize>(whole: u64, parts: [f64; N]) -> [u64; N] {
+    let mut parts = parts.map(|part| part as u64);
+    let sum = parts.iter().copied().fold(0, u64::saturating_add);
+    if let Some(largest) = parts.iter_mut().max() {
+        *largest = largest.saturating_add(whole.saturating_sub(sum));
+    }
+    parts
 }
 
 struct TargetSums {
@@ -330,4 +343,17 @@ pub fn folded(mappings: &[Temperature], most: usize, least: f64) -> (Vec<&Temper
     };
     let rest = (!rest.is_empty()).then_some((rest.len(), others));
     (shown, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounded_parts_add_up_to_the_whole() {
+        assert_eq!(whole_parts(96, [60.5, 35.5]), [61, 35]);
+        assert_eq!(whole_parts(10, [4.4, 2.9, 2.7]), [6, 2, 2]);
+        assert_eq!(whole_parts(7, [0.0, 7.0]), [0, 7]);
+        assert_eq!(whole_parts(0, [0.0; 5]), [0; 5]);
+    }
 }

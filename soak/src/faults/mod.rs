@@ -9,6 +9,11 @@
 //! starts. A seccomp filter is inherited by these programs as well, and LD_PRELOAD sees neither a static binary nor
 //! calls that the C library makes itself.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, unused_imports, reason = "faults are injected on x86-64 only")
+)]
+
 mod cases;
 mod fault;
 mod kills;

@@ -288,6 +288,8 @@ fn load_error(source: libbpf_rs::Error, log: &str) -> BpfError {
         format!("run isotherm as root: this process lacks {}", missing.join(", "))
     } else if source.kind() == ErrorKind::PermissionDenied && !log.contains(VERIFIER_LOG) {
         "this process has all needed capabilities, so a seccomp filter (of a container?) may forbid bpf()".into()
+    } else if matches!(source.kind(), ErrorKind::OutOfMemory | ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+        "memory or another resource is short; try again, or raise the limits of this process".into()
     } else {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         format!("Linux 5.17 or later with CONFIG_BPF_SYSCALL is needed, and this is {kernel}")

@@ -100,6 +100,7 @@ impl SharedLeftOut {
     }
 
     /// Whether it is enough memory to tell the user of a run about it.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn is_much(&self) -> bool {
         self.reason != SharedReason::SmallPart && self.bytes >= 1 << 20
     }
