@@ -194,12 +194,12 @@ impl Sums {
     }
 }
 
-/// The parts of `whole` as whole numbers. Each is rounded down, and the largest has what that leaves.
+/// The parts of `whole` as whole numbers: each to the nearest, and the largest so that all add up to `whole`.
 fn whole_parts<const N: usize>(whole: u64, parts: [f64; N]) -> [u64; N] {
-    let mut parts = parts.map(|part| part as u64);
+    let mut parts = parts.map(|part| part.round() as u64);
     let sum = parts.iter().copied().fold(0, u64::saturating_add);
     if let Some(largest) = parts.iter_mut().max() {
-        *largest = largest.saturating_add(whole.saturating_sub(sum));
+        *largest = largest.saturating_add(whole).saturating_sub(sum);
     }
     parts
 }
@@ -351,8 +351,9 @@ mod tests {
 
     #[test]
     fn rounded_parts_add_up_to_the_whole() {
-        assert_eq!(whole_parts(96, [60.5, 35.5]), [61, 35]);
-        assert_eq!(whole_parts(10, [4.4, 2.9, 2.7]), [6, 2, 2]);
+        assert_eq!(whole_parts(96, [60.5, 35.5]), [60, 36]);
+        assert_eq!(whole_parts(10, [4.4, 2.4, 3.2]), [5, 2, 3]);
+        assert_eq!(whole_parts(8, [2.999_999, 5.0]), [3, 5]);
         assert_eq!(whole_parts(7, [0.0, 7.0]), [0, 7]);
         assert_eq!(whole_parts(0, [0.0; 5]), [0; 5]);
     }
