@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ("redis", "jvm", "node")
 GUEST = "/root/isotherm"
 # An emulated processor is ten times slower and more.
-INTERVALS = ("--sample", "25ms", "--aggr", "500ms")
+INTERVALS = ("--sample", "25ms", "--aggr", "500ms", "--cpu-budget", "10%")
 
 
 def measure(options):
