@@ -11,7 +11,8 @@ use crate::RunError;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scheduling {
     /// Its nice value, −20 to 19. `None` is that of the process, and −10 where that is allowed and the thread has woken
-    /// up late too often: what it measures depends on when it wakes up, and otherwise the targets come first.
+    /// up late too often, or samples at a fixed interval: what it measures depends on when it wakes up. Otherwise the
+    /// targets come first.
     pub nice: Option<i32>,
     /// The processors that it runs on; all if empty.
     pub cpus: Vec<usize>,
@@ -20,8 +21,9 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// Applies it to the calling thread. What is returned follows how punctual the thread is.
-    pub(crate) fn apply(&self) -> Result<Urgency, RunError> {
+    /// Applies it to the calling thread, which samples at a fixed interval or not. What is returned follows how
+    /// punctual the thread is.
+    pub(crate) fn apply(&self, is_fixed: bool) -> Result<Urgency, RunError> {
         if let Some(wanted) = self.nice {
             set_nice(wanted).map_err(|source| RunError::Nice { nice: wanted, source })?;
         }
@@ -32,7 +34,9 @@ impl Scheduling {
             // The limit on locked memory may be too low. Then pages are read in again when they are needed.
             let _ = lock_memory();
         }
-        Ok(Urgency { follows: self.nice.is_none(), ..Urgency::default() })
+        let is_chosen = self.nice.is_some();
+        let urgent = (is_fixed && !is_chosen).then(Urgent::begin);
+        Ok(Urgency { follows: !is_fixed && !is_chosen, urgent, ..Urgency::default() })
     }
 }
 

@@ -32,7 +32,7 @@ type LiveMonitor = Monitor<LiveTargets, Box<dyn AccessProbe + Send>, Forward, Pc
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
         let Self { attributes, pace, scheduling, seed, probe, targets } = *self;
-        let mut urgency = scheduling.apply()?;
+        let mut urgency = scheduling.apply(!pace.spares)?;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
         let mut driver = Driver::new(pace, CpuMeter::new(outlet.helpers()), &targets);

@@ -62,8 +62,8 @@ pub struct BudgetOptions {
 /// How the monitor is scheduled: for all commands that watch.
 #[derive(Args)]
 pub struct SchedulingOptions {
-    /// Nice value of the thread that watches, -20 to 19 [default: that of isotherm, and -10 while the thread wakes up
-    /// late too often, where that is allowed]
+    /// Nice value of the thread that watches, -20 to 19 [default: that of isotherm; -10 with --sample TIME, or while
+    /// the thread wakes up late too often, where that is allowed]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(NICE))]
     pub nice: Option<i32>,
     /// Run the thread that watches on these processors only, such as 0,2-3
