@@ -167,6 +167,7 @@ def interval(logs):
 
 
 def per_cent(log):
+    """A change in per cent, of the logarithm of the ratio."""
     return 100 * math.expm1(log)
 
 
@@ -175,11 +176,16 @@ def pairs_needed(logs):
     return math.ceil((1.96 * statistics.stdev(logs) / math.log(1.01)) ** 2)
 
 
+def speed(pairs):
+    """The name of the figure that is the speed of the program: the first."""
+    return next(iter(pairs[0]["without"]))
+
+
 def is_told(pairs):
-    """Whether the pairs tell 1 % of the speed apart: the first figure of each program."""
+    """Whether the pairs tell 1 % of the speed apart."""
     if len(pairs) < LEAST_PAIRS:
         return False
-    logs = changes(pairs, next(iter(pairs[0]["without"])))
+    logs = changes(pairs, speed(pairs))
     return pairs_needed(logs) <= len(pairs)
 
 
@@ -199,8 +205,7 @@ def show(results):
                 pairs_needed(logs) if within else "-",
             ])  # fmt: skip
         if pairs and not is_told(pairs):
-            figure = next(iter(pairs[0]["without"]))
-            notes.append(f"{name}: {len(pairs)} pairs do not tell 1 % of {figure} apart")
+            notes.append(f"{name}: {len(pairs)} pairs do not tell 1 % of {speed(pairs)} apart")
         if "failed" in result:
             notes.append(f"{name} failed: {result['failed']}")
     header = ["figure", "without", "with", "pairs", "change %", "95 % interval", "pairs for 1 %"]

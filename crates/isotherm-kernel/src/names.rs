@@ -25,7 +25,9 @@ pub fn command_line(root: &Path, pid: u32) -> String {
     if bytes.is_empty() {
         // It is empty, too, if the main thread has ended and others go on.
         let id = memory_id(root, pid);
-        bytes = if id == pid { bytes } else { start_of_command_line(root, id) };
+        if id != pid {
+            bytes = start_of_command_line(root, id);
+        }
     }
     let mut arguments = bytes.split(|byte| *byte == 0).filter(|argument| !argument.is_empty()).peekable();
     if arguments.peek().is_none() {

@@ -129,7 +129,6 @@ pub struct Summary {
 /// Sums over time, in bytes × seconds.
 #[derive(Clone, Default)]
 struct Sums {
-    size: f64,
     unknown: f64,
     hot: f64,
     warm: f64,
@@ -149,7 +148,6 @@ impl Sums {
         let (region, time) = (piece.region, visit.row.time);
         let weight = bytes as f64 * visit.span().as_secs_f64();
         let parts = Parts::of(region, visit.row.samples);
-        self.size += weight;
         self.unobservable += weight * parts.unobservable;
         self.unknown += weight * parts.unknown;
         self.hot += weight * parts.hot;
@@ -174,13 +172,13 @@ impl Sums {
 
     fn over(&self, seconds: f64, name: Arc<str>) -> Temperature {
         let mean = |sum: f64| (sum / seconds).round() as u64;
-        let size = mean(self.size);
         let parts = [self.hot, self.warm, self.cold, self.unobservable, self.unknown].map(|sum| sum / seconds);
-        let [hot, warm, cold, unobservable, unknown] = whole_parts(size, parts);
+        let parts = whole_parts(parts);
+        let [hot, warm, cold, unobservable, unknown] = parts;
         let (bytes, aged) = self.idle.values().fold((0.0, 0.0), |(b, a), &(_, bytes, aged)| (b + bytes, a + aged));
         Temperature {
             name,
-            size_bytes: size,
+            size_bytes: parts.into_iter().fold(0, u64::saturating_add),
             hot_bytes: hot,
             warm_bytes: warm,
             cold_bytes: cold,
@@ -194,8 +192,9 @@ impl Sums {
     }
 }
 
-/// The parts of `whole` as whole numbers: each to the nearest, and the largest so that all add up to `whole`.
-fn whole_parts<const N: usize>(whole: u64, parts: [f64; N]) -> [u64; N] {
+/// The parts as whole numbers: each to the nearest, and the largest so that all add up to their sum, rounded.
+fn whole_parts<const N: usize>(parts: [f64; N]) -> [u64; N] {
+    let whole = parts.iter().sum::<f64>().round() as u64;
     let mut parts = parts.map(|part| part.round() as u64);
     let sum = parts.iter().copied().fold(0, u64::saturating_add);
     if let Some(largest) = parts.iter_mut().max() {
@@ -351,10 +350,10 @@ mod tests {
 
     #[test]
     fn rounded_parts_add_up_to_the_whole() {
-        assert_eq!(whole_parts(96, [60.5, 35.5]), [60, 36]);
-        assert_eq!(whole_parts(10, [4.4, 2.4, 3.2]), [5, 2, 3]);
-        assert_eq!(whole_parts(8, [2.999_999, 5.0]), [3, 5]);
-        assert_eq!(whole_parts(7, [0.0, 7.0]), [0, 7]);
-        assert_eq!(whole_parts(0, [0.0; 5]), [0; 5]);
+        assert_eq!(whole_parts([60.5, 35.5]), [60, 36]);
+        assert_eq!(whole_parts([4.4, 2.4, 3.2]), [5, 2, 3]);
+        assert_eq!(whole_parts([2.999_999, 5.0]), [3, 5]);
+        assert_eq!(whole_parts([0.0, 7.0]), [0, 7]);
+        assert_eq!(whole_parts([0.0; 5]), [0; 5]);
     }
 }

@@ -1,6 +1,5 @@
 //! How the thread of the monitor is scheduled.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use isotherm_kernel::scheduling::{Urgent, bind, lock_memory, set_nice};
@@ -34,28 +33,27 @@ impl Scheduling {
             // The limit on locked memory may be too low. Then pages are read in again when they are needed.
             let _ = lock_memory();
         }
-        let is_chosen = self.nice.is_some();
-        let urgent = (is_fixed && !is_chosen).then(Urgent::begin);
-        Ok(Urgency { follows: !is_fixed && !is_chosen, urgent, ..Urgency::default() })
+        Ok(match (self.nice, is_fixed) {
+            (Some(_), _) => Urgency { punctuality: None, urgent: None },
+            (None, true) => Urgency { punctuality: None, urgent: Some(Urgent::begin()) },
+            (None, false) => Urgency { punctuality: Some(Punctuality::default()), urgent: None },
+        })
     }
 }
 
 /// Makes the thread [`Urgent`] while it would wake up late too often.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Urgency {
-    /// Whether the nice value follows from how punctual the thread is.
-    follows: bool,
-    punctuality: Punctuality,
+    /// How punctual the thread is, if its nice value follows from that.
+    punctuality: Option<Punctuality>,
     urgent: Option<Urgent>,
 }
 
 impl Urgency {
     /// Takes in that the thread woke up at `now`, and whether that was late.
     pub(crate) fn woke(&mut self, now: Duration, late: bool) {
-        if !self.follows {
-            return;
-        }
-        match (self.punctuality.is_urgent(now, late), &self.urgent) {
+        let Some(punctuality) = &mut self.punctuality else { return };
+        match (punctuality.is_urgent(now, late), &self.urgent) {
             (true, None) => self.urgent = Some(Urgent::begin()),
             (false, Some(_)) => self.urgent = None,
             _ => {}
@@ -66,16 +64,15 @@ impl Urgency {
 /// How punctual a thread was lately.
 #[derive(Debug, Default)]
 struct Punctuality {
-    /// For each of the last times that it woke up, whether that was late.
-    recent: VecDeque<bool>,
+    /// For each of the last 32 times that it woke up, a bit that says whether that was late.
+    recent: u32,
     /// Until when it is urgent.
     until: Option<Duration>,
 }
 
-/// How many of the last times count, and how many of these may be late. Rates take in how late a round was, so that a
-/// few late ones do no harm. With a quarter of them late, reports say that rates cannot be relied on.
-const RECENT: usize = 32;
-const MOST_LATE: usize = 6;
+/// How many of the last times may be late. Rates take in how late a round was, so that a few late ones do no harm. With
+/// a quarter of them late, reports say that rates cannot be relied on.
+const MOST_LATE: u32 = 6;
 
 /// For how long a thread is urgent. Nothing else says whether the machine is still busy.
 const LENGTH: Duration = Duration::from_secs(60);
@@ -83,12 +80,9 @@ const LENGTH: Duration = Duration::from_secs(60);
 impl Punctuality {
     /// Takes in that the thread woke up at `now`, and whether that was late. Returns whether it is urgent from now on.
     fn is_urgent(&mut self, now: Duration, late: bool) -> bool {
-        self.recent.push_back(late);
-        if self.recent.len() > RECENT {
-            self.recent.pop_front();
-        }
-        if self.recent.iter().filter(|late| **late).count() > MOST_LATE {
-            self.recent.clear();
+        self.recent = self.recent << 1 | u32::from(late);
+        if self.recent.count_ones() > MOST_LATE {
+            self.recent = 0;
             self.until = Some(now + LENGTH);
         }
         self.until.is_some_and(|until| now < until)

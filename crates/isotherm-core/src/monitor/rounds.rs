@@ -58,7 +58,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             1
         };
         // Rounds keep to their beat as long as that leaves half an interval between clearing and reading. No round
-        // counts from a time before its aggregation, which so has no more rounds than samples.
+        // counts from a time before its aggregation.
         let sampling = self.attributes.sampling();
         let beat = self.round.due.clamp(now.saturating_sub(sampling / 2), now).max(self.aggregation_began);
         let due = beat + sampling.saturating_mul(length);
@@ -103,7 +103,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         for region in self.regions.iter_mut() {
             // The region may have other borders than when its page was chosen.
             let Some(nth) = region.sample().map(|nth| nth as usize) else { continue };
-            if self.samples.get(nth).is_some_and(|sample| region.range().contains(sample.addr)) {
+            if region.range().contains(self.samples[nth].addr) {
                 region.count(self.answers[nth], intervals);
             }
         }
