@@ -57,7 +57,7 @@ pub fn watch(isotherm: &Path, probe: &str, name: &str, scale: u32, pace: Pace, s
         streams: Streams::Detached { input: false, log: Some(log.clone()) },
         ..CommandLine::default()
     };
-    let targets = Targets::Command { command, children: false };
+    let targets = Targets::command_line(command);
     let run = RunConfig::new(Source::Live { targets, probe: probe_named(probe)? }).seed(seed);
     let mut run = match pace {
         Pace::Fixed(attributes) => run.attributes(attributes.into()),

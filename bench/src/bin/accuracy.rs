@@ -41,6 +41,9 @@ struct Options {
     /// this, they are DAMON's: 5 ms and 100 ms
     #[arg(long)]
     auto: bool,
+    /// The budget of these runs, in per cent of one CPU
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * Budget::default().cpu, requires = "auto")]
+    cpu_budget: f64,
     /// Path of isotherm
     #[arg(long, default_value = "target/release/isotherm")]
     isotherm: PathBuf,
@@ -75,7 +78,7 @@ struct Line {
 fn main() -> Result<()> {
     let options = Options::parse();
     let attributes = Attributes::default();
-    let pace = if options.auto { Pace::Tuned { cpu: Budget::default().cpu } } else { Pace::Fixed(attributes) };
+    let pace = if options.auto { Pace::Tuned { cpu: options.cpu_budget / 100.0 } } else { Pace::Fixed(attributes) };
     let all = || Pattern::names().map(String::from).collect();
     let patterns: Vec<String> = if options.patterns.is_empty() { all() } else { options.patterns.clone() };
     let mut lines = Vec::new();

@@ -158,7 +158,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
             }
         }
         attributes = monitor.attributes();
-        if has_survey && (work.blocks.is_some() || snapshot.is_some()) {
+        if has_survey && (work.survey.is_some() || snapshot.is_some()) {
             monitor.set_survey(pacer.survey_settings(attributes));
             monitor.set_sparing(pacer.every(attributes));
         }

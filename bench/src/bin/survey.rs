@@ -98,7 +98,7 @@ fn measure(size: u64, kind: Kind, surveys: usize) -> Result<Line> {
     let mut next = monitor.start()?;
     while took.len() < surveys {
         let (_, own) = cpu.take();
-        if monitor.work().is_last_part {
+        if monitor.work().survey.is_some_and(|part| part.is_last_part) {
             took.push((monitor_cpu_time().saturating_sub(began).saturating_sub(own)).as_secs_f64() * 1e6);
         }
         let Next::Step { after } = next else { break };

@@ -14,7 +14,8 @@
 
 use std::time::Duration;
 
-use crate::survey::SurveySettings;
+use crate::SurveyWork;
+use crate::survey::{CLEAR_PAGE, SurveySettings};
 
 /// What isotherm may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,6 +84,9 @@ const LEAST: f64 = 0.1;
 const RARE: Duration = Duration::from_secs(3);
 const MOST_SURVEYS: f64 = 0.75;
 
+/// Surveys clear no more than lets them come this often, unless reading alone takes half of that time.
+const WANTED: Duration = Duration::from_secs(2);
+
 /// The least part of the budget that surveys may take, if other work takes most of it.
 const LEAST_SURVEYS: f64 = 0.25;
 
@@ -101,6 +105,9 @@ const FIRST_EVERY: f64 = 10.0;
 /// An aggregation has more rounds with samples than before if this many times as many are affordable. It has fewer at
 /// once.
 const MORE: f64 = 1.1;
+
+/// Of how many surveys the cost of a survey is the median.
+const RECENT: usize = 3;
 
 /// The time over which the share that was spent lately is a mean.
 const LATELY: f64 = 10.0;
@@ -134,18 +141,43 @@ pub struct Controller {
 /// What surveys cost, in seconds of CPU time.
 #[derive(Clone, Copy, Debug, Default)]
 struct SurveyCost {
-    /// A whole survey, on the mean. `None` before the end of the first.
-    whole: Option<f64>,
+    /// Each of the last whole surveys.
+    recent: [f64; RECENT],
     /// A block, on the mean.
     block: Option<f64>,
     /// The number of blocks of a part after [`START`]. 0 before the first part.
     part_blocks: f64,
     /// The last part, as far as the time until the next one pays for it.
     last_part: f64,
-    /// The survey that is under way.
+    /// The survey that is under way, and the blocks that it has read.
     so_far: f64,
+    blocks_so_far: u64,
+    /// The blocks that the last survey read.
+    blocks: u64,
     /// How many have ended.
-    ended: u32,
+    ended: usize,
+}
+
+impl SurveyCost {
+    /// What a whole survey costs: the median of the last ones, because one that takes much longer says little about the
+    /// next. `None` before the end of the first.
+    fn whole(&self) -> Option<f64> {
+        // The first survey has more to do than others: it stands for them only until there is one.
+        let known = if self.ended > 1 { self.ended - 1 } else { self.ended };
+        let mut recent = self.recent;
+        let recent = &mut recent[..known.min(RECENT)];
+        recent.sort_by(f64::total_cmp);
+        let middle = recent.get(recent.len().saturating_sub(1) / 2)?;
+        Some((middle + recent[recent.len() / 2]) / 2.0)
+    }
+
+    /// Takes in what a whole survey cost.
+    fn end(&mut self) {
+        self.ended += 1;
+        self.recent.rotate_right(1);
+        self.recent[0] = std::mem::take(&mut self.so_far);
+        self.blocks = std::mem::take(&mut self.blocks_so_far);
+    }
 }
 
 impl Controller {
@@ -176,30 +208,26 @@ impl Controller {
         Self { bounds_samples: false, ..self }
     }
 
-    /// Takes in that a part of a survey, which read `blocks` blocks, took `cpu` until `now`. `is_last` says whether the
-    /// survey is at its end.
-    pub fn surveyed(&mut self, now: Duration, cpu: Duration, blocks: u64, is_last: bool) {
+    /// Takes in that a part of a survey did `work` for `cpu` until `now`.
+    pub fn surveyed(&mut self, now: Duration, cpu: Duration, work: SurveyWork) {
         let counts = self.now > START;
         self.spend(now, cpu);
         let cpu = cpu.as_secs_f64();
         let part = PART * self.budget.cpu;
         let cost = &mut self.survey;
-        let of_block = cpu / blocks.max(1) as f64;
+        let of_block = cpu / (work.read + work.cleared).max(1) as f64;
         cost.block = Some(cost.block.map_or(of_block, |mean| mean + (of_block - mean) / 4.0));
         // The first part opens the targets, which takes long if there are many of them. It is not counted.
         cost.last_part = if counts { cpu } else { cpu.min(START_PART * START_SHARE) };
         cost.so_far += cpu;
+        cost.blocks_so_far += work.read;
         let part_blocks = (part / cost.block.unwrap_or(0.0).max(1e-9)).max(LEAST_BLOCKS);
         let change = part_blocks / cost.part_blocks.max(1e-9);
         if !(LEAST_CHANGE..=MOST_CHANGE).contains(&change) {
             cost.part_blocks = part_blocks;
         }
-        if is_last {
-            let whole = std::mem::take(&mut cost.so_far);
-            cost.ended = cost.ended.saturating_add(1);
-            // The first survey has more to do than others: it stands for them only until there is one.
-            let mean = cost.whole.filter(|_| cost.ended > 2);
-            cost.whole = Some(mean.map_or(whole, |mean| mean + (whole - mean) / 2.0));
+        if work.is_last_part {
+            cost.end();
         }
     }
 
@@ -265,8 +293,8 @@ impl Controller {
 
     /// What the next part of a survey is expected to cost.
     fn expected_part(&self) -> f64 {
-        let SurveyCost { whole, block, .. } = self.survey;
-        (self.part_blocks() * block.unwrap_or(0.0)).min(whole.unwrap_or(f64::INFINITY))
+        let block = self.survey.block.unwrap_or(0.0);
+        (self.part_blocks() * block).min(self.survey.whole().unwrap_or(f64::INFINITY))
     }
 
     /// How many blocks the next part of a survey reads.
@@ -281,7 +309,7 @@ impl Controller {
     /// The share of one CPU that surveys at the shortest interval take. Infinite as long as it is not known, because no
     /// survey has ended.
     fn survey_need(&self) -> f64 {
-        if self.surveys { self.survey.whole.unwrap_or(f64::INFINITY) / self.shortest().as_secs_f64() } else { 0.0 }
+        if self.surveys { self.survey.whole().unwrap_or(f64::INFINITY) / self.shortest().as_secs_f64() } else { 0.0 }
     }
 
     /// The shortest survey interval.
@@ -299,7 +327,7 @@ impl Controller {
     pub fn survey_settings(&self, sampling: Duration) -> SurveySettings {
         let is_start = self.now < START;
         let share = self.shares(sampling).0.max(if is_start { START_SHARE } else { 0.0 });
-        let whole = self.survey.whole.unwrap_or(self.survey.so_far);
+        let whole = self.survey.whole().unwrap_or(self.survey.so_far);
         let of_part = self.expected_part();
         let time = |cpu: f64| Duration::from_secs_f64((cpu / share).min(1e6));
         let (interval, part_gap) = match self.fixed {
@@ -315,7 +343,16 @@ impl Controller {
             early_gap: if is_start { Duration::ZERO } else { time((of_part - self.balance).max(0.0)) },
             target_share: self.budget.targets,
             set_again: self.budget.set_again,
+            clears: self.clears(share),
         }
+    }
+
+    /// The most pages that a survey may clear with this share of one CPU: clearing takes as long as reading, or what is
+    /// left if surveys come each [`WANTED`].
+    fn clears(&self, share: f64) -> f64 {
+        let Some(block) = self.survey.block.filter(|_| self.fixed.is_none()) else { return f64::INFINITY };
+        let reading = self.survey.blocks as f64 * block;
+        reading.max(share * WANTED.as_secs_f64() - reading) / (block * CLEAR_PAGE).max(1e-12)
     }
 
     /// Of how many rounds one has samples from now on. `sampling` is the sampling interval in force, and `samples` the
@@ -358,7 +395,7 @@ impl Controller {
     /// What the run has settled on.
     pub fn pace(&self, sampling: Duration, samples: u32) -> Pace {
         let settings = self.survey_settings(sampling);
-        let surveys = if self.survey.whole.is_some() { self.survey_need() } else { 0.0 };
+        let surveys = if self.survey.whole().is_some() { self.survey_need() } else { 0.0 };
         let need = surveys + self.sampling_need(sampling);
         Pace {
             survey_interval: self.surveys.then_some(settings.interval),

@@ -93,14 +93,14 @@ impl Pacer {
     /// Takes in that a step, which ended at `now`, did `work` for `cpu`. Returns how much of that a survey took.
     pub fn stepped(&mut self, now: Duration, work: StepWork, cpu: Duration) -> Duration {
         // A round beside other work took what a round takes.
-        let round = match (work.rounds(), work.updated || work.blocks.is_some()) {
+        let round = match (work.rounds(), work.updated || work.survey.is_some()) {
             (0.0, _) => Duration::ZERO,
             (_, false) => cpu,
             (rounds, true) => self.controller.round().mul_f64(rounds).min(cpu),
         };
         let rest = cpu - round;
         self.sampling = (self.sampling.0 + round, self.sampling.1 + u32::from(work.samples > 0));
-        let Some(blocks) = work.blocks else {
+        let Some(part) = work.survey else {
             if work.updated {
                 self.update = (self.update + rest) / 2;
             }
@@ -111,7 +111,7 @@ impl Pacer {
             return Duration::ZERO;
         };
         self.account(now);
-        self.controller.surveyed(now, rest, blocks, work.is_last_part);
+        self.controller.surveyed(now, rest, part);
         rest
     }
 

@@ -149,6 +149,11 @@ pub trait AddressSpace {
     /// # Errors
     /// Fails only if the run cannot go on. A target that can no longer be read is left out instead.
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError>;
+
+    /// Whether the run goes on while there is no target, because one may come.
+    fn awaits_targets(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

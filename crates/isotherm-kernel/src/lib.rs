@@ -1,6 +1,7 @@
 //! Reads and calls the Linux kernel's interfaces to memory.
 //!
 //! - [`Processes`]: the processes of a run and their mappings
+//! - [`Selection`]: which processes those are
 //! - [`PhysicalMemory`]: the ranges of physical memory
 //! - [`pages`]: the kernel's tables of pages
 //! - [`cgroup`]: control groups
@@ -18,11 +19,14 @@ pub mod cgroup;
 pub mod clear_refs;
 mod gauges;
 mod host;
+mod listing;
 pub mod lru_gen;
 pub mod madvise;
 mod maps;
 mod names;
 pub mod pages;
+mod part;
+mod pattern;
 mod physical;
 mod pidfd;
 mod price;
@@ -30,6 +34,7 @@ mod process;
 mod processes;
 pub mod scheduling;
 mod scratch;
+mod select;
 mod unreadable;
 mod usage;
 mod user;
@@ -40,12 +45,15 @@ pub use host::{Host, monitor_cpu_time, now_since_boot, unix_ns};
 pub use maps::{MappingNames, MappingUse, read_mapping_uses, read_mappings};
 pub use names::{command_line, memory_id, process_name, stat_field};
 pub use pages::{RamError, TableError};
+pub use part::{Part, page_ranges};
+pub use pattern::{Glob, NamePattern, PatternError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;
 pub use price::set_again_price;
 pub use process::{Process, TargetError, mapped_ranges, mappings_of, since_boot};
 pub use processes::{Member, ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
+pub use select::{MOST_SELECTED, Selection, Selector};
 pub use unreadable::{Unreadable, hint as unreadable_hint};
 pub use usage::{
     AnonymousUse, anonymous_use, major_faults, meminfo, memory_use, resident, system_memory, transparent_huge_pages,

@@ -39,12 +39,16 @@ pub(crate) enum Line<'a> {
 /// Hands out the lines of `file` one after another. Mappings in the kernel's half of the address space are left out,
 /// with their figures.
 ///
+/// The kernel writes the file piece by piece. A mapping that grows meanwhile, or becomes one with its neighbour, can
+/// have two lines that overlap. Of the second, what the first has said already is left out, and so are its figures,
+/// which are about both.
+///
 /// # Errors
 /// The error of read(2). `InvalidData` if a line is not as the kernel writes it.
 pub(crate) fn read_lines(file: impl Read, mut each: impl FnMut(Line<'_>)) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(BUFFER, file);
     let mut line = Vec::new();
-    let mut is_user = false;
+    let (mut is_user, mut last_end) = (false, 0);
     while read_line(&mut reader, &mut line)? {
         // Figures and flags begin with a capital letter, mappings with a hexadecimal number in small letters.
         if line.first().is_some_and(u8::is_ascii_uppercase) {
@@ -55,9 +59,10 @@ pub(crate) fn read_lines(file: impl Read, mut each: impl FnMut(Line<'_>)) -> io:
             continue;
         }
         let (start, end, permissions, name) = mapping(&line).ok_or_else(garbage)?;
-        let range = AddrRange::new(start, end).filter(|range| range.end() < KERNEL_SPACE);
-        is_user = range.is_some();
+        let range = AddrRange::new(start.max(last_end), end).filter(|range| range.end() < KERNEL_SPACE);
+        is_user = range.is_some_and(|range| range.start() == start);
         if let Some(range) = range {
+            last_end = range.end();
             each(Line::Mapping(range, permissions, name));
         }
     }
@@ -250,6 +255,16 @@ mod tests {
         assert_eq!(read.iter().map(|mapping| bytes_of(&mapping.name).into_owned()).collect::<Vec<_>>(), names);
         assert_eq!(read[1].range, AddrRange::new(0x2000, 0x2800).unwrap());
         assert_eq!(read[1].permissions, Permissions { read: true, write: false, execute: true, shared: true });
+    }
+
+    #[test]
+    fn lines_that_overlap_are_disjoint_mappings() {
+        let line = |range: &str, rss: u32| format!("{range} rw-p 00000000 00:00 0 /x\nRss: {rss} kB\n");
+        let text = [line("1000-3000", 8), line("1000-5000", 16), line("2000-4000", 8), line("6000-7000", 4)].concat();
+        let ranges: Vec<_> = read(text.as_bytes()).unwrap().iter().map(|m| (m.range.start(), m.range.end())).collect();
+        assert_eq!(ranges, [(0x1000, 0x3000), (0x3000, 0x5000), (0x6000, 0x7000)]);
+        let uses = read_mapping_uses(text.as_bytes()).unwrap();
+        assert_eq!(uses.iter().map(|of| of.resident).collect::<Vec<_>>(), [8192, 0, 4096]);
     }
 
     #[test]

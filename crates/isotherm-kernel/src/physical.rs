@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use isotherm_core::{
-    AddrRange, AddressSpace, BoxError, Layout, Mapping, PAGE_SIZE, Permissions, TargetId, TargetSpace,
+    AddrRange, AddressSpace, BoxError, Layout, Mapping, NodeId, PAGE_SIZE, Permissions, TargetId, TargetSpace,
 };
 
 use crate::pages::{Ram, RamError, SystemRam};
@@ -16,6 +16,8 @@ use crate::pages::{Ram, RamError, SystemRam};
 pub struct PhysicalMemory {
     ram: SystemRam,
     asked: Vec<AddrRange>,
+    /// Only these nodes; all if empty.
+    nodes: Vec<NodeId>,
     mappings: Arc<[Mapping]>,
 }
 
@@ -42,8 +44,27 @@ impl PhysicalMemory {
             let ranges: Vec<String> = all.iter().map(|ram| in_hexadecimal(ram.range)).collect();
             return Err(RamError::NotThere { asked: in_hexadecimal(*asked), ram: ranges.join(", "), path: ram.path() });
         }
-        let mappings = mappings(&all, &asked);
-        Ok(Self { ram, asked, mappings })
+        let mappings = mappings(&all, &asked, &[]);
+        Ok(Self { ram, asked, nodes: Vec::new(), mappings })
+    }
+
+    /// Only the memory of these nodes; all memory if `nodes` is empty.
+    ///
+    /// # Errors
+    /// Fails if one of the nodes has none of the memory.
+    pub fn of_nodes(mut self, nodes: &[NodeId]) -> Result<Self, RamError> {
+        let all = self.ram.read()?;
+        let has_none = |node: &&NodeId| mappings(&all, &self.asked, &[**node]).is_empty();
+        if let Some(node) = nodes.iter().find(has_none) {
+            let mut known: Vec<u32> = self.mappings.iter().filter_map(|mapping| Some(mapping.node?.0)).collect();
+            known.sort_unstable();
+            known.dedup();
+            let nodes = known.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            return Err(RamError::NotOfNode { node: node.0, nodes });
+        }
+        self.nodes = nodes.into();
+        self.mappings = mappings(&all, &self.asked, nodes);
+        Ok(self)
     }
 
     /// The boot time of the machine, in nanoseconds since the Unix epoch; 0 if it is unknown.
@@ -56,7 +77,7 @@ impl AddressSpace for PhysicalMemory {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         // If the list cannot be read, the last one stays valid.
         if let Ok(all) = self.ram.read() {
-            let now = mappings(&all, &self.asked);
+            let now = mappings(&all, &self.asked, &self.nodes);
             if now != self.mappings {
                 self.mappings = now;
             }
@@ -67,8 +88,8 @@ impl AddressSpace for PhysicalMemory {
     }
 }
 
-/// The parts of `all` that lie in `asked`, or all of it if `asked` is empty.
-fn mappings(all: &[Ram], asked: &[AddrRange]) -> Arc<[Mapping]> {
+/// The parts of `all` that lie in `asked` and on one of `nodes`. An empty list stands for everything.
+fn mappings(all: &[Ram], asked: &[AddrRange], nodes: &[NodeId]) -> Arc<[Mapping]> {
     let mut asked = asked.to_vec();
     if asked.is_empty() {
         asked.extend(AddrRange::new(0, u64::MAX));
@@ -82,7 +103,8 @@ fn mappings(all: &[Ram], asked: &[AddrRange]) -> Arc<[Mapping]> {
         }
         overlap
     });
-    let parts = all.iter().flat_map(|ram| {
+    let of_nodes = all.iter().filter(|ram| nodes.is_empty() || ram.node.is_some_and(|node| nodes.contains(&node)));
+    let parts = of_nodes.flat_map(|ram| {
         let parts = asked.iter().filter_map(|asked| ram.range.intersection(*asked));
         parts.map(|range| Mapping {
             range,

@@ -13,12 +13,10 @@ use thiserror::Error;
 
 use crate::Pidfd;
 use crate::host::process_cpu_time;
+use crate::listing::ROOT;
 use crate::maps::{Line, MappingNames, read_lines, read_mappings};
 use crate::names::{command_line, memory_id, process_name};
 use crate::unreadable::{Unreadable, hint};
-
-/// What stands for `/`. Processes are opened by pidfds, which no made tree has.
-const ROOT: &str = "/";
 
 /// The flag of a kernel thread (`PF_KTHREAD`, see `proc_pid_stat(5)`).
 const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -82,6 +80,22 @@ pub enum TargetError {
         /// The error.
         source: io::Error,
     },
+    /// No process belongs to the selection.
+    #[error("no process matches: {selection} (`ps -e` lists the processes)")]
+    NoneSelected {
+        /// What was asked for.
+        selection: String,
+    },
+    /// More processes belong to the selection than can be watched.
+    #[error("{count} processes match, and at most {most} are watched: {selection} (ask for fewer)")]
+    TooMany {
+        /// What was asked for.
+        selection: String,
+        /// How many processes match.
+        count: usize,
+        /// How many are watched at most.
+        most: usize,
+    },
     /// The process was watched and lives, but cannot be read any longer.
     #[error("process {pid} ({name}) is no longer watched")]
     Lost {
@@ -92,6 +106,13 @@ pub enum TargetError {
         /// Why.
         source: Unreadable,
     },
+}
+
+impl TargetError {
+    /// Whether there is no process with memory of its own (any longer), so that nobody misses it.
+    pub(crate) fn is_no_process(&self) -> bool {
+        matches!(self, Self::NoSuchProcess(_) | Self::Ended { .. } | Self::KernelThread { .. })
+    }
 }
 
 fn lookup_hint(error: &io::Error) -> &'static str {
@@ -176,6 +197,11 @@ impl Process {
     /// The identity of the process as a target.
     pub fn id(&self) -> TargetId {
         TargetId::Process(self.id)
+    }
+
+    /// The process ID.
+    pub fn pid(&self) -> u32 {
+        self.id.pid
     }
 
     /// The pidfd of the process.

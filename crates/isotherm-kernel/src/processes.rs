@@ -1,12 +1,16 @@
-//! The processes that a run monitors, and their descendants as they appear and end.
+//! The processes that a run monitors, as they appear and end: those of a selection, and their descendants.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_core::{AddressSpace, BoxError, Layout, Mapping, TargetId, TargetSpace, chain};
 
+use crate::listing::{ROOT, parent, process_ids};
 use crate::maps::MappingNames;
+use crate::part::{Part, page_ranges};
+use crate::select::{Finder, MOST_SELECTED, Selection};
 use crate::unreadable::Unreadable;
 use crate::{Process, TargetError};
 
@@ -25,6 +29,8 @@ pub struct Member {
     read: Option<LastRead>,
     /// The error number of the last attempt to read the mappings, if it failed; 0 for an error without one.
     failed: Option<i32>,
+    /// Whether the process leaves when it becomes another program that the selection does not name.
+    is_selected: bool,
 }
 
 /// What a process was like when its mappings were read.
@@ -58,7 +64,7 @@ impl Member {
     fn open(pid: u32) -> Result<Self, TargetError> {
         let mut names = MappingNames::default();
         let (process, mappings) = Process::open_mapped(pid, &mut names)?;
-        Ok(Self { process, command: String::new(), mappings, names, read: None, failed: None })
+        Ok(Self { process, command: String::new(), mappings, names, read: None, failed: None, is_selected: false })
     }
 
     fn activity(&self) -> Activity {
@@ -72,11 +78,11 @@ impl Member {
     }
 
     /// Reads the command line and the mappings. On an error, both stay as they were.
-    fn read(&mut self) -> Result<(), Unreadable> {
+    fn read(&mut self, part: &Part) -> Result<(), Unreadable> {
         let pages_mapped = self.process.pages_mapped();
         let read = self.process.cpu_time().map(|cpu| LastRead { at: Instant::now(), cpu, pages_mapped });
         self.read = None;
-        self.mappings = self.process.read_mappings(&mut self.names)?;
+        self.mappings = part.of(&self.process.read_mappings(&mut self.names)?);
         self.names.tidy();
         let command = self.process.command();
         if !command.is_empty() {
@@ -87,11 +93,11 @@ impl Member {
     }
 
     /// Reads the process if that `is_due`. Returns what the user must know of, if there is news.
-    fn update(&mut self, is_due: bool) -> Result<Option<String>, Unreadable> {
+    fn update(&mut self, is_due: bool, part: &Part) -> Result<Option<String>, Unreadable> {
         if !is_due {
             return if self.process.has_ended() { Err(Unreadable::Ended) } else { Ok(None) };
         }
-        match self.read() {
+        match self.read(part) {
             Ok(()) => {
                 self.failed = None;
                 Ok(None)
@@ -145,20 +151,26 @@ impl ProcessTable {
     }
 }
 
-/// The address spaces of processes and, optionally, of their descendants.
+/// The address spaces of the processes of a selection and, optionally, of their descendants.
 #[derive(Debug)]
 pub struct Processes {
     process_table: ProcessTable,
     /// The process whose end ends the run.
     leader: Option<TargetId>,
-    children: bool,
+    /// Whether the run goes on while there is no process.
+    waits: bool,
+    /// The part of each process that is watched.
+    part: Part,
+    finder: Finder,
+    /// Whether it was told that the selection names more processes than are watched.
+    told_too_many: bool,
     /// The processes of the machine whose parents are known not to be in the table.
     others: HashSet<u32>,
     /// The last process whose mappings were read, if not all are read each time.
     last_read: Option<TargetId>,
     /// The first process that is no longer watched although it lives.
     lost: Option<(TargetId, TargetError)>,
-    /// The descendants that do not join, and the error number, which was told.
+    /// The processes that do not join, and the error number, which was told.
     kept_out: BTreeMap<u32, i32>,
 }
 
@@ -166,40 +178,108 @@ pub struct Processes {
 /// have not run since they were read need not be read again.
 const MOST_READ: usize = 64;
 
-/// Errors of at most this many descendants are remembered, so that they are told once.
+/// Errors of at most this many processes are remembered, so that they are told once.
 const MOST_KEPT_OUT: usize = 1024;
 
 impl Processes {
-    /// Monitors these processes. With `children`, their descendants are monitored too, as they appear.
+    /// Monitors the processes with these IDs; with `children`, their descendants, too.
     ///
-    /// A descendant is missed if its parent ended before a survey found the descendant, because the kernel gives it
+    /// # Errors
+    /// As [`select`](Self::select).
+    pub fn new(pids: impl IntoIterator<Item = u32>, children: bool) -> Result<Self, TargetError> {
+        Self::select(Selection { children, ..Selection::pids(pids) })
+    }
+
+    /// Monitors the processes of a selection. Those that belong to it later join as they appear.
+    ///
+    /// A descendant is missed if its parent ended before a reading found the descendant, because the kernel gives it
     /// another parent then.
     ///
     /// # Errors
-    /// Fails if a process cannot be monitored, or if `children` is set and the kernel does not list children.
-    pub fn new(processes: impl IntoIterator<Item = u32>, children: bool) -> Result<Self, TargetError> {
-        let process_table = ProcessTable::default();
-        for pid in processes {
-            let member = Member::open(pid)?;
-            if children {
-                match member.process.children() {
-                    Ok(_) | Err(Unreadable::Ended) => {}
-                    Err(Unreadable::ForNow(source) | Unreadable::ForGood(source)) => {
-                        return Err(TargetError::Lookup { pid, source });
-                    }
-                }
-            }
-            process_table.members().insert(member.process.id(), member);
-        }
-        Ok(Self {
-            process_table,
+    /// Fails if a process that is named by its ID cannot be monitored, if no process or more than [`MOST_SELECTED`]
+    /// match, if none of them can be monitored, or if descendants belong to the selection and the kernel does not list
+    /// children.
+    pub fn select(selection: Selection) -> Result<Self, TargetError> {
+        Self::begin(selection, false)
+    }
+
+    /// As [`select`](Self::select), but no process need match at the start, and the run goes on while none does.
+    ///
+    /// # Errors
+    /// As [`select`](Self::select).
+    pub fn wait_for(selection: Selection) -> Result<Self, TargetError> {
+        Self::begin(selection, true)
+    }
+
+    fn begin(selection: Selection, waits: bool) -> Result<Self, TargetError> {
+        let mut begun = Self {
+            process_table: ProcessTable::default(),
             leader: None,
-            children,
+            waits,
+            part: Part::default(),
+            finder: Finder::new(selection),
+            told_too_many: false,
             others: HashSet::new(),
             last_read: None,
             lost: None,
             kept_out: BTreeMap::new(),
-        })
+        };
+        for pid in begun.finder.selection().named_pids() {
+            let member = Member::open(pid)?;
+            begun.process_table.members().insert(member.process.id(), member);
+        }
+        if begun.finder.selection().is_open() {
+            begun.find_first()?;
+        }
+        if begun.finder.selection().children {
+            for member in begun.process_table.members().values() {
+                if let Err(Unreadable::ForNow(source) | Unreadable::ForGood(source)) = member.process.children() {
+                    return Err(TargetError::Lookup { pid: member.process.pid(), source });
+                }
+            }
+        }
+        Ok(begun)
+    }
+
+    /// Adds the processes that belong to the selection at the start.
+    fn find_first(&mut self) -> Result<(), TargetError> {
+        let table = self.process_table.clone();
+        let mut members = table.members();
+        let found = self.finder.find(Instant::now(), |pid| with_pid(&members, pid).is_some());
+        let count = found.len() + members.len();
+        if count > MOST_SELECTED {
+            return Err(TargetError::TooMany {
+                selection: self.finder.selection().to_string(),
+                count,
+                most: MOST_SELECTED,
+            });
+        }
+        let mut errors = Vec::new();
+        for pid in found {
+            match Member::open(pid) {
+                Ok(member) => {
+                    members.insert(member.process.id(), Member { is_selected: true, ..member });
+                }
+                Err(error) if error.is_no_process() => {}
+                Err(error) => {
+                    self.keeps_out(pid, &error);
+                    errors.push(error);
+                }
+            }
+        }
+        if members.is_empty() && !self.waits {
+            let selection = self.finder.selection().to_string();
+            return Err(errors.into_iter().next().unwrap_or(TargetError::NoneSelected { selection }));
+        }
+        // One line for all of them.
+        if let Some(first) = errors.first() {
+            table.tell(format!(
+                "not watched: {} of the processes that match; the first: {}",
+                errors.len(),
+                chain(first)
+            ));
+        }
+        Ok(())
     }
 
     /// Ends the run when the process `pid` ends, even if other processes still run. A process that is not in the table
@@ -208,6 +288,16 @@ impl Processes {
     pub fn ending_with(self, pid: u32) -> Self {
         let leader = with_pid(&self.process_table.members(), pid).unwrap_or(TargetId::process(pid, Duration::ZERO));
         Self { leader: Some(leader), ..self }
+    }
+
+    /// Monitors only a part of each process.
+    #[must_use]
+    pub fn narrowed_to(self, part: Part) -> Self {
+        let part = Part { ranges: page_ranges(part.ranges), ..part };
+        for member in self.process_table.members().values_mut() {
+            member.mappings = part.of(&member.mappings);
+        }
+        Self { part, ..self }
     }
 
     /// The shared table of the processes. Every survey updates it.
@@ -230,7 +320,8 @@ impl AddressSpace for Processes {
         let with =
             |wanted: fn(Activity) -> bool| activities.iter().filter(move |(_, is)| wanted(*is)).map(|&(id, _)| id);
         let mut changed: BTreeSet<TargetId> = with(|activity| activity == Activity::Mapped).collect();
-        if self.children {
+        let children = self.finder.selection().children;
+        if children {
             if members.len() <= MOST_READ {
                 self.others.clear();
                 self.find_children(&mut members, with(|activity| activity != Activity::Rest).collect());
@@ -238,12 +329,23 @@ impl AddressSpace for Processes {
                 self.find_descendants(&mut members);
             }
         }
+        if self.finder.selection().is_open() {
+            self.find_selected(&mut members);
+        }
         if changed.len() > MOST_READ {
             changed = self.turn(&changed);
         }
+        let part = &self.part;
         members.retain(|id, member| {
-            match member.update(member.read.is_none() || changed.contains(id)) {
-                Ok(news) => news.into_iter().for_each(|news| table.tell(news)),
+            let command = if member.is_selected { member.command.clone() } else { String::new() };
+            match member.update(member.read.is_none() || changed.contains(id), part) {
+                Ok(news) => {
+                    news.into_iter().for_each(|news| table.tell(news));
+                    let is_other = member.is_selected && !command.is_empty() && command != member.command;
+                    if is_other && !children && !self.finder.takes(member.process.pid()) {
+                        return false;
+                    }
+                }
                 Err(Unreadable::Ended) => return false,
                 Err(source) => {
                     let pid = id.pid().unwrap_or_default();
@@ -272,9 +374,31 @@ impl AddressSpace for Processes {
         }
         Ok(spaces)
     }
+
+    fn awaits_targets(&self) -> bool {
+        self.waits
+    }
 }
 
 impl Processes {
+    /// Adds the processes that belong to the selection by now.
+    fn find_selected(&mut self, members: &mut BTreeMap<TargetId, Member>) {
+        for pid in self.finder.find(Instant::now(), |pid| with_pid(members, pid).is_some()) {
+            if members.len() >= MOST_SELECTED {
+                if !std::mem::replace(&mut self.told_too_many, true) {
+                    let selection = self.finder.selection();
+                    self.process_table.tell(format!("{selection}: no more than {MOST_SELECTED} are watched"));
+                }
+                return;
+            }
+            if let Ok(Some(id)) = self.join(members, pid)
+                && let Some(member) = members.get_mut(&id)
+            {
+                member.is_selected = true;
+            }
+        }
+    }
+
     /// Adds the children of these members, and theirs.
     fn find_children(&mut self, members: &mut BTreeMap<TargetId, Member>, mut parents: Vec<TargetId>) {
         // A child that joins can have children itself.
@@ -298,7 +422,7 @@ impl Processes {
     /// # Errors
     /// Fails if a later attempt can succeed.
     fn join(&mut self, members: &mut BTreeMap<TargetId, Member>, pid: u32) -> Result<Option<TargetId>, ()> {
-        if with_pid(members, pid).is_some() {
+        if with_pid(members, pid).is_some() || self.finder.excepts(pid) {
             return Ok(None);
         }
         let (error, again) = match Member::open(pid) {
@@ -308,34 +432,43 @@ impl Processes {
                 members.insert(id, member);
                 return Ok(Some(id));
             }
-            Err(TargetError::NoSuchProcess(_) | TargetError::Ended { .. } | TargetError::KernelThread { .. }) => {
+            Err(error) if error.is_no_process() => {
                 self.kept_out.remove(&pid);
                 return Ok(None);
             }
             Err(error @ TargetError::NotPermitted { .. }) => (error, Ok(None)),
             Err(error) => (error, Err(())),
         };
-        let errno = std::error::Error::source(&error)
+        if self.keeps_out(pid, &error) {
+            self.process_table.tell(format!("a process is not watched: {}", chain(&error)));
+        }
+        again
+    }
+
+    /// Remembers that a process does not join. Returns whether that is news.
+    fn keeps_out(&mut self, pid: u32, error: &TargetError) -> bool {
+        let errno = std::error::Error::source(error)
             .and_then(|source| source.downcast_ref::<std::io::Error>()?.raw_os_error())
             .unwrap_or_default();
-        if self.kept_out.insert(pid, errno) != Some(errno) {
-            self.process_table.tell(format!("a descendant is not watched: {}", chain(&error)));
-        }
+        let is_news = self.kept_out.insert(pid, errno) != Some(errno);
         // A process that is not asked for again is forgotten at some time.
         if self.kept_out.len() > MOST_KEPT_OUT {
             self.kept_out.pop_first();
         }
-        again
+        is_news
     }
 
     /// Adds the descendants of the members. If there are many members, it is cheaper to look at the parents of the
     /// processes that are new on the machine.
     fn find_descendants(&mut self, members: &mut BTreeMap<TargetId, Member>) {
-        let pids: HashSet<u32> = process_ids().collect();
+        let pids: HashSet<u32> = process_ids(Path::new(ROOT)).collect();
         self.others.retain(|pid| pids.contains(pid));
         let is_new = |pid: &u32| !self.others.contains(pid) && with_pid(members, *pid).is_none();
-        let mut new: Vec<(u32, u32)> =
-            pids.iter().filter(|pid| is_new(pid)).filter_map(|&pid| Some((pid, parent(pid)?))).collect();
+        let mut new: Vec<(u32, u32)> = pids
+            .iter()
+            .filter(|pid| is_new(pid))
+            .filter_map(|&pid| Some((pid, parent(Path::new(ROOT), pid)?)))
+            .collect();
         // A child that joins can have children itself, which can have lower IDs.
         let mut again = HashSet::new();
         loop {
@@ -366,18 +499,6 @@ impl Processes {
         self.last_read = turn.last().copied();
         turn.into_iter().collect()
     }
-}
-
-/// The IDs of all processes of the machine. It opens none of them, which would take ten times as long.
-fn process_ids() -> impl Iterator<Item = u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// The ID of the parent of a process.
-fn parent(pid: u32) -> Option<u32> {
-    let stat = procfs::process::Process::new(pid.cast_signed()).and_then(|process| process.stat());
-    Some(stat.ok()?.ppid.unsigned_abs())
 }
 
 /// The identity of the process with this ID.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
-use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity};
-use isotherm_kernel::User;
+use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity, NodeId};
+use isotherm_kernel::{Part, Selection, Selector, User};
 use isotherm_probes::bpf::SharedMemory;
 use isotherm_sim::Pattern;
 
@@ -63,6 +63,7 @@ pub struct RunConfig {
 
 /// Where the snapshots of a run come from.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a run has one of it")]
 pub enum Source {
     /// Memory of this machine, as it is now.
     Live {
@@ -81,14 +82,15 @@ pub enum Source {
 /// The targets of a live run.
 #[derive(Clone, Debug)]
 pub enum Targets {
-    /// Processes that run already.
+    /// Processes, those that run already and those that appear later.
     Processes {
-        /// Their process IDs, at least one.
-        pids: Vec<u32>,
-        /// Whether their descendants are watched, too, as they appear.
-        children: bool,
-        /// Only these ranges of the one process; all of it if empty. Needs the probe `damon`.
-        ranges: Vec<AddrRange>,
+        /// Which processes. The run ends with the last of them.
+        selection: Selection,
+        /// Whether the run waits for a process instead, at the start and after the last one has ended. For a selection
+        /// that is open ([`Selection::is_open`]).
+        waits: bool,
+        /// The part of each process that is watched. Ranges of addresses need a single process.
+        part: Part,
     },
     /// A command that the run starts. The run ends with it.
     Command {
@@ -96,11 +98,17 @@ pub enum Targets {
         command: CommandLine,
         /// Whether its descendants are watched, too, as they appear.
         children: bool,
+        /// The descendants that are not watched.
+        except: Vec<Selector>,
+        /// The part of each process that is watched.
+        part: Part,
     },
     /// Physical memory of the machine.
     Physical {
         /// Only these ranges of physical addresses; all memory if empty.
         ranges: Vec<AddrRange>,
+        /// Only the memory of these nodes; all memory if empty.
+        nodes: Vec<NodeId>,
         /// A command that the run starts, and with which it ends.
         during: Option<CommandLine>,
     },
@@ -226,14 +234,19 @@ impl RunConfig {
 
     /// A run that watches processes by the best probe that works here.
     pub fn processes(pids: impl IntoIterator<Item = u32>) -> Self {
-        let targets = Targets::Processes { pids: pids.into_iter().collect(), children: false, ranges: Vec::new() };
+        Self::selected(Selection::pids(pids))
+    }
+
+    /// A run that watches the processes of a selection by the best probe that works here.
+    pub fn selected(selection: Selection) -> Self {
+        let targets = Targets::Processes { selection, waits: false, part: Part::default() };
         Self::new(Source::Live { targets, probe: ProbeChoice::Auto })
     }
 
     /// A run that starts a command and watches it by the best probe that works here.
     pub fn command(words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let words = words.into_iter().map(Into::into).collect();
-        let targets = Targets::Command { command: CommandLine { words, ..CommandLine::default() }, children: false };
+        let targets = Targets::command_line(CommandLine { words, ..CommandLine::default() });
         Self::new(Source::Live { targets, probe: ProbeChoice::Auto })
     }
 
@@ -373,13 +386,23 @@ impl Targets {
     fn validate(&self, probe: ProbeChoice) -> Result<(), ConfigError> {
         let damon = probe == ProbeChoice::Damon;
         match self {
-            Self::Processes { ranges, .. } if !ranges.is_empty() && !damon => Err(ConfigError::RangeNeedsDamon),
-            Self::Processes { pids, ranges, .. } if !ranges.is_empty() && pids.len() != 1 => {
+            Self::Processes { selection, .. } if selection.is_empty() => Err(ConfigError::NoTarget),
+            Self::Processes { selection, waits: true, .. } if !selection.is_open() => {
+                Err(ConfigError::NothingToWaitFor)
+            }
+            Self::Processes { selection, part, .. }
+                if !part.ranges.is_empty()
+                    && (selection.is_open() || selection.children || selection.any.len() != 1) =>
+            {
                 Err(ConfigError::RangeNeedsOneProcess)
             }
-            Self::Processes { pids, .. } if pids.is_empty() => Err(ConfigError::NoTarget),
-            Self::Processes { children: true, .. } | Self::Command { children: true, .. } if damon => {
-                Err(ConfigError::DamonWithChildren)
+            Self::Command { part, .. } if !part.ranges.is_empty() => Err(ConfigError::RangeNeedsOneProcess),
+            Self::Processes { selection, .. } if damon && (selection.is_open() || selection.children) => {
+                Err(ConfigError::DamonWithNewcomers)
+            }
+            Self::Command { children: true, .. } if damon => Err(ConfigError::DamonWithNewcomers),
+            Self::Processes { part, .. } | Self::Command { part, .. } if damon && !part.mappings.is_empty() => {
+                Err(ConfigError::DamonWithMappings)
             }
             Self::Command { command, .. } | Self::Physical { during: Some(command), .. }
                 if command.words.is_empty() =>
@@ -391,12 +414,25 @@ impl Targets {
         }
     }
 
+    /// A command, without its descendants.
+    pub fn command_line(command: CommandLine) -> Self {
+        Self::Command { command, children: false, except: Vec::new(), part: Part::default() }
+    }
+
     /// The command that the run starts, if there is one.
     pub fn command(&self) -> Option<&CommandLine> {
         match self {
             Self::Command { command, .. } => Some(command),
             Self::Physical { during, .. } => during.as_ref(),
             Self::Processes { .. } => None,
+        }
+    }
+
+    /// Whether only some addresses are watched.
+    pub(crate) fn has_ranges(&self) -> bool {
+        match self {
+            Self::Processes { part, .. } | Self::Command { part, .. } => !part.ranges.is_empty(),
+            Self::Physical { ranges, .. } => !ranges.is_empty(),
         }
     }
 

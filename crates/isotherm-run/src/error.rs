@@ -23,15 +23,21 @@ pub enum ConfigError {
     /// Nothing to watch was named.
     #[error("there is nothing to watch")]
     NoTarget,
-    /// Only the kernel's DAMON can watch a part of a process.
-    #[error("only the probe damon can watch a part of a process")]
-    RangeNeedsDamon,
+    /// Processes that are named by their IDs are there or not.
+    #[error("a process that is named by its ID cannot be waited for")]
+    NothingToWaitFor,
     /// A range is of one address space.
     #[error("an address range is a part of one process")]
     RangeNeedsOneProcess,
+    /// A probe that sees mappings sees no part of one.
+    #[error("the probe {0} sees whole mappings, and no range of addresses")]
+    RangeNeedsPages(&'static str),
     /// The kernel's DAMON keeps the targets that it began with.
-    #[error("the probe damon watches the targets that it began with, and cannot follow children")]
-    DamonWithChildren,
+    #[error("the probe damon watches the targets that it began with, and cannot follow processes that join")]
+    DamonWithNewcomers,
+    /// The kernel's DAMON knows addresses only, and mappings move.
+    #[error("the probe damon does not know the names of mappings")]
+    DamonWithMappings,
     /// The probe sees whole mappings of processes.
     #[error("the probe does not see physical memory; idle, bpf and damon do")]
     ProbeSeesProcessesOnly,

@@ -52,7 +52,7 @@ pub use control::Control;
 pub use delivery::{EventSink, Events};
 pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
-pub use isotherm_kernel::User;
+pub use isotherm_kernel::{Glob, NamePattern, Part, PatternError, Selection, Selector, User};
 pub use isotherm_probes::bpf::SharedMemory;
 pub use prepared::Prepared;
 pub use properties::Properties;

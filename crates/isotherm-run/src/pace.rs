@@ -66,7 +66,7 @@ impl CpuMeter {
         self.helped += helped;
         pacer.helped(helped);
         self.survey += pacer.stepped(now, work, spent);
-        work.is_last_part.then(|| std::mem::take(&mut self.survey))
+        work.survey.is_some_and(|part| part.is_last_part).then(|| std::mem::take(&mut self.survey))
     }
 
     /// The CPU time of the helper threads since the last call.

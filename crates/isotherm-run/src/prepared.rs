@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
-use isotherm_kernel::{PhysicalMemory, Processes, TargetError, set_again_price, unix_ns};
+use isotherm_kernel::{Part, PhysicalMemory, Processes, Selection, Selector, TargetError, set_again_price, unix_ns};
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
 use crate::command::Command;
@@ -48,6 +48,7 @@ pub struct Prepared {
 }
 
 /// The source of a run, as far as it can be made before the run starts.
+#[expect(clippy::large_enum_variant, reason = "a run has one of it")]
 enum Origin {
     Live {
         probe: ProbeKind,
@@ -62,9 +63,10 @@ enum Origin {
 }
 
 /// Targets that were checked. A command may not run yet.
+#[expect(clippy::large_enum_variant, reason = "a run has one of it")]
 enum Unbound {
     Processes { processes: Processes, ranges: Vec<AddrRange> },
-    Command { command: Start, children: bool },
+    Command { command: Start, selection: Selection, part: Part },
     Physical { memory: PhysicalMemory, during: Option<Start> },
 }
 
@@ -135,6 +137,9 @@ impl Prepared {
                     return Err(ConfigError::NoSurvey(probe.name).into());
                 }
                 let granularity = probe.granularity();
+                if granularity == Granularity::Mapping && targets.has_ranges() {
+                    return Err(ConfigError::RangeNeedsPages(probe.name).into());
+                }
                 let tunes = spares
                     && attributes.sampling.is_none()
                     && attributes.aggregation.is_none()
@@ -306,15 +311,19 @@ impl Unbound {
     /// Checks targets that are there already.
     fn new(targets: &Targets) -> Result<Self, RunError> {
         Ok(match targets {
-            Targets::Processes { pids, children, ranges } => {
-                let processes = Processes::new(pids.iter().copied(), *children)?;
-                Self::Processes { processes, ranges: ranges.clone() }
+            Targets::Processes { selection, waits, part } => {
+                let selection = selection.clone();
+                let processes = if *waits { Processes::wait_for(selection) } else { Processes::select(selection) };
+                let processes = processes?.narrowed_to(part.clone());
+                Self::Processes { processes, ranges: part.ranges.clone() }
             }
-            Targets::Command { command, children } => {
-                Self::Command { command: Start::Pending(Box::new(command.clone())), children: *children }
-            }
-            Targets::Physical { ranges, during } => Self::Physical {
-                memory: PhysicalMemory::new(ranges.iter().copied())?,
+            Targets::Command { command, children, except, part } => Self::Command {
+                command: Start::Pending(Box::new(command.clone())),
+                selection: Selection { children: *children, except: except.clone(), ..Selection::default() },
+                part: part.clone(),
+            },
+            Targets::Physical { ranges, nodes, during } => Self::Physical {
+                memory: PhysicalMemory::new(ranges.iter().copied())?.of_nodes(nodes)?,
                 during: during.clone().map(|command| Start::Pending(Box::new(command))),
             },
         })
@@ -324,22 +333,23 @@ impl Unbound {
     fn bind(self) -> Result<Option<(LiveTargets, Vec<AddrRange>)>, RunError> {
         Ok(match self {
             Self::Processes { processes, ranges } => Some((LiveTargets::Processes(processes), ranges)),
-            Self::Command { command, children } => {
-                follow(&command, children)?.map(|processes| (LiveTargets::Processes(processes), Vec::new()))
+            Self::Command { command, selection, part } => {
+                let ranges = part.ranges.clone();
+                follow(&command, selection)?
+                    .map(|processes| (LiveTargets::Processes(processes.narrowed_to(part)), ranges))
             }
             // The ranges are part of the memory that was asked for.
             Self::Physical { memory, during: None } => Some((LiveTargets::Physical(memory, None), Vec::new())),
-            Self::Physical { memory, during: Some(command) } => {
-                follow(&command, false)?.map(|processes| (LiveTargets::Physical(memory, Some(processes)), Vec::new()))
-            }
+            Self::Physical { memory, during: Some(command) } => follow(&command, Selection::default())?
+                .map(|processes| (LiveTargets::Physical(memory, Some(processes)), Vec::new())),
         })
     }
 }
 
-/// The command as a target: the run ends with it. `None` if it has ended.
-fn follow(command: &Start, children: bool) -> Result<Option<Processes>, RunError> {
+/// The command as a target, and what else the selection names: the run ends with the command. `None` if it has ended.
+fn follow(command: &Start, selection: Selection) -> Result<Option<Processes>, RunError> {
     let Start::Started { pid } = command else { return Err(ConfigError::NoTarget.into()) };
-    match Processes::new([*pid], children) {
+    match Processes::select(Selection { any: vec![Selector::Pid(*pid)], ..selection }) {
         Ok(processes) => Ok(Some(processes.ending_with(*pid))),
         Err(TargetError::Ended { .. } | TargetError::NoSuchProcess(_)) => Ok(None),
         Err(error) => Err(error.into()),

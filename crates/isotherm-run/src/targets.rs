@@ -50,6 +50,13 @@ impl AddressSpace for LiveTargets {
             }
         }
     }
+
+    fn awaits_targets(&self) -> bool {
+        match self {
+            Self::Processes(processes) => processes.awaits_targets(),
+            Self::Physical(..) => false,
+        }
+    }
 }
 
 /// Reads what each target is, and makes the list anew only when one of them has changed.

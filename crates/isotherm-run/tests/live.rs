@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use isotherm_core::AttributeOptions;
-use isotherm_run::{EndReason, Event, ProbeChoice, RunConfig, RunError, Source, Targets};
+use isotherm_run::{EndReason, Event, ProbeChoice, RunConfig, RunError};
 
 /// A process that lives until it is dropped.
 struct Target(Child);
@@ -80,8 +80,7 @@ fn a_target_that_is_not_there_is_told_before_any_probe_is_opened() {
         ended.id()
     };
     // Whether the probe works here does not matter.
-    let targets = Targets::Processes { pids: vec![pid], children: false, ranges: vec![] };
-    let config = RunConfig::new(Source::Live { targets, probe: ProbeChoice::Damon });
+    let config = RunConfig::processes([pid]).probe(ProbeChoice::Damon);
     let error = config.prepare().err().unwrap();
     assert!(matches!(error, RunError::Target(_)), "{error:?}");
 }

@@ -8,7 +8,10 @@ use std::time::Duration;
 use isotherm_core::scheme::{Action, Condition, Scheme};
 use isotherm_core::{AddrRange, AttributeOptions, AttributesError, BoxError};
 use isotherm_record::Recording;
-use isotherm_run::{ConfigError, EndReason, Event, ProbeChoice, RunConfig, RunError, Source, Targets};
+use isotherm_run::{
+    ConfigError, EndReason, Event, NamePattern, Part, ProbeChoice, RunConfig, RunError, Selection, Selector, Source,
+    Targets,
+};
 use isotherm_sim::Pattern;
 
 /// A hot area in cold memory, for a minute.
@@ -199,15 +202,28 @@ fn refusal(targets: Targets, probe: ProbeChoice) -> ConfigError {
 fn a_description_that_contradicts_itself_is_refused_before_anything_is_opened() {
     let range = vec![AddrRange::new(0x1000, 0x2000).unwrap()];
     let processes = |pids: &[u32], children, ranges: &[AddrRange]| Targets::Processes {
-        pids: pids.into(),
-        children,
-        ranges: ranges.into(),
+        selection: Selection { children, ..Selection::pids(pids.iter().copied()) },
+        waits: false,
+        part: Part { ranges: ranges.into(), ..Part::default() },
+    };
+    let named = |waits, part: Part| Targets::Processes {
+        selection: Selection { any: vec![Selector::All], ..Selection::default() },
+        waits,
+        part,
     };
     assert_eq!(refusal(processes(&[], false, &[]), ProbeChoice::Auto), ConfigError::NoTarget);
-    assert_eq!(refusal(processes(&[1], false, &range), ProbeChoice::Bpf), ConfigError::RangeNeedsDamon);
+    assert_eq!(refusal(processes(&[1], true, &range), ProbeChoice::Bpf), ConfigError::RangeNeedsOneProcess);
+    let part = Part { ranges: range.clone(), ..Part::default() };
+    assert_eq!(refusal(named(false, part), ProbeChoice::Bpf), ConfigError::RangeNeedsOneProcess);
     assert_eq!(refusal(processes(&[1, 2], false, &range), ProbeChoice::Damon), ConfigError::RangeNeedsOneProcess);
-    assert_eq!(refusal(processes(&[1], true, &[]), ProbeChoice::Damon), ConfigError::DamonWithChildren);
-    let physical = || Targets::Physical { ranges: vec![], during: None };
+    assert_eq!(refusal(processes(&[1], true, &[]), ProbeChoice::Damon), ConfigError::DamonWithNewcomers);
+    assert_eq!(refusal(named(true, Part::default()), ProbeChoice::Damon), ConfigError::DamonWithNewcomers);
+    let waiting = Targets::Processes { selection: Selection::pids([1]), waits: true, part: Part::default() };
+    assert_eq!(refusal(waiting, ProbeChoice::Auto), ConfigError::NothingToWaitFor);
+    let heap = Part { mappings: vec![NamePattern::new("heap").unwrap()], ..Part::default() };
+    let waiting = Targets::Processes { selection: Selection::pids([1]), waits: false, part: heap };
+    assert_eq!(refusal(waiting, ProbeChoice::Damon), ConfigError::DamonWithMappings);
+    let physical = || Targets::Physical { ranges: vec![], nodes: vec![], during: None };
     assert_eq!(refusal(physical(), ProbeChoice::Refs), ConfigError::ProbeSeesProcessesOnly);
     let acting = RunConfig::new(Source::Live { targets: physical(), probe: ProbeChoice::Auto })
         .schemes(vec![Scheme::new("all", Condition::ANY, Action::Stat)]);

@@ -8,6 +8,7 @@ mod record;
 mod report;
 mod run;
 mod scheme;
+mod targets;
 mod tools;
 mod top;
 mod tune;
@@ -26,7 +27,9 @@ pub use scheme::{Scheme, SchemeCommand, TryFormat};
 pub use tools::{Completions, Doctor, DoctorFormat, Workload};
 pub use top::Top;
 pub use tune::{Tune, TuneFormat};
-pub use watch::{BudgetOptions, IntervalsChoice, PhysicalOptions, ProbeChoice, Sampling, SharedOption, WatchOptions};
+pub use watch::{
+    BudgetOptions, IntervalsChoice, PhysicalOptions, ProbeChoice, RangeOption, Sampling, SharedOption, WatchOptions,
+};
 
 /// The recording that commands use unless another is named.
 const RECORDING: &str = "isotherm.rec";

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use isotherm_core::{sanitise, units};
-use isotherm_kernel::{ProcessTable, Stop, Waiter, Woken, monitor_cpu_time, unix_ns};
+use isotherm_kernel::{ProcessTable, Selector, Stop, Waiter, Woken, monitor_cpu_time, unix_ns};
 use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_probes::idle_scan::{
     self, CpuAccount, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Rate, Scan, ScanChoice, ScanError,
@@ -40,7 +40,8 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     let repeated = options.interval.is_some() || options.count.is_some();
     let count = if repeated { options.count.unwrap_or(u64::MAX) } else { 1 };
     let format = format(options)?;
-    let detail = detail(options, format);
+    let scope = scope(options).map_err(|error| WrongCall::new("idle", error))?;
+    let detail = detail(options, &scope, format);
     // What cannot be written is better known before memory is read.
     let output = options.output.as_deref().map(|path| output(path, format, detail).lock()).transpose()?;
     if let (Some(path), true, false) = (&options.output, holds_addresses(format, detail), options.quiet) {
@@ -50,7 +51,6 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
         ));
     }
     command::raise_file_limit();
-    let scope = scope(options);
     let scan = idle_scan::open(method(options.probe), scope.clone(), detail, options.shared.shared.into())?;
 
     let stop = Stop::new().context("this process has no file descriptor left")?;
@@ -70,21 +70,28 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     run.until(count)
 }
 
-fn scope(options: &Idle) -> Scope {
-    if !options.pid.is_empty() {
-        Scope::Processes(options.pid.clone())
-    } else if !options.cgroup.is_empty() {
-        Scope::Cgroups(options.cgroup.clone())
-    } else {
-        Scope::All
+/// Whose memory is reported. If nothing but cgroups is named, that is what is charged to them; otherwise the memory of
+/// processes.
+fn scope(options: &Idle) -> Result<Scope, String> {
+    let mut selection = options.selectors.selection(options.user.as_deref(), &options.exclude, options.children)?;
+    let is_narrowed = !selection.except.is_empty() || selection.least_resident > 0 || selection.children;
+    if selection.any.is_empty() && is_narrowed {
+        selection.any.push(Selector::All);
     }
+    let cgroups = &options.selectors.cgroup;
+    Ok(match &selection.any[..] {
+        [] => Scope::All,
+        [Selector::All] if !is_narrowed => Scope::All,
+        any if any.len() == cgroups.len() && !is_narrowed => Scope::Cgroups(cgroups.clone()),
+        _ => Scope::Processes(selection),
+    })
 }
 
 /// What figures are listed for. The collector of metrics is another user, who may not know addresses unless they were
 /// asked for.
-fn detail(options: &Idle, format: IdleFormat) -> Detail {
+fn detail(options: &Idle, scope: &Scope, format: IdleFormat) -> Detail {
     if options.by.is_empty() {
-        let named = !options.pid.is_empty();
+        let named = matches!(scope, Scope::Processes(_));
         return Detail { processes: named, mappings: named && format != IdleFormat::Prometheus };
     }
     let mappings = options.by.contains(&By::Mapping);

@@ -21,7 +21,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let watch = &options.watch;
     let recording = options.record.clone();
     let call = Call {
-        ranges: &options.range,
+        ranges: &options.range.range,
         schemes: Some(&options.schemes),
         memory_use: recording.is_some(),
         recording,

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail};
-use isotherm_core::{AddrRange, AttributeOptions, Budget, units};
+use isotherm_core::{AddrRange, AttributeOptions, Budget, NodeId, units};
+use isotherm_kernel::Part;
 use isotherm_run::{
     CommandLine, ConfigError, IntervalsChoice, Prepared, ProbeChoice, RunConfig, RunError, Scheduling, SchemeOptions,
     SchemeSource, Source, Streams, Summary, Targets, User,
@@ -24,6 +25,8 @@ pub struct Call<'a> {
     pub physical: bool,
     /// The only addresses that are watched; all if empty.
     pub ranges: &'a [AddrRange],
+    /// The only nodes whose physical memory is watched; all if empty.
+    pub nodes: &'a [u32],
     /// The scheme file.
     pub schemes: Option<&'a Path>,
     /// Whether the activities of schemes contain how much memory is in use.
@@ -50,6 +53,7 @@ impl<'a> Call<'a> {
             watch,
             physical: false,
             ranges: &[],
+            nodes: &[],
             schemes: None,
             memory_use: false,
             duration: watch.duration,
@@ -63,7 +67,7 @@ impl<'a> Call<'a> {
 
     /// The same call with the options for physical memory.
     pub fn with(self, options: &'a PhysicalOptions) -> Self {
-        Self { physical: options.physical, ranges: &options.range, ..self }
+        Self { physical: options.physical, ranges: &options.range.range, nodes: &options.node, ..self }
     }
 
     /// Checks the options without opening or starting anything.
@@ -71,19 +75,25 @@ impl<'a> Call<'a> {
     /// # Errors
     /// A [`WrongCall`] if they contradict each other.
     pub fn validate(&self) -> Result<()> {
-        self.clone().config().validate().map_err(|error| wrong_call(self.subcommand, &error))
+        self.clone().config()?.validate().map_err(|error| wrong_call(self.subcommand, &error))
     }
 
     /// The description of the run.
-    fn config(self) -> RunConfig {
+    fn config(self) -> Result<RunConfig> {
+        let wrong = |what: String| WrongCall::new(self.subcommand, what);
         let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, .. } = self;
-        let ranges = self.ranges.to_vec();
+        let user = watch.user.as_deref().filter(|_| watch.command.is_empty());
+        let selection = watch.selectors.selection(user, &watch.exclude, watch.children).map_err(wrong)?;
+        let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone() };
         let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
         let command = (!watch.command.is_empty()).then_some(command);
         let targets = match command {
-            during if physical => Targets::Physical { ranges, during },
-            Some(command) if ranges.is_empty() => Targets::Command { command, children: watch.children },
-            _ => Targets::Processes { pids: watch.pid.clone(), children: watch.children, ranges },
+            during if physical => {
+                let nodes = self.nodes.iter().copied().map(NodeId).collect();
+                Targets::Physical { ranges: part.ranges, nodes, during }
+            }
+            Some(command) => Targets::Command { command, children: watch.children, except: selection.except, part },
+            None => Targets::Processes { selection, waits: watch.wait, part },
         };
         let options = &watch.attributes;
         let (sampling, samples) = match options.sample {
@@ -95,7 +105,7 @@ impl<'a> Call<'a> {
             AttributeOptions { sampling, aggregation: options.aggr, update: options.update, regions: options.regions };
         let attributes = if samples { attributes } else { attributes.without_samples() };
         let schemes = schemes.map(|path| SchemeOptions { schemes: SchemeSource::File(path.into()), memory_use });
-        RunConfig {
+        Ok(RunConfig {
             attributes,
             sampling: samples,
             survey: watch.survey,
@@ -115,7 +125,7 @@ impl<'a> Call<'a> {
             schemes,
             recording,
             ..RunConfig::new(Source::Live { targets, probe: probe(watch.probe) })
-        }
+        })
     }
 }
 
@@ -129,7 +139,7 @@ pub fn prepare(call: Call<'_>) -> Result<Prepared> {
     command::survive_file_size_limit()?;
     let user = if call.watch.command.is_empty() { None } else { user(call.watch, call.quiet)? };
     let call = Call { user, ..call };
-    call.config().prepare().map_err(|error| match error {
+    call.config()?.prepare().map_err(|error| match error {
         RunError::Config(error) => wrong_call(subcommand, &error),
         error => Error::from(error),
     })
@@ -185,12 +195,17 @@ fn wrong_call(subcommand: &'static str, error: &ConfigError) -> Error {
 fn with_hint(subcommand: &str, error: &ConfigError) -> String {
     let hint = match error {
         // `run` has no option for physical memory.
-        ConfigError::NoTarget if subcommand == "run" => "name a process with --pid PID or a command after --",
-        ConfigError::RangeNeedsDamon if subcommand == "run" => "give --probe damon, or leave out --range",
-        ConfigError::NoTarget => "name a process with --pid PID, a command after --, or all memory with --physical",
-        ConfigError::RangeNeedsDamon => "give --probe damon for a part of a process, or --physical for physical memory",
-        ConfigError::RangeNeedsOneProcess => "give one --pid with --range",
-        ConfigError::DamonWithChildren => "use another --probe, or leave out --children",
+        ConfigError::NoTarget if subcommand == "run" => {
+            "name processes with --pid, --name, --cgroup or the like, or a command after --"
+        }
+        ConfigError::NoTarget => {
+            "name processes with --pid, --name, --cgroup or the like, a command after --, or all memory with --physical"
+        }
+        ConfigError::NothingToWaitFor => "name processes with --name, --cgroup or the like, or leave out --wait",
+        ConfigError::RangeNeedsOneProcess => "give one --pid with --range, or --mapping instead",
+        ConfigError::RangeNeedsPages(_) => "use --probe idle or bpf, or --mapping instead",
+        ConfigError::DamonWithNewcomers => "use another --probe, or --pid without --children",
+        ConfigError::DamonWithMappings => "use another --probe, or --range",
         ConfigError::ProbeSeesProcessesOnly => "use --probe idle, bpf or damon, or leave out --physical",
         ConfigError::SchemesOnPhysicalMemory => {
             "leave out --physical, and name processes with --pid or a command after --"

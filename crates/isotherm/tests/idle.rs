@@ -125,7 +125,8 @@ fn wrong_options_are_refused_at_once() {
         (&["--count", "0"], 2, &["--count", "1.."]),
         (&["--shared", "often"], 2, &["--shared", "auto, always, never"]),
         (&["--output", "idle.xml"], 2, &["idle.xml", ".txt, .json or .prom", "--format"]),
-        (&["--pid", "1", "--cgroup", "/"], 2, &["--pid", "--cgroup"]),
+        (&["--exclude", "redis"], 2, &["--exclude", "KIND=VALUE"]),
+        (&["--name", "^no-such-program$"], 1, &["no process matches: name ^no-such-program$", "ps -e"]),
         (&["--output", "nowhere/idle.json"], 1, &["nowhere/idle.json", "name another file"]),
         (&["--output", "."], 1, &["a directory", "name another file"]),
     ] {

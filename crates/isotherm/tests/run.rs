@@ -124,7 +124,10 @@ fn errors_of_schemes_are_reported_before_the_command_is_started() {
     let place = place(HOT);
     for (arguments, why) in [
         (&["--physical"][..], "unexpected argument '--physical'"),
-        (&[], "there is nothing to watch; name a process with --pid PID or a command after --"),
+        (
+            &[],
+            "there is nothing to watch; name processes with --pid, --name, --cgroup or the like, or a command after --",
+        ),
     ] {
         let ran = place.run(&[&["run", "-s", "mine.yaml"], arguments].concat());
         assert_eq!(ran.status, 2, "{}", ran.err);

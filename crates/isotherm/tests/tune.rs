@@ -136,7 +136,7 @@ fn wrong_calls_are_refused() {
         let ran = place.run(arguments);
         assert!(ran.status == 2 && ran.err.contains(words), "{ran:?}");
     };
-    refused(&["tune"], "--pid PID");
+    refused(&["tune"], "name processes with --pid");
     refused(&["tune", "--pid", "1", "-o", "tune.png"], "use the extension .txt or .json");
     refused(&["report", "tune", "--format", "svg"], "use --format text or json");
 }

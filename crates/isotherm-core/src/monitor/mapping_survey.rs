@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::{Monitor, MonitorError, StepWork};
+use super::{Monitor, MonitorError, SurveyWork};
 use crate::survey::{BLOCK_PAGES, BlockList, Learned, MappingSums, SurveySnapshot, TargetSurvey, TotalSums};
 use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink};
 
@@ -62,7 +62,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             plan.end(now, learned, credit);
             plan.wait_for_targets(now, found.cost.clears);
         }
-        self.work = StepWork { blocks: Some(blocks), is_last_part: true, ..self.work };
+        self.work.survey = Some(SurveyWork { read: blocks, cleared: 0, is_last_part: true });
         Ok(found)
     }
 }

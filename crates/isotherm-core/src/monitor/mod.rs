@@ -121,13 +121,21 @@ pub struct StepWork {
     pub samples: usize,
     /// How many pages were chosen and cleared: the beginning of a round. It may come a few steps before the end.
     pub chosen: usize,
-    /// How many blocks of a survey were read, and some more for each target and for the pages that were cleared.
-    /// `None` if the step did no part of a survey.
-    pub blocks: Option<u64>,
-    /// Whether the survey is at its end.
-    pub is_last_part: bool,
+    /// The part of a survey that it did.
+    pub survey: Option<SurveyWork>,
     /// Whether the mappings were read.
     pub updated: bool,
+}
+
+/// What a part of a survey did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SurveyWork {
+    /// How many blocks were read, and some more for each target.
+    pub read: u64,
+    /// How many blocks could have been read in the time in which pages were cleared, about.
+    pub cleared: u64,
+    /// Whether the survey is at its end.
+    pub is_last_part: bool,
 }
 
 impl StepWork {
@@ -383,7 +391,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// What the driver does after a step at `now`.
     fn next(&self, now: Duration) -> Next {
-        if self.regions.targets().is_empty() {
+        if self.regions.targets().is_empty() && !self.space.awaits_targets() {
             return Next::End;
         }
         let mut due = self.round.due;

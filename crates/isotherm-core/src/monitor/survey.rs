@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::{Monitor, MonitorError, StepWork};
+use super::{Monitor, MonitorError, SurveyWork};
 use crate::survey::{
-    BlockFrames, BlockPages, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned, PageHistory, PageSums,
-    SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain, Windows,
+    BlockFrames, BlockPages, CLEAR_BLOCK, CLEAR_PAGE, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned,
+    PageHistory, PageSums, SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain,
+    Windows,
 };
 use crate::{AccessProbe, AddressSpace, Sink, TargetId, TargetSpace};
 
@@ -37,6 +38,8 @@ pub(super) struct Pass {
     cost: SurveyCost,
     /// How many pages may be accessed again of what is cleared from now on.
     credit: f64,
+    /// How many pages may be cleared from now on.
+    clears: f64,
     /// How many pages of the targets that wait may have to be cleared, by the survey before.
     wanted_waiting: f64,
 }
@@ -61,16 +64,28 @@ struct Reading {
 /// time that it takes.
 struct Left {
     blocks: f64,
-    /// Blocks are read this many at a time, and some of their pages cleared before more is read.
-    piece: usize,
     /// What was done.
     done: f64,
+    /// Of this, clearing.
+    cleared: f64,
 }
 
 impl Left {
     fn new(settings: &SurveySettings) -> Self {
-        let blocks = settings.part_blocks.max(1);
-        Self { blocks: blocks as f64, piece: (blocks / PIECES).max(LEAST_PIECE), done: 0.0 }
+        Self { blocks: settings.part_blocks.max(1) as f64, done: 0.0, cleared: 0.0 }
+    }
+
+    /// How many blocks are read before some of their pages are cleared: half of what is left to do, so that what was
+    /// read now is cleared now. Accesses in between would be lost.
+    fn piece(&self) -> usize {
+        let left = self.blocks.ceil().max(1.0) as usize;
+        left.div_ceil(2).max(LEAST_PIECE).min(left)
+    }
+
+    /// How many pages of `blocks` blocks can be cleared with what is left to do.
+    fn clears(&self, blocks: usize) -> f64 {
+        let left = self.blocks - CLEAR_BLOCK * blocks as f64;
+        left.max(self.blocks / 2.0).max(LEAST_PIECE as f64 / 2.0) / CLEAR_PAGE
     }
 
     fn is_over(&self) -> bool {
@@ -89,23 +104,17 @@ impl Left {
             if count > 0 && self.is_over() {
                 break;
             }
-            self.spend(CLEAR_BLOCK + CLEAR_PAGE * block.pages.count() as f64);
+            let blocks = CLEAR_BLOCK + CLEAR_PAGE * block.pages.count() as f64;
+            self.spend(blocks);
+            self.cleared += blocks;
             count += 1;
         }
         count
     }
 }
 
-/// A part of a survey reads its blocks in this many pieces, if it is not small.
-const PIECES: usize = 16;
-
-/// The least number of blocks of such a piece.
+/// The least number of blocks of a piece.
 const LEAST_PIECE: usize = 64;
-
-/// How many blocks are read in the time in which pages of a block are cleared: for the block, and for each page. 5 µs
-/// and 65 ns, where reading a block takes 4 µs (`bench/README.md`, November 2026, on a virtual machine).
-const CLEAR_BLOCK: f64 = 1.25;
-const CLEAR_PAGE: f64 = 0.016;
 
 impl Pass {
     /// Whether all targets were read.
@@ -163,7 +172,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             pass.learned.unknown += history.never_cleared();
             pass.surveyed.push(Surveyed { space, history, found });
         }
-        self.work = StepWork { blocks: Some(left.done.ceil() as u64), is_last_part: pass.is_over(), ..self.work };
+        let (read, cleared) = ((left.done - left.cleared).ceil() as u64, left.cleared.ceil() as u64);
+        self.work.survey = Some(SurveyWork { read, cleared, is_last_part: pass.is_over() });
         if pass.is_over() {
             return self.end_survey(pass, now).map(Some);
         }
@@ -210,6 +220,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             learned: Learned::default(),
             cost: SurveyCost::default(),
             credit,
+            clears: self.survey.as_ref().map_or(0.0, |plan| plan.settings.clears),
             wanted_waiting,
         })
     }
@@ -223,7 +234,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let history = known.unwrap_or_else(|| Arc::new(PageHistory::since(began(self.started, space.id))));
         pass.wanted_waiting = (pass.wanted_waiting - history.clears_wanted()).max(0.0);
         let before = history.present();
-        let update = history.update(now);
+        let panel = self.survey.as_ref().map(|plan| plan.panel(space.id)).unwrap_or_default();
+        let update = history.update(now).with_panel(panel);
         let windows = Windows::new(update.history());
         Some(Reading { space, update, windows, before, from: Some(0), chosen: Vec::new(), has_part: false })
     }
@@ -237,10 +249,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         left: &mut Left,
     ) -> Result<(), MonitorError> {
         reading.from = None;
-        let (Some(survey), Some(plan)) = (self.probe.survey(), &self.survey) else { return Ok(()) };
+        let Some(survey) = self.probe.survey() else { return Ok(()) };
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.clear();
-        let part = SurveyPart { from, most: left.piece.min(left.blocks.ceil() as usize) };
+        let part = SurveyPart { from, most: left.piece() };
         let rest = survey.read(&reading.space, part, &mut blocks).map_err(MonitorError::Probe)?;
         reading.update.take(&blocks);
         pass.cost.reads += blocks.iter().map(|block| block.present.count() as u64).sum::<u64>();
@@ -255,9 +267,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let (here, later) = reading.update.clears_wanted(rest.blocks);
         let of_survey = here / (here + later + pass.wanted_waiting).max(1.0);
         left.spend((blocks.len() + if from == 0 { MORE_BLOCKS } else { 0 }) as f64);
-        let limits = ClearLimits { again: pass.credit * of_survey, panel: plan.panel(reading.space.id) };
+        let (again, clears) = (pass.credit * of_survey, (pass.clears * of_survey).min(left.clears(blocks.len())));
+        let limits = ClearLimits { again, clears, panel: reading.update.panel() };
         let chosen = reading.update.choose(limits, &mut self.rng);
         pass.credit -= chosen.again;
+        pass.clears -= chosen.clears;
         pass.learned.set_again += chosen.set_again;
         (reading.from, reading.chosen, reading.has_part) = (rest.from, chosen.blocks, true);
         self.blocks = blocks;

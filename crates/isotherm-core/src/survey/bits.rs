@@ -58,6 +58,17 @@ impl PageBits {
         self.0[page / 64] |= 1 << (page % 64);
     }
 
+    /// The pages of which the one before is not alike: in the set, if they are not, or the other way round. The first
+    /// page is one of them if it is in the set.
+    pub(super) fn changes(&self) -> Self {
+        let mut before = 0;
+        Self(self.0.map(|word| {
+            let shifted = word << 1 | before;
+            before = word >> 63;
+            word ^ shifted
+        }))
+    }
+
     /// How many pages the set holds.
     #[inline]
     pub fn count(&self) -> usize {
@@ -222,6 +233,9 @@ mod tests {
             prop_assert_eq!(bits.nth(from), pages.iter().nth(from).copied());
             prop_assert_eq!((bits & PageBits::of(range.clone())).count(), pages.range(range).count());
             prop_assert_eq!((!bits).count(), BLOCK_PAGES - pages.len());
+            let ends = |run: Range<usize>| [run.start, run.end].into_iter().filter(|end| *end < BLOCK_PAGES);
+            let changes: Vec<usize> = bits.runs().flat_map(ends).collect();
+            prop_assert_eq!(bits.changes().iter().collect::<Vec<_>>(), changes);
             let of_runs: Vec<usize> = bits.runs().flatten().collect();
             prop_assert_eq!(of_runs, pages.into_iter().collect::<Vec<_>>());
             let runs: Vec<_> = bits.runs().collect();

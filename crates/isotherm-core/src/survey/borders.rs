@@ -72,19 +72,24 @@ impl Borders {
         }
         let share = block.share.map_or(1.0, f64::from);
         let (touched, uncertain) = (block.touched, block.uncertain());
-        let active = touched | uncertain;
-        let mut next = block.present.first();
-        while let Some(start) = next {
-            let is_active = active.contains(start);
-            let alike = block.present & if is_active { active } else { !active };
-            let end = (!alike).next(start).unwrap_or(BLOCK_PAGES);
-            next = block.present.next(end);
-            let run = start..end;
+        let (active, is_sure) = ((touched | uncertain) & block.present, uncertain.is_empty());
+        // There can be hundreds of runs in a block.
+        let mut begins = (active.changes() | (block.present & !active).changes()).iter().peekable();
+        while let Some(start) = begins.next() {
+            if !block.present.contains(start) {
+                continue;
+            }
+            let (end, is_active) = (begins.peek().copied().unwrap_or(BLOCK_PAGES), active.contains(start));
             let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
-            let Some(range) = AddrRange::new(at(run.start), at(run.end)) else { continue };
-            let pages = PageBits::of(run);
-            let sure = (pages & touched).count() as f64;
-            let touched = sure + (pages & uncertain).count() as f64 * share;
+            let Some(range) = AddrRange::new(at(start), at(end)) else { continue };
+            let touched = match (is_active, is_sure) {
+                (false, _) => 0.0,
+                (true, true) => (end - start) as f64,
+                (true, false) => {
+                    let pages = PageBits::of(start..end);
+                    (pages & touched).count() as f64 + (pages & uncertain).count() as f64 * share
+                }
+            };
             self.add_stretch(Stretch { range, present: range.pages(), touched }, is_active);
         }
     }

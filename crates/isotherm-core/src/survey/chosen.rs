@@ -12,6 +12,8 @@ pub struct ClearLimits {
     /// The most pages that the target may be expected to access again. If the panel is not all memory, the pages
     /// outside of it.
     pub again: f64,
+    /// The most pages that are cleared.
+    pub clears: f64,
     /// The blocks that are cleared first.
     pub panel: Panel,
 }
@@ -23,6 +25,8 @@ pub struct Chosen {
     pub blocks: Vec<ClearPages>,
     /// How much of [`ClearLimits::again`] they take.
     pub again: f64,
+    /// How much of [`ClearLimits::clears`] they take.
+    pub clears: f64,
     /// How many accessed bits in the panel the target has set again since they were cleared.
     pub set_again: f64,
 }
@@ -33,7 +37,7 @@ impl HistoryUpdate {
     /// What the limits leave out is left out at random, so that what is cleared stands for the rest. Pages with an
     /// unknown past come last.
     pub fn choose(&self, limits: ClearLimits, rng: &mut impl Rng) -> Chosen {
-        let ClearLimits { again: most, panel } = limits;
+        let ClearLimits { again: most, clears, panel } = limits;
         let blocks = &self.part;
         let wanted: Vec<Wanted> = blocks.iter().map(|block| self.block(block).wanted(rng)).collect();
         let mut order: Vec<usize> = (0..blocks.len()).collect();
@@ -57,18 +61,19 @@ impl HistoryUpdate {
         let others = rest.iter().map(sure).chain(rest.iter().map(unknown)).map(beside);
 
         let mut chosen = vec![PageBits::NONE; blocks.len()];
-        let mut again = 0.0;
+        let (mut again, mut count) = (0.0, 0.0);
         for (index, pages, share) in of_panel.chain(others) {
-            let expected = bits(index, pages) * share;
-            if again + expected <= most {
-                again += expected;
+            let bits = bits(index, pages);
+            if again + bits * share <= most && count + bits <= clears {
+                again += bits * share;
+                count += bits;
                 chosen[index] |= pages;
             }
         }
         let blocks = blocks.iter().zip(&chosen).filter(|(_, pages)| !pages.is_empty());
-        let clears =
+        let of_block =
             |((start, _), &pages): (&(u64, _), &PageBits)| ClearPages { start: *start, pages, ..ClearPages::default() };
-        Chosen { blocks: blocks.map(clears).collect(), again, set_again }
+        Chosen { blocks: blocks.map(of_block).collect(), again, clears: count, set_again }
     }
 }
 

@@ -24,11 +24,45 @@ pub(super) struct Pages {
     pub(super) last: f64,
     /// Of `last`, the pages accessed in the interval before, too.
     pub(super) again: f64,
+    /// The known pages in the panel.
+    pub(super) panel: Reference,
     /// Pages that were accessed one survey ago, two surveys ago, and so on.
     pub(super) followed: [Followed; LAGS],
     /// The other pages, by the shortest window in which they are known to be accessed. The last entry is for those that
     /// were accessed at some time.
     pub(super) uncertain: [f64; COUNT + 1],
+}
+
+/// Known pages that stand for those of which it is not known when they were accessed last.
+///
+/// Of a page outside of the panel it is known until it is accessed again, and not afterwards. So the known ones among
+/// them are not a fair sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reference {
+    known: f64,
+    touched: f64,
+    within: [f64; COUNT],
+    /// Of `known`, the pages accessed in the last interval that do not count in `within` yet.
+    last: f64,
+}
+
+impl Reference {
+    /// The known ones of these pages.
+    pub(super) fn of(pages: &Pages) -> Self {
+        Self { known: pages.known, touched: pages.touched, within: pages.within, last: pages.last }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.known += other.known;
+        self.touched += other.touched;
+        self.last += other.last;
+        self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
+    }
+
+    /// How many were accessed within a window; all, if it is none of the windows.
+    fn within(&self, window: usize) -> f64 {
+        self.within.get(window).copied().unwrap_or(self.known)
+    }
 }
 
 /// What is estimated of pages whose last access is not known.
@@ -81,6 +115,8 @@ impl Pages {
         let (last, again) = (std::mem::take(&mut self.last), std::mem::take(&mut self.again));
         let parts = windows.of_last(again / last.max(1.0));
         self.within.iter_mut().zip(parts).for_each(|(within, part)| *within += last * part);
+        let last = std::mem::take(&mut self.panel.last);
+        self.panel.within.iter_mut().zip(parts).for_each(|(within, part)| *within += last * part);
         for pages in &mut self.followed {
             let touched = pages.touched;
             pages.within.iter_mut().zip(parts).for_each(|(within, part)| *within += touched * part);
@@ -121,13 +157,11 @@ impl Pages {
                 None => by_window[pages.first] += pages.uncertain,
             }
         }
-        // The share of `part` in the known pages that were accessed within a window, here or else anywhere.
-        let share = |part: fn(&Self, usize) -> f64, nth: usize, window: usize| {
-            let of = |pages: &Self| {
-                let all = pages.within.get(window).copied().unwrap_or(pages.known);
-                (all > 0.0).then(|| (part(pages, nth) / all).min(1.0))
-            };
-            of(self).or_else(|| of(others)).unwrap_or(0.0)
+        // The known pages that stand for those that were accessed within a window: here, or else anywhere.
+        let known = [self.panel, others.panel, Reference::of(self), Reference::of(others)];
+        let share = |part: fn(&Reference, usize) -> f64, nth: usize, window: usize| {
+            let known = known.iter().find(|known| known.within(window) > 0.0);
+            known.map_or(0.0, |known| (part(known, nth) / known.within(window)).min(1.0))
         };
         for (window, &pages) in by_window.iter().enumerate().filter(|(_, pages)| **pages > 0.0) {
             estimate.add(&Uncertain {
@@ -151,6 +185,7 @@ impl Pages {
         self.touched += other.touched;
         self.last += other.last;
         self.again += other.again;
+        self.panel.add(&other.panel);
         self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
         self.followed.iter_mut().zip(&other.followed).for_each(|(sum, pages)| sum.add(pages));
         self.uncertain.iter_mut().zip(other.uncertain).for_each(|(sum, pages)| *sum += pages);

@@ -9,6 +9,7 @@ use super::borders::{Borders, Stretch};
 use super::chunk::Chunk;
 use super::counts::Counts;
 use super::memo::Memo;
+use super::panel::Panel;
 use super::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, RegionPages};
 use crate::{AddrRange, PAGE_SIZE};
 
@@ -35,6 +36,8 @@ pub struct PageHistory {
     pub(super) borders: Option<Borders>,
     /// Whether the last survey has told which pages are in swap.
     pub(super) knows_swap: bool,
+    /// The blocks that stand for the others.
+    pub(super) panel: Panel,
 }
 
 impl PageHistory {

@@ -1,14 +1,22 @@
-//! The panel: a random part of the blocks that stands for the rest where clearing all would cost the targets too much.
+//! The panel: a part of the blocks that stands for the rest where clearing all would cost the targets too much, or
+//! would leave too little of the budget for reading.
 //!
 //! Each page that was cleared costs its target the time to set the accessed bit again, once it is accessed. If a target
 //! accesses more memory in turn than it may set accessed bits, only a part can be known. That part must not depend on
 //! when memory is accessed. Of a program that streams through its memory, for example, the pages that are still clear
-//! are those that it accesses next. Therefore the blocks have a random order that stays the same, the panel is the
-//! first part of them, and all that is accessed in the panel is cleared in each survey.
+//! are those that it accesses next. Therefore the blocks have an order that stays the same, the panel is the first part
+//! of them, and all that is accessed in the panel is cleared in each survey.
+//!
+//! The place of block *n* in the order is the fractional part of *n* times the golden ratio, from a start that is
+//! random for each target. So each block belongs to the panel with the same probability, and of any run of neighbouring
+//! blocks about the same share does: the error for a run is one or two blocks, where it would be the square root of
+//! their number if each place were random by itself (Kuipers and Niederreiter, Uniform Distribution of Sequences, 1974,
+//! chapter 2.3).
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
+use super::BLOCK_SIZE;
 use crate::TargetId;
 
 /// The blocks that are cleared in each survey.
@@ -18,6 +26,13 @@ pub struct Panel {
     pub share: f64,
     /// The target of the blocks. Targets have different orders.
     pub target: TargetId,
+}
+
+impl Default for Panel {
+    /// All blocks.
+    fn default() -> Self {
+        Self::ALL
+    }
 }
 
 impl Panel {
@@ -32,11 +47,15 @@ impl Panel {
     /// Whether the block that begins at `start` belongs to it.
     pub(super) fn contains(&self, start: u64) -> bool {
         self.is_all() || {
-            let place = BuildHasherDefault::<DefaultHasher>::new().hash_one((self.target, start));
+            let first = BuildHasherDefault::<DefaultHasher>::new().hash_one(self.target);
+            let place = first.wrapping_add((start / BLOCK_SIZE).wrapping_mul(GOLDEN));
             (place as f64) < self.share * u64::MAX as f64
         }
     }
 }
+
+/// The fractional part of the golden ratio, in units of 2⁻⁶⁴.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The time over which the accessed bits that are set again are a mean.
 const MEAN: f64 = 5.0;
@@ -72,11 +91,16 @@ impl PanelSize {
     }
 
     /// Takes in that the targets have set so many accessed bits of the panel again in `time`. They may set `allowed` of
-    /// them in a second.
-    pub(super) fn learn(&mut self, again: f64, time: Duration, allowed: f64) {
+    /// them in a second on the mean, and a survey may clear `clears` of them at once.
+    pub(super) fn learn(&mut self, again: f64, time: Duration, allowed: f64, clears: f64) {
         let seconds = time.as_secs_f64();
         if seconds <= 0.0 || allowed <= 0.0 {
             return;
+        }
+        let allowed = allowed.min(clears / seconds);
+        if again > clears {
+            // The next survey would take too long.
+            self.rate = self.rate.max(again / seconds);
         }
         self.rate += (again / seconds - self.rate) * (1.0 - (-seconds / MEAN).exp());
         let fits = allowed * PLANNED / self.rate.max(1e-9);
@@ -151,7 +175,8 @@ mod tests {
                 continue;
             }
             let time = Duration::from_secs(second as u64);
-            let mut update = Arc::clone(&history).update(time);
+            let panel = Panel { share: size.share(), target: TargetId::PhysicalMemory };
+            let mut update = Arc::clone(&history).update(time).with_panel(panel);
             let read = |(nth, &accessed): (usize, &PageBits)| BlockPages {
                 start: nth as u64 * BLOCK_SIZE,
                 present: PageBits::ALL,
@@ -160,13 +185,12 @@ mod tests {
             };
             update.take(&stream.accessed.iter().enumerate().map(read).collect::<Vec<_>>());
             let again = 3.0 * allowed * if size.share() < 1.0 { 0.1 } else { 1.0 };
-            let panel = Panel { share: size.share(), target: TargetId::PhysicalMemory };
-            let chosen = update.choose(ClearLimits { again, panel }, &mut rng);
+            let chosen = update.choose(ClearLimits { again, clears: f64::INFINITY, panel }, &mut rng);
             for block in &chosen.blocks {
                 stream.accessed[(block.start / BLOCK_SIZE) as usize] &= !block.pages;
             }
             update.note_cleared(&chosen.blocks);
-            size.learn(chosen.set_again, Duration::from_secs(3), allowed);
+            size.learn(chosen.set_again, Duration::from_secs(3), allowed, f64::INFINITY);
             history = Arc::new(update.finish(time));
             let sums = history.sums(TargetId::PhysicalMemory, &mappings).total();
             found.push((second, sums.within[2] as f64 / (BLOCK_SIZE as f64 * 500.0)));
@@ -201,7 +225,7 @@ mod tests {
     fn the_panel_is_all_memory_while_that_is_allowed() {
         let mut size = PanelSize::default();
         let mut after = |again: f64, surveys: u32| {
-            (0..surveys).for_each(|_| size.learn(again * size.share(), Duration::from_secs(1), 1000.0));
+            (0..surveys).for_each(|_| size.learn(again * size.share(), Duration::from_secs(1), 1000.0, f64::INFINITY));
             size.share()
         };
         assert_eq!(after(900.0, 100), 1.0);
@@ -220,5 +244,17 @@ mod tests {
         let (few, many) = (blocks(0.1), blocks(0.5));
         assert!((900..1100).contains(&few.len()) && (4800..5200).contains(&many.len()));
         assert!(few.iter().all(|block| many.contains(block)));
+    }
+
+    #[test]
+    fn the_panel_has_about_its_share_of_any_run_of_blocks() {
+        for pid in 1..20 {
+            let panel = Panel { share: 0.2, target: TargetId::process(pid, Duration::ZERO) };
+            for (first, count) in [(0, 100), (12_345, 250), (1 << 26, 500), (7, 1000)] {
+                let found = (first..first + count).filter(|nth| panel.contains(nth * BLOCK_SIZE)).count();
+                let expected = count as f64 * 0.2;
+                assert!((found as f64 - expected).abs() <= 3.0, "{found} of {expected}");
+            }
+        }
     }
 }

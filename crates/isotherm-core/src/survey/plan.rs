@@ -170,7 +170,8 @@ impl SurveyPlan {
     /// Plans the next survey after the one that ends at `now`, which has left `credit`.
     pub(crate) fn end(&mut self, now: Duration, learned: Learned, credit: f64) {
         self.credit = credit.max(0.0);
-        self.panel.learn(learned.set_again, self.elapsed, self.settings.pages(Duration::from_secs(1)));
+        let allowed = self.settings.pages(Duration::from_secs(1));
+        self.panel.learn(learned.set_again, self.elapsed, allowed, self.settings.clears);
         self.last = now;
         let much_is_unknown = learned.unknown as f64 > learned.present as f64 * MUCH;
         self.soon = if much_is_unknown && !learned.grows { self.soon.saturating_add(1) } else { 0 };

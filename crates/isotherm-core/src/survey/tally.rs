@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use super::block::{Block, LAGS};
-use super::estimate::Pages;
+use super::estimate::{Pages, Reference};
+use super::panel::Panel;
 use super::windows::{COUNT, LONGEST_WINDOW, Windows};
 use super::{BLOCK_SIZE, PageHistory};
 use crate::{AddrRange, Mapping};
@@ -18,6 +19,8 @@ const PIECE: usize = 512;
 /// Pages by what is known of them.
 #[derive(Clone, Debug, Default)]
 struct Tally {
+    /// Whether they are outside of the panel.
+    is_beside: bool,
     present: u64,
     unobservable: u64,
     swapped: u64,
@@ -55,12 +58,25 @@ struct Counter {
     ages: Vec<OfAge>,
     /// The numbers of surveys with pages.
     found: Vec<u16>,
+    panel: Panel,
 }
 
 impl Counter {
     fn new(history: &PageHistory) -> Self {
         let in_windows = history.times.partition_point(|&time| history.time().saturating_sub(time) < LONGEST_WINDOW);
-        Self { oldest: in_windows.min(u16::MAX.into()) as u16, ages: Vec::new(), found: Vec::new() }
+        let oldest = in_windows.min(u16::MAX.into()) as u16;
+        Self { oldest, ages: Vec::new(), found: Vec::new(), panel: history.panel }
+    }
+
+    /// Counts the pages of `blocks` that lie in `range`: of blocks in the panel, and of the others.
+    fn count_all<'a, I: Iterator<Item = Block<'a>>>(&mut self, blocks: impl Fn() -> I, range: AddrRange) -> [Tally; 2] {
+        let panel = self.panel;
+        let beside = match panel.is_all() {
+            true => Tally::default(),
+            false => self.count(blocks().filter(|block| !panel.contains(block.start)), range),
+        };
+        let of_panel = self.count(blocks().filter(|block| panel.contains(block.start)), range);
+        [of_panel, Tally { is_beside: true, ..beside }]
     }
 
     /// Counts the pages of `blocks` that lie in `range`.
@@ -168,6 +184,9 @@ impl Tally {
                 to.within.iter_mut().zip(parts(last)).for_each(|(within, part)| *within += f64::from(count) * part);
             }
         }
+        if !self.is_beside {
+            pages.panel = Reference::of(&pages);
+        }
         pages
     }
 }
@@ -177,7 +196,7 @@ impl Tally {
 pub(super) struct Tallies {
     counter: Counter,
     /// Sorted and disjoint.
-    ranges: Vec<(AddrRange, Tally)>,
+    ranges: Vec<(AddrRange, [Tally; 2])>,
 }
 
 impl Tallies {
@@ -199,7 +218,7 @@ impl Tallies {
                 let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { continue };
                 let piece = AddrRange::new(first.start, end(last)).and_then(|piece| piece.intersection(range));
                 let Some(piece) = piece else { continue };
-                self.ranges.push((piece, self.counter.count(blocks.iter().copied(), piece)));
+                self.ranges.push((piece, self.counter.count_all(|| blocks.iter().copied(), piece)));
             }
         }
     }
@@ -214,16 +233,17 @@ impl Tallies {
         let mut pages = Pages::default();
         let first = self.ranges.partition_point(|(counted, _)| counted.start() < range.start());
         let counted = self.ranges[first..].iter().take_while(|(counted, _)| counted.end() <= range.end());
+        let mut add = |tallies: &[Tally]| tallies.iter().for_each(|tally| pages.add(&tally.pages(windows)));
         let mut from = range.start();
-        for (counted, tally) in counted {
+        for (counted, tallies) in counted {
             if let Some(gap) = AddrRange::new(from, counted.start()) {
-                pages.add(&self.counter.count(history.blocks_in(gap), gap).pages(windows));
+                add(&self.counter.count_all(|| history.blocks_in(gap), gap));
             }
-            pages.add(&tally.pages(windows));
+            add(tallies);
             from = counted.end();
         }
         if let Some(gap) = AddrRange::new(from, range.end()) {
-            pages.add(&self.counter.count(history.blocks_in(gap), gap).pages(windows));
+            add(&self.counter.count_all(|| history.blocks_in(gap), gap));
         }
         pages.spread(windows);
         pages

@@ -8,6 +8,7 @@ use super::borders::Borders;
 use super::chunk::{self, Chunk};
 use super::memo::Memo;
 use super::once::CountedOnce;
+use super::panel::Panel;
 use super::snapshot::TargetSurvey;
 use super::tally::Tallies;
 use super::windows::Windows;
@@ -68,6 +69,20 @@ impl PageHistory {
 }
 
 impl HistoryUpdate {
+    /// The same update, where the blocks of a panel stand for the others: it is known of them when they were accessed,
+    /// whenever that was.
+    #[must_use]
+    pub fn with_panel(mut self, panel: Panel) -> Self {
+        self.history.panel = panel;
+        self.tallies = Tallies::new(&self.history);
+        self
+    }
+
+    /// The blocks that stand for the others.
+    pub(crate) fn panel(&self) -> Panel {
+        self.history.panel
+    }
+
     /// Takes in the next part of what the survey has read: all blocks with present or swapped pages of a range of
     /// addresses, in the order of addresses. Each part lies above the one before.
     pub fn take(&mut self, found: &[BlockPages]) {

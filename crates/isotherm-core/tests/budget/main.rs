@@ -8,7 +8,7 @@ mod world;
 
 use std::time::Duration;
 
-use isotherm_core::{Budget, Controller};
+use isotherm_core::{Budget, Controller, SurveyWork};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use world::{Costs, Intervals, Spent, World};
@@ -182,7 +182,7 @@ fn samples_that_the_budget_does_not_bound_leave_it_to_surveys() {
     let interval = |mut controller: Controller| {
         for second in 1..=30 {
             let now = Duration::from_secs(second);
-            controller.surveyed(now, millis(8), 600, true);
+            controller.surveyed(now, millis(8), SurveyWork { read: 600, cleared: 0, is_last_part: true });
             controller.sampled(now, millis(100), 200);
         }
         controller.survey_settings(millis(5)).interval
@@ -195,7 +195,8 @@ fn samples_that_the_budget_does_not_bound_leave_it_to_surveys() {
 #[test]
 fn a_survey_goes_on_soon_after_a_first_part_that_took_long() {
     let mut controller = Controller::new(Budget::default(), true, true, None);
-    controller.surveyed(Duration::from_millis(400), Duration::from_millis(400), 100, false);
+    let work = SurveyWork { read: 100, cleared: 0, is_last_part: false };
+    controller.surveyed(Duration::from_millis(400), Duration::from_millis(400), work);
     controller.worked(Duration::from_millis(1800), Duration::from_millis(1));
     let gap = controller.survey_settings(Duration::from_millis(5)).part_gap;
     assert!(gap < Duration::from_secs(3), "{gap:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use isotherm_core::survey::SurveySettings;
 use isotherm_core::{
     AddrRange, Attributes, Budget, IntervalsGoal, PaceOptions, Pacer, RegionPages, RegionSnapshot, Snapshot, StepWork,
-    SurveyInterval, TargetId, TargetSnapshot,
+    SurveyInterval, SurveyWork, TargetId, TargetSnapshot,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -171,8 +171,7 @@ impl World {
         let work = StepWork {
             samples: usize::from(samples),
             chosen: usize::from(is_over && self.has_samples),
-            blocks: part.map(|_| blocks),
-            is_last_part: part.is_some() && self.left == 0,
+            survey: part.map(|_| SurveyWork { read: blocks, cleared: 0, is_last_part: self.left == 0 }),
             updated: false,
         };
         self.account(Duration::from_secs_f64(all), work);

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::Hierarchy;
+use crate::pattern::Glob;
 
 /// The paths of the cgroups of a hierarchy, by inode number. `/proc/kpagecgroup` identifies cgroups by this number.
 ///
@@ -54,9 +55,9 @@ impl CgroupPaths {
         self.paths.get(&inode).map(String::as_str)
     }
 
-    /// The inode numbers of the cgroups at and below these paths.
-    pub fn below(&self, tops: &[String]) -> impl Iterator<Item = u64> {
-        let found = self.paths.iter().filter(|(_, path)| tops.iter().any(|top| is_below(path, top)));
+    /// The inode numbers of the cgroups at these paths, and of all below them.
+    pub fn below(&self, tops: &[Glob]) -> impl Iterator<Item = u64> {
+        let found = self.paths.iter().filter(|(_, path)| tops.iter().any(|top| top.matches_at_or_above(path)));
         found.map(|(&inode, _)| inode)
     }
 }

@@ -45,6 +45,17 @@ pub enum RamError {
         /// The path of the file.
         path: PathBuf,
     },
+    /// A node has none of the memory.
+    #[error(
+        "node {node} has none of the memory that is watched ({})",
+        if nodes.is_empty() { "it is not known which node memory belongs to".into() } else { format!("nodes: {nodes}") }
+    )]
+    NotOfNode {
+        /// The node.
+        node: u32,
+        /// The nodes that have some.
+        nodes: String,
+    },
 }
 
 /// A range of System RAM.

@@ -30,17 +30,19 @@ pub use physical::PhysicalScan;
 
 use crate::bpf::BpfError;
 use crate::idle::IdleError;
+use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::pages::{RamError, TableError};
+use isotherm_kernel::{Glob, PatternError, Selection};
 
 /// Whose memory is scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All memory.
     All,
-    /// The memory of the processes with these PIDs.
-    Processes(Vec<u32>),
-    /// The memory of these cgroups and the cgroups below them. A path is relative to the hierarchy, or it is in the
-    /// directory where the hierarchy is mounted.
+    /// The memory of the processes of a selection, at each scan.
+    Processes(Selection),
+    /// The memory of these cgroups and the cgroups below them. A path, which may be a pattern ([`Glob`]), is relative
+    /// to the hierarchy, or it is in the directory where the hierarchy is mounted.
     Cgroups(Vec<String>),
 }
 
@@ -51,6 +53,11 @@ pub struct Detail {
     pub processes: bool,
     /// Whether to list each mapping of each process. This implies the processes.
     pub mappings: bool,
+}
+
+/// The patterns of the cgroups that a user has named.
+fn tops(hierarchy: &Hierarchy, named: &[String]) -> Result<Vec<Glob>, ScanError> {
+    Ok(named.iter().map(|named| Glob::new(&hierarchy.path_of(named))).collect::<Result<_, _>>()?)
 }
 
 impl Detail {
@@ -120,6 +127,12 @@ pub enum ScanError {
     /// A given process cannot be scanned.
     #[error("{0}")]
     NoProcess(String),
+    /// No process belongs to the selection.
+    #[error("no process matches: {0} (`ps -e` lists the processes)")]
+    NoneSelected(String),
+    /// A given cgroup is no path, nor a pattern of paths.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
     /// A given cgroup does not exist.
     #[error("there is no cgroup {named} ({fix})")]
     NoCgroup {

@@ -15,9 +15,10 @@ use super::nodes::NodeSums;
 use super::population::{Member, Population};
 use super::processes::Pagemaps;
 use super::wanted::Wanted;
-use super::{Detail, Pacer, Scan, ScanError, Scope};
+use super::{Detail, Pacer, Scan, ScanError, Scope, tops};
 use crate::idle::{BITMAP, IdleError, IdleProbe};
 use crate::mark::Mark;
+use isotherm_kernel::Glob;
 use isotherm_kernel::cgroup::{CgroupPaths, Hierarchy};
 use isotherm_kernel::pages::{FlagTable, Flags, FrameNodes, PageBuffer, SystemRam, Table};
 
@@ -170,10 +171,9 @@ impl PhysicalScan {
         Ok(())
     }
 
-    /// The paths of the given cgroups.
-    fn tops(&self, named: &[String]) -> Result<Vec<String>, ScanError> {
-        let hierarchy = self.hierarchy.as_ref().ok_or_else(|| ScanError::NoCgroups(self.notes.join("; ")))?;
-        Ok(named.iter().map(|named| hierarchy.path_of(named)).collect())
+    /// The patterns of the given cgroups.
+    fn tops(&self, named: &[String]) -> Result<Vec<Glob>, ScanError> {
+        tops(self.hierarchy.as_ref().ok_or_else(|| ScanError::NoCgroups(self.notes.join("; ")))?, named)
     }
 
     /// Checks that the given cgroups exist.
@@ -182,8 +182,8 @@ impl PhysicalScan {
         if self.charged.is_none() {
             return Err(ScanError::NoCgroups(self.notes.join("; ")));
         }
-        for (named, top) in named.iter().zip(self.tops(named)?) {
-            if self.paths.below(&[top]).next().is_none() {
+        for (named, top) in named.iter().zip(&self.tops(named)?) {
+            if self.paths.below(std::slice::from_ref(top)).next().is_none() {
                 let directory =
                     self.hierarchy.as_ref().and_then(Hierarchy::directory).unwrap_or(Path::new("/sys/fs/cgroup"));
                 let fix = format!("`find {} -type d` lists the cgroups", directory.display());

@@ -11,8 +11,8 @@ use procfs::ProcError;
 use procfs::process::{Process, all_processes_with_root};
 use rustix::io::Errno;
 
-use super::{ScanError, Scope};
-use isotherm_kernel::cgroup::{Hierarchy, is_below};
+use super::{ScanError, Scope, tops};
+use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::{MappingNames, command_line, memory_id, read_mapping_uses, read_mappings, resident, since_boot};
 
 /// A process at the time when it was listed.
@@ -69,8 +69,11 @@ impl Population {
 
     /// Checks that the given processes can be scanned.
     pub(super) fn check(&self, scope: &Scope) -> Result<(), ScanError> {
-        let Scope::Processes(pids) = scope else { return Ok(()) };
-        for &pid in pids {
+        let Scope::Processes(selection) = scope else { return Ok(()) };
+        if selection.is_open() && selection.find(&self.root).is_empty() {
+            return Err(ScanError::NoneSelected(selection.to_string()));
+        }
+        for pid in selection.named_pids() {
             let refused = |why: &str| Err(ScanError::NoProcess(format!("process {pid} {why}")));
             let looked = match self.open(pid) {
                 Ok(Some(process)) => self.look(&process),
@@ -110,13 +113,13 @@ impl Population {
             Looked::Failed(error) => failed.push(error),
         };
         match scope {
-            Scope::Processes(pids) => {
-                let mut pids = pids.clone();
-                pids.sort_unstable();
-                pids.dedup();
-                for pid in pids {
+            Scope::Processes(selection) => {
+                for pid in selection.find(&self.root) {
                     match self.open(pid).map(|process| process.map(|process| self.look(&process))) {
-                        Ok(None | Some(Looked::WithoutMemory)) => note(notes, format!("process {pid} has ended")),
+                        Ok(None | Some(Looked::WithoutMemory)) if selection.named_pids().any(|named| named == pid) => {
+                            note(notes, format!("process {pid} has ended"));
+                        }
+                        Ok(None | Some(Looked::WithoutMemory)) => {}
                         Ok(Some(looked)) => take(looked),
                         Err(error) => take(Looked::Failed(error)),
                     }
@@ -124,16 +127,14 @@ impl Population {
             }
             Scope::All | Scope::Cgroups(_) => {
                 let failed = |e: ProcError| ScanError::Processes { path: self.proc.clone(), why: e.to_string() };
-                let tops: Option<Vec<String>> = match (scope, &self.hierarchy) {
-                    (Scope::Cgroups(named), Some(hierarchy)) => {
-                        Some(named.iter().map(|named| hierarchy.path_of(named)).collect())
-                    }
+                let tops = match (scope, &self.hierarchy) {
+                    (Scope::Cgroups(named), Some(hierarchy)) => Some(tops(hierarchy, named)?),
                     _ => None,
                 };
                 for process in all_processes_with_root(&self.proc).map_err(failed)?.flatten() {
                     if let Some(tops) = &tops {
                         let cgroup = self.hierarchy.as_ref().and_then(|all| all.of_process(process.pid.unsigned_abs()));
-                        if !cgroup.is_some_and(|cgroup| tops.iter().any(|top| is_below(&cgroup, top))) {
+                        if !cgroup.is_some_and(|cgroup| tops.iter().any(|top| top.matches_at_or_above(&cgroup))) {
                             continue;
                         }
                     }
@@ -161,7 +162,8 @@ impl Population {
     /// Notes that a process ended after it was listed, or cannot be observed, if it was given by PID.
     pub(super) fn note_ended(&self, member: &Member, scope: &Scope, notes: &mut Vec<String>) {
         let pid = member.pid;
-        if !matches!(scope, Scope::Processes(_)) {
+        let Scope::Processes(selection) = scope else { return };
+        if !selection.named_pids().any(|named| named == pid) {
             return;
         }
         if memory_id(&self.root, pid) == pid {

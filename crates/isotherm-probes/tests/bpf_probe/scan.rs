@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use isotherm_core::IdleTally;
+use isotherm_kernel::Selection;
 use isotherm_kernel::Stop;
 use isotherm_probes::bpf::SharedMemory;
 use isotherm_probes::idle_scan::{Detail, IdleFindings, Pacer, PageTableScan, ProcessIdle, Scan, Scope};
@@ -21,8 +22,8 @@ fn pacer() -> Pacer {
 /// Opens a scan of targets and marks their memory. An error is the reason to skip the test.
 fn marked(targets: &[&Target], shared: SharedMemory) -> Result<PageTableScan, &'static str> {
     drop(open()?);
-    let pids = targets.iter().map(|target| target.pid()).collect();
-    let mut scan = PageTableScan::open(Scope::Processes(pids), DETAIL, shared).unwrap();
+    let pids = targets.iter().map(|target| target.pid());
+    let mut scan = PageTableScan::open(Scope::Processes(Selection::pids(pids)), DETAIL, shared).unwrap();
     scan.mark(&mut pacer()).unwrap();
     Ok(scan)
 }
@@ -158,7 +159,7 @@ fn memory_shared_since_a_fork_counts_once() {
     target.write(start, SIZE);
     let child = target.request(&format!("fork-and-read {start} {SIZE}")) as u32;
     drop(or_skip!(open()));
-    let scope = Scope::Processes(vec![target.pid(), child]);
+    let scope = Scope::Processes(Selection::pids([target.pid(), child]));
     let mut scan = PageTableScan::open(scope, DETAIL, SharedMemory::Always).unwrap();
     scan.mark(&mut pacer()).unwrap();
     target.read(start, 4 * MIB);

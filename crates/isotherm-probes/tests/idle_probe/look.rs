@@ -41,7 +41,7 @@ fn a_look_finds_what_was_accessed_since_the_survey_and_changes_nothing() {
     assert_eq!(young(&mut look, 6), [0, 1, 2, 3], "nothing was marked yet");
     survey_and_mark(&mut probe, 6);
     survey(&mut probe, 6);
-    assert_eq!(young(&mut look, 6), []);
+    assert_eq!(young(&mut look, 6), [0_u64; 0]);
     made.access([71, 72]);
     let before = made.idle();
     assert_eq!(young(&mut look, 6), [1, 2]);
@@ -57,7 +57,7 @@ fn an_access_that_a_sample_or_a_survey_has_hidden_is_found() {
     let mut look = probe.look().unwrap();
     survey_and_mark(&mut probe, 4);
     survey(&mut probe, 4);
-    assert_eq!(young(&mut look, 4), []);
+    assert_eq!(young(&mut look, 4), [0_u64; 0]);
     made.access([71]);
     [70, 72, 73].iter().for_each(|&frame| made.set_flags(frame, LRU | IDLE));
     round(&mut probe, &samples(PROCESS, 0..4), || ());
@@ -70,7 +70,7 @@ fn an_access_that_a_sample_or_a_survey_has_hidden_is_found() {
     assert!([1, 3].iter().all(|page| young(&mut look, 4).contains(page)));
     // The survey after it has begun, so that it has ended: it knows of these accesses.
     survey(&mut probe, 4);
-    assert_eq!(young(&mut look, 4), []);
+    assert_eq!(young(&mut look, 4), [0_u64; 0]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_is_not_known_to_be_idle_counts_as_accessed() {
     let mut look = probe.look().unwrap();
     survey_and_mark(&mut probe, 6);
     survey(&mut probe, 6);
-    assert_eq!(young(&mut look, 6), []);
+    assert_eq!(young(&mut look, 6), [0_u64; 0]);
     // The page is taken off its list, or cannot be checked just now, and the kernel shows it as accessed.
     made.access([70, 71]);
     made.set_flags(70, 0);
@@ -103,5 +103,5 @@ fn a_process_that_has_ended_has_no_young_pages() {
     made.set_page(0, PRESENT | 9);
     let mut look = made.probe(1).look().unwrap();
     std::fs::remove_file(made.path("proc/7/pagemap")).unwrap();
-    assert_eq!(young(&mut look, 1), []);
+    assert_eq!(young(&mut look, 1), [0_u64; 0]);
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use isotherm_core::PAGE_SIZE;
+use isotherm_kernel::Selection;
 use isotherm_probes::idle_scan::{Detail, Scan, Scope};
 
 use crate::made::{ANON, HUGETLB, LRU, Made, of, pacer};
@@ -18,7 +19,7 @@ fn a_mapping_is_counted_by_the_frames_of_its_pages() {
     made.page([100], HUGETLB, a);
     // A page, no page, another page, two parts of a huge page, and a page that is not user memory.
     made.process(7, "/a", &[5, 0, 70, 600, 601, 100]);
-    let mut scan = made.scan(Scope::Processes(vec![7]), BY_MAPPING).unwrap();
+    let mut scan = made.scan(Scope::Processes(Selection::pids([7])), BY_MAPPING).unwrap();
     scan.mark(&mut pacer()).unwrap();
     assert_eq!(made.idle(), [5, 70, 512], "only the pages of the process are marked");
     made.access([70]);
@@ -57,7 +58,7 @@ fn a_process_that_ends_is_noted_and_the_others_are_reported() {
     made.page([1, 2], LRU, a);
     made.process(7, "/a", &[1]);
     made.process(8, "/a", &[2]);
-    let mut scan = made.scan(Scope::Processes(vec![7, 8]), BY_MAPPING).unwrap();
+    let mut scan = made.scan(Scope::Processes(Selection::pids([7, 8])), BY_MAPPING).unwrap();
     scan.mark(&mut pacer()).unwrap();
     fs::remove_dir_all(made.path("proc/7")).unwrap();
     let findings = made.read(&mut scan);
@@ -75,7 +76,7 @@ fn a_process_that_does_not_exist_or_has_no_memory_is_refused() {
     let made = Made::new(256);
     made.process(7, "/a", &[1]);
     made.write("proc/7/maps", "");
-    let error = |pid| made.scan(Scope::Processes(vec![pid]), BY_MAPPING).unwrap_err().to_string();
+    let error = |pid| made.scan(Scope::Processes(Selection::pids([pid])), BY_MAPPING).unwrap_err().to_string();
     assert!(error(7).contains("process 7 has no memory"), "{}", error(7));
     assert!(error(12).contains("no process 12"), "{}", error(12));
 }

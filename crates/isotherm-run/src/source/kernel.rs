@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::{
-    AddrRange, AddressSpace, Attributes, IntervalsGoal, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot,
-    TargetSpace,
+    AddrRange, AddressSpace, Attributes, IntervalsGoal, Snapshot, TargetId, TargetSnapshot, TargetSpace,
 };
-use isotherm_kernel::{Rest, Waiter, Woken, monitor_cpu_time};
+use isotherm_kernel::{Rest, Waiter, Woken, monitor_cpu_time, page_ranges};
 use isotherm_probes::damon::{self, Aggregation, DamonError, DamonPaths, Scope, Settings};
 use isotherm_record::{Cost, SnapshotRecord};
 
@@ -42,7 +41,7 @@ impl Source for KernelSource {
         // The length of an aggregation follows from the time of the one before.
         let goal = goal.filter(|_| run.is_complete());
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
-        let spaces = read_spaces(&mut targets, &ranges)?;
+        let spaces = read_spaces(&mut targets)?;
         let start = Instant::now();
         let deadline = outlet.deadline(start);
         if spaces.is_empty() {
@@ -71,7 +70,7 @@ impl Source for KernelSource {
                 // While the schemes sleep, others may use the kernel's DAMON. Other attributes need another start, too.
                 run.end()?;
                 let rested = rest(&mut waiter, &control.rest, deadline, || {
-                    converter.spaces = read_spaces(&mut targets, &ranges)?;
+                    converter.spaces = read_spaces(&mut targets)?;
                     Ok(!converter.spaces.is_empty())
                 })?;
                 if let Some(reason) = rested {
@@ -107,7 +106,7 @@ impl Source for KernelSource {
                 return Ok(reason);
             }
             if woken == Woken::TargetEnded || now >= update || commands.update || !is_on {
-                converter.spaces = read_spaces(&mut targets, &ranges)?;
+                converter.spaces = read_spaces(&mut targets)?;
                 update = now + attributes.update();
                 if converter.spaces.is_empty() {
                     run.end()?;
@@ -147,20 +146,8 @@ fn rest(
 }
 
 /// The targets that live, with the mappings that are watched.
-fn read_spaces(targets: &mut LiveTargets, ranges: &[AddrRange]) -> Result<Vec<TargetSpace>, RunError> {
-    let spaces = targets.read_targets().map_err(RunError::Space)?;
-    if ranges.is_empty() {
-        return Ok(spaces);
-    }
-    let clip = |mapping: &Mapping| {
-        let parts: Vec<_> = ranges.iter().filter_map(|range| range.intersection(mapping.range)).collect();
-        let mapping = mapping.clone();
-        parts.into_iter().map(move |range| Mapping { range, ..mapping.clone() })
-    };
-    let clipped = spaces
-        .into_iter()
-        .map(|space| TargetSpace { mappings: space.mappings.iter().flat_map(clip).collect(), ..space });
-    Ok(clipped.collect())
+fn read_spaces(targets: &mut LiveTargets) -> Result<Vec<TargetSpace>, RunError> {
+    targets.read_targets().map_err(RunError::Space)
 }
 
 /// The targets, as the kernel needs them.
@@ -171,23 +158,6 @@ fn scope(spaces: &[TargetSpace], ranges: &[AddrRange]) -> Scope {
         (_, [pid]) if !ranges.is_empty() => Scope::Ranges(*pid, ranges.to_vec()),
         _ => Scope::Processes(pids),
     }
-}
-
-/// The same memory as sorted ranges of whole pages, none of which touches another, as the kernel wants them.
-fn page_ranges(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
-    ranges.sort_unstable();
-    let mut whole: Vec<AddrRange> = Vec::new();
-    for range in ranges {
-        let start = range.start() / PAGE_SIZE * PAGE_SIZE;
-        let end = range.end().checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX / PAGE_SIZE * PAGE_SIZE);
-        match whole.last_mut() {
-            Some(last) if start <= last.end() => {
-                *last = AddrRange::new(last.start(), end.max(last.end())).unwrap_or(*last);
-            }
-            _ => whole.extend(AddrRange::new(start, end)),
-        }
-    }
-    whole
 }
 
 /// Makes snapshots of the kernel's aggregations.

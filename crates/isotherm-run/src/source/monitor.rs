@@ -180,10 +180,10 @@ impl Driver {
             monitor.set_update_gap(self.pacer.update_gap());
         }
         let attributes = monitor.attributes();
-        if (work.blocks.is_some() || work.updated || is_snapshot) && monitor.survey_interval().is_some() {
+        if (work.survey.is_some() || work.updated || is_snapshot) && monitor.survey_interval().is_some() {
             monitor.set_survey(self.pacer.survey_settings(attributes));
         }
-        if work.blocks.is_some() || is_snapshot {
+        if work.survey.is_some() || is_snapshot {
             monitor.set_sparing(self.pacer.every(attributes));
         }
         if let Some(news) = settled.and_then(|pace| self.news.of(pace)) {

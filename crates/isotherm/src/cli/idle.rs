@@ -8,6 +8,7 @@ use isotherm_core::units::{self, QuantityError};
 use isotherm_probes::idle_scan::Rate;
 
 use super::SharedOption;
+use super::targets::{ExcludeOption, SelectorOptions, TARGETS};
 use super::watch::share;
 
 /// Report how much memory is idle, by cgroup, process and mapping
@@ -28,16 +29,16 @@ use super::watch::share;
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Idle {
-    /// Report only the memory of the process with this ID. May be given several times
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub pid: Vec<u32>,
-    /// Report only the memory of this cgroup and of those below it: a path such as /system.slice, or its directory. May
-    /// be given several times
-    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
-    pub cgroup: Vec<String>,
-    /// Report all memory that the method can read, as without --pid and --cgroup
-    #[arg(long, conflicts_with_all = ["pid", "cgroup"])]
-    pub all: bool,
+    #[command(flatten)]
+    pub selectors: SelectorOptions,
+    #[command(flatten)]
+    pub exclude: ExcludeOption,
+    /// Processes that run as this user, given by name or user ID
+    #[arg(long, help_heading = TARGETS, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Also the descendants of the processes
+    #[arg(long, help_heading = TARGETS)]
+    pub children: bool,
     /// List the figures of these, separated by commas. Cgroups are always listed [default: cgroup; with --pid also
     /// process and, but for Prometheus, mapping]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]

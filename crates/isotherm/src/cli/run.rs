@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use isotherm_core::{AddrRange, units};
 
-use super::WatchOptions;
+use super::{RangeOption, WatchOptions};
 
 /// Watch processes, and act on their memory by schemes
 ///
@@ -30,10 +29,8 @@ pub struct Run {
     pub schemes: PathBuf,
     #[command(flatten)]
     pub watch: WatchOptions,
-    /// Watch only these addresses of the process, such as 0x7f0000000000:0x7f0040000000. Needs --probe damon and one
-    /// --pid. May be given several times
-    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
-    pub range: Vec<AddrRange>,
+    #[command(flatten)]
+    pub range: RangeOption,
     /// Write a recording to this file, which only its owner can read: the snapshots, what the schemes did, and how much
     /// memory was in use. `isotherm report schemes` shows it. A recording that is there is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]

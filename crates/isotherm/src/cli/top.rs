@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::targets::SELECTORS;
 use super::{PhysicalOptions, WatchOptions};
 
 /// Watch the memory accesses of processes, or of all physical memory, live
@@ -29,7 +30,7 @@ pub struct Top {
     #[arg(short, long, value_name = "FILE")]
     pub schemes: Option<PathBuf>,
     /// Append the standard output and error of the command to this file [default: discard them]
-    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = SELECTORS)]
     pub log: Option<PathBuf>,
 }
 

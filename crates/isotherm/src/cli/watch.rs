@@ -6,18 +6,29 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use isotherm_core::AddrRange;
 use isotherm_core::units::{self, QuantityError};
+use isotherm_kernel::NamePattern;
 use isotherm_kernel::scheduling::MOST_CPUS;
 use isotherm_run::{SharedMemory, SurveyChoice};
+
+use super::targets::{ExcludeOption, SELECTORS, SelectorOptions, TARGETS, name as mapping};
 
 /// Processes that are watched, and how: for all commands that watch.
 #[derive(Args)]
 pub struct WatchOptions {
-    /// Watch the process with this ID. May be given several times
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub pid: Vec<u32>,
+    #[command(flatten)]
+    pub selectors: SelectorOptions,
+    #[command(flatten)]
+    pub exclude: ExcludeOption,
     /// Also watch the descendants of the processes. They join as they start and leave as they end
-    #[arg(long)]
+    #[arg(long, help_heading = TARGETS)]
     pub children: bool,
+    /// Wait for a process, at the start and after the last one has ended, until Ctrl-C or --duration
+    #[arg(long, help_heading = TARGETS, conflicts_with = "command")]
+    pub wait: bool,
+    /// Watch only mappings with a matching name: the path of a file, a name such as [heap], or anonymous. May be given
+    /// several times
+    #[arg(long, help_heading = TARGETS, value_name = "REGEX", value_parser = mapping)]
+    pub mapping: Vec<NamePattern>,
     /// End after this time. A command that isotherm started gets SIGTERM then
     #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
     pub duration: Option<Duration>,
@@ -37,12 +48,13 @@ pub struct WatchOptions {
     pub scheduling: SchedulingOptions,
     #[command(flatten)]
     pub attributes: AttributeOptions,
-    /// Start the command as this user, given by name or user ID, with the user's groups, HOME, SHELL, USER and LOGNAME.
-    /// Needs root, unless it is one's own name [default: the user who called sudo, if that started isotherm]
-    #[arg(long, value_name = "NAME", requires = "command", conflicts_with = "pid")]
+    /// Without a command: processes that run as this user, given by name or user ID. With a command: start it as this
+    /// user, with the user's groups, HOME, SHELL, USER and LOGNAME, which needs root, unless it is one's own name
+    /// [default: the user who called sudo, if that started isotherm]
+    #[arg(long, help_heading = TARGETS, value_name = "NAME")]
     pub user: Option<String>,
     /// Start this command and watch it
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = SELECTORS)]
     pub command: Vec<OsString>,
 }
 
@@ -93,11 +105,22 @@ pub struct SharedOption {
 pub struct PhysicalOptions {
     /// Watch physical memory instead of processes, by the probe idle, bpf or damon. auto takes idle, or else bpf, which
     /// sees the memory that processes map, by surveys without samples. A command after `--` then only sets how long
-    #[arg(long, conflicts_with_all = ["pid", "children"])]
+    #[arg(long, help_heading = TARGETS, conflicts_with_all = SELECTORS)]
+    #[arg(conflicts_with_all = ["exclude", "children", "wait", "mapping"])]
     pub physical: bool,
-    /// Watch only these addresses: with --physical, physical addresses such as 4GiB:5GiB; with --probe damon and one
-    /// --pid, addresses of that process such as 0x7f0000000000:0x7f0040000000. May be given several times
-    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
+    #[command(flatten)]
+    pub range: RangeOption,
+    /// With --physical: watch only the memory of this NUMA node. May be given several times
+    #[arg(long, help_heading = TARGETS, value_name = "N", requires = "physical")]
+    pub node: Vec<u32>,
+}
+
+/// Addresses that are watched: for all commands that watch.
+#[derive(Args)]
+pub struct RangeOption {
+    /// Watch only these addresses of one process, such as 0x7f0000000000:0x7f0040000000, or of physical memory, such as
+    /// 4GiB:5GiB. May be given several times
+    #[arg(long, help_heading = TARGETS, value_name = "FROM:TO", value_parser = units::parse_address_range)]
     pub range: Vec<AddrRange>,
 }
 

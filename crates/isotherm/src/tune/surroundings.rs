@@ -106,10 +106,19 @@ pub fn target_options(watch: &WatchOptions, physical: bool) -> String {
     if physical {
         options.push("--physical".into());
     }
-    options.extend(watch.pid.iter().map(|pid| format!("--pid {pid}")));
-    if watch.children {
-        options.push("--children".into());
-    }
+    let selectors = &watch.selectors;
+    let mut add = |name: &str, value: &str| options.push(format!("--{name} {}", quoted(OsStr::new(value))));
+    selectors.pid.iter().for_each(|pid| add("pid", &pid.to_string()));
+    selectors.name.iter().for_each(|name| add("name", &name.to_string()));
+    selectors.command_line.iter().for_each(|command| add("command", &command.to_string()));
+    selectors.cgroup.iter().for_each(|path| add("cgroup", path));
+    selectors.unit.iter().for_each(|unit| add("unit", &unit.to_string()));
+    selectors.container.iter().for_each(|container| add("container", container));
+    watch.user.iter().for_each(|user| add("user", user));
+    selectors.min_rss.iter().for_each(|bytes| add("min-rss", &bytes.to_string()));
+    watch.mapping.iter().for_each(|name| add("mapping", &name.to_string()));
+    options.extend(selectors.all.then(|| "--all".into()));
+    options.extend(watch.children.then(|| "--children".into()));
     if !watch.command.is_empty() {
         options.push("--".into());
         options.extend(watch.command.iter().map(|word| quoted(word)));

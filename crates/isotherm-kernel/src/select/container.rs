@@ -1,0 +1,213 @@
+//! Containers, by the cgroups that their runtimes make, and by the files in which these keep their names.
+//!
+//! | runtime | a part of the cgroup's path | names |
+//! |---|---|---|
+//! | Docker | `docker-ID.scope`, `docker/ID` | `/var/lib/docker/containers/ID/config.v2.json` |
+//! | Podman | `libpod-ID.scope`, `libpod-ID` | `/var/lib/containers/storage/overlay-containers/containers.json` |
+//! | containerd, CRI-O | `cri-containerd-ID.scope`, `crio-ID.scope`, `ID` | those of Kubernetes or nerdctl |
+//! | nerdctl | `nerdctl-ID.scope` | `/var/lib/nerdctl/HASH/names/NAMESPACE/NAME` |
+//! | Kubernetes | `kubepods-…-podUID.slice`, `podUID` | `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log` |
+//! | LXC, Incus | `lxc.payload.NAME` | the cgroup's |
+//! | systemd-nspawn | `machine-NAME.scope` | the cgroup's |
+//!
+//! An ID has 64 hexadecimal digits.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use isotherm_core::text_of;
+use isotherm_input::Input;
+
+/// An ID is named by this many of its first characters, or more.
+const LEAST_OF_ID: usize = 4;
+
+/// A file of a runtime that is larger is not read.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// The containers of the machine.
+#[derive(Debug)]
+pub(crate) struct Containers {
+    root: PathBuf,
+    /// The names of a container, by its ID.
+    names: RefCell<HashMap<String, Vec<String>>>,
+}
+
+impl Containers {
+    /// Those of the machine whose `/` is `root`.
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.into(), names: RefCell::default() }
+    }
+
+    /// Forgets the names, which may change.
+    pub(super) fn forget(&self) {
+        self.names.borrow_mut().clear();
+    }
+
+    /// Whether the cgroup at `path` is that of the container or pod that `wanted` names, or lies below it.
+    pub(super) fn is_in(&self, path: &str, wanted: &str) -> bool {
+        path.split('/').any(|part| {
+            if let Some(name) = name_in(part) {
+                return name == wanted;
+            }
+            if let Some(uid) = pod_in(part) {
+                return uid == wanted.replace('_', "-");
+            }
+            let Some(id) = id_in(part) else { return false };
+            wanted.len() >= LEAST_OF_ID && id.starts_with(wanted) || self.has_name(id, wanted)
+        })
+    }
+
+    fn has_name(&self, id: &str, wanted: &str) -> bool {
+        let mut known = self.names.borrow_mut();
+        let names = known.entry(id.into()).or_insert_with(|| self.names_of(id));
+        names.iter().any(|name| name == wanted)
+    }
+
+    /// The names that runtimes know a container by.
+    fn names_of(&self, id: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        if let Some(config) = self.json(&format!("var/lib/docker/containers/{id}/config.v2.json")) {
+            names.extend(config["Name"].as_str().map(|name| name.trim_start_matches('/').to_owned()));
+        }
+        for driver in ["overlay", "btrfs", "vfs", "zfs"] {
+            let list = self.json(&format!("var/lib/containers/storage/{driver}-containers/containers.json"));
+            for container in list.iter().filter_map(|list| list.as_array()).flatten() {
+                if container["id"] == id {
+                    let all = container["names"].as_array().into_iter().flatten();
+                    names.extend(all.filter_map(|name| name.as_str()).map(String::from));
+                }
+            }
+        }
+        // nerdctl has a file for each name, which holds the ID.
+        for hash in self.entries("var/lib/nerdctl") {
+            for namespace in self.entries(&format!("{hash}/names")) {
+                for name in self.entries(&namespace) {
+                    if self.text(&name).is_some_and(|content| content.trim() == id) {
+                        names.extend(name.rsplit('/').next().map(String::from));
+                    }
+                }
+            }
+        }
+        for log in self.entries("var/log/containers") {
+            let name = log.rsplit('/').next().and_then(|log| log.strip_suffix(&format!("-{id}.log")));
+            let parts: Vec<&str> = name.into_iter().flat_map(|name| name.split('_')).collect();
+            if let [pod, namespace, container] = parts[..] {
+                names.extend([pod.into(), container.into(), format!("{namespace}/{pod}")]);
+            }
+        }
+        names
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        Input::new(&self.root.join(path)).limited_to(LARGEST_FILE).text().ok()
+    }
+
+    fn json(&self, path: &str) -> Option<serde_json::Value> {
+        serde_json::from_str(&self.text(path)?).ok()
+    }
+
+    /// The paths of the entries of a directory, relative to the root.
+    fn entries(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join(directory)).into_iter().flatten().flatten();
+        entries.map(|entry| format!("{directory}/{}", text_of(entry.file_name().as_bytes()))).collect()
+    }
+}
+
+/// The ID of the container in a part of a cgroup's path: 64 hexadecimal digits at its end. The monitors of containers
+/// (conmon) have cgroups of their own, which are left out.
+fn id_in(part: &str) -> Option<&str> {
+    let part = part.strip_suffix(".scope").unwrap_or(part);
+    if part.contains("conmon") {
+        return None;
+    }
+    let id = part.rsplit(['-', ':']).next()?;
+    (id.len() == 64 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))).then_some(id)
+}
+
+/// The UID of the pod in a part of a cgroup's path, with hyphens.
+fn pod_in(part: &str) -> Option<String> {
+    let part = part.strip_suffix(".slice").unwrap_or(part);
+    let (_, uid) = part.rsplit_once("pod").filter(|(before, _)| before.is_empty() || before.ends_with('-'))?;
+    let is_uid = uid.len() >= 32 && uid.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'_'));
+    is_uid.then(|| uid.replace('_', "-"))
+}
+
+/// The name of the container in a part of a cgroup's path, where it is there itself.
+fn name_in(part: &str) -> Option<String> {
+    if let Some(name) = part.strip_prefix("lxc.payload.") {
+        return Some(name.into());
+    }
+    let name = part.strip_prefix("machine-")?.strip_suffix(".scope")?;
+    // systemd writes a hyphen of a name as \x2d (systemd.unit(5)).
+    Some(name.replace("\\x2d", "-"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    const POD: &str = "6f1d9e4a-1c2b-4d3e-8f9a-0b1c2d3e4f50";
+
+    fn made(files: &[(String, String)]) -> (tempfile::TempDir, Containers) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let containers = Containers::new(root.path());
+        (root, containers)
+    }
+
+    #[test]
+    fn a_container_is_found_by_its_id_in_the_cgroups_of_all_runtimes() {
+        let (_root, containers) = made(&[]);
+        for path in [
+            format!("/system.slice/docker-{ID}.scope"),
+            format!("/docker/{ID}"),
+            format!("/machine.slice/libpod-{ID}.scope/container"),
+            format!("/kubepods.slice/x/cri-containerd-{ID}.scope"),
+            format!("/kubepods/besteffort/pod{POD}/{ID}"),
+            format!("/system.slice/kubepods.slice:cri-containerd:{ID}"),
+        ] {
+            assert!(containers.is_in(&path, ID) && containers.is_in(&path, &ID[..12]), "{path}");
+            assert!(!containers.is_in(&path, "012") && !containers.is_in(&path, "fedc"), "{path}");
+        }
+        assert!(!containers.is_in(&format!("/machine.slice/libpod-conmon-{ID}.scope"), ID));
+    }
+
+    #[test]
+    fn a_pod_is_found_by_its_uid() {
+        let (_root, containers) = made(&[]);
+        let slice = format!("/kubepods.slice/kubepods-burstable-pod{}.slice/x", POD.replace('-', "_"));
+        for path in [slice, format!("/kubepods/besteffort/pod{POD}/{ID}")] {
+            assert!(containers.is_in(&path, POD), "{path}");
+            assert!(!containers.is_in(&path, &POD.replace('6', "7")), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_container_is_found_by_its_name() {
+        let other = ID.replace('0', "9");
+        let (_root, containers) = made(&[
+            (format!("var/lib/docker/containers/{ID}/config.v2.json"), r#"{"Name": "/web"}"#.into()),
+            (
+                "var/lib/containers/storage/overlay-containers/containers.json".into(),
+                format!(r#"[{{"id": "{other}", "names": ["cache", "c2"]}}, {{"id": "{ID}"}}]"#),
+            ),
+            ("var/lib/nerdctl/1935db59/names/default/proxy".into(), format!("{ID}\n")),
+            (format!("var/log/containers/pod-1_shop_cart-{other}.log"), String::new()),
+        ]);
+        let (path, second) = (format!("/docker/{ID}"), format!("/machine.slice/libpod-{other}.scope"));
+        assert!(["web", "proxy"].iter().all(|name| containers.is_in(&path, name)));
+        assert!(["cache", "c2", "pod-1", "cart", "shop/pod-1"].iter().all(|name| containers.is_in(&second, name)));
+        assert!(!containers.is_in(&path, "cache") && !containers.is_in(&second, "web"));
+        assert!(containers.is_in("/lxc.payload.db/init.scope", "db"));
+        assert!(containers.is_in(r"/machine.slice/machine-my\x2dbox.scope", "my-box"));
+    }
+}

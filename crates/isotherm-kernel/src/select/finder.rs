@@ -1,0 +1,84 @@
+//! Finds the processes of a selection as they appear.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::container::Containers;
+use super::{Facts, Selection};
+use crate::listing::{ROOT, process_ids};
+
+/// A process that does not belong to the selection may call execve(2), change its user or its cgroup, or grow. So it is
+/// looked at again, soon after it has appeared, and then ever less often.
+const FIRST_GAP: Duration = Duration::from_millis(100);
+const LONGEST_GAP: Duration = Duration::from_secs(5);
+
+/// Finds the processes of a selection.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    selection: Selection,
+    containers: Containers,
+    /// When names of containers were forgotten last.
+    forgotten: Option<Instant>,
+    /// The process that watches.
+    own: u32,
+    /// The processes that do not belong to the selection.
+    others: HashMap<u32, Other>,
+}
+
+/// A process that does not belong to the selection.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    /// When it is looked at again.
+    due: Instant,
+    /// How long after that the next time is.
+    gap: Duration,
+}
+
+impl Finder {
+    pub(crate) fn new(selection: Selection) -> Self {
+        let (containers, own) = (Containers::new(Path::new(ROOT)), std::process::id());
+        Self { selection, containers, forgotten: None, own, others: HashMap::new() }
+    }
+
+    pub(crate) fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// Whether a process belongs to the selection.
+    pub(crate) fn takes(&self, pid: u32) -> bool {
+        self.selection.takes(&Facts::new(Path::new(ROOT), pid, &self.containers))
+    }
+
+    /// Whether a process is excepted from the selection.
+    pub(crate) fn excepts(&self, pid: u32) -> bool {
+        self.selection.excepts(&Facts::new(Path::new(ROOT), pid, &self.containers))
+    }
+
+    /// The processes of the machine that belong to the selection at `now` and are no members. A process that was found
+    /// is found again as long as it is no member, and less and less often.
+    pub(crate) fn find(&mut self, now: Instant, is_member: impl Fn(u32) -> bool) -> Vec<u32> {
+        if self.forgotten.is_none_or(|at| now >= at + LONGEST_GAP) {
+            self.containers.forget();
+            self.forgotten = Some(now);
+        }
+        let before = std::mem::take(&mut self.others);
+        let mut found = Vec::new();
+        for pid in process_ids(Path::new(ROOT)) {
+            if pid == self.own || is_member(pid) {
+                continue;
+            }
+            let known = before.get(&pid).copied();
+            if let Some(other) = known.filter(|other| now < other.due) {
+                self.others.insert(pid, other);
+                continue;
+            }
+            let gap = known.map_or(FIRST_GAP, |other| (other.gap * 2).min(LONGEST_GAP));
+            self.others.insert(pid, Other { due: now + gap, gap });
+            if self.takes(pid) {
+                found.push(pid);
+            }
+        }
+        found
+    }
+}

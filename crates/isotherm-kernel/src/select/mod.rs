@@ -1,0 +1,271 @@
+//! Which processes are watched: by ID, name, command line, cgroup, unit, container or user.
+
+mod container;
+mod facts;
+mod finder;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+use container::Containers;
+pub(crate) use facts::Facts;
+pub(crate) use finder::Finder;
+
+use crate::listing::{parent, process_ids};
+use crate::pattern::{Glob, NamePattern};
+
+/// Names some processes of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// The process with this ID.
+    Pid(u32),
+    /// Processes of a program whose name matches: the name of the process (`comm`), or that of its executable file.
+    Name(NamePattern),
+    /// Processes whose command line matches. The arguments are joined by spaces; what follows 4,096 bytes is left out.
+    Command(NamePattern),
+    /// Processes of the cgroups whose path matches, and of all cgroups below them. The path is that in the hierarchy
+    /// that accounts memory.
+    Cgroup(Glob),
+    /// Processes of the systemd units whose name matches. A name without a suffix is that of a service.
+    Unit(Glob),
+    /// Processes of a container or a pod: its name, its ID, or the first characters of the ID, at least four. It is
+    /// found by its cgroup. Docker, Podman, containerd (nerdctl), Kubernetes, LXC and systemd-nspawn are known.
+    Container(String),
+    /// Processes that run as the user with this ID.
+    User(u32),
+    /// All processes with memory of their own.
+    All,
+}
+
+/// The processes that are watched: those that a selector names, without those that are excepted. Those that appear
+/// later count, too. What is named by its ID is watched in any case. The process that watches is watched only then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// What any of these names is watched.
+    pub any: Vec<Selector>,
+    /// What any of these names is not watched.
+    pub except: Vec<Selector>,
+    /// A process joins when it has at least this many resident bytes.
+    pub least_resident: u64,
+    /// Whether the descendants of what is watched are watched, too.
+    pub children: bool,
+}
+
+/// A selection of more processes than this is refused.
+pub const MOST_SELECTED: usize = 10_000;
+
+impl Selection {
+    /// The processes with these IDs.
+    pub fn pids(pids: impl IntoIterator<Item = u32>) -> Self {
+        Self { any: pids.into_iter().map(Selector::Pid).collect(), ..Self::default() }
+    }
+
+    /// The IDs that are named.
+    pub fn named_pids(&self) -> impl Iterator<Item = u32> {
+        self.any.iter().filter_map(|selector| match selector {
+            Selector::Pid(pid) => Some(*pid),
+            _ => None,
+        })
+    }
+
+    /// Whether processes can join that have not been named by their ID.
+    pub fn is_open(&self) -> bool {
+        self.any.iter().any(|selector| !matches!(selector, Selector::Pid(_)))
+    }
+
+    /// Whether nothing is named.
+    pub fn is_empty(&self) -> bool {
+        self.any.is_empty()
+    }
+
+    /// The processes below `root`, which stands for `/`, that belong to the selection now, in the order of their IDs.
+    /// Those that are named by their IDs are among them, whether they are there or not.
+    pub fn find(&self, root: &Path) -> Vec<u32> {
+        let containers = Containers::new(root);
+        let mut found: BTreeSet<u32> = self.named_pids().collect();
+        if !self.is_open() && !self.children {
+            return found.into_iter().collect();
+        }
+        let pids: Vec<u32> = process_ids(root).filter(|pid| *pid != std::process::id()).collect();
+        if self.is_open() {
+            found.extend(pids.iter().filter(|pid| self.takes(&Facts::new(root, **pid, &containers))));
+        }
+        if self.children {
+            let parents: Vec<(u32, u32)> = pids.iter().filter_map(|&pid| Some((pid, parent(root, pid)?))).collect();
+            let mut before = 0;
+            while before < found.len() {
+                before = found.len();
+                let joins =
+                    |pid: u32, parent| found.contains(&parent) && !self.excepts(&Facts::new(root, pid, &containers));
+                let joined: Vec<u32> =
+                    parents.iter().filter(|(pid, parent)| joins(*pid, *parent)).map(|(pid, _)| *pid).collect();
+                found.extend(joined);
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// Whether a process belongs to the selection.
+    pub(crate) fn takes(&self, process: &Facts<'_>) -> bool {
+        self.named_pids().any(|pid| pid == process.pid())
+            || self.any.iter().any(|selector| selector.matches(process))
+                && !self.excepts(process)
+                && (self.least_resident == 0 || process.resident() >= self.least_resident)
+    }
+
+    /// Whether a process is excepted.
+    pub(crate) fn excepts(&self, process: &Facts<'_>) -> bool {
+        self.except.iter().any(|selector| selector.matches(process))
+    }
+}
+
+impl Selector {
+    fn matches(&self, process: &Facts<'_>) -> bool {
+        match self {
+            Self::Pid(pid) => *pid == process.pid(),
+            Self::Name(pattern) => process.names().iter().any(|name| pattern.matches(name)),
+            Self::Command(pattern) => pattern.matches(process.command()),
+            Self::Cgroup(glob) => process.cgroup().is_some_and(|path| glob.matches_at_or_above(path)),
+            Self::Unit(glob) => process.cgroup().is_some_and(|path| path.split('/').any(|part| glob.matches(part))),
+            Self::Container(name) => process.cgroup().is_some_and(|path| process.containers().is_in(path, name)),
+            Self::User(uid) => process.user() == Some(*uid),
+            Self::All => true,
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pid(pid) => write!(f, "process {pid}"),
+            Self::Name(pattern) => write!(f, "name {pattern}"),
+            Self::Command(pattern) => write!(f, "command {pattern}"),
+            Self::Cgroup(glob) => write!(f, "cgroup {glob}"),
+            Self::Unit(glob) => write!(f, "unit {glob}"),
+            Self::Container(name) => write!(f, "container {name}"),
+            Self::User(uid) => write!(f, "user {uid}"),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |selectors: &[Selector]| selectors.iter().map(Selector::to_string).collect::<Vec<_>>().join(", ");
+        f.write_str(&list(&self.any))?;
+        if self.children {
+            f.write_str(", with their descendants")?;
+        }
+        if !self.except.is_empty() {
+            write!(f, ", except {}", list(&self.except))?;
+        }
+        if self.least_resident > 0 {
+            write!(f, ", with {} resident or more", isotherm_core::units::bytes(self.least_resident))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A made `/proc` with processes of these IDs, names, command lines and cgroups.
+    fn made(processes: &[(u32, &str, &str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, name, command, cgroup) in processes {
+            let write = |file: &str, content: &str| {
+                let path = root.path().join(format!("proc/{pid}/{file}"));
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, content).unwrap();
+            };
+            write("comm", &format!("{name}\n"));
+            write("stat", &format!("{pid} ({name}) S {}", pid - 1));
+            write("cmdline", &command.replace(' ', "\0"));
+            write("cgroup", &format!("0::{cgroup}\n"));
+            write("status", &format!("Name:\t{name}\nUid:\t1\t{}\t1\t1\n", pid * 100));
+            write("statm", &format!("1000 {pid} 1 1 0 1 0"));
+        }
+        root
+    }
+
+    const PROCESSES: [(u32, &str, &str, &str); 4] = [
+        (7, "redis-server", "/usr/bin/redis-server *:6379", "/system.slice/redis.service"),
+        (8, "redis-cli", "redis-cli get x", "/user.slice/user-1000.slice/session-1.scope"),
+        (9, "java", "java -jar app.jar", "/system.slice/app@blue.service/worker"),
+        (10, "sh", "sh -c redis", "/"),
+    ];
+
+    fn selected(root: &Path, any: &[Selector], except: &[Selector], least_resident: u64) -> Vec<u32> {
+        let selection = Selection { any: any.into(), except: except.into(), least_resident, children: false };
+        let containers = Containers::new(root);
+        let takes = |pid: &u32| selection.takes(&Facts::new(root, *pid, &containers));
+        PROCESSES.iter().map(|process| process.0).filter(takes).collect()
+    }
+
+    fn regex(text: &str) -> NamePattern {
+        NamePattern::new(text).unwrap()
+    }
+
+    #[test]
+    fn processes_are_selected_by_what_they_are() {
+        let root = made(&PROCESSES);
+        let of = |selector: Selector| selected(root.path(), &[selector], &[], 0);
+        assert_eq!(of(Selector::Name(regex("redis"))), [7, 8]);
+        assert_eq!(of(Selector::Name(regex("^redis-server$"))), [7]);
+        assert_eq!(of(Selector::Command(regex("-jar .*jar$"))), [9]);
+        assert_eq!(of(Selector::Command(regex("redis"))), [7, 8, 10]);
+        assert_eq!(of(Selector::Cgroup(Glob::new("/system.slice").unwrap())), [7, 9]);
+        assert_eq!(of(Selector::Cgroup(Glob::new("/system.slice/*@*").unwrap())), [9]);
+        assert_eq!(of(Selector::Cgroup(Glob::new("/").unwrap())), [7, 8, 9, 10]);
+        assert_eq!(of(Selector::Unit(Glob::unit("redis").unwrap())), [7]);
+        assert_eq!(of(Selector::Unit(Glob::unit("app@*").unwrap())), [9]);
+        assert_eq!(of(Selector::Unit(Glob::unit("session-1.scope").unwrap())), [8]);
+        assert_eq!(of(Selector::User(800)), [8]);
+        assert_eq!(of(Selector::Pid(9)), [9]);
+        assert_eq!(of(Selector::All), [7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn what_is_excepted_or_small_is_left_out() {
+        let root = made(&PROCESSES);
+        let of = |any: &[Selector], except: &[Selector], least| selected(root.path(), any, except, least);
+        let redis = Selector::Name(regex("redis"));
+        assert_eq!(of(&[redis.clone(), Selector::Pid(9)], &[Selector::User(800)], 0), [7, 9]);
+        assert_eq!(of(&[Selector::All], &[Selector::Pid(9), redis.clone()], 0), [10]);
+        let page = isotherm_core::PAGE_SIZE;
+        assert_eq!(of(&[Selector::All], &[], 9 * page), [9, 10]);
+        assert_eq!(of(&[redis.clone(), Selector::Pid(7)], &[redis], 8 * page), [7], "an ID that is named");
+    }
+
+    #[test]
+    fn descendants_are_found_with_what_they_descend_from() {
+        let root = made(&PROCESSES);
+        let of = |any: &[Selector], except: &[Selector]| {
+            let selection =
+                Selection { any: any.into(), except: except.into(), children: true, ..Selection::default() };
+            selection.find(root.path())
+        };
+        assert_eq!(of(&[Selector::Pid(8)], &[]), [8, 9, 10]);
+        assert_eq!(of(&[Selector::Name(regex("cli"))], &[Selector::Name(regex("java"))]), [8], "and their children");
+        assert_eq!(Selection::pids([99, 9]).find(root.path()), [9, 99]);
+    }
+
+    #[test]
+    fn a_selection_says_what_it_is() {
+        let selection = Selection {
+            any: vec![Selector::Name(regex("x.*")), Selector::User(0)],
+            except: vec![Selector::Pid(1)],
+            least_resident: 1 << 20,
+            children: true,
+        };
+        assert_eq!(
+            selection.to_string(),
+            "name x.*, user 0, with their descendants, except process 1, with 1 MiB resident or more"
+        );
+    }
+}
