@@ -52,6 +52,7 @@ const UNBOUNDED: SurveySettings = SurveySettings {
     target_share: 1000.0,
     set_again: Duration::from_nanos(400),
     clears: f64::INFINITY,
+    clear_page: 0.016,
 };
 
 /// 3 MiB that are touched once a second, in a mapping of 256 MiB: too slowly for samples of 5 ms.

@@ -8,9 +8,8 @@ use rand::Rng;
 
 use super::{Monitor, MonitorError, SurveyWork};
 use crate::survey::{
-    BlockFrames, BlockPages, CLEAR_BLOCK, CLEAR_PAGE, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned,
-    PageHistory, PageSums, SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain,
-    Windows,
+    BlockFrames, BlockPages, CLEAR_BLOCK, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned, PageHistory,
+    PageSums, SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain, Windows,
 };
 use crate::{AccessProbe, AddressSpace, Sink, TargetId, TargetSpace};
 
@@ -68,11 +67,13 @@ struct Left {
     done: f64,
     /// Of this, clearing.
     cleared: f64,
+    /// How many blocks a page to be cleared counts as.
+    clear_page: f64,
 }
 
 impl Left {
     fn new(settings: &SurveySettings) -> Self {
-        Self { blocks: settings.part_blocks.max(1) as f64, done: 0.0, cleared: 0.0 }
+        Self { blocks: settings.part_blocks.max(1) as f64, done: 0.0, cleared: 0.0, clear_page: settings.clear_page }
     }
 
     /// How many blocks are read before some of their pages are cleared: half of what is left to do, so that what was
@@ -84,8 +85,8 @@ impl Left {
 
     /// How many pages of `blocks` blocks can be cleared with what is left to do.
     fn clears(&self, blocks: usize) -> f64 {
-        let left = self.blocks - CLEAR_BLOCK * blocks as f64;
-        left.max(self.blocks / 2.0).max(LEAST_PIECE as f64 / 2.0) / CLEAR_PAGE
+        let left = self.blocks - CLEAR_BLOCK * self.clear_page * blocks as f64;
+        left.max(self.blocks / 2.0).max(LEAST_PIECE as f64 / 2.0) / self.clear_page
     }
 
     fn is_over(&self) -> bool {
@@ -104,7 +105,7 @@ impl Left {
             if count > 0 && self.is_over() {
                 break;
             }
-            let blocks = CLEAR_BLOCK + CLEAR_PAGE * block.pages.count() as f64;
+            let blocks = (CLEAR_BLOCK + block.pages.count() as f64) * self.clear_page;
             self.spend(blocks);
             self.cleared += blocks;
             count += 1;

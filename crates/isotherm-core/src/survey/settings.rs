@@ -24,16 +24,20 @@ pub struct SurveySettings {
     pub set_again: Duration,
     /// The most pages that a survey is to clear. More would take the time that reading needs.
     pub clears: f64,
+    /// How many blocks are read in the time in which a page is cleared.
+    pub clear_page: f64,
 }
 
 /// What it costs a target to set the accessed bit of a page of 4 KiB again: 0.35 to 0.4 µs, measured in November 2026
 /// on a virtual machine (`bench/README.md`).
 const SET_AGAIN: Duration = Duration::from_nanos(400);
 
-/// How many blocks are read in the time in which pages of a block are cleared: for the block, and for each page. 5 µs
-/// and 65 ns, where reading a block takes 4 µs (`bench/README.md`, November 2026, on a virtual machine).
-pub(crate) const CLEAR_BLOCK: f64 = 1.25;
+/// How many blocks are read in the time in which a page is cleared: 65 ns, where reading a block takes 4 µs
+/// (`bench/README.md`, November 2026, on a virtual machine).
 pub(crate) const CLEAR_PAGE: f64 = 0.016;
+
+/// To clear pages of a block takes the time of so many pages more: 5 µs.
+pub(crate) const CLEAR_BLOCK: f64 = 78.0;
 
 impl Default for SurveySettings {
     /// A survey each second, in one part, which costs targets at most half a percent of a CPU.
@@ -46,6 +50,7 @@ impl Default for SurveySettings {
             target_share: 0.005,
             set_again: SET_AGAIN,
             clears: f64::INFINITY,
+            clear_page: CLEAR_PAGE,
         }
     }
 }
