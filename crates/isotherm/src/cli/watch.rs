@@ -25,8 +25,8 @@ pub struct WatchOptions {
     /// Wait for a process, at the start and after the last one has ended, until Ctrl-C or --duration
     #[arg(long, help_heading = TARGETS, conflicts_with = "command")]
     pub wait: bool,
-    /// Watch only mappings with a matching name: the path of a file, a name such as [heap], or anonymous. May be given
-    /// several times
+    /// Watch only mappings with a matching name: the path of a file, or a name such as heap, stack or anonymous. May be
+    /// given several times
     #[arg(long, help_heading = TARGETS, value_name = "REGEX", value_parser = mapping)]
     pub mapping: Vec<NamePattern>,
     /// End after this time. A command that isotherm started gets SIGTERM then
