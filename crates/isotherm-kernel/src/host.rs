@@ -111,6 +111,14 @@ pub fn now_since_boot() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
+/// Whether this process is in another user namespace than the first one of the machine, where capabilities hold for
+/// that namespace only (`user_namespaces(7)`). False if that cannot be told.
+pub fn in_another_user_namespace() -> bool {
+    // The kernel numbers the first one so (PROC_USER_INIT_INO).
+    let first = "user:[4026531837]";
+    std::fs::read_link("/proc/self/ns/user").is_ok_and(|namespace| namespace.as_os_str() != first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,7 +41,7 @@ mod user;
 mod wait;
 
 pub use gauges::{GaugeError, SystemGauges};
-pub use host::{Host, monitor_cpu_time, now_since_boot, unix_ns};
+pub use host::{Host, in_another_user_namespace, monitor_cpu_time, now_since_boot, unix_ns};
 pub use maps::{MappingNames, MappingUse, read_mapping_uses, read_mappings};
 pub use names::{command_line, memory_id, process_name, stat_field};
 pub use pages::{RamError, TableError};

@@ -495,6 +495,22 @@ fn the_doctor_tells_an_ordinary_user_how_to_fix_what_does_not_work() {
 }
 
 #[test]
+fn the_doctor_names_the_user_namespace_that_capabilities_are_of() {
+    let place = Place::new();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", common::ISOTHERM, "doctor", "--format", "json"]);
+    let ran = Ran::new(command.current_dir(place.dir.path()).output().unwrap());
+    if ran.err.contains("unshare") {
+        return isotherm_testing::skip(&ran.err);
+    }
+    let document = doctor(&ran);
+    let why = probe(&document, "bpf")["why_not"].as_str().unwrap();
+    // A kernel may lack what the probe needs before it comes to capabilities.
+    assert!(!why.contains("seccomp"), "{why}");
+    assert!(why.contains("user namespace of its own") || !why.contains("not permitted"), "{why}");
+}
+
+#[test]
 fn the_doctor_finds_that_bpf_works_where_it_does() {
     or_skip!(bpf_works());
     let document = doctor(&Place::new().run(&["doctor", "--format", "json"]));

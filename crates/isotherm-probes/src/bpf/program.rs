@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
+use isotherm_kernel::in_another_user_namespace;
 use isotherm_kernel::pages::Pagemap;
 use libbpf_rs::{ErrorKind, MapCore, Object, ObjectBuilder, PrintLevel, ProgramInput};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -284,6 +285,10 @@ fn load_error(source: libbpf_rs::Error, log: &str) -> BpfError {
     let missing = missing_capabilities();
     let fix = if confidential {
         format!("the kernel is locked down ({LOCKDOWN} is set to confidentiality), which forbids reading its memory")
+    } else if source.kind() == ErrorKind::PermissionDenied && in_another_user_namespace() {
+        "this process is in a user namespace of its own, as in a container; its capabilities do not count outside of \
+         it: run isotherm in the first user namespace of the machine"
+            .into()
     } else if !missing.is_empty() {
         format!("run isotherm as root: this process lacks {}", missing.join(", "))
     } else if source.kind() == ErrorKind::PermissionDenied && !log.contains(VERIFIER_LOG) {
