@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,14 +34,27 @@ fn act(name: &str, schemes: &str, pid: u32, time: &str) -> (Ran, Vec<Activity>) 
 
 /// Like [`act`], with these options.
 fn act_with(options: &[&str], name: &str, schemes: &str, pid: u32, time: &str) -> (Ran, Vec<Activity>) {
-    let (file, recording) = (result_file(&format!("{name}.yaml")), result_file(&format!("{name}.rec")));
+    let ran = run(acting(name, schemes, pid, time).args(options));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    (ran, activities(name))
+}
+
+/// The command that runs schemes on a process for `time`, and records that.
+fn acting(name: &str, schemes: &str, pid: u32, time: &str) -> Command {
+    let file = result_file(&format!("{name}.yaml"));
     fs::write(&file, schemes).unwrap();
     let mut command = isotherm(&["run", "--pid", &pid.to_string(), "--duration", time, "--seed", "1"]);
-    command.args(LONG_INTERVALS).args(options);
-    let ran = run(command.arg("--schemes").arg(&file).arg("--record").arg(&recording));
-    assert_eq!(ran.status, 0, "{ran:?}");
-    let activities = Recording::open(&recording).unwrap().activities().unwrap().map(Result::unwrap).collect();
-    (ran, activities)
+    command.args(LONG_INTERVALS).arg("--schemes").arg(&file).arg("--record").arg(recording(name));
+    command
+}
+
+fn recording(name: &str) -> PathBuf {
+    result_file(&format!("{name}.rec"))
+}
+
+/// The activities that were recorded under this name.
+fn activities(name: &str) -> Vec<Activity> {
+    Recording::open(&recording(name)).unwrap().activities().unwrap().map(Result::unwrap).collect()
 }
 
 /// The share of a range that is in memory, 0 to 1.
@@ -71,14 +84,18 @@ fn proactive_reclamation_swaps_out_cold_memory_and_keeps_hot_memory() {
     assert!(resident(pid, workload.area("cold above")) > 0.9);
     // A small quota: on a slow machine, a large one would act on snapshots that are seconds old.
     let schemes = PRCL.replace("}\n", ", quota: {bytes: 8M, period: 300ms}}\n");
-    let (ran, activities) = act("prcl", &schemes, pid, "20s");
-    assert!(resident(pid, workload.area("cold below")) < 0.1, "{ran:?}");
-    assert!(resident(pid, workload.area("cold above")) < 0.1, "{ran:?}");
+    let mut run = Running::start(acting("prcl", &schemes, pid, "5m").args(EMULATED));
+    for area in ["cold below", "cold above"] {
+        eventually("cold memory is swapped out", || resident(pid, workload.area(area)) < 0.1);
+    }
+    shell(&format!("kill -INT {}", run.pid()));
+    assert_eq!(run.wait(), 0);
     // Hot pages that the busy machine did not touch in time come back.
     eventually("hot memory is resident again", || resident(pid, workload.area("hot")) > 0.9);
     assert!(is_alive(pid));
 
     let of = |activity: &Activity| activity.memory[0].1;
+    let activities = activities("prcl");
     let (first, last) = (of(&activities[0]), of(activities.last().unwrap()));
     assert!(last.swapped > 80 * MIB && last.resident + 80 * MIB < first.resident, "{first:?} {last:?}");
     let total = &activities.last().unwrap().schemes[0].total;

@@ -18,7 +18,7 @@ use super::outside::{Memory, advise_ranges, cut_at_mappings};
 use super::refusal::{NOT_MAPPED, refusal};
 use super::resident::resident;
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::{Pidfd, ProcessTable, Unreadable, mapped_ranges};
+use isotherm_kernel::{Pidfd, ProcessTable, Unreadable, mapped_ranges, mapped_within};
 
 /// Acts on the processes of a process table.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl ProcessActuator {
     }
 
     fn apply_inside(&mut self, held: &Held, call: InsideCall, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
-        let mapped = match held.mapped() {
+        let mapped = match held.mapped_within(ranges) {
             Ok(mapped) => mapped,
             Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
         };
@@ -196,13 +196,17 @@ impl Held {
         self.pidfd.has_ended()
     }
 
-    /// The mappings as they are now.
-    fn mapped(&self) -> Result<Vec<AddrRange>, Errno> {
-        let errno = |error: Unreadable| match error.error() {
-            Some(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
-            None => Errno::SRCH,
-        };
-        mapped_ranges(self.pid, &self.pidfd).map_err(errno)
+    /// The mappings that have a part of these ranges, as they are now, and maybe others.
+    fn mapped_within(&self, ranges: &[AddrRange]) -> Result<Vec<AddrRange>, Errno> {
+        mapped_within(self.pid, &self.pidfd, ranges).map_err(errno)
+    }
+}
+
+/// The error number of what a process could not be read for.
+fn errno(error: Unreadable) -> Errno {
+    match error.error() {
+        Some(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
+        None => Errno::SRCH,
     }
 }
 
@@ -216,6 +220,6 @@ impl Memory for Held {
     }
 
     fn mapped(&mut self) -> Result<Vec<AddrRange>, Errno> {
-        Held::mapped(self)
+        mapped_ranges(self.pid, &self.pidfd).map_err(errno)
     }
 }

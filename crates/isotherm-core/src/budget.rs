@@ -53,7 +53,7 @@ pub struct Pace {
 const PLANNED: f64 = 0.92;
 
 /// Time that is not counted: what is begun in it ends within two seconds.
-const START: Duration = Duration::from_millis(1700);
+pub(crate) const START: Duration = Duration::from_millis(1700);
 
 /// The share of one CPU that a survey may take within [`START`].
 const START_SHARE: f64 = 0.1;

@@ -17,6 +17,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)]
 
 mod adjust;
+mod allocation;
 mod areas;
 mod attribute_options;
 mod attributes;
@@ -42,9 +43,11 @@ mod snapshot;
 mod steady;
 pub mod survey;
 mod target;
+mod unit_name;
 pub mod units;
 mod usage;
 
+pub use allocation::{Allocation, Allocations, CallStack, MappingCall, StackFrame, StackId};
 pub use areas::areas;
 pub use attribute_options::AttributeOptions;
 pub use attributes::{Attributes, AttributesError, MIN_SAMPLING};
@@ -64,7 +67,11 @@ pub use region::Region;
 pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
 pub use survey::RegionPages;
-pub use target::{AddressSpace, CgroupId, Layout, Mapping, NodeId, Permissions, ProcessId, TargetId, TargetSpace};
+pub use target::{
+    ANONYMOUS, AddressSpace, CgroupId, Layout, MOST_JOIN, Mapping, NodeId, Permissions, ProcessId, TargetId,
+    TargetSpace, shown_name,
+};
+pub use unit_name::{is_unit, unit_in};
 pub use usage::{MemoryUse, SystemMemory};
 
 /// Compiles and runs the example in the README.

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use crate::budget::START;
 use crate::survey::SurveySettings;
-use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, Pace, Snapshot, StepWork};
+use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, StepWork};
 
 /// How a monitor is paced.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +39,25 @@ pub enum SurveyInterval {
 const ACCOUNTED: u32 = 10;
 const ACCOUNTED_AFTER: Duration = Duration::from_secs(1);
 
-/// The part of the budget that reading the mappings between surveys may take.
+/// The part of the budget that reading the mappings between surveys may take, if no target joins.
 const UPDATES: f64 = 0.1;
+
+/// The further part if as many targets join at a time as may.
+const JOINS: f64 = 0.5;
+
+/// A reading of the mappings in which as many targets join as may takes so many seconds of the budget, about: less than
+/// a part of a survey, as both can fall into the same ten seconds.
+const READING: f64 = 1.2;
+
+/// How many targets may join at a time at first, for each percent of the budget: one takes about 0.3 ms.
+const FIRST_JOIN: f64 = 40.0;
+
+/// At least so many targets may join at a time, whatever they cost.
+const LEAST_JOIN: f64 = 8.0;
+
+/// The bounds on the change of how many may join.
+const LEAST_CHANGE: f64 = 0.5;
+const MOST_CHANGE: f64 = 1.5;
 
 /// The part of the budget that work besides surveys and samples may take before snapshots come less often.
 const OTHERS: f64 = 0.3;
@@ -67,6 +85,10 @@ pub struct Pacer {
     accounted: Duration,
     /// The CPU time of reading the mappings, on the mean.
     update: Duration,
+    /// How many targets joined, on the mean.
+    joined: f64,
+    /// How many may join at a time.
+    most_join: f64,
 }
 
 impl Pacer {
@@ -87,6 +109,8 @@ impl Pacer {
             other: Duration::ZERO,
             accounted: Duration::ZERO,
             update: Duration::ZERO,
+            joined: 0.0,
+            most_join: (FIRST_JOIN * options.budget.cpu * 100.0).clamp(LEAST_JOIN, MOST_JOIN as f64),
         }
     }
 
@@ -101,8 +125,8 @@ impl Pacer {
         let rest = cpu - round;
         self.sampling = (self.sampling.0 + round, self.sampling.1 + u32::from(work.samples > 0));
         let Some(part) = work.survey else {
-            if work.updated {
-                self.update = (self.update + rest) / 2;
+            if work.updated && now > START {
+                self.updated(rest, work.joined as f64);
             }
             self.other += rest;
             if self.sampling.1 >= ACCOUNTED || now >= self.accounted + ACCOUNTED_AFTER {
@@ -113,6 +137,17 @@ impl Pacer {
         self.account(now);
         self.controller.surveyed(now, rest, part);
         rest
+    }
+
+    /// Takes in what a reading of the mappings cost, and how many targets joined.
+    fn updated(&mut self, cost: Duration, joined: f64) {
+        self.update = (self.update + cost) / 2;
+        self.joined = f64::midpoint(self.joined, joined);
+        let change = READING * self.cpu / cost.as_secs_f64().max(1e-9);
+        if change < 1.0 || joined >= self.most_join.floor() {
+            let most = self.most_join * change.clamp(LEAST_CHANGE, MOST_CHANGE);
+            self.most_join = most.clamp(LEAST_JOIN, MOST_JOIN as f64);
+        }
     }
 
     /// Takes in CPU time of threads that help the run.
@@ -155,7 +190,16 @@ impl Pacer {
 
     /// The least time from one reading of the mappings to the next: so much that it takes a part of the budget only.
     pub fn update_gap(&self) -> Duration {
-        if self.has_budget { self.update.div_f64(self.cpu * UPDATES) } else { Duration::ZERO }
+        if !self.has_budget {
+            return Duration::ZERO;
+        }
+        let share = UPDATES + JOINS * (self.joined / self.most_join).min(1.0);
+        self.update.div_f64(self.cpu * share)
+    }
+
+    /// How many targets may join at a time.
+    pub fn most_join(&self) -> usize {
+        if self.has_budget { self.most_join as usize } else { MOST_JOIN }
     }
 
     /// Of how many rounds one has samples from now on.

@@ -67,6 +67,9 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// What reports and patterns call memory without a name.
+pub const ANONYMOUS: &str = "anonymous";
+
 /// A part of a target's address space that was mapped as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -86,6 +89,11 @@ impl Mapping {
         Self { range, permissions: Permissions::READ_WRITE, name: Arc::from(""), node: None }
     }
 
+    /// The name, or [`ANONYMOUS`] if it has none.
+    pub fn shown_name(&self) -> &str {
+        shown_name(&self.name)
+    }
+
     /// The name, followed by the node if the mapping has one, as reports show it: `System RAM, node 0`.
     pub fn label(&self) -> Arc<str> {
         match self.node {
@@ -93,6 +101,11 @@ impl Mapping {
             None => Arc::clone(&self.name),
         }
     }
+}
+
+/// The name of a mapping, or [`ANONYMOUS`] if it has none.
+pub fn shown_name(name: &str) -> &str {
+    if name.is_empty() { ANONYMOUS } else { name }
 }
 
 /// What may be done with the memory of a mapping, and whether writes to it are shared with others.
@@ -141,6 +154,10 @@ pub struct TargetSpace {
     pub mappings: Arc<[Mapping]>,
 }
 
+/// An address space that finds targets by itself takes in at most this many at a time, or fewer
+/// ([`AddressSpace::set_most_join`]). The others join later, so that the time of an update has a bound.
+pub const MOST_JOIN: usize = 256;
+
 /// Reads which targets there are and what they have mapped.
 pub trait AddressSpace {
     /// All targets that live now, in an order that does not change. A target that has ended is left out; an empty
@@ -149,6 +166,12 @@ pub trait AddressSpace {
     /// # Errors
     /// Fails only if the run cannot go on. A target that can no longer be read is left out instead.
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError>;
+
+    /// Lets at most this many targets join at a reading, unless it is the first. A space that does not find targets by
+    /// itself ignores this.
+    fn set_most_join(&mut self, most: usize) {
+        let _ = most;
+    }
 
     /// Whether the run goes on while there is no target, because one may come.
     fn awaits_targets(&self) -> bool {

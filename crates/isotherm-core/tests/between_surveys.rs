@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use isotherm_core::survey::{
-    BLOCK_SIZE, BlockPages, ClearPages, PageBits, Rest, Survey, SurveyPart, SurveySettings, SurveySnapshot,
+    BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, PageBits, Rest, Survey, SurveyPart, SurveySettings, SurveySnapshot,
 };
 use isotherm_core::{
     AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Layout, Mapping, Monitor, Next, Observation, PAGE_SIZE,
@@ -37,8 +37,8 @@ fn target(pid: u32, ranges: &[AddrRange]) -> TargetSpace {
     TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings }
 }
 
-/// Each mapping has these pages at its start. The first survey finds all of them idle, or all accessed. Samples find
-/// those accessed that lie in `hot`.
+/// Each mapping has these pages at its start; all targets share the first 8. The first survey finds all of them idle,
+/// or all accessed. Samples find those accessed that lie in `hot`.
 struct Memory {
     pages: u64,
     idle: bool,
@@ -101,6 +101,13 @@ impl Survey for Memory {
         Ok(())
     }
 
+    fn frames(&mut self, target: TargetId, found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
+        let start = range(target.pid().unwrap()).start();
+        let frames = std::array::from_fn(|page| page as u64);
+        found(BlockFrames { start, pages: PageBits::of(0..8), swapped: PageBits::NONE, frames: &frames });
+        Ok(true)
+    }
+
     fn clear(&mut self, _: TargetId, _: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
         Ok(0)
     }
@@ -109,6 +116,7 @@ impl Survey for Memory {
 #[derive(Default)]
 struct Kept {
     surveys: usize,
+    last: Option<SurveySnapshot>,
     snapshots: Vec<Snapshot>,
 }
 
@@ -118,8 +126,9 @@ impl Sink for Kept {
         Ok(())
     }
 
-    fn surveyed(&mut self, _: &SurveySnapshot) -> Result<(), BoxError> {
+    fn surveyed(&mut self, survey: &SurveySnapshot) -> Result<(), BoxError> {
         self.surveys += 1;
+        self.last = Some(survey.clone());
         Ok(())
     }
 }
@@ -211,4 +220,50 @@ fn a_part_of_idle_memory_that_turns_hot_is_found_before_the_next_survey() {
 fn regions_that_samples_have_found_stay_when_a_survey_has_read_the_pages_before_that() {
     // The last survey is at 5 s.
     assert_hot_is_found(Duration::from_secs(5), Duration::from_millis(5200));
+}
+
+/// Processes that join and end all the time: each lives for as many readings as there are processes at a time.
+struct Crowd {
+    at_a_time: u32,
+    readings: u32,
+}
+
+impl AddressSpace for Crowd {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+        self.readings += 1;
+        Ok((self.readings..self.readings + self.at_a_time).map(|pid| target(pid, &[range(pid)])).collect())
+    }
+}
+
+#[test]
+fn a_survey_ends_while_targets_join_as_fast_as_they_are_read() {
+    let memory = Memory { pages: 8, idle: true, hot: range(1), sampled: Vec::new() };
+    let [sampling, aggregation, update] = [5, 50, 5].map(|factor| MILLISECOND * factor);
+    let attributes = Attributes::new(sampling, aggregation, update, 10, 100).unwrap();
+    let crowd = Crowd { at_a_time: 200, readings: 0 };
+    let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(1), crowd, memory, Kept::default());
+    // A part of a survey reads one target, and one joins after each part.
+    let (interval, gap) = (MILLISECOND * 10, MILLISECOND * 5);
+    monitor.set_survey(SurveySettings {
+        interval,
+        early_gap: MINUTE,
+        part_blocks: 1,
+        part_gap: gap,
+        ..SurveySettings::default()
+    });
+    let mut now = Duration::ZERO;
+    let mut next = monitor.start().unwrap();
+    while let Next::Step { after } = next
+        && monitor.sink().surveys < 3
+        && now < MINUTE
+    {
+        now += after;
+        next = monitor.step(now).unwrap();
+    }
+    assert_eq!(monitor.sink().surveys, 3, "after {now:?}");
+    let last = monitor.sink().last.as_ref().unwrap();
+    // Those that have ended during the survey are not listed. What they shared with the others counts once.
+    let total = last.total.unwrap();
+    assert!(last.targets.len() < 200, "{}", last.targets.len());
+    assert_eq!((total.sums.present, total.shared), (8 * PAGE_SIZE, 8 * PAGE_SIZE));
 }

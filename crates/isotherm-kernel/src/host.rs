@@ -98,11 +98,21 @@ pub fn monitor_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// The CPU time that all threads of a process have taken so far, in user space and in the kernel, with the precision of
-/// the scheduler. `None` if there is no such process.
-pub(crate) fn process_cpu_time(pid: u32) -> Option<Duration> {
-    let clock = nix::time::ClockId::pid_cpu_clock_id(nix::unistd::Pid::from_raw(pid.cast_signed())).ok()?;
-    Some(clock.now().ok()?.into())
+/// The clock of the CPU time of a process: what all its threads have taken so far, in user space and in the kernel,
+/// with the precision of the scheduler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuClock(nix::time::ClockId);
+
+impl CpuClock {
+    /// The clock of the process with this ID. `None` if there is no such process.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        nix::time::ClockId::pid_cpu_clock_id(nix::unistd::Pid::from_raw(pid.cast_signed())).ok().map(Self)
+    }
+
+    /// The CPU time so far. `None` if the process has ended.
+    pub(crate) fn now(self) -> Option<Duration> {
+        Some(self.0.now().ok()?.into())
+    }
 }
 
 /// The time since the boot of the machine, which the start of a process is counted from, too.

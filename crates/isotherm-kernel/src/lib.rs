@@ -12,17 +12,20 @@
 //! - [`transparent_huge_pages`]: their setting
 //! - [`scheduling`]: how a thread is scheduled
 //! - [`set_again_price`]: what it costs a process to set accessed bits again
+//! - [`listening_names`], [`peer_user`]: Unix sockets with abstract names
 //! - [`Waiter`]: waits for the next sampling round
 //! - [`User`]: a user as whom a command is started
 
 pub mod cgroup;
 pub mod clear_refs;
+mod ends;
 mod gauges;
 mod host;
 mod listing;
 pub mod lru_gen;
 pub mod madvise;
 mod maps;
+mod member;
 mod names;
 pub mod pages;
 mod part;
@@ -32,9 +35,11 @@ mod pidfd;
 mod price;
 mod process;
 mod processes;
+mod procmap;
 pub mod scheduling;
 mod scratch;
 mod select;
+mod unix_sockets;
 mod unreadable;
 mod usage;
 mod user;
@@ -42,7 +47,9 @@ mod wait;
 
 pub use gauges::{GaugeError, SystemGauges};
 pub use host::{Host, in_another_user_namespace, monitor_cpu_time, now_since_boot, unix_ns};
-pub use maps::{MappingNames, MappingUse, read_mapping_uses, read_mappings};
+pub use listing::inner_pid;
+pub use maps::{CodeMapping, FileId, MappingNames, MappingUse, read_code_mappings, read_mapping_uses, read_mappings};
+pub use member::Member;
 pub use names::{command_line, memory_id, process_name, stat_field};
 pub use pages::{RamError, TableError};
 pub use part::{Part, page_ranges};
@@ -50,10 +57,11 @@ pub use pattern::{Glob, NamePattern, PatternError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;
 pub use price::set_again_price;
-pub use process::{Process, TargetError, mapped_ranges, mappings_of, since_boot};
-pub use processes::{Member, ProcessTable, Processes};
+pub use process::{Process, TargetError, mapped_ranges, mapped_within, mappings_of, since_boot};
+pub use processes::{ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
 pub use select::{MOST_SELECTED, Selection, Selector};
+pub use unix_sockets::{listening_names, peer_user};
 pub use unreadable::{Unreadable, hint as unreadable_hint};
 pub use usage::{
     AnonymousUse, anonymous_use, major_faults, meminfo, memory_use, resident, system_memory, transparent_huge_pages,

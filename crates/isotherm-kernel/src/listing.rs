@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::names::stat_field;
+use crate::names::{stat_field, status_field};
 
 /// What stands for `/`. Processes are opened by pidfds, which no made tree has.
 pub(crate) const ROOT: &str = "/";
@@ -19,4 +19,40 @@ pub(crate) fn process_ids(root: &Path) -> impl Iterator<Item = u32> + use<> {
 /// The ID of the parent of a process.
 pub(crate) fn parent(root: &Path, pid: u32) -> Option<u32> {
     stat_field(&root.join("proc"), pid, PARENT)?.parse().ok()
+}
+
+/// The ID of a process in its own PID namespace, if that is another one than the caller's. `root` stands for `/`.
+pub fn inner_pid(root: &Path, pid: u32) -> Option<u32> {
+    let proc = root.join("proc");
+    let namespace = |process: &str| std::fs::read_link(proc.join(process).join("ns/pid"));
+    if namespace(&pid.to_string()).ok()? == namespace("self").ok()? {
+        return None;
+    }
+    status_field(&proc, pid, "NSpid")?.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir_all, write};
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_process_of_another_namespace_has_another_id_inside() {
+        let root = tempfile::tempdir().unwrap();
+        for (process, namespace, status) in [
+            ("self", 1, "Name:\tisotherm\n"),
+            ("10", 1, "Name:\tsame\nNSpid:\t10\n"),
+            ("11", 2, "Name:\tserver\nNSpid:\t11\t400\t7\nNSpgid:\t11\t400\t1\n"),
+            ("12", 2, "Name:\told kernel\n"),
+        ] {
+            let proc = root.path().join("proc").join(process);
+            create_dir_all(proc.join("ns")).unwrap();
+            symlink(format!("pid:[{namespace}]"), proc.join("ns/pid")).unwrap();
+            write(proc.join("status"), status).unwrap();
+        }
+        let found = [10, 11, 12, 13].map(|pid| inner_pid(root.path(), pid));
+        assert_eq!(found, [None, Some(7), None, None]);
+    }
 }

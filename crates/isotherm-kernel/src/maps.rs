@@ -29,7 +29,7 @@ const BUFFER: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) enum Line<'a> {
     /// A mapping, with its name as the kernel writes it: a line feed is `\012`, all other bytes are themselves.
-    Mapping(AddrRange, Permissions, &'a [u8]),
+    Mapping(AddrRange, Permissions, Origin, &'a [u8]),
     /// A figure of the mapping before, as `smaps` has them, in bytes.
     Figure(&'a str, u64),
     /// The flags of the mapping before, of two letters each.
@@ -58,12 +58,13 @@ pub(crate) fn read_lines(file: impl Read, mut each: impl FnMut(Line<'_>)) -> io:
             }
             continue;
         }
-        let (start, end, permissions, name) = mapping(&line).ok_or_else(garbage)?;
+        let (start, end, permissions, mut origin, name) = mapping(&line).ok_or_else(garbage)?;
         let range = AddrRange::new(start.max(last_end), end).filter(|range| range.end() < KERNEL_SPACE);
         is_user = range.is_some_and(|range| range.start() == start);
         if let Some(range) = range {
             last_end = range.end();
-            each(Line::Mapping(range, permissions, name));
+            origin.offset = origin.offset.saturating_add(range.start() - start);
+            each(Line::Mapping(range, permissions, origin, name));
         }
     }
     Ok(())
@@ -87,16 +88,33 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> 
     Ok(true)
 }
 
+/// Where the content of a mapping comes from. All is 0 if it comes from no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The offset of the mapping in the file.
+    offset: u64,
+    file: FileId,
+}
+
+/// Identifies a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The major and the minor number of its device.
+    pub device: (u32, u32),
+    /// The number of its inode.
+    pub inode: u64,
+}
+
 /// The parts of a line such as `7f00-7f10 rw-p 00000000 08:01 17      /bin/x`.
-fn mapping(line: &[u8]) -> Option<(u64, u64, Permissions, &[u8])> {
+fn mapping(line: &[u8]) -> Option<(u64, u64, Permissions, Origin, &[u8])> {
     let mut parts = line.splitn(6, |byte| *byte == b' ');
     let mut text = || std::str::from_utf8(parts.next()?).ok();
     let (start, end) = text()?.split_once('-')?;
     let permissions = text()?.as_bytes();
-    // The offset, the device and the inode.
-    for _ in 0..3 {
-        text()?;
-    }
+    let offset = u64::from_str_radix(text()?, 16).ok()?;
+    let (major, minor) = text()?.split_once(':')?;
+    let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+    let origin = Origin { offset, file: FileId { device, inode: text()?.parse().ok()? } };
     // The name begins after as many spaces as fill the column. It ends with the line.
     let name = parts.next().unwrap_or_default();
     let name = &name[name.iter().position(|byte| *byte != b' ').unwrap_or(name.len())..];
@@ -104,7 +122,7 @@ fn mapping(line: &[u8]) -> Option<(u64, u64, Permissions, &[u8])> {
     let [read, write, execute, shared] = *permissions.first_chunk::<4>()?;
     let permissions =
         Permissions { read: read == b'r', write: write == b'w', execute: execute == b'x', shared: shared == b's' };
-    Some((number(start)?, number(end)?, permissions, name))
+    Some((number(start)?, number(end)?, permissions, origin, name))
 }
 
 /// A line such as `Rss:     12 kB`, `THPeligible:    0` or `VmFlags: rd wr`; `Some(None)` if it is of no interest.
@@ -155,7 +173,7 @@ pub fn read_mappings(
     let mut mappings = Vec::with_capacity(before.map_or(0, |before| before.len()));
     let mut left = MOST_NAMES;
     read_lines(file, |line| {
-        if let Line::Mapping(range, permissions, name) = line {
+        if let Line::Mapping(range, permissions, _, name) = line {
             let length = name.len().min(LONGEST_NAME);
             let most = if length <= SHORT_NAME || length <= left { LONGEST_NAME } else { SHORT_NAME };
             left = left.saturating_sub(if most == LONGEST_NAME { length } else { 0 });
@@ -166,6 +184,33 @@ pub fn read_mappings(
         Some(before) if before[..] == mappings[..] => Ok(Arc::clone(before)),
         _ => Ok(mappings.into()),
     }
+}
+
+/// A mapping whose content can be executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeMapping {
+    /// The addresses.
+    pub range: AddrRange,
+    /// The file that it maps, and the offset of the mapping in it. `None` if it maps no file.
+    pub file: Option<(FileId, u64)>,
+    /// Its name, as in [`Mapping::name`].
+    pub name: Arc<str>,
+}
+
+/// The mappings in `file`, which is as `/proc/PID/maps`, whose content can be executed. Of a name of more than 4,096
+/// bytes, `…` and the end is kept.
+///
+/// # Errors
+/// The error of read(2). `InvalidData` if a line is not as the kernel writes it.
+pub fn read_code_mappings(file: impl Read) -> io::Result<Vec<CodeMapping>> {
+    let mut mappings = Vec::new();
+    read_lines(file, |line| {
+        if let Line::Mapping(range, Permissions { execute: true, .. }, origin, name) = line {
+            let file = (origin.file.inode != 0).then_some((origin.file, origin.offset));
+            mappings.push(CodeMapping { range, file, name: end_of(name, LONGEST_NAME).into() });
+        }
+    })?;
+    Ok(mappings)
 }
 
 /// The memory of a mapping, as `smaps` tells it, in bytes.
@@ -268,6 +313,16 @@ mod tests {
     }
 
     #[test]
+    fn code_is_what_can_be_executed_with_its_place_in_the_file() {
+        let text = b"1000-2000 r--p 00000000 fe:00 17 /x\n2000-5000 r-xp 00001000 fe:00 17    /x\n\
+                     3000-6000 r-xp 00002000 fe:00 17 /x\n7000-8000 rwxp 00000000 00:00 0 \n";
+        let code = read_code_mappings(&text[..]).unwrap();
+        let file = FileId { device: (0xfe, 0), inode: 17 };
+        assert_eq!(code.iter().map(|c| c.file).collect::<Vec<_>>(), [Some((file, 4096)), Some((file, 0x4000)), None]);
+        assert_eq!((code[1].range.start(), &*code[1].name, &*code[2].name), (0x5000, "/x", ""));
+    }
+
+    #[test]
     fn garbage_is_an_error_and_never_a_shorter_list() {
         let line = "1000-2000 rw-p 00000000 00:00 0 \n";
         assert_eq!(read(line.as_bytes()).unwrap().len(), 1);
@@ -317,7 +372,7 @@ mod tests {
         assert!(cut.starts_with("…d") && cut.ends_with("d/5000") && cut.len() == SHORT_NAME + "…".len(), "{cut}");
         assert_eq!(&*mappings[5_000].name, "/lib/short");
 
-        let huge = [b"1000-2000 rw-p 00000000 08:01 17 /".as_slice(), &[b'h'; 200_000], b"\n2000-3000 rw-p 0 0 0\n"];
+        let huge = [b"1000-2000 rw-p 00000000 08:01 17 /".as_slice(), &[b'h'; 200_000], b"\n2000-3000 rw-p 0 0:0 0\n"];
         let mappings = read(&huge.concat()).unwrap();
         assert!(mappings.len() == 2 && mappings[0].name.len() == LONGEST_NAME + "…".len());
     }

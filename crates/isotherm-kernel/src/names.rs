@@ -57,6 +57,10 @@ fn start_of_command_line(root: &Path, id: u32) -> Vec<u8> {
 /// thread has called `pthread_exit`. The files of the main thread are empty then (`proc_pid_task(5)`).
 pub fn memory_id(root: &Path, pid: u32) -> u32 {
     let proc = root.join("proc");
+    // The link is there as long as the main thread has memory (proc_pid_exe(5)). Reading it takes much less time.
+    if fs::read_link(proc.join(pid.to_string()).join("exe")).is_ok() {
+        return pid;
+    }
     let state = |id| stat_field(&proc, id, STATE);
     if state(pid).as_deref() != Some("Z") {
         return pid;
@@ -77,6 +81,15 @@ pub fn stat_field(proc: &Path, id: u32, number: usize) -> Option<String> {
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(&stat[name_ends + 1..]).ok()?;
     Some(fields.split_ascii_whitespace().nth(number.checked_sub(3)?)?.to_owned())
+}
+
+/// The values of a field of `status` of process `pid` below `proc`, by its name in `proc_pid_status(5)`. `None` if
+/// there is no such process or field.
+pub(crate) fn status_field(proc: &Path, pid: u32, name: &str) -> Option<String> {
+    // The name of the process may contain any byte.
+    let status = fs::read(proc.join(pid.to_string()).join("status")).ok()?;
+    let value = |line: &[u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":").map(<[u8]>::to_vec);
+    String::from_utf8(status.split(|byte| *byte == b'\n').find_map(value)?).ok()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The part of a process that is watched.
 
+use std::fmt;
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
@@ -16,25 +17,35 @@ pub struct Part {
     pub mappings: Vec<NamePattern>,
 }
 
-/// The same memory as sorted ranges of whole pages, none of which touches another, as the kernel wants them.
-pub fn page_ranges(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
-    ranges.sort_unstable();
-    let mut whole: Vec<AddrRange> = Vec::new();
-    for range in ranges {
-        let start = range.start() / PAGE_SIZE * PAGE_SIZE;
-        let end = range.end().checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX / PAGE_SIZE * PAGE_SIZE);
-        match whole.last_mut() {
-            Some(last) if start <= last.end() => {
-                *last = AddrRange::new(last.start(), end.max(last.end())).unwrap_or(*last);
-            }
-            _ => whole.extend(AddrRange::new(start, end)),
-        }
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mappings = self.mappings.iter().map(|pattern| format!("mapping {pattern}"));
+        let ranges = self.ranges.iter().map(|range| format!("range {range}"));
+        f.write_str(&mappings.chain(ranges).collect::<Vec<_>>().join(", "))
     }
+}
+
+/// The same memory as sorted ranges of whole pages, none of which touches another, as the kernel wants them.
+pub fn page_ranges(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRange> {
+    let mut whole: Vec<AddrRange> = ranges.into_iter().filter_map(whole_pages).collect();
+    whole.sort_unstable();
+    whole.dedup_by(|later, earlier| {
+        let touch = later.start() <= earlier.end();
+        if touch && let Some(both) = AddrRange::new(earlier.start(), earlier.end().max(later.end())) {
+            *earlier = both;
+        }
+        touch
+    });
     whole
 }
 
-/// What the name of a mapping without a name is, for a pattern and in reports.
-const ANONYMOUS: &str = "anonymous";
+/// The pages that a range lies in. `None` for a range in the last page of the 64-bit address space, whose end is not an
+/// address.
+pub(crate) fn whole_pages(range: AddrRange) -> Option<AddrRange> {
+    let start = range.start() / PAGE_SIZE * PAGE_SIZE;
+    let end = range.end().checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX / PAGE_SIZE * PAGE_SIZE);
+    AddrRange::new(start, end)
+}
 
 impl Part {
     /// Whether it is the whole.
@@ -48,8 +59,7 @@ impl Part {
             return Arc::clone(mappings);
         }
         let is_named = |mapping: &&Mapping| {
-            let name = if mapping.name.is_empty() { ANONYMOUS } else { &mapping.name };
-            self.mappings.is_empty() || self.mappings.iter().any(|pattern| pattern.matches(name))
+            self.mappings.is_empty() || self.mappings.iter().any(|pattern| pattern.matches(mapping.shown_name()))
         };
         let mut parts = Vec::new();
         for mapping in mappings.iter().filter(is_named) {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
+use isotherm_core::{BoxError, is_unit};
 use regex::{Regex, RegexBuilder};
 use thiserror::Error;
 
@@ -12,7 +13,13 @@ use thiserror::Error;
 pub struct PatternError {
     text: String,
     what: &'static str,
-    source: Box<dyn std::error::Error + Send + Sync>,
+    source: BoxError,
+}
+
+impl PatternError {
+    fn new(text: &str, what: &'static str, source: impl Into<BoxError>) -> Self {
+        Self { text: text.into(), what, source: source.into() }
+    }
 }
 
 /// A regular expression for names. It matches anywhere in a name, unless it begins with `^` and ends with `$`.
@@ -28,10 +35,8 @@ impl NamePattern {
     /// # Errors
     /// If the text is no regular expression, or too large a one.
     pub fn new(text: &str) -> Result<Self, PatternError> {
-        match RegexBuilder::new(text).size_limit(LARGEST).build() {
-            Ok(regex) => Ok(Self(regex)),
-            Err(error) => Err(PatternError { text: text.into(), what: "regular expression", source: Box::new(error) }),
-        }
+        let regex = RegexBuilder::new(text).size_limit(LARGEST).build();
+        regex.map(Self).map_err(|error| PatternError::new(text, "regular expression", error))
     }
 
     /// Whether a name matches.
@@ -65,10 +70,9 @@ impl Glob {
     /// # Errors
     /// If a bracket is not closed, or the like.
     pub fn new(text: &str) -> Result<Self, PatternError> {
-        match GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build() {
-            Ok(glob) => Ok(Self(glob.compile_matcher())),
-            Err(error) => Err(PatternError { text: text.into(), what: "pattern of a path", source: Box::new(error) }),
-        }
+        let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+        glob.map(|glob| Self(glob.compile_matcher()))
+            .map_err(|error| PatternError::new(text, "pattern of a path", error))
     }
 
     /// The pattern of a systemd unit. A name without a suffix is that of a service, as for systemctl(1).
@@ -76,8 +80,7 @@ impl Glob {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn unit(name: &str) -> Result<Self, PatternError> {
-        let has_suffix = name.rsplit_once('.').is_some_and(|(_, suffix)| UNITS.contains(&suffix));
-        if has_suffix { Self::new(name) } else { Self::new(&format!("{name}.service")) }
+        if is_unit(name) { Self::new(name) } else { Self::new(&format!("{name}.service")) }
     }
 
     /// Whether a text matches.
@@ -92,9 +95,6 @@ impl Glob {
         self.matches(if path.is_empty() { "/" } else { path }) || above.into_iter().any(|path| self.matches(path))
     }
 }
-
-/// The suffixes of units that have processes (`systemd.unit(5)`).
-const UNITS: [&str; 6] = ["service", "scope", "slice", "socket", "mount", "swap"];
 
 impl PartialEq for Glob {
     fn eq(&self, other: &Self) -> bool {

@@ -1,13 +1,13 @@
 //! Physical memory as a target: all System RAM, or some ranges of it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use isotherm_core::{
-    AddrRange, AddressSpace, BoxError, Layout, Mapping, NodeId, PAGE_SIZE, Permissions, TargetId, TargetSpace,
-};
+use isotherm_core::{AddrRange, AddressSpace, BoxError, Layout, Mapping, NodeId, Permissions, TargetId, TargetSpace};
 
 use crate::pages::{Ram, RamError, SystemRam};
+use crate::part::{page_ranges, whole_pages};
 
 /// Physical memory without the offline memory blocks.
 ///
@@ -15,6 +15,7 @@ use crate::pages::{Ram, RamError, SystemRam};
 #[derive(Debug)]
 pub struct PhysicalMemory {
     ram: SystemRam,
+    /// Only these addresses; all if empty.
     asked: Vec<AddrRange>,
     /// Only these nodes; all if empty.
     nodes: Vec<NodeId>,
@@ -38,12 +39,15 @@ impl PhysicalMemory {
     pub fn at(root: &Path, asked: impl IntoIterator<Item = AddrRange>) -> Result<Self, RamError> {
         let mut ram = SystemRam::new(root);
         let all = ram.read()?;
-        let asked: Vec<AddrRange> = asked.into_iter().map(whole_pages).collect();
-        if let Some(asked) = asked.iter().find(|asked| all.iter().all(|ram| ram.range.intersection(**asked).is_none()))
-        {
+        let asked: Vec<AddrRange> = asked.into_iter().collect();
+        let is_ram = |range: AddrRange| {
+            whole_pages(range).is_some_and(|range| all.iter().any(|ram| ram.range.intersection(range).is_some()))
+        };
+        if let Some(asked) = asked.iter().find(|range| !is_ram(**range)) {
             let ranges: Vec<String> = all.iter().map(|ram| in_hexadecimal(ram.range)).collect();
             return Err(RamError::NotThere { asked: in_hexadecimal(*asked), ram: ranges.join(", "), path: ram.path() });
         }
+        let asked = page_ranges(asked);
         let mappings = mappings(&all, &asked, &[]);
         Ok(Self { ram, asked, nodes: Vec::new(), mappings })
     }
@@ -53,17 +57,15 @@ impl PhysicalMemory {
     /// # Errors
     /// Fails if one of the nodes has none of the memory.
     pub fn of_nodes(mut self, nodes: &[NodeId]) -> Result<Self, RamError> {
-        let all = self.ram.read()?;
-        let has_none = |node: &&NodeId| mappings(&all, &self.asked, &[**node]).is_empty();
-        if let Some(node) = nodes.iter().find(has_none) {
-            let mut known: Vec<u32> = self.mappings.iter().filter_map(|mapping| Some(mapping.node?.0)).collect();
-            known.sort_unstable();
-            known.dedup();
-            let nodes = known.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-            return Err(RamError::NotOfNode { node: node.0, nodes });
+        let known: BTreeSet<NodeId> = self.mappings.iter().filter_map(|mapping| mapping.node).collect();
+        if let Some(node) = nodes.iter().find(|node| !known.contains(node)) {
+            let known: Vec<String> = known.iter().map(|node| node.0.to_string()).collect();
+            return Err(RamError::NotOfNode { node: node.0, nodes: known.join(", ") });
         }
-        self.nodes = nodes.into();
-        self.mappings = mappings(&all, &self.asked, nodes);
+        if !nodes.is_empty() {
+            self.nodes = nodes.into();
+            self.mappings = self.mappings.iter().filter(|mapping| is_of(mapping.node, nodes)).cloned().collect();
+        }
         Ok(self)
     }
 
@@ -90,21 +92,9 @@ impl AddressSpace for PhysicalMemory {
 
 /// The parts of `all` that lie in `asked` and on one of `nodes`. An empty list stands for everything.
 fn mappings(all: &[Ram], asked: &[AddrRange], nodes: &[NodeId]) -> Arc<[Mapping]> {
-    let mut asked = asked.to_vec();
-    if asked.is_empty() {
-        asked.extend(AddrRange::new(0, u64::MAX));
-    }
-    asked.sort();
-    // Merge overlapping ranges, so that the mappings are disjoint.
-    asked.dedup_by(|later, earlier| {
-        let overlap = later.start() <= earlier.end();
-        if overlap && let Some(both) = AddrRange::new(earlier.start(), earlier.end().max(later.end())) {
-            *earlier = both;
-        }
-        overlap
-    });
-    let of_nodes = all.iter().filter(|ram| nodes.is_empty() || ram.node.is_some_and(|node| nodes.contains(&node)));
-    let parts = of_nodes.flat_map(|ram| {
+    let everything = AddrRange::new(0, u64::MAX);
+    let asked = if asked.is_empty() { everything.as_slice() } else { asked };
+    let parts = all.iter().filter(|ram| nodes.is_empty() || is_of(ram.node, nodes)).flat_map(|ram| {
         let parts = asked.iter().filter_map(|asked| ram.range.intersection(*asked));
         parts.map(|range| Mapping {
             range,
@@ -116,10 +106,8 @@ fn mappings(all: &[Ram], asked: &[AddrRange], nodes: &[NodeId]) -> Arc<[Mapping]
     parts.collect()
 }
 
-fn whole_pages(range: AddrRange) -> AddrRange {
-    let start = range.start() / PAGE_SIZE * PAGE_SIZE;
-    let end = range.end().checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX / PAGE_SIZE * PAGE_SIZE);
-    AddrRange::new(start, end).unwrap_or(range)
+fn is_of(node: Option<NodeId>, nodes: &[NodeId]) -> bool {
+    node.is_some_and(|node| nodes.contains(&node))
 }
 
 /// The range in the form that the option `--range` accepts.

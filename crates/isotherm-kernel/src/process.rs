@@ -12,10 +12,11 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::Pidfd;
-use crate::host::process_cpu_time;
+use crate::host::CpuClock;
 use crate::listing::ROOT;
 use crate::maps::{Line, MappingNames, read_lines, read_mappings};
 use crate::names::{command_line, memory_id, process_name};
+use crate::procmap;
 use crate::unreadable::{Unreadable, hint};
 
 /// The flag of a kernel thread (`PF_KTHREAD`, see `proc_pid_stat(5)`).
@@ -86,6 +87,14 @@ pub enum TargetError {
         /// What was asked for.
         selection: String,
     },
+    /// Nothing of the processes belongs to the part that is asked for.
+    #[error("nothing is mapped that matches: {part}, in {selection} (/proc/PID/maps lists the mappings)")]
+    NothingMapped {
+        /// The part that was asked for.
+        part: String,
+        /// The processes that were asked for.
+        selection: String,
+    },
     /// More processes belong to the selection than can be watched.
     #[error("{count} processes match, and at most {most} are watched: {selection} (ask for fewer)")]
     TooMany {
@@ -132,12 +141,13 @@ fn io_error(error: ProcError) -> io::Error {
     }
 }
 
-/// Why no pidfd of the process could be opened (`pidfd_open(2)`).
-fn not_opened(pid: u32, errno: Errno) -> TargetError {
+/// Why no pidfd of the process could be opened (`pidfd_open(2)`), or its end cannot be noticed (`epoll_ctl(2)`).
+pub(crate) fn not_opened(pid: u32, errno: Errno) -> TargetError {
     let hint = match errno {
         // A thread that does not lead its process has an ID, but no pidfd: EINVAL, since Linux 6.15 ENOENT.
         Errno::SRCH | Errno::INVAL | Errno::NOENT => return TargetError::NoSuchProcess(pid),
         Errno::MFILE | Errno::NFILE => "raise the limit of open files: ulimit -n",
+        Errno::NOSPC => "raise the limit fs.epoll.max_user_watches: sysctl",
         Errno::NOSYS => "Linux 5.3 or later is needed",
         Errno::PERM | Errno::ACCESS => "a seccomp filter, as in a container, may forbid pidfd_open",
         _ => "see pidfd_open(2)",
@@ -151,6 +161,7 @@ pub struct Process {
     id: ProcessId,
     proc: procfs::process::Process,
     pidfd: Pidfd,
+    cpu_clock: Option<CpuClock>,
     started_unix_ns: u64,
 }
 
@@ -163,11 +174,16 @@ impl Process {
     /// # Errors
     /// Fails if there is no such process, if it is a kernel thread or a zombie, or if its mappings cannot be read.
     pub fn open(pid: u32) -> Result<Self, TargetError> {
-        Self::open_mapped(pid, &mut MappingNames::default()).map(|(process, _)| process)
+        let process = Self::find(pid)?;
+        process.first_mappings(&mut MappingNames::default())?;
+        Ok(process)
     }
 
-    /// Opens a process as [`open`](Self::open) does, and reads its mappings.
-    pub(crate) fn open_mapped(pid: u32, names: &mut MappingNames) -> Result<(Self, Arc<[Mapping]>), TargetError> {
+    /// Opens a process without a look at its mappings.
+    ///
+    /// # Errors
+    /// Fails if there is no such process, or if it is a kernel thread.
+    pub(crate) fn find(pid: u32) -> Result<Self, TargetError> {
         let lookup = |source| match io_error(source) {
             error if error.kind() == io::ErrorKind::NotFound => TargetError::NoSuchProcess(pid),
             source => TargetError::Lookup { pid, source },
@@ -176,22 +192,29 @@ impl Process {
         let pidfd = Pidfd::open(pid).map_err(|errno| not_opened(pid, errno))?;
         let proc = procfs::process::Process::new(pid.cast_signed()).map_err(lookup)?;
         let stat = proc.stat().map_err(lookup)?;
-        let name = || process_name(Path::new(ROOT), pid).unwrap_or_default();
         if stat.flags & KERNEL_THREAD != 0 {
-            return Err(TargetError::KernelThread { pid, name: name() });
+            return Err(TargetError::KernelThread {
+                pid,
+                name: process_name(Path::new(ROOT), pid).unwrap_or_default(),
+            });
         }
         let id = ProcessId { pid, start: since_boot(stat.starttime) };
-        let started_unix_ns = started_unix_ns(id.start);
-        let process = Self { id, proc, pidfd, started_unix_ns };
-        match process.read_mappings(names) {
-            Ok(mappings) => Ok((process, mappings)),
-            Err(Unreadable::Ended) => Err(TargetError::Ended { pid, name: name() }),
-            Err(Unreadable::ForGood(source)) if source.kind() == io::ErrorKind::PermissionDenied => {
-                let owner = process.proc.uid().ok();
-                Err(TargetError::NotPermitted { pid, name: name(), owner, source })
+        Ok(Self { id, proc, pidfd, cpu_clock: CpuClock::of(pid), started_unix_ns: started_unix_ns(id.start) })
+    }
+
+    /// Reads the mappings of a process that was just opened.
+    ///
+    /// # Errors
+    /// Fails if the process is a zombie, or if its mappings cannot be read.
+    pub(crate) fn first_mappings(&self, names: &mut MappingNames) -> Result<Arc<[Mapping]>, TargetError> {
+        let pid = self.id.pid;
+        self.read_mappings(names).map_err(|error| match error {
+            Unreadable::Ended => TargetError::Ended { pid, name: self.name() },
+            Unreadable::ForGood(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+                TargetError::NotPermitted { pid, name: self.name(), owner: self.proc.uid().ok(), source }
             }
-            Err(Unreadable::ForNow(source) | Unreadable::ForGood(source)) => Err(TargetError::Lookup { pid, source }),
-        }
+            Unreadable::ForNow(source) | Unreadable::ForGood(source) => TargetError::Lookup { pid, source },
+        })
     }
 
     /// The identity of the process as a target.
@@ -216,9 +239,10 @@ impl Process {
 
     /// The CPU time that all threads of the process have taken so far. A process that has taken none since an earlier
     /// call has not accessed its memory since then, has no new mappings and no new children, unless another process
-    /// shares its address space (`CLONE_VM` without `CLONE_THREAD`). `None` if it has ended.
+    /// shares its address space (`CLONE_VM` without `CLONE_THREAD`). `None` after its end, unless a later process has
+    /// its ID.
     pub fn cpu_time(&self) -> Option<Duration> {
-        process_cpu_time(self.id.pid).filter(|_| !self.has_ended())
+        self.cpu_clock?.now()
     }
 
     /// The size of the address space in pages, reserved space included. `None` if it has ended; 0 if the main thread
@@ -306,15 +330,33 @@ fn named_mappings(pid: u32, process: &Pidfd, names: &mut MappingNames) -> Result
 /// # Errors
 /// As [`Process::mappings`].
 pub fn mapped_ranges(pid: u32, process: &Pidfd) -> Result<Vec<AddrRange>, Unreadable> {
-    read_maps(pid, process, |maps| {
-        let mut ranges = Vec::new();
-        read_lines(maps, |line| {
-            if let Line::Mapping(range, ..) = line {
-                ranges.push(range);
-            }
-        })?;
-        Ok((!ranges.is_empty()).then_some(ranges))
+    read_maps(pid, process, |maps| all_ranges(&maps))
+}
+
+/// The addresses of those mappings of process `pid`, which `process` refers to, that have a part of `ranges`, and maybe
+/// of others: a kernel before Linux 6.11 tells all of them only.
+///
+/// # Errors
+/// As [`Process::mappings`].
+pub fn mapped_within(pid: u32, process: &Pidfd, ranges: &[AddrRange]) -> Result<Vec<AddrRange>, Unreadable> {
+    read_maps(pid, process, |maps| match procmap::mapped_within(&maps, ranges) {
+        Ok(Some(mapped)) => Ok(Some(mapped)),
+        Ok(None) => all_ranges(&maps),
+        // The file is empty then.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(None),
+        Err(error) => Err(error),
     })
+}
+
+/// The addresses of all mappings in a file `maps`. `None` if it is empty.
+fn all_ranges(maps: &File) -> io::Result<Option<Vec<AddrRange>>> {
+    let mut ranges = Vec::new();
+    read_lines(maps, |line| {
+        if let Line::Mapping(range, ..) = line {
+            ranges.push(range);
+        }
+    })?;
+    Ok((!ranges.is_empty()).then_some(ranges))
 }
 
 /// Reads the file `maps` of process `pid`, which `process` refers to. `read` returns `None` if the file is empty.
@@ -389,6 +431,42 @@ mod tests {
         assert!(reported(Errno::MFILE).contains("ulimit -n): Too many open files"), "{}", reported(Errno::MFILE));
         assert!(reported(Errno::NOSYS).contains("Linux 5.3"), "{}", reported(Errno::NOSYS));
         assert!(reported(Errno::PERM).contains("seccomp"), "{}", reported(Errno::PERM));
+    }
+
+    #[test]
+    fn the_mappings_in_some_ranges_are_those_of_all_that_have_a_part_of_them() {
+        let (pid, mut sleep) = sleeping();
+        let process = Pidfd::open(pid).unwrap();
+        let all = mapped_ranges(pid, &process).unwrap();
+        let [first, second, .., last] = all[..] else { panic!("{all:?}") };
+        let range = |from, to| AddrRange::new(from, to).unwrap();
+        let beyond = range(last.end(), last.end() + 4096);
+        for ranges in [
+            vec![],
+            vec![range(second.start() + 4096, second.start() + 8192)],
+            vec![range(0, first.start()), beyond],
+            vec![range(0, beyond.end())],
+            vec![last, first, first],
+        ] {
+            let is_wanted = |mapping: &AddrRange| ranges.iter().any(|range| range.intersection(*mapping).is_some());
+            let wanted: Vec<AddrRange> = all.iter().copied().filter(is_wanted).collect();
+            let mut found = mapped_within(pid, &process, &ranges).unwrap();
+            found.retain(is_wanted);
+            assert_eq!(found, wanted, "{ranges:?}");
+        }
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        assert!(matches!(mapped_within(pid, &process, &[first]), Err(Unreadable::Ended)));
+    }
+
+    /// A process that has begun to sleep.
+    fn sleeping() -> (u32, std::process::Child) {
+        let sleep = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", sleep.id())).unwrap();
+        while !state().contains("(sleep) S") {
+            std::thread::yield_now();
+        }
+        (sleep.id(), sleep)
     }
 
     #[test]

@@ -5,125 +5,22 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddressSpace, BoxError, Layout, Mapping, TargetId, TargetSpace, chain};
+use isotherm_core::{AddressSpace, BoxError, Layout, MOST_JOIN, TargetId, TargetSpace, chain};
 
+use crate::TargetError;
+use crate::ends::Ends;
 use crate::listing::{ROOT, parent, process_ids};
-use crate::maps::MappingNames;
+use crate::member::{Activity, Member, Update};
 use crate::part::{Part, page_ranges};
 use crate::select::{Finder, MOST_SELECTED, Selection};
 use crate::unreadable::Unreadable;
-use crate::{Process, TargetError};
-
-/// A process of a run.
-#[derive(Debug)]
-pub struct Member {
-    /// The process.
-    pub process: Process,
-    /// The command line when it was read last. `execve(2)` changes it.
-    pub command: String,
-    /// The mappings when they were read last.
-    mappings: Arc<[Mapping]>,
-    /// Their names.
-    names: MappingNames,
-    /// What the process was like just before the mappings were read. `None` before the first update.
-    read: Option<LastRead>,
-    /// The error number of the last attempt to read the mappings, if it failed; 0 for an error without one.
-    failed: Option<i32>,
-    /// Whether the process leaves when it becomes another program that the selection does not name.
-    is_selected: bool,
-}
-
-/// What a process was like when its mappings were read.
-#[derive(Clone, Copy, Debug)]
-struct LastRead {
-    at: Instant,
-    cpu: Duration,
-    pages_mapped: Option<u64>,
-}
-
-/// What a process has done since its mappings were read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Activity {
-    /// Nothing: it has not run.
-    Rest,
-    /// It has run, and may have new children. Its address space is as large as before.
-    Ran,
-    /// Its mappings may be other ones.
-    Mapped,
-}
-
-/// The mappings of a process that has run are read again after this time even if its address space is as large as
-/// before.
-const READ_AFTER: Duration = Duration::from_secs(1);
-
-/// The mappings of a process are read again after this time even if it has not run: a process that shares its address
-/// space may have changed them.
-const LONGEST_REST: Duration = Duration::from_secs(10);
-
-impl Member {
-    fn open(pid: u32) -> Result<Self, TargetError> {
-        let mut names = MappingNames::default();
-        let (process, mappings) = Process::open_mapped(pid, &mut names)?;
-        Ok(Self { process, command: String::new(), mappings, names, read: None, failed: None, is_selected: false })
-    }
-
-    fn activity(&self) -> Activity {
-        let Some(LastRead { at, cpu, pages_mapped }) = self.read else { return Activity::Mapped };
-        let (age, ran) = (at.elapsed(), self.process.cpu_time() != Some(cpu));
-        match ran {
-            false if age < LONGEST_REST => Activity::Rest,
-            true if age < READ_AFTER && self.process.pages_mapped() == pages_mapped => Activity::Ran,
-            _ => Activity::Mapped,
-        }
-    }
-
-    /// Reads the command line and the mappings. On an error, both stay as they were.
-    fn read(&mut self, part: &Part) -> Result<(), Unreadable> {
-        let pages_mapped = self.process.pages_mapped();
-        let read = self.process.cpu_time().map(|cpu| LastRead { at: Instant::now(), cpu, pages_mapped });
-        self.read = None;
-        self.mappings = part.of(&self.process.read_mappings(&mut self.names)?);
-        self.names.tidy();
-        let command = self.process.command();
-        if !command.is_empty() {
-            self.command = command;
-        }
-        self.read = read;
-        Ok(())
-    }
-
-    /// Reads the process if that `is_due`. Returns what the user must know of, if there is news.
-    fn update(&mut self, is_due: bool, part: &Part) -> Result<Option<String>, Unreadable> {
-        if !is_due {
-            return if self.process.has_ended() { Err(Unreadable::Ended) } else { Ok(None) };
-        }
-        match self.read(part) {
-            Ok(()) => {
-                self.failed = None;
-                Ok(None)
-            }
-            Err(Unreadable::ForNow(error)) => {
-                let failed = Some(error.raw_os_error().unwrap_or_default());
-                let is_news = std::mem::replace(&mut self.failed, failed) != failed;
-                let error = Unreadable::ForNow(error);
-                let text = || {
-                    let (id, name) = (self.process.id(), self.process.name());
-                    format!(
-                        "{id} ({name}): {}; its mappings stay as they were, and isotherm tries again",
-                        chain(&error)
-                    )
-                };
-                Ok(is_news.then(text))
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
 
 /// The processes of a run as of the last survey. Clones share one table.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessTable {
     members: Arc<Mutex<BTreeMap<TargetId, Member>>>,
+    /// Tells which of the members have ended.
+    ends: Arc<Ends>,
     news: Arc<Mutex<Vec<String>>>,
 }
 
@@ -135,6 +32,11 @@ impl ProcessTable {
     pub fn members(&self) -> MutexGuard<'_, BTreeMap<TargetId, Member>> {
         // A panic in another thread leaves the map consistent, because each change is one insertion or removal.
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which of the processes have ended.
+    pub(crate) fn ends(&self) -> Arc<Ends> {
+        Arc::clone(&self.ends)
     }
 
     /// Takes what has happened since the last call that the user must know of: processes that cannot be read at the
@@ -162,6 +64,8 @@ pub struct Processes {
     /// The part of each process that is watched.
     part: Part,
     finder: Finder,
+    /// How many processes of an open selection may join at a reading.
+    most_join: usize,
     /// Whether it was told that the selection names more processes than are watched.
     told_too_many: bool,
     /// The processes of the machine whose parents are known not to be in the table.
@@ -218,6 +122,7 @@ impl Processes {
             waits,
             part: Part::default(),
             finder: Finder::new(selection),
+            most_join: MOST_JOIN,
             told_too_many: false,
             others: HashSet::new(),
             last_read: None,
@@ -225,7 +130,7 @@ impl Processes {
             kept_out: BTreeMap::new(),
         };
         for pid in begun.finder.selection().named_pids() {
-            let member = Member::open(pid)?;
+            let member = Member::open(pid, &begun.part, &begun.process_table.ends)?;
             begun.process_table.members().insert(member.process.id(), member);
         }
         if begun.finder.selection().is_open() {
@@ -245,7 +150,7 @@ impl Processes {
     fn find_first(&mut self) -> Result<(), TargetError> {
         let table = self.process_table.clone();
         let mut members = table.members();
-        let found = self.finder.find(Instant::now(), |pid| with_pid(&members, pid).is_some());
+        let found = self.finder.find(Instant::now(), usize::MAX, |pid| with_pid(&members, pid).is_some());
         let count = found.len() + members.len();
         if count > MOST_SELECTED {
             return Err(TargetError::TooMany {
@@ -256,9 +161,10 @@ impl Processes {
         }
         let mut errors = Vec::new();
         for pid in found {
-            match Member::open(pid) {
-                Ok(member) => {
-                    members.insert(member.process.id(), Member { is_selected: true, ..member });
+            match Member::open(pid, &self.part, &self.process_table.ends) {
+                Ok(mut member) => {
+                    member.is_selected = true;
+                    members.insert(member.process.id(), member);
                 }
                 Err(error) if error.is_no_process() => {}
                 Err(error) => {
@@ -290,14 +196,24 @@ impl Processes {
         Self { leader: Some(leader), ..self }
     }
 
-    /// Monitors only a part of each process.
-    #[must_use]
-    pub fn narrowed_to(self, part: Part) -> Self {
+    /// Monitors only a part of each process. What belongs to the part may be mapped later.
+    ///
+    /// # Errors
+    /// Fails if there are processes, and nothing of them belongs to the part now. A run that waits for processes, or
+    /// ends with one that has just begun, waits for the mappings, too.
+    pub fn narrowed_to(self, part: Part) -> Result<Self, TargetError> {
         let part = Part { ranges: page_ranges(part.ranges), ..part };
-        for member in self.process_table.members().values_mut() {
+        let mut members = self.process_table.members();
+        for member in members.values_mut() {
             member.mappings = part.of(&member.mappings);
         }
-        Self { part, ..self }
+        let is_empty = members.values().all(|member| member.mappings.is_empty());
+        drop(members);
+        if is_empty && !part.is_whole() && !self.waits && self.leader.is_none() {
+            let selection = self.finder.selection().to_string();
+            return Err(TargetError::NothingMapped { part: part.to_string(), selection });
+        }
+        Ok(Self { part, ..self })
     }
 
     /// The shared table of the processes. Every survey updates it.
@@ -316,7 +232,8 @@ impl AddressSpace for Processes {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         let table = self.process_table.clone();
         let mut members = table.members();
-        let activities: Vec<_> = members.iter().map(|(&id, member)| (id, member.activity())).collect();
+        self.leave(&mut members)?;
+        let activities: Vec<_> = members.iter_mut().map(|(&id, member)| (id, member.activity())).collect();
         let with =
             |wanted: fn(Activity) -> bool| activities.iter().filter(move |(_, is)| wanted(*is)).map(|&(id, _)| id);
         let mut changed: BTreeSet<TargetId> = with(|activity| activity == Activity::Mapped).collect();
@@ -337,25 +254,22 @@ impl AddressSpace for Processes {
         }
         let part = &self.part;
         members.retain(|id, member| {
-            let command = if member.is_selected { member.command.clone() } else { String::new() };
-            match member.update(member.read.is_none() || changed.contains(id), part) {
-                Ok(news) => {
-                    news.into_iter().for_each(|news| table.tell(news));
-                    let is_other = member.is_selected && !command.is_empty() && command != member.command;
-                    if is_other && !children && !self.finder.takes(member.process.pid()) {
-                        return false;
+            !changed.contains(id)
+                || match member.update(part) {
+                    Ok(Update { is_other, news }) => {
+                        news.into_iter().for_each(|news| table.tell(news));
+                        let may_leave = is_other && member.is_selected && !children;
+                        !may_leave || self.finder.takes(member.process.pid())
+                    }
+                    Err(Unreadable::Ended) => false,
+                    Err(source) => {
+                        let pid = id.pid().unwrap_or_default();
+                        let lost = TargetError::Lost { pid, name: member.process.name(), source };
+                        table.tell(chain(&lost));
+                        self.lost.get_or_insert((*id, lost));
+                        false
                     }
                 }
-                Err(Unreadable::Ended) => return false,
-                Err(source) => {
-                    let pid = id.pid().unwrap_or_default();
-                    let lost = TargetError::Lost { pid, name: member.process.name(), source };
-                    table.tell(chain(&lost));
-                    self.lost.get_or_insert((*id, lost));
-                    return false;
-                }
-            }
-            true
         });
         let space = |(&id, member): (&TargetId, &Member)| TargetSpace {
             id,
@@ -375,15 +289,35 @@ impl AddressSpace for Processes {
         Ok(spaces)
     }
 
+    fn set_most_join(&mut self, most: usize) {
+        self.most_join = most.min(MOST_JOIN);
+    }
+
+    /// Whether processes are waited for, or there are some that may map later what belongs to the part.
     fn awaits_targets(&self) -> bool {
-        self.waits
+        let members = self.process_table.members();
+        let goes_on = self.leader.map_or(!members.is_empty(), |leader| members.contains_key(&leader));
+        self.waits || (goes_on && !self.part.is_whole())
     }
 }
 
 impl Processes {
+    /// Removes the processes that have ended.
+    ///
+    /// # Errors
+    /// If it cannot be found out which have.
+    fn leave(&self, members: &mut BTreeMap<TargetId, Member>) -> Result<(), BoxError> {
+        for pid in self.process_table.ends.ended(members.len())? {
+            if let Some(id) = with_pid(members, pid) {
+                members.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
     /// Adds the processes that belong to the selection by now.
     fn find_selected(&mut self, members: &mut BTreeMap<TargetId, Member>) {
-        for pid in self.finder.find(Instant::now(), |pid| with_pid(members, pid).is_some()) {
+        for pid in self.finder.find(Instant::now(), self.most_join, |pid| with_pid(members, pid).is_some()) {
             if members.len() >= MOST_SELECTED {
                 if !std::mem::replace(&mut self.told_too_many, true) {
                     let selection = self.finder.selection();
@@ -425,7 +359,7 @@ impl Processes {
         if with_pid(members, pid).is_some() || self.finder.excepts(pid) {
             return Ok(None);
         }
-        let (error, again) = match Member::open(pid) {
+        let (error, again) = match Member::open(pid, &self.part, &self.process_table.ends) {
             Ok(member) => {
                 let id = member.process.id();
                 self.kept_out.remove(&pid);

@@ -7,13 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use smallvec::SmallVec;
 
-use crate::{Pidfd, ProcessTable};
+use crate::ProcessTable;
+use crate::ends::Ends;
 
 /// Stops a run from another thread or from a signal handler. Clones refer to the same run.
 #[derive(Clone, Debug)]
-pub struct Stop(Arc<OwnedFd>);
+pub struct Stop(Arc<StopState>);
+
+#[derive(Debug)]
+struct StopState {
+    asked: AtomicBool,
+    /// Becomes readable when the stop is requested, and ends a wait.
+    event: OwnedFd,
+}
 
 impl Stop {
     /// A stop that is not requested yet.
@@ -21,12 +28,17 @@ impl Stop {
     /// # Errors
     /// Fails if no file descriptor is available.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self(Arc::new(event()?)))
+        Ok(Self(Arc::new(StopState { asked: AtomicBool::new(false), event: event()? })))
     }
 
     /// Requests the stop. A request cannot be withdrawn.
     pub fn ask(&self) {
-        signal(&self.0);
+        self.0.asked.store(true, Ordering::Release);
+        signal(&self.0.event);
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.asked.load(Ordering::Acquire)
     }
 }
 
@@ -69,7 +81,8 @@ fn event() -> rustix::io::Result<OwnedFd> {
 }
 
 fn signal(event: &OwnedFd) {
-    // The write fails only if the counter is full. The descriptor is readable then.
+    // The write fails only if the counter is full. The descriptor is readable then. What was asked for is noted apart
+    // from it, so that even without the event it holds from the end of the wait on.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
@@ -87,73 +100,64 @@ pub enum Woken {
 /// Waits for the sampling rounds of one run.
 #[derive(Debug)]
 pub struct Waiter {
-    process_table: ProcessTable,
+    ends: Arc<Ends>,
     stop: Stop,
-    /// The pidfds of the processes at the last wait. The vector is kept so that a wait does not allocate.
-    ends: Vec<Pidfd>,
 }
 
 impl Waiter {
     /// A waiter that notices the end of the processes in `process_table`, and `stop`.
     pub fn new(process_table: ProcessTable, stop: Stop) -> Self {
-        Self { process_table, stop, ends: Vec::new() }
+        Self { ends: process_table.ends(), stop }
     }
 
     /// Waits until `due`, or until the stop. Returns at once if `due` has passed.
     ///
     /// # Errors
-    /// Fails if `poll(2)` fails, for example because there are too many processes.
+    /// Fails if `poll(2)` fails.
     pub fn until(&mut self, due: Instant) -> std::io::Result<Woken> {
-        let mut fds = self.prepare();
-        wait(&mut fds, Some(due))?;
-        if !fds[0].revents().is_empty() {
-            return Ok(Woken::Stopped);
+        let has_ended = self.wait(None, Some(due))?;
+        if has_ended {
+            // The end of a target does not shorten the round of the other targets.
+            poll_until(&mut [PollFd::new(&self.stop.0.event, PollFlags::IN)], Some(due))?;
         }
-        if fds[1..].iter().all(|fd| fd.revents().is_empty()) {
-            return Ok(Woken::Due);
-        }
-        // The end of a target does not shorten the round of the other targets.
-        fds.truncate(1);
-        wait(&mut fds, Some(due))?;
-        Ok(if fds[0].revents().is_empty() { Woken::TargetEnded } else { Woken::Stopped })
+        Ok(self.woken(has_ended))
     }
 
     /// Waits until the pause ends, until `due` if there is such a time, until the stop, or until a target ends.
     ///
     /// # Errors
-    /// Fails if `poll(2)` fails, for example because there are too many processes.
+    /// Fails if `poll(2)` fails.
     pub fn rest(&mut self, rest: &Rest, due: Option<Instant>) -> std::io::Result<Woken> {
         // Clear the event of an earlier pause, so that it does not end this one.
         let _ = rustix::io::read(&rest.0.over, &mut [0_u8; 8]);
         if !rest.is_wanted() {
             return Ok(Woken::Due);
         }
-        let mut fds = self.prepare();
-        fds.push(PollFd::new(&rest.0.over, PollFlags::IN));
-        wait(&mut fds, due)?;
-        let ended = &fds[1..fds.len() - 1];
-        Ok(if !fds[0].revents().is_empty() {
-            Woken::Stopped
-        } else if ended.iter().all(|fd| fd.revents().is_empty()) {
-            Woken::Due
-        } else {
-            Woken::TargetEnded
-        })
+        let has_ended = self.wait(Some(&rest.0.over), due)?;
+        Ok(self.woken(has_ended))
     }
 
-    /// The descriptors to poll: the stop first, then each process. The table is not locked during the wait.
-    fn prepare(&mut self) -> SmallVec<[PollFd<'_>; 8]> {
-        self.ends.clear();
-        self.ends.extend(self.process_table.members().values().map(|member| member.process.pidfd()));
-        // The list is on the stack for a few targets, so that a round does not allocate.
-        let mut fds = SmallVec::new();
-        fds.push(PollFd::from_borrowed_fd(self.stop.0.as_fd(), PollFlags::IN));
-        fds.extend(self.ends.iter().map(|end| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)));
-        fds
+    /// Waits until the stop, until a process ends, until `other` is readable, or until `due`. Returns whether a process
+    /// has ended.
+    fn wait(&self, other: Option<&OwnedFd>, due: Option<Instant>) -> std::io::Result<bool> {
+        let stop = self.stop.0.event.as_fd();
+        let (ends, other) = (self.ends.descriptor(), other.map(AsFd::as_fd));
+        // Where there is nothing to wait for, the stop stands for it.
+        let mut fds = [Some(stop), ends, other].map(|fd| PollFd::from_borrowed_fd(fd.unwrap_or(stop), PollFlags::IN));
+        poll_until(&mut fds, due)?;
+        Ok(ends.is_some() && !fds[1].revents().is_empty())
+    }
+
+    fn woken(&self, has_ended: bool) -> Woken {
+        match (self.stop.is_asked(), has_ended) {
+            (true, _) => Woken::Stopped,
+            (false, true) => Woken::TargetEnded,
+            (false, false) => Woken::Due,
+        }
     }
 }
 
-fn wait(fds: &mut [PollFd<'_>], due: Option<Instant>) -> std::io::Result<()> {
+fn poll_until(fds: &mut [PollFd<'_>], due: Option<Instant>) -> std::io::Result<()> {
     loop {
         let left = due.map(|due| timespec(due.saturating_duration_since(Instant::now())));
         match poll(fds, left.as_ref()) {

@@ -1,10 +1,12 @@
 //! Opens processes, follows their children, and waits for their end.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use isotherm_core::AddressSpace;
+use isotherm_kernel::cgroup::of_process;
 use isotherm_kernel::{Process, Processes, Rest, Stop, TargetError, Waiter, Woken};
 
 /// A child that is killed when the test ends. Descendants that read from the test end too.
@@ -122,6 +124,27 @@ fn descendants_join_and_leave() {
     assert_eq!(process_table.members().len(), 1);
     shell.end();
     assert!(ids(&mut processes).is_empty());
+}
+
+#[test]
+fn descendants_of_a_process_that_rests_are_found() {
+    let mut shell = ChildGuard::start("sh", &["-c", "sleep 60 & read line; kill $!"]);
+    let children = format!("/proc/{0}/task/{0}/children", shell.id());
+    let stat = format!("/proc/{}/stat", shell.id());
+    let has_a_child = || !std::fs::read_to_string(&children).unwrap().is_empty();
+    eventually(|| has_a_child() && std::fs::read_to_string(&stat).unwrap().contains(") S "));
+    let mut processes = Processes::new([shell.id()], true).unwrap();
+    assert_eq!(ids(&mut processes).len(), 2);
+    std::io::Write::write_all(shell.0.stdin.as_mut().unwrap(), b"\n").unwrap();
+}
+
+#[test]
+fn a_process_has_the_cgroup_that_it_was_found_in() {
+    let sleep = ChildGuard::start("sleep", &["60"]);
+    let mut processes = Processes::new([sleep.id()], false).unwrap();
+    assert_eq!(ids(&mut processes), [sleep.id()]);
+    let cgroups: Vec<_> = processes.process_table().members().values().map(|member| member.cgroup.clone()).collect();
+    assert_eq!(cgroups, [of_process(Path::new("/"), std::process::id())]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockPages, ClearLimits, PageHistory, Panel, Survey, SurveyPart};
+use isotherm_core::survey::{BlockPages, ClearLimits, PageHistory, Survey, SurveyPart};
 use isotherm_core::{AddressSpace, BoxError, TargetId};
 use isotherm_kernel::{PhysicalMemory, monitor_cpu_time};
 use isotherm_probes::bpf::SharedMemory;
@@ -16,7 +16,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 /// How many pages are cleared.
-const LIMITS: ClearLimits = ClearLimits { again: 12_500.0, clears: f64::INFINITY, panel: Panel::ALL };
+const LIMITS: ClearLimits = ClearLimits { again: 12_500.0, clears: f64::INFINITY };
 
 fn main() -> Result<(), BoxError> {
     let surveys: u32 = std::env::args().nth(1).map_or(Ok(10), |surveys| surveys.parse())?;

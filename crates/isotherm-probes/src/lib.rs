@@ -4,6 +4,7 @@
 //! - [`damon`] uses the kernel's own monitor instead.
 //! - [`mapped`] surveys physical memory through the page tables of all processes.
 //! - [`idle_scan`] visits every page and reports how long it has been idle.
+//! - [`stacks`] records which code maps memory.
 //! - [`doctor`] finds out which of these work on this machine.
 
 pub mod bpf;
@@ -16,6 +17,7 @@ pub mod mapped;
 mod mapping;
 mod mark;
 mod refs;
+pub mod stacks;
 
 pub use refs::{RefsError, RefsProbe};
 

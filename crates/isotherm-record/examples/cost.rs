@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = arguments.next().map_or_else(|| directory.path().join("cost.rec"), Into::into);
     let mut random = Random(42);
     let mut memory = Memory::new(regions);
-    let info = Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1 });
+    let info = Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1, ..TargetInfo::default() });
     let cost = Cost { rounds: 20, reads: 20 * regions, max_reads: regions as u32, ..Cost::default() };
 
     let mut recorder = Recorder::create(&path, &header())?;
@@ -67,8 +67,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn surveys(path: &Path, mappings: u64, random: &mut Random) -> Result<(), Box<dyn std::error::Error>> {
     const SURVEYS: u64 = 60;
     let mappings = memory(mappings, (1 << 30) / PAGE_SIZE / mappings);
-    let info = Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1 });
-    let mut recorder = Recorder::create_with(path, &header(), Contents { activities: false, surveys: true })?;
+    let info = Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1, ..TargetInfo::default() });
+    let mut recorder = Recorder::create_with(path, &header(), Contents { surveys: true, ..Contents::default() })?;
     let mut idle = vec![Duration::ZERO; 513];
     let mut spent = 0;
     for i in 1..=SURVEYS {
@@ -225,5 +225,6 @@ fn header() -> Header {
             cpus: 2,
             memory_bytes: 1 << 33,
         },
+        part: None,
     }
 }

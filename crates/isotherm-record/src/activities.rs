@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::batches::Batches;
 use crate::decode::{Kind, Rows};
-use crate::id::{Identities, StoredId};
+use crate::identities::Identities;
 use crate::source::Source;
-use crate::{Activity, RecordError, TargetInfo, activity, columns};
+use crate::{Activity, RecordError, activity, columns};
 
 /// The activities of a recording, in order of time. After an error there is no further one.
 #[derive(Debug)]
@@ -26,8 +26,7 @@ struct ActivityReader {
 
 impl Activities {
     pub(crate) fn new(source: Source) -> Self {
-        let some = source.schema.column_with_name(columns::ACTIVITY).is_some();
-        Self { batches: some.then(|| Batches::new(source)), reader: ActivityReader::default() }
+        Self { batches: Batches::with(columns::ACTIVITY, source), reader: ActivityReader::default() }
     }
 }
 
@@ -45,14 +44,10 @@ impl ActivityReader {
                 Ok(Some(activity))
             }
             Kind::Target | Kind::Survey => {
-                if let (Some(id), Some(target)) = rows.target(index)
-                    && let Some(id) = StoredId::read(&id)?
-                {
-                    self.identities.insert(id, &TargetInfo::from(target));
-                }
+                self.identities.take(rows, index)?;
                 Ok(None)
             }
-            Kind::Unknown => Ok(None),
+            Kind::Mark | Kind::Allocations | Kind::Unknown => Ok(None),
         }
     }
 }

@@ -9,7 +9,8 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{MemoryUse, NodeId, SystemMemory, TargetId};
 
-use crate::id::{Identities, StoredId};
+use crate::id::StoredId;
+use crate::identities::Identities;
 use crate::target::range;
 use crate::time::nanoseconds;
 use crate::{Activity, columns};

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::RecordError;
 use crate::decode::{self, Rows};
 use crate::message::{Checksum, Fault, Found, find};
+use crate::shape::Refused;
 use crate::source::Source;
+use crate::{FORMAT, RecordError};
 
 /// The rows of a recording one by one, with one batch in memory at a time.
 #[derive(Debug)]
 pub(crate) struct Batches {
     source: Source,
+    /// The indices of the columns that are read. `None` for all.
+    columns: Option<Vec<usize>>,
     /// The span that is being read.
     span: usize,
     /// The first byte of the next message.
@@ -31,7 +34,19 @@ struct Batch {
 impl Batches {
     pub(crate) fn new(source: Source) -> Self {
         let at = source.spans.first().map_or(0, |span| span.start);
-        Self { at, span: 0, source, batch: None }
+        Self { at, span: 0, source, columns: None, batch: None }
+    }
+
+    /// The rows of a recording that has the column `name`. `None` if it has not: older versions wrote fewer columns.
+    pub(crate) fn with(name: &str, source: Source) -> Option<Self> {
+        source.schema.column_with_name(name).is_some().then(|| Self::new(source))
+    }
+
+    /// The same rows with these columns alone, which is faster. All others read as null. `None` for a recording of an
+    /// older format, which has none of these columns.
+    pub(crate) fn only(self, names: &[&str]) -> Option<Self> {
+        let columns = names.iter().filter_map(|name| self.source.schema.index_of(name).ok()).collect();
+        (self.source.format == FORMAT).then_some(Self { columns: Some(columns), ..self })
     }
 
     /// The next row: its batch, and its place in it. After an error there is no further row.
@@ -90,6 +105,19 @@ impl Batches {
         RecordError::damaged(&self.source.path, at, reason)
     }
 
+    /// The error that `part`, to which the last row belongs, takes too much memory. There is no further row then.
+    pub(crate) fn too_large(&mut self, part: &'static str) -> RecordError {
+        let at = self.batch.as_ref().map_or(self.at, |batch| batch.at);
+        self.end();
+        let Source { path, limits, .. } = &self.source;
+        RecordError::TooLarge { path: path.to_path_buf(), at, part, limit: limits.of_part() }
+    }
+
+    /// The most bytes that a snapshot or a survey may take.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.source.limits.of_part()
+    }
+
     /// The time of the next row in nanoseconds, and in which of the spans between damaged parts it is.
     pub(crate) fn next_time(&mut self) -> Option<Result<(u64, usize), RecordError>> {
         let time = self.find(|rows, index, _| Ok(Some(rows.time_ns(index))))?;
@@ -109,8 +137,13 @@ impl Batches {
             return Err(RecordError::damaged(path, at, "the file has changed since it was opened"));
         };
         let body = message.body(file).map_err(fault)?;
-        let batch = decode::batch(message.flatbuffer().map_err(fault)?, body, &self.source.schema)
-            .map_err(|reason| RecordError::damaged(path, at, reason))?;
+        let flatbuffer = message.flatbuffer().map_err(fault)?;
+        let (schema, limits) = (&self.source.schema, self.source.limits);
+        let batch = decode::batch(flatbuffer, body, schema, self.columns.as_deref(), limits);
+        let batch = batch.map_err(|refused| match refused {
+            Refused::Wrong(reason) => RecordError::damaged(path, at, reason),
+            Refused::TooLarge(limit) => RecordError::TooLarge { path: path.to_path_buf(), at, part: "a batch", limit },
+        })?;
         let count = batch.num_rows();
         let rows = Rows::new(self.source.format, batch).map_err(|reason| RecordError::damaged(path, at, reason))?;
         self.at = message.end();

@@ -16,6 +16,14 @@ pub(crate) const TARGET: &str = "target";
 pub(crate) const ACTIVITY: &str = "activity";
 /// The `kind` of a row that is one target in one survey.
 pub(crate) const SURVEY: &str = "survey";
+/// The `kind` of a row that is a mark.
+pub(crate) const MARK: &str = "mark";
+/// The columns of a row that is a mark.
+pub(crate) const MARK_COLUMNS: [&str; 3] = ["kind", "time_ns", MARK];
+/// The `kind` of a row that has calls that mapped memory.
+pub(crate) const ALLOCATIONS: &str = "allocations";
+/// The columns that calls are read from: their own, and those of rows that say which targets the calls are of.
+pub(crate) const ALLOCATION_COLUMNS: [&str; 5] = ["kind", "time_ns", "id", "target", ALLOCATIONS];
 /// The column of regions.
 pub(crate) const REGIONS: &str = "regions";
 /// The columns of a region that say what a survey found in it.
@@ -25,7 +33,7 @@ pub(crate) const REGION_PAGES: [&str; 5] =
 table! {
     /// A row.
     struct Row, RowBuilder, RowReader {
-        /// what the row is: `target`, `activity` or `survey`
+        /// what the row is: `target`, `activity`, `survey`, `mark` or `allocations`
         "kind" => kind: Arc<str>,
         /// nanoseconds since the start of the run; rows are in the order of time
         "time_ns" => time_ns: u64,
@@ -48,6 +56,10 @@ table! {
         "activity" => activity: Option<Activity>,
         /// what a survey found in the target; not null in rows of this kind only
         "survey" => survey: Option<Survey>,
+        /// a moment with a name; not null in rows of this kind only
+        "mark" => mark: Option<Mark>,
+        /// calls of the targets that mapped memory; not null in rows of this kind only
+        "allocations" => allocations: Option<Allocations>,
     }
 }
 
@@ -73,6 +85,12 @@ table! {
         "command" => command: Arc<str>,
         /// when the target started, in nanoseconds since the Unix epoch; for physical memory, when the machine started
         "started_unix_ns" => started_unix_ns: u64,
+        /// the path of the cgroup of the process, within the hierarchy that accounts memory; null if the target is no
+        /// process, if it is not known, and in older recordings
+        "cgroup" => cgroup: Option<Arc<str>>,
+        /// the process ID in the PID namespace of the process; null if that is the recorder's, if the target is no
+        /// process, if it is not known, and in older recordings
+        "inner_pid" => inner_pid: Option<u32>,
     }
 }
 
@@ -404,6 +422,72 @@ table! {
     }
 }
 
+table! {
+    /// A mark.
+    struct Mark, MarkBuilder, MarkReader {
+        /// when the mark was made, in nanoseconds since the start of the run
+        "time_ns" => time_ns: u64,
+        /// what it is called, at most 256 bytes
+        "text" => text: Arc<str>,
+    }
+}
+
+table! {
+    /// Calls that mapped memory.
+    struct Allocations, AllocationsBuilder, AllocationsReader {
+        /// when the calls were read, in nanoseconds since the start of the run
+        "time_ns" => time_ns: u64,
+        /// the stacks that no row before has
+        "stacks" => stacks: Vec<Stack>,
+        /// the calls, in the order of time
+        "calls" => calls: Vec<Call>,
+        /// how many calls were lost since the row before of this kind, because there were too many at a time
+        "lost" => lost: u64,
+    }
+}
+
+table! {
+    /// A call stack.
+    struct Stack, StackBuilder, StackReader {
+        /// the number of the stack, by which calls refer to it
+        "stack" => stack: u32,
+        /// the functions, the innermost first
+        "frames" => frames: Vec<Frame>,
+    }
+}
+
+table! {
+    /// A function in a call stack.
+    struct Frame, FrameBuilder, FrameReader {
+        /// the name of the function; null if it is not known
+        "function" => function: Option<Arc<str>>,
+        /// the file that holds the code; null for code that no file holds
+        "module" => module: Option<Arc<str>>,
+        /// the distance of the call in bytes: from the start of the function, or without one from the start of the
+        /// file, or without both from address 0
+        "offset" => offset: u64,
+    }
+}
+
+table! {
+    /// A call that mapped memory.
+    struct Call, CallBuilder, CallReader {
+        /// when the call returned, in nanoseconds since the start of the run; 0 if that was before it
+        "time_ns" => time_ns: u64,
+        /// the process that made the call
+        "id" => id: Id,
+        /// the system call: `mmap`, `mremap` or `brk`; or `execve`, after which nothing of what was mapped before is
+        /// left
+        "call" => call: Arc<str>,
+        /// the first address that was mapped
+        "start" => start: u64,
+        /// the address after the last
+        "end" => end: u64,
+        /// the number of the stack of the call; null if it is not known, and for `execve`
+        "stack" => stack: Option<u32>,
+    }
+}
+
 impl Row {
     /// A row that says nothing but what it is and when.
     pub(crate) fn new(kind: &str, time_ns: u64) -> Self {
@@ -419,6 +503,8 @@ impl Row {
             cost: None,
             activity: None,
             survey: None,
+            mark: None,
+            allocations: None,
         }
     }
 
@@ -428,7 +514,24 @@ impl Row {
         let regions = self.regions.as_ref().map_or(0, |regions| regions.len() * 64);
         let command = self.target.as_ref().map_or(0, |target| target.command.len());
         let activity = self.activity.as_ref().map_or(0, Activity::bytes);
-        192 + mappings + regions + command + activity + self.survey.as_ref().map_or(0, Survey::bytes)
+        let mark = self.mark.as_ref().map_or(0, |mark| mark.text.len());
+        let allocations = self.allocations.as_ref().map_or(0, Allocations::bytes);
+        192 + mappings
+            + regions
+            + command
+            + activity
+            + mark
+            + self.survey.as_ref().map_or(0, Survey::bytes)
+            + allocations
+    }
+}
+
+impl Allocations {
+    fn bytes(&self) -> usize {
+        let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+        let frame = |frame: &Frame| 24 + text(&frame.function) + text(&frame.module);
+        let stack = |stack: &Stack| 8 + stack.frames.iter().map(frame).sum::<usize>();
+        64 + self.calls.len() * 64 + self.stacks.iter().map(stack).sum::<usize>()
     }
 }
 

@@ -12,21 +12,29 @@ use arrow_ipc as ipc;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
 
+use crate::limits::Limits;
+use crate::shape::{self, Refused};
 use crate::table::{Read, Value};
-use crate::{FORMAT, columns, legacy, shape};
+use crate::{FORMAT, columns, legacy};
 
-/// Decodes the message of a batch.
+/// Decodes the message of a batch: all columns, or those with these indices.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn batch(message: ipc::Message<'_>, body: Vec<u8>, schema: &SchemaRef) -> Result<RecordBatch, String> {
+pub(crate) fn batch(
+    message: ipc::Message<'_>,
+    body: Vec<u8>,
+    schema: &SchemaRef,
+    columns: Option<&[usize]>,
+    limits: Limits,
+) -> Result<RecordBatch, Refused> {
     let batch = message.header_as_record_batch().ok_or("a message is not a batch of rows")?;
-    shape::check(&batch, &body, schema.fields())?;
+    shape::check(&batch, &body, schema.fields(), limits)?;
     let version = message.version();
     let (body, dictionaries) = (Buffer::from_vec(body), HashMap::new());
     RecordBatchDecoder::try_new(&body, batch, Arc::clone(schema), &dictionaries, &version)
-        .and_then(RecordBatchDecoder::read_record_batch)
-        .map_err(|error| format!("a batch cannot be decoded: {error}"))
+        .and_then(|decoder| decoder.with_projection(columns).read_record_batch())
+        .map_err(|error| Refused::Wrong(format!("a batch cannot be decoded: {error}")))
 }
 
 /// What a row is.
@@ -35,6 +43,8 @@ pub(crate) enum Kind {
     Target,
     Activity,
     Survey,
+    Mark,
+    Allocations,
     /// Of a later version, to be passed over.
     Unknown,
 }
@@ -67,6 +77,8 @@ impl Rows {
                 columns::TARGET => Kind::Target,
                 columns::ACTIVITY => Kind::Activity,
                 columns::SURVEY => Kind::Survey,
+                columns::MARK => Kind::Mark,
+                columns::ALLOCATIONS => Kind::Allocations,
                 _ => Kind::Unknown,
             },
             Self::Legacy(rows) if rows.activity.is_set(index) => Kind::Activity,

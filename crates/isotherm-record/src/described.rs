@@ -108,7 +108,7 @@ mod tests {
     const ID: StoredId = StoredId::PhysicalMemory;
 
     fn info() -> Option<Arc<TargetInfo>> {
-        Some(Arc::new(TargetInfo { command: "a".into(), started_unix_ns: 1 }))
+        Some(Arc::new(TargetInfo { command: "a".into(), ..TargetInfo::default() }))
     }
 
     fn none() -> Option<Arc<[Mapping]>> {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use isotherm_core::units;
 use isotherm_output::OutputError;
 
 use crate::FORMAT;
@@ -112,6 +113,23 @@ pub enum RecordError {
         at: u64,
         /// What is wrong with it.
         reason: &'static str,
+    },
+    /// A part of it takes more memory than is allowed.
+    #[error(
+        "{part} of the recording {}, at byte {at}, takes more than {} of memory (if you trust the recording, raise \
+         the limit with --max-memory)",
+        path.display(),
+        units::bytes(*limit)
+    )]
+    TooLarge {
+        /// The recording.
+        path: PathBuf,
+        /// The first byte of the message that the part belongs to.
+        at: u64,
+        /// What is too large, such as `a batch`.
+        part: &'static str,
+        /// The limit in bytes.
+        limit: u64,
     },
     /// The bytes are not what a recorder writes, although the checksums are right, or the header is damaged.
     #[error(

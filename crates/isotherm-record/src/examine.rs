@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use isotherm_core::Snapshot;
+use isotherm_core::survey::{PageSums, SurveySnapshot};
+
 use crate::batches::Batches;
-use crate::{Damage, Ending, RecordError, Recording};
+use crate::{Damage, Ending, RecordError, Recording, SnapshotRecord};
 
 /// What a recording holds, and what is missing.
 #[derive(Debug)]
@@ -18,14 +21,52 @@ pub struct Examination {
     pub activities: u64,
     /// The number of surveys that can be read.
     pub surveys: u64,
+    /// The number of marks that can be read.
+    pub marks: u64,
+    /// The number of calls that mapped memory that can be read.
+    pub allocations: u64,
+    /// How many of these calls were lost while they were recorded.
+    pub lost_allocations: u64,
     /// The time of the last snapshot that can be read, since the start of the run.
     pub last: Option<Duration>,
+    /// Whether the rounds were in time.
+    pub punctuality: Punctuality,
+    /// What the last survey found, all targets together. `None` without surveys.
+    pub last_survey: Option<PageSums>,
     /// What cannot be read.
     pub missing: Vec<Missing>,
     /// Whether one bit of the header was wrong and could be corrected.
     pub is_header_corrected: bool,
     /// Why reading ended before the end, if it did: the checksums are right, and what the file says is not.
     pub error: Option<RecordError>,
+}
+
+/// Whether the sampling rounds of a recording were in time. What a recording does not tell is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Punctuality {
+    /// The number of sampling rounds.
+    pub rounds: u64,
+    /// How many of them began late.
+    pub late_rounds: u64,
+    /// The longest time between two snapshots that neither of them covers.
+    pub longest_gap: Duration,
+    /// When that gap ended, since the start of the run.
+    pub gap_end: Duration,
+}
+
+impl Punctuality {
+    /// Adds a snapshot. `before` is the time of the one before it.
+    fn add(&mut self, record: &SnapshotRecord, before: Option<Duration>) {
+        let cost = record.cost.unwrap_or_default();
+        self.rounds += u64::from(cost.rounds);
+        self.late_rounds += u64::from(cost.late_rounds);
+        let Snapshot { time, aggregation, .. } = record.snapshot;
+        let start = time.saturating_sub(aggregation);
+        let gap = before.map_or(Duration::ZERO, |before| start.saturating_sub(before));
+        if gap > self.longest_gap {
+            (self.longest_gap, self.gap_end) = (gap, start);
+        }
+    }
 }
 
 /// A part of a recording that cannot be read.
@@ -70,20 +111,48 @@ impl Examination {
 pub fn examine(recording: &Recording) -> Result<Examination, RecordError> {
     let mut error = None;
     let mut last = None;
-    let snapshots = count(recording.snapshots()?, &mut error, |record| last = Some(record.snapshot.time))?;
+    let mut punctuality = Punctuality::default();
+    let snapshots = count(recording.snapshots()?, &mut error, |record| {
+        punctuality.add(&record, last);
+        last = Some(record.snapshot.time);
+    })?;
     let activities = count(recording.activities()?, &mut error, |_| ())?;
-    let surveys = count(recording.surveys()?, &mut error, |_| ())?;
+    let mut last_survey = None;
+    let surveys = count(recording.surveys()?, &mut error, |record| last_survey = Some(found(&record.survey)))?;
+    let marks = count(recording.marks()?, &mut error, |_| ())?;
+    let (mut allocations, mut lost_allocations) = (0, 0);
+    count(recording.allocations()?, &mut error, |found| {
+        allocations += found.calls.len() as u64;
+        lost_allocations += found.lost;
+    })?;
     Ok(Examination {
         ending: recording.ending(),
         bytes: recording.len_bytes(),
         snapshots,
         activities,
         surveys,
+        marks,
+        allocations,
+        lost_allocations,
         last,
+        punctuality,
+        last_survey,
         missing: missing(recording),
         is_header_corrected: recording.is_header_corrected(),
         error,
     })
+}
+
+/// What a survey found in all targets. What several of them share counts once, if the survey knows.
+fn found(survey: &SurveySnapshot) -> PageSums {
+    survey.total.map_or_else(
+        || {
+            let mut sums = PageSums::default();
+            survey.targets.iter().for_each(|target| sums.add(&target.total()));
+            sums
+        },
+        |total| total.sums,
+    )
 }
 
 /// Counts items up to the first error in what they say, which is kept.

@@ -12,7 +12,8 @@ use arrow_schema::{DataType, Field, Schema};
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
 use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
-    AddrRange, Mapping, MemoryUse, NodeId, PAGE_SIZE, RegionPages, RegionSnapshot, SystemMemory, TargetId,
+    AddrRange, Allocation, Allocations, Mapping, MappingCall, MemoryUse, NodeId, PAGE_SIZE, RegionPages,
+    RegionSnapshot, StackFrame, SystemMemory, TargetId,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -22,9 +23,12 @@ use crate::id::StoredId;
 use crate::message::frame;
 use crate::table::Build;
 use crate::target::{mapping_columns, region_columns};
-use crate::{Activity, Contents, Cost, Header, Host, RecordError, Recording, SnapshotRecord, activity, schema, survey};
+use crate::{
+    Activity, Contents, Cost, Header, Host, RecordError, Recording, SnapshotRecord, activity, allocations, schema,
+    survey,
+};
 
-const ALL: Contents = Contents { activities: true, surveys: true };
+const ALL: Contents = Contents { activities: true, surveys: true, marks: true, allocations: true };
 
 fn header() -> Header {
     Header {
@@ -49,6 +53,7 @@ fn header() -> Header {
             cpus: 1,
             memory_bytes: 1 << 30,
         },
+        part: None,
     }
 }
 
@@ -97,7 +102,12 @@ fn first_row(regions: &[RegionSnapshot], mappings: &[Mapping]) -> columns::Row {
         aggregation_ns: Some(1),
         samples: Some(20),
         id: Some(StoredId::new(target(1), true).column()),
-        target: Some(columns::Target { command: "a command".into(), started_unix_ns: 1 }),
+        target: Some(columns::Target {
+            command: "a command".into(),
+            started_unix_ns: 1,
+            cgroup: None,
+            inner_pid: None,
+        }),
         mappings: Some(mapping_columns(target(1), mappings)),
         regions: Some(region_columns(regions)),
         ..columns::Row::new(columns::TARGET, 1)
@@ -133,6 +143,26 @@ fn survey_row() -> columns::Row {
     }
 }
 
+fn mark_row(time_ns: u64, text: &str) -> columns::Row {
+    columns::Row { mark: Some(columns::Mark { time_ns, text: text.into() }), ..columns::Row::new(columns::MARK, 3) }
+}
+
+/// A row with a call of target 1 and its stack.
+fn allocations_row() -> columns::Row {
+    let frame = StackFrame { function: Some("f".into()), module: None, offset: 1 };
+    let call = Allocation {
+        time: Duration::from_nanos(2),
+        target: target(1),
+        call: MappingCall::Mmap,
+        range: region(1..3, 0).range,
+        stack: Some(0),
+    };
+    let found =
+        Allocations { time: Duration::from_nanos(2), stacks: vec![(0, [frame].into())], calls: vec![call], lost: 0 };
+    let column = allocations::to_columns(&found, true);
+    columns::Row { allocations: Some(column), ..columns::Row::new(columns::ALLOCATIONS, 2) }
+}
+
 fn some_batch() -> RecordBatch {
     let mapping = |at: u64| Mapping { name: "[heap]".into(), ..Mapping::anonymous(region(at..at + 3, 0).range) };
     let regions: Vec<_> = (0..40).map(|i| region(i * 2..i * 2 + 1, 5)).collect();
@@ -142,7 +172,8 @@ fn some_batch() -> RecordBatch {
     let idle = Activity { schemes: Vec::new(), memory: Vec::new(), ..some_activity() };
     let at = |time_ns, activity| columns::Row { time_ns, ..activity_row(activity) };
     let surveyed = columns::Row { mappings: Some(mapping_columns(target(1), &[mapping(1)])), ..survey_row() };
-    batch(&[first.clone(), next(2), at(2, &some_activity()), surveyed, next(3), at(3, &idle), survey_row()])
+    let rows = [first.clone(), next(2), at(2, &some_activity()), surveyed, allocations_row(), next(3), at(3, &idle)];
+    batch(&[&rows[..], &[survey_row(), mark_row(4, "go"), allocations_row()]].concat())
 }
 
 fn some_activity() -> Activity {
@@ -189,6 +220,8 @@ fn read(directory: &Path, messages: &[Parts]) -> Result<(Vec<SnapshotRecord>, Ve
     let recording = Recording::open(&path)?;
     let activities = recording.activities()?.collect::<Result<_, _>>();
     recording.surveys()?.collect::<Result<Vec<_>, _>>()?;
+    recording.marks()?.collect::<Result<Vec<_>, _>>()?;
+    recording.allocations()?.collect::<Result<Vec<_>, _>>()?;
     Ok((recording.snapshots()?.collect::<Result<_, _>>()?, activities?))
 }
 
@@ -236,6 +269,13 @@ fn rows_that_break_the_rules_are_refused() {
         assert_eq!(refusal(&[row]), reason);
     }
     assert_eq!(refusal(&[good.clone(), columns::Row { time_ns: 4, ..good }]), "time goes backwards");
+}
+
+#[test]
+fn marks_that_break_the_rules_are_refused() {
+    assert_eq!(refusal(&[columns::Row { mark: None, ..mark_row(1, "a") }]), "the row of a mark has none");
+    assert_eq!(refusal(&[mark_row(1, " ")]), "a mark has no text");
+    assert_eq!(refusal(&[mark_row(2, "a"), mark_row(1, "b")]), "the time of marks goes backwards");
 }
 
 #[test]
@@ -290,6 +330,35 @@ fn present_bytes_that_break_the_rules_are_refused() {
 }
 
 #[test]
+fn calls_that_break_the_rules_are_refused() {
+    let refused = |change: &dyn Fn(&mut columns::Allocations)| {
+        let mut row = allocations_row();
+        change(row.allocations.as_mut().unwrap());
+        refusal(&[row])
+    };
+    assert_eq!(refused(&|found| found.calls[0].end = 1), "a range of addresses is empty or reversed");
+    assert_eq!(refused(&|found| found.calls[0].id.pid = None), "a process has no pid");
+    let none = columns::Row { allocations: None, ..allocations_row() };
+    assert_eq!(refusal(&[none]), "the row of calls has none");
+    let mut early = allocations_row();
+    early.allocations.as_mut().unwrap().time_ns = 1;
+    assert_eq!(refusal(&[allocations_row(), early]), "the time of calls goes backwards");
+}
+
+#[test]
+fn a_call_of_a_stack_or_of_a_kind_that_is_not_known_is_no_error() {
+    let mut row = allocations_row();
+    let found = row.allocations.as_mut().unwrap();
+    found.calls.push(columns::Call { call: "shmat".into(), ..found.calls[0].clone() });
+    found.calls[0].stack = Some(7);
+    let directory = tempfile::tempdir().unwrap();
+    read(directory.path(), &[schema_parts(), batch_parts(&batch(&[row]), None)]).unwrap();
+    let recording = Recording::open(&directory.path().join("a.rec")).unwrap();
+    let found: Vec<_> = recording.allocations().unwrap().map(Result::unwrap).collect();
+    assert_eq!(found[0].calls.iter().map(|call| call.stack).collect::<Vec<_>>(), [None]);
+}
+
+#[test]
 fn a_second_schema_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let error = read(directory.path(), &[schema_parts(), schema_parts()]).unwrap_err();
@@ -312,10 +381,10 @@ fn a_batch_that_expands_too_much_is_refused() {
     let bomb = batch_parts(&batch(&[first_row(&vec![region(1..3, 1); 1 << 20], &[])]), Some(CompressionType::ZSTD));
     assert!(bomb.1.len() < 100_000, "{}", bomb.1.len());
     let error = read(directory.path(), &[schema_parts(), bomb]).unwrap_err();
-    assert!(
-        matches!(&error, RecordError::Damaged { reason, .. } if reason == "a batch is impossibly large"),
-        "{error}"
-    );
+    assert!(matches!(&error, RecordError::TooLarge { part: "a batch", .. }), "{error}");
+    let recording = Recording::open_within(&directory.path().join("a.rec"), Some(1 << 30)).unwrap();
+    let error = recording.snapshots().unwrap().next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("regions are out of order or overlap"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Identities of targets as a recording has them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,34 +86,13 @@ impl StoredId {
     }
 }
 
-/// The targets that rows have described so far, by identities that are not complete.
-///
-/// An activity has the identity only. Without a start, it means the last target that had it.
-#[derive(Debug, Default)]
-pub(crate) struct Identities(HashMap<StoredId, TargetId>);
-
-impl Identities {
-    /// Takes in what a row says that the target with this identity is.
-    pub(crate) fn insert(&mut self, id: StoredId, info: &TargetInfo) {
-        if let StoredId::Process { start_ns: None, .. } = id {
-            self.0.insert(id, id.target(info));
-        }
-    }
-
-    /// The target with this identity; a process whose start is zero, if no row has described it.
-    pub(crate) fn target(&self, id: StoredId) -> TargetId {
-        let unknown = || id.target(&TargetInfo { command: String::new(), started_unix_ns: 0 });
-        self.0.get(&id).copied().unwrap_or_else(unknown)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn identities_are_read_as_they_are_written() {
-        let info = TargetInfo { command: String::new(), started_unix_ns: 9 };
+        let info = TargetInfo { started_unix_ns: 9, ..TargetInfo::default() };
         let process = TargetId::process(7, Duration::from_millis(1230));
         for id in [process, TargetId::PhysicalMemory, TargetId::Cgroup(CgroupId(0))] {
             let stored = StoredId::new(id, true);

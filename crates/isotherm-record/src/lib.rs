@@ -9,6 +9,7 @@
 
 mod activities;
 mod activity;
+mod allocations;
 mod batches;
 mod check;
 mod columns;
@@ -23,8 +24,11 @@ mod foreign;
 #[cfg(test)]
 mod hostile;
 mod id;
+mod identities;
 mod layout;
 mod legacy;
+mod limits;
+mod mark;
 mod message;
 mod model;
 mod output;
@@ -43,14 +47,18 @@ mod time;
 mod writer;
 
 pub use activities::Activities;
+pub use allocations::AllocationBatches;
 pub use columns::column_table;
-pub use convert::{ConvertError, Format, TransferError, convert, convert_with, recover};
+pub use convert::{ConvertError, Cut, Format, TransferError, convert, convert_with, cut, recover};
 pub use ending::Ending;
 pub use error::RecordError;
-pub use examine::{Condition, Examination, Missing, examine};
+pub use examine::{Condition, Examination, Missing, Punctuality, examine};
 pub use id::{identity, pid_column};
 pub use layout::Damage;
-pub use model::{Activity, Budget, Cost, Header, Host, Row, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos};
+pub use mark::{Mark, MarkText, Marks};
+pub use model::{
+    Activity, Budget, Cost, Header, Host, Part, Row, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos,
+};
 pub use permissions::permission_letters;
 pub use reader::Recording;
 pub use schema::Contents;

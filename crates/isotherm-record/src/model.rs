@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::Report;
-use isotherm_core::survey::SurveySnapshot;
+use isotherm_core::survey::{SurveySnapshot, TargetSurvey};
 use isotherm_core::{MemoryUse, Snapshot, SystemMemory, TargetId, TargetSnapshot};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,19 @@ pub struct Header {
     pub started_unix_ns: u64,
     /// Where it ran.
     pub host: Host,
+    /// The part of the run that the recording was cut to. `None` if it was not cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+}
+
+/// The part of a run that a recording was cut to. The recording also has the last snapshot, survey and activity before
+/// it and the first ones after it, which are no part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The start, since the start of the run.
+    pub from_ns: u64,
+    /// The end, since the start of the run. `None` if it is the end of the run.
+    pub to_ns: Option<u64>,
 }
 
 /// What a run was allowed to cost.
@@ -82,12 +95,18 @@ impl Host {
 }
 
 /// What a target was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetInfo {
     /// Its command line, arguments joined by spaces.
     pub command: String,
     /// When it started, since the Unix epoch.
     pub started_unix_ns: u64,
+    /// The path of its cgroup, within the hierarchy that accounts memory, such as `/system.slice/cron.service`. `None`
+    /// if the target is no process, or if that is not known, as in older recordings.
+    pub cgroup: Option<String>,
+    /// Its process ID in its own PID namespace, if that is another one than the recorder's. `None` also if that is not
+    /// known, as in older recordings.
+    pub inner_pid: Option<u32>,
 }
 
 /// What one snapshot took, of all targets together.
@@ -228,10 +247,15 @@ impl SurveyRecord {
     pub(crate) fn nth_info(&self, nth: usize) -> Arc<TargetInfo> {
         nth_info_of(&self.infos, nth, self.survey.targets[nth].id)
     }
+
+    /// The targets, each with what it is.
+    pub fn described(&self) -> impl Iterator<Item = (&TargetSurvey, Arc<TargetInfo>)> {
+        self.survey.targets.iter().enumerate().map(|(nth, found)| (found, self.nth_info(nth)))
+    }
 }
 
 fn info_of(infos: &[(TargetId, Arc<TargetInfo>)], id: TargetId) -> Arc<TargetInfo> {
-    let unknown = || Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
+    let unknown = || Arc::new(TargetInfo::default());
     infos.iter().find(|(known, _)| *known == id).map_or_else(unknown, |(_, info)| Arc::clone(info))
 }
 

@@ -14,10 +14,13 @@ use serde::Deserialize;
 use crate::decode::Rows;
 use crate::ending::Ending;
 use crate::layout::{Damage, Layout, layout};
+use crate::limits::Limits;
 use crate::message::{Checksum, Fault, Found, Message, corrected_first, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
 use crate::source::Source;
-use crate::{Activities, Contents, FORMAT, Header, RecordError, Snapshots, Surveys, columns, foreign};
+use crate::{
+    Activities, AllocationBatches, Contents, FORMAT, Header, Marks, RecordError, Snapshots, Surveys, columns, foreign,
+};
 
 /// A recording that is open for reading. Several passes over it are possible, also at the same time.
 ///
@@ -39,6 +42,15 @@ impl Recording {
     /// # Errors
     /// If the file cannot be read, is no recording, is of a newer format, or has a damaged header.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
+        Self::open_within(path, None)
+    }
+
+    /// As [`open`](Self::open). Each part of the recording, which is a batch, a snapshot or a survey, may take about
+    /// `max_memory` bytes of memory when it is read. Without it, that is 512 MiB, and less for a small batch.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). What takes more memory is an error of the reader that comes upon it.
+    pub fn open_within(path: &Path, max_memory: Option<u64>) -> Result<Self, RecordError> {
         let open_error = |source| RecordError::Open { path: path.into(), source };
         let file = Input::new(path).open().map_err(|error| match error.problem {
             Problem::System(source) => open_error(source),
@@ -63,7 +75,8 @@ impl Recording {
         };
         let read_error = |source| RecordError::Read { path: path.into(), offset: start, source };
         let Layout { spans, damage, ending } = layout(&file, start, len).map_err(read_error)?;
-        let source = Source { file: Arc::new(file), path: path.into(), format, schema, spans: spans.into() };
+        let limits = Limits::new(max_memory);
+        let source = Source { file: Arc::new(file), path: path.into(), format, limits, schema, spans: spans.into() };
         Ok(Self { source, header, ending, damage, is_header_corrected, len })
     }
 
@@ -141,10 +154,32 @@ impl Recording {
         Ok(Surveys::new(self.source.clone()))
     }
 
+    /// All marks from the start, with one batch in memory at a time. A recording without marks has none.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the marks.
+    pub fn marks(&self) -> Result<Marks, RecordError> {
+        Ok(Marks::new(self.source.clone()))
+    }
+
+    /// All calls that mapped memory from the start, with one batch in memory at a time. A recording without call stacks
+    /// has none.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the calls.
+    pub fn allocations(&self) -> Result<AllocationBatches, RecordError> {
+        Ok(AllocationBatches::new(self.source.clone()))
+    }
+
     /// What the recording has a column for, be it used or not.
     pub fn contents(&self) -> Contents {
         let has = |name: &str| self.source.schema.column_with_name(name).is_some();
-        Contents { activities: has(columns::ACTIVITY), surveys: has(columns::SURVEY) }
+        Contents {
+            activities: has(columns::ACTIVITY),
+            surveys: has(columns::SURVEY),
+            marks: has(columns::MARK),
+            allocations: has(columns::ALLOCATIONS),
+        }
     }
 }
 

@@ -47,9 +47,9 @@ impl Rows {
         Self { batches: Batches::new(source), targets: Targets::default() }
     }
 
-    /// The error that the last row is wrong for this reason. There is no further row then.
-    pub(crate) fn refuse(&mut self, reason: &'static str) -> RecordError {
-        self.batches.refuse(reason)
+    /// Where they come from.
+    pub(crate) fn batches(&mut self) -> &mut Batches {
+        &mut self.batches
     }
 }
 
@@ -67,7 +67,7 @@ impl Targets {
             self.time_ns = raw.time_ns;
         }
         if after_gap && !self.known.contains_key(&raw.id) {
-            raw.info = raw.info.or_else(|| Some(TargetInfo { command: String::new(), started_unix_ns: 0 }));
+            raw.info = raw.info.or_else(|| Some(TargetInfo::default()));
             raw.mappings = raw.mappings.or_else(|| Some(mappings_of(&raw.regions)));
         }
         let info = raw.info.map(Arc::new);

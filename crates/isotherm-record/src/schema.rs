@@ -24,6 +24,10 @@ pub struct Contents {
     pub activities: bool,
     /// Surveys, and the present bytes of regions.
     pub surveys: bool,
+    /// Marks.
+    pub marks: bool,
+    /// Calls that mapped memory.
+    pub allocations: bool,
 }
 
 /// The schema of a recording with this header.
@@ -41,6 +45,8 @@ pub(crate) fn schema(contents: Contents, header: &Header) -> Result<Schema, serd
     let written = fields.iter().filter_map(|field| match &**field.name() {
         columns::ACTIVITY if !contents.activities => None,
         columns::SURVEY if !contents.surveys => None,
+        columns::MARK if !contents.marks => None,
+        columns::ALLOCATIONS if !contents.allocations => None,
         columns::REGIONS if !contents.surveys => Some(Arc::new(without_pages(field))),
         _ => Some(Arc::clone(field)),
     });

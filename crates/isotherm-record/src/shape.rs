@@ -7,32 +7,34 @@
 use arrow_ipc as ipc;
 use arrow_schema::{DataType, Field, Fields};
 
+use crate::limits::Limits;
 use crate::message::MAX_BODY;
 
 /// The length that stands before a buffer's bytes when they are not compressed after all.
 const NOT_COMPRESSED: i64 = -1;
-/// The most bytes of a batch, decompressed, whatever its size is.
-const MAX_EXPANDED: u64 = 512 << 20;
-/// The bytes of a batch, decompressed, that are always allowed. A recorder buffers 8 MiB, and the row that exceeds
-/// them.
-const SMALL: u64 = 16 << 20;
-/// How many times the size of a batch it may have when it is decompressed, above that.
-const EXPANSION: u64 = 64;
-/// The same for names and commands. Long names that differ little compress well, and take no more memory than they are
-/// long.
-const SMALL_TEXT: u64 = 64 << 20;
-const EXPANSION_TEXT: u64 = 1024;
-/// The most entries of all lists of structs in a batch: regions, mappings, blocks. Each takes about 200 bytes
-/// when it is read.
-const MAX_ENTRIES: u64 = 3 << 20;
 /// The bytes of that length.
 const LENGTH_LEN: u64 = 8;
 
-/// Checks the parts of `batch`, whose columns are `fields`, against each other and against `body`.
+/// Why a batch is refused.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// What is wrong with it.
+    Wrong(String),
+    /// It takes more memory than this limit, in bytes.
+    TooLarge(u64),
+}
+
+impl From<&'static str> for Refused {
+    fn from(reason: &'static str) -> Self {
+        Self::Wrong(reason.into())
+    }
+}
+
+/// Checks the parts of `batch`, whose columns are `fields`, against each other, against `body`, and against `limits`.
 ///
 /// # Errors
 /// What does not fit.
-pub(crate) fn check(batch: &ipc::RecordBatch<'_>, body: &[u8], fields: &Fields) -> Result<(), &'static str> {
+pub(crate) fn check(batch: &ipc::RecordBatch<'_>, body: &[u8], fields: &Fields, limits: Limits) -> Result<(), Refused> {
     let nodes = batch.nodes().ok_or("a batch has no columns")?;
     let buffers = batch.buffers().ok_or("a batch has no buffers")?;
     let mut parts = Parts {
@@ -47,15 +49,16 @@ pub(crate) fn check(batch: &ipc::RecordBatch<'_>, body: &[u8], fields: &Fields) 
     let rows = length(batch.length())?;
     for field in fields {
         if parts.check_field(field)? != rows {
-            return Err("the columns of a batch are not of one length");
+            return Err("the columns of a batch are not of one length".into());
         }
     }
     if parts.nodes.next().is_some() || parts.buffers.next().is_some() {
-        return Err("a batch has more parts than columns for them");
+        return Err("a batch has more parts than columns for them".into());
     }
-    let allowed = |small: u64, expansion: u64| MAX_EXPANDED.min(small + expansion * body.len() as u64);
-    let too_much = parts.size > allowed(SMALL, EXPANSION) || parts.text > allowed(SMALL_TEXT, EXPANSION_TEXT);
-    if too_much || parts.entries > MAX_ENTRIES { Err("a batch is impossibly large") } else { Ok(()) }
+    match limits.exceeded(body.len() as u64, parts.size, parts.text, parts.entries) {
+        Some(limit) => Err(Refused::TooLarge(limit)),
+        None => Ok(()),
+    }
 }
 
 /// The parts of a batch that are still to be checked, in the order of the columns.

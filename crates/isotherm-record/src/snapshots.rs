@@ -9,9 +9,6 @@ use crate::rows::Rows;
 use crate::source::Source;
 use crate::{RecordError, Row, SnapshotRecord, TargetInfo, TargetInfos};
 
-/// The most memory that the regions and mappings of one snapshot may take, in bytes.
-const MAX_SNAPSHOT: usize = 512 << 20;
-
 /// The snapshots of a recording, in the order of time. After an error there is no further one.
 ///
 /// Snapshots share what a target is and its mappings, as long as these do not change.
@@ -101,8 +98,9 @@ impl Iterator for Snapshots {
                 Some(Ok(row)) if gathered.takes(&row) => gathered.add(row),
                 next => break next,
             }
-            if gathered.bytes > MAX_SNAPSHOT {
-                return Some(Err(self.rows.refuse("a snapshot is impossibly large")));
+            let batches = self.rows.batches();
+            if gathered.bytes as u64 > batches.most_bytes() {
+                return Some(Err(batches.too_large("a snapshot")));
             }
         };
         let infos = self.share(gathered.infos);

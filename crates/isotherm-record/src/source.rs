@@ -7,12 +7,16 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 
+use crate::limits::Limits;
+
 /// Where rows are read from.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) file: Arc<File>,
     pub(crate) path: Arc<Path>,
     pub(crate) format: u64,
+    /// How much memory its parts may take.
+    pub(crate) limits: Limits,
     /// The columns of the file.
     pub(crate) schema: SchemaRef,
     /// Where the whole messages are, as ranges of bytes. Between two ranges the file is damaged.

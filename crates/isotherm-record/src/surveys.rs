@@ -17,9 +17,6 @@ use crate::target::mappings;
 use crate::time::nanoseconds;
 use crate::{RecordError, SurveyRecord, TargetInfo, check, columns};
 
-/// The most memory that one survey may take, in bytes.
-const MAX_SURVEY: usize = 512 << 20;
-
 /// The surveys of a recording, in the order of time. After an error there is no further one.
 ///
 /// Surveys share what a target is and its mappings, as long as these do not change.
@@ -94,8 +91,7 @@ impl Gathered {
 
 impl Surveys {
     pub(crate) fn new(source: Source) -> Self {
-        let some = source.schema.column_with_name(columns::SURVEY).is_some();
-        let batches = some.then(|| Batches::new(source));
+        let batches = Batches::with(columns::SURVEY, source);
         let mut rows = SurveyRows { batches, reader: SurveyReader::default() };
         let next = rows.next();
         Self { rows, next }
@@ -117,7 +113,7 @@ impl SurveyReader {
                 }
                 Ok(None)
             }
-            Kind::Activity | Kind::Unknown => Ok(None),
+            Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Unknown => Ok(None),
         }
     }
 
@@ -171,8 +167,9 @@ impl Iterator for Surveys {
                 Some(Ok(row)) if gathered.takes(&row) => gathered.add(row),
                 next => break next,
             }
-            if gathered.bytes > MAX_SURVEY {
-                return Some(Err(self.rows.batches.as_mut()?.refuse("a survey is impossibly large")));
+            let batches = self.rows.batches.as_mut()?;
+            if gathered.bytes as u64 > batches.most_bytes() {
+                return Some(Err(batches.too_large("a survey")));
             }
         };
         Some(Ok(SurveyRecord { infos: gathered.infos.into(), ..gathered.record }))

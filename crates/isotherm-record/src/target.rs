@@ -125,13 +125,23 @@ pub(crate) fn range(start: u64, end: u64) -> Result<AddrRange, &'static str> {
 
 impl From<&TargetInfo> for columns::Target {
     fn from(info: &TargetInfo) -> Self {
-        Self { command: info.command.as_str().into(), started_unix_ns: info.started_unix_ns }
+        Self {
+            command: info.command.as_str().into(),
+            started_unix_ns: info.started_unix_ns,
+            cgroup: info.cgroup.as_deref().map(Arc::from),
+            inner_pid: info.inner_pid,
+        }
     }
 }
 
 impl From<columns::Target> for TargetInfo {
     fn from(target: columns::Target) -> Self {
-        Self { command: target.command.as_ref().into(), started_unix_ns: target.started_unix_ns }
+        Self {
+            command: target.command.as_ref().into(),
+            started_unix_ns: target.started_unix_ns,
+            cgroup: target.cgroup.as_deref().map(String::from),
+            inner_pid: target.inner_pid,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use isotherm_core::survey::TargetSurvey;
-use isotherm_core::{Mapping, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{Allocations, Mapping, Snapshot, TargetId, TargetSnapshot};
 use isotherm_output::OutputFile;
 
 use crate::columns::{self, RowBuilder};
@@ -22,8 +22,8 @@ use crate::table::{Build, only};
 use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
 use crate::{
-    Activity, Contents, Cost, Header, RecordError, SnapshotRecord, SurveyRecord, TargetInfo, activity, check, schema,
-    survey,
+    Activity, Contents, Cost, Header, Mark, RecordError, SnapshotRecord, SurveyRecord, TargetInfo, activity,
+    allocations, check, schema, survey,
 };
 
 /// How much time of a recording is buffered at most before it is handed to the kernel.
@@ -67,6 +67,10 @@ pub struct Recorder {
     described: Described,
     /// The time of the last survey.
     last_survey: Duration,
+    /// The time of the last mark.
+    last_mark: Duration,
+    /// The time of the last calls that mapped memory.
+    last_allocations: Duration,
     finished: bool,
 }
 
@@ -106,7 +110,7 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Output`] or [`RecordError::Write`].
     pub fn create_with_activities(path: &Path, header: &Header) -> Result<Self, RecordError> {
-        Self::create_with(path, header, Contents { activities: true, surveys: false })
+        Self::create_with(path, header, Contents { activities: true, ..Contents::default() })
     }
 
     /// As [`Recorder::create`], with columns for these contents. Without [`Contents::surveys`], the present bytes of
@@ -143,6 +147,8 @@ impl Recorder {
             known: HashMap::new(),
             described: Described::default(),
             last_survey: Duration::ZERO,
+            last_mark: Duration::ZERO,
+            last_allocations: Duration::ZERO,
             finished: false,
         };
         recorder.append(&start)?;
@@ -232,6 +238,26 @@ impl Recorder {
         self.hand_over_at(found.time)
     }
 
+    /// Adds a mark. It may be older or newer than the snapshots that are written before and after it.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the mark is older than the one before
+    /// it, or the recording has no column for marks ([`Recorder::create_with`]). The mark is not written then.
+    pub fn write_mark(&mut self, mark: &Mark) -> Result<(), RecordError> {
+        if !self.contents.marks {
+            return Err(self.not_encoded("it was created without a column for marks"));
+        }
+        if mark.time < self.last_mark {
+            return Err(self.not_encoded("a mark is older than the one before it"));
+        }
+        self.last_mark = mark.time;
+        self.rows.push(&columns::Row {
+            mark: Some(mark.to_column()),
+            ..columns::Row::new(columns::MARK, nanoseconds(self.last))
+        });
+        self.hand_over_at(mark.time)
+    }
+
     fn write_surveyed(
         &mut self,
         target: &TargetSurvey,
@@ -258,7 +284,28 @@ impl Recorder {
         Ok(())
     }
 
-    /// Hands over what is buffered if that is due at this time of an activity or a survey.
+    /// Adds calls that mapped memory. They may be older or newer than the snapshots that are written before and after
+    /// them.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the calls are older than those before
+    /// them, or the recording has no column for them ([`Recorder::create_with`]). The calls are not written then.
+    pub fn write_allocations(&mut self, found: &Allocations) -> Result<(), RecordError> {
+        if !self.contents.allocations {
+            return Err(self.not_encoded("it was created without a column for calls that mapped memory"));
+        }
+        if found.time < self.last_allocations {
+            return Err(self.not_encoded("calls that mapped memory are older than those before them"));
+        }
+        self.last_allocations = found.time;
+        self.rows.push(&columns::Row {
+            allocations: Some(allocations::to_columns(found, self.from_boot)),
+            ..columns::Row::new(columns::ALLOCATIONS, nanoseconds(self.last))
+        });
+        self.hand_over_at(found.time)
+    }
+
+    /// Hands over what is buffered if that is due at this time of an activity, a survey, a mark or calls.
     fn hand_over_at(&mut self, time: Duration) -> Result<(), RecordError> {
         let now = time.max(self.last);
         if now >= self.handed_over.saturating_add(MAX_DELAY) || self.rows.bytes >= MAX_BUFFERED {

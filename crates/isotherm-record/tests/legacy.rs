@@ -8,10 +8,11 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use isotherm_core::{NodeId, Permissions, TargetId};
 use isotherm_output::{OutputError, Refusal};
-use isotherm_record::{Activity, ConvertError, Ending, Format, Recording, SnapshotRecord, convert};
+use isotherm_record::{Activity, ConvertError, Ending, Format, Recording, SnapshotRecord, TargetInfo, convert};
 
 fn kept(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name)
@@ -35,7 +36,8 @@ fn snapshot(i: u32) -> SnapshotRecord {
         target.id = common::process_by_epoch(target.id.pid().unwrap());
         target.regions.iter_mut().for_each(|region| region.nr_samples = 20);
     }
-    let infos = record.infos.iter().map(|(id, info)| (common::process_by_epoch(id.pid().unwrap()), info.clone()));
+    let as_then = |info: &TargetInfo| Arc::new(TargetInfo { cgroup: None, inner_pid: None, ..info.clone() });
+    let infos = record.infos.iter().map(|(id, info)| (common::process_by_epoch(id.pid().unwrap()), as_then(info)));
     record.infos = infos.collect();
     record
 }

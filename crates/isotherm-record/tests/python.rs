@@ -64,7 +64,8 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
         "aggregation_ns: uint64".to_owned(),
         "samples: uint32".to_owned(),
         format!("id: {id}"),
-        "target: struct<command: string not null, started_unix_ns: uint64 not null>".to_owned(),
+        "target: struct<command: string not null, started_unix_ns: uint64 not null, cgroup: string, inner_pid: uint32>"
+            .to_owned(),
         "mappings: list<item: struct<start: uint64 not null, end: uint64 not null, permissions: string not null, \
          name: string not null, node: uint32> not null>"
             .to_owned(),

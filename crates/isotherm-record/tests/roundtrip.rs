@@ -149,7 +149,7 @@ fn a_target_that_becomes_another_program_gets_its_command_line() {
     let mut recorder = Recorder::create(&path, &common::header()).unwrap();
     for i in 1..=4 {
         let mut record = common::snapshot_record(i);
-        let named = Arc::new(TargetInfo { command: format!("program {}", i / 3), started_unix_ns: 1 });
+        let named = Arc::new(TargetInfo { command: format!("program {}", i / 3), ..TargetInfo::default() });
         record.infos = record.infos.iter().map(|(id, _)| (*id, Arc::clone(&named))).collect();
         recorder.write(&record).unwrap();
     }
@@ -254,7 +254,7 @@ fn one_target(i: u32, id: TargetId, started_unix_ns: u64) -> SnapshotRecord {
     let mut snapshot = common::snapshot(i);
     snapshot.targets.truncate(1);
     snapshot.targets[0].id = id;
-    let info = Arc::new(TargetInfo { command: "server".into(), started_unix_ns });
+    let info = Arc::new(TargetInfo { command: "server".into(), started_unix_ns, ..TargetInfo::default() });
     SnapshotRecord { snapshot, cost: None, infos: Arc::new([(id, info)]) }
 }
 

@@ -15,7 +15,7 @@ use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const SURVEYS: Contents = Contents { activities: false, surveys: true };
+const SURVEYS: Contents = Contents { activities: false, surveys: true, marks: false, allocations: false };
 
 #[test]
 fn surveys_and_present_bytes_are_read_as_they_were_written() {
@@ -211,7 +211,7 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
         let survey = |(mut targets, step, reads, cpu): (Vec<TargetSurvey>, _, _, Option<u64>)| {
             targets.dedup_by_key(|target| target.id);
             time += Duration::from_nanos(step);
-            let info = |id| Arc::new(TargetInfo { command: format!("{id} {}", step % 3), started_unix_ns: 1 });
+            let info = |id| Arc::new(TargetInfo { command: format!("{id} {}", step % 3), ..TargetInfo::default() });
             let infos = targets.iter().map(|target| (target.id, info(target.id))).collect();
             let cost = SurveyCost { reads, clears: step };
             let (touched, within, swapped) = (step / 2, [step / 3; 10], reads.is_multiple_of(2).then_some(reads));

@@ -140,7 +140,7 @@ fn rest(small: &Small, at: usize) -> Rows {
 
 /// Of the rows that follow a damaged batch, these are known: all but what the damaged batch says of their targets.
 fn without_descriptions(rows: Rows) -> Rows {
-    let none = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
+    let none = Arc::new(TargetInfo::default());
     let target = |row: Row| {
         let target = TargetSnapshot { mappings: Arc::default(), ..row.target };
         Row { target, info: Arc::clone(&none), ..row }

@@ -1,43 +1,49 @@
-'use strict';
 // The heatmap to zoom into and read off, and the regions at the pointed time. What is drawn is in #data.
 (() => {
   const $ = id => document.getElementById(id);
   const data = JSON.parse($('data').textContent);
   if (!data.targets.length) return;
-  const bytesOf = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
   const palette = bytesOf(data.palette);
-  const HIGHEST = 250, SWAP = 253, DARK = 254, NOTHING = 255, PAGE = 4096;
-  const COLUMNS = data.columns, SPAN = data.end - data.start;
+  const HIGHEST = 250, ABSENT = 252, SWAP = 253, DARK = 254, NOTHING = 255, PAGE = 4096;
   // Without samples there are no access rates, and what was touched is in their place.
   const SAMPLED = data.measure === 'access rate';
 
-  // ---- figures as people read them
-  const trim = (value, digits) => String(Number(value.toFixed(digits)));
-  function size(n) {
-    const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
-    let i = 0;
-    while (n >= 1023.5 && i < units.length - 1) { n /= 1024; i++; }
-    return trim(n, n < 99.95 ? 1 : 0) + ' ' + units[i];
-  }
-  function seconds(s, digits) {
-    if (s < 1 && s > 0 && digits === undefined) return trim(s * 1e3, 1) + ' ms';
-    if (s < 120) return (digits === undefined ? trim(s, s < 10 ? 2 : 1) : s.toFixed(digits)) + ' s';
-    const whole = Math.round(s), two = v => String(v).padStart(2, '0');
-    const h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60;
-    return h ? `${h}:${two(m)}:${two(whole % 60)} h` : `${m}:${two(whole % 60)} min`;
-  }
-  const hex = n => '0x' + n.toString(16);
-  const hertz = hz => Number(hz.toPrecision(2)) + ' Hz';
-  const percent = share => trim(share * 100, share < 0.0995 ? 1 : 0) + ' %';
-
   // ---- the target that is shown
+  // What the colours show: the measure of the page, or the share that surveys found touched.
+  let measure = 'cells';
   let target, view, pinned = null, pointed = null;
 
+  // The cells of a target as an image, made when it is first needed.
+  function image(t) {
+    t.images ??= {};
+    if (t.images[measure]) return t.images[measure];
+    if (typeof t.cells === 'string') {
+      t.cells = bytesOf(t.cells);
+      if (t.touched) t.touched = bytesOf(t.touched);
+    }
+    const canvas = document.createElement('canvas');
+    canvas.width = t.columns;
+    canvas.height = Math.max(t.rows, 1);
+    const context = canvas.getContext('2d'), pixels = context.createImageData(canvas.width, canvas.height);
+    for (let row = 0; row < t.rows; row++) {
+      for (let column = 0; column < t.columns; column++) {
+        const code = t[measure][row * t.columns + column];
+        if (code === NOTHING) continue;
+        const at = ((t.rows - 1 - row) * t.columns + column) * 4;
+        for (let i = 0; i < 3; i++) pixels.data[at + i] = palette[code * 3 + i];
+        pixels.data[at + 3] = 255;
+      }
+    }
+    context.putImageData(pixels, 0, 0);
+    t.images[measure] = canvas;
+    return canvas;
+  }
+  // Shows a target, and of the time what was shown before.
   function load(index) {
     const t = data.targets[index];
     if (!t.ready) {
       t.ready = true;
-      t.cells = bytesOf(t.cells);
+      image(t);
       t.ages = bytesOf(t.ages);
       if (t.hz) t.hz = bytesOf(t.hz);
       if (t.present) [t.present, t.swapped] = [bytesOf(t.present), bytesOf(t.swapped)];
@@ -46,26 +52,13 @@
         let below = 0;
         area.below = area.pieces.map(piece => { const here = below; below += piece[1]; return here; });
       }
-      const canvas = document.createElement('canvas');
-      canvas.width = COLUMNS;
-      canvas.height = Math.max(t.rows, 1);
-      const context = canvas.getContext('2d');
-      const image = context.createImageData(canvas.width, canvas.height);
-      for (let row = 0; row < t.rows; row++) {
-        for (let column = 0; column < COLUMNS; column++) {
-          const code = t.cells[row * COLUMNS + column];
-          if (code === NOTHING) continue;
-          const at = ((t.rows - 1 - row) * COLUMNS + column) * 4;
-          for (let i = 0; i < 3; i++) image.data[at + i] = palette[code * 3 + i];
-          image.data[at + 3] = 255;
-        }
-      }
-      context.putImageData(image, 0, 0);
-      t.image = canvas;
     }
     target = t;
-    pinned = pointed = null;
-    reset();
+    pinned = pointed = shown = null;
+    view = { t0: view?.t0 ?? data.start, t1: view?.t1 ?? data.end, r0: 0, r1: target.rows };
+    $('title').textContent = t.title;
+    table();
+    draw();
   }
 
   function reset() {
@@ -75,7 +68,7 @@
 
   // ---- the canvas
   const map = $('map');
-  const PAD = { left: 118, right: 150, top: 6, bottom: 26 };
+  const PAD = { left: 118, right: 150, top: data.marks.length ? 22 : 6, bottom: 26 };
   let width = 0, height = 0;
   const plot = () => ({
     x: PAD.left, y: PAD.top,
@@ -86,15 +79,6 @@
   const tAt = (x, p) => view.t0 + (x - p.x) / p.w * (view.t1 - view.t0);
   const rAt = (y, p) => view.r0 + (p.y + p.h - y) / p.h * (view.r1 - view.r0);
 
-  function step(rough, factors) {
-    const magnitude = 10 ** Math.floor(Math.log10(rough));
-    return (factors.find(f => f * magnitude >= rough * 0.999) ?? 10) * magnitude;
-  }
-  function timeStep(rough) {
-    if (rough <= 20) return step(rough, [1, 2, 5]);
-    const usual = [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
-    return usual.find(s => s >= rough) ?? step(rough, [1, 2, 5]);
-  }
   // Mapped bytes of an area below a row, which may lie between two edges; and the other way round.
   function offsetAt(area, row) {
     const at = Math.min(Math.max(row - area.first, 0), area.rows), i = Math.min(Math.floor(at), area.rows - 1);
@@ -143,8 +127,8 @@
     c.beginPath();
     c.rect(p.x, p.y, p.w, p.h);
     c.clip();
-    const left = xOf(data.start, p), right = xOf(data.end, p), top = yOf(target.rows, p), bottom = yOf(0, p);
-    c.drawImage(target.image, left, top, right - left, bottom - top);
+    const left = xOf(target.start, p), right = xOf(target.end, p), top = yOf(target.rows, p), bottom = yOf(0, p);
+    c.drawImage(image(target), left, top, Math.max(right - left, 1), bottom - top);
     c.fillStyle = colour('--back');
     for (const area of target.areas) if (area.first > 0) c.fillRect(p.x, yOf(area.first, p) - 2, p.w, 4);
     const mark = pinned ?? pointed?.t;
@@ -152,18 +136,30 @@
       c.fillStyle = pinned === null ? 'rgb(255 255 255 / .55)' : '#fff';
       c.fillRect(xOf(mark, p) - .5, p.y, 1, p.h);
     }
+    for (const [t] of data.marks) {
+      const x = xOf(t, p);
+      c.fillStyle = 'rgb(0 0 0 / .5)';
+      c.fillRect(x - 1.5, p.y, 3, p.h);
+      c.fillStyle = '#fff';
+      c.fillRect(x - .5, p.y, 1, p.h);
+    }
     c.restore();
 
     c.font = '12px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
     c.fillStyle = colour('--quiet');
     c.strokeStyle = colour('--quiet');
-    const span = view.t1 - view.t0, every = timeStep(Math.max(span / Math.max(p.w / 90, 1), 1e-6));
-    const digits = Math.max(0, -Math.floor(Math.log10(every) + 1e-9));
+    const widthOf = text => c.measureText(text).width;
+    const marks = data.marks.filter(([t]) => t >= view.t0 && t <= view.t1);
+    const places = marks.map(([t, text]) => [xOf(t, p), Math.min(widthOf(text) + 10, 240)]);
+    c.textAlign = 'left';
+    for (const { nth, start, room } of markLabels(places, width - 8, 48)) {
+      c.fillText(fitted(marks[nth][1], room - 8, widthOf), start, p.y - 5);
+    }
     c.textAlign = 'center';
-    for (let i = Math.ceil(view.t0 / every - 1e-6); i * every <= view.t1 + every * 1e-6; i++) {
-      const x = xOf(i * every, p);
+    for (const [t, label] of timeTicks(view.t0, view.t1, p.w, 90)) {
+      const x = xOf(t, p);
       c.fillRect(x, p.y + p.h, 1, 4);
-      c.fillText(seconds(i * every, digits), Math.min(x, width - 24), p.y + p.h + 18);
+      c.fillText(label, Math.min(x, width - 24), p.y + p.h + 18);
     }
     const taken = [];
     const free = (list, y, gap) => list.every(other => Math.abs(other - y) >= gap) && list.push(y);
@@ -174,12 +170,11 @@
       const from = offsetAt(area, low), to = offsetAt(area, high), y = yOf(low, p), tall = y - yOf(high, p);
       const start = pieceAt(area, Math.ceil(from));
       if (start && free(taken, y, 14)) c.fillText(hex(Math.floor(start.address / PAGE) * PAGE), p.x - 8, y - 1);
-      const each = 2 ** Math.ceil(Math.log2(Math.max((to - from) / Math.max(tall / 44, 1), PAGE)));
-      for (let offset = Math.ceil(from / each) * each; offset <= to; offset += each) {
+      for (const [offset, label] of sizeTicks(from, to, tall / 44, PAGE)) {
         const at = yOf(rowAt(area, offset), p);
         if (offset > 0 && at > p.y + 4 && free(taken, at, 15)) {
           c.fillRect(p.x - 4, at, 4, 1);
-          c.fillText('+' + size(offset), p.x - 8, at + 4);
+          c.fillText('+' + label, p.x - 8, at + 4);
         }
       }
     }
@@ -206,18 +201,15 @@
       c.strokeRect(p.x + p.w + 4.5, run.y0 + 1.5, 4, Math.max(run.y1 - run.y0 - 3, 1));
       c.clearRect(p.x + p.w + 3, run.y0 + 2, 4, Math.max(run.y1 - run.y0 - 4, 0));
       if (!free(named, middle, 14)) continue;
-      c.fillText(fitted(c, baseName(data.names[run.name]), PAD.right - 18), p.x + p.w + 14, middle + 4);
+      c.fillText(fitted(baseName(data.names[run.name]), PAD.right - 18, widthOf), p.x + p.w + 14, middle + 4);
     }
     map.dataset.view = [view.t0, view.t1, view.r0, view.r1].join(' ');
     const whole = view.t0 <= data.start && view.t1 >= data.end && view.r0 <= 0 && view.r1 >= target.rows;
     $('view').textContent =
       `${seconds(view.t0)} to ${seconds(view.t1)}` + (whole ? `, ${target.size}` : ', zoomed in');
     $('reset').disabled = whole;
-  }
-  function fitted(c, text, room) {
-    if (c.measureText(text).width <= room) return text;
-    while (text.length > 1 && c.measureText(text + '…').width > room) text = text.slice(0, -1);
-    return text + '…';
+    lanes.paint(view, target, p.w);
+    panels.follow(view.t0, view.t1, view.t0 <= data.start && view.t1 >= data.end);
   }
 
   // ---- zooming and moving
@@ -227,7 +219,7 @@
       const start = Math.min(Math.max(low + (high - low - span) / 2, min), max - span);
       return [start, start + span];
     };
-    [view.t0, view.t1] = clamp(t0, t1, data.start, data.end, SPAN / COLUMNS * 4);
+    [view.t0, view.t1] = clamp(t0, t1, data.start, data.end, (target.end - target.start) / target.columns * 4);
     [view.r0, view.r1] = clamp(r0, r1, 0, target.rows, Math.min(4, target.rows));
     draw();
   }
@@ -331,18 +323,24 @@
       return;
     }
     const row = Math.floor(r);
-    const column = Math.min(Math.max(Math.floor((t - data.start) / SPAN * COLUMNS), 0), COLUMNS - 1);
+    const lived = t >= target.start && t <= target.end, each = (target.end - target.start) / target.columns;
+    const column = Math.min(Math.max(Math.floor((t - target.start) / each), 0), target.columns - 1);
     const area = target.areas.find(area => row < area.first + area.rows);
     const piece = area && pieceAt(area, Math.floor(offsetAt(area, r)));
-    const cell = row * COLUMNS + column, code = target.cells[cell], age = (2 ** (target.ages[cell] / 8) - 1) / 1e3;
-    const mapped = target.present && target.present[cell] !== NOTHING;
-    const what = code === NOTHING ? mapped ? 'nothing in memory' : 'nothing mapped or recorded'
+    const cell = row * target.columns + column, code = lived ? target.cells[cell] : NOTHING;
+    const age = (2 ** (target.ages[cell] / 8) - 1) / 1e3;
+    const what = code === NOTHING ? 'nothing mapped or recorded'
       : code === DARK ? 'could not be observed' : code === SWAP ? 'mostly in swap'
+      : code === ABSENT ? 'nothing in memory'
       : `${data.measure} ${percent(code / HIGHEST)}${frequency(cell, code)}, ${SAMPLED ? 'for' : 'idle for'} about ` +
         (age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2))));
-    const digits = Math.max(0, Math.min(4, Math.ceil(-Math.log10(SPAN / COLUMNS)) + 1));
+    const share = lived && target.touched ? target.touched[cell] : NOTHING;
+    const touched = share <= HIGHEST ? `touched share ${percent(share / HIGHEST)} in a survey interval` : '';
+    const digits = Math.max(0, Math.min(4, Math.ceil(-Math.log10(each || 1)) + 1));
     const [address, name] = piece ? [hex(Math.floor(piece.address)), piece.name] : ['', ''];
-    const parts = [seconds(t, digits), address, name, what, area ? placed(cell, area, row) : ''];
+    const parts = [seconds(t, digits), address, name, what, touched, area && lived ? placed(cell, area, row) : ''];
+    const mark = data.marks.find(([at]) => Math.abs(xOf(at, p) - x) <= 4);
+    if (mark) parts.push(`mark: ${mark[1]}`);
     $('readout').textContent = parts.filter((part, i) => i < 4 || part).join(' · ');
     pointed = { t, address: piece ? piece.address : 0 };
     table();
@@ -446,39 +444,35 @@
   }
 
   // ---- setting up
-  const select = $('target');
-  data.targets.forEach((t, i) => {
-    const option = document.createElement('option');
-    option.value = i;
-    option.textContent = t.title;
-    select.append(option);
+  const lanes = laneList({
+    data, image,
+    choose: load,
+    life: i => {
+      load(i);
+      show(target.start, target.end, 0, target.rows);
+    },
   });
-  select.addEventListener('change', () => { shown = null; load(Number(select.value)); table(); });
-  select.parentElement.hidden = data.targets.length < 2;
+  const panels = timePanels({
+    marks: data.marks, reset,
+    choose: (t0, t1) => show(t0, t1, view.r0, view.r1),
+    zoom: (factor, t) => show(t - (t - view.t0) * factor, t + (view.t1 - t) * factor, view.r0, view.r1),
+  });
   $('reset').addEventListener('click', reset);
-  const scale = document.createElement('canvas');
-  scale.width = HIGHEST + 1;
-  scale.height = 1;
-  const ink = scale.getContext('2d'), strip = ink.createImageData(HIGHEST + 1, 1);
-  for (let i = 0; i <= HIGHEST; i++) {
-    strip.data.set([palette[i * 3], palette[i * 3 + 1], palette[i * 3 + 2], 255], i * 4);
-  }
-  ink.putImageData(strip, 0, 0);
-  $('legend').append(data.measure + ' 0', scale, data.most_hz ? `1 (≥ ${data.most_hz})` : '1');
-  if (data.shows_swap) {
-    const swap = document.createElement('i');
-    swap.style.background = `rgb(${palette.slice(SWAP * 3, SWAP * 3 + 3).join(' ')})`;
-    $('legend').append(swap, 'in swap');
-  }
-  if (SAMPLED) $('legend').append(document.createElement('i'), 'not observable');
-  else {
+  const hasTouched = data.targets.some(t => t.touched);
+  $('measures').hidden = !hasTouched;
+  $('measure').addEventListener('change', () => {
+    measure = $('measure').value;
+    $('legend').hidden = measure !== 'cells';
+    $('touched-legend').hidden = measure === 'cells';
+    draw();
+  });
+  if (!SAMPLED) {
     map.setAttribute('aria-label', 'Touched share over time and addresses');
     document.querySelector('#table [data-key=rate] button').textContent = 'touched';
   }
   $('table').classList.toggle('unsurveyed', !data.surveyed);
   $('heatmap').hidden = $('regions').hidden = false;
   load(0);
-  table();
   new ResizeObserver(draw).observe(map);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
 })();

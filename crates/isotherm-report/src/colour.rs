@@ -12,8 +12,11 @@ pub const UNOBSERVABLE: Rgb = [128, 128, 128];
 /// of colour blindness (the sky blue of M. Okabe and K. Ito, "Color Universal Design", 2008).
 pub const SWAPPED: Rgb = [86, 180, 233];
 
-/// The colour of an access rate from 0 to 1: matplotlib's plasma, from deep blue for cold to yellow for hot. The scale
-/// is perceptually even, also with most kinds of colour blindness, and is visible on black and on white.
+/// The colour of absent memory: a pale sand that the scale does not have, and that differs from grey and light blue.
+pub const ABSENT: Rgb = [226, 211, 180];
+
+/// The colour of a place on the scale from 0 to 1: matplotlib's plasma, from deep blue for cold to yellow for hot. The
+/// scale is perceptually even, also with most kinds of colour blindness, and is visible on black and on white.
 pub fn of_rate(rate: f64) -> Rgb {
     let colour = PLASMA.eval_continuous(rate.clamp(0.0, 1.0));
     [colour.r, colour.g, colour.b]

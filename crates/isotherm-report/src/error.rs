@@ -15,7 +15,8 @@ pub enum ReportError {
     Source(BoxError),
     /// The recording holds no snapshot.
     #[error(
-        "nothing was recorded: the run ended before its first aggregation interval of {} was over; record for longer",
+        "nothing was recorded: the run ended within its first aggregation interval of {}, or nothing that it was asked \
+         to watch was there; record for longer, or something else",
         units::duration(*aggregation)
     )]
     NothingRecorded {
@@ -36,6 +37,15 @@ pub enum ReportError {
          schemes do"
     )]
     NoSchemes,
+    /// No target has a known cgroup.
+    #[error(
+        "the recording does not tell the cgroup of any of its processes: an older version of isotherm or another tool \
+         made it; record again, or use --by command"
+    )]
+    NoCgroups,
+    /// The recording has no call stacks.
+    #[error("the recording does not tell which code mapped memory; record with --stacks, or use another --by")]
+    NoStacks,
     /// The recording has no surveys.
     #[error(
         "the recording has no survey, so the working set within {} is not known; record with --survey auto, or leave \

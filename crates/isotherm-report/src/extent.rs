@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use isotherm_core::shown_name;
 use isotherm_core::{AddrRange, Mapping, TargetId};
 use isotherm_record::TargetInfo;
 
@@ -11,14 +12,6 @@ use crate::ReportError;
 use crate::intervals::IntervalRange;
 use crate::source::{Selection, Source, View, Visit, walk};
 use crate::surveys::{Piece, pieces};
-
-/// The name of memory without a name.
-pub const ANONYMOUS: &str = "anonymous";
-
-/// The name of a mapping in reports: `anonymous` if the mapping has no name.
-pub fn shown_name(name: &str) -> &str {
-    if name.is_empty() { ANONYMOUS } else { name }
-}
 
 /// A range of addresses, and the name of the last mapping there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +31,12 @@ pub struct TargetExtent {
     pub info: Arc<TargetInfo>,
     /// The memory that was mapped at some time, sorted and disjoint.
     pub mapped: Vec<Named>,
+    /// The time that its rows or surveys cover.
+    pub life: (Duration, Duration),
+    /// The most bytes that it had at a time: in memory if surveys tell, or else mapped.
+    pub most_bytes: u64,
+    /// Whether that is by surveys.
+    surveyed: bool,
     /// The number of rows.
     pub rows: u64,
     /// The number of regions in all rows.
@@ -45,9 +44,13 @@ pub struct TargetExtent {
 }
 
 impl TargetExtent {
-    /// All mapped bytes.
-    pub fn bytes(&self) -> u64 {
-        self.mapped.iter().map(|named| named.range.size()).sum()
+    /// Takes in the bytes that it had at a time: in memory by a survey, or mapped, which counts without surveys only.
+    fn grow(&mut self, bytes: u64, surveyed: bool) {
+        if surveyed == self.surveyed {
+            self.most_bytes = self.most_bytes.max(bytes);
+        } else if surveyed {
+            (self.most_bytes, self.surveyed) = (bytes, true);
+        }
     }
 }
 
@@ -63,6 +66,8 @@ pub struct Extent {
     /// The sampling intervals of snapshots with samples.
     pub sampling: IntervalRange,
     unions: HashMap<TargetId, MappedUnion>,
+    /// The place of each target among `targets`.
+    places: HashMap<TargetId, usize>,
     last: Option<Duration>,
 }
 
@@ -104,6 +109,7 @@ impl Extent {
             }
         }
         self.targets.retain(|target| !target.mapped.is_empty());
+        self.places.clear();
         self
     }
 }
@@ -123,21 +129,43 @@ impl Extent {
                 continue;
             }
             let since = survey.time.saturating_sub(survey.interval);
-            for found in survey.targets.iter().filter(|found| selection.holds_target(found.id)) {
+            for (found, info) in record.described().filter(|(found, _)| selection.holds_target(found.id)) {
                 let (start, end) = extent.time.unwrap_or((since, survey.time));
                 extent.time = Some((start.min(since), end.max(survey.time)));
                 extent.snapshots += u64::from(extent.last.replace(survey.time) != Some(survey.time));
-                if !extent.targets.iter().any(|target| target.id == found.id) {
-                    let info = record.info(found.id);
-                    extent.targets.push(TargetExtent { id: found.id, info, mapped: vec![], rows: 0, regions: 0 });
-                }
+                let target = extent.target(found.id, || Arc::clone(&info), since);
+                target.life.1 = survey.time;
                 let union = extent.unions.entry(found.id).or_default();
-                for Piece { range, mapping, .. } in pieces(found, selection.address) {
+                let mut present = 0.0;
+                for Piece { range, mapping, present: share, .. } in pieces(found, selection.address) {
                     union.map(range, &mapping.label());
+                    present += share * range.size() as f64;
                 }
+                extent.target(found.id, || Arc::clone(&info), since).grow(present as u64, true);
             }
         }
         Ok((extent.snapshots > 0).then(|| extent.finish()))
+    }
+}
+
+impl Extent {
+    /// The extent of a target, which is new if it has none yet. Its life then begins at `since`.
+    fn target(&mut self, id: TargetId, info: impl Fn() -> Arc<TargetInfo>, since: Duration) -> &mut TargetExtent {
+        let place = *self.places.entry(id).or_insert(self.targets.len());
+        if place == self.targets.len() {
+            let life = (since, since);
+            self.targets.push(TargetExtent {
+                id,
+                info: info(),
+                mapped: vec![],
+                life,
+                most_bytes: 0,
+                surveyed: false,
+                rows: 0,
+                regions: 0,
+            });
+        }
+        &mut self.targets[place]
     }
 }
 
@@ -150,34 +178,33 @@ impl View for Extent {
         let (start, end) = self.time.unwrap_or((visit.since, row.time));
         self.time = Some((start.min(visit.since), end.max(row.time)));
         self.snapshots += u64::from(self.last.replace(row.time) != Some(row.time));
-        let target = match self.targets.iter_mut().find(|target| target.id == row.target.id) {
-            Some(target) => target,
-            None => {
-                let (id, info) = (row.target.id, row.info.clone());
-                self.targets.push(TargetExtent { id, info, mapped: vec![], rows: 0, regions: 0 });
-                let last = self.targets.len() - 1;
-                &mut self.targets[last]
-            }
-        };
         self.sampling.add_row(row);
+        let target = self.target(row.target.id, || row.info.clone(), visit.since);
+        target.life.1 = row.time;
         target.rows += 1;
         target.regions += row.target.regions.len() as u64;
-        if !Arc::ptr_eq(&target.info, &row.info) {
+        // Some recorders did not know what a process was once it had ended.
+        if !Arc::ptr_eq(&target.info, &row.info) && !row.info.command.is_empty() {
             target.info = row.info.clone();
         }
         let union = self.unions.entry(row.target.id).or_default();
-        if row.target.regions.iter().any(|region| region.pages.is_some()) {
+        let mut bytes = 0;
+        let surveyed = row.target.regions.iter().any(|region| region.pages.is_some());
+        if surveyed {
             // With a survey, only what is in memory counts.
             for piece in visit.pieces() {
                 if piece.region.pages.is_some_and(|pages| pages.present > 0) {
                     union.map(piece.range, &piece.mapping.label());
                 }
             }
+            bytes = row.target.regions.iter().filter_map(|region| region.pages).map(|pages| pages.present).sum();
         } else if union.changes(&row.target.mappings) {
             for (range, name) in visit.mapped() {
                 union.map(range, &name);
+                bytes += range.size();
             }
         }
+        self.target(row.target.id, || row.info.clone(), visit.since).grow(bytes, surveyed);
         Ok(())
     }
 }

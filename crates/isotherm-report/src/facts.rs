@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::units;
 
+use crate::command::shown_command;
 use crate::escape::sanitise;
 use crate::summary::Summary;
 
@@ -19,7 +20,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
         [one] if one.pid == 0 && header.probe == BY_PAGE_TABLES => "physical memory that processes map".to_owned(),
         [one] if one.pid == 0 => "physical memory".to_owned(),
         [one] if one.command.is_empty() => format!("pid {}", one.pid),
-        [one] => format!("{} (pid {})", sanitise(&one.command), one.pid),
+        [one] => format!("{} (pid {})", shown_command(&one.command), one.pid),
         many => format!("{} targets", many.len()),
     };
     facts.push(format!("{what}: {}, {} snapshots", units::duration(span), units::count(summary.snapshots)));

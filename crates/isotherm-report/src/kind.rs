@@ -15,6 +15,10 @@ pub enum Kind {
     Regions,
     /// How much memory is hot, warm and cold, by mapping name.
     Summary,
+    /// For how long memory has been idle.
+    IdleTime,
+    /// How many bytes are accessed how often.
+    Temperature,
     /// What the monitoring cost.
     Overhead,
     /// What schemes did, and the memory in use.
@@ -27,8 +31,18 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 8] =
-        [Self::Heatmap, Self::Wss, Self::Regions, Self::Summary, Self::Overhead, Self::Schemes, Self::Tune, Self::Html];
+    pub const ALL: [Self; 10] = [
+        Self::Heatmap,
+        Self::Wss,
+        Self::Regions,
+        Self::Summary,
+        Self::IdleTime,
+        Self::Temperature,
+        Self::Overhead,
+        Self::Schemes,
+        Self::Tune,
+        Self::Html,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -37,6 +51,8 @@ impl Kind {
             Self::Wss => "wss",
             Self::Regions => "regions",
             Self::Summary => "summary",
+            Self::IdleTime => "idle-time",
+            Self::Temperature => "temperature",
             Self::Overhead => "overhead",
             Self::Schemes => "schemes",
             Self::Tune => "tune",
@@ -61,20 +77,23 @@ pub enum Format {
     Png,
     /// Vector graphics.
     Svg,
+    /// Vector graphics on a page of their size, for print.
+    Pdf,
     /// The page with all reports, for every kind that has pictures.
     Html,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
+    pub const ALL: [Self; 6] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Pdf, Self::Html];
 
     /// The format that the extension of a file's name selects. None if the name has no extension.
     ///
     /// # Errors
     /// If the extension selects no format.
     pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
-        let extensions: [&[&str]; 5] = [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["html", "htm"]];
+        let extensions: [&[&str]; 6] =
+            [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["pdf"], &["html", "htm"]];
         let formats: Vec<_> = Self::ALL.into_iter().zip(extensions).collect();
         format_of(path, &formats)
     }
@@ -86,12 +105,13 @@ impl Format {
             Self::Json => "json",
             Self::Png => "png",
             Self::Svg => "svg",
+            Self::Pdf => "pdf",
             Self::Html => "html",
         }
     }
 
     /// Whether the format is binary, and not for a terminal.
     pub fn is_binary(self) -> bool {
-        self == Self::Png
+        matches!(self, Self::Png | Self::Pdf)
     }
 }

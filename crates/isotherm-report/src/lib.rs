@@ -2,7 +2,8 @@
 //! advice, and a page with most of them.
 //!
 //! Each report is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`], [`summary`],
-//! [`overhead`], [`schemes`], [`tune`]). Each format renders that data. A recording is read row by row and never held
+//! [`idle_time`], [`temperature`], [`overhead`], [`schemes`], [`tune`]), and so is the difference of two recordings
+//! ([`diff`]). Each format renders that data. A recording is read row by row and never held
 //! as a whole, so memory grows with its length by a few numbers per snapshot only. Nothing in a recording is trusted:
 //! names and commands come from the watched process, and are escaped for each format.
 //!
@@ -22,24 +23,35 @@
 #![forbid(unsafe_code)]
 
 pub mod axis;
+mod brief;
 pub mod colour;
+mod command;
+mod course;
+pub mod diff;
 mod error;
 mod escape;
 mod evidence;
 mod extension;
 pub mod extent;
 mod facts;
+pub mod groups;
 pub mod heatmap;
+pub mod histogram;
 mod html;
 pub mod idle;
+pub mod idle_time;
 mod intervals;
 mod kind;
+mod marks;
 mod measure;
+mod names;
 mod options;
+mod outlines;
 mod outside;
 pub mod overhead;
 mod pace;
 mod parts;
+mod pdf;
 mod placement;
 mod png;
 mod punctuality;
@@ -48,32 +60,40 @@ mod report;
 mod resident;
 pub mod schemes;
 mod source;
+mod stacks;
 pub mod summary;
 mod surveyed;
 mod surveys;
 mod svg;
+pub mod temperature;
 mod text;
 pub mod ticks;
 pub mod tune;
+mod used;
 pub mod wss;
 
+pub use command::{program, shown_command, shown_pid};
+pub use course::Life;
 pub use error::ReportError;
 pub use escape::sanitise;
 pub use extension::UnknownExtension;
+pub use groups::GroupBy;
 pub use intervals::IntervalRange;
 pub use kind::{Format, Kind};
 pub use measure::Measure;
 pub use options::{Options, Picture};
 pub use outside::{Outside, SwappedRange};
 pub use pace::{Pace, Pacing, Windows};
-pub use parts::HOT;
+pub use parts::{HOT, Parts};
 pub use placement::Placement;
 pub use regions::{Limits, RegionOptions, Sort};
 pub use report::write;
 pub use resident::Surveyed;
 pub use source::{
-    Activities, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys, View, Visit, pieces, walk,
+    Activities, AllocationBatches, Marks, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys, View, Visit,
+    pieces, walk,
 };
+pub use summary::SummarySort;
 pub use text::{Colour, Terminal};
 
 /// Compiles the example in the README.

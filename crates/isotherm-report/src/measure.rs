@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::colour::{Rgb, of_rate};
+
 /// Idle for this long is as cold as the colours show.
 const COLDEST: Duration = Duration::from_secs(1800);
 
@@ -30,9 +32,38 @@ impl Measure {
     /// The title of the scale, and what its cold and its hot end mean.
     pub(crate) fn scale(self) -> [&'static str; 3] {
         match self {
-            Self::Rate => ["access rate", "0", "1"],
-            Self::Touched => ["touched share", "0", "1"],
-            Self::IdleTime => ["idle", "30 min", "0"],
+            Self::Rate => ["access rate, logarithmic", "0", "1"],
+            Self::Touched => ["touched share, logarithmic", "0", "1"],
+            Self::IdleTime => ["idle, logarithmic", "30 min", "0"],
+        }
+    }
+
+    /// What the values of cells are called: `access rate`.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Rate => "access rate",
+            Self::Touched => "touched share",
+            Self::IdleTime => "idle",
+        }
+    }
+
+    /// Ticks of the scale: the place of each from 0 (cold) to 1 (hot), and its label.
+    pub(crate) fn ticks(self) -> Vec<(f64, &'static str)> {
+        match self {
+            Self::Rate | Self::Touched => [(0.01, "0.01"), (0.05, "0.05"), (0.2, "0.2"), (0.5, "0.5")]
+                .map(|(value, label)| (place(value), label))
+                .into(),
+            Self::IdleTime => [(300, "5 min"), (60, "1 min"), (10, "10 s"), (2, "2 s")]
+                .map(|(seconds, label)| (Self::heat(Duration::from_secs(seconds)).into(), label))
+                .into(),
+        }
+    }
+
+    /// The colour of a cell with this value, 0 to 1.
+    pub(crate) fn colour(self, value: f64) -> Rgb {
+        match self {
+            Self::Rate | Self::Touched => of_rate(place(value)),
+            Self::IdleTime => of_rate(value),
         }
     }
 
@@ -41,6 +72,14 @@ impl Measure {
         let log = |time: Duration| time.as_secs_f64().ln_1p();
         (1.0 - log(idle) / log(COLDEST)).clamp(0.0, 1.0) as f32
     }
+}
+
+/// The place of a rate on the scale of colours. The scale is logarithmic, so that rarely accessed memory differs from
+/// memory without accesses: a rate of 0.01 lies at 0.15, and one of 0.1 at 0.52.
+fn place(rate: f64) -> f64 {
+    /// By how many rates that can be told apart the scale begins to be logarithmic.
+    const STRETCH: f64 = 99.0;
+    (rate.clamp(0.0, 1.0) * STRETCH).ln_1p() / STRETCH.ln_1p()
 }
 
 #[cfg(test)]
@@ -52,5 +91,23 @@ mod tests {
         let heat = |seconds| Measure::heat(Duration::from_secs(seconds));
         assert_eq!((heat(0), heat(1800), heat(100_000)), (1.0, 0.0, 0.0));
         assert!(heat(1) > heat(10) && heat(10) > heat(600));
+    }
+
+    #[test]
+    fn rarely_accessed_memory_differs_from_memory_without_accesses() {
+        assert_eq!((place(0.0), place(1.0)), (0.0, 1.0));
+        let distance = |a: Rgb, b: Rgb| a.iter().zip(b).map(|(&a, b)| u32::from(a.abs_diff(b))).sum::<u32>();
+        for measure in [Measure::Rate, Measure::Touched] {
+            assert!(distance(measure.colour(0.0), measure.colour(0.05)) > 100);
+            assert!(distance(measure.colour(0.5), measure.colour(1.0)) > 50);
+        }
+    }
+
+    #[test]
+    fn ticks_go_from_cold_to_hot() {
+        for measure in [Measure::Rate, Measure::Touched, Measure::IdleTime] {
+            let places: Vec<f64> = measure.ticks().into_iter().map(|(place, _)| place).collect();
+            assert!(places.is_sorted() && places[0] > 0.1 && places[places.len() - 1] < 0.95, "{places:?}");
+        }
     }
 }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::Terminal;
+use crate::groups::GroupBy;
 use crate::measure::Measure;
 use crate::regions::RegionOptions;
+use crate::summary::SummarySort;
 
 /// The size of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,11 @@ pub struct Options {
     /// The window of the working set, one of [`WINDOWS`](isotherm_core::survey::WINDOWS). The default is the survey
     /// interval.
     pub window: Option<Duration>,
+    /// What the summary and the working set are grouped by. The default is the process, or the command if there are
+    /// more than eight targets.
+    pub by: Option<GroupBy>,
+    /// What the mappings and groups of a summary are sorted by.
+    pub summary_sort: SummarySort,
     /// What a heatmap measures. The default is what there is information for.
     pub measure: Option<Measure>,
 }

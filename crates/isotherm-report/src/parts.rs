@@ -9,12 +9,17 @@ pub const HOT: f64 = 0.5;
 
 /// The shares of the memory of a region. Their sum is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Parts {
-    pub(crate) hot: f64,
-    pub(crate) warm: f64,
-    pub(crate) cold: f64,
-    pub(crate) unobservable: f64,
-    pub(crate) unknown: f64,
+pub struct Parts {
+    /// Accessed in at least half of the samples.
+    pub hot: f64,
+    /// Accessed in fewer, or found touched by a survey.
+    pub warm: f64,
+    /// Not accessed.
+    pub cold: f64,
+    /// Not observable.
+    pub unobservable: f64,
+    /// Of which nothing is known yet.
+    pub unknown: f64,
 }
 
 impl Parts {
@@ -22,7 +27,7 @@ impl Parts {
     ///
     /// Without a survey, the samples speak for the whole region. With one, only what the survey found touched is hot or
     /// warm, and the rest is cold; if samples found an access and the survey before them none, all that is known is.
-    pub(crate) fn of(region: &RegionSnapshot, samples: u32) -> Self {
+    pub fn of(region: &RegionSnapshot, samples: u32) -> Self {
         let share = Share::of(region, samples);
         let rate = share.rate().unwrap_or(0.0);
         let Some(pages) = region.pages else {

@@ -2,11 +2,16 @@
 
 use std::io::Write;
 
+use serde::Serialize;
+
 use crate::axis::AxisResolution;
 use crate::evidence::Evidence;
 use crate::extent::Extent;
-use crate::heatmap::{Heatmap, Resolution};
+use crate::groups::Grouping;
+use crate::heatmap::{Heatmap, Plan};
+use crate::idle_time::IdleTime;
 use crate::kind::{Format, Kind};
+use crate::marks::{self, Marked};
 use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
@@ -14,10 +19,11 @@ use crate::schemes::Schemes;
 use crate::source::{Selection, Source, View, Visit, walk};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::surveys::LastSurveys;
+use crate::temperature::Temperatures;
 use crate::text::{RegionsText, Terminal};
 use crate::tune::{Surroundings, Tune};
-use crate::wss::Wss;
-use crate::{ReportError, escape, html, png, surveyed, svg, text};
+use crate::wss::{GroupedWss, Wss};
+use crate::{ReportError, escape, histogram, html, pdf, png, surveyed, svg, text};
 
 /// Writes a report.
 ///
@@ -32,6 +38,7 @@ pub fn write(
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
+    let selection = &selection.within_part(source.header());
     match (kind, format) {
         (Kind::Tune, _) => {
             let tune = Tune::new(source, selection, &Surroundings::default())?;
@@ -50,6 +57,7 @@ pub fn write(
         }
         (_, Format::Json) => writeln!(out, "{}", json(kind, source, selection, options)?)?,
         (_, Format::Svg) => out.write_all(picture(kind, source, selection, options)?.as_bytes())?,
+        (_, Format::Pdf) => out.write_all(&pdf::from_svg(&picture(kind, source, selection, options)?)?)?,
         (_, Format::Png) => out.write_all(&png::from_svg(&picture(kind, source, selection, options)?)?)?,
     }
     out.flush()?;
@@ -80,7 +88,9 @@ fn write_text(
         evidence => evidence?,
     };
     let line = evidence.pace().line();
-    let notes = usize::from(line.is_some()) + usize::from(kind == Kind::Heatmap);
+    let marks = marks::selected(source, selection)?;
+    let above_axis = if marks.is_empty() { 0 } else { 2 };
+    let notes = usize::from(line.is_some()) + usize::from(kind == Kind::Heatmap) + above_axis;
     let shorter = Terminal { rows: terminal.rows.saturating_sub(notes), ..*terminal };
     if kind != Kind::Schemes {
         evidence.warnings().try_for_each(|warning| text::warning(out, terminal, Some(warning)))?;
@@ -88,48 +98,72 @@ fn write_text(
     match kind {
         Kind::Heatmap => {
             let measure = options.measure.unwrap_or_else(|| evidence.measure());
-            let map = Heatmap::of(source, selection, measure, |extent| text::resolution(&shorter, extent))?;
-            text::heatmap(out, &shorter, &map)?;
+            let map = Heatmap::of(source, selection, measure, |extent| text::plan(&shorter, extent))?;
+            text::heatmap(out, &shorter, &map, &marks)?;
         }
-        Kind::Wss => text::wss(out, &shorter, &Wss::new(source, selection, options.window)?)?,
+        Kind::Wss => {
+            let wss = Wss::new(source, selection, options.window)?;
+            text::wss(out, &shorter, &wss, &grouped(&wss, source, selection, options)?, &marks)?;
+        }
         Kind::Regions => {
             let surveys = LastSurveys::new(source)?;
             let mut view = RegionsText { out, terminal: *terminal, options: options.regions, surveys };
             walk(source, &at(source, selection, options)?, &mut [&mut view])?;
         }
+        Kind::IdleTime => histogram::write(out, &shorter, &IdleTime::new(source, selection)?.histogram())?,
+        Kind::Temperature => histogram::write(out, &shorter, &Temperatures::new(source, selection)?.histogram())?,
         Kind::Schemes => {}
-        _ => return Ok(text::summary(out, terminal, &summary(source, selection)?)?),
+        _ => return Ok(text::summary(out, terminal, &summary(source, selection, options)?, &marks)?),
     }
     text::note(out, terminal, line)?;
     Ok(())
 }
 
 fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
+    let marks = || marks::selected(source, selection);
     match kind {
-        Kind::Heatmap => escape::json(&heatmap(source, selection, options, |extent| resolution(options, extent))?),
-        Kind::Wss => escape::json(&Wss::new(source, selection, options.window)?),
+        Kind::Heatmap => {
+            let map = heatmap(source, selection, options, |extent| all_targets(options, extent))?;
+            escape::json(&Marked::new(map, &marks()?))
+        }
+        Kind::Wss => {
+            let wss = Wss::new(source, selection, options.window)?;
+            let report = WssReport { groups: grouped(&wss, source, selection, options)?, wss };
+            escape::json(&Marked::new(report, &marks()?))
+        }
         Kind::Overhead => overhead(source, selection)?.json(),
+        Kind::IdleTime => escape::json(&IdleTime::new(source, selection)?),
+        Kind::Temperature => escape::json(&Temperatures::new(source, selection)?),
         Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
-        _ => escape::json(&summary(source, selection)?),
+        _ => escape::json(&Marked::new(summary(source, selection, options)?, &marks()?)),
     }
 }
 
 fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     let picture = options.picture;
+    let marks = &marks::selected(source, selection)?;
     Ok(match kind {
         Kind::Heatmap => {
-            svg::heatmap(&heatmap(source, selection, options, |extent| resolution(options, extent))?, picture)?
+            let plan = |extent: &Extent| {
+                let (columns, rows) = cells(options, extent);
+                svg::plan(extent, picture, columns, rows)
+            };
+            svg::heatmap(&heatmap(source, selection, options, plan)?, marks, picture)?
         }
-        Kind::Wss => svg::wss(&Wss::new(source, selection, options.window)?, picture),
-        Kind::Overhead => svg::overhead(&overhead(source, selection)?, picture),
-        Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, picture),
+        Kind::Wss => svg::wss(&Wss::new(source, selection, options.window)?, marks, picture),
+        Kind::Overhead => svg::overhead(&overhead(source, selection)?, marks, picture),
+        Kind::IdleTime => histogram::draw(&IdleTime::new(source, selection)?.histogram(), marks, picture).standalone(),
+        Kind::Temperature => {
+            histogram::draw(&Temperatures::new(source, selection)?.histogram(), marks, picture).standalone()
+        }
+        Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, marks, picture),
         Kind::Regions => {
             let selection = one_snapshot(source, selection, options.regions.at)?;
             let mut snapshots = svg::RegionLines::new(options.regions, LastSurveys::new(source)?);
             walk(source, &selection, &mut [&mut snapshots])?;
             snapshots.draw(picture)
         }
-        Kind::Summary | Kind::Tune | Kind::Html => svg::summary(&summary(source, selection)?, picture),
+        Kind::Summary | Kind::Tune | Kind::Html => svg::summary(&summary(source, selection, options)?, picture),
     })
 }
 
@@ -137,13 +171,13 @@ fn heatmap(
     source: &dyn Source,
     selection: &Selection,
     options: &Options,
-    resolution: impl FnOnce(&Extent) -> Resolution,
+    plan: impl FnOnce(&Extent) -> Plan,
 ) -> Result<Heatmap, ReportError> {
     let measure = match options.measure {
         Some(measure) => measure,
         None => Evidence::of(source, selection)?.measure(),
     };
-    Heatmap::of(source, selection, measure, resolution)
+    Heatmap::of(source, selection, measure, plan)
 }
 
 fn overhead(source: &dyn Source, selection: &Selection) -> Result<Overhead, ReportError> {
@@ -153,13 +187,34 @@ fn overhead(source: &dyn Source, selection: &Selection) -> Result<Overhead, Repo
     Ok(overhead.finish())
 }
 
-fn summary(source: &dyn Source, selection: &Selection) -> Result<Summary, ReportError> {
-    let (mut summary, mut overhead) = (SummaryBuilder::default(), Overhead::new(source.header()));
+fn summary(source: &dyn Source, selection: &Selection, options: &Options) -> Result<Summary, ReportError> {
+    let grouping = Grouping::of(source, selection, options.by)?;
+    let (mut summary, mut overhead) = (SummaryBuilder::grouped(grouping), Overhead::new(source.header()));
     overhead.add_surveys(source, selection)?;
     walk(source, selection, &mut [&mut summary, &mut overhead])?;
     let mut summary = summary.finish(source.header(), source.cut_short(), &overhead.finish());
     surveyed::add(&mut summary, source, selection)?;
+    summary.drop_empty_stacks();
+    summary.sort(options.summary_sort);
     Ok(summary)
+}
+
+/// The working set with that of each group.
+#[derive(Serialize)]
+struct WssReport {
+    #[serde(flatten)]
+    wss: Wss,
+    #[serde(flatten)]
+    groups: GroupedWss,
+}
+
+fn grouped(
+    wss: &Wss,
+    source: &dyn Source,
+    selection: &Selection,
+    options: &Options,
+) -> Result<GroupedWss, ReportError> {
+    GroupedWss::new(wss, source, selection, &Grouping::of(source, selection, options.by)?)
 }
 
 /// The selection, narrowed to one snapshot if the options ask for one.
@@ -187,12 +242,15 @@ impl View for JsonLines<'_> {
     }
 }
 
-/// The resolution of a heatmap in JSON and pictures.
-fn resolution(options: &Options, extent: &Extent) -> Resolution {
+/// The number of columns and of rows of a heatmap in JSON and pictures.
+fn cells(options: &Options, extent: &Extent) -> (usize, usize) {
     let snapshots = usize::try_from(extent.snapshots).unwrap_or(usize::MAX);
-    let (columns, rows) = options.cells.unwrap_or((snapshots.min(400), 200));
-    // In a picture an area must be tall enough for its label.
+    options.cells.unwrap_or((snapshots.min(400), 200))
+}
+
+/// The heatmap in JSON, with all targets.
+fn all_targets(options: &Options, extent: &Extent) -> Plan {
+    let (columns, rows) = cells(options, extent);
     let rows_of_area = (rows * 18 / options.picture.height.max(1) as usize).max(1);
-    let axis = AxisResolution { rows: rows.max(1), rows_of_area, areas: 8, group: 1 };
-    Resolution { columns: columns.max(1), axis }
+    Plan::all(extent, columns, AxisResolution { rows: rows.max(1), rows_of_area, areas: 8, group: 1 })
 }

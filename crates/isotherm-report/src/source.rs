@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::SurveySnapshot;
-use isotherm_core::{AddrRange, BoxError, Mapping, RegionSnapshot, TargetId, is_memory, units};
-use isotherm_record::{Activity, Ending, Header, Recording, Row, SnapshotRecord, SurveyRecord, pid_column};
+use isotherm_core::{AddrRange, Allocations, BoxError, Mapping, RegionSnapshot, TargetId, is_memory, units};
+use isotherm_record::{Activity, Ending, Header, Mark, Part, Recording, Row, SnapshotRecord, SurveyRecord, pid_column};
 
 use crate::ReportError;
+use crate::names::Names;
 
 /// The rows of one walk over a source.
 pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;
@@ -19,6 +20,12 @@ pub type Activities<'a> = Box<dyn Iterator<Item = Result<Activity, BoxError>> + 
 
 /// The surveys of one walk over a source.
 pub type Surveys<'a> = Box<dyn Iterator<Item = Result<SurveyRecord, BoxError>> + 'a>;
+
+/// The marks of one walk over a source.
+pub type Marks<'a> = Box<dyn Iterator<Item = Result<Mark, BoxError>> + 'a>;
+
+/// The calls that mapped memory, of one walk over a source.
+pub type AllocationBatches<'a> = Box<dyn Iterator<Item = Result<Allocations, BoxError>> + 'a>;
 
 /// A recording, or something like it, whose rows can be read several times.
 pub trait Source {
@@ -48,6 +55,22 @@ pub trait Source {
         Ok(Box::new(std::iter::empty()))
     }
 
+    /// The marks, in the order of time.
+    ///
+    /// # Errors
+    /// If they cannot be read, at once or at any item.
+    fn marks(&self) -> Result<Marks<'_>, BoxError> {
+        Ok(Box::new(std::iter::empty()))
+    }
+
+    /// The calls that mapped memory, in the order of time. Empty if they were not recorded.
+    ///
+    /// # Errors
+    /// If they cannot be read, at once or at any item.
+    fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
+        Ok(Box::new(std::iter::empty()))
+    }
+
     /// Why the recording ends before its run, if it does.
     fn cut_short(&self) -> Option<String> {
         None
@@ -60,10 +83,16 @@ impl Source for Recording {
     }
 
     fn rows(&self) -> Result<Rows<'_>, BoxError> {
-        Ok(Box::new(self.snapshots()?.flat_map(|record| {
+        let mut names = Names::default();
+        let rows = self.snapshots()?.flat_map(|record| {
             let (record, error) = record.map_or_else(|error| (None, Some(error)), |record| (Some(record), None));
             let rows = record.into_iter().flat_map(SnapshotRecord::into_rows);
             rows.map(Ok).chain(error.map(|error| Err(error.into())))
+        });
+        Ok(Box::new(rows.map(move |row: Result<Row, BoxError>| {
+            let mut row = row?;
+            row.target.mappings = names.tell(row.time, row.target.id, &row.target.mappings);
+            Ok(row)
         })))
     }
 
@@ -72,7 +101,23 @@ impl Source for Recording {
     }
 
     fn surveys(&self) -> Result<Surveys<'_>, BoxError> {
-        Ok(Box::new(self.surveys()?.map(|survey| Ok(survey?))))
+        let mut names = Names::default();
+        Ok(Box::new(self.surveys()?.map(move |record| {
+            let mut record = record?;
+            let time = record.survey.time;
+            for found in &mut record.survey.targets {
+                found.mappings = names.tell(time, found.id, &found.mappings);
+            }
+            Ok(record)
+        })))
+    }
+
+    fn marks(&self) -> Result<Marks<'_>, BoxError> {
+        Ok(Box::new(self.marks()?.map(|mark| Ok(mark?))))
+    }
+
+    fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
+        Ok(Box::new(self.allocations()?.map(|found| Ok(found?))))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -145,6 +190,17 @@ impl SelectedTarget {
 }
 
 impl Selection {
+    /// The selection without what a recording that was cut has from before and after its part.
+    pub(crate) fn within_part(&self, header: &Header) -> Self {
+        let Some(Part { from_ns, to_ns }) = header.part else { return self.clone() };
+        let part = Duration::from_nanos(from_ns)..to_ns.map_or(Duration::MAX, Duration::from_nanos);
+        let time = match &self.time {
+            Some(time) => time.start.max(part.start)..time.end.min(part.end),
+            None => part,
+        };
+        Self { time: Some(time), ..self.clone() }
+    }
+
     pub(crate) fn holds_target(&self, id: TargetId) -> bool {
         self.target.is_none_or(|wanted| wanted.holds(id))
     }

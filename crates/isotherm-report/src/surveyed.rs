@@ -5,14 +5,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{PageSums, TotalSums, WINDOWS};
-use isotherm_core::{AddrRange, Mapping, MemoryUse, TargetId, is_memory};
+use isotherm_core::survey::{BlockSums, PageSums, TotalSums, WINDOWS};
+use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
 
 use crate::ReportError;
+use crate::brief::Brief;
 use crate::extent::shown_name;
+use crate::groups::StackShares;
 use crate::source::{Selection, Source};
 use crate::summary::{CountedOnce, Summary, Temperature};
 use crate::surveys::part;
+use crate::used::Used;
 
 /// The idle times that the summary tells, in seconds.
 const IDLE: [u64; 3] = [10, 60, 600];
@@ -28,11 +31,21 @@ struct Sums {
     /// The touched bytes of the current survey, its time, and the most touched bytes of one survey.
     current: (Duration, u64),
     most: u64,
+    /// The intervals of the surveys that found something of it, and the last of these surveys.
+    lived: Duration,
+    seen: Option<Duration>,
     /// The sums of each target at its last survey.
     last: HashMap<TargetId, (Duration, PageSums)>,
 }
 
 impl Sums {
+    /// Takes in that a survey found something of it.
+    fn see(&mut self, time: Duration, interval: Duration) {
+        if self.seen.replace(time) != Some(time) {
+            self.lived += interval;
+        }
+    }
+
     /// Adds mapped memory, whether a survey found some of it or not.
     fn map(&mut self, time: Duration, interval: Duration, target: TargetId, bytes: u64) {
         if target != TargetId::PhysicalMemory {
@@ -61,16 +74,17 @@ impl Sums {
         &mut last.1
     }
 
-    /// Writes the means over the intervals of the surveys, and what was idle and in swap at the end.
-    fn write(&self, surveys: &Covered, of: &mut Temperature) {
-        let mean = |sum: u128| (sum / surveys.intervals.as_nanos().max(1)) as u64;
+    /// Writes the means over `time`, and what was idle and in swap at the end: at the last survey with any of it.
+    fn write(&self, surveys: &Covered, time: Duration, of: &mut Temperature) {
+        let mean = |sum: u128| (sum / time.as_nanos().max(1)) as u64;
         (of.working_set_bytes, of.working_set_max_bytes) = (mean(self.touched), self.most);
         let out = &mut of.surveyed;
         out.resident_bytes = Some(mean(self.resident));
         out.touched_bytes = Some(mean(self.touched));
         out.absent_bytes = self.mapped.map(|mapped| mean(mapped.saturating_sub(self.resident + self.swapped)));
-        let last =
-            || self.last.iter().filter(|(id, (time, _))| surveys.last.get(*id) == Some(time)).map(|(_, of)| of.1);
+        let end = self.last.values().map(|(time, _)| *time).max();
+        let is_last = |id: &TargetId, time: Duration| end == Some(time) && surveys.last.get(id) == Some(&time);
+        let last = || self.last.iter().filter(|(id, (time, _))| is_last(id, *time)).map(|(_, of)| of.1);
         if surveys.know_swap {
             out.swapped_bytes = Some(last().filter_map(|sums| sums.swapped).fold(0, u64::saturating_add));
         }
@@ -104,11 +118,18 @@ struct Covered {
 pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
     let mut names: HashMap<String, Sums> = HashMap::new();
     let mut targets: HashMap<TargetId, Sums> = HashMap::new();
+    let mut groups: HashMap<usize, Sums> = HashMap::new();
+    // Those of groups that are stacks.
+    let mut of_stacks: HashMap<usize, Sums> = HashMap::new();
     let mut total = Sums::default();
     let (mut once, mut once_swapped) = (Some([0_u128; 3]), None);
     let (mut first, mut surveys) = (None, Covered::default());
+    let mut brief = Brief::default();
+    let mut stacks = summary.grouping.of_stack().map(StackShares::new);
     for record in source.surveys().map_err(ReportError::Source)? {
-        let survey = record.map_err(ReportError::Source)?.survey;
+        let record = record.map_err(ReportError::Source)?;
+        brief.add(&record, selection, summary);
+        let survey = record.survey;
         let first = *first.get_or_insert(survey.time);
         if !selection.holds_time(survey.time) {
             continue;
@@ -126,15 +147,32 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
         }
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             surveys.last.insert(target.id, survey.time);
+            // After its end, a target is still there until the next snapshot, and has no memory.
+            let found = target.total();
+            let lives = found.present > 0 || found.swapped > Some(0);
+            let blocks: Vec<BlockSums> = stacks.iter().flat_map(|_| target.by_block.iter()).collect();
             let mut all = |mapping: &Mapping, add: &dyn Fn(&mut Sums)| {
-                add(names.entry(shown_name(&mapping.label()).to_owned()).or_default());
-                add(targets.entry(target.id).or_default());
+                let label = mapping.label();
+                let name = shown_name(&label);
+                add(names.entry(name.to_owned()).or_default());
                 add(&mut total);
+                let group = summary.grouping.of_memory(target.id, name).map(|nth| groups.entry(nth).or_default());
+                for of in group.into_iter().chain([targets.entry(target.id).or_default()]).filter(|_| lives) {
+                    of.see(survey.time, survey.interval);
+                    add(of);
+                }
             };
             for mapping in target.mappings.iter().filter(|mapping| is_memory(&target.mappings, mapping)) {
                 let range = selection.address.map_or(Some(mapping.range), |wanted| wanted.intersection(mapping.range));
                 if let Some(bytes) = range.map(AddrRange::size) {
                     all(mapping, &|of| of.map(survey.time, survey.interval, target.id, bytes));
+                }
+                if let (Some(stacks), Some(range), true) = (&mut stacks, range, lives) {
+                    for (nth, bytes) in stacks.sizes(target.id, survey.time, mapping, range) {
+                        let of = of_stacks.entry(nth).or_default();
+                        of.see(survey.time, survey.interval);
+                        of.map(survey.time, survey.interval, target.id, bytes);
+                    }
                 }
             }
             for found in &target.by_mapping {
@@ -142,19 +180,18 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
                 let sums = part(&found.sums, mapping.range, selection.address);
                 surveys.know_swap |= sums.swapped.is_some();
                 all(mapping, &|of| of.add(survey.time, survey.interval, target.id, &sums));
+                let range = selection.clip(mapping.range);
+                if let (Some(stacks), Some(range), true) = (&mut stacks, range, lives) {
+                    for (nth, sums) in stacks.sums(target.id, survey.time, mapping, range, &sums, &blocks) {
+                        of_stacks.entry(nth).or_default().add(survey.time, survey.interval, target.id, &sums);
+                    }
+                }
             }
         }
     }
-    let used = used(source, selection)?;
-    for target in &mut summary.targets {
-        let used = used.get(&target.id);
-        target.total.surveyed.swapped_bytes = used.map(|used| used.swapped);
-        target.proportional_bytes = used.map(|used| used.proportional);
-    }
-    if !used.is_empty() {
-        let swapped = used.values().map(|used| used.swapped);
-        summary.total.surveyed.swapped_bytes = Some(swapped.fold(0, u64::saturating_add));
-    }
+    groups.extend(of_stacks);
+    brief.write(summary);
+    Used::read(source, selection, &summary.grouping)?.write(summary);
     if surveys.intervals.is_zero() {
         return Ok(());
     }
@@ -162,10 +199,8 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
         let [resident_bytes, shared_bytes, touched_bytes] = sums.map(|sum| (sum / surveys.intervals.as_nanos()) as u64);
         CountedOnce { resident_bytes, shared_bytes, touched_bytes, swapped_bytes: once_swapped }
     });
-    let write = |sums: Option<&Sums>, of: &mut Temperature| {
-        sums.unwrap_or(&Sums::default()).write(&surveys, of);
-    };
-    write(Some(&total), &mut summary.total);
+    let none = Sums::default();
+    total.write(&surveys, surveys.intervals, &mut summary.total);
     // Memory that is wholly in swap has no region.
     let known: HashSet<Arc<str>> = summary.mappings.iter().map(|of| Arc::clone(&of.name)).collect();
     let mut swapped: Vec<_> =
@@ -173,39 +208,16 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
     swapped.sort_by_key(|(name, sums)| (Reverse(sums.swapped), *name));
     let without_region = |name: &str| Temperature { name: name.into(), ..Temperature::default() };
     summary.mappings.extend(swapped.into_iter().map(|(name, _)| without_region(name)));
-    summary.mappings.iter_mut().for_each(|of| write(names.get(&*of.name), of));
-    summary.targets.iter_mut().for_each(|of| write(targets.get(&of.id), &mut of.total));
-    Ok(())
-}
-
-/// The memory that a target uses, by the activities of a selection.
-#[derive(Default)]
-struct Used {
-    /// The mean of its proportional bytes over the time of the activities.
-    proportional: u64,
-    /// Its bytes in swap at the end.
-    swapped: u64,
-}
-
-fn used(source: &dyn Source, selection: &Selection) -> Result<HashMap<TargetId, Used>, ReportError> {
-    // The sum of bytes × nanoseconds since the activity before, and the last activity.
-    let mut all: HashMap<TargetId, (u128, MemoryUse)> = HashMap::new();
-    let (mut before, mut time) = (Duration::ZERO, 0);
-    for activity in source.activities().map_err(ReportError::Source)? {
-        let activity = activity.map_err(ReportError::Source)?;
-        let elapsed = activity.time.saturating_sub(std::mem::replace(&mut before, activity.time)).as_nanos().max(1);
-        if !selection.holds_time(activity.time) {
-            continue;
-        }
-        time += elapsed;
-        for (id, used) in activity.memory.into_iter().filter(|(id, _)| selection.holds_target(*id)) {
-            let (sum, last) = all.entry(id).or_default();
-            *sum += u128::from(used.proportional) * elapsed;
-            *last = used;
-        }
+    for of in &mut summary.mappings {
+        names.get(&*of.name).unwrap_or(&none).write(&surveys, surveys.intervals, of);
     }
-    let used = |(id, (sum, last)): (TargetId, (u128, MemoryUse))| {
-        (id, Used { proportional: (sum / time.max(1)) as u64, swapped: last.swapped })
-    };
-    Ok(all.into_iter().map(used).collect())
+    for of in &mut summary.targets {
+        let sums = targets.get(&of.id).unwrap_or(&none);
+        sums.write(&surveys, sums.lived, &mut of.total);
+    }
+    for of in &mut summary.groups {
+        let sums = groups.get(&of.place).unwrap_or(&none);
+        sums.write(&surveys, sums.lived, &mut of.total);
+    }
+    Ok(())
 }

@@ -1,10 +1,11 @@
 //! What surveys say of a selection.
 
+use std::collections::HashMap;
 use std::iter::Peekable;
 use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, TargetSurvey, WINDOWS};
-use isotherm_core::{AddrRange, Mapping, is_memory};
+use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
 use isotherm_record::{Row, SurveyRecord};
 
 use crate::ReportError;
@@ -13,7 +14,7 @@ use crate::source::{Source, Surveys};
 /// The last survey before each row of a walk.
 pub(crate) struct LastSurveys<'a> {
     rest: Peekable<Surveys<'a>>,
-    last: Vec<TargetSurvey>,
+    last: HashMap<TargetId, TargetSurvey>,
 }
 
 impl<'a> LastSurveys<'a> {
@@ -22,7 +23,7 @@ impl<'a> LastSurveys<'a> {
     /// # Errors
     /// If the source cannot be read.
     pub(crate) fn new(source: &'a dyn Source) -> Result<Self, ReportError> {
-        Ok(Self { rest: source.surveys().map_err(ReportError::Source)?.peekable(), last: vec![] })
+        Ok(Self { rest: source.surveys().map_err(ReportError::Source)?.peekable(), last: HashMap::new() })
     }
 
     /// What the last survey before a row found in its target. A survey at the time of the row came after it. `None` if
@@ -33,9 +34,10 @@ impl<'a> LastSurveys<'a> {
     pub(crate) fn before(&mut self, row: &Row) -> Result<Option<&TargetSurvey>, ReportError> {
         let is_before = |survey: &SurveyRecord| survey.survey.time < row.time;
         while let Some(record) = self.rest.next_if(|record| record.as_ref().map_or(true, is_before)) {
-            self.last = record.map_err(ReportError::Source)?.survey.targets;
+            let found = record.map_err(ReportError::Source)?.survey.targets;
+            self.last = found.into_iter().map(|found| (found.id, found)).collect();
         }
-        Ok(self.last.iter().find(|found| found.id == row.target.id))
+        Ok(self.last.get(&row.target.id))
     }
 }
 

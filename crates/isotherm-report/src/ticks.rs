@@ -23,7 +23,7 @@ pub fn time(start: Duration, end: Duration, most: usize) -> Vec<(Duration, Strin
         .map(|i| i as f64 * step)
         .take_while(|&t| t <= to + step * 1e-6)
         .map(|t| {
-            let label = if to < 120.0 { format!("{t:.decimals$} s") } else { clock(t) };
+            let label = if to < 120.0 { format!("{t:.decimals$} s") } else { clock(t, decimals) };
             (Duration::from_secs_f64(t), label)
         })
         .collect()
@@ -60,16 +60,30 @@ fn decimal_step(rough: f64, factors: &[f64]) -> f64 {
     factors.iter().map(|f| f * magnitude).find(|&s| s >= rough * (1.0 - 1e-9)).unwrap_or(magnitude * 10.0)
 }
 
-/// `m:ss` or `h:mm:ss`.
-fn clock(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
+/// `m:ss` or `h:mm:ss`, with decimals of the seconds.
+fn clock(seconds: f64, decimals: usize) -> String {
+    let scale = 10_u64.pow(decimals as u32);
+    let parts = (seconds * scale as f64).round() as u64;
+    let (whole, part) = (parts / scale, parts % scale);
     let (h, min, s) = (whole / 3600, whole / 60 % 60, whole % 60);
-    if h > 0 { format!("{h}:{min:02}:{s:02}") } else { format!("{min}:{s:02}") }
+    let part = if decimals > 0 { format!(".{part:0decimals$}") } else { String::new() };
+    if h > 0 { format!("{h}:{min:02}:{s:02}{part}") } else { format!("{min}:{s:02}{part}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_label_of_a_short_time_is_another_one() {
+        for (start, end) in [(300.0, 302.0), (3_600.0, 3_600.05), (119.9, 120.3), (0.001, 0.0011), (86_400.0, 86_403.0)]
+        {
+            let (start, end) = (Duration::from_secs_f64(start), Duration::from_secs_f64(end));
+            let labels: Vec<_> = time(start, end, 9).into_iter().map(|(_, label)| label).collect();
+            let distinct: std::collections::BTreeSet<_> = labels.iter().collect();
+            assert!(labels.len() > 2 && distinct.len() == labels.len(), "{labels:?}");
+        }
+    }
 
     #[test]
     fn ticks_are_even_and_few() {

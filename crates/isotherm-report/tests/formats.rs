@@ -6,7 +6,7 @@ mod made;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_record::TargetInfo;
+use isotherm_record::{Mark, MarkText, TargetInfo};
 use isotherm_report::{
     Colour, Format, Kind, Limits, Options, RegionOptions, ReportError, Selection, Sort, Source, Terminal, write,
 };
@@ -25,8 +25,17 @@ fn text(kind: Kind, source: &dyn Source, terminal: Terminal) -> String {
     String::from_utf8(report(kind, Format::Text, source, &options).unwrap()).unwrap()
 }
 
-const TEXTS: [Kind; 7] =
-    [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead, Kind::Schemes, Kind::Tune];
+const TEXTS: [Kind; 9] = [
+    Kind::Heatmap,
+    Kind::Wss,
+    Kind::Regions,
+    Kind::Summary,
+    Kind::IdleTime,
+    Kind::Temperature,
+    Kind::Overhead,
+    Kind::Schemes,
+    Kind::Tune,
+];
 
 fn plain(columns: usize, rows: usize) -> Terminal {
     Terminal { columns, rows, colour: Colour::None, unicode: true }
@@ -51,10 +60,12 @@ fn hostile() -> Made {
     let mut made = made::phases(20);
     made.activities = made::schemed(3).activities;
     made.activities.iter_mut().flat_map(|activity| &mut activity.schemes).for_each(|scheme| scheme.name = NAME.into());
+    let text = MarkText::new(NAME.as_bytes()).unwrap();
+    made.marks = vec![Mark { time: Duration::from_millis(900), text }];
     made.header.host.name = NAME.into();
     made.header.probe = NAME.into();
     for row in &mut made.rows {
-        row.info = Arc::new(TargetInfo { command: NAME.into(), started_unix_ns: 0 });
+        row.info = Arc::new(TargetInfo { command: NAME.into(), ..TargetInfo::default() });
         let mut mappings = row.target.mappings.to_vec();
         mappings[2].name = NAME.into();
         row.target.mappings = mappings.into();
@@ -173,6 +184,7 @@ fn every_kind_has_every_format_but_a_page_has_one_and_tune_has_no_picture() {
                     let start: &[u8] = match format {
                         Format::Png => b"\x89PNG\r\n\x1a\n",
                         Format::Svg => b"<svg xmlns=",
+                        Format::Pdf => b"%PDF-",
                         Format::Html => b"<!DOCTYPE html>",
                         Format::Json => b"{",
                         Format::Text => b"",
@@ -228,7 +240,9 @@ fn hostile_names_are_escaped_in_every_format() {
             }
         }
     }
-    report(Kind::Heatmap, Format::Png, &source, &Options::default()).unwrap();
+    for format in [Format::Png, Format::Pdf] {
+        report(Kind::Heatmap, format, &source, &Options::default()).unwrap();
+    }
 }
 
 #[test]

@@ -1,195 +1,15 @@
-//! The page in a browser: headless Chromium, controlled by its DevTools protocol over a pipe.
+//! The page in a browser: headless Chromium.
 //!
 //! Needs `chromium`, or the program that `ISOTHERM_CHROMIUM` names; without it, the tests are skipped. With
 //! `ISOTHERM_SCREENSHOTS` set to a directory, the tests write screenshots to it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod browser;
 mod made;
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
-
-use base64::Engine as _;
-use isotherm_report::{Format, Kind, Options, Selection, Source};
+use browser::Page;
 use isotherm_testing::installed_or_skip;
-use serde_json::{Value, json};
-
-/// A page in a browser. The browser ends when this is dropped.
-struct Page {
-    browser: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-    session: Option<String>,
-    /// Problems of the page: exceptions, violations of its policy, console errors, requests.
-    complaints: Vec<String>,
-    last_id: u64,
-    loaded: bool,
-    profile: tempfile::TempDir,
-}
-
-impl Page {
-    /// Opens a report. An error is the reason to skip the test.
-    fn open(source: &dyn Source, dark: bool, script: bool) -> Result<Self, String> {
-        let chromium = std::env::var("ISOTHERM_CHROMIUM").unwrap_or_else(|_| "chromium".into());
-        let found = Command::new(&chromium).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !found.is_ok_and(|status| status.success()) {
-            return Err(format!("{chromium} cannot be run; install chromium"));
-        }
-        let profile = tempfile::tempdir().unwrap();
-        let file = profile.path().join("report.html");
-        let mut out = std::fs::File::create(&file).unwrap();
-        isotherm_report::write(Kind::Html, Format::Html, source, &Selection::default(), &Options::default(), &mut out)
-            .unwrap();
-        // Chromium uses descriptors 3 and 4, to which the shell moves its input and output. If it hangs it is ended,
-        // and
-        // the next read fails.
-        let mut browser = Command::new("sh")
-            .args(["-c", "exec timeout -k 5 120 \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", &chromium])
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .args(["--window-size=1300,1000", "--remote-debugging-pipe"])
-            .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (to, from) = (browser.stdin.take().unwrap(), BufReader::new(browser.stdout.take().unwrap()));
-        let mut page =
-            Self { browser, to, from, session: None, complaints: vec![], last_id: 0, loaded: false, profile };
-        let target = page.call("Target.createTarget", json!({ "url": "about:blank" }));
-        let attached = page.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
-        page.session = Some(attached["sessionId"].as_str().unwrap().into());
-        for domain in ["Page", "Runtime", "Log", "Network"] {
-            page.call(&format!("{domain}.enable"), json!({}));
-        }
-        let scheme = if dark { "dark" } else { "light" };
-        page.call(
-            "Emulation.setEmulatedMedia",
-            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
-        );
-        page.call("Emulation.setScriptExecutionDisabled", json!({ "value": !script }));
-        page.loaded = false;
-        page.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
-        while !page.loaded {
-            page.next();
-        }
-        Ok(page)
-    }
-
-    /// Calls a method and waits for its answer.
-    fn call(&mut self, method: &str, params: Value) -> Value {
-        self.last_id += 1;
-        let id = self.last_id;
-        let mut message = json!({ "id": id, "method": method, "params": params });
-        if let Some(session) = &self.session {
-            message["sessionId"] = json!(session);
-        }
-        self.to.write_all(message.to_string().as_bytes()).unwrap();
-        self.to.write_all(&[0]).unwrap();
-        loop {
-            let answer = self.next();
-            if answer["id"] == json!(id) {
-                assert!(answer.get("error").is_none(), "{method}: {answer}");
-                return answer["result"].clone();
-            }
-        }
-    }
-
-    /// The next message. If it reports a problem, the problem is kept.
-    fn next(&mut self) -> Value {
-        let mut bytes = vec![];
-        self.from.read_until(0, &mut bytes).unwrap();
-        assert_eq!(bytes.pop(), Some(0), "the browser ended");
-        let message: Value = serde_json::from_slice(&bytes).unwrap();
-        let params = &message["params"];
-        match message["method"].as_str().unwrap_or("") {
-            "Page.loadEventFired" => self.loaded = true,
-            "Runtime.exceptionThrown" | "Log.entryAdded" => self.complaints.push(params.to_string()),
-            "Runtime.consoleAPICalled" if params["type"] == "error" => self.complaints.push(params.to_string()),
-            "Network.requestWillBeSent" => {
-                let url = params["request"]["url"].as_str().unwrap_or("");
-                if !url.starts_with("file:") && !url.starts_with("data:") {
-                    self.complaints.push(format!("request to {url}"));
-                }
-            }
-            _ => {}
-        }
-        message
-    }
-
-    /// The value of an expression. If that is a promise, the value to which it resolves.
-    fn eval(&mut self, expression: &str) -> Value {
-        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let result = self.call("Runtime.evaluate", params);
-        assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
-        result["result"]["value"].clone()
-    }
-
-    /// Waits until the page has painted.
-    fn settle(&mut self) {
-        self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))");
-    }
-
-    fn text(&mut self, id: &str) -> String {
-        self.eval(&format!("document.getElementById('{id}').textContent")).as_str().unwrap().into()
-    }
-
-    /// The visible part of the heatmap: start and end in time, first and last row.
-    fn view(&mut self) -> Vec<f64> {
-        self.settle();
-        let view = self.eval("document.getElementById('map').dataset.view");
-        view.as_str().unwrap().split(' ').map(|v| v.parse().unwrap()).collect()
-    }
-
-    /// The point of the window at these shares of the width and height of the heatmap.
-    fn on_map(&mut self, across: f64, down: f64) -> (f64, f64) {
-        let script = "(() => {
-            const b = document.getElementById('map').getBoundingClientRect();
-            return [b.x, b.y, b.width, b.height];
-        })()";
-        let found = self.eval(script);
-        let v = |i: usize| found[i].as_f64().unwrap();
-        (v(0) + 118.0 + (v(2) - 268.0) * across, v(1) + 6.0 + (v(3) - 32.0) * down)
-    }
-
-    fn mouse(&mut self, kind: &str, (x, y): (f64, f64), more: Value) {
-        let mut params = json!({ "type": kind, "x": x, "y": y, "button": "none" });
-        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        self.call("Input.dispatchMouseEvent", params);
-        self.settle();
-    }
-
-    fn screenshot(&mut self, name: &str) {
-        if let Ok(dir) = std::env::var("ISOTHERM_SCREENSHOTS") {
-            let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
-            let png = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
-            std::fs::write(Path::new(&dir).join(format!("{name}.png")), png).unwrap();
-        }
-    }
-
-    fn assert_content(&self) {
-        assert!(self.complaints.is_empty(), "{:#?}", self.complaints);
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // `Browser.close` ends all processes of the browser. The kill is for a browser that does not react.
-        let end = json!({ "id": 0, "method": "Browser.close" }).to_string();
-        let asked = self.to.write_all(end.as_bytes()).and_then(|()| self.to.write_all(&[0])).is_ok();
-        for _ in 0..if asked { 100 } else { 0 } {
-            if self.browser.try_wait().is_ok_and(|status| status.is_some()) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        _ = self.browser.kill();
-        _ = self.browser.wait();
-        _ = self.profile.path();
-    }
-}
+use serde_json::json;
 
 /// The number of colours in a sample of the pixels of the canvas.
 const COLOURS: &str = "(() => {
@@ -198,6 +18,27 @@ const COLOURS: &str = "(() => {
     for (let i = 0; i < data.length; i += 4 * 97) seen.add(data.slice(i, i + 4).join());
     return seen.size;
 })()";
+
+#[test]
+fn marks_are_drawn_in_all_pictures_over_time() {
+    let mut source = made::phases(300);
+    source.marks = made::marks(&[(3000, "load begins"), (3100, "again"), (20_000, "<b>load ends</b>")]);
+    let mut page = installed_or_skip!(Page::open(&source, false, true));
+    page.settle();
+    let labels = "[...document.querySelectorAll('.moment-label')].map(label => label.textContent).join('|')";
+    let whole = page.eval(labels);
+    assert!(whole.as_str().unwrap().starts_with("load begins|<b>load ends</b>|load begins"), "{whole}");
+    let at = page.on_map(0.1, 0.75);
+    page.mouse("mouseMoved", at, json!({}));
+    assert!(page.text("readout").ends_with(" · mark: load begins"), "{}", page.text("readout"));
+    page.screenshot("marks");
+    // Where there is room, the label of the second mark is shown.
+    (0..4).for_each(|_| page.mouse("mouseWheel", at, json!({ "deltaX": 0, "deltaY": -240, "modifiers": 8 })));
+    page.settle();
+    let zoomed = page.eval(labels);
+    assert!(zoomed.as_str().unwrap().contains("|again|"), "{zoomed}");
+    page.screenshot("marks-zoomed");
+}
 
 #[test]
 fn the_heatmap_can_be_zoomed_and_read_with_the_pointer() {
@@ -262,16 +103,143 @@ fn targets_can_be_chosen_and_regions_sorted_in_the_dark_scheme() {
     let mut page = installed_or_skip!(Page::open(&source, true, true));
     page.settle();
     assert_eq!(page.eval("getComputedStyle(document.body).backgroundColor"), json!("rgb(15, 19, 24)"));
-    assert_eq!(page.eval("document.getElementById('target').options.length"), json!(2));
-    page.eval(
-        "(() => { const s = document.getElementById('target'); s.value = 1; s.dispatchEvent(new Event('change')); })()",
-    );
+    assert_eq!(page.eval("document.querySelectorAll('#lanes li').length"), json!(2));
+    page.eval("document.querySelectorAll('#lanes .name')[1].click()");
     page.settle();
     assert!(page.eval(COLOURS).as_u64().unwrap() > 10);
     page.eval("document.querySelector('#table th[data-key=size]').click()");
     let first = page.eval("document.querySelector('#table tbody tr').cells[1].textContent");
     assert_eq!(first, json!("44 MiB"));
     page.screenshot("dark");
+    page.assert_content();
+}
+
+/// Five targets, one after the other and of different sizes. The third is the largest.
+fn short_lived() -> made::Made {
+    let mut rows = vec![];
+    for (i, blocks) in [(0, 8), (1, 2), (2, 32), (3, 4), (4, 16)] {
+        let mapping = made::mapping(made::ANON, made::ANON + blocks * made::MIB, "");
+        let mappings: std::sync::Arc<[_]> = vec![mapping.clone()].into();
+        for index in 1..=100 {
+            let region = made::region(mapping.range.start(), mapping.range.end(), index % 20, index);
+            let mut row = made::row(index + 100 * i, 100 + i, &mappings, vec![region]);
+            let command = format!("/usr/lib/compiler/cc{i} -quiet main.c");
+            row.info = isotherm_record::TargetInfo { command, ..Default::default() }.into();
+            rows.push(row);
+        }
+    }
+    made::made(rows)
+}
+
+#[test]
+fn targets_are_found_by_name_and_process_id_and_each_can_be_zoomed_to_its_life() {
+    let mut page = installed_or_skip!(Page::open(&short_lived(), false, true));
+    let all = page.view();
+    assert_eq!((all[0], all[1]), (0.0, 50.0));
+    assert_eq!(page.text("title"), "cc2 -quiet main.c, pid 102");
+    let listed = "[...document.querySelectorAll('#lanes li:not([hidden]) .name')].map(name => name.textContent)";
+    assert_eq!(page.eval(listed), json!(["cc2 102", "cc4 104", "cc0 100", "cc3 103", "cc1 101"]));
+    page.screenshot("lanes");
+    let search = |words: &str| {
+        format!(
+            "(() => {{ const s = document.getElementById('search'); s.value = '{words}';
+            s.dispatchEvent(new Event('input')); }})()"
+        )
+    };
+    for (words, found) in [("CC3", "cc3 103"), ("101", "cc1 101"), ("main.c 104", "cc4 104")] {
+        page.eval(&search(words));
+        assert_eq!(page.eval(listed), json!([found]));
+        assert_eq!(page.text("found"), "1 of 5 targets");
+    }
+    page.eval("document.querySelector('#lanes li:not([hidden]) .life').click()");
+    let life = page.view();
+    assert_eq!(page.text("title"), "cc4 -quiet main.c, pid 104");
+    assert!((life[0] - 40.0).abs() < 0.2 && (life[1] - 50.0).abs() < 1e-6, "{life:?}");
+    page.eval(&search("nothing of that name"));
+    assert_eq!(page.eval(listed), json!([]));
+    page.eval(&search(""));
+    // Another target is shown in the same time, in which nothing of it was recorded.
+    page.eval("document.querySelector('#lanes .name[title*=cc0]').click()");
+    assert_eq!(page.view()[..2], life[..2]);
+    let at = page.on_map(0.5, 0.5);
+    page.mouse("mouseMoved", at, json!({}));
+    assert!(page.text("readout").contains("nothing mapped or recorded"), "{}", page.text("readout"));
+    page.assert_content();
+}
+
+/// The texts of the time axis of each panel.
+const TIMES: &str = "[...document.querySelectorAll('g.times')].map(
+    axis => [...axis.querySelectorAll('text')].map(text => text.textContent))";
+
+#[test]
+fn all_pictures_over_time_show_the_same_time_and_no_label_occurs_twice() {
+    let mut page = installed_or_skip!(Page::open(&made::schemed(60), false, true));
+    let all = page.view();
+    let before = page.eval(TIMES);
+    assert!(before.as_array().unwrap().len() > 5, "{before}");
+    // A time is chosen in the working set.
+    let script = "(() => {
+        const panel = document.querySelector('section[aria-labelledby=h-wss] svg.panel');
+        panel.scrollIntoView({ block: 'center' });
+        const b = panel.getBoundingClientRect();
+        return [b.x, b.y, b.width, b.height];
+    })()";
+    let panel = page.eval(script);
+    let v = |i: usize| panel[i].as_f64().unwrap();
+    let on_panel = |across: f64| (v(0) + v(2) * across, v(1) + v(3) / 2.0);
+    let left = json!({ "button": "left", "buttons": 1, "clickCount": 1 });
+    for (kind, across) in [("mousePressed", 0.4), ("mouseMoved", 0.45), ("mouseReleased", 0.5)] {
+        page.mouse(kind, on_panel(across), left.clone());
+    }
+    let chosen = page.view();
+    assert!((chosen[0] - 24.0).abs() < 0.3 && (chosen[1] - 30.0).abs() < 0.3, "{chosen:?}");
+    let shown = page.eval(
+        "[...document.querySelectorAll('svg.panel')].map(panel => {
+            const [x, , width] = panel.getAttribute('viewBox').split(' ').map(Number);
+            const scale = (panel.dataset.end - panel.dataset.start) / panel.getAttribute('width');
+            const start = Number(panel.dataset.start) + (x - panel.getAttribute('x')) * scale;
+            return [start, start + width * scale];
+        })",
+    );
+    for time in shown.as_array().unwrap() {
+        for (edge, expected) in [(0, chosen[0]), (1, chosen[1])] {
+            assert!((time[edge].as_f64().unwrap() - expected).abs() < 0.01, "{shown} for {chosen:?}");
+        }
+    }
+    for axis in page.eval(TIMES).as_array().unwrap() {
+        let labels: Vec<&str> = axis.as_array().unwrap().iter().map(|label| label.as_str().unwrap()).collect();
+        let distinct: std::collections::BTreeSet<_> = labels.iter().collect();
+        assert!(labels.len() > 1 && labels.len() == distinct.len(), "{labels:?}");
+    }
+    page.screenshot("common-time");
+    page.eval("document.getElementById('reset').click()");
+    assert_eq!(page.view(), all);
+    assert_eq!(page.eval(TIMES), before);
+    page.assert_content();
+}
+
+#[test]
+fn ticks_of_any_part_have_labels_of_their_own() {
+    let mut page = installed_or_skip!(Page::open(&made::phases(20), false, true));
+    let repeated = page.eval(
+        "(() => {
+            const repeated = [];
+            for (const from of [0, 1, 119.5, 300, 3599, 86400]) {
+                for (const span of [1e-4, 0.003, 0.5, 4, 90, 5000]) {
+                    const labels = timeTicks(from, from + span, 900, 90).map(tick => tick[1]);
+                    if (new Set(labels).size !== labels.length) repeated.push(labels);
+                }
+            }
+            for (const from of [0, 5e6, 2 ** 30, 3.3 * 2 ** 40]) {
+                for (const span of [8192, 1e6, 3e7, 5e9]) {
+                    const labels = sizeTicks(from, from + span, 12, 4096).map(tick => tick[1]);
+                    if (new Set(labels).size !== labels.length) repeated.push(labels);
+                }
+            }
+            return repeated;
+        })()",
+    );
+    assert_eq!(repeated, json!([]));
     page.assert_content();
 }
 
@@ -302,6 +270,32 @@ fn what_is_in_swap_has_a_colour_and_a_line_of_its_own() {
     assert_eq!([8, 9].map(|column| page.eval(last)[column].clone()), ["12 MiB", "anonymous"]);
     assert!(page.text("moment").contains("5 regions; 8 MiB absent outside of regions"), "{}", page.text("moment"));
     page.assert_content();
+}
+
+#[test]
+fn the_colours_show_access_rates_or_what_surveys_found_touched() {
+    let mut page = installed_or_skip!(Page::open(&made::surveyed(20), false, true));
+    let at = page.on_map(0.5, 0.96);
+    page.mouse("mouseMoved", at, json!({}));
+    let readout = page.text("readout");
+    assert!(readout.contains("access rate 0 %") && readout.contains("touched share 100 %"), "{readout}");
+    let colour = "(() => {
+        const map = document.getElementById('map'), ratio = devicePixelRatio;
+        const at = [map.clientWidth / 2, map.clientHeight - 40].map(v => v * ratio);
+        return [...map.getContext('2d').getImageData(...at, 1, 1).data.slice(0, 3)];
+    })()";
+    page.eval(
+        "(() => { const m = document.getElementById('measure'); m.value = 'touched';
+            m.dispatchEvent(new Event('change')); })()",
+    );
+    page.settle();
+    assert_eq!(page.eval(colour), json!(isotherm_report::colour::of_rate(1.0)));
+    assert!(page.text("touched-legend").contains("touched share"));
+    assert_eq!(page.eval("document.getElementById('legend').checkVisibility()"), json!(false));
+    page.screenshot("touched");
+    page.assert_content();
+    let mut plain = installed_or_skip!(Page::open(&made::phases(20), false, true));
+    assert_eq!(plain.eval("document.getElementById('measure').checkVisibility()"), json!(false));
 }
 
 #[test]

@@ -55,6 +55,7 @@ fn made(ages: bool) -> IdleReport {
         cgroups: cgroup_tree(&owns, ages),
         processes: vec![ProcessFigures {
             pid: 1234,
+            inner_pid: Some(7),
             command: "database --serve\n".into(),
             cgroup: Some("/system.slice/database.service".into()),
             figures: IdleFigures::new(&tally(&[(1, 290)], 20, 1), ages),

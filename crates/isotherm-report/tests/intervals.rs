@@ -9,7 +9,7 @@ use isotherm_core::{Attributes, BoxError, Monitor, Next, Sink, Snapshot};
 use isotherm_record::{Row, TargetInfo};
 use isotherm_report::Selection;
 use isotherm_report::axis::AxisResolution;
-use isotherm_report::heatmap::{Cell, Heatmap, Resolution};
+use isotherm_report::heatmap::{Cell, Heatmap, Plan};
 use isotherm_sim::{Pattern, SimClock, SimMemory};
 use made::{Made, made};
 use rand_pcg::Pcg64Mcg;
@@ -55,7 +55,7 @@ struct Rows(Vec<Row>);
 
 impl Sink for Rows {
     fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
-        let info = TargetInfo { command: "sim".into(), started_unix_ns: 1 };
+        let info = TargetInfo { command: "sim".into(), ..TargetInfo::default() };
         let row = |target: &isotherm_core::TargetSnapshot| Row {
             time: snapshot.time,
             aggregation: snapshot.aggregation,
@@ -111,7 +111,7 @@ fn means(map: &Heatmap, phases: usize, of: impl Fn(Cell) -> f64) -> Vec<(String,
 
 fn heatmap(source: &Made, selection: &Selection, columns: usize) -> Heatmap {
     let axis = AxisResolution { rows: 60, rows_of_area: 10, areas: 8, group: 1 };
-    Heatmap::new(source, selection, |_| Resolution { columns, axis }).unwrap()
+    Heatmap::new(source, selection, |extent| Plan::all(extent, columns, axis)).unwrap()
 }
 
 #[test]

@@ -18,14 +18,16 @@ fn json_of(kind: Kind, source: &made::Made) -> Vec<Value> {
 
 #[test]
 fn every_json_report_matches_its_schema() {
-    for kind in [Kind::Heatmap, Kind::Wss, Kind::Regions, Kind::Summary, Kind::Overhead, Kind::Schemes] {
+    let kinds = Kind::ALL.into_iter().filter(|kind| ![Kind::Tune, Kind::Html].contains(kind));
+    for kind in kinds {
         let path = format!("{}/schemas/{}.json", env!("CARGO_MANIFEST_DIR"), kind.name());
         let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         let lines = json(kind);
         assert_eq!(lines.len(), if kind == Kind::Regions { 40 } else { 1 });
         let imported = json_of(kind, &made::imported(made::schemed(4)));
-        for line in lines.iter().chain(&imported) {
+        let surveyed = if kind == Kind::Schemes { vec![] } else { json_of(kind, &made::surveyed(12)) };
+        for line in lines.iter().chain(&imported).chain(&surveyed) {
             let errors: Vec<String> =
                 validator.iter_errors(line).map(|e| format!("{}: {e}", e.instance_path())).collect();
             assert!(errors.is_empty(), "{kind:?}: {errors:#?}");
@@ -43,8 +45,11 @@ fn fields(value: &Value) -> Vec<&str> {
 #[test]
 fn the_documented_fields_exist() {
     let wss = &json(Kind::Wss)[0];
-    let names = ["counted_once", "interval_max_ns", "interval_min_ns", "over_time", "percentiles", "source"];
-    assert_eq!(fields(wss), [&names[..], &["total_over_time", "window_ns"]].concat());
+    let names = ["counted_once", "group_by", "groups", "interval_max_ns", "interval_min_ns", "marks"];
+    assert_eq!(
+        fields(wss),
+        [&names[..], &["over_time", "percentiles", "source", "total_over_time", "window_ns"]].concat()
+    );
     let mut percentiles = fields(&wss["percentiles"]);
     percentiles.sort_by_key(|p| p.parse::<u32>().unwrap());
     assert_eq!(percentiles, ["0", "25", "50", "75", "90", "99", "100"]);

@@ -13,31 +13,15 @@ use isotherm_report::wss::{Basis, Wss};
 use isotherm_report::{
     Colour, Format, Kind, Limits, Measure, Options, RegionOptions, ReportError, Selection, Terminal, colour, write,
 };
+use made::checked::{json_of, report};
 use made::{MIB, Made, surveyed, with_heap_in_swap};
 use serde_json::{Value, json};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn report(kind: Kind, format: Format, source: &Made, options: &Options) -> String {
-    let mut out = vec![];
-    write(kind, format, source, &Selection::default(), options, &mut out).unwrap();
-    String::from_utf8(out).unwrap()
-}
-
 fn text(kind: Kind, source: &Made) -> String {
     let terminal = Terminal { columns: 110, ..Terminal::default() };
     report(kind, Format::Text, source, &Options { terminal, ..Options::default() })
-}
-
-fn json_of(kind: Kind, source: &Made, options: &Options) -> Value {
-    let out = report(kind, Format::Json, source, options);
-    let value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
-    let path = format!("{}/schemas/{}.json", env!("CARGO_MANIFEST_DIR"), kind.name());
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
-    assert!(errors.is_empty(), "{kind:?}: {errors:#?}");
-    value
 }
 
 fn within(source: &Made, seconds: u64) -> Wss {

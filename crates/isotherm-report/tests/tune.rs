@@ -143,6 +143,7 @@ fn little_evidence_is_said_first_and_gives_no_advice() {
         let info = isotherm_record::TargetInfo {
             command: "demo".into(),
             started_unix_ns: young.header.started_unix_ns - 5_000_000_000,
+            ..isotherm_record::TargetInfo::default()
         };
         row.info = info.into();
     });

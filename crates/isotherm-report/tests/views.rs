@@ -10,7 +10,7 @@ use isotherm_core::{PAGE_SIZE, RegionSnapshot};
 use isotherm_record::Row;
 use isotherm_report::axis::{Axis, AxisResolution};
 use isotherm_report::extent::{Extent, Named};
-use isotherm_report::heatmap::{Heatmap, Resolution};
+use isotherm_report::heatmap::{Heatmap, Plan};
 use isotherm_report::overhead::Overhead;
 use isotherm_report::schemes::Schemes;
 use isotherm_report::summary::{Summary, SummaryBuilder};
@@ -19,12 +19,12 @@ use isotherm_report::{ReportError, SelectedTarget, Selection, Source, walk};
 use made::{AGGREGATION, ANON, HEAP, MIB, Made, made, mapping, process, range, region, row};
 use proptest::prelude::*;
 
-fn resolution(columns: usize, rows: usize) -> Resolution {
-    Resolution { columns, axis: AxisResolution { rows, rows_of_area: 1, areas: 8, group: 1 } }
+fn fineness(rows: usize) -> AxisResolution {
+    AxisResolution { rows, rows_of_area: 1, areas: 8, group: 1 }
 }
 
 fn heatmap(source: &Made, selection: &Selection, columns: usize, rows: usize) -> Heatmap {
-    Heatmap::new(source, selection, |_| resolution(columns, rows)).unwrap()
+    Heatmap::new(source, selection, |extent| Plan::all(extent, columns, fineness(rows))).unwrap()
 }
 
 fn summary(source: &Made, selection: &Selection) -> Summary {
@@ -143,7 +143,7 @@ fn a_summary_adds_up_and_has_the_age_of_cold_memory() {
     let cache = summary.mappings.iter().find(|t| &*t.name == "/dev/shm/cache").unwrap();
     assert_eq!(cache.size_bytes, 22 * MIB, "mapped for half of the time");
     assert_eq!(summary.mappings.iter().map(|t| t.size_bytes).sum::<u64>() / 1000, summary.total.size_bytes / 1000);
-    let order: Vec<u64> = summary.mappings.iter().map(|t| t.hot_bytes).collect();
+    let order: Vec<u64> = summary.mappings.iter().map(|t| t.size_bytes).collect();
     assert!(order.is_sorted_by(|a, b| a >= b));
 }
 
@@ -438,7 +438,7 @@ proptest! {
         if source.rows.iter().all(|row| row.target.mappings.is_empty()) {
             return Ok(());
         }
-        let map = Heatmap::new(&source, &Selection::default(), |_| Resolution { columns, axis }).unwrap();
+        let map = Heatmap::new(&source, &Selection::default(), |extent| Plan::all(extent, columns, axis)).unwrap();
         let target = &map.targets[0];
         for r in 0..target.axis.rows {
             for c in 0..columns {
@@ -475,7 +475,7 @@ proptest! {
             return Ok(());
         }
         for target in extent.finish().targets {
-            for area in Axis::new(&target.mapped, resolution(1, 9).axis).areas {
+            for area in Axis::new(&target.mapped, fineness(9)).areas {
                 let offset = (share * area.bytes as f64) as u64;
                 prop_assert_eq!(area.offset_of(area.address_at(offset)), offset);
                 prop_assert_eq!(area.between(0, area.bytes).map(|named| named.range.size()).sum::<u64>(), area.bytes);

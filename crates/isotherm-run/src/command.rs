@@ -25,17 +25,21 @@ impl Command {
         if let Some(user) = &line.user {
             user.run(&mut command);
         }
-        if let Streams::Detached { input, log } = &line.streams {
-            let (output, errors) = match log {
-                Some(path) => {
-                    let log = Output::new(path).apart_from(inputs).append()?;
-                    let same = log.try_clone().map_err(|error| OutputError::new(path, error))?;
-                    (same.into(), log.into())
-                }
-                None => (Stdio::null(), Stdio::null()),
-            };
-            let input = if *input { Stdio::inherit() } else { Stdio::null() };
-            command.stdin(input).stdout(output).stderr(errors);
+        match &line.streams {
+            Streams::Inherited => {}
+            Streams::WithoutInput => drop(command.stdin(Stdio::null())),
+            Streams::Detached { input, log } => {
+                let (output, errors) = match log {
+                    Some(path) => {
+                        let log = Output::new(path).apart_from(inputs).append()?;
+                        let same = log.try_clone().map_err(|error| OutputError::new(path, error))?;
+                        (same.into(), log.into())
+                    }
+                    None => (Stdio::null(), Stdio::null()),
+                };
+                let input = if *input { Stdio::inherit() } else { Stdio::null() };
+                command.stdin(input).stdout(output).stderr(errors);
+            }
         }
         let child = command.spawn().map_err(|source| RunError::Command {
             name: program.to_string_lossy().into(),

@@ -49,6 +49,8 @@ pub struct RunConfig {
     /// What the run may cost. `None` is the default budget, which samples need not keep with surveys turned off or with
     /// a fixed sampling interval.
     pub budget: Option<Budget>,
+    /// Whether the call stacks of the calls that map memory are recorded.
+    pub stacks: bool,
     /// How the thread of the monitor is scheduled.
     pub scheduling: Scheduling,
     /// The seed of the random choices; `None` takes one from the clock.
@@ -76,7 +78,19 @@ pub enum Source {
     Simulation(Box<Pattern>),
     /// A recording that was made before. It is replayed as fast as the sinks take it. Schemes act on nothing: they only
     /// report what they would have done.
-    Replay(PathBuf),
+    Replay {
+        /// The recording.
+        path: PathBuf,
+        /// The memory that a part of it may take ([`Recording::open_within`](isotherm_record::Recording::open_within)).
+        max_memory: Option<u64>,
+    },
+}
+
+impl Source {
+    /// Whether it is processes of this machine.
+    const fn is_of_processes(&self) -> bool {
+        matches!(self, Self::Live { targets: Targets::Processes { .. } | Targets::Command { .. }, .. })
+    }
 }
 
 /// The targets of a live run.
@@ -131,6 +145,8 @@ pub enum Streams {
     /// They are those of this process.
     #[default]
     Inherited,
+    /// Output and errors are those of this process, and there is no input.
+    WithoutInput,
     /// The command is kept from the terminal.
     Detached {
         /// Whether standard input is that of this process; otherwise there is none.
@@ -224,6 +240,7 @@ impl RunConfig {
             shared: SharedMemory::Auto,
             intervals: IntervalsChoice::Auto,
             budget: None,
+            stacks: false,
             scheduling: Scheduling::default(),
             seed: None,
             duration: None,
@@ -283,6 +300,12 @@ impl RunConfig {
         Self { budget: Some(budget), ..self }
     }
 
+    /// The same run with the call stacks of the calls that map memory.
+    #[must_use]
+    pub fn stacks(self) -> Self {
+        Self { stacks: true, ..self }
+    }
+
     /// The same run with this seed.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
@@ -312,14 +335,14 @@ impl RunConfig {
     pub(crate) fn command_line(&self) -> Option<&CommandLine> {
         match &self.source {
             Source::Live { targets, .. } => targets.command(),
-            Source::Simulation(_) | Source::Replay(_) => None,
+            Source::Simulation(_) | Source::Replay { .. } => None,
         }
     }
 
     /// The files that the run reads: no output may be one of them. The files that schemes name are not among them.
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
         let recording = match &self.source {
-            Source::Replay(path) => Some(path.clone()),
+            Source::Replay { path, .. } => Some(path.clone()),
             Source::Live { .. } | Source::Simulation(_) => None,
         };
         let schemes = self.schemes.as_ref().and_then(|schemes| match &schemes.schemes {
@@ -342,6 +365,9 @@ impl RunConfig {
             if self.schemes.is_some() && matches!(targets, Targets::Physical { .. }) {
                 return Err(ConfigError::SchemesOnPhysicalMemory);
             }
+        }
+        if self.stacks && !self.source.is_of_processes() {
+            return Err(ConfigError::StacksOfProcesses);
         }
         if let Some(budget) = self.budget
             && !(budget.cpu > 0.0 && budget.targets > 0.0)
@@ -431,8 +457,9 @@ impl Targets {
     /// Whether only some addresses are watched.
     pub(crate) fn has_ranges(&self) -> bool {
         match self {
-            Self::Processes { part, .. } | Self::Command { part, .. } => !part.ranges.is_empty(),
+            Self::Processes { part, .. } => !part.ranges.is_empty(),
             Self::Physical { ranges, .. } => !ranges.is_empty(),
+            Self::Command { .. } => false,
         }
     }
 

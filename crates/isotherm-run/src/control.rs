@@ -8,6 +8,7 @@ use isotherm_kernel::{Rest, Stop};
 
 use crate::RunError;
 use crate::mailbox::Mailbox;
+use crate::marks::{MarkError, Marks};
 
 /// Gives commands to a run. Clones control the same run; a command to a run that is over does nothing.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub struct Control {
     pub(crate) rest: Rest,
     pending: Arc<Mutex<Pending>>,
     pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) marks: Arc<Marks>,
 }
 
 /// Commands that the source has not taken yet.
@@ -36,6 +38,7 @@ impl Control {
             rest: Rest::new().map_err(RunError::Descriptors)?,
             pending: Arc::default(),
             mailbox: Arc::default(),
+            marks: Arc::default(),
         })
     }
 
@@ -68,6 +71,19 @@ impl Control {
     /// Reads the scheme file again. Without effect in a run without one.
     pub fn reload_schemes(&self) {
         self.mailbox.reload();
+    }
+
+    /// Gives this moment of the run a name, in UTF-8 or not, which the recording keeps. White space at its ends is left
+    /// out, and what is longer than [`MarkText::LONGEST`](isotherm_record::MarkText::LONGEST) is cut.
+    /// [`Event::Mark`](crate::Event::Mark) hands it to the sinks. It never waits.
+    ///
+    /// A mark that is made before the run starts is at its start. A simulation and a replay have no clock: there it is
+    /// at the last snapshot.
+    ///
+    /// # Errors
+    /// If there is no text, the run has too many marks, or it is over.
+    pub fn mark(&self, text: impl AsRef<[u8]>) -> Result<(), MarkError> {
+        self.marks.make(text.as_ref())
     }
 
     pub(crate) fn stop_signal(&self) -> Stop {

@@ -11,6 +11,7 @@ use isotherm_output::OutputError;
 use isotherm_probes::bpf::BpfError;
 use isotherm_probes::damon::DamonError;
 use isotherm_probes::idle::IdleError;
+use isotherm_probes::stacks::StacksError;
 use isotherm_record::RecordError;
 use isotherm_scheme::Diagnostics;
 use thiserror::Error;
@@ -44,6 +45,9 @@ pub enum ConfigError {
     /// Actions are done to processes.
     #[error("schemes act on processes, not on physical memory")]
     SchemesOnPhysicalMemory,
+    /// Call stacks are those of processes.
+    #[error("call stacks are recorded of processes of this machine only")]
+    StacksOfProcesses,
     /// There would be no snapshot.
     #[error(
         "the duration ({}) is shorter than the aggregation interval ({})",
@@ -117,6 +121,9 @@ pub enum RunError {
     /// The probe `bpf` does not work here.
     #[error(transparent)]
     Bpf(#[from] BpfError),
+    /// Call stacks cannot be recorded here, or not any more.
+    #[error(transparent)]
+    Stacks(#[from] StacksError),
     /// The kernel's DAMON cannot be used, or not any more.
     #[error(transparent)]
     Damon(#[from] DamonError),

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use isotherm_core::scheme::{Returns, Scheme};
-use isotherm_core::{Attributes, Pace};
-use isotherm_record::{Activity, Cost, SnapshotRecord, SurveyRecord, TargetInfos};
+use isotherm_core::{Allocations, Attributes, Pace};
+use isotherm_record::{Activity, Cost, Mark, SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::RunError;
 
@@ -13,6 +13,7 @@ use crate::RunError;
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The targets that are watched from here on: at the start and whenever one joins, leaves or changes its command.
+    /// Those that have ended and that the next snapshot still has are among them.
     Targets(TargetInfos),
     /// The attributes in force from here on: at the start and after each change.
     Attributes(Attributes),
@@ -24,6 +25,10 @@ pub enum Event {
     Survey(Arc<SurveyRecord>),
     /// What the schemes have done since the start, and the memory in use; about once a second while schemes run.
     Activity(Arc<Activity>),
+    /// A moment that somebody gave a name ([`Control::mark`](crate::Control::mark)).
+    Mark(Mark),
+    /// Calls of the targets that mapped memory, with their call stacks; none unless the run records them.
+    Allocations(Arc<Allocations>),
     /// What the run has settled on to keep its budget, when that has changed.
     Pace(Pace),
     /// Something that the user of the run may want to know.

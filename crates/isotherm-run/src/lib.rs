@@ -8,7 +8,7 @@
 //! A run sends [`Event`]s to any number of receivers: iterators ([`Prepared::subscribe`]) and sinks
 //! ([`Prepared::add_sink`]). Each has a bounded queue. A slow receiver never delays a sampling round. It learns how
 //! many events it missed. [`Control`] gives commands to a run from any thread: other attributes, other schemes, an
-//! update of the mappings, the end.
+//! update of the mappings, a mark, the end.
 //!
 //! Nothing here ends the process, writes to the standard streams or handles signals. The program that uses this crate
 //! does.
@@ -30,6 +30,8 @@ mod delivery;
 mod error;
 mod event;
 mod mailbox;
+mod marking;
+mod marks;
 mod outlet;
 mod pace;
 mod prepared;
@@ -40,6 +42,7 @@ mod scheduling;
 mod schemes;
 mod session;
 mod source;
+mod stacks;
 mod survey;
 mod targets;
 mod usage;
@@ -54,6 +57,8 @@ pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
 pub use isotherm_kernel::{Glob, NamePattern, Part, PatternError, Selection, Selector, User};
 pub use isotherm_probes::bpf::SharedMemory;
+pub use marking::{MarkSocket, RunningRecording, UnreachedError};
+pub use marks::MarkError;
 pub use prepared::Prepared;
 pub use properties::Properties;
 pub use recording::RecordingSummary;

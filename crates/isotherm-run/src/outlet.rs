@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::Attributes;
-use isotherm_record::{SnapshotRecord, SurveyRecord, TargetInfos};
+use isotherm_record::{Mark, MarkText, SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::delivery::Delivery;
 use crate::pace::HelperCpu;
@@ -18,16 +18,21 @@ pub(crate) struct Outlet {
     delivery: Delivery,
     infos: TargetInfos,
     snapshots: u64,
+    /// The time of the last snapshot, or of the last mark of the source if that is later.
+    last: Duration,
 }
 
 impl Outlet {
     pub(crate) fn new(control: Control, duration: Option<Duration>, delivery: Delivery) -> Self {
-        Self { control, duration, delivery, infos: Arc::default(), snapshots: 0 }
+        Self { control, duration, delivery, infos: Arc::default(), snapshots: 0, last: Duration::ZERO }
     }
 
     /// Hands over a snapshot, after the targets if they have changed. The schemes' thread gets it as well.
     pub(crate) fn snapshot(&mut self, record: Arc<SnapshotRecord>) {
-        self.snapshots += 1;
+        self.marks(self.control.marks.take());
+        // One without targets is not recorded.
+        self.snapshots += u64::from(!record.snapshot.targets.is_empty());
+        self.last = record.snapshot.time;
         if !Arc::ptr_eq(&self.infos, &record.infos) {
             self.infos = Arc::clone(&record.infos);
             self.delivery.send(Event::Targets(Arc::clone(&record.infos)));
@@ -46,6 +51,20 @@ impl Outlet {
         self.delivery.send(Event::Attributes(attributes));
     }
 
+    /// Hands over a mark of the source.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.marks(self.control.marks.take());
+        self.last = mark.time;
+        self.delivery.send(Event::Mark(mark));
+    }
+
+    /// Hands over marks that were made since the last snapshot, in a run without a clock.
+    fn marks(&self, texts: Vec<MarkText>) {
+        for text in texts {
+            self.delivery.send(Event::Mark(Mark { time: self.last, text }));
+        }
+    }
+
     /// Hands over any other event.
     pub(crate) fn send(&self, event: Event) {
         self.delivery.send(event);
@@ -58,17 +77,20 @@ impl Outlet {
 
     /// Hands over the last event.
     pub(crate) fn end(&self, reason: EndReason) {
+        self.marks(self.control.marks.end());
         self.delivery.send(Event::End(reason));
         self.delivery.end();
     }
 
-    /// How many snapshots were handed over.
+    /// How many snapshots with a target were handed over.
     pub(crate) fn snapshots(&self) -> u64 {
         self.snapshots
     }
 
-    /// When a run that starts now is over.
-    pub(crate) fn deadline(&self, start: Instant) -> Option<Instant> {
+    /// Says that the run goes by the clock, and began at `start`. Returns when it is over.
+    pub(crate) fn begin(&self, start: Instant) -> Option<Instant> {
+        let delivery = self.delivery.clone();
+        self.control.marks.start(start, move |mark| delivery.send(Event::Mark(mark)));
         self.duration.and_then(|duration| start.checked_add(duration))
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
 use isotherm_kernel::{Part, PhysicalMemory, Processes, Selection, Selector, TargetError, set_again_price, unix_ns};
+use isotherm_probes::stacks::StackTracer;
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
 use crate::command::Command;
@@ -15,8 +16,9 @@ use crate::probe::{OpenProbe, ProbeKind};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
 use crate::schemes::{PreparedSchemes, SchemeThread, fixed_schemes};
-use crate::session::Session;
+use crate::session::{Helpers, Session};
 use crate::source::{EndedSource, KernelSource, MonitorSource, ReplaySource, SimulationSource};
+use crate::stacks::StackThread;
 use crate::targets::LiveTargets;
 use crate::usage::Usage;
 use crate::{
@@ -57,6 +59,7 @@ enum Origin {
         scheduling: Scheduling,
         targets: Unbound,
         schemes: Option<Box<PreparedSchemes>>,
+        stacks: Option<StackTracer>,
     },
     Simulation(SimulationSource),
     Replay(ReplaySource),
@@ -65,7 +68,7 @@ enum Origin {
 /// Targets that were checked. A command may not run yet.
 #[expect(clippy::large_enum_variant, reason = "a run has one of it")]
 enum Unbound {
-    Processes { processes: Processes, ranges: Vec<AddrRange> },
+    Processes { processes: Processes, ranges: Vec<AddrRange>, descendants: bool },
     Command { command: Start, selection: Selection, part: Part },
     Physical { memory: PhysicalMemory, during: Option<Start> },
 }
@@ -99,6 +102,7 @@ impl Prepared {
             survey,
             shared,
             budget,
+            stacks,
             intervals,
             scheduling,
             seed,
@@ -167,6 +171,7 @@ impl Prepared {
                 // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
                 let look = if survey.is_some() { probe.look } else { None };
                 let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look)).transpose()?.map(Box::new);
+                let stacks = stacks.then(StackTracer::open).transpose()?;
                 inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
                 notices.extend(probe.notice);
                 let properties = Properties {
@@ -179,7 +184,7 @@ impl Prepared {
                     tunes_intervals: Some(goal.is_some() && sampling),
                 };
                 (
-                    Origin::Live { probe: probe.kind, attributes, pace, scheduling, targets: unbound, schemes },
+                    Origin::Live { probe: probe.kind, attributes, pace, scheduling, targets: unbound, schemes, stacks },
                     properties,
                 )
             }
@@ -203,8 +208,8 @@ impl Prepared {
                 };
                 (Origin::Simulation(source), properties)
             }
-            Source::Replay(path) => {
-                let recording = Recording::open(&path)?;
+            Source::Replay { path, max_memory } => {
+                let recording = Recording::open_within(&path, max_memory)?;
                 let properties = Properties::of(recording.header());
                 if !recording.damage().is_empty() {
                     let text = "the recording is damaged; what cannot be read is passed over (isotherm check)";
@@ -217,7 +222,9 @@ impl Prepared {
         let recording = recording.map(|path| {
             let header = header(&properties, seed);
             let usage = (matches!(origin, Origin::Live { .. }) && !has_schemes).then(Usage::new);
-            let contents = Contents { activities: has_schemes || usage.is_some(), surveys: properties.surveys };
+            let activities = has_schemes || usage.is_some();
+            // A mark can be made at any time.
+            let contents = Contents { activities, surveys: properties.surveys, marks: true, allocations: stacks };
             let output = recording_at(&path).apart_from(&inputs).create()?;
             // A command has an end and a status, however short it is, and its recording says so.
             Ok::<_, RunError>(RecordingSink::new(Recorder::begin(output, &header, contents)?, usage, has_command))
@@ -255,12 +262,17 @@ impl Prepared {
     /// # Errors
     /// If the command cannot be started.
     pub fn start_command(&mut self) -> Result<Option<Command>, RunError> {
-        let Origin::Live { targets, .. } = &mut self.origin else { return Ok(None) };
+        let Origin::Live { targets, stacks, .. } = &mut self.origin else { return Ok(None) };
+        let descendants = targets.has_descendants();
         let (Unbound::Command { command, .. } | Unbound::Physical { during: Some(command), .. }) = targets else {
             return Ok(None);
         };
         let Start::Pending(line) = command else { return Ok(None) };
-        let started = Command::start(line, &self.inputs)?;
+        // The command is watched from its first call on. No other process is started meanwhile.
+        stacks.as_ref().map(|tracer| tracer.watch_children(descendants)).transpose()?;
+        let started = Command::start(line, &self.inputs);
+        stacks.iter().for_each(StackTracer::leave_children);
+        let started = started?;
         *command = Start::Started { pid: started.pid() };
         Ok(Some(started))
     }
@@ -278,32 +290,45 @@ impl Prepared {
             Origin::Simulation(_) | Origin::Replay(_) => Overflow::Wait,
         };
         // What can fail comes before the sinks' threads.
-        let (source, processes, schemes): (Box<dyn crate::source::Source>, _, _) = match origin {
-            Origin::Live { probe, attributes, pace, scheduling, targets, schemes } => match targets.bind()? {
-                None => (Box::new(EndedSource), None, None),
-                Some((targets, ranges)) => {
-                    let processes = targets.processes();
-                    let source: Box<dyn crate::source::Source> = match probe {
-                        ProbeKind::Monitor(probe) => {
-                            Box::new(MonitorSource { attributes, pace, scheduling, seed: self.seed, probe, targets })
-                        }
-                        ProbeKind::Kernel { paths, .. } => {
-                            Box::new(KernelSource { attributes, paths, targets, ranges, goal: pace.goal })
-                        }
-                    };
-                    (source, Some(processes), schemes)
+        let (source, processes, schemes, stacks): (Box<dyn crate::source::Source>, _, _, _) = match origin {
+            Origin::Live { probe, attributes, pace, scheduling, targets: unbound, schemes, stacks } => {
+                let stacks = stacks.map(|tracer| (tracer, unbound.has_descendants()));
+                match unbound.bind()? {
+                    None => (Box::new(EndedSource), None, None, None),
+                    Some((targets, ranges)) => {
+                        let processes = targets.processes();
+                        let source: Box<dyn crate::source::Source> = match probe {
+                            ProbeKind::Monitor(probe) => Box::new(MonitorSource {
+                                attributes,
+                                pace,
+                                scheduling,
+                                seed: self.seed,
+                                probe,
+                                targets,
+                            }),
+                            ProbeKind::Kernel { paths, .. } => {
+                                Box::new(KernelSource { attributes, paths, targets, ranges, goal: pace.goal })
+                            }
+                        };
+                        (source, Some(processes), schemes, stacks)
+                    }
                 }
-            },
-            Origin::Simulation(source) => (Box::new(source), None, None),
-            Origin::Replay(source) => (Box::new(source), None, None),
+            }
+            Origin::Simulation(source) => (Box::new(source), None, None, None),
+            Origin::Replay(source) => (Box::new(source), None, None, None),
         };
         let (delivery, threads) = sinks.start(overflow, &control)?;
         notices.into_iter().for_each(|notice| delivery.send(Event::Notice(notice)));
+        let processes = processes.unwrap_or_default();
         let schemes: Option<Result<SchemeThread, RunError>> =
-            schemes.map(|schemes| schemes.start(processes.unwrap_or_default(), control.clone(), delivery.clone()));
+            schemes.map(|schemes| schemes.start(processes.clone(), control.clone(), delivery.clone()));
         let schemes = schemes.transpose()?;
+        let stacks = stacks.map(|(tracer, descendants)| {
+            StackThread::start(tracer, processes, descendants, control.clone(), delivery.clone())
+        });
+        let helpers = Helpers { schemes, stacks: stacks.transpose()? };
         let outlet = Outlet::new(control.clone(), duration, delivery);
-        Session::start(source, outlet, schemes, threads, control, command, recorded)
+        Session::start(source, outlet, helpers, threads, control, command, recorded)
     }
 }
 
@@ -312,10 +337,10 @@ impl Unbound {
     fn new(targets: &Targets) -> Result<Self, RunError> {
         Ok(match targets {
             Targets::Processes { selection, waits, part } => {
-                let selection = selection.clone();
+                let (selection, descendants) = (selection.clone(), selection.children);
                 let processes = if *waits { Processes::wait_for(selection) } else { Processes::select(selection) };
-                let processes = processes?.narrowed_to(part.clone());
-                Self::Processes { processes, ranges: part.ranges.clone() }
+                let processes = processes?.narrowed_to(part.clone())?;
+                Self::Processes { processes, ranges: part.ranges.clone(), descendants }
             }
             Targets::Command { command, children, except, part } => Self::Command {
                 command: Start::Pending(Box::new(command.clone())),
@@ -329,15 +354,24 @@ impl Unbound {
         })
     }
 
+    /// Whether descendants of the processes are targets, too.
+    fn has_descendants(&self) -> bool {
+        match self {
+            Self::Processes { descendants, .. } => *descendants,
+            Self::Command { selection, .. } => selection.children,
+            Self::Physical { .. } => false,
+        }
+    }
+
     /// The targets, with the command that runs by now. `None` if the command has ended.
     fn bind(self) -> Result<Option<(LiveTargets, Vec<AddrRange>)>, RunError> {
         Ok(match self {
-            Self::Processes { processes, ranges } => Some((LiveTargets::Processes(processes), ranges)),
-            Self::Command { command, selection, part } => {
-                let ranges = part.ranges.clone();
-                follow(&command, selection)?
-                    .map(|processes| (LiveTargets::Processes(processes.narrowed_to(part)), ranges))
-            }
+            Self::Processes { processes, ranges, .. } => Some((LiveTargets::Processes(processes), ranges)),
+            // A command has no ranges: its addresses are not known before it runs.
+            Self::Command { command, selection, part } => match follow(&command, selection)? {
+                Some(processes) => Some((LiveTargets::Processes(processes.narrowed_to(part)?), Vec::new())),
+                None => None,
+            },
             // The ranges are part of the memory that was asked for.
             Self::Physical { memory, during: None } => Some((LiveTargets::Physical(memory, None), Vec::new())),
             Self::Physical { memory, during: Some(command) } => follow(&command, Selection::default())?

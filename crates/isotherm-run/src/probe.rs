@@ -51,8 +51,7 @@ impl OpenProbe {
             ProbeChoice::Damon => {
                 let paths = DamonPaths::system();
                 damon::check(&paths)?;
-                let has_ranges = matches!(targets, Targets::Processes { part, .. } if !part.ranges.is_empty());
-                let operations = Scope::operations_for(targets.is_physical(), has_ranges);
+                let operations = Scope::operations_for(targets.is_physical(), targets.has_ranges());
                 let tunes = damon::check_operations(&paths, operations)?.intervals_goal;
                 Ok(Self { name: "damon", kind: ProbeKind::Kernel { paths, tunes }, look: None, notice: None })
             }

@@ -21,7 +21,7 @@ pub struct RecordingSummary {
     pub bytes: u64,
 }
 
-/// Writes snapshots, surveys and activities to a recording.
+/// Writes snapshots, surveys, activities, marks and calls that mapped memory to a recording.
 pub(crate) struct RecordingSink {
     /// `None` once it is complete.
     recorder: Option<Recorder>,
@@ -63,6 +63,8 @@ impl EventSink for RecordingSink {
             Event::Snapshot(record) => recorder.write(record)?,
             Event::Survey(survey) => recorder.write_survey(survey)?,
             Event::Activity(activity) => recorder.write_activity(activity)?,
+            Event::Mark(mark) => recorder.write_mark(mark)?,
+            Event::Allocations(found) => recorder.write_allocations(found)?,
             Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
             Event::End(reason) => {
                 let path: PathBuf = recorder.path().into();
@@ -106,5 +108,6 @@ pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
         intervals: properties.tunes_intervals.map(|tunes| if tunes { AUTO } else { FIXED }.into()),
         started_unix_ns: unix_ns(),
         host: isotherm_record::Host { id, boot_id, name, kernel, architecture, cpus, memory_bytes },
+        part: None,
     }
 }

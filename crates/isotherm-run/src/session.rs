@@ -11,6 +11,7 @@ use crate::outlet::Outlet;
 use crate::recording::{RecordingSlot, RecordingSummary};
 use crate::schemes::SchemeThread;
 use crate::source::Source;
+use crate::stacks::StackThread;
 use crate::{Control, EndReason, RunError};
 
 /// The name of the thread that the source runs on.
@@ -26,6 +27,21 @@ pub struct Session {
     recorded: Option<RecordingSlot>,
 }
 
+/// The threads that work beside that of the source.
+pub(crate) struct Helpers {
+    pub(crate) schemes: Option<SchemeThread>,
+    pub(crate) stacks: Option<StackThread>,
+}
+
+impl Helpers {
+    /// Ends them. The error is the first one.
+    fn end(self) -> Result<(), RunError> {
+        // The calls of the targets up to here are taken in, whatever happened to the schemes.
+        let stacks = self.stacks.map_or(Ok(()), StackThread::end);
+        self.schemes.map_or(Ok(()), SchemeThread::end).and(stacks)
+    }
+}
+
 /// What the source's thread leaves.
 struct Ended {
     reason: EndReason,
@@ -38,7 +54,7 @@ struct Ended {
 pub struct Summary {
     /// Why it ended. Never [`EndReason::Failed`]: a failed run is an error of [`Session::wait`].
     pub reason: EndReason,
-    /// How many snapshots there were.
+    /// How many snapshots with a target there were.
     pub snapshots: u64,
     /// How long it lasted.
     pub lasted: Duration,
@@ -53,7 +69,7 @@ impl Session {
     pub(crate) fn start(
         source: Box<dyn Source>,
         mut outlet: Outlet,
-        schemes: Option<SchemeThread>,
+        helpers: Helpers,
         sinks: SinkThreads,
         control: Control,
         command: Option<Command>,
@@ -66,7 +82,7 @@ impl Session {
             let lasted = start.elapsed();
             // The schemes tell what they did last before the end. What failed first is the cause of all that followed:
             // schemes that cannot go on stop the source, not the other way round.
-            let acted = schemes.map_or(Ok(()), SchemeThread::end);
+            let acted = helpers.end();
             let reason = match acted.and(ran) {
                 Ok(reason) => reason,
                 Err(error) => EndReason::Failed(Arc::new(error)),

@@ -1,5 +1,6 @@
 //! The address spaces that a live run watches: some processes, or physical memory.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use isotherm_core::{AddressSpace, BoxError, TargetId, TargetSpace};
@@ -32,7 +33,8 @@ impl LiveTargets {
             }
             Self::Physical(..) => {
                 let command = "physical memory".into();
-                let info = TargetInfo { command, started_unix_ns: PhysicalMemory::started_unix_ns() };
+                let started_unix_ns = PhysicalMemory::started_unix_ns();
+                let info = TargetInfo { command, started_unix_ns, ..TargetInfo::default() };
                 InfoReader { processes: None, last: Arc::new([(TargetId::PhysicalMemory, Arc::new(info))]) }
             }
         }
@@ -48,6 +50,13 @@ impl AddressSpace for LiveTargets {
                 let is_over = processes.read_targets()?.is_empty();
                 if is_over { Ok(Vec::new()) } else { memory.read_targets() }
             }
+        }
+    }
+
+    fn set_most_join(&mut self, most: usize) {
+        match self {
+            Self::Processes(processes) => processes.set_most_join(most),
+            Self::Physical(..) => {}
         }
     }
 
@@ -68,19 +77,50 @@ pub(crate) struct InfoReader {
 }
 
 impl InfoReader {
-    /// What the targets are now. The same `Arc` as the last time means that nothing has changed.
-    pub(crate) fn read(&mut self) -> TargetInfos {
-        if let Some(processes) = &self.processes {
-            let members = processes.members();
-            let known = self.last.iter().map(|(id, info)| (*id, info.started_unix_ns, &info.command));
-            if !known.eq(members.iter().map(|(&id, member)| (id, member.process.started_unix_ns(), &member.command))) {
-                let info = |(&id, member): (&TargetId, &Member)| {
-                    let started_unix_ns = member.process.started_unix_ns();
-                    (id, Arc::new(TargetInfo { command: member.command.clone(), started_unix_ns }))
+    /// What the targets are now, and what those of `wanted` were that have ended since the last time: the last snapshot
+    /// of a process often comes after its end. The same `Arc` as the last time means that nothing has changed.
+    pub(crate) fn read(&mut self, wanted: impl IntoIterator<Item = TargetId>) -> TargetInfos {
+        let Some(processes) = &self.processes else { return Arc::clone(&self.last) };
+        let members = processes.members();
+        let wanted: HashSet<TargetId> = wanted.into_iter().filter(|id| !members.contains_key(id)).collect();
+        let ended: Vec<_> = self.last.iter().filter(|(id, _)| wanted.contains(id)).cloned().collect();
+        let now = members.iter().map(|(&id, member)| (id, member.process.started_unix_ns(), &member.command));
+        let known = self.last.iter().map(|(id, info)| (*id, info.started_unix_ns, &info.command));
+        if !known.eq(now.chain(ended.iter().map(|(id, info)| (*id, info.started_unix_ns, &info.command)))) {
+            let info = |(&id, member): (&TargetId, &Member)| {
+                let info = TargetInfo {
+                    command: member.command.clone(),
+                    started_unix_ns: member.process.started_unix_ns(),
+                    cgroup: member.cgroup.clone(),
+                    inner_pid: member.inner_pid,
                 };
-                self.last = members.iter().map(info).collect();
-            }
+                (id, info.into())
+            };
+            self.last = members.iter().map(info).chain(ended).collect();
         }
         Arc::clone(&self.last)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_is_described_while_a_snapshot_has_it() {
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut targets = LiveTargets::Processes(Processes::new([cat.id()], false).unwrap());
+        let id = targets.read_targets().unwrap()[0].id;
+        let mut infos = targets.infos();
+        let known = infos.read([id]);
+        assert_eq!(known[0].0, id);
+        cat.kill().unwrap();
+        cat.wait().unwrap();
+        assert!(targets.read_targets().unwrap().is_empty());
+        assert!(Arc::ptr_eq(&infos.read([id]), &known));
+        assert!(infos.read([]).is_empty());
     }
 }

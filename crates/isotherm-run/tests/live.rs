@@ -59,6 +59,32 @@ fn a_run_ends_with_its_last_target() {
 }
 
 #[test]
+fn a_mark_is_of_the_moment_at_which_it_was_made() {
+    let target = Target::start();
+    let mut run = watch(target.pid()).prepare().unwrap();
+    let (control, events) = (run.control(), run.subscribe());
+    control.mark("before the start").unwrap();
+    let session = run.start().unwrap();
+    let (mut last, mut marks) = (Duration::ZERO, vec![]);
+    for event in events {
+        match event {
+            Event::Snapshot(record) if last.is_zero() => {
+                last = record.snapshot.time;
+                control.mark("after a snapshot").unwrap();
+            }
+            Event::Mark(mark) => marks.push((mark.time >= last && mark.time.is_zero() == last.is_zero(), mark.text)),
+            _ => {}
+        }
+        if marks.len() == 2 {
+            control.stop();
+        }
+    }
+    session.wait().unwrap();
+    let right: Vec<bool> = marks.iter().map(|(right, _)| *right).collect();
+    assert_eq!(right, [true, true], "{marks:?}");
+}
+
+#[test]
 fn a_command_is_watched_from_its_start_and_left_to_the_caller() {
     let command = ["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 7"];
     let mut run = RunConfig::command(command).probe(ProbeChoice::Refs);

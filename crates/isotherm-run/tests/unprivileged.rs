@@ -1,6 +1,7 @@
 //! Runs that need no privileges: simulations, replays, and what is refused.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,8 +10,8 @@ use isotherm_core::scheme::{Action, Condition, Scheme};
 use isotherm_core::{AddrRange, AttributeOptions, AttributesError, BoxError};
 use isotherm_record::Recording;
 use isotherm_run::{
-    ConfigError, EndReason, Event, NamePattern, Part, ProbeChoice, RunConfig, RunError, Selection, Selector, Source,
-    Targets,
+    ConfigError, EndReason, Event, MarkError, MarkSocket, NamePattern, Part, ProbeChoice, RunConfig, RunError,
+    RunningRecording, Selection, Selector, Source, Targets, UnreachedError,
 };
 use isotherm_sim::Pattern;
 
@@ -147,7 +148,7 @@ fn a_recorded_simulation_replays_the_same_and_schemes_say_what_they_would_have_d
     assert!(Recording::open(&path).unwrap().header().probe == "simulation");
 
     let all = Scheme::new("all", Condition::ANY, Action::Stat);
-    let events = events(RunConfig::new(Source::Replay(path)).schemes(vec![all]));
+    let events = events(RunConfig::new(Source::Replay { path, max_memory: None }).schemes(vec![all]));
     let replayed = snapshots(&events);
     assert_eq!(replayed.len(), recorded.len());
     for (replayed, recorded) in replayed.iter().zip(&recorded) {
@@ -191,6 +192,55 @@ fn a_stopped_run_ends_and_keeps_what_was_recorded() {
     let recording = Recording::open(&path).unwrap();
     assert_eq!(recording.snapshots().unwrap().count() as u64, summary.snapshots);
     assert_eq!(recording.ending(), isotherm_record::Ending::Whole);
+}
+
+/// The times and the texts of the marks of a recording.
+fn marks(path: &Path) -> Vec<(Duration, String)> {
+    let marks = Recording::open(path).unwrap().marks().unwrap().map(Result::unwrap);
+    marks.map(|mark| (mark.time, mark.text.to_string())).collect()
+}
+
+#[test]
+fn marks_are_recorded_and_replayed() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("marked.rec");
+    let mut run = simulation().record(&path).prepare().unwrap();
+    let (control, events) = (run.control(), run.subscribe());
+    let session = run.start().unwrap();
+    for event in events {
+        match event {
+            Event::Snapshot(record) if record.snapshot.time == Duration::from_secs(30) => control.mark("load").unwrap(),
+            _ => {}
+        }
+    }
+    session.wait().unwrap();
+    assert_eq!(control.mark("late"), Err(MarkError::Over));
+    let recorded = marks(&path);
+    assert!(matches!(&recorded[..], [(at, text)] if *at >= Duration::from_secs(30) && text == "load"), "{recorded:?}");
+
+    let again = place.path().join("again.rec");
+    let run = RunConfig::new(Source::Replay { path, max_memory: None }).record(&again).prepare().unwrap();
+    run.control().mark("a replay").unwrap();
+    run.start().unwrap().wait().unwrap();
+    let replayed = [(Duration::ZERO, "a replay".to_owned()), recorded[0].clone()];
+    assert_eq!(marks(&again), replayed);
+}
+
+#[test]
+fn a_run_takes_marks_from_other_processes_until_its_socket_is_dropped() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("marked.rec");
+    let run = simulation().record(&path).prepare().unwrap();
+    let socket = MarkSocket::open(&path, run.control()).unwrap();
+    let running = || RunningRecording::all().unwrap().into_iter().find(|running| running.is_at(&path));
+    running().unwrap().mark(b"from outside").unwrap();
+    let refused = running().unwrap().mark(b" ").unwrap_err();
+    assert!(matches!(&refused, UnreachedError::Refused(why) if why == "a mark needs a text"), "{refused:?}");
+    drop(socket);
+    // The thread of the socket closes it.
+    while running().is_some() {}
+    run.start().unwrap().wait().unwrap();
+    assert_eq!(marks(&path), [(Duration::ZERO, "from outside".to_owned())]);
 }
 
 /// What is wrong with a description.

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use isotherm_core::survey::PageSums;
 use isotherm_core::{chain, units};
 use isotherm_output::standard_output;
-use isotherm_record::{Condition, Ending, Examination, Missing, Recording, examine};
+use isotherm_record::{Condition, Ending, Examination, Missing, Punctuality, Recording, examine};
 use serde_json::{Value, json};
 
 use crate::cli::{Check, CheckFormat, Recover};
@@ -19,7 +20,7 @@ const UNFINISHED: u8 = 3;
 const DAMAGED: u8 = 4;
 
 pub fn run(options: &Check) -> Result<ExitCode> {
-    let recording = Recording::open(&options.recording)?;
+    let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
     let found = examine(&recording)?;
     let mut out = standard_output().apart_from([&options.recording])?;
     match options.format {
@@ -34,9 +35,16 @@ pub fn run(options: &Check) -> Result<ExitCode> {
 }
 
 pub fn recover(options: &Recover) -> Result<ExitCode> {
-    let recording = Recording::open(&options.recording)?;
-    let stopped = isotherm_record::recover(&recording, &options.output)?;
+    let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
     let found = examine(&recording)?;
+    if found.snapshots + found.activities + found.surveys == 0 {
+        let why = match &found.error {
+            Some(error) => chain(error),
+            None => "it has no snapshot, activity or survey".into(),
+        };
+        bail!("nothing of {} can be recovered: {why}", options.recording.display());
+    }
+    let stopped = isotherm_record::recover(&recording, &options.output)?;
     found.missing.iter().for_each(|part| tell(format_args!("isotherm: missing: {}", missing(part))));
     if let Some(error) = stopped {
         tell(format_args!("isotherm: what follows is missing: {}", chain(&error)));
@@ -47,8 +55,12 @@ pub fn recover(options: &Recover) -> Result<ExitCode> {
 
 /// What a recording has, such as `20 snapshots, 2 activities and 2 surveys`.
 fn contents(found: &Examination) -> String {
-    let Examination { snapshots, activities, surveys, .. } = found;
-    format!("{snapshots} snapshots, {activities} activities and {surveys} surveys")
+    let Examination { snapshots, activities, surveys, marks, .. } = found;
+    match marks {
+        0 => format!("{snapshots} snapshots, {activities} activities and {surveys} surveys"),
+        1 => format!("{snapshots} snapshots, {activities} activities, {surveys} surveys and 1 mark"),
+        _ => format!("{snapshots} snapshots, {activities} activities, {surveys} surveys and {marks} marks"),
+    }
 }
 
 fn text(found: &Examination) -> String {
@@ -57,6 +69,7 @@ fn text(found: &Examination) -> String {
         let _ = write!(text, ", {} of the run", units::duration(last));
     }
     text.push('\n');
+    text += &quality(found);
     for part in &found.missing {
         let _ = writeln!(text, "missing: {}", missing(part));
     }
@@ -77,6 +90,45 @@ fn text(found: &Examination) -> String {
     }
     if found.condition() == Condition::Damaged {
         text.push_str("`isotherm recover BAD GOOD` writes a recording of what can be read\n");
+    }
+    text
+}
+
+/// How much the recording tells: whether its rounds were in time, and how much of the memory surveys know.
+fn quality(found: &Examination) -> String {
+    let Punctuality { rounds, late_rounds, longest_gap, gap_end } = found.punctuality;
+    let mut text = String::new();
+    if rounds > 0 {
+        let late = units::percent(late_rounds as f64 / rounds as f64);
+        let [late_rounds, rounds] = [late_rounds, rounds].map(units::count);
+        let _ = write!(text, "rounds: {late} began late ({late_rounds} of {rounds}); ");
+    }
+    if found.snapshots > 0 {
+        let gap = match longest_gap.is_zero() {
+            true => "no gap between snapshots".into(),
+            false => {
+                format!("longest gap {}, up to {} of the run", units::duration(longest_gap), units::duration(gap_end))
+            }
+        };
+        let _ = writeln!(text, "{gap}");
+    }
+    if found.allocations > 0 {
+        let [calls, lost] = [found.allocations, found.lost_allocations].map(units::count);
+        let _ = writeln!(text, "call stacks: {calls} calls that mapped memory, {lost} more were lost");
+    }
+    match found.last_survey {
+        None if found.snapshots == 0 => text.push_str("no snapshots, so that there is nothing to report\n"),
+        None => text.push_str("surveys: none, so that working sets are estimates from samples\n"),
+        Some(PageSums { present, unknown, unobservable, .. }) => {
+            let share = |part: u64| units::percent(part as f64 / present.max(1) as f64);
+            let _ = writeln!(
+                text,
+                "surveys: the last one found {} in memory, {} unknown, {} unobservable",
+                units::bytes(present),
+                share(unknown),
+                share(unobservable)
+            );
+        }
     }
     text
 }
@@ -122,7 +174,17 @@ fn as_json(found: &Examination) -> Value {
         "snapshots": found.snapshots,
         "activities": found.activities,
         "surveys": found.surveys,
+        "marks": found.marks,
+        "allocations": found.allocations,
+        "lost_allocations": found.lost_allocations,
         "last_ns": found.last.map(nanoseconds),
+        "rounds": found.punctuality.rounds,
+        "late_rounds": found.punctuality.late_rounds,
+        "longest_gap_ns": nanoseconds(found.punctuality.longest_gap),
+        "longest_gap_end_ns": nanoseconds(found.punctuality.gap_end),
+        "present_bytes": found.last_survey.map(|sums| sums.present),
+        "unknown_bytes": found.last_survey.map(|sums| sums.unknown),
+        "unobservable_bytes": found.last_survey.map(|sums| sums.unobservable),
         "missing": missing.collect::<Vec<_>>(),
         "header_corrected": found.is_header_corrected,
         "error": found.error.as_ref().map(|error| chain(error)),

@@ -2,8 +2,12 @@
 
 mod check;
 mod convert;
+mod cut;
+mod diff;
 mod idle;
 mod man;
+mod mark;
+mod reading;
 mod record;
 mod report;
 mod run;
@@ -18,8 +22,12 @@ use clap::{Parser, Subcommand};
 
 pub use check::{Check, CheckFormat, Recover};
 pub use convert::{Convert, Import, ImportDamo, ImportFrom};
+pub use cut::Cut;
+pub use diff::Diff;
 pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 pub use man::Man;
+pub use mark::Mark;
+pub use reading::Reading;
 pub use record::Record;
 pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 pub use run::Run;
@@ -62,9 +70,11 @@ Examples:
   isotherm tune --pid 1234               attributes, working set, advice
   isotherm record --pid 1234 --duration 10s
   isotherm record -- ./my-program --its-option
+  isotherm mark load                     name this moment of a recording
   isotherm report summary                how much memory is hot, warm, cold?
   isotherm report heatmap                when and where is it hot?
   isotherm report html -o memory.html    all reports in one page
+  isotherm diff old.rec new.rec          what grew, what shrank?
   isotherm idle --pid 1234               which pages are idle? (reads all)
   isotherm scheme try prcl.yaml          what would this scheme do?
   isotherm run --schemes prcl.yaml --pid 1234
@@ -82,13 +92,16 @@ With a command after `--`, the exit status is that of the command, or 128 plus t
 pub enum Command {
     Record(Box<Record>),
     Report(Box<Report>),
+    Diff(Box<Diff>),
     Top(Box<Top>),
     Tune(Box<Tune>),
     Idle(Box<Idle>),
     Run(Box<Run>),
     Scheme(Scheme),
+    Mark(Mark),
     Check(Check),
     Recover(Recover),
+    Cut(Cut),
     Convert(Convert),
     Import(Import),
     Doctor(Doctor),

@@ -20,7 +20,7 @@ enum Format {
 const DAMO_NAME: &str = "damon.data";
 
 pub fn run(options: &Convert) -> Result<ExitCode> {
-    let recording = Recording::open(&options.recording)?;
+    let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
     let output = &options.output;
     match format(output) {
         Some(Format::Own(format)) => isotherm_record::convert(&recording, output, format)?,

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm_act::{self as act, Capability};
+use isotherm_core::chain;
 use isotherm_kernel::Host;
 use isotherm_output::standard_output;
 use isotherm_probes::doctor;
+use isotherm_probes::stacks::StackTracer;
 use serde_json::json;
 
 use crate::cli::{Doctor, DoctorFormat};
@@ -20,6 +22,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let best_physical = chosen.find(|finding| finding.physical).map(|finding| finding.probe);
     let actions = act::capabilities();
     let disturbance = doctor::disturbance();
+    let stacks = StackTracer::check().map_err(|error| chain(&error));
     let mut out = standard_output();
     match options.format {
         DoctorFormat::Json => {
@@ -30,6 +33,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 "auto": best,
                 "auto_physical": best_physical,
                 "actions": actions,
+                "stacks": { "works": stacks.is_ok(), "why_not": stacks.err() },
                 "disturbance": disturbance,
             });
             serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
@@ -58,6 +62,13 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
             }
             if let Some(disturbance) = &disturbance {
                 writeln!(out, "! {disturbance}.")?;
+            }
+            match stacks {
+                Ok(()) => writeln!(out, "\n`isotherm record --stacks` works: which code maps memory.")?,
+                Err(why_not) => {
+                    writeln!(out, "\n`isotherm record --stacks` does not work: which code maps memory.")?;
+                    writeln!(out, "      {why_not}")?;
+                }
             }
             writeln!(out, "\nActions of schemes:")?;
             write_actions(&mut out, &actions)?;

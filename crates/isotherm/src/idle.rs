@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm_core::{sanitise, units};
+use isotherm_core::{sanitise, shown_name, units};
 use isotherm_kernel::{ProcessTable, Selector, Stop, Waiter, Woken, monitor_cpu_time, unix_ns};
 use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_probes::idle_scan::{
@@ -285,11 +285,12 @@ fn process_figures(process: ProcessIdle, ages: bool) -> ProcessFigures {
         start: mapping.range.start(),
         end: mapping.range.end(),
         permissions: permission_letters(mapping.permissions),
-        name: if mapping.name.is_empty() { "anonymous".into() } else { mapping.name.to_string() },
+        name: shown_name(&mapping.name).to_owned(),
         figures: IdleFigures::new(&mapping.tally, ages),
     };
     ProcessFigures {
         pid: process.pid,
+        inner_pid: process.inner_pid,
         mappings: process.mappings.iter().map(mapping).collect(),
         figures: IdleFigures::new(&process.total, ages),
         shared_bytes: process.shared,

@@ -6,11 +6,14 @@ mod check;
 mod cli;
 mod command;
 mod convert;
+mod cut;
+mod diff;
 mod doctor;
 mod ending;
 mod idle;
 mod import;
 mod man;
+mod marks;
 mod progress;
 mod record;
 mod report;
@@ -60,8 +63,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Idle(options) => idle::run(&options),
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::run(&options),
+        Command::Diff(options) => diff::run(&options),
+        Command::Mark(options) => marks::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Recover(options) => check::recover(&options),
+        Command::Cut(options) => cut::run(&options),
         Command::Convert(options) => convert::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Scheme(options) => scheme::run(&options),

@@ -53,6 +53,8 @@ impl Progress {
                 tell(format_args!("isotherm: {}", notice.text));
             }
             Event::Survey(_)
+            | Event::Mark(_)
+            | Event::Allocations(_)
             | Event::Pace(_)
             | Event::Notice(_)
             | Event::Targets(_)

@@ -10,13 +10,20 @@ use crate::command;
 use crate::ending::Ending;
 use crate::progress::Progress;
 use crate::watch::{self, Call};
-use crate::{complain, tell};
+use crate::{complain, marks, tell};
 
 pub fn run(options: &Record) -> Result<ExitCode> {
     let watch = &options.watch;
-    let call = Call { quiet: options.quiet, ..Call::new("record", watch).with(&options.physical) };
+    let (stacks, streams) = (options.stacks, marks::streams(options.stdin_marks));
+    let call = Call { quiet: options.quiet, stacks, streams, ..Call::new("record", watch).with(&options.physical) };
     let run = watch::prepare(Call { recording: Some(options.output.clone()), ..call })?;
-    command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| record(run, events, options))
+    let _socket = marks::listen(&options.output, run.control());
+    command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
+        if options.stdin_marks {
+            marks::from_standard_input(run.control())?;
+        }
+        record(run, events, options)
+    })
 }
 
 /// Records until the end of the run, and shows the progress.
@@ -27,7 +34,7 @@ fn record(run: Prepared, events: Events, options: &Record) -> Result<()> {
     let mut progress = Progress::new(quiet);
     let summary = progress.follow(session, events, |event| ending.event(event))?;
     // A command that ends at once has a recording and a status all the same.
-    match watch::check_recorded(&summary) {
+    match watch::check_recorded(&summary, &options.watch) {
         Err(nothing) if !options.watch.command.is_empty() => {
             if !quiet {
                 complain(&nothing);

@@ -1,13 +1,15 @@
 //! `isotherm report`: shows a recording.
 
 use std::io::{IsTerminal, Write, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm_output::{Output, OutputError, OutputFile, standard_output};
 use isotherm_record::Recording;
 use isotherm_report::{
-    Format, Kind, Limits, Options, ReportError, SelectedTarget, Selection, Sort, Terminal, UnknownExtension,
+    Format, GroupBy, Kind, Limits, Options, ReportError, SelectedTarget, Selection, Sort, SummarySort, Terminal,
+    UnknownExtension,
 };
 
 use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
@@ -16,7 +18,8 @@ use crate::{WrongCall, tell};
 
 pub fn run(options: &Report) -> Result<ExitCode> {
     let kind = kind(options.kind);
-    let format = format(options, kind)?;
+    let format = chosen_format("report", options.format, options.output.as_deref())?;
+    let format = format.unwrap_or(kind.default_format());
     if kind == Kind::Html && format != Format::Html {
         let what = "the kind html is an HTML page; leave out --format, or choose another kind";
         return Err(WrongCall::new("report", what).into());
@@ -25,14 +28,30 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         let what = format!("there is no {} of the report tune; use --format text or json", format.name());
         return Err(WrongCall::new("report", what).into());
     }
+    let page = format == Format::Html;
     let to_terminal = options.output.is_none() && stdout().is_terminal();
-    if to_terminal && matches!(format, Format::Png | Format::Html) {
+    if to_terminal && (format.is_binary() || page) {
         let what = format!("{} cannot be shown on a terminal; name a file with -o", format.name());
         return Err(WrongCall::new("report", what).into());
     }
 
     check_region_options(&options.regions, kind, format)?;
-    let page = format == Format::Html;
+    let (sort, summary_sort) = sort(options.sort, kind, format)?;
+    let flame_graph = kind == Kind::Summary && options.by == Some(GroupBy::Stack);
+    let grouped = page || matches!((kind, format), (Kind::Summary | Kind::Wss, Format::Text | Format::Json));
+    if options.by.is_some() && !grouped && !flame_graph {
+        let what = match format {
+            Format::Text | Format::Json => format!("the report {}", kind.name()),
+            _ => "a picture".into(),
+        };
+        let of = "it is for the page, and for the reports summary and wss as text and JSON";
+        let what = format!("--by has no effect on {what}; {of}");
+        return Err(WrongCall::new("report", what).into());
+    }
+    if options.by == Some(GroupBy::Stack) && (page || kind != Kind::Summary) {
+        let what = "--by stack is for the report summary as text, JSON and a picture";
+        return Err(WrongCall::new("report", what).into());
+    }
     for (option, given, of) in
         [("--window", options.window.is_some(), Kind::Wss), ("--measure", options.measure.is_some(), Kind::Heatmap)]
     {
@@ -45,25 +64,21 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         }
     }
 
-    let recording = Recording::open(&options.recording)?;
+    let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
     warn_of_damage(&recording);
     let selection =
         Selection { time: options.time.clone(), address: options.address, target: options.target.map(selected) };
     let chosen = &options.regions;
     let regions = isotherm_report::RegionOptions {
         at: chosen.at,
-        sort: match chosen.sort {
-            None | Some(SortKey::Address) => Sort::Address,
-            Some(SortKey::Rate) => Sort::Rate,
-            Some(SortKey::Age) => Sort::Age,
-            Some(SortKey::Size) => Sort::Size,
-        },
+        sort,
         rate: Limits { min: chosen.min_rate, max: chosen.max_rate },
         age: Limits { min: chosen.min_age, max: chosen.max_age },
         size: Limits { min: chosen.min_size, max: chosen.max_size },
     };
     let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
-    let report = Options { terminal, regions, window: options.window, measure: options.measure, ..Options::default() };
+    let (by, window, measure) = (options.by, options.window, options.measure);
+    let report = Options { terminal, regions, by, summary_sort, window, measure, ..Options::default() };
     let inputs = [&options.recording];
     let write = |out: &mut dyn Write| isotherm_report::write(kind, format, &recording, &selection, &report, out);
     match &options.output {
@@ -79,6 +94,8 @@ fn kind(kind: ReportKind) -> Kind {
         ReportKind::Wss => Kind::Wss,
         ReportKind::Regions => Kind::Regions,
         ReportKind::Summary => Kind::Summary,
+        ReportKind::IdleTime => Kind::IdleTime,
+        ReportKind::Temperature => Kind::Temperature,
         ReportKind::Overhead => Kind::Overhead,
         ReportKind::Schemes => Kind::Schemes,
         ReportKind::Tune => Kind::Tune,
@@ -86,20 +103,24 @@ fn kind(kind: ReportKind) -> Kind {
     }
 }
 
-/// The format that `--format` or the name of the output selects, or the default format of the kind.
-fn format(options: &Report, kind: Kind) -> Result<Format> {
-    let chosen = options.format.map(|format| match format {
-        ReportFormat::Text => Format::Text,
-        ReportFormat::Json => Format::Json,
-        ReportFormat::Png => Format::Png,
-        ReportFormat::Svg => Format::Svg,
-        ReportFormat::Html => Format::Html,
-    });
-    let named = match &options.output {
-        Some(path) if chosen.is_none() => Format::of_file(path).map_err(|error| unknown_format("report", &error))?,
-        _ => None,
-    };
-    Ok(chosen.or(named).unwrap_or(kind.default_format()))
+/// The format that `--format` or the name of the output selects. `None` if neither does.
+pub fn chosen_format(
+    subcommand: &'static str,
+    chosen: Option<ReportFormat>,
+    output: Option<&Path>,
+) -> Result<Option<Format>> {
+    match (chosen, output) {
+        (Some(format), _) => Ok(Some(match format {
+            ReportFormat::Text => Format::Text,
+            ReportFormat::Json => Format::Json,
+            ReportFormat::Png => Format::Png,
+            ReportFormat::Svg => Format::Svg,
+            ReportFormat::Pdf => Format::Pdf,
+            ReportFormat::Html => Format::Html,
+        })),
+        (None, Some(path)) => Ok(Format::of_file(path).map_err(|error| unknown_format(subcommand, &error))?),
+        (None, None) => Ok(None),
+    }
 }
 
 /// The error for a name of the output whose extension selects no format.
@@ -110,10 +131,9 @@ pub fn unknown_format(subcommand: &'static str, error: &UnknownExtension) -> Wro
 /// Rejects options of `report regions` that would have no effect.
 fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> Result<()> {
     let wrong = |option: &str, what: String| Err(WrongCall::new("report", format!("{option} {what}")).into());
-    let RegionOptions { at, sort, min_rate, max_rate, min_age, max_age, min_size, max_size } = options;
+    let RegionOptions { at, min_rate, max_rate, min_age, max_age, min_size, max_size } = options;
     let given = [
         ("--at", at.is_some()),
-        ("--sort", sort.is_some()),
         ("--min-rate", min_rate.is_some()),
         ("--max-rate", max_rate.is_some()),
         ("--min-age", min_age.is_some()),
@@ -128,11 +148,37 @@ fn check_region_options(options: &RegionOptions, kind: Kind, format: Format) -> 
         (Some(option), kind, _) if kind != Kind::Regions => {
             wrong(option, format!("has no effect on the report {}; it is an option of the report regions", kind.name()))
         }
-        (_, _, Format::Png | Format::Svg) if sort.is_some() => {
-            wrong("--sort", "has no effect on a picture, which shows regions by address; leave it out".into())
-        }
         _ => Ok(()),
     }
+}
+
+/// How regions, and how groups and mappings, are sorted. Rejects a key that would have no effect.
+fn sort(key: Option<SortKey>, kind: Kind, format: Format) -> Result<(Sort, SummarySort)> {
+    let (mut regions, mut summary) = (Sort::default(), SummarySort::default());
+    let Some(key) = key else { return Ok((regions, summary)) };
+    let wrong = |what: String| Err(WrongCall::new("report", format!("--sort {what}")).into());
+    match (kind, key) {
+        _ if format == Format::Html => return wrong("has no effect on the HTML page; leave it out".into()),
+        (Kind::Regions, _) if matches!(format, Format::Png | Format::Svg | Format::Pdf) => {
+            return wrong("has no effect on a picture, which shows regions by address; leave it out".into());
+        }
+        (Kind::Regions, SortKey::Address) => regions = Sort::Address,
+        (Kind::Regions, SortKey::Rate) => regions = Sort::Rate,
+        (Kind::Regions, SortKey::Age) => regions = Sort::Age,
+        (Kind::Regions, SortKey::Size) => regions = Sort::Size,
+        (Kind::Summary, SortKey::Size) => summary = SummarySort::Size,
+        (Kind::Summary, SortKey::Wss) => summary = SummarySort::Wss,
+        (Kind::Summary, SortKey::Hot) => summary = SummarySort::Hot,
+        (Kind::Summary, SortKey::Cold) => summary = SummarySort::Cold,
+        (Kind::Summary, SortKey::Name) => summary = SummarySort::Name,
+        (Kind::Regions, _) => return wrong("sorts regions by address, rate, age or size".into()),
+        (Kind::Summary, _) => return wrong("sorts a summary by size, wss, hot, cold or name".into()),
+        _ => {
+            let what = "it is an option of the reports regions and summary";
+            return wrong(format!("has no effect on the report {}; {what}", kind.name()));
+        }
+    }
+    Ok((regions, summary))
 }
 
 /// Says that a part of a recording is missing. Not all formats of reports have a place for it.
@@ -159,7 +205,7 @@ pub fn write_file(file: OutputFile, write: impl FnOnce(&mut dyn Write) -> Result
 }
 
 /// The target that `--target` selects: a process ID, or 0 for physical memory.
-fn selected(number: u32) -> SelectedTarget {
+pub fn selected(number: u32) -> SelectedTarget {
     match number {
         0 => SelectedTarget::PhysicalMemory,
         pid => SelectedTarget::Process(pid),

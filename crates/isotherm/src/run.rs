@@ -14,8 +14,8 @@ use signal_hook::low_level::siginfo::Cause;
 use crate::cli::Run;
 use crate::command::{self, ENDING, OF_THE_COMMAND};
 use crate::progress::Progress;
-use crate::tell;
 use crate::watch::{self, Call};
+use crate::{marks, tell};
 
 pub fn run(options: &Run) -> Result<ExitCode> {
     let watch = &options.watch;
@@ -26,10 +26,17 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         memory_use: recording.is_some(),
         recording,
         quiet: options.quiet,
+        streams: marks::streams(options.stdin_marks),
         ..Call::new("run", watch)
     };
     let run = watch::prepare(call)?;
-    command::start_and_watch(run, watch.duration, handle_signals, |run, events| act(run, events, options.quiet))
+    let _socket = options.record.as_ref().and_then(|path| marks::listen(path, run.control()));
+    command::start_and_watch(run, watch.duration, handle_signals, |run, events| {
+        if options.stdin_marks {
+            marks::from_standard_input(run.control())?;
+        }
+        act(run, events, options.quiet)
+    })
 }
 
 /// Like [`command::handle_signals`], but a SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends

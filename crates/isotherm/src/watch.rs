@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail};
 use isotherm_core::{AddrRange, AttributeOptions, Budget, NodeId, units};
-use isotherm_kernel::Part;
+use isotherm_kernel::{Part, Selection};
 use isotherm_run::{
     CommandLine, ConfigError, IntervalsChoice, Prepared, ProbeChoice, RunConfig, RunError, Scheduling, SchemeOptions,
     SchemeSource, Source, Streams, Summary, Targets, User,
@@ -41,6 +41,8 @@ pub struct Call<'a> {
     pub streams: Streams,
     /// The user as whom the command runs, if that is another.
     pub user: Option<User>,
+    /// Whether call stacks are recorded.
+    pub stacks: bool,
     /// Whether only warnings are printed.
     pub quiet: bool,
 }
@@ -61,6 +63,7 @@ impl<'a> Call<'a> {
             most_aggregation: None,
             streams: Streams::Inherited,
             user: None,
+            stacks: false,
             quiet: false,
         }
     }
@@ -78,12 +81,21 @@ impl<'a> Call<'a> {
         self.clone().config()?.validate().map_err(|error| wrong_call(self.subcommand, &error))
     }
 
+    /// The processes that the options name. The user of a command is the one as whom it runs.
+    ///
+    /// # Errors
+    /// A [`WrongCall`] that says which value is wrong.
+    pub fn selection(&self) -> Result<Selection> {
+        let watch = self.watch;
+        let user = watch.user.as_deref().filter(|_| watch.command.is_empty());
+        let selection = watch.selectors.selection(user, &watch.exclude, watch.children);
+        Ok(selection.map_err(|what| WrongCall::new(self.subcommand, what))?)
+    }
+
     /// The description of the run.
     fn config(self) -> Result<RunConfig> {
-        let wrong = |what: String| WrongCall::new(self.subcommand, what);
-        let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, .. } = self;
-        let user = watch.user.as_deref().filter(|_| watch.command.is_empty());
-        let selection = watch.selectors.selection(user, &watch.exclude, watch.children).map_err(wrong)?;
+        let selection = self.selection()?;
+        let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, .. } = self;
         let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone() };
         let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
         let command = (!watch.command.is_empty()).then_some(command);
@@ -109,6 +121,7 @@ impl<'a> Call<'a> {
             attributes,
             sampling: samples,
             survey: watch.survey,
+            stacks,
             shared: watch.shared.shared.into(),
             intervals: match options.intervals {
                 cli::IntervalsChoice::Auto => most_aggregation.map_or(IntervalsChoice::Auto, IntervalsChoice::Within),
@@ -172,19 +185,29 @@ fn user(watch: &WatchOptions, quiet: bool) -> Result<Option<User>> {
     Ok(Some(user))
 }
 
-/// Fails if a run that recorded has ended without a snapshot: before its first sampling interval was over.
+/// Fails if a run that recorded has ended without a snapshot: before its first sampling interval was over, or because
+/// nothing that `watch` names was there for as long.
 ///
 /// # Errors
-/// With how long the run lasted, and the option that makes snapshots come sooner.
-pub fn check_recorded(summary: &Summary) -> Result<()> {
-    if summary.snapshots == 0 {
+/// With how long the run lasted, and what would have been recorded.
+pub fn check_recorded(summary: &Summary, watch: &WatchOptions) -> Result<()> {
+    if summary.snapshots > 0 {
+        return Ok(());
+    }
+    let lasted = units::duration(summary.lasted);
+    if watch.wait {
+        bail!("no snapshot was recorded: in {lasted}, nothing that matches ran for a whole sampling interval");
+    }
+    if !watch.mapping.is_empty() {
         bail!(
-            "no snapshot was recorded: the run ended after {}, before its first sampling interval was over; shorten it \
-             with --sample",
-            units::duration(summary.lasted)
+            "no snapshot was recorded: in {lasted}, nothing that matches --mapping was mapped for a whole sampling \
+             interval"
         );
     }
-    Ok(())
+    bail!(
+        "no snapshot was recorded: the run ended after {lasted}, before its first sampling interval was over; shorten \
+         it with --sample"
+    );
 }
 
 fn wrong_call(subcommand: &'static str, error: &ConfigError) -> Error {
@@ -210,6 +233,7 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
         ConfigError::SchemesOnPhysicalMemory => {
             "leave out --physical, and name processes with --pid or a command after --"
         }
+        ConfigError::StacksOfProcesses => "leave out --stacks",
         ConfigError::DurationTooShort { .. } => "lengthen --duration, or shorten --aggr",
         ConfigError::SurveyTooShort(_) => "lengthen --survey, or give --survey auto",
         ConfigError::NoBudget => "give a share such as 1%",

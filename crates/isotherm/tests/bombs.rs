@@ -13,7 +13,7 @@ use common::{Place, Ran};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Recorder, Recording, SnapshotRecord};
+use isotherm_record::{Header, Recorder, Recording, SnapshotRecord};
 use nix::sys::resource::{UsageWho, getrusage};
 
 const MIB: u64 = 1 << 20;
@@ -42,7 +42,123 @@ fn damo(place: &Place, name: &str, item: &str, count: usize) -> u64 {
     std::fs::metadata(place.path(name)).unwrap().len()
 }
 
-/// All in one test, since memory is measured as the most that any child took.
+/// A header as isotherm writes it.
+fn header(place: &Place) -> Header {
+    place.make_recording("a.rec");
+    Recording::open(&place.path("a.rec")).unwrap().header().clone()
+}
+
+/// Writes a recording with these targets in each of `snapshots` snapshots.
+fn write(place: &Place, name: &str, snapshots: u32, targets: impl Fn(u32) -> Vec<TargetSnapshot>) -> u64 {
+    let mut recorder = Recorder::create(&place.path(name), &header(place)).unwrap();
+    for nth in 1..=snapshots {
+        let interval = Duration::from_millis(100);
+        let (time, targets) = (interval * nth, targets(nth));
+        let snapshot = Snapshot { time, aggregation: interval, samples: 20, targets, ..Snapshot::default() };
+        recorder.write(&SnapshotRecord { snapshot, ..SnapshotRecord::default() }).unwrap();
+    }
+    recorder.finish().unwrap();
+    std::fs::metadata(place.path(name)).unwrap().len()
+}
+
+/// The pages from `from` to `to`.
+fn pages(from: u64, to: u64) -> AddrRange {
+    AddrRange::new(from * PAGE_SIZE, to * PAGE_SIZE).unwrap()
+}
+
+fn region(range: AddrRange) -> RegionSnapshot {
+    RegionSnapshot { range, nr_accesses: 1, nr_samples: 20, nr_unobservable: 0, age: 1, pages: None }
+}
+
+/// Reports on a recording, each with less memory than this.
+fn report(place: &Place, recording: &str, most: u64) {
+    for call in [
+        "check REC",
+        "report summary REC -f json",
+        "report summary REC --by mapping -f json",
+        "report summary REC --by command -f text",
+        "report wss REC -f json",
+        "report idle-time REC -f json",
+        "report temperature REC -f json",
+        "report heatmap REC -f json",
+        "report heatmap REC -f text",
+        "report regions REC -f svg -o out.svg",
+        "report html REC -o out.html",
+        "diff REC REC -f json",
+        "cut REC --time 0s: -o out.rec",
+        "convert REC out.csv",
+    ] {
+        let call = call.replace("REC", recording);
+        let ran = run(place, &call.split(' ').collect::<Vec<_>>(), most);
+        assert_eq!(ran.status, 0, "{call}: {}", ran.err);
+    }
+}
+
+#[test]
+fn reports_on_very_many_targets_take_bounded_memory_and_time() {
+    let place = Place::new();
+    let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(pages(1, 1000))]);
+    let target = |pid| TargetSnapshot {
+        id: TargetId::process(pid, Duration::ZERO),
+        regions: vec![region(pages(1, 1000))],
+        mappings: Arc::clone(&mappings),
+    };
+    let bytes = write(&place, "targets.rec", 3, |_| (1..=4_000).map(target).collect());
+    assert!(bytes < 2 * MIB, "{bytes}");
+    report(&place, "targets.rec", 512 * MIB);
+}
+
+#[test]
+fn reports_on_very_many_names_take_bounded_memory_and_time() {
+    let place = Place::new();
+    let named =
+        |nth: u64, name: String| Mapping { name: name.into(), ..Mapping::anonymous(pages(2 * nth + 1, 2 * nth + 2)) };
+    let bytes = write(&place, "names.rec", 3, |time| {
+        let mappings: Arc<[Mapping]> =
+            (0..25_000).map(|nth| named(nth, format!("/{}", 3 * nth + u64::from(time)))).collect();
+        let regions = vec![region(pages(1, 50_001))];
+        vec![TargetSnapshot { id: TargetId::process(7, Duration::ZERO), regions, mappings }]
+    });
+    assert!(bytes < 2 * MIB, "{bytes}");
+    report(&place, "names.rec", 512 * MIB);
+    let ran = place.run(&["report", "summary", "names.rec", "-f", "json"]);
+    let summary: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let names = summary["mappings"].as_array().unwrap();
+    assert_eq!(names.len(), (1 << 16) + 1);
+    assert!(names.iter().any(|name| name["name"] == "[other names]"));
+}
+
+#[test]
+fn an_option_sets_the_memory_that_a_part_of_a_recording_may_take() {
+    let place = Place::new();
+    let target = TargetSnapshot {
+        id: TargetId::process(7, Duration::ZERO),
+        regions: (0..20_000).map(|nth| region(pages(2 * nth + 1, 2 * nth + 2))).collect(),
+        mappings: Arc::new([Mapping::anonymous(pages(1, 40_001))]),
+    };
+    write(&place, "a.rec", 2, |_| vec![target.clone()]);
+    for call in [
+        "check a.rec",
+        "report summary a.rec",
+        "diff a.rec a.rec",
+        "cut a.rec --time 0s: -o out.rec",
+        "convert a.rec out.csv",
+        "recover a.rec out.rec",
+        "scheme try all.yaml a.rec",
+    ] {
+        std::fs::write(place.path("all.yaml"), "- {name: all, action: stat}\n").unwrap();
+        let call: Vec<&str> = call.split(' ').collect();
+        let ran = place.run(&[&call[..], &["--max-memory", "100K"]].concat());
+        let said = ran.err + &ran.out;
+        assert_ne!(ran.status, 0, "{call:?}: {said}");
+        assert!(said.contains("takes more than 100 KiB of memory"), "{call:?}: {said}");
+        assert!(said.contains("raise the limit with --max-memory"), "{call:?}: {said}");
+        let ran = place.run(&[&call[..], &["--max-memory", "1G"]].concat());
+        assert_eq!(ran.status, 0, "{call:?}: {}", ran.err);
+    }
+}
+
+/// In one test, since memory is measured as the most that any child took.
 #[test]
 fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
     let place = Place::new();
@@ -50,10 +166,10 @@ fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
     // Each field was compared with all before it.
     let fields: Vec<String> = (0..80_000).map(|i| format!("f{i}: 1")).collect();
     std::fs::write(place.path("fields.yaml"), format!("- {{action: stat, {}}}\n", fields.join(", "))).unwrap();
-    let ran = run(&place, &["scheme", "check", "fields.yaml"], 256 * MIB);
+    let ran = run(&place, &["scheme", "check", "fields.yaml"], 512 * MIB);
     assert!(ran.status == 1 && ran.err.contains("has no field \"f0\""), "{}", ran.err);
     std::fs::write(place.path("deep.yaml"), "[".repeat(1 << 19)).unwrap();
-    assert_eq!(run(&place, &["scheme", "check", "deep.yaml"], 256 * MIB).status, 1);
+    assert_eq!(run(&place, &["scheme", "check", "deep.yaml"], 512 * MIB).status, 1);
 
     // A compressed file of damo.
     let bytes = damo(&place, "small.damo", r#"{"end_time":2,"regions":[]},"#, 1_000_000);
@@ -63,31 +179,12 @@ fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
     assert!(ran.err.contains("takes more than 10 MiB of memory"), "{}", ran.err);
 
     // A recording with many regions: reports show one snapshot after another.
-    place.make_recording("a.rec");
-    let header = Recording::open(&place.path("a.rec")).unwrap().header().clone();
-    let mut recorder = Recorder::create(&place.path("large.rec"), &header).unwrap();
-    let range = |at: u64| AddrRange::new(at * PAGE_SIZE, (at + 1) * PAGE_SIZE).unwrap();
-    let region = |at| RegionSnapshot {
-        range: range(at),
-        nr_accesses: 1,
-        nr_samples: 20,
-        nr_unobservable: 0,
-        age: 1,
-        pages: None,
-    };
-    let whole = AddrRange::new(PAGE_SIZE, 150_000 * PAGE_SIZE).unwrap();
     let target = TargetSnapshot {
         id: TargetId::process(7, Duration::ZERO),
-        regions: (1..150_000).map(region).collect(),
-        mappings: Arc::new([Mapping::anonymous(whole)]),
+        regions: (1..150_000).map(|nth| region(pages(nth, nth + 1))).collect(),
+        mappings: Arc::new([Mapping::anonymous(pages(1, 150_000))]),
     };
-    for i in 1..=2 {
-        let interval = Duration::from_millis(100);
-        let (time, targets) = (interval * i, vec![target.clone()]);
-        let snapshot = Snapshot { time, aggregation: interval, samples: 20, targets, ..Snapshot::default() };
-        recorder.write(&SnapshotRecord { snapshot, ..SnapshotRecord::default() }).unwrap();
-    }
-    recorder.finish().unwrap();
+    write(&place, "large.rec", 2, |_| vec![target.clone()]);
     for kind in ["regions", "summary", "wss", "heatmap", "overhead"] {
         let ran = run(&place, &["report", kind, "large.rec", "--format", "json"], 512 * MIB);
         assert_eq!(ran.status, 0, "{kind}: {}", ran.err);

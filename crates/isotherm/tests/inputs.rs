@@ -32,6 +32,10 @@ fn check_tells_by_its_status_whether_a_recording_is_whole() {
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(ran.out.starts_with("whole: 1 snapshots, 0 activities and 0 surveys, "), "{ran:?}");
 
+    for line in ["\nno gap between snapshots\n", "\nsurveys: none, "] {
+        assert!(ran.out.contains(line), "{ran:?}");
+    }
+
     let bytes = std::fs::read(place.path("a.rec")).unwrap();
     std::fs::write(place.path("cut.rec"), &bytes[..bytes.len() - 8]).unwrap();
     let ran = place.run(&["check", "cut.rec"]);
@@ -52,7 +56,7 @@ fn check_tells_by_its_status_whether_a_recording_is_whole() {
 #[test]
 fn recover_saves_the_rest_and_reports_say_what_is_missing() {
     let place = Place::new();
-    place.make_recording("a.rec");
+    place.make_recording_of(3, "a.rec");
     damage(&place, "a.rec");
     let ran = place.run(&["report", "summary", "a.rec"]);
     assert!(ran.err.contains("is damaged at byte "), "{ran:?}");
@@ -60,9 +64,20 @@ fn recover_saves_the_rest_and_reports_say_what_is_missing() {
     assert!(ran.status == 1 && ran.err.contains("isotherm recover"), "{ran:?}");
     let ran = place.run(&["recover", "a.rec", "good.rec"]);
     assert!(ran.status == 0 && ran.err.contains("isotherm: missing: bytes "), "{ran:?}");
-    assert_eq!(place.run(&["check", "good.rec"]).status, 0);
+    let ran = place.run(&["check", "good.rec"]);
+    assert!(ran.status == 0 && ran.out.starts_with("whole: 2 snapshots, "), "{ran:?}");
     let ran = place.run(&["recover", "good.rec", "good.rec"]);
     assert!(ran.status == 1 && ran.err.contains("it is an input of the same command"), "{ran:?}");
+}
+
+#[test]
+fn recover_fails_if_there_is_nothing_to_save() {
+    let place = Place::new();
+    place.make_recording("a.rec");
+    damage(&place, "a.rec");
+    let ran = place.run(&["recover", "a.rec", "good.rec"]);
+    assert!(ran.status == 1 && ran.err.contains("nothing of a.rec can be recovered: "), "{ran:?}");
+    assert!(!place.path("good.rec").exists(), "{ran:?}");
 }
 
 #[test]

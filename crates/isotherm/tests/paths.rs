@@ -34,8 +34,12 @@ fn readers() -> Vec<(Vec<&'static str>, &'static str)> {
         ("report summary IN -f text", "known.rec"),
         ("report html IN -f html -o out", "known.rec"),
         ("report tune IN -f text", "known.rec"),
+        ("diff IN known.rec -f text", "known.rec"),
+        ("diff known.rec IN -f text", "known.rec"),
         ("check IN", "known.rec"),
+        ("cut IN --time 0s: -o out", "known.rec"),
         ("recover IN out", "known.rec"),
+        ("report temperature IN -f json", "known.rec"),
         ("convert IN out.csv", "known.rec"),
         ("convert IN out.damo", "known.rec"),
         ("import damo IN -q -o out", "known.damo"),
@@ -57,6 +61,8 @@ fn writers() -> Vec<Vec<&'static str>> {
         "report summary known.rec -f text -o OUT",
         "report heatmap known.rec -f svg -o OUT",
         "report html known.rec -f html -o OUT",
+        "diff known.rec known.rec -f text -o OUT",
+        "cut known.rec --time 0s: -o OUT",
         "recover known.rec OUT",
         "convert known.rec OUT.csv",
         "convert known.rec OUT.parquet",
@@ -71,6 +77,27 @@ fn writers() -> Vec<Vec<&'static str>> {
         calls.push("idle -q --probe bpf --pid PID -i 100ms -n 1 -f json -o OUT");
     }
     calls.into_iter().map(|call| call.split(' ').collect()).collect()
+}
+
+/// A command that is new and takes a path is called by the tests of this file, too.
+#[test]
+fn each_command_that_takes_a_path_is_called() {
+    const PATHS: [&str; 7] = ["FILE", "REC", "OUT", "BAD", "GOOD", "BEFORE", "DIR"];
+    let place = Place::new();
+    let mut calls: Vec<String> =
+        readers().into_iter().map(|(call, _)| call).chain(writers()).map(|c| c.join(" ")).collect();
+    // It writes a directory, and has a test of its own.
+    calls.push("man OUT".into());
+    // It opens no file: the path names a recorder.
+    calls.push("mark text --recording FILE".into());
+    let commands = place.commands().into_iter().filter(|command| !command.starts_with("report "));
+    for command in commands.chain(["report".to_owned()]) {
+        let help = place.run(&[&command.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat()).out;
+        let takes_path = |name: &&str| help.contains(&format!("<{name}>")) || help.contains(&format!("[{name}]"));
+        let is_called = calls.iter().any(|call| call.starts_with(&format!("{command} ")));
+        let is_unable = ["run", "idle", "top"].contains(&&*command) && bpf_works().is_err();
+        assert!(is_called || is_unable || !PATHS.iter().any(takes_path), "{command}");
+    }
 }
 
 fn place() -> Place {

@@ -389,8 +389,9 @@ fn children_join_and_leave() {
     let place = Place::new();
     // The process is alone for two seconds, and then has a child for three seconds.
     let script = "sleep 2; sh -c 'sleep 3; :'; sleep 2; :";
-    let arguments = ["record", "--children", "--update", "200ms", "--", "sh", "-c", script];
-    let ran = place.run(&arguments);
+    // With tuned intervals, there may be no snapshot in two seconds.
+    let intervals = ["--sample", "20ms", "--aggr", "200ms", "--update", "200ms", "--cpu-budget", "100%"];
+    let ran = place.run(&[&["record", "--children"][..], &intervals, &["--", "sh", "-c", script]].concat());
     assert_eq!(ran.status, 0, "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     let rows: Vec<_> = recording.snapshots().unwrap().flat_map(|record| record.unwrap().into_rows()).collect();

@@ -47,25 +47,42 @@ fn a_rate_is_a_fraction_or_a_percentage() {
 #[test]
 fn an_unknown_extension_of_the_output_is_refused() {
     let place = place();
-    for name in ["x.pdf", "x.jpeg", "x."] {
+    for name in ["x.bmp", "x.jpeg", "x."] {
         let ran = place.run(&["report", "heatmap", "known.rec", "-o", name]);
         assert_eq!(ran.status, 2, "{ran:?}");
-        for word in [name, ".txt, .json, .png, .svg or .html", "--format"] {
+        for word in [name, ".txt, .json, .png, .svg, .pdf or .html", "--format"] {
             assert!(ran.err.contains(word), "{word:?} is not in: {}", ran.err);
         }
         assert!(!place.path(name).exists());
     }
     // With --format, the extension does not matter.
-    for (name, begin) in [("x", "pid 4711"), ("x.TXT", "pid 4711"), ("x.svg", "<svg"), ("x.png", "\u{fffd}PNG")] {
+    let title = "(no command), pid 4711";
+    for (name, begin) in
+        [("x", title), ("x.TXT", title), ("x.svg", "<svg"), ("x.pdf", "%PDF-"), ("x.png", "\u{fffd}PNG")]
+    {
         assert_eq!(place.run(&["report", "heatmap", "known.rec", "-o", name]).status, 0, "{name}");
         let bytes = std::fs::read(place.path(name)).unwrap();
         assert!(String::from_utf8_lossy(&bytes).starts_with(begin), "{name}");
     }
-    assert_eq!(place.run(&["report", "heatmap", "known.rec", "--format", "svg", "-o", "x.pdf"]).status, 0);
-    assert!(std::fs::read_to_string(place.path("x.pdf")).unwrap().starts_with("<svg"));
+    assert_eq!(place.run(&["report", "heatmap", "known.rec", "--format", "svg", "-o", "x.bmp"]).status, 0);
+    assert!(std::fs::read_to_string(place.path("x.bmp")).unwrap().starts_with("<svg"));
 
     let ran = place.run(&["convert", "known.rec", "x.xml"]);
     assert!(ran.status == 2 && ran.err.contains("x.xml") && ran.err.contains(".parquet, .csv"), "{ran:?}");
+}
+
+#[test]
+fn the_working_set_and_the_summary_are_grouped_as_asked() {
+    let place = place();
+    for kind in ["summary", "wss"] {
+        for (by, name) in [("process", "(no command)"), ("command", "(no command)"), ("mapping", "(mapping unknown)")] {
+            let ran = place.run(&["report", kind, "known.rec", "--by", by, "--format", "json"]);
+            let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+            assert_eq!((&report["group_by"], &report["groups"][0]["name"]), (&by.into(), &name.into()), "{kind}");
+        }
+        let ran = place.run(&["report", kind, "known.rec", "--by", "unit"]);
+        assert!(ran.status == 1 && ran.err.contains("does not tell the cgroup"), "{ran:?}");
+    }
 }
 
 #[test]
@@ -92,6 +109,9 @@ fn options_without_an_effect_are_refused() {
     refused(&["html", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "HTML page"]);
     refused(&["regions", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "HTML page"]);
     refused(&["regions", "known.rec", "--sort", "size", "-o", "out.svg"], ["--sort", "picture"]);
+    refused(&["regions", "known.rec", "--sort", "wss"], ["--sort", "address, rate, age or size"]);
+    refused(&["heatmap", "known.rec", "--by", "command"], ["--by", "summary and wss"]);
+    refused(&["summary", "known.rec", "--by", "command", "-o", "out.svg"], ["--by", "picture"]);
     assert!(!place.path("out.html").exists() && !place.path("out.svg").exists());
     assert_eq!(place.run(&["report", "regions", "known.rec", "--min-rate", "1", "-o", "out.svg"]).status, 0);
     assert_eq!(sizes(&place, &["--sort", "size"]), [2, 1]);

@@ -120,6 +120,27 @@ fn only_a_part_of_a_process_is_watched() {
 }
 
 #[test]
+fn a_mapping_that_is_not_there_is_an_error_or_is_waited_for_as_long_as_its_command_runs() {
+    or_skip!(bpf_works());
+    let place = Place::new();
+    let sleep = start(Path::new("/bin/sleep"), &["1000"]);
+    let pid = sleep.0.id().to_string();
+    for part in [["--mapping", "^none$"], ["--range", "0x1000:0x2000"]] {
+        let ran = place.run(&[&["record", "-p", &pid], &part[..]].concat());
+        assert!(ran.status == 1 && ran.err.contains("nothing is mapped that matches: "), "{part:?}: {}", ran.err);
+    }
+    // The heap of a program is not there when its execution begins.
+    let record = ["record", "-q", "-o", "h.rec", "--mapping", r"^\[heap\]$", "--", "sleep", "0.5"];
+    let ran = place.run(&record);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let recording = Recording::open(&place.path("h.rec")).unwrap();
+    let snapshot = recording.snapshots().unwrap().next().unwrap().unwrap().snapshot;
+    assert!(snapshot.targets[0].mappings.iter().all(|mapping| &*mapping.name == "[heap]"), "{snapshot:?}");
+    let ran = place.run(&["record", "--mapping", "^none$", "--", "sleep", "0.2"]);
+    assert!(ran.status == 0 && ran.err.contains("nothing that matches --mapping was mapped"), "{}", ran.err);
+}
+
+#[test]
 fn wrong_selectors_are_refused() {
     let place = Place::new();
     for (arguments, status, word) in [

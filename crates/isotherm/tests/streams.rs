@@ -52,6 +52,15 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("report summary known.rec -f json", 0),
         ("report overhead known.rec -f text", 0),
         ("report overhead known.rec -f json", 0),
+        ("report temperature known.rec -f text", 0),
+        ("report temperature known.rec -f json", 0),
+        ("report idle-time known.rec -f text", 0),
+        ("report idle-time known.rec -f json", 0),
+        ("diff known.rec known.rec -f text", 0),
+        ("diff known.rec known.rec -f json", 0),
+        ("diff known.rec known.rec -f html", 0),
+        ("check known.rec", 0),
+        ("check known.rec --format json", 0),
     ];
     let mut silent = vec![
         ("record --probe refs --sample 50ms --aggr 200ms -o out.rec -- sleep 0.5", 0),
@@ -65,16 +74,22 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("import damo bad.yaml -o out.rec", 1),
         ("convert known.rec out.csv", 0),
         ("convert known.rec out.xml", 2),
+        ("cut known.rec --time 0s: -o part.rec", 0),
+        ("cut known.rec --time 1h: -o part.rec", 1),
+        ("recover known.rec good.rec", 0),
+        ("diff known.rec bad.rec", 1),
+        ("report schemes known.rec", 1),
         ("man pages", 0),
         ("report summary bad.rec", 1),
         ("report summary known.rec -o out.txt", 0),
-        ("report summary known.rec --sort size", 2),
+        ("report summary known.rec --sort age", 2),
         ("scheme check bad.yaml", 1),
         ("scheme try bad.yaml known.rec", 1),
         ("run -s bad.yaml -- true", 1),
         ("top -- true", 2),
         ("workload ladder", 2),
         ("idle --pid 4194304", 1),
+        ("mark text --recording known.rec", 1),
     ];
     if bpf_works().is_ok() {
         printing.push(("idle --probe bpf --pid PID -i 100ms -n 1", 0));
@@ -86,6 +101,17 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         calls.into_iter().map(|(call, status)| (call.split(' ').collect(), status)).collect()
     };
     (split(printing), split(silent))
+}
+
+/// A command that is new is called by the tests of this file, too.
+#[test]
+fn each_command_is_called() {
+    let place = Place::new();
+    let (printing, silent) = calls(&place);
+    let calls: Vec<String> = printing.iter().chain(&silent).map(|(call, _)| call.join(" ") + " ").collect();
+    for command in place.commands() {
+        assert!(calls.iter().any(|call| call.starts_with(&format!("{command} "))), "{command}");
+    }
 }
 
 /// What a standard stream is.

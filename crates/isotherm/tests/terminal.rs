@@ -84,7 +84,8 @@ fn a_heatmap_has_the_colours_of_the_terminal() {
 fn pictures_and_pages_are_not_written_to_a_terminal() {
     let place = Place::new();
     record(&place);
-    for arguments in [&["report", "heatmap", "--format", "png"][..], &["report", "html"]] {
+    let of = |format| ["report", "heatmap", "--format", format];
+    for arguments in [&of("png")[..], &of("pdf"), &["report", "html"]] {
         let (output, status) = on_terminal(&place, (80, 24), arguments, None);
         assert_eq!(status, 2);
         assert!(output.contains("-o"), "{output}");

@@ -8,7 +8,9 @@ use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, Refu
 use isotherm_core::{
     AddrRange, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, Header, Host, Recorder, Recording, SnapshotRecord, TargetInfo};
+use isotherm_record::{
+    Activity, Contents, Cost, Header, Host, Mark, MarkText, Recorder, Recording, SnapshotRecord, TargetInfo,
+};
 
 use crate::scratch::Scratch;
 
@@ -48,7 +50,14 @@ fn read(path: &Path) {
         let scores = activity.schemes.iter().filter_map(|report| report.goal_score);
         scores.for_each(|score| assert!(score.is_finite()));
     }
+    for mark in recording.marks().into_iter().flatten().map_while(Result::ok) {
+        let text = &mark.text;
+        assert!(!text.is_empty() && text.len() <= LONGEST_TEXT, "the text of a mark is empty or too long");
+    }
 }
+
+/// The most bytes of the text of a mark: each of its bytes takes four at most, and the end is `…`.
+const LONGEST_TEXT: usize = 4 * MarkText::LONGEST + '…'.len_utf8();
 
 const MARKER: [u8; 4] = [0xff; 4];
 /// The marker and the length of the metadata.
@@ -88,31 +97,35 @@ const OLDER: [&[u8]; 2] = [
     include_bytes!("../../../crates/isotherm-record/tests/files/format2.rec"),
 ];
 
-/// A recording with two targets, one with activities too, and recordings of the older formats.
+/// A recording with two targets, one with activities and marks too, and recordings of the older formats.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let path = directory.path().join("a.rec");
-    let present = [false, true].map(|with_activities| {
-        record(&path, with_activities).expect("a recording can be written");
+    let present = [false, true].map(|with_more| {
+        record(&path, with_more).expect("a recording can be written");
         std::fs::read(&path).expect("a recording can be read")
     });
     present.into_iter().chain(OLDER.map(<[u8]>::to_vec)).collect()
 }
 
-fn record(path: &Path, with_activities: bool) -> Result<(), isotherm_record::RecordError> {
-    let mut recorder = if with_activities {
-        Recorder::create_with_activities(path, &header())?
-    } else {
-        Recorder::create(path, &header())?
-    };
-    let info = Arc::new(TargetInfo { command: "server --port 80".into(), started_unix_ns: 1 << 60 });
+fn record(path: &Path, with_more: bool) -> Result<(), isotherm_record::RecordError> {
+    let contents = Contents { activities: with_more, marks: with_more, ..Contents::default() };
+    let mut recorder = Recorder::create_with(path, &header(), contents)?;
+    let info = Arc::new(TargetInfo {
+        command: "server --port 80".into(),
+        started_unix_ns: 1 << 60,
+        cgroup: Some("/a.slice/b".into()),
+        inner_pid: Some(7),
+    });
     let cost = Cost { rounds: 20, reads: 80, cpu_ns: 1000, ..Cost::default() };
     for i in 1..=3 {
         let snapshot = snapshot(i);
         let infos = snapshot.targets.iter().map(|target| (target.id, Arc::clone(&info))).collect();
         recorder.write(&SnapshotRecord { snapshot, cost: Some(cost), infos })?;
-        if with_activities {
+        if with_more {
             recorder.write_activity(&activity(i))?;
+            let text = MarkText::new(b"load \xff begins").expect("it has a text");
+            recorder.write_mark(&Mark { time: Duration::from_millis(i.into()), text })?;
         }
     }
     recorder.finish().map(drop)
@@ -142,6 +155,7 @@ fn header() -> Header {
         intervals: None,
         started_unix_ns: 1 << 60,
         host,
+        part: None,
     }
 }
 

@@ -127,7 +127,7 @@ pub fn cases(bpf: bool) -> Vec<Case> {
     let mut add = |call: &str, output: Option<&'static str>, keeps: bool, live: bool| {
         let arguments = call.split(' ').map(str::to_owned).collect();
         let varies = live || call.starts_with("doctor");
-        let slow = varies || call.contains("png");
+        let slow = varies || ["png", "pdf"].iter().any(|format| call.contains(format));
         // A file of schemes that is wrong, and a recording without its end.
         let status = if call.contains("bad.yaml") { 1 } else { 3 * i32::from(call.starts_with("check cut.rec")) };
         cases.push(Case { arguments, status, output, keeps, live, varies, slow, terminal: call.starts_with("top") });
@@ -151,13 +151,19 @@ pub fn cases(bpf: bool) -> Vec<Case> {
         "report summary known.rec -f text",
         "report overhead known.rec -f text",
         "report schemes known.rec -f text",
+        "report idle-time known.rec -f text",
+        "report temperature known.rec -f json",
         "report tune known.rec -f text",
+        "diff known.rec known.rec -f text",
     ] {
         add(call, None, false, false);
     }
     add("report heatmap known.rec -f png -o out.png", Some("out.png"), false, false);
+    add("report overhead known.rec -f pdf -o out.pdf", Some("out.pdf"), false, false);
     add("report wss known.rec -f svg -o out.svg", Some("out.svg"), false, false);
     add("report html known.rec -f html -o out.html", Some("out.html"), false, false);
+    add("diff known.rec known.rec -f html -o out.html", Some("out.html"), false, false);
+    add("cut known.rec --time 0s:1h -o out.rec", Some("out.rec"), true, false);
     add("convert known.rec out.csv", Some("out.csv"), false, false);
     add("convert known.rec out.parquet", Some("out.parquet"), false, false);
     add("convert known.rec out.damo", Some("out.damo"), false, false);

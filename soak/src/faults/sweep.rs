@@ -158,6 +158,7 @@ fn reasons(kind: Kind, error: Errno) -> Vec<String> {
         // What ESRCH means there, and a call that was begun and could not be finished.
         (Kind::Ptrace, _) => reasons.extend(["has ended", "ended unexpectedly; the process continues"].map(Into::into)),
         // Below /proc.
+        (Kind::Open, Errno::EACCES) => reasons.push("access is not permitted".into()),
         (Kind::Open, Errno::ENOENT) => reasons.extend(["there is no process", "has ended"].map(Into::into)),
         _ => {}
     }

@@ -275,7 +275,11 @@ fn waits_for(thread: &Pid) -> String {
     let state =
         read("status").lines().find_map(|line| line.strip_prefix("State:").map(|state| state.trim().to_owned()));
     let (name, call) = (read("comm"), read("syscall"));
-    format!("{thread} {} is {} in {}; ", name.trim(), state.unwrap_or_default(), call.trim())
+    // Only root sees where in the kernel it is.
+    let stack = read("stack");
+    let stack: Vec<&str> = stack.lines().filter_map(|line| line.split_whitespace().nth(1)).take(6).collect();
+    let state = state.unwrap_or_default();
+    format!("{thread} {} is {state} in {} ({}); ", name.trim(), call.trim(), stack.join(" < "))
 }
 
 /// A thread that was killed meanwhile is no error.

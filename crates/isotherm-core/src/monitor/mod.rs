@@ -5,6 +5,7 @@ mod mapping_survey;
 mod rounds;
 mod survey;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use rand::Rng;
@@ -13,7 +14,7 @@ use thiserror::Error;
 use crate::region_set::RegionSet;
 use crate::survey::{CountedOnce, MappingHistories, SurveyPlan, SurveySettings};
 use crate::{
-    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetSpace,
+    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetId, TargetSpace,
 };
 use rounds::Round;
 use survey::{Blocks, Pass};
@@ -125,6 +126,8 @@ pub struct StepWork {
     pub survey: Option<SurveyWork>,
     /// Whether the mappings were read.
     pub updated: bool,
+    /// How many targets joined then.
+    pub joined: usize,
 }
 
 /// What a part of a survey did.
@@ -212,6 +215,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Reads the mappings no sooner than this after the last time, also when it is asked for. The default is zero.
     pub fn set_update_gap(&mut self, gap: Duration) {
         self.update_gap = gap;
+    }
+
+    /// Lets at most this many targets join at a time, if the address space finds them by itself.
+    pub fn set_most_join(&mut self, most: usize) {
+        self.space.set_most_join(most);
     }
 
     /// Samples in one of `every` rounds only, at least once an aggregation, to save CPU time. The samples that are left
@@ -422,6 +430,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     fn read_targets(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
         let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
         spaces.retain(|space| !space.mappings.is_empty());
+        let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
+        self.work.joined = spaces.iter().filter(|space| !known.contains(&space.id)).count();
         self.probe.update(&spaces).map_err(MonitorError::Probe)?;
         self.updated = now;
         self.update_asked = false;

@@ -29,6 +29,10 @@ pub(super) struct Pass {
     reading: Option<Reading>,
     /// The targets that were read to their end.
     surveyed: Vec<Surveyed>,
+    /// What was found in targets that have ended since they were read.
+    ended: Found,
+    /// How many targets that join are read, too.
+    joins: usize,
     /// Whether nothing was known before.
     is_first: bool,
     learned: Learned,
@@ -41,6 +45,21 @@ pub(super) struct Pass {
     clears: f64,
     /// How many pages of the targets that wait may have to be cleared, by the survey before.
     wanted_waiting: f64,
+}
+
+/// What was found in some targets, each with the pages that it shares.
+#[derive(Default)]
+struct Found {
+    sums: PageSums,
+    /// What of it is estimated.
+    uncertain: Uncertain,
+}
+
+impl Found {
+    fn add(&mut self, target: &TargetSurvey) {
+        self.sums.add(&target.total());
+        target.by_block.uncertain().iter().for_each(|uncertain| self.uncertain.add(uncertain));
+    }
 }
 
 /// A target that is being read.
@@ -63,9 +82,9 @@ struct Reading {
 /// time that it takes.
 struct Left {
     blocks: f64,
-    /// What was done.
-    done: f64,
-    /// Of this, clearing.
+    /// What was read.
+    read: f64,
+    /// What was cleared.
     cleared: f64,
     /// How many blocks a page to be cleared counts as.
     clear_page: f64,
@@ -73,7 +92,7 @@ struct Left {
 
 impl Left {
     fn new(settings: &SurveySettings) -> Self {
-        Self { blocks: settings.part_blocks.max(1) as f64, done: 0.0, cleared: 0.0, clear_page: settings.clear_page }
+        Self { blocks: settings.part_blocks.max(1) as f64, read: 0.0, cleared: 0.0, clear_page: settings.clear_page }
     }
 
     /// How many blocks are read before some of their pages are cleared: half of what is left to do, so that what was
@@ -93,9 +112,10 @@ impl Left {
         self.blocks <= 0.0
     }
 
-    fn spend(&mut self, blocks: f64) {
-        self.blocks -= blocks;
-        self.done += blocks;
+    /// Takes in that blocks were read.
+    fn read(&mut self, blocks: usize) {
+        self.blocks -= blocks as f64;
+        self.read += blocks as f64;
     }
 
     /// Takes in that pages of some of these blocks are cleared. Returns of how many: at least of one.
@@ -106,7 +126,7 @@ impl Left {
                 break;
             }
             let blocks = (CLEAR_BLOCK + block.pages.count() as f64) * self.clear_page;
-            self.spend(blocks);
+            self.blocks -= blocks;
             self.cleared += blocks;
             count += 1;
         }
@@ -124,13 +144,19 @@ impl Pass {
     }
 
     /// Takes in the targets as they are now: drops those that have ended, and reads next those that have joined.
+    ///
+    /// If they join as fast as they are read, the survey would never end. So a part of them waits for the next one.
     fn follow(&mut self, spaces: Vec<TargetSpace>) {
         let mut living: BTreeMap<TargetId, TargetSpace> = spaces.into_iter().map(|space| (space.id, space)).collect();
         let mut renew = |space: &mut TargetSpace| living.remove(&space.id).map(|now| *space = now).is_some();
         self.waiting.retain_mut(&mut renew);
-        self.surveyed.retain_mut(|surveyed| renew(&mut surveyed.space));
+        let ended = self.surveyed.extract_if(.., |surveyed| !renew(&mut surveyed.space));
+        ended.for_each(|surveyed| self.ended.add(&surveyed.found));
         self.reading.take_if(|reading| !renew(&mut reading.space));
-        living.into_values().for_each(|joined| self.waiting.push_front(joined));
+        for joined in living.into_values().take(self.joins) {
+            self.waiting.push_front(joined);
+            self.joins -= 1;
+        }
     }
 }
 
@@ -173,7 +199,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             pass.learned.unknown += history.never_cleared();
             pass.surveyed.push(Surveyed { space, history, found });
         }
-        let (read, cleared) = ((left.done - left.cleared).ceil() as u64, left.cleared.ceil() as u64);
+        let (read, cleared) = (left.read as u64, left.cleared.ceil() as u64);
         self.work.survey = Some(SurveyWork { read, cleared, is_last_part: pass.is_over() });
         if pass.is_over() {
             return self.end_survey(pass, now).map(Some);
@@ -200,6 +226,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     fn begin_survey(&mut self, now: Duration) -> Result<Pass, MonitorError> {
         let spaces = self.read_targets(now)?;
+        self.regions.replace_spaces(&spaces);
         self.regions.begin_survey();
         if let Some(survey) = self.probe.survey() {
             survey.begin().map_err(MonitorError::Probe)?;
@@ -215,6 +242,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 once
             }),
             is_first,
+            joins: FEW_TARGETS.max(spaces.len() / 4),
+            ended: Found::default(),
             waiting: spaces.into(),
             reading: None,
             surveyed: Vec::new(),
@@ -267,10 +296,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         // What may be cleared is shared out by what there may be to clear. What one part leaves is for the next.
         let (here, later) = reading.update.clears_wanted(rest.blocks);
         let of_survey = here / (here + later + pass.wanted_waiting).max(1.0);
-        left.spend((blocks.len() + if from == 0 { MORE_BLOCKS } else { 0 }) as f64);
+        left.read(blocks.len() + if from == 0 { MORE_BLOCKS } else { 0 });
         let (again, clears) = (pass.credit * of_survey, (pass.clears * of_survey).min(left.clears(blocks.len())));
-        let limits = ClearLimits { again, clears, panel: reading.update.panel() };
-        let chosen = reading.update.choose(limits, &mut self.rng);
+        let chosen = reading.update.choose(ClearLimits { again, clears }, &mut self.rng);
         pass.credit -= chosen.again;
         pass.clears -= chosen.clears;
         pass.learned.set_again += chosen.set_again;
@@ -299,25 +327,24 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Ends the survey: adds up what it has found in each target, plans the next one, and draws the regions anew.
     fn end_survey(&mut self, pass: Pass, now: Duration) -> Result<SurveySnapshot, MonitorError> {
-        let Pass { surveyed, learned, once, cost, credit, .. } = pass;
+        let Pass { surveyed, ended, learned, once, cost, credit, .. } = pass;
         if let Some(plan) = &mut self.survey {
             plan.end(now, learned, credit);
         }
         let interval = surveyed.iter().map(|target| target.history.interval()).max().unwrap_or_default();
         let (surveyed, targets): (Vec<_>, Vec<_>) =
             surveyed.into_iter().map(|target| ((target.space, target.history), target.found)).unzip();
-        let mut sums = PageSums::default();
-        targets.iter().for_each(|target| sums.add(&target.total()));
+        // What has ended since it was read counts in the total: its page frames were counted, too.
+        let mut all = ended;
+        targets.iter().for_each(|target| all.add(target));
         let total = match once {
             Some(once) => {
-                let mut uncertain = Uncertain::default();
-                targets.iter().filter_map(|target| target.by_block.uncertain()).for_each(|of| uncertain.add(&of));
-                let total = once.total(sums, &uncertain);
+                let total = once.total(all.sums, &all.uncertain);
                 self.once = once;
                 Some(total)
             }
             None if surveyed.len() > 1 => None,
-            None => Some(TotalSums { sums, shared: 0 }),
+            None => Some(TotalSums { sums: all.sums, shared: 0 }),
         };
         self.regions.follow(surveyed, &self.attributes);
         Ok(SurveySnapshot { time: now, interval, cost, targets, total })
@@ -327,7 +354,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// survey comes soon. Until then, what a first look has found is known.
     pub(super) fn refresh(&mut self, now: Duration) -> Result<(), MonitorError> {
         let spaces = self.read_targets(now)?;
-        let has_joined = !self.regions.replace_spaces(&spaces);
+        self.regions.replace_spaces(&spaces);
+        let has_joined = self.work.joined > 0;
         if has_joined {
             self.look_at_joined(&spaces, now)?;
         }

@@ -3,7 +3,6 @@
 use rand::{Rng, RngExt};
 
 use super::block::Wanted;
-use super::panel::Panel;
 use super::{ClearPages, HistoryUpdate, PageBits};
 
 /// How many pages may be cleared.
@@ -14,8 +13,6 @@ pub struct ClearLimits {
     pub again: f64,
     /// The most pages that are cleared.
     pub clears: f64,
-    /// The blocks that are cleared first.
-    pub panel: Panel,
 }
 
 /// The pages that were chosen to be cleared.
@@ -32,12 +29,12 @@ pub struct Chosen {
 }
 
 impl HistoryUpdate {
-    /// Chooses pages of the part under way to clear, within `limits`.
+    /// Chooses pages of the part under way to clear, within `limits`: those of the panel first.
     ///
     /// What the limits leave out is left out at random, so that what is cleared stands for the rest. Pages with an
     /// unknown past come last.
     pub fn choose(&self, limits: ClearLimits, rng: &mut impl Rng) -> Chosen {
-        let ClearLimits { again: most, clears, panel } = limits;
+        let (ClearLimits { again: most, clears }, panel) = (limits, self.history().panel);
         let blocks = &self.part;
         let wanted: Vec<Wanted> = blocks.iter().map(|block| self.block(block).wanted(rng)).collect();
         let mut order: Vec<usize> = (0..blocks.len()).collect();

@@ -15,17 +15,14 @@ pub(super) struct Pages {
     pub(super) unobservable: f64,
     pub(super) swapped: f64,
     /// Pages of which it is known whether they were accessed in the last interval.
-    pub(super) known: f64,
-    /// Of these, the pages accessed in the last interval.
-    pub(super) touched: f64,
-    /// Of these, the pages accessed within each window.
-    pub(super) within: [f64; COUNT],
-    /// Of `known`, the pages accessed in the last interval that do not count in `within` yet.
-    pub(super) last: f64,
-    /// Of `last`, the pages accessed in the interval before, too.
+    pub(super) known: Known,
+    /// Of `known.last`, the pages accessed in the interval before, too.
     pub(super) again: f64,
-    /// The known pages in the panel.
-    pub(super) panel: Reference,
+    /// The known pages in the panel, which stand for those of which it is not known when they were accessed last.
+    ///
+    /// Of a page outside of the panel it is known until it is accessed again, and not afterwards. So the known ones
+    /// among them are not a fair sample.
+    pub(super) panel: Known,
     /// Pages that were accessed one survey ago, two surveys ago, and so on.
     pub(super) followed: [Followed; LAGS],
     /// The other pages, by the shortest window in which they are known to be accessed. The last entry is for those that
@@ -33,35 +30,35 @@ pub(super) struct Pages {
     pub(super) uncertain: [f64; COUNT + 1],
 }
 
-/// Known pages that stand for those of which it is not known when they were accessed last.
-///
-/// Of a page outside of the panel it is known until it is accessed again, and not afterwards. So the known ones among
-/// them are not a fair sample.
+/// Pages of which it is known when they were accessed last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reference {
-    known: f64,
-    touched: f64,
-    within: [f64; COUNT],
-    /// Of `known`, the pages accessed in the last interval that do not count in `within` yet.
-    last: f64,
+pub(super) struct Known {
+    pub(super) pages: f64,
+    /// Of these, the pages accessed in the last interval.
+    pub(super) touched: f64,
+    /// Of these, the pages accessed within each window.
+    pub(super) within: [f64; COUNT],
+    /// The pages accessed in the last interval that do not count in `within` yet.
+    pub(super) last: f64,
 }
 
-impl Reference {
-    /// The known ones of these pages.
-    pub(super) fn of(pages: &Pages) -> Self {
-        Self { known: pages.known, touched: pages.touched, within: pages.within, last: pages.last }
-    }
-
+impl Known {
     fn add(&mut self, other: &Self) {
-        self.known += other.known;
+        self.pages += other.pages;
         self.touched += other.touched;
         self.last += other.last;
         self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
     }
 
-    /// How many were accessed within a window; all, if it is none of the windows.
+    /// Adds to each window its part of the pages that were accessed in the last interval.
+    fn spread(&mut self, parts: [f64; COUNT]) {
+        let last = std::mem::take(&mut self.last);
+        self.within.iter_mut().zip(parts).for_each(|(within, part)| *within += last * part);
+    }
+
+    /// The number of pages that were accessed within the window with this index. [`COUNT`] stands for all pages.
     fn within(&self, window: usize) -> f64 {
-        self.within.get(window).copied().unwrap_or(self.known)
+        self.within.get(window).copied().unwrap_or(self.pages)
     }
 }
 
@@ -110,13 +107,16 @@ impl Followed {
 }
 
 impl Pages {
+    /// The same pages, which stand for others.
+    pub(super) fn as_panel(self) -> Self {
+        Self { panel: self.known, ..self }
+    }
+
     /// Adds to each window its part of the pages that were accessed in the last interval.
     pub(super) fn spread(&mut self, windows: &Windows) {
-        let (last, again) = (std::mem::take(&mut self.last), std::mem::take(&mut self.again));
-        let parts = windows.of_last(again / last.max(1.0));
-        self.within.iter_mut().zip(parts).for_each(|(within, part)| *within += last * part);
-        let last = std::mem::take(&mut self.panel.last);
-        self.panel.within.iter_mut().zip(parts).for_each(|(within, part)| *within += last * part);
+        let parts = windows.of_last(std::mem::take(&mut self.again) / self.known.last.max(1.0));
+        self.known.spread(parts);
+        self.panel.spread(parts);
         for pages in &mut self.followed {
             let touched = pages.touched;
             pages.within.iter_mut().zip(parts).for_each(|(within, part)| *within += touched * part);
@@ -129,11 +129,11 @@ impl Pages {
         let bytes = |pages: f64| (pages.round() as u64) * PAGE_SIZE;
         PageSums {
             present: bytes(self.present),
-            touched: bytes(self.touched + uncertain.touched),
+            touched: bytes(self.known.touched + uncertain.touched),
             unobservable: bytes(self.unobservable),
             unknown: bytes(uncertain.pages),
             swapped: Some(bytes(self.swapped)),
-            within: std::array::from_fn(|nth| bytes(self.within[nth] + uncertain.within[nth])),
+            within: std::array::from_fn(|nth| bytes(self.known.within[nth] + uncertain.within[nth])),
         }
     }
 
@@ -158,8 +158,8 @@ impl Pages {
             }
         }
         // The known pages that stand for those that were accessed within a window: here, or else anywhere.
-        let known = [self.panel, others.panel, Reference::of(self), Reference::of(others)];
-        let share = |part: fn(&Reference, usize) -> f64, nth: usize, window: usize| {
+        let known = [self.panel, others.panel, self.known, others.known];
+        let share = |part: fn(&Known, usize) -> f64, nth: usize, window: usize| {
             let known = known.iter().find(|known| known.within(window) > 0.0);
             known.map_or(0.0, |known| (part(known, nth) / known.within(window)).min(1.0))
         };
@@ -181,12 +181,9 @@ impl Pages {
         self.present += other.present;
         self.unobservable += other.unobservable;
         self.swapped += other.swapped;
-        self.known += other.known;
-        self.touched += other.touched;
-        self.last += other.last;
+        self.known.add(&other.known);
         self.again += other.again;
         self.panel.add(&other.panel);
-        self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
         self.followed.iter_mut().zip(&other.followed).for_each(|(sum, pages)| sum.add(pages));
         self.uncertain.iter_mut().zip(other.uncertain).for_each(|(sum, pages)| *sum += pages);
     }

@@ -147,7 +147,7 @@ impl CountedOnce {
             swapped: sums.swapped.map(|swapped| swapped.saturating_sub(self.swapped_again * PAGE_SIZE)),
             within: std::array::from_fn(|window| rest(sums.within[window], within(window))),
         };
-        TotalSums { sums: once, shared: self.shared * PAGE_SIZE }
+        TotalSums { sums: once, shared: (self.shared * PAGE_SIZE).min(present) }
     }
 }
 

@@ -185,7 +185,7 @@ mod tests {
             };
             update.take(&stream.accessed.iter().enumerate().map(read).collect::<Vec<_>>());
             let again = 3.0 * allowed * if size.share() < 1.0 { 0.1 } else { 1.0 };
-            let chosen = update.choose(ClearLimits { again, clears: f64::INFINITY, panel }, &mut rng);
+            let chosen = update.choose(ClearLimits { again, clears: f64::INFINITY }, &mut rng);
             for block in &chosen.blocks {
                 stream.accessed[(block.start / BLOCK_SIZE) as usize] &= !block.pages;
             }

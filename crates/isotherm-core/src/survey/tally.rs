@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::block::{Block, LAGS};
-use super::estimate::{Pages, Reference};
+use super::estimate::{Known, Pages};
 use super::panel::Panel;
 use super::windows::{COUNT, LONGEST_WINDOW, Windows};
 use super::{BLOCK_SIZE, PageHistory};
@@ -19,8 +19,6 @@ const PIECE: usize = 512;
 /// Pages by what is known of them.
 #[derive(Clone, Debug, Default)]
 struct Tally {
-    /// Whether they are outside of the panel.
-    is_beside: bool,
     present: u64,
     unobservable: u64,
     swapped: u64,
@@ -75,8 +73,7 @@ impl Counter {
             true => Tally::default(),
             false => self.count(blocks().filter(|block| !panel.contains(block.start)), range),
         };
-        let of_panel = self.count(blocks().filter(|block| panel.contains(block.start)), range);
-        [of_panel, Tally { is_beside: true, ..beside }]
+        [self.count(blocks().filter(|block| panel.contains(block.start)), range), beside]
     }
 
     /// Counts the pages of `blocks` that lie in `range`.
@@ -150,11 +147,11 @@ impl Tally {
             present: self.present as f64,
             unobservable: self.unobservable as f64,
             swapped: self.swapped as f64,
-            touched: self.touched as f64,
+            known: Known { pages: self.unplaced as f64, touched: self.touched as f64, ..Known::default() },
             again: self.touched_again as f64,
-            known: self.unplaced as f64,
             ..Pages::default()
         };
+        let known = &mut pages.known;
         for &(age, OfAge { exact, uncertain, hot, hot_share }) in &self.ages {
             let first = windows.first_with(age);
             match usize::from(age) {
@@ -162,15 +159,15 @@ impl Tally {
                 _ => pages.uncertain[first] += f64::from(uncertain),
             }
             // The part of a hot block that was cleared stands for the rest.
-            pages.known += f64::from(exact + hot);
-            pages.touched += hot_share;
+            known.pages += f64::from(exact + hot);
+            known.touched += hot_share;
             // Of pages that were accessed in the last interval, `Pages::spread` adds the parts.
             let parts = match age {
                 0 => [0.0; COUNT],
                 _ => windows.parts().get(windows.class(age)).copied().unwrap_or([0.0; COUNT]),
             };
-            pages.last += if age == 0 { f64::from(exact) } else { 0.0 };
-            for (window, within) in pages.within.iter_mut().enumerate() {
+            known.last += if age == 0 { f64::from(exact) } else { 0.0 };
+            for (window, within) in known.within.iter_mut().enumerate() {
                 *within += f64::from(exact) * parts[window];
                 *within += if window < first { hot_share } else { f64::from(hot) };
             }
@@ -184,9 +181,6 @@ impl Tally {
                 to.within.iter_mut().zip(parts(last)).for_each(|(within, part)| *within += f64::from(count) * part);
             }
         }
-        if !self.is_beside {
-            pages.panel = Reference::of(&pages);
-        }
         pages
     }
 }
@@ -195,7 +189,7 @@ impl Tally {
 #[derive(Debug)]
 pub(super) struct Tallies {
     counter: Counter,
-    /// Sorted and disjoint.
+    /// Sorted and disjoint. Each with its pages in the panel, and the others.
     ranges: Vec<(AddrRange, [Tally; 2])>,
 }
 
@@ -233,7 +227,10 @@ impl Tallies {
         let mut pages = Pages::default();
         let first = self.ranges.partition_point(|(counted, _)| counted.start() < range.start());
         let counted = self.ranges[first..].iter().take_while(|(counted, _)| counted.end() <= range.end());
-        let mut add = |tallies: &[Tally]| tallies.iter().for_each(|tally| pages.add(&tally.pages(windows)));
+        let mut add = |[of_panel, beside]: &[Tally; 2]| {
+            pages.add(&of_panel.pages(windows).as_panel());
+            pages.add(&beside.pages(windows));
+        };
         let mut from = range.start();
         for (counted, tallies) in counted {
             if let Some(gap) = AddrRange::new(from, counted.start()) {
@@ -268,7 +265,7 @@ impl<'a> BlockCounter<'a> {
         let range = AddrRange::new(block.start, block.start.saturating_add(BLOCK_SIZE));
         match range {
             Some(range) if !block.uncertain().is_empty() => {
-                let mut pages = self.counter.count(std::iter::once(block), range).pages(&self.windows);
+                let mut pages = self.counter.count(std::iter::once(block), range).pages(&self.windows).as_panel();
                 pages.spread(&self.windows);
                 (pages.sums(others).touched / crate::PAGE_SIZE) as u16
             }

@@ -78,11 +78,6 @@ impl HistoryUpdate {
         self
     }
 
-    /// The blocks that stand for the others.
-    pub(crate) fn panel(&self) -> Panel {
-        self.history.panel
-    }
-
     /// Takes in the next part of what the survey has read: all blocks with present or swapped pages of a range of
     /// addresses, in the order of addresses. Each part lies above the one before.
     pub fn take(&mut self, found: &[BlockPages]) {

@@ -8,7 +8,7 @@ mod world;
 
 use std::time::Duration;
 
-use isotherm_core::{Budget, Controller, SurveyWork};
+use isotherm_core::{Budget, Controller, MOST_JOIN, PaceOptions, Pacer, StepWork, SurveyInterval, SurveyWork};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use world::{Costs, Intervals, Spent, World};
@@ -200,4 +200,39 @@ fn a_survey_goes_on_soon_after_a_first_part_that_took_long() {
     controller.worked(Duration::from_millis(1800), Duration::from_millis(1));
     let gap = controller.survey_settings(Duration::from_millis(5)).part_gap;
     assert!(gap < Duration::from_secs(3), "{gap:?}");
+}
+
+/// How many targets may join at a time in the end, and the cost of such a reading of the mappings, if one costs `base`
+/// and so much more for each target that joins, and more targets wait than may join.
+fn joins(cpu: f64, base: Duration, each: Duration) -> (usize, Duration) {
+    let mut pacer = Pacer::new(PaceOptions {
+        budget: Budget { cpu, ..Budget::default() },
+        spares: true,
+        has_budget: true,
+        samples: true,
+        survey: Some(SurveyInterval::Auto),
+        goal: None,
+    });
+    let (mut now, mut cost) = (Duration::from_secs(2), Duration::ZERO);
+    for _ in 0..50 {
+        let joined = pacer.most_join();
+        cost = base + each * joined as u32;
+        pacer.stepped(now, StepWork { updated: true, joined, ..StepWork::default() }, cost);
+        now += pacer.update_gap().max(Duration::from_millis(200));
+    }
+    (pacer.most_join(), cost)
+}
+
+#[test]
+fn so_many_targets_join_at_a_time_as_about_a_second_of_the_budget_pays_for() {
+    let [millisecond, microsecond] = [Duration::from_millis(1), Duration::from_micros(1)];
+    for (cpu, base, each) in [(0.01, 3, 300), (0.01, 0, 1000), (0.02, 5, 400)] {
+        let (most, cost) = joins(cpu, millisecond * base, microsecond * each);
+        assert!((8..256).contains(&most), "{most}");
+        let seconds = cost.as_secs_f64() / cpu;
+        assert!((0.7..1.5).contains(&seconds), "{cpu}, {base}, {each}: {most} join, {seconds} s of the budget");
+    }
+    assert_eq!(joins(0.01, Duration::ZERO, microsecond).0, MOST_JOIN);
+    // Some join, whatever they cost.
+    assert_eq!(joins(0.01, millisecond * 50, millisecond).0, 8);
 }

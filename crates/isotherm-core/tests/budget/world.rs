@@ -173,6 +173,7 @@ impl World {
             chosen: usize::from(is_over && self.has_samples),
             survey: part.map(|_| SurveyWork { read: blocks, cleared: 0, is_last_part: self.left == 0 }),
             updated: false,
+            joined: 0,
         };
         self.account(Duration::from_secs_f64(all), work);
         if is_aggregated {

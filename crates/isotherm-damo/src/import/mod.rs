@@ -125,6 +125,7 @@ fn header(timeline: &Timeline, (min_regions, max_regions): (u64, u64), version: 
             cpus: 0,
             memory_bytes: 0,
         },
+        part: None,
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) fn identify(
         };
         let command =
             if is_known || id == PHYSICAL { String::new() } else { target.key.name(numbers[&target.key.target] > 1) };
-        let info = TargetInfo { command, started_unix_ns: 0 };
+        let info = TargetInfo { command, ..TargetInfo::default() };
         identities.push((identity(id, Some(&info)), Arc::new(info)));
     }
     Ok(identities)

@@ -176,7 +176,7 @@ impl Track {
         Self {
             target: Unidentified { key, end: 0 },
             id: TargetId::PhysicalMemory,
-            info: Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 }),
+            info: Arc::new(TargetInfo::default()),
             moments: Vec::new(),
             mappings: Arc::from([]),
         }

@@ -15,4 +15,5 @@ mod tree;
 pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy, of_process};
 pub use limits::{MemoryLimits, memory_limits};
 pub use members::processes_in;
-pub use tree::{CgroupPaths, is_below};
+pub use tree::CgroupPaths;
+pub(crate) use tree::is_below;

@@ -63,7 +63,7 @@ impl CgroupPaths {
 }
 
 /// Whether the cgroup at `path` is the cgroup at `top` or a descendant of it.
-pub fn is_below(path: &str, top: &str) -> bool {
+pub(crate) fn is_below(path: &str, top: &str) -> bool {
     let rest = path.strip_prefix(top.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

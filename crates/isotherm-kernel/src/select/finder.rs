@@ -20,8 +20,6 @@ pub(crate) struct Finder {
     containers: Containers,
     /// When names of containers were forgotten last.
     forgotten: Option<Instant>,
-    /// The process that watches.
-    own: u32,
     /// The processes that do not belong to the selection.
     others: HashMap<u32, Other>,
 }
@@ -37,8 +35,7 @@ struct Other {
 
 impl Finder {
     pub(crate) fn new(selection: Selection) -> Self {
-        let (containers, own) = (Containers::new(Path::new(ROOT)), std::process::id());
-        Self { selection, containers, forgotten: None, own, others: HashMap::new() }
+        Self { selection, containers: Containers::new(Path::new(ROOT)), forgotten: None, others: HashMap::new() }
     }
 
     pub(crate) fn selection(&self) -> &Selection {
@@ -47,30 +44,34 @@ impl Finder {
 
     /// Whether a process belongs to the selection.
     pub(crate) fn takes(&self, pid: u32) -> bool {
-        self.selection.takes(&Facts::new(Path::new(ROOT), pid, &self.containers))
+        self.selection.takes(&self.facts(pid))
     }
 
     /// Whether a process is excepted from the selection.
     pub(crate) fn excepts(&self, pid: u32) -> bool {
-        self.selection.excepts(&Facts::new(Path::new(ROOT), pid, &self.containers))
+        self.selection.excepts(&self.facts(pid))
     }
 
-    /// The processes of the machine that belong to the selection at `now` and are no members. A process that was found
-    /// is found again as long as it is no member, and less and less often.
-    pub(crate) fn find(&mut self, now: Instant, is_member: impl Fn(u32) -> bool) -> Vec<u32> {
+    fn facts(&self, pid: u32) -> Facts<'_> {
+        Facts::new(Path::new(ROOT), pid, &self.containers)
+    }
+
+    /// The processes of the machine that belong to the selection at `now` and are no members: at most `most`, those
+    /// with the lowest IDs. A process that was found is found again as long as it is no member, less and less often.
+    pub(crate) fn find(&mut self, now: Instant, most: usize, is_member: impl Fn(u32) -> bool) -> Vec<u32> {
         if self.forgotten.is_none_or(|at| now >= at + LONGEST_GAP) {
             self.containers.forget();
             self.forgotten = Some(now);
         }
-        let before = std::mem::take(&mut self.others);
+        let (before, own) = (std::mem::take(&mut self.others), std::process::id());
         let mut found = Vec::new();
         for pid in process_ids(Path::new(ROOT)) {
-            if pid == self.own || is_member(pid) {
+            if pid == own || is_member(pid) {
                 continue;
             }
             let known = before.get(&pid).copied();
-            if let Some(other) = known.filter(|other| now < other.due) {
-                self.others.insert(pid, other);
+            if found.len() >= most || known.is_some_and(|other| now < other.due) {
+                self.others.extend(known.map(|other| (pid, other)));
                 continue;
             }
             let gap = known.map_or(FIRST_GAP, |other| (other.gap * 2).min(LONGEST_GAP));

@@ -124,7 +124,10 @@ impl Selector {
     fn matches(&self, process: &Facts<'_>) -> bool {
         match self {
             Self::Pid(pid) => *pid == process.pid(),
-            Self::Name(pattern) => process.names().iter().any(|name| pattern.matches(name)),
+            Self::Name(pattern) => {
+                let is = |name: Option<&str>| name.is_some_and(|name| pattern.matches(name));
+                is(process.name()) || is(process.executable())
+            }
             Self::Command(pattern) => pattern.matches(process.command()),
             Self::Cgroup(glob) => process.cgroup().is_some_and(|path| glob.matches_at_or_above(path)),
             Self::Unit(glob) => process.cgroup().is_some_and(|path| path.split('/').any(|part| glob.matches(part))),
@@ -135,18 +138,37 @@ impl Selector {
     }
 }
 
+impl Selector {
+    /// By what it names processes, in a word: that of the command line's option.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Pid(_) => "pid",
+            Self::Name(_) => "name",
+            Self::Command(_) => "command",
+            Self::Cgroup(_) => "cgroup",
+            Self::Unit(_) => "unit",
+            Self::Container(_) => "container",
+            Self::User(_) => "user",
+            Self::All => "all",
+        }
+    }
+
+    /// The ID, name or pattern. `None` for [`All`](Self::All).
+    pub fn value(&self) -> Option<String> {
+        match self {
+            Self::Pid(id) | Self::User(id) => Some(id.to_string()),
+            Self::Name(pattern) | Self::Command(pattern) => Some(pattern.to_string()),
+            Self::Cgroup(glob) | Self::Unit(glob) => Some(glob.to_string()),
+            Self::Container(name) => Some(name.clone()),
+            Self::All => None,
+        }
+    }
+}
+
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pid(pid) => write!(f, "process {pid}"),
-            Self::Name(pattern) => write!(f, "name {pattern}"),
-            Self::Command(pattern) => write!(f, "command {pattern}"),
-            Self::Cgroup(glob) => write!(f, "cgroup {glob}"),
-            Self::Unit(glob) => write!(f, "unit {glob}"),
-            Self::Container(name) => write!(f, "container {name}"),
-            Self::User(uid) => write!(f, "user {uid}"),
-            Self::All => f.write_str("all"),
-        }
+        f.write_str(if matches!(self, Self::Pid(_)) { "process" } else { self.kind() })?;
+        self.value().map_or(Ok(()), |value| write!(f, " {value}"))
     }
 }
 

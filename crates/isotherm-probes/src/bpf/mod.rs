@@ -66,9 +66,13 @@ mod words;
 pub(crate) const NO_FRAME: u64 = u64::MAX;
 
 pub use error::BpfError;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use error::libbpf_error;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use pages::FramesOf;
 pub use probe::BpfProbe;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use probe::FramesOf;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use program::load_object;
 pub use shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};

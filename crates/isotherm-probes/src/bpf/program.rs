@@ -161,9 +161,7 @@ impl<T> Drop for Shared<T> {
 impl Program {
     /// Loads the program into the kernel.
     pub(super) fn load() -> Result<Self, BpfError> {
-        File::open(BTF).map_err(|source| BpfError::NoBtf { path: BTF, source })?;
-        let (loaded, log) = with_log(|| ObjectBuilder::default().open_memory(OBJECT)?.load());
-        let object = loaded.map_err(|source| load_error(source, &log))?;
+        let object = load_object(OBJECT)?;
         let samples = Shared::map(&object, "samples", MAX_SAMPLES)?;
         let requests = Shared::map(&object, "table_requests", MAX_TABLES)?;
         let tables = Shared::map(&object, "page_tables", MAX_TABLES)?;
@@ -260,6 +258,13 @@ impl Program {
         let output = program.test_run(input).map_err(|source| BpfError::Run { program: name, source })?;
         Ok(output.return_value)
     }
+}
+
+/// Loads the eBPF programs of an object file into the kernel.
+pub(crate) fn load_object(object: &[u8]) -> Result<Object, BpfError> {
+    File::open(BTF).map_err(|source| BpfError::NoBtf { path: BTF, source })?;
+    let (loaded, log) = with_log(|| ObjectBuilder::default().open_memory(object)?.load());
+    loaded.map_err(|source| load_error(source, &log))
 }
 
 thread_local! {

@@ -64,6 +64,8 @@ pub struct CgroupIdle {
 pub struct ProcessIdle {
     /// The process ID.
     pub pid: u32,
+    /// The process ID in the PID namespace of the process, if that is another one than isotherm's.
+    pub inner_pid: Option<u32>,
     /// The command line, or the name of a process without one.
     pub command: String,
     /// The path of the process's cgroup, if there is one.

@@ -290,9 +290,9 @@ impl Visited {
                 });
             }
         }
-        let Member { pid, command, cgroup, .. } = self.member.clone();
+        let Member { pid, inner_pid, command, cgroup, .. } = self.member.clone();
         let shared = total.size() - alone.size();
-        (ProcessIdle { pid, command, cgroup, total, shared, mappings }, alone)
+        (ProcessIdle { pid, inner_pid, command, cgroup, total, shared, mappings }, alone)
     }
 }
 

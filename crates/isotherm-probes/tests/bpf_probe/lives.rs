@@ -100,7 +100,7 @@ fn targets_that_end_at_any_time_cause_no_error() {
         update(&mut probe, &targets.iter().collect::<Vec<_>>());
         let samples: Vec<_> = (targets.iter().zip(&starts)).flat_map(|(t, &start)| pages(t, start, MIB)).collect();
         std::thread::scope(|scope| {
-            scope.spawn(|| targets.iter_mut().for_each(Target::kill));
+            scope.spawn(|| targets.iter_mut().for_each(|target| target.kill()));
             for _ in 0..30 {
                 probe.clear(&samples).unwrap();
                 read(&mut probe, &samples);

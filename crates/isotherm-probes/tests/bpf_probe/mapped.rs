@@ -137,40 +137,65 @@ fn frames(target: &Target, start: u64, size: u64) -> BTreeSet<u64> {
 }
 
 /// Whether the sets are the same, but for a fiftieth of the second: the kernel's DAMON clears accessed bits if it runs,
-/// and a page may have been moved to another frame.
+/// and a page may have been moved to another frame. An error tells how they differ.
+fn same(found: &BTreeSet<u64>, expected: &BTreeSet<u64>, what: &str) -> Result<(), String> {
+    let differ = found.symmetric_difference(expected).count();
+    let same = differ * 50 <= expected.len();
+    same.then_some(()).ok_or_else(|| format!("{what}: {differ} frames differ from {}", expected.len()))
+}
+
 #[track_caller]
 fn assert_same(found: &BTreeSet<u64>, expected: &BTreeSet<u64>, what: &str) {
-    let differ = found.symmetric_difference(expected).count();
-    assert!(differ * 50 <= expected.len(), "{what}: {differ} frames differ from {}", expected.len());
+    same(found, expected, what).unwrap();
 }
 
 fn within(found: BTreeSet<u64>, all: &BTreeSet<u64>) -> BTreeSet<u64> {
     found.intersection(all).copied().collect()
 }
 
+/// Reads a range of `all`, surveys and clears, and tells whether each survey found what it should.
+fn found_and_cleared(
+    machine: &mut Machine,
+    target: &mut Target,
+    (from, size): (u64, u64),
+    all: &BTreeSet<u64>,
+    least_bits: u64,
+) -> Result<(), String> {
+    machine.settle(all);
+    same(&within(machine.present(), all), all, "present")?;
+    target.read(from, size);
+    let hot = frames(target, from, size);
+    machine.survey();
+    same(&within(machine.accessed(), all), &hot, "accessed")?;
+    let (bits, cleared) = machine.clear();
+    same(&within(cleared, all), &hot, "cleared")?;
+    if bits < least_bits {
+        return Err(format!("{bits} accessed bits were cleared"));
+    }
+    machine.survey();
+    same(&within(machine.accessed(), all), &BTreeSet::new(), "clear")
+}
+
 #[test]
 fn frames_that_a_process_accesses_are_found_and_no_others() {
-    for kind in ["small", "huge"] {
+    const SIZE: u64 = 4 * MIB;
+    for (kind, least_bits, attempts) in [("small", SIZE / PAGE * 49 / 50, 1), ("huge", 2, 10)] {
         let mut target = Target::start();
         let start = target.map(kind, 64 * MIB);
         target.write(start, 40 * MIB);
         let mut machine = or_skip!(Machine::open(&[&target], SharedMemory::Never));
         let all = frames(&target, start, 64 * MIB);
         assert_eq!(all.len() as u64, 40 * MIB / PAGE, "{kind}");
-        machine.settle(&all);
-        assert_same(&within(machine.present(), &all), &all, "present");
         for round in 0..3 {
-            let (from, size) = (start + round * 6 * MIB, 4 * MIB);
-            target.read(from, size);
-            let hot = frames(&target, from, size);
-            machine.survey();
-            assert_same(&within(machine.accessed(), &all), &hot, kind);
-            let (bits, cleared) = machine.clear();
-            assert!(hot.is_subset(&cleared) || kind == "small", "{kind}");
-            assert_same(&within(cleared, &all), &hot, "cleared");
-            assert!(bits >= if kind == "huge" { 2 } else { size / PAGE * 49 / 50 }, "{kind}: {bits}");
-            machine.survey();
-            assert_same(&within(machine.accessed(), &all), &BTreeSet::new(), "clear");
+            // The kernel's DAMON, if it runs, often clears the accessed bit of a huge page between the read and the
+            // survey.
+            let range = (start + round * 6 * MIB, SIZE);
+            let results: Vec<_> =
+                std::iter::repeat_with(|| found_and_cleared(&mut machine, &mut target, range, &all, least_bits))
+                    .take(attempts)
+                    .collect();
+            let right = results.iter().filter(|result| result.is_ok()).count();
+            assert!(2 * right > attempts, "{kind}: {results:?}");
         }
     }
 }

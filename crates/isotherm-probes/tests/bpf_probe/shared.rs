@@ -205,19 +205,24 @@ fn processes_that_share_memory_are_cleared_together_if_all_of_them_wait_for_less
     let file = SharedFile::new("turns");
     let mut targets = [Target::start(), Target::start()];
     let starts = targets.each_mut().map(|target| [file.map(target), file.map(target)]);
-    for (target, starts) in targets.iter_mut().zip(starts) {
-        starts.iter().for_each(|&start| target.read(start, SIZE));
-    }
+    // Private memory is cleared last, and this flushes the TLB. Otherwise the next reads set no accessed bits where no
+    // other process has run in between.
+    let private = targets.each_mut().map(|target| target.map("small", MIB));
+    let touch = |target: &mut Target, i: usize| {
+        starts[i].iter().for_each(|&start| target.read(start, SIZE));
+        target.write(private[i], MIB);
+    };
+    targets.iter_mut().enumerate().for_each(|(i, target)| touch(target, i));
     update(&mut probe, &[&targets[0], &targets[1]]);
     let mut turns = Vec::new();
     for _ in 0..7 {
         let mut cleared = [false; 2];
+        targets.iter_mut().enumerate().for_each(|(i, target)| touch(target, i));
         probe.survey().unwrap().begin().unwrap();
-        for (i, target) in targets.iter_mut().enumerate() {
-            starts[i].iter().for_each(|&start| target.read(start, SIZE));
+        for (i, target) in targets.iter().enumerate() {
             let mut blocks = Vec::new();
             probe.survey().unwrap().read(&space(target), SurveyPart::ALL, &mut blocks).unwrap();
-            let (_, done) = clear(&mut probe, target, &blocks, starts[i][0]..starts[i][0] + SIZE);
+            let (_, done) = clear(&mut probe, target, &blocks, 0..u64::MAX);
             cleared[i] = done.iter().any(|block| block.start == starts[i][0] && block.pages.count() >= 256);
         }
         turns.push(cleared);

@@ -1,7 +1,5 @@
-//! A process to watch. It executes commands one at a time, so that no test depends on timing.
+//! A process to watch.
 //!
-//! The process is this test binary, started again to run only [`serve`].
-
 //! The addresses in commands are those of answers, so they belong to memory that the process mapped for the test.
 //! Nothing in the process refers to this memory.
 
@@ -9,53 +7,22 @@
 
 use std::env;
 use std::fs::OpenOptions;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::ptr;
 
+use isotherm_testing::Served;
 use rustix::mm::{Advice, MapFlags, MlockFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mlock_with, mmap, mmap_anonymous, mprotect, munmap};
-use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 
-/// Set in the environment of the target process.
-const ROLE: &str = "ISOTHERM_TEST_TARGET";
-
-/// The prefix of an answer. The output of the test harness does not have it.
-const ANSWER: &str = "@ ";
-
-pub struct Target {
-    child: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
+pub struct Target(Served);
 
 impl Target {
     pub fn start() -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "target::serve", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(ROLE, std::process::id().to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .unwrap();
-        let commands = child.stdin.take().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut target = Self { child, commands, answers };
-        target.answer();
-        target
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Sends a command and waits until it is done. The answer is an address, or 0.
-    pub fn request(&mut self, command: &str) -> u64 {
-        writeln!(self.commands, "{command}").unwrap();
-        self.answer()
+        Self(Served::start("target::serve"))
     }
 
     /// Maps `size` bytes. For `kind`, see the function `map`. The address is a multiple of 2 MiB.
@@ -72,70 +39,48 @@ impl Target {
     pub fn read(&mut self, start: u64, size: u64) {
         self.request(&format!("read {start} {size}"));
     }
+}
 
-    /// Kills the process and waits until it has ended.
-    pub fn kill(&mut self) {
-        // The process leads a group of its own, which contains only the process and its children.
-        let group = Pid::from_child(&self.child);
-        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = self.child.wait();
-    }
+impl Deref for Target {
+    type Target = Served;
 
-    fn answer(&mut self) -> u64 {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the target process ended unexpectedly");
-            // The test harness prints the name of the test without a newline before the first answer.
-            if let Some((_, answer)) = line.split_once(ANSWER) {
-                return answer.trim().parse().unwrap_or_else(|_| panic!("the target says: {answer}"));
-            }
-        }
+    fn deref(&self) -> &Served {
+        &self.0
     }
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        self.kill();
+impl DerefMut for Target {
+    fn deref_mut(&mut self) -> &mut Served {
+        &mut self.0
     }
 }
 
-/// The target process runs this.
+/// The target process runs this. An answer is an address, or 0.
 #[test]
 #[ignore = "the target processes of the other tests run it"]
 fn serve() {
-    let parent = isotherm_testing::or_skip!(env::var(ROLE).map_err(|_| "it is a part of other tests"));
-    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    assert_eq!(getppid().map(|pid| pid.to_string()), Some(parent), "the test has ended already");
+    isotherm_testing::or_skip!(isotherm_testing::serve(obey));
+}
 
-    println!("{ANSWER}0");
-    for line in io::stdin().lines() {
-        let line = line.unwrap();
-        let words: Vec<&str> = line.split(' ').collect();
-        let number = |i: usize| words[i].parse::<usize>().unwrap();
-        let answer = match words[0] {
-            "map" => map(words[1], number(2)),
-            // SAFETY: the range is memory that `map` returned. Nothing refers to it.
-            "unmap" => unsafe { munmap(number(1) as *mut _, number(2)).map(|()| 0) },
-            "write" => Ok(touch(number(1), number(2), true)),
-            "read" => Ok(touch(number(1), number(2), false)),
-            "write-in-threads" => Ok(write_in_threads(number(1), number(2))),
-            "protect" => protect(number(1), number(2), MprotectFlags::READ),
-            "unprotect" => protect(number(1), number(2), MprotectFlags::READ | MprotectFlags::WRITE),
-            "forbid" => protect(number(1), number(2), MprotectFlags::empty()),
-            "reserve" => reserve(words[1], number(2)),
-            "stripe" => Ok(stripe(number(1), number(2))),
-            "fork-and-read" => Ok(fork_and_read(number(1), number(2))),
-            "churn" => Ok(churn()),
-            "exec" => panic!("exec failed: {}", exec()),
-            _ => panic!("unknown command: {line}"),
-        };
-        match answer {
-            Ok(address) => println!("{ANSWER}{address}"),
-            Err(e) => println!("{ANSWER}{e}"),
-        }
+fn obey(command: &str) -> rustix::io::Result<u64> {
+    let words: Vec<&str> = command.split(' ').collect();
+    let number = |i: usize| words[i].parse::<usize>().unwrap();
+    match words[0] {
+        "map" => map(words[1], number(2)),
+        // SAFETY: the range is memory that `map` returned. Nothing refers to it.
+        "unmap" => unsafe { munmap(number(1) as *mut _, number(2)).map(|()| 0) },
+        "write" => Ok(touch(number(1), number(2), true)),
+        "read" => Ok(touch(number(1), number(2), false)),
+        "write-in-threads" => Ok(write_in_threads(number(1), number(2))),
+        "protect" => protect(number(1), number(2), MprotectFlags::READ),
+        "unprotect" => protect(number(1), number(2), MprotectFlags::READ | MprotectFlags::WRITE),
+        "forbid" => protect(number(1), number(2), MprotectFlags::empty()),
+        "reserve" => reserve(words[1], number(2)),
+        "stripe" => Ok(stripe(number(1), number(2))),
+        "fork-and-read" => Ok(fork_and_read(number(1), number(2))),
+        "churn" => Ok(churn()),
+        "exec" => panic!("exec failed: {}", exec()),
+        _ => panic!("unknown command: {command}"),
     }
 }
 

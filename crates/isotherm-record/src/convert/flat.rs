@@ -1,5 +1,6 @@
 //! One line for each region, for tools that know no lists.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping, RegionSnapshot, TargetId, is_memory};
@@ -81,11 +82,13 @@ pub(super) fn absent_bytes(row: &Row, region: &RegionSnapshot, mappings: &[Mappi
 /// Empty when most of what is mapped there is anonymous, or nothing is.
 fn main_name(mappings: &[Mapping], range: AddrRange) -> Arc<str> {
     let mut names: Vec<(&Mapping, u64)> = Vec::new();
+    let mut places = HashMap::new();
     for mapping in mappings {
         let Some(part) = mapping.range.intersection(range) else {
             break;
         };
-        match names.iter_mut().find(|(known, _)| known.name == mapping.name && known.node == mapping.node) {
+        let place = *places.entry((&*mapping.name, mapping.node)).or_insert(names.len());
+        match names.get_mut(place) {
             Some((_, bytes)) => *bytes += part.size(),
             None => names.push((mapping, part.size())),
         }

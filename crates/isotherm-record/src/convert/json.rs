@@ -1,4 +1,5 @@
-//! JSON: one document with the header, the snapshots, the activities and the surveys.
+//! JSON: one document with the header, the snapshots, the activities, the surveys, the marks, and the calls that mapped
+//! memory.
 //!
 //! What a target is and its mappings are in the first snapshot that has the target, and in those where they change; in
 //! surveys likewise.
@@ -8,17 +9,18 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
-use isotherm_core::{Mapping, TargetId};
+use isotherm_core::{Allocations, Mapping, TargetId};
 use serde::Serialize;
 
 use super::activity::ActivityOut;
+use super::allocations::AllocationsOut;
 use super::identity::IdOut;
 use super::mapping::MappingOut;
 use super::survey::SurveyOut;
 use super::{FormatWriter, flat};
 use crate::id::pid_column;
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Ending, FORMAT, Recording, Row, SurveyRecord, TargetInfo};
+use crate::{Activity, Cost, Ending, FORMAT, Mark, Recording, Row, SurveyRecord, TargetInfo};
 
 pub(super) struct Json {
     output: BufWriter<File>,
@@ -42,6 +44,8 @@ enum List {
     Snapshots,
     Activities,
     Surveys,
+    Marks,
+    Allocations,
 }
 
 #[derive(Serialize)]
@@ -90,6 +94,12 @@ struct PagesOut {
     unknown_bytes: u64,
     swapped_bytes: Option<u64>,
     absent_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct MarkOut<'a> {
+    time_ns: u64,
+    text: &'a str,
 }
 
 impl FormatWriter for Json {
@@ -147,8 +157,18 @@ impl FormatWriter for Json {
         Ok(())
     }
 
+    fn mark(&mut self, mark: &Mark) -> io::Result<()> {
+        self.begin(List::Marks)?;
+        self.write_entry(&MarkOut { time_ns: nanoseconds(mark.time), text: &mark.text })
+    }
+
+    fn allocations(&mut self, found: &Allocations) -> io::Result<()> {
+        self.begin(List::Allocations)?;
+        self.write_entry(&AllocationsOut::new(found, self.from_boot))
+    }
+
     fn end(mut self) -> io::Result<BufWriter<File>> {
-        self.begin(List::Surveys)?;
+        self.begin(List::Marks)?;
         self.output.write_all(b"\n]}\n")?;
         Ok(self.output)
     }
@@ -168,7 +188,13 @@ impl Json {
     /// Begins a list, and ends those before it, if that is still to be done.
     fn begin(&mut self, list: List) -> io::Result<()> {
         self.write_snapshot()?;
-        for (next, name) in [(List::Activities, "activities"), (List::Surveys, "surveys")] {
+        let lists = [
+            (List::Activities, "activities"),
+            (List::Surveys, "surveys"),
+            (List::Marks, "marks"),
+            (List::Allocations, "allocations"),
+        ];
+        for (next, name) in lists {
             if self.list < next && next <= list {
                 self.list = next;
                 self.some = false;

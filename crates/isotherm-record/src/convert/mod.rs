@@ -2,7 +2,9 @@
 //! other crates.
 
 mod activity;
+mod allocations;
 mod csv;
+mod cut;
 mod flat;
 mod identity;
 mod json;
@@ -13,11 +15,14 @@ mod survey;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use isotherm_core::Allocations;
 use isotherm_output::{Output, OutputError, OutputFile};
 
-use crate::{Activity, RecordError, Recording, Row, SurveyRecord, recording_at};
+use crate::{Activity, Mark, RecordError, Recording, Row, SurveyRecord, recording_at};
+
+pub use cut::{Cut, cut};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +33,16 @@ pub enum ConvertError {
     /// The recording could not be read.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// The part that was to be cut out has neither a snapshot nor a survey.
+    #[error(
+        "nothing of the recording {} is in this part; `isotherm check` says how long it is, and `isotherm report \
+         summary` lists its targets",
+        path.display()
+    )]
+    NothingToCut {
+        /// The recording.
+        path: PathBuf,
+    },
 }
 
 /// A format that a recording can be converted to.
@@ -57,7 +72,7 @@ pub enum TransferError {
 /// The writer of a format. It gets the snapshots target by target, and keeps as few of them in memory as the format
 /// allows.
 trait FormatWriter: Sized {
-    /// Whether the format has activities and surveys, or snapshots alone.
+    /// Whether the format has activities, surveys, marks and calls that mapped memory, or snapshots alone.
     const ALL: bool = false;
 
     /// Begins the output.
@@ -73,6 +88,16 @@ trait FormatWriter: Sized {
 
     /// Adds a survey. All surveys come after the last activity.
     fn survey(&mut self, _survey: SurveyRecord) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Adds a mark. All marks come after the last survey.
+    fn mark(&mut self, _mark: &Mark) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Adds calls that mapped memory. All of them come after the last mark.
+    fn allocations(&mut self, _found: &Allocations) -> io::Result<()> {
         Ok(())
     }
 
@@ -159,6 +184,12 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
         }
         for survey in recording.surveys()? {
             writer.survey(survey?)?;
+        }
+        for mark in recording.marks()? {
+            writer.mark(&mark?)?;
+        }
+        for found in recording.allocations()? {
+            writer.allocations(&found?)?;
         }
     }
     Ok(writer.end()?)

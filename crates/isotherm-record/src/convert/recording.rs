@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 
+use isotherm_core::Allocations;
 use isotherm_output::OutputFile;
 
-use crate::{Contents, Ending, RecordError, Recorder, Recording};
+use crate::{Activity, Contents, Ending, Mark, RecordError, Recorder, Recording, SnapshotRecord, SurveyRecord};
 
 /// Writes all of `recording` to `output`, in the present format. The output appears when it is whole.
 ///
@@ -25,23 +26,15 @@ pub(super) fn write_readable(recording: &Recording, output: OutputFile) -> Resul
 /// no output then.
 fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Result<Option<RecordError>, RecordError> {
     let error = RefCell::new(None);
-    let mut snapshots = readable(recording.snapshots()?, &error);
+    let snapshots = readable(recording.snapshots()?, &error);
     let mut activities = readable(recording.activities()?, &error).peekable();
-    let mut surveys = readable(recording.surveys()?, &error).peekable();
-    let contents = Contents { activities: activities.peek().is_some(), surveys: recording.contents().surveys };
+    let surveys = readable(recording.surveys()?, &error);
+    let mut marks = readable(recording.marks()?, &error).peekable();
+    let allocations = readable(recording.allocations()?, &error);
+    let contents =
+        Contents { activities: activities.peek().is_some(), marks: marks.peek().is_some(), ..recording.contents() };
     let mut recorder = Recorder::begin(output, recording.header(), contents)?.appearing_whole();
-    for record in &mut snapshots {
-        let time = record.snapshot.time;
-        while let Some(activity) = activities.next_if(|activity| activity.time <= time) {
-            recorder.write_activity(&activity)?;
-        }
-        while let Some(survey) = surveys.next_if(|survey| survey.survey.time <= time) {
-            recorder.write_survey(&survey)?;
-        }
-        recorder.write(&record)?;
-    }
-    activities.try_for_each(|activity| recorder.write_activity(&activity))?;
-    surveys.try_for_each(|survey| recorder.write_survey(&survey))?;
+    interleave(&mut recorder, snapshots, activities, surveys, marks, allocations)?;
     let stopped = match error.take() {
         Some(error) if needs_all => return Err(error),
         stopped => stopped,
@@ -53,8 +46,44 @@ fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Resul
     Ok(stopped)
 }
 
+/// Writes snapshots, activities, surveys, marks and calls that mapped memory in the order of time.
+///
+/// # Errors
+/// When they cannot be written.
+pub(super) fn interleave(
+    recorder: &mut Recorder,
+    snapshots: impl Iterator<Item = SnapshotRecord>,
+    activities: impl Iterator<Item = Activity>,
+    surveys: impl Iterator<Item = SurveyRecord>,
+    marks: impl Iterator<Item = Mark>,
+    allocations: impl Iterator<Item = Allocations>,
+) -> Result<(), RecordError> {
+    let (mut activities, mut surveys, mut marks) = (activities.peekable(), surveys.peekable(), marks.peekable());
+    let mut allocations = allocations.peekable();
+    for record in snapshots {
+        let time = record.snapshot.time;
+        while let Some(activity) = activities.next_if(|activity| activity.time <= time) {
+            recorder.write_activity(&activity)?;
+        }
+        while let Some(survey) = surveys.next_if(|survey| survey.survey.time <= time) {
+            recorder.write_survey(&survey)?;
+        }
+        while let Some(mark) = marks.next_if(|mark| mark.time <= time) {
+            recorder.write_mark(&mark)?;
+        }
+        while let Some(found) = allocations.next_if(|found| found.time <= time) {
+            recorder.write_allocations(&found)?;
+        }
+        recorder.write(&record)?;
+    }
+    activities.try_for_each(|activity| recorder.write_activity(&activity))?;
+    surveys.try_for_each(|survey| recorder.write_survey(&survey))?;
+    marks.try_for_each(|mark| recorder.write_mark(&mark))?;
+    allocations.try_for_each(|found| recorder.write_allocations(&found))
+}
+
 /// The items up to the first error, which is kept.
-fn readable<'a, T: 'a>(
+pub(super) fn readable<'a, T: 'a>(
     items: impl Iterator<Item = Result<T, RecordError>> + 'a,
     kept: &'a RefCell<Option<RecordError>>,
 ) -> impl Iterator<Item = T> + 'a {

@@ -44,6 +44,8 @@ impl From<Row> for present::Row {
             cost: row.cost,
             activity: row.activity.map(present::Activity::from),
             survey: None,
+            mark: None,
+            allocations: None,
         }
     }
 }

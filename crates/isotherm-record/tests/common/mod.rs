@@ -44,6 +44,7 @@ pub fn header() -> Header {
             cpus: 2,
             memory_bytes: 8 << 30,
         },
+        part: None,
     }
 }
 
@@ -72,6 +73,8 @@ pub fn info(id: TargetId) -> Arc<TargetInfo> {
     Arc::new(TargetInfo {
         command: format!("server, \"{}\" --port 80", pid_column(id)),
         started_unix_ns: STARTED_UNIX_NS,
+        cgroup: Some(format!("/system.slice/server@{}.service", pid_column(id))),
+        inner_pid: id.pid().filter(|pid| pid % 2 == 0).map(|pid| pid / 2),
     })
 }
 
@@ -247,7 +250,7 @@ pub fn survey(i: u32) -> SurveyRecord {
 /// Records snapshots 1 to `count` whose regions have present bytes, every tenth followed by a survey, and returns what
 /// reading them has to give.
 pub fn record_with_surveys(path: &Path, count: u32) -> (Vec<Row>, Vec<SurveyRecord>) {
-    let contents = Contents { activities: false, surveys: true };
+    let contents = Contents { surveys: true, ..Contents::default() };
     let mut recorder = Recorder::create_with(path, &header(), contents).unwrap();
     let mut written = (Vec::new(), Vec::new());
     for i in 1..=count {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use isotherm_core::TargetId;
 use isotherm_record::pid_column;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::{Cell, Heatmap, TargetMap};
+use super::{Cell, Columns, Heatmap, TargetMap};
 use crate::extent::shown_name;
 use crate::measure::Measure;
 use crate::placement::Placement;
@@ -18,25 +18,63 @@ fn rounded(share: f32) -> f64 {
 }
 
 impl Serialize for Heatmap {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let edges: Vec<u64> = (0..=self.columns).map(|column| self.column_time(column).as_nanos() as u64).collect();
-        let targets: Vec<Value> = self.targets.iter().map(TargetMap::json).collect();
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let columns = Columns { start: self.start, end: self.end, count: self.columns };
+        let edges: Vec<u64> = (0..=self.columns).map(|column| columns.start_of(column).as_nanos() as u64).collect();
         let ns = |time: Duration| time.as_nanos() as u64;
         let bounds = self.intervals.bounds();
-        json!({
-            "measure": self.measure.name(),
-            "interval_min_ns": bounds.map(|(least, _)| ns(least)),
-            "interval_max_ns": bounds.map(|(_, most)| ns(most)),
-            "rates_interval_ns": self.most_hz().map(|_| ns(self.reference)),
-            "time_edges_ns": edges,
-            "targets": targets,
-        })
-        .serialize(serializer)
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("measure", self.measure.name())?;
+        map.serialize_entry("interval_min_ns", &bounds.map(|(least, _)| ns(least)))?;
+        map.serialize_entry("interval_max_ns", &bounds.map(|(_, most)| ns(most)))?;
+        map.serialize_entry("rates_interval_ns", &self.most_hz().map(|_| ns(self.reference)))?;
+        map.serialize_entry("time_edges_ns", &edges)?;
+        map.serialize_entry("targets", &self.targets)?;
+        map.end()
+    }
+}
+
+/// A value for each cell of a target, in a list for each row. There may be a million cells, so that they are written as
+/// they are computed.
+struct Matrix<'a, F> {
+    target: &'a TargetMap,
+    value: F,
+}
+
+/// A row of it.
+struct Row<'a, F> {
+    matrix: &'a Matrix<'a, F>,
+    row: usize,
+}
+
+impl<F: Fn(usize, usize) -> Option<f64>> Serialize for Matrix<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((0..self.target.axis.rows).map(|row| Row { matrix: self, row }))
+    }
+}
+
+impl<F: Fn(usize, usize) -> Option<f64>> Serialize for Row<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Matrix { target, value } = self.matrix;
+        serializer.collect_seq((0..target.columns.count).map(|column| value(self.row, column)))
     }
 }
 
 impl TargetMap {
-    fn json(&self) -> Value {
+    /// A value for each cell that has one.
+    fn cells(&self, value: impl Fn(Cell) -> Option<f64>) -> impl Serialize {
+        Matrix { target: self, value: move |row, column| self.cell(row, column).and_then(&value) }
+    }
+
+    /// A share for each cell of which it is known where its memory was. `None` without surveys.
+    fn shares(&self, share: impl Fn(Placement) -> Option<f64>) -> Option<impl Serialize> {
+        let share = move |row, column| self.placement(row, column).and_then(&share).map(|share| rounded(share as f32));
+        self.at_end.is_some().then_some(Matrix { target: self, value: share })
+    }
+}
+
+impl Serialize for TargetMap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let areas: Vec<Value> = self
             .axis
             .areas
@@ -72,40 +110,31 @@ impl TargetMap {
                 }))
             })
             .collect();
-        let each = |value: &dyn Fn(usize, usize) -> Option<f64>| -> Value {
-            (0..self.axis.rows)
-                .map(|row| (0..self.columns).map(|column| value(row, column)).collect::<Value>())
-                .collect()
-        };
-        let matrix = |value: &dyn Fn(Cell) -> Option<f64>| each(&|row, column| self.cell(row, column).and_then(value));
-        let place = |share: &dyn Fn(Placement) -> Option<f64>| match self.at_end {
-            Some(_) => {
-                each(&|row, column| self.placement(row, column).and_then(share).map(|share| rounded(share as f32)))
-            }
-            None => Value::Null,
-        };
         let physical = self.id == TargetId::PhysicalMemory;
-        let mut out = json!({
-            "pid": pid_column(self.id),
-            "command": self.info.command,
-            "areas": areas,
-            "rows": rows,
-            "resident_bytes": self.at_end.map(|bytes| bytes.present),
-            "swapped_bytes": self.at_end.and_then(|bytes| bytes.swapped),
-            "absent_bytes": self.at_end.and_then(|bytes| bytes.absent),
-            "swapped": place(&|placement| placement.swapped),
-            "absent": place(&|placement| (!physical).then(|| placement.absent())),
-        });
-        let rates = || matrix(&|cell| (cell.unobservable < 1.0).then(|| rounded(cell.rate)));
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("pid", &pid_column(self.id))?;
+        map.serialize_entry("command", &self.info.command)?;
+        map.serialize_entry("areas", &areas)?;
+        map.serialize_entry("rows", &rows)?;
+        map.serialize_entry("resident_bytes", &self.at_end.map(|bytes| bytes.present))?;
+        map.serialize_entry("swapped_bytes", &self.at_end.and_then(|bytes| bytes.swapped))?;
+        map.serialize_entry("absent_bytes", &self.at_end.and_then(|bytes| bytes.absent))?;
+        map.serialize_entry("swapped", &self.shares(|placement| placement.swapped))?;
+        map.serialize_entry("absent", &self.shares(|placement| (!physical).then(|| placement.absent())))?;
+        let rates = self.cells(|cell| (cell.unobservable < 1.0).then(|| rounded(cell.rate)));
         match self.measure {
             Measure::Rate => {
-                out["rates"] = rates();
-                out["rates_hz"] = matrix(&|cell| (cell.unobservable < 1.0).then(|| rounded(cell.hz)));
-                out["unobservable"] = matrix(&|cell| Some(rounded(cell.unobservable)));
+                let hz = self.cells(|cell| (cell.unobservable < 1.0).then(|| rounded(cell.hz)));
+                map.serialize_entry("rates", &rates)?;
+                map.serialize_entry("rates_hz", &hz)?;
+                map.serialize_entry("unobservable", &self.cells(|cell| Some(rounded(cell.unobservable))))?;
             }
-            Measure::Touched => out["touched"] = rates(),
-            Measure::IdleTime => out["idle_s"] = matrix(&|cell| Some((cell.age.as_secs_f64() * 10.0).round() / 10.0)),
+            Measure::Touched => map.serialize_entry("touched", &rates)?,
+            Measure::IdleTime => {
+                let idle = self.cells(|cell| Some((cell.age.as_secs_f64() * 10.0).round() / 10.0));
+                map.serialize_entry("idle_s", &idle)?;
+            }
         }
-        out
+        map.end()
     }
 }

@@ -1,7 +1,11 @@
 //! The heatmap: the access rate of all memory over time, as cells of a grid.
 
+mod cell;
+mod columns;
 mod json;
+mod plan;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,78 +15,20 @@ use isotherm_core::{AddrRange, TargetId, is_memory, units};
 use isotherm_record::TargetInfo;
 
 use crate::ReportError;
-use crate::axis::{Axis, AxisResolution};
-use crate::extent::{Extent, TargetExtent};
+use crate::axis::Axis;
+use crate::extent::Extent;
 use crate::intervals::IntervalRange;
 use crate::measure::Measure;
 use crate::placement::{PlacedBytes, Placement, Places};
 use crate::source::{Selection, Share, Source, View, Visit, walk};
 use crate::surveys::{pieces, selected};
 
-/// Into how many cells a heatmap is divided.
-#[derive(Clone, Copy, Debug)]
-pub struct Resolution {
-    /// Columns, for all targets.
-    pub columns: usize,
-    /// Rows of each target.
-    pub axis: AxisResolution,
-}
+use cell::Sums;
 
-/// The memory of a row in the time of a column.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cell {
-    /// The access rate, 0 to 1: the share of observed samples that found an access, weighted by bytes and time. With
-    /// other measures their place on the scale from 0 (cold) to 1 (hot). Rates of samples over a shorter interval than
-    /// the longest of the heatmap are converted to what samples over that one would find.
-    pub rate: f32,
-    /// Accesses that samples found in a second. At most one is found in a sample, so that this is the least there was
-    /// where `rate` is 1.
-    pub hz: f32,
-    /// The share of unobservable samples, 0 to 1.
-    pub unobservable: f32,
-    /// The mean age: the time for which the access rate has been about the same. With surveys, the mean idle time.
-    pub age: Duration,
-}
-
-impl Cell {
-    /// Whether most samples are unobservable, so that the rate means little.
-    pub fn is_unobservable(&self) -> bool {
-        self.unobservable > 0.5
-    }
-}
-
-/// The sums behind a cell.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    weight: f64,
-    observed: f64,
-    accessed: f64,
-    /// Accesses found in a second.
-    found: f64,
-    age: f64,
-}
-
-impl Sums {
-    fn cell(self) -> Option<Cell> {
-        (self.weight > 0.0).then(|| Cell {
-            rate: if self.observed > 0.0 { (self.accessed / self.observed).clamp(0.0, 1.0) as f32 } else { 0.0 },
-            hz: if self.observed > 0.0 { (self.found / self.observed) as f32 } else { 0.0 },
-            unobservable: (1.0 - self.observed / self.weight).clamp(0.0, 1.0) as f32,
-            age: Duration::try_from_secs_f64(self.age / self.weight).unwrap_or(Duration::MAX),
-        })
-    }
-}
-
-/// What a picture shows of a cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Shown {
-    /// The place of its memory on the scale, from 0 (cold) to 1 (hot).
-    Rate(f32),
-    /// Most of it could not be observed.
-    Unobservable,
-    /// More of it was in swap than in memory.
-    Swapped,
-}
+pub use cell::{Cell, Shown};
+pub use columns::Columns;
+pub(crate) use plan::shares;
+pub use plan::{Lane, LeftOut, Plan};
 
 /// The heatmap of one target.
 pub struct TargetMap {
@@ -92,8 +38,15 @@ pub struct TargetMap {
     pub info: Arc<TargetInfo>,
     /// The address axis. Each of its rows is a row of cells, low addresses first.
     pub axis: Axis,
-    columns: usize,
+    /// The time from its first snapshot to its last.
+    pub life: (Duration, Duration),
+    /// The most bytes that it had at a time: in memory if surveys tell, or else mapped.
+    pub most_bytes: u64,
+    /// The columns of its cells.
+    pub columns: Columns,
     sums: Vec<Sums>,
+    /// Whether something was recorded in each column.
+    recorded: Vec<bool>,
     /// Where the memory of each cell was. Empty without surveys.
     places: Vec<Places>,
     /// The bytes of the target at the last survey.
@@ -104,13 +57,13 @@ pub struct TargetMap {
 impl TargetMap {
     /// The cell of a row (0 has the lowest addresses) and a column. None if nothing was mapped or recorded there.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
-        let cell = self.sums.get(row * self.columns + column)?.cell()?;
+        let cell = self.sums.get(row * self.columns.count + column)?.cell()?;
         Some(if self.measure == Measure::IdleTime { Cell { rate: Measure::heat(cell.age), ..cell } } else { cell })
     }
 
     /// Where the memory of a cell was. `None` if no survey tells.
     pub fn placement(&self, row: usize, column: usize) -> Option<Placement> {
-        self.places.get(row * self.columns + column)?.placement()
+        self.places.get(row * self.columns.count + column)?.placement()
     }
 
     /// What a picture shows of a cell. `None` if nothing was mapped or recorded there.
@@ -121,7 +74,10 @@ impl TargetMap {
         if placement.is_some_and(swapped) {
             return Some(Shown::Swapped);
         }
-        let cell = cell?;
+        let Some(cell) = cell else {
+            let recorded = self.recorded.get(column) == Some(&true) && self.id != TargetId::PhysicalMemory;
+            return placement.filter(|_| recorded).map(|_| Shown::Absent);
+        };
         Some(if cell.is_unobservable() { Shown::Unobservable } else { Shown::Rate(cell.rate) })
     }
 
@@ -140,10 +96,12 @@ pub struct Heatmap {
     pub start: Duration,
     /// The end of the time axis.
     pub end: Duration,
-    /// The number of columns.
+    /// The number of columns of the whole time.
     pub columns: usize,
     /// The targets.
     pub targets: Vec<TargetMap>,
+    /// The targets that are not shown.
+    pub left_out: Option<LeftOut>,
     /// What the cells measure.
     pub measure: Measure,
     /// The sampling intervals; with measures of surveys, the times from a survey to the next.
@@ -152,6 +110,8 @@ pub struct Heatmap {
     /// accessed, samples over a shorter one would find an unknown share accessed; the other way round, the share is
     /// known. So the same memory has the same colour, however the interval changes. Zero if there are no samples.
     pub reference: Duration,
+    /// The place of each target among `targets`.
+    places: HashMap<TargetId, usize>,
 }
 
 impl Heatmap {
@@ -163,19 +123,33 @@ impl Heatmap {
         source: &dyn Source,
         selection: &Selection,
         measure: Measure,
-        resolution: impl FnOnce(&Extent) -> Resolution,
+        plan: impl FnOnce(&Extent) -> Plan,
     ) -> Result<Self, ReportError> {
         if measure == Measure::Rate {
-            return Self::new(source, selection, resolution);
+            return Self::new(source, selection, plan);
         }
         let extent = Extent::of_surveys(source, selection)?.ok_or(ReportError::NotSurveyed { measure })?;
-        let resolution = resolution(&extent);
-        let mut heatmap = Self { measure, ..Self::blank(&extent, extent.targets.iter(), resolution) };
+        let mut heatmap = Self::of_surveys(source, selection, measure, &extent, &plan(&extent))?;
+        heatmap.add_places(source, selection)?;
+        Ok(heatmap)
+    }
+
+    /// What surveys measured of this extent, without where the memory was.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub(crate) fn of_surveys(
+        source: &dyn Source,
+        selection: &Selection,
+        measure: Measure,
+        extent: &Extent,
+        plan: &Plan,
+    ) -> Result<Self, ReportError> {
+        let mut heatmap = Self { measure, ..Self::blank(extent, plan) };
         for record in source.surveys().map_err(ReportError::Source)? {
             heatmap.add_survey(&record.map_err(ReportError::Source)?.survey, selection);
         }
         heatmap.targets.iter_mut().for_each(|target| target.measure = measure);
-        heatmap.add_places(source, selection)?;
         Ok(heatmap)
     }
 
@@ -198,9 +172,10 @@ impl Heatmap {
             if from >= to {
                 continue;
             }
-            let columns = self.columns_of(from, to);
             for found in survey.targets.iter().filter(|found| selection.holds_target(found.id)) {
-                let Some(map) = self.targets.iter_mut().find(|map| map.id == found.id) else { continue };
+                let Some(map) = self.places.get(&found.id).and_then(|&nth| self.targets.get_mut(nth)) else { continue };
+                let (from, to) = (from.max(map.life.0), to.min(map.life.1));
+                let columns = if from < to { map.columns.overlaps(from, to) } else { vec![] };
                 map.add_places(found, selection, &columns);
             }
         }
@@ -213,14 +188,15 @@ impl Heatmap {
             return;
         }
         self.intervals.add(survey.interval);
-        let columns = self.columns_of(survey.time.saturating_sub(survey.interval), survey.time);
         for found in survey.targets.iter().filter(|found| selection.holds_target(found.id)) {
-            let Some(map) = self.targets.iter_mut().find(|map| map.id == found.id) else { continue };
+            let Some(map) = self.places.get(&found.id).and_then(|&nth| self.targets.get_mut(nth)) else { continue };
+            let columns = map.columns.overlaps(survey.time.saturating_sub(survey.interval), survey.time);
+            columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
             for piece in pieces(found, selection.address) {
                 for (row, bytes) in map.axis.rows_of(piece.range) {
                     for &(column, seconds) in &columns {
                         let weight = bytes as f64 * piece.present * seconds;
-                        let sums = &mut map.sums[row * map.columns + column];
+                        let sums = &mut map.sums[row * map.columns.count + column];
                         sums.weight += weight;
                         sums.observed += weight;
                         sums.accessed += weight * piece.touched;
@@ -238,39 +214,46 @@ impl Heatmap {
     pub fn new(
         source: &dyn Source,
         selection: &Selection,
-        resolution: impl FnOnce(&Extent) -> Resolution,
+        plan: impl FnOnce(&Extent) -> Plan,
     ) -> Result<Self, ReportError> {
         let extent = Extent::of(source, selection)?;
-        let resolution = resolution(&extent);
-        let mut heatmap = Self::blank(&extent, extent.targets.iter(), resolution);
+        let mut heatmap = Self::blank(&extent, &plan(&extent));
         walk(source, selection, &mut [&mut heatmap])?;
         heatmap.add_places(source, selection)?;
         Ok(heatmap)
     }
 
     /// A heatmap without data.
-    pub fn blank<'a>(extent: &Extent, targets: impl Iterator<Item = &'a TargetExtent>, resolution: Resolution) -> Self {
+    pub fn blank(extent: &Extent, plan: &Plan) -> Self {
         let (start, end) = extent.time.unwrap_or_default();
-        let columns = resolution.columns.max(1);
-        let targets = targets
-            .map(|target| {
-                let axis = Axis::new(&target.mapped, resolution.axis);
-                let sums = vec![Sums::default(); axis.rows * columns];
+        let lanes = plan.lanes.iter().filter_map(|lane| Some((lane, extent.targets.get(lane.target)?)));
+        let targets = lanes
+            .map(|(lane, target)| {
+                let axis = Axis::new(&target.mapped, lane.axis);
+                let columns = match lane.own_columns {
+                    Some(count) => Columns { start: target.life.0, end: target.life.1, count: count.max(1) },
+                    None => Columns { start, end, count: plan.columns.max(1) },
+                };
                 TargetMap {
                     id: target.id,
                     info: target.info.clone(),
+                    life: target.life,
+                    most_bytes: target.most_bytes,
+                    sums: vec![Sums::default(); axis.rows * columns.count],
+                    recorded: vec![false; columns.count],
                     axis,
                     columns,
-                    sums,
                     places: vec![],
                     at_end: None,
                     measure: Measure::Rate,
                 }
             })
-            .collect();
+            .collect::<Vec<_>>();
+        let places = targets.iter().enumerate().map(|(nth, map)| (map.id, nth)).collect();
         let reference = extent.sampling.bounds().map_or(Duration::ZERO, |(_, longest)| longest);
         let intervals = IntervalRange::default();
-        Self { start, end, columns, targets, measure: Measure::Rate, intervals, reference }
+        let (columns, left_out) = (plan.columns.max(1), plan.left_out);
+        Self { start, end, columns, targets, left_out, measure: Measure::Rate, intervals, reference, places }
     }
 
     /// The rate in Hz that stands at the hot end of the scale, and that is the least there was. `None` if the heatmap
@@ -307,33 +290,10 @@ impl Heatmap {
         self.targets.iter().any(|target| target.at_end.is_some())
     }
 
-    /// Whether a cell is shown as memory in swap.
-    pub(crate) fn shows_swap(&self) -> bool {
-        let swapped =
-            |map: &TargetMap, row| (0..self.columns).any(|column| map.shown(row, column) == Some(Shown::Swapped));
-        self.targets.iter().any(|map| (0..map.axis.rows).any(|row| swapped(map, row)))
-    }
-
-    /// The start of a column. That of the column after the last is the end.
-    pub fn column_time(&self, column: usize) -> Duration {
-        let span = (self.end - self.start).as_nanos();
-        self.start + Duration::from_nanos((span * column as u128 / self.columns as u128) as u64)
-    }
-
-    /// The columns that overlap a span of time, each with the seconds of the overlap.
-    fn columns_of(&self, from: Duration, to: Duration) -> Vec<(usize, f64)> {
-        let width = (self.end - self.start).as_secs_f64() / self.columns as f64;
-        if width <= 0.0 {
-            return vec![(0, 1.0)];
-        }
-        let (a, b) = ((from.saturating_sub(self.start)).as_secs_f64(), (to.saturating_sub(self.start)).as_secs_f64());
-        let first = ((a / width) as usize).min(self.columns - 1);
-        (first..self.columns)
-            .map(|column| (column, column as f64 * width))
-            .take_while(|&(_, start)| start < b)
-            .map(|(column, start)| (column, (start + width).min(b) - start.max(a)))
-            .filter(|&(_, seconds)| seconds > width * 1e-6)
-            .collect()
+    /// Whether a cell is shown as this.
+    pub(crate) fn shows(&self, what: Shown) -> bool {
+        let in_row = |map: &TargetMap, row| (0..map.columns.count).any(|column| map.shown(row, column) == Some(what));
+        self.targets.iter().any(|map| (0..map.axis.rows).any(|row| in_row(map, row)))
     }
 }
 
@@ -342,11 +302,13 @@ impl View for Heatmap {
         if !visit.chosen {
             return Ok(());
         }
-        let columns = self.columns_of(visit.since, visit.row.time);
         let aggregation = visit.row.aggregation.as_secs_f64();
         let sampling = sampling_interval(visit.row.aggregation, visit.row.samples);
         self.intervals.add_row(visit.row);
-        let Some(map) = self.targets.iter_mut().find(|map| map.id == visit.row.target.id) else { return Ok(()) };
+        let place = self.places.get(&visit.row.target.id);
+        let Some(map) = place.and_then(|&nth| self.targets.get_mut(nth)) else { return Ok(()) };
+        let columns = map.columns.overlaps(visit.since, visit.row.time);
+        columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
         for piece in visit.pieces() {
             let share = Share::of(piece.region, visit.row.samples);
             let rate = share.rate().unwrap_or(0.0);
@@ -358,7 +320,7 @@ impl View for Heatmap {
             for (row, bytes) in map.axis.rows_of(piece.range) {
                 for &(column, seconds) in &columns {
                     let weight = bytes as f64 * seconds;
-                    let sums = &mut map.sums[row * map.columns + column];
+                    let sums = &mut map.sums[row * map.columns.count + column];
                     sums.weight += weight;
                     sums.observed += weight * share.observed;
                     sums.accessed += weight * accessed;
@@ -381,7 +343,7 @@ impl TargetMap {
         let mut add = |range: AddrRange, add: &dyn Fn(&mut Places, f64)| {
             for (row, bytes) in axis.rows_of(range) {
                 for &(column, seconds) in columns {
-                    add(&mut places[row * *width + column], bytes as f64 * seconds);
+                    add(&mut places[row * width.count + column], bytes as f64 * seconds);
                 }
             }
         };

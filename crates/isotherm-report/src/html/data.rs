@@ -5,22 +5,28 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use isotherm_core::{PAGE_SIZE, TargetId, units};
+use isotherm_core::survey::BLOCK_SIZE;
+use isotherm_core::{PAGE_SIZE, TargetId};
+use isotherm_record::Mark;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::ReportError;
 use crate::axis::AxisResolution;
+use crate::command::program_of;
 use crate::extent::{Extent, TargetExtent, shown_name};
-use crate::heatmap::{Heatmap, Resolution, TargetMap};
+use crate::heatmap::{Heatmap, Plan, Shown, TargetMap};
 use crate::placement::Placement;
 use crate::regions::{RegionOptions, TargetRegions};
 use crate::source::{View, Visit};
 use crate::surveys::LastSurveys;
 use crate::svg::{HIGHEST_RATE, NOTHING, code, palette};
-use crate::text::target_title;
+use crate::text::cut;
+use crate::text::title::title;
+use crate::{ReportError, Terminal};
 
-/// The maximum number of cells of all targets together. Each takes three bytes, and with surveys another two.
+/// The maximum number of targets with a heatmap. Those with most memory are chosen.
+const TARGETS: usize = 100;
+/// The maximum number of cells of all targets together. Each takes three bytes, and with surveys another three.
 const CELLS: usize = 600_000;
 /// The approximate maximum of regions of all snapshots and targets together. Each takes about ten bytes.
 const REGIONS: u64 = 100_000;
@@ -28,15 +34,29 @@ const REGIONS: u64 = 100_000;
 const SNAPSHOTS: u64 = 1_500;
 /// The maximum number of named pieces of address space of all targets together. Smaller pieces share a name.
 const PIECES: usize = 6_000;
+/// The maximum number of marks: the first ones.
+pub(crate) const MARKS: usize = 2_000;
 /// The maximum length of a name.
 const NAME: usize = 160;
 
-/// The resolution of the heatmaps of the page.
-pub(crate) fn resolution(extent: &Extent, targets: usize) -> Resolution {
-    let cells = CELLS / targets.max(1);
-    let rows = ((cells as f64 / 4.0).sqrt() as usize).clamp(40, 300);
-    let columns = (cells / rows).clamp(40, 1600).min(usize::try_from(extent.snapshots).unwrap_or(usize::MAX).max(1));
-    Resolution { columns, axis: AxisResolution { rows, rows_of_area: (rows / 24).max(1), areas: 8, group: 1 } }
+/// The maximum number of rows of a target, so that blocks of 2 MiB can be told apart in up to 8 GiB.
+const ROWS: usize = 4096;
+
+/// The targets of the page, and the resolution of their heatmaps. With surveys, a row is no more than a block of theirs
+/// if that leaves a target enough columns.
+pub(crate) fn plan(extent: &Extent, surveyed: bool) -> Plan {
+    let columns = usize::try_from(extent.snapshots).unwrap_or(usize::MAX).clamp(1, 1600);
+    Plan::largest(extent, TARGETS, columns, |target, share| {
+        let cells = CELLS as f64 * share;
+        let few = (cells / 4.0).sqrt();
+        let mapped: u64 = target.mapped.iter().map(|named| named.range.size()).sum();
+        let blocks = if surveyed { mapped.div_ceil(BLOCK_SIZE) as f64 } else { 0.0 };
+        let rows = few.clamp(12.0, 300.0).max(blocks.min(cells / 100.0).min(ROWS as f64)) as usize;
+        let snapshots = usize::try_from(target.rows).unwrap_or(usize::MAX).max(1);
+        let columns = ((cells / rows as f64) as usize).clamp(20, 1600).min(snapshots);
+        let axis = AxisResolution { rows, rows_of_area: (rows / 24).clamp(1, 12), areas: 8, group: 1 };
+        (axis, Some(columns))
+    })
 }
 
 /// The regions of some snapshots of each target, at even distances.
@@ -201,9 +221,15 @@ fn hz_code(hz: f32) -> u8 {
     ((f64::from(hz) * 1e3 + 1.0).log2() * 8.0).round().min(255.0) as u8
 }
 
-/// All data of the script.
-pub(crate) fn data(heatmap: &Heatmap, moments: &SampledSnapshots<'_>) -> Value {
+/// All data of the script. `touched` has the shares that surveys found touched in the cells of the heatmap.
+pub(crate) fn data(
+    heatmap: &Heatmap,
+    touched: Option<&Heatmap>,
+    moments: &SampledSnapshots<'_>,
+    marks: &[Mark],
+) -> Value {
     let mut names = Names::default();
+    let has_touched = touched.is_some();
     let pieces = PIECES / heatmap.targets.len().max(1);
     let targets: Vec<Value> = heatmap
         .targets
@@ -212,20 +238,31 @@ pub(crate) fn data(heatmap: &Heatmap, moments: &SampledSnapshots<'_>) -> Value {
             let held = moments.targets.get(&target.id);
             let placement = |share: &dyn Fn(Placement) -> Option<f64>| -> Option<String> {
                 let code = |row, column| share_code(target.placement(row, column).and_then(share));
-                heatmap.has_places().then(|| BASE64.encode(each_cell(heatmap, target, code)))
+                heatmap.has_places().then(|| BASE64.encode(each_cell(target, code)))
+            };
+            let touched = touched.and_then(|touched| touched.targets.iter().find(|map| map.id == target.id));
+            let touched = |row, column| match target.shown(row, column) {
+                Some(elsewhere @ (Shown::Swapped | Shown::Absent)) => code(Some(elsewhere)),
+                _ => code(touched.and_then(|touched| touched.shown(row, column))),
             };
             json!({
-                "title": shortened(&target_title(target.id, &target.info)),
-                "bytes": target.axis.bytes(),
+                "title": cut_at_end(&title(target.id, &target.info)),
+                "program": cut_at_end(&program_of(target.id, &target.info.command)),
+                "pid": target.id.pid(),
+                "start": target.columns.start.as_secs_f64(),
+                "end": target.columns.end.as_secs_f64(),
+                "columns": target.columns.count,
+                "bytes": target.most_bytes,
                 "rows": target.axis.rows,
                 "areas": areas(target, &mut names, pieces),
                 "size": target.size(),
                 "physical": target.id == TargetId::PhysicalMemory,
-                "cells": BASE64.encode(each_cell(heatmap, target, |row, column| code(target.shown(row, column)))),
-                "ages": BASE64.encode(each_cell(heatmap, target, |row, column| {
+                "cells": BASE64.encode(each_cell(target, |row, column| code(target.shown(row, column)))),
+                "touched": has_touched.then(|| BASE64.encode(each_cell(target, touched))),
+                "ages": BASE64.encode(each_cell(target, |row, column| {
                     target.cell(row, column).map_or(0, |cell| age_code(cell.age))
                 })),
-                "hz": heatmap.has_samples().then(|| BASE64.encode(each_cell(heatmap, target, |row, column| {
+                "hz": heatmap.has_samples().then(|| BASE64.encode(each_cell(target, |row, column| {
                     target.cell(row, column).map_or(0, |cell| hz_code(cell.hz))
                 }))),
                 "present": placement(&|placement| Some(placement.present)),
@@ -235,24 +272,23 @@ pub(crate) fn data(heatmap: &Heatmap, moments: &SampledSnapshots<'_>) -> Value {
             })
         })
         .collect();
+    let mark = |mark: &Mark| json!([mark.time.as_secs_f64(), cut_at_end(&crate::sanitise(&mark.text))]);
     json!({
         "start": heatmap.start.as_secs_f64(),
         "end": heatmap.end.as_secs_f64(),
-        "columns": heatmap.columns,
-        "measure": heatmap.measure.scale()[0],
-        "most_hz": heatmap.most_hz().map(units::hertz),
+        "measure": heatmap.measure.title(),
         "surveyed": moments.targets.values().flat_map(|held| &held.index).any(|moment| moment.swapped.is_some()),
+        "marks": marks.iter().take(MARKS).map(mark).collect::<Vec<_>>(),
         "targets": targets,
         "names": names.list,
-        "palette": BASE64.encode(palette()),
-        "shows_swap": heatmap.shows_swap(),
+        "palette": BASE64.encode(palette(heatmap.measure)),
     })
 }
 
 /// A byte for each cell, row by row from the lowest addresses.
-fn each_cell(heatmap: &Heatmap, target: &TargetMap, byte: impl Fn(usize, usize) -> u8) -> Vec<u8> {
+fn each_cell(target: &TargetMap, byte: impl Fn(usize, usize) -> u8) -> Vec<u8> {
     (0..target.axis.rows)
-        .flat_map(|row| (0..heatmap.columns).map(move |column| (row, column)))
+        .flat_map(|row| (0..target.columns.count).map(move |column| (row, column)))
         .map(|(row, column)| byte(row, column))
         .collect()
 }
@@ -304,6 +340,11 @@ impl Names {
             self.list.len() - 1
         })
     }
+}
+
+/// A text that is sanitised, cut at its end to at most `NAME` columns.
+fn cut_at_end(text: &str) -> String {
+    cut(text, NAME, &Terminal::default())
 }
 
 /// The name, sanitised, and cut at its start to at most `NAME` characters.

@@ -5,64 +5,76 @@ mod tables;
 
 use base64::Engine as _;
 use isotherm_core::units;
+use isotherm_record::Mark;
 use sha2::{Digest, Sha256};
 
 use crate::escape::{json_in_html, markup};
 use crate::evidence::Evidence;
 use crate::extent::{Extent, TargetExtent};
 use crate::facts::{facts, warnings};
+use crate::groups::Grouping;
 use crate::heatmap::Heatmap;
+use crate::idle_time::IdleTime;
+use crate::marks;
 use crate::overhead::Overhead;
 use crate::schemes::Schemes;
 use crate::source::{Selection, Source, walk};
 use crate::summary::SummaryBuilder;
 use crate::surveys::LastSurveys;
+use crate::svg::Scale;
+use crate::temperature::Temperatures;
 use crate::text::wss_notes;
 use crate::wss::Wss;
-use crate::{Measure, Options, Picture, ReportError, svg};
+use crate::{Measure, Options, Picture, ReportError, histogram, svg};
 
 const TEMPLATE: &str = include_str!("../../assets/page.html");
 const STYLE: &str = concat!(include_str!("../../assets/page.css"), include_str!("../../assets/picture-dark.css"));
 const PICTURE_STYLE: &str = include_str!("../../assets/picture.css");
-const SCRIPT: &str = include_str!("../../assets/page.js");
-
-/// The maximum number of targets with a heatmap on the page. Those with most memory are chosen.
-const TARGETS: usize = 24;
+const SCRIPT: &str = concat!(
+    include_str!("../../assets/figures.js"),
+    include_str!("../../assets/panels.js"),
+    include_str!("../../assets/lanes.js"),
+    include_str!("../../assets/page.js")
+);
 
 /// The page. Its size is at most a few megabytes, however large the recording is.
 pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     let extent = Extent::of(source, selection)?;
-    let mut targets: Vec<&TargetExtent> = extent.targets.iter().collect();
-    targets.sort_by_key(|target| std::cmp::Reverse(target.bytes()));
-    let left_out = targets.len().saturating_sub(TARGETS);
-    targets.truncate(TARGETS);
-
     // Without samples there are no access rates.
     let evidence = Evidence::of(source, selection)?;
     let sampled = evidence.has_samples() || !evidence.has_intervals();
-    let resolution = data::resolution(&extent, targets.len());
-    let mut heatmap = Heatmap::blank(&extent, targets.iter().copied(), resolution);
+    let surveyed = source.surveys().map_err(ReportError::Source)?.next().is_some();
+    let plan = data::plan(&extent, surveyed);
+    let targets: Vec<&TargetExtent> = plan.lanes.iter().map(|lane| &extent.targets[lane.target]).collect();
+    let mut heatmap = Heatmap::blank(&extent, &plan);
     let mut moments = data::SampledSnapshots::new(&targets, LastSurveys::new(source)?, sampled);
     let mut overhead = Overhead::new(source.header());
     overhead.add_surveys(source, selection)?;
     let wss = Wss::new(source, selection, options.window)?;
-    let mut summary = SummaryBuilder::default();
+    let mut summary = SummaryBuilder::grouped(Grouping::of(source, selection, options.by)?);
     walk(source, selection, &mut [&mut heatmap, &mut moments, &mut overhead, &mut summary])?;
     heatmap.add_places(source, selection)?;
     if !sampled {
-        heatmap = Heatmap::of(source, selection, Measure::Touched, |extent| data::resolution(extent, targets.len()))?;
+        heatmap = Heatmap::of(source, selection, Measure::Touched, |extent| data::plan(extent, true))?;
         heatmap.targets.retain(|map| targets.iter().any(|target| target.id == map.id));
     }
+    let touched = if surveyed && sampled {
+        Some(Heatmap::of_surveys(source, selection, Measure::Touched, &extent, &plan)?)
+    } else {
+        None
+    };
     let overhead = overhead.finish();
+    let (idle_time, temperatures) = (IdleTime::new(source, selection)?, Temperatures::new(source, selection)?);
     let schemes = Schemes::if_any(source, selection)?;
     let mut summary = summary.finish(source.header(), source.cut_short(), &overhead);
     crate::surveyed::add(&mut summary, source, selection)?;
+    summary.sort(options.summary_sort);
 
+    let marks = &marks::selected(source, selection)?;
     let facts = facts(&summary);
     let title = facts.first().map_or("", |fact| fact);
-    let items = |lines: &[String]| lines.iter().map(|line| format!("<li>{}</li>\n", markup(line))).collect::<String>();
-    let note = note(&heatmap, &moments, left_out);
-    let style = format!("\n{PICTURE_STYLE}{STYLE}");
+    let note = note(&heatmap, &moments);
+    let style = style();
     let script = format!("\n{SCRIPT}");
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; base-uri 'none'; form-action 'none'",
@@ -79,21 +91,38 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
             "facts" => items(facts.get(1..).unwrap_or_default()),
             "warnings" => items(&evidence.warnings().chain(warnings(&summary)).collect::<Vec<_>>()),
             "summary" => tables::summary(&summary),
+            "marks" => tables::marks(marks),
             "hot" => markup(&summary.intervals.hot()),
+            "groups" => tables::groups(&summary),
             "targets" => tables::targets(&summary),
             "note" => markup(&note),
-            "heatmap" => svg::draw_heatmap(&heatmap, picture)?.embedded(if sampled {
+            "heatmap" => svg::draw_heatmap(&heatmap, marks, picture)?.embedded(if sampled {
                 "Access rate over time and addresses"
             } else {
                 "Touched share over time and addresses"
             }),
-            "wss" => svg::draw_wss(&wss, picture).embedded("Working set over time, and its percentiles"),
+            "legend" => svg::scale(&heatmap).draw().embedded("What the colours mean"),
+            "touched-legend" => match &touched {
+                Some(_) => Scale { measure: Measure::Touched, most_hz: None, ..svg::scale(&heatmap) }
+                    .draw()
+                    .embedded("What the colours mean"),
+                None => String::new(),
+            },
+            "wss" => svg::draw_wss(&wss, marks, picture).embedded("Working set over time, and its percentiles"),
             "percentiles" => tables::percentiles(&wss) + &tables::windows(source, selection)?,
             "wss-notes" => items(&wss_notes(&wss)),
-            "schemes" => schemes.as_ref().map_or_else(String::new, |schemes| schemes_section(schemes, picture)),
-            "overhead" => svg::draw_overhead(&overhead, picture).embedded("Regions, reads and CPU time over time"),
+            "idle-time" => {
+                histogram::draw(&idle_time.histogram(), marks, picture).embedded("For how long memory has been idle")
+            }
+            "temperature" => {
+                histogram::draw(&temperatures.histogram(), marks, picture).embedded("Memory by access rate")
+            }
+            "schemes" => schemes.as_ref().map_or_else(String::new, |schemes| schemes_section(schemes, marks, picture)),
+            "overhead" => {
+                svg::draw_overhead(&overhead, marks, picture).embedded("Regions, reads and CPU time over time")
+            }
             "cost" => tables::overhead(&overhead),
-            "data" => json_in_html(&data::data(&heatmap, &moments))?,
+            "data" => json_in_html(&data::data(&heatmap, touched.as_ref(), &moments, marks))?,
             other => format!("(no {other})"),
         })
     };
@@ -101,45 +130,56 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
 }
 
 /// The section about schemes. A page has it only if schemes ran.
-fn schemes_section(schemes: &Schemes, picture: Picture) -> String {
+fn schemes_section(schemes: &Schemes, marks: &[Mark], picture: Picture) -> String {
     format!(
         "<section aria-labelledby=\"h-schemes\">\n<h2 id=\"h-schemes\">Schemes</h2>\n\
          <div class=\"scroll\">{}</div>\n{}{}</section>\n",
         tables::schemes(schemes),
         tables::each_scheme(schemes),
-        svg::draw_schemes(schemes, picture).embedded("What schemes did over time, and memory in use"),
+        svg::draw_schemes(schemes, marks, picture).embedded("What schemes did over time, and memory in use"),
     )
 }
 
 /// A note about the resolution of the page, and what it leaves out.
-fn note(heatmap: &Heatmap, moments: &data::SampledSnapshots<'_>, left_out: usize) -> String {
-    let width = (heatmap.end - heatmap.start) / heatmap.columns as u32;
-    let rows = heatmap.targets.first().map_or(0, |target| target.axis.rows);
-    let bytes = heatmap.targets.first().map_or(0, |target| target.axis.bytes());
-    let mut note = format!(
-        "A cell is {} wide and about {} high; regions are held of {} moments of {}.",
-        units::duration(width),
-        units::bytes(bytes / rows.max(1) as u64),
-        units::count(moments.held()),
-        units::count(moments.rows()),
-    );
+fn note(heatmap: &Heatmap, moments: &data::SampledSnapshots<'_>) -> String {
+    let held = (units::count(moments.held()), units::count(moments.rows()));
+    let mut note = format!("Regions are held of {} moments of {}.", held.0, held.1);
+    if let Some(first) = heatmap.targets.first() {
+        let width = (first.columns.end - first.columns.start) / first.columns.count as u32;
+        let high = first.axis.bytes() / first.axis.rows.max(1) as u64;
+        let of = if heatmap.targets.len() > 1 { " of the largest target" } else { "" };
+        let (width, high) = (units::duration(width), units::bytes(high));
+        note = format!("A cell{of} is {width} wide and about {high} high. {note}");
+    }
     if let Some(caption) = heatmap.caption() {
         note += &format!(" Intervals: {caption}.");
     }
-    if left_out > 0 {
-        note +=
-            &format!(" The {left_out} targets with the least memory are not shown here: report them with --target.");
+    if let Some(left_out) = heatmap.left_out {
+        note += &format!(" Without a lane: {}; report them with --target.", left_out.text());
     }
     note
 }
 
+/// The lines as items of a list.
+pub(crate) fn items(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("<li>{}</li>\n", markup(line))).collect()
+}
+
+/// The style of a page with pictures.
+pub(crate) fn style() -> String {
+    format!("\n{PICTURE_STYLE}{STYLE}")
+}
+
 /// The hash of an inline script or style, in the form of a content security policy.
-fn hash(text: &str) -> String {
+pub(crate) fn hash(text: &str) -> String {
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
 /// The template with each `{{name}}` replaced. The replacements are not expanded again.
-fn filled(template: &str, fill: impl Fn(&str) -> Result<String, ReportError>) -> Result<String, ReportError> {
+pub(crate) fn filled(
+    template: &str,
+    fill: impl Fn(&str) -> Result<String, ReportError>,
+) -> Result<String, ReportError> {
     let mut out = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {

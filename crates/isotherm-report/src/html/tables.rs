@@ -1,26 +1,53 @@
 //! The tables of the page. They need no script.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::units;
+use isotherm_record::Mark;
 
+use super::data::MARKS;
 use crate::colour::{SWAPPED, UNOBSERVABLE, hex, of_rate};
+use crate::command::shown_command;
 use crate::escape::markup;
+use crate::groups::GroupBy;
 use crate::overhead::{Load, Overhead};
 use crate::schemes::{Scheme, Schemes};
-use crate::summary::{Summary, Temperature, folded};
+use crate::summary::{Summary, TargetTemperature, Temperature, folded};
 use crate::text::{cpu, cpu_over_windows, returned_share, scheme_facts};
 use crate::wss::Wss;
 use crate::{ReportError, Selection, Source};
 
+/// The marks. Nothing if there are none.
+pub(crate) fn marks(marks: &[Mark]) -> String {
+    if marks.is_empty() {
+        return String::new();
+    }
+    let row =
+        |mark: &Mark| format!("<tr><td>{}</td><th>{}</th></tr>\n", units::duration(mark.time), markup(&mark.text));
+    let mut rows: String = marks.iter().take(MARKS).map(row).collect();
+    if marks.len() > MARKS {
+        _ = writeln!(rows, "<tr><td></td><th>{} more</th></tr>", units::count((marks.len() - MARKS) as u64));
+    }
+    format!(
+        "<div class=\"scroll\"><table class=\"figures\"><thead><tr><th>time</th><th>mark</th></tr></thead>\n\
+         <tbody>{rows}</tbody></table></div>\n"
+    )
+}
+
 /// Names with less than this share of the size and of the hot memory share one line.
 const LEAST: f64 = 0.002;
+
+/// A size, if it is known.
+fn size(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "–".into(), units::table_bytes)
+}
 
 fn cells(t: &Temperature) -> String {
     let idle = t.cold_for_ns.map_or_else(|| "–".into(), units::nanoseconds);
     let surveyed = [t.surveyed.absent_bytes, t.surveyed.swapped_bytes];
-    let surveyed = surveyed.map(|bytes| bytes.map_or_else(|| "–".into(), units::table_bytes));
+    let surveyed = surveyed.map(size);
     [t.size_bytes, t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, t.working_set_bytes]
         .map(units::table_bytes)
         .into_iter()
@@ -81,23 +108,52 @@ pub(crate) fn summary(summary: &Summary) -> String {
     out
 }
 
-/// A line for each target, if there are several.
+/// Groups or targets in a table.
+const MOST: usize = 100;
+
+const PSS: &str = "<th title=\"resident, with what several processes share divided among them\">PSS</th>";
+
+/// How many groups or targets a table leaves out, if any.
+fn others(count: usize) -> String {
+    if count > MOST { format!("<tr><th>and {} others</th></tr>\n", count - MOST) } else { String::new() }
+}
+
+/// A line for each group of several targets, if memory is grouped so.
+pub(crate) fn groups(summary: &Summary) -> String {
+    if matches!(summary.group_by, GroupBy::Process | GroupBy::Mapping) {
+        return String::new();
+    }
+    let mut out = format!(
+        "<table class=\"figures\"><thead><tr><th>{}</th><th>processes</th>{HEADS}{PSS}<th>peak</th><th>at</th></tr>\
+         </thead>\n<tbody>\n",
+        summary.group_by.title()
+    );
+    for t in summary.groups.iter().take(MOST) {
+        let (name, processes, at) = (markup(&t.group.name), t.group.processes, units::nanoseconds(t.life.peak_ns));
+        let [pss, peak] = [t.proportional_bytes, Some(t.life.peak_bytes)].map(size);
+        let cells = cells(&t.total);
+        _ = writeln!(
+            out,
+            "<tr><th>{name}</th><td>{processes}</td>{cells}<td>{pss}</td><td>{peak}</td><td>{at}</td></tr>"
+        );
+    }
+    out + &others(summary.groups.len()) + "</tbody></table>\n"
+}
+
+/// A line for each target, if there are several: the largest first.
 pub(crate) fn targets(summary: &Summary) -> String {
-    const MOST: usize = 100;
-    const PSS: &str = "<th title=\"resident, with what several processes share divided among them\">PSS</th>";
     if summary.targets.len() < 2 {
         return String::new();
     }
     let mut out = format!("<table class=\"figures\"><thead><tr><th>target</th>{HEADS}{PSS}</tr></thead>\n<tbody>\n");
-    for t in summary.targets.iter().take(MOST) {
-        let command: String = t.command.chars().take(200).collect();
-        let pss = t.proportional_bytes.map_or_else(|| "–".into(), units::table_bytes);
+    let mut targets: Vec<&TargetTemperature> = summary.targets.iter().collect();
+    targets.sort_by_key(|target| Reverse(target.total.size_bytes));
+    for t in targets.into_iter().take(MOST) {
+        let command: String = shown_command(&t.command).chars().take(200).collect();
+        let pss = size(t.proportional_bytes);
         _ = writeln!(out, "<tr><th>{} {}</th>{}<td>{pss}</td></tr>", t.pid, markup(&command), cells(&t.total));
     }
-    if summary.targets.len() > MOST {
-        _ = writeln!(out, "<tr><th>and {} others</th></tr>", summary.targets.len() - MOST);
-    }
-    out + "</tbody></table>\n"
+    out + &others(summary.targets.len()) + "</tbody></table>\n"
 }
 
 /// The percentiles of the working set.

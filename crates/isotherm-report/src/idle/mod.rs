@@ -101,6 +101,8 @@ pub struct NodeFigures {
 pub struct ProcessFigures {
     /// The process ID.
     pub pid: u32,
+    /// The process ID in the PID namespace of the process, if that is another one than isotherm's.
+    pub inner_pid: Option<u32>,
     /// The command line, or the name.
     pub command: String,
     /// The path of its cgroup.

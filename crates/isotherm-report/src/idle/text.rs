@@ -10,6 +10,7 @@ use super::bands::{bands, spread};
 use super::tree::parts;
 use super::{CgroupFigures, IdleFigures, IdleReport, ProcessFigures};
 use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::command::{shown_command, shown_pid};
 use crate::escape::sanitise;
 use crate::text::bar::{Part, stacked};
 use crate::text::table::{Cell, Column, table};
@@ -264,7 +265,7 @@ fn processes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> i
             if any_shared {
                 cells.push(or_nothing(process.shared_bytes).into());
             }
-            cells.push(sanitise(&process.command).into_owned().into());
+            cells.push(shown_command(&process.command).into_owned().into());
             cells
         })
         .collect();
@@ -284,7 +285,7 @@ fn processes(out: &mut dyn Write, terminal: &Terminal, report: &IdleReport) -> i
 
 /// Writes the idle memory of a process by mapping name.
 fn mappings(out: &mut dyn Write, terminal: &Terminal, process: &ProcessFigures) -> io::Result<()> {
-    let title = format!("pid {}: {}", process.pid, sanitise(&process.command));
+    let title = format!("pid {}: {}", shown_pid(process.pid, process.inner_pid), shown_command(&process.command));
     writeln!(out, "{}", terminal.bold(&crate::text::cut(&title, terminal.width(), terminal)))?;
     let mut names: BTreeMap<&str, IdleFigures> = BTreeMap::new();
     for mapping in &process.mappings {

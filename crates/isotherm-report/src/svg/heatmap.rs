@@ -1,49 +1,105 @@
-//! The heatmap as a picture: low addresses at the bottom, names on the right.
+//! The heatmap as a picture: a lane for each target on one time axis, low addresses at the bottom, names on the right.
+
+use std::time::Duration;
 
 use isotherm_core::units;
+use isotherm_record::Mark;
 
-use super::{Anchor, Drawing, Scale, code, fit, text_width};
-use crate::ReportError;
-use crate::axis::Area;
+use super::{Across, Anchor, Drawing, ON_COLOURS, Scale, code, fit, legend, mark_row, text_width};
+use crate::axis::{Area, AxisResolution};
 use crate::escape::sanitise;
-use crate::extent::shown_name;
-use crate::heatmap::{Heatmap, TargetMap};
+use crate::extent::{Extent, shown_name};
+use crate::heatmap::{Heatmap, LeftOut, Plan, Shown, TargetMap, shares};
 use crate::options::Picture;
-use crate::text::target_title;
+use crate::text::title::title_in;
 use crate::ticks;
+use crate::{ReportError, Terminal};
 
 const LEFT: f64 = 112.0;
 const RIGHT: f64 = 190.0;
+/// The height of the gap between two areas.
 const GAP: f64 = 7.0;
+/// The maximum number of lanes. Further targets are summed up in a line.
+pub(super) const LANES: usize = 12;
+/// The height of a title, and the least height of a lane below it.
+const TITLE: f64 = 26.0;
+const LOWEST: f64 = 30.0;
+/// The distance of two labels.
+const LINE: f64 = 12.0;
+/// The height that an area needs for its label.
+const LABEL: f64 = 18.0;
 
-/// Draws one picture for each target, one below the other.
-pub(crate) fn draw(heatmap: &Heatmap, picture: Picture) -> Result<Drawing, ReportError> {
+/// The largest targets, with as many rows as their lanes are high for. One target has `rows` rows.
+pub(crate) fn plan(extent: &Extent, picture: Picture, columns: usize, rows: usize) -> Plan {
+    let height = f64::from(picture.height.max(60));
+    let seconds = |(start, end): (Duration, Duration)| end.saturating_sub(start).as_secs_f64();
+    let whole = seconds(extent.time.unwrap_or_default()).max(1e-9);
+    Plan::largest(extent, LANES, columns, |target, share| {
+        let tall = lane_height(share, height);
+        let rows = ((rows as f64 * tall / height).ceil() as usize).max(1);
+        // An area must be tall enough for its label.
+        let rows_of_area = ((rows as f64 * LABEL / tall) as usize).max(1);
+        let areas = ((tall / (LABEL + GAP)) as usize).clamp(1, 8);
+        // A target has its columns for itself, so that its lane begins and ends with its life.
+        let own_columns = (columns as f64 * (seconds(target.life) / whole).min(1.0)).round() as usize;
+        (AxisResolution { rows, rows_of_area, areas, group: 1 }, Some(own_columns.max(1)))
+    })
+}
+
+/// The height of a lane that has a share of the height of the picture.
+fn lane_height(share: f64, height: f64) -> f64 {
+    (share * height).max(LOWEST)
+}
+
+/// What the colours of a heatmap mean.
+pub(crate) fn scale(heatmap: &Heatmap) -> Scale {
+    Scale {
+        measure: heatmap.measure,
+        most_hz: heatmap.most_hz(),
+        swap: heatmap.shows(Shown::Swapped),
+        absent: heatmap.shows(Shown::Absent),
+    }
+}
+
+/// Draws a lane for each of the first targets, one below the other. The first one has the labels of the marks above it.
+pub(crate) fn draw(heatmap: &Heatmap, marks: &[Mark], picture: Picture) -> Result<Drawing, ReportError> {
     let width = f64::from(picture.width.max(420));
     let mut drawing = Drawing::new(width);
-    let mut y = 14.0;
-    let scale = Scale { measure: heatmap.measure, most_hz: heatmap.most_hz(), swap: heatmap.shows_swap() };
-    drawing.scale(&scale, width - 12.0, y + 4.0);
-    // The scale stands next to the first title if there is space.
-    if width < 1000.0 {
-        y += 24.0;
-    }
-    for (i, target) in heatmap.targets.iter().enumerate() {
-        let title_width = if i == 0 && width >= 1000.0 { width - 540.0 } else { width - 24.0 };
+    drawing.scale(&scale(heatmap), width - 12.0, 12.0);
+    let mut y = 12.0 + legend::HEIGHT;
+    let (lanes, rest) = heatmap.targets.split_at(heatmap.targets.len().min(LANES));
+    let shares = shares(lanes.iter().map(|target| target.most_bytes).collect::<Vec<_>>().into_iter());
+    let across = Across { left: LEFT, width: width - LEFT - RIGHT, time: (heatmap.start, heatmap.end) };
+    for (nth, (target, share)) in lanes.iter().zip(shares).enumerate() {
         let size = format!(" ({})", target.size());
-        // The letters of titles are larger than those that `fit` assumes. The size is never cut.
-        let title = fit(&target_title(target.id, &target.info), (title_width * 0.8 - text_width(&size)).max(60.0));
+        // The letters of titles are larger than those that `text_width` assumes. The size is never cut.
+        let columns = ((width - 24.0) * 0.78 / text_width("0")) as usize;
+        let room = columns.saturating_sub(crate::text::width(&size)).max(12);
+        let title = title_in(target.id, &target.info, room, &Terminal::default());
         drawing.text(12.0, y + 15.0, Anchor::Start, "title", &(title + &size));
-        y += 32.0;
-        y = draw_target(&mut drawing, heatmap, target, y, f64::from(picture.height.max(60)))? + 28.0;
+        y += TITLE;
+        if nth == 0 {
+            y += mark_row(marks);
+            drawing.mark_labels(marks, across, width - 12.0, y);
+        }
+        let top = y;
+        y = draw_target(&mut drawing, heatmap, target, y, lane_height(share, f64::from(picture.height.max(60))))?;
+        drawing.mark_lines(marks, across, (top, y), ON_COLOURS);
+        y += 6.0;
     }
-    if let Some(caption) = heatmap.caption() {
-        drawing.text(LEFT, y - 2.0, Anchor::Start, "label", &caption);
-        y += 16.0;
+    drawing.time_axis(across.left, across.width, y - 6.0, across.time);
+    y += 30.0;
+    let rest = LeftOut::of(rest.iter().map(|target| target.most_bytes));
+    let left_out = rest.map(|rest| rest.and(heatmap.left_out)).or(heatmap.left_out);
+    for line in left_out.map(LeftOut::text).into_iter().chain(heatmap.caption()) {
+        drawing.text(LEFT, y + 4.0, Anchor::Start, "label", &line);
+        y += 18.0;
     }
     drawing.height = y;
     Ok(drawing)
 }
 
+/// Draws the lane of a target, over its life only.
 fn draw_target(
     drawing: &mut Drawing,
     heatmap: &Heatmap,
@@ -53,29 +109,37 @@ fn draw_target(
 ) -> Result<f64, ReportError> {
     let axis = &target.axis;
     let width = drawing.width - LEFT - RIGHT;
+    let across = |time: Duration| {
+        let span = heatmap.end.saturating_sub(heatmap.start).as_secs_f64().max(1e-9);
+        LEFT + (time.saturating_sub(heatmap.start).as_secs_f64() / span).min(1.0) * width
+    };
+    let (born, died) = (across(target.life.0), across(target.life.1));
+    let (from, to) = (across(target.columns.start), across(target.columns.end));
+    let columns = target.columns.count;
     let gaps = GAP * axis.areas.len().saturating_sub(1) as f64;
     let of_row = (height - gaps).max(height / 2.0) / axis.rows.max(1) as f64;
     let mut y = top;
+    let mut last_label = f64::MIN;
     for area in axis.areas.iter().rev() {
         let tall = of_row * area.rows as f64;
         let cells: Vec<u8> = (area.first_row..area.first_row + area.rows)
             .rev()
-            .flat_map(|row| (0..heatmap.columns).map(move |column| code(target.shown(row, column))))
+            .flat_map(|row| (0..columns).map(move |column| code(target.shown(row, column))))
             .collect();
-        drawing.rect((LEFT, y), (width, tall), r#"class="frame""#);
-        drawing.cells((LEFT, y), (width, tall), (heatmap.columns, area.rows), &cells)?;
-        address_axis(drawing, area, y, tall);
+        drawing.rect((born, y), ((died - born).max(1.0), tall), r#"class="frame""#);
+        drawing.cells((from, y), (to - from, tall), (columns, area.rows), (heatmap.measure, &cells))?;
+        address_axis(drawing, area, y, tall, &mut last_label);
         names(drawing, target, area, LEFT + width, y, of_row);
         y += tall + GAP;
     }
-    y -= GAP;
-    drawing.time_axis(LEFT, width, y, (heatmap.start, heatmap.end));
-    Ok(y + 20.0)
+    Ok(y - GAP)
 }
 
-/// Labels of an area: its start address at the bottom, and mapped sizes above.
-fn address_axis(drawing: &mut Drawing, area: &Area, y: f64, tall: f64) {
+/// Labels of an area: its start address at the bottom, and mapped sizes above. An address that would be too close to
+/// the label above, at `last_label`, is left out.
+fn address_axis(drawing: &mut Drawing, area: &Area, y: f64, tall: f64, last_label: &mut f64) {
     drawing.line((LEFT, y), (LEFT, y + tall), "axis");
+    let has_room = y + tall - *last_label >= LINE;
     let most = (tall / 44.0) as usize;
     let ticks = if most == 0 { vec![(0, String::new())] } else { ticks::bytes(area.bytes, most) };
     for (offset, label) in ticks {
@@ -87,7 +151,12 @@ fn address_axis(drawing: &mut Drawing, area: &Area, y: f64, tall: f64) {
         drawing.line((LEFT - 4.0, at), (LEFT, at), "axis");
         // The address stands above its tick, so that it does not overlap the labels of the next area.
         let lower = if offset == 0 { -1.0 } else { 4.0 };
-        drawing.text(LEFT - 7.0, at + lower, Anchor::End, "label", &label);
+        if offset > 0 || has_room {
+            drawing.text(LEFT - 7.0, at + lower, Anchor::End, "label", &label);
+        }
+    }
+    if has_room {
+        *last_label = y + tall;
     }
 }
 

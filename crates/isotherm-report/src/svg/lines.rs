@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use isotherm_core::units;
+use isotherm_record::Mark;
 
 use super::plot::{Curve, LEFT, Plot, time_of};
-use super::{Anchor, Drawing};
+use super::{Anchor, Drawing, mark_row};
 use crate::options::Picture;
 use crate::overhead::{Moment, Overhead};
 use crate::ticks;
 use crate::wss::Wss;
 
 /// Draws the working set over time, with its percentiles on the right.
-pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
+pub(crate) fn wss(wss: &Wss, marks: &[Mark], picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(420));
     let height = (f64::from(picture.height) / 2.0).max(160.0);
     let mut drawing = Drawing::new(width);
@@ -36,7 +37,7 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
         )
     );
     drawing.text(12.0, 28.0, Anchor::Start, "title", &title);
-    let (meaning, top_of_plot) = (wss.meaning(), 66.0);
+    let (meaning, top_of_plot) = (wss.meaning(), 66.0 + mark_row(marks) / 2.0);
     drawing.text(12.0, 48.0, Anchor::Start, "label", &meaning);
     let side = (width * 0.26).min(300.0);
     let points: Vec<_> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
@@ -51,6 +52,7 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
         ticks,
         top,
         limit: None,
+        marks,
     }
     .draw(&mut drawing);
     // A bar for each percentile, from the largest down.
@@ -73,7 +75,7 @@ pub(crate) fn wss(wss: &Wss, picture: Picture) -> Drawing {
 type Value<'a> = &'a dyn Fn(&Moment) -> f64;
 
 /// Draws regions, reads and CPU time over time, with their limits.
-pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
+pub(crate) fn overhead(overhead: &Overhead, marks: &[Mark], picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(420));
     let height = (f64::from(picture.height) / 4.0).max(90.0);
     let mut drawing = Drawing::new(width);
@@ -106,7 +108,7 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
         let is_cpu = !limited;
         let limited = limited && overhead.max_regions > 0;
         drawing.text(12.0, y + 20.0, Anchor::Start, "title", &title);
-        y += 34.0;
+        y += 34.0 + mark_row(marks) / 2.0;
         let points: Vec<_> = overhead.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();
         let most = highest(value);
         // The axis reaches to the limit, unless the values would then be a flat line at the bottom.
@@ -117,8 +119,8 @@ pub(crate) fn overhead(overhead: &Overhead, picture: Picture) -> Drawing {
             .then(|| (limit, format!("limit {}", units::count(overhead.max_regions))))
             .or(budget.map(|budget| (budget, format!("budget {budget} %"))));
         let size = (width - LEFT - 16.0, height);
-        Plot { at: (LEFT, y), size, time: time_of(&points), curves: &[Curve::main(&points)], ticks, top, limit }
-            .draw(&mut drawing);
+        let (time, curves) = (time_of(&points), &[Curve::main(&points)]);
+        Plot { at: (LEFT, y), size, time, curves, ticks, top, limit, marks }.draw(&mut drawing);
         y += height + 30.0;
     }
     drawing.height = y + 6.0;

@@ -3,8 +3,11 @@
 //! Elements have classes instead of colours where a page with a dark colour scheme needs other colours. A picture in a
 //! file of its own includes the style sheet of the light scheme.
 
+mod flame;
 mod heatmap;
+mod legend;
 mod lines;
+mod marks;
 mod plot;
 mod regions;
 mod schemes;
@@ -14,11 +17,12 @@ use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
 use base64::Engine as _;
-use isotherm_core::units;
+use isotherm_record::Mark;
 
 use crate::ReportError;
-use crate::colour::{SWAPPED, UNOBSERVABLE, hex, of_rate};
+use crate::colour::{ABSENT, SWAPPED, UNOBSERVABLE};
 use crate::escape::markup;
+use crate::groups::GroupBy;
 use crate::heatmap::Shown;
 use crate::measure::Measure;
 use crate::options::Picture;
@@ -30,32 +34,41 @@ pub(crate) use regions::RegionLines;
 const STYLE: &str = include_str!("../../assets/picture.css");
 
 /// The picture of a heatmap.
-pub(crate) fn heatmap(heatmap: &crate::heatmap::Heatmap, picture: Picture) -> Result<String, ReportError> {
-    Ok(heatmap::draw(heatmap, picture)?.standalone())
+pub(crate) fn heatmap(
+    heatmap: &crate::heatmap::Heatmap,
+    marks: &[Mark],
+    picture: Picture,
+) -> Result<String, ReportError> {
+    Ok(heatmap::draw(heatmap, marks, picture)?.standalone())
 }
 
 /// The picture of a working set.
-pub(crate) fn wss(wss: &crate::wss::Wss, picture: Picture) -> String {
-    lines::wss(wss, picture).standalone()
+pub(crate) fn wss(wss: &crate::wss::Wss, marks: &[Mark], picture: Picture) -> String {
+    lines::wss(wss, marks, picture).standalone()
 }
 
 /// The picture of the costs.
-pub(crate) fn overhead(overhead: &crate::overhead::Overhead, picture: Picture) -> String {
-    lines::overhead(overhead, picture).standalone()
+pub(crate) fn overhead(overhead: &crate::overhead::Overhead, marks: &[Mark], picture: Picture) -> String {
+    lines::overhead(overhead, marks, picture).standalone()
 }
 
 /// The picture of what schemes did.
-pub(crate) fn schemes(schemes: &crate::schemes::Schemes, picture: Picture) -> String {
-    schemes::draw(schemes, picture).standalone()
+pub(crate) fn schemes(schemes: &crate::schemes::Schemes, marks: &[Mark], picture: Picture) -> String {
+    schemes::draw(schemes, marks, picture).standalone()
 }
 
-/// The picture of a summary.
+/// The picture of a summary: a flame graph if it is by stack.
 pub(crate) fn summary(summary: &crate::summary::Summary, picture: Picture) -> String {
-    summary::draw(summary, picture).standalone()
+    match summary.group_by {
+        GroupBy::Stack => flame::draw(summary, picture).standalone(),
+        _ => summary::draw(summary, picture).standalone(),
+    }
 }
 
-pub(crate) use heatmap::draw as draw_heatmap;
+pub(crate) use heatmap::{draw as draw_heatmap, plan, scale};
+pub(crate) use legend::Scale;
 pub(crate) use lines::{overhead as draw_overhead, wss as draw_wss};
+pub(crate) use marks::{Across, ON_COLOURS, row as mark_row};
 pub(crate) use schemes::draw as draw_schemes;
 
 /// The anchor of a text.
@@ -71,15 +84,6 @@ pub(crate) struct Drawing {
     pub(crate) width: f64,
     pub(crate) height: f64,
     body: String,
-}
-
-/// What a colour scale is of.
-pub(crate) struct Scale {
-    pub(crate) measure: Measure,
-    /// The rate in Hz at its hot end, which is the least there was.
-    pub(crate) most_hz: Option<f64>,
-    /// Whether memory in swap is shown.
-    pub(crate) swap: bool,
 }
 
 /// A number with at most two decimals, without zeros at the end.
@@ -132,9 +136,9 @@ impl Drawing {
         (x, y): (f64, f64),
         (w, h): (f64, f64),
         (columns, rows): (usize, usize),
-        cells: &[u8],
+        (measure, cells): (Measure, &[u8]),
     ) -> Result<(), ReportError> {
-        let png = base64::engine::general_purpose::STANDARD.encode(raster(columns, rows, cells)?);
+        let png = base64::engine::general_purpose::STANDARD.encode(raster(columns, rows, measure, cells)?);
         let (x, y, w, h) = (n(x), n(y), n(w), n(h));
         self.raw(&format!(
             concat!(
@@ -150,49 +154,18 @@ impl Drawing {
         Ok(())
     }
 
-    /// The time axis below a plot: a line, ticks and labels.
+    /// The time axis below a plot: a line, ticks and labels. A page draws it anew when its part of the time changes.
     pub(crate) fn time_axis(&mut self, x: f64, width: f64, y: f64, (start, end): (Duration, Duration)) {
         let span = (end.saturating_sub(start)).as_secs_f64().max(1e-9);
         self.line((x, y), (x + width, y), "axis");
+        let place = format!(r#"data-x="{}" data-y="{}" data-width="{}""#, n(x), n(y), n(width));
+        self.raw(&format!(r#"<g class="times" {place}>"#));
         for (t, label) in ticks::time(start, end, (width / 90.0).max(1.0) as usize) {
             let at = x + (t.saturating_sub(start)).as_secs_f64() / span * width;
             self.line((at, y), (at, y + 4.0), "axis");
             self.text(at, y + 17.0, Anchor::Middle, "label", &label);
         }
-    }
-
-    /// The colour scale of a measure, and what other colours mean. It ends at `right`.
-    pub(crate) fn scale(&mut self, scale: &Scale, right: f64, y: f64) {
-        let Scale { measure, most_hz, swap } = *scale;
-        let [title, cold, hot] = measure.scale();
-        // More accesses than one in a sample are not seen.
-        let hot = most_hz.map_or_else(|| hot.into(), |hz| format!("{hot} (≥ {})", units::hertz(hz)));
-        const WIDTH: f64 = 160.0;
-        let mut others = vec![];
-        if measure == Measure::Rate {
-            others.push((UNOBSERVABLE, "not observable"));
-        }
-        if swap {
-            others.push((SWAPPED, "in swap"));
-        }
-        let widths: f64 = others.iter().map(|(_, what)| 30.0 + text_width(what)).sum();
-        let after = 12.0 + text_width(&hot);
-        let x = right - WIDTH - (16.0 + after + widths).max(150.0);
-        self.text(x - 14.0 - text_width(cold), y + 10.0, Anchor::End, "label", title);
-        self.text(x - 6.0, y + 10.0, Anchor::End, "label", cold);
-        let steps = 64;
-        for i in 0..steps {
-            let w = WIDTH / f64::from(steps);
-            let fill = format!(r#"fill="{}""#, hex(of_rate(f64::from(i) / f64::from(steps - 1))));
-            self.rect((x + f64::from(i) * w, y), (w + 0.3, 12.0), &fill);
-        }
-        self.text(x + WIDTH + 6.0, y + 10.0, Anchor::Start, "label", &hot);
-        let mut x = x + WIDTH + 10.0 + after;
-        for (colour, what) in others {
-            self.rect((x, y), (12.0, 12.0), &format!(r#"fill="{}""#, hex(colour)));
-            self.text(x + 17.0, y + 10.0, Anchor::Start, "label", what);
-            x += 30.0 + text_width(what);
-        }
+        self.raw("</g>");
     }
 
     fn open(&self, attributes: &dyn Display) -> String {
@@ -215,8 +188,9 @@ impl Drawing {
     }
 }
 
-/// Bytes that stand for rates, for memory in swap, for unobservable memory and for nothing.
+/// Bytes that stand for rates, for absent memory, for memory in swap, for unobservable memory and for nothing.
 pub(crate) const HIGHEST_RATE: u8 = 250;
+pub(crate) const IS_ABSENT: u8 = 252;
 pub(crate) const IN_SWAP: u8 = 253;
 pub(crate) const IN_THE_DARK: u8 = 254;
 pub(crate) const NOTHING: u8 = 255;
@@ -227,14 +201,17 @@ pub(crate) fn code(cell: Option<Shown>) -> u8 {
         None => NOTHING,
         Some(Shown::Unobservable) => IN_THE_DARK,
         Some(Shown::Swapped) => IN_SWAP,
-        Some(Shown::Rate(rate)) => (rate * f32::from(HIGHEST_RATE)).round() as u8,
+        Some(Shown::Absent) => IS_ABSENT,
+        // Only memory without accesses is 0.
+        Some(Shown::Rate(rate)) => (rate * f32::from(HIGHEST_RATE)).round().max(f32::from(rate > 0.0)) as u8,
     }
 }
 
 /// The colour of each byte.
-pub(crate) fn palette() -> Vec<u8> {
+pub(crate) fn palette(measure: Measure) -> Vec<u8> {
     let colour = |byte: u8| match byte {
-        ..=HIGHEST_RATE => of_rate(f64::from(byte) / f64::from(HIGHEST_RATE)),
+        ..=HIGHEST_RATE => measure.colour(f64::from(byte) / f64::from(HIGHEST_RATE)),
+        IS_ABSENT => ABSENT,
         IN_SWAP => SWAPPED,
         _ => UNOBSERVABLE,
     };
@@ -242,13 +219,13 @@ pub(crate) fn palette() -> Vec<u8> {
 }
 
 /// A PNG with one pixel per cell.
-fn raster(columns: usize, rows: usize, cells: &[u8]) -> Result<Vec<u8>, ReportError> {
+fn raster(columns: usize, rows: usize, measure: Measure, cells: &[u8]) -> Result<Vec<u8>, ReportError> {
     let failed = |error: png::EncodingError| ReportError::Picture(error.to_string());
     let mut out = vec![];
     let mut encoder = png::Encoder::new(&mut out, columns as u32, rows as u32);
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_palette(palette());
+    encoder.set_palette(palette(measure));
     let mut opaque = vec![255_u8; 256];
     opaque[usize::from(NOTHING)] = 0;
     encoder.set_trns(opaque);

@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{Anchor, Drawing, n};
+use isotherm_record::Mark;
+
+use super::marks::ON_PLOT;
+use super::{Across, Anchor, Drawing, n};
 
 /// The left edge of plots. The labels of the vertical axis are left of it.
 pub(super) const LEFT: f64 = 84.0;
@@ -18,6 +21,8 @@ pub(super) struct Plot<'a> {
     pub(super) ticks: Vec<(f64, String)>,
     pub(super) top: f64,
     pub(super) limit: Option<(f64, String)>,
+    /// Marks, whose labels stand above the plot.
+    pub(super) marks: &'a [Mark],
 }
 
 /// One quantity over time.
@@ -45,14 +50,35 @@ impl Plot<'_> {
             drawing.line((x, at), (x + w, at), "grid");
             drawing.text(x - 7.0, at + 4.0, Anchor::End, "label", label);
         }
+        // A page zooms in time by the view box.
+        let (x0, y0, w0, h0) = (n(x), n(y), n(w), n(h));
+        let time = (self.time.0.as_secs_f64(), self.time.1.as_secs_f64());
+        drawing.raw(&format!(
+            concat!(
+                r#"<svg class="panel" x="{x0}" y="{y0}" width="{w0}" height="{h0}" viewBox="{x0} {y0} {w0} {h0}" "#,
+                r#"preserveAspectRatio="none" data-start="{start}" data-end="{end}">"#
+            ),
+            x0 = x0,
+            y0 = y0,
+            w0 = w0,
+            h0 = h0,
+            start = time.0,
+            end = time.1,
+        ));
+        let across = Across { left: x, width: w, time: self.time };
         for curve in self.curves {
             self.draw_curve(drawing, curve, &height);
         }
+        drawing.mark_lines(self.marks, across, (y, y + h), ON_PLOT);
+        drawing.raw("</svg>");
+        drawing.mark_labels(self.marks, across, x + w, y);
         if let Some((value, label)) = &self.limit {
             let at = height(*value);
             if *value <= top {
                 drawing.line((x, at), (x + w, at), "limit");
-                drawing.text(x + w - 6.0, at + 14.0, Anchor::End, "limit-label", label);
+                // Near the bottom, the label stands above the line.
+                let below = if at + 16.0 < y + h { 14.0 } else { -5.0 };
+                drawing.text(x + w - 6.0, at + below, Anchor::End, "limit-label", label);
             } else {
                 let label = format!("{label}, above this picture");
                 drawing.text(x + w - 6.0, y + 14.0, Anchor::End, "limit-label", &label);
@@ -61,38 +87,64 @@ impl Plot<'_> {
         drawing.time_axis(x, w, y + h, self.time);
     }
 
+    /// Draws a curve in steps: a value holds for the time since the one before.
     fn draw_curve(&self, drawing: &mut Drawing, curve: &Curve<'_>, height: &dyn Fn(f64) -> f64) {
         let ((x, _), (w, _)) = (self.at, self.size);
         let (start, end) = (self.time.0.as_secs_f64(), self.time.1.as_secs_f64());
         let across = |t: f64| x + (t - start) / (end - start).max(1e-9) * w;
-        // The lowest, the mean and the highest value of each one and a half pixels.
-        let mut columns: Vec<(f64, f64, f64, f64, f64)> = vec![];
+        let mut steps: Vec<Step> = vec![];
         for &(time, value) in curve.points {
             let at = across(time.as_secs_f64()).clamp(x, x + w);
-            match columns.last_mut() {
-                Some((first, low, sum, high, n)) if at - *first < 1.5 => {
-                    (*low, *sum, *high, *n) = (low.min(value), *sum + value, high.max(value), *n + 1.0);
+            match steps.last_mut() {
+                Some(step) if at - step.from < NARROWEST => step.add(at, value),
+                last => {
+                    // The first value holds from the edge on.
+                    let from = last.map_or(x, |step| step.to);
+                    steps.push(Step { from, to: at, low: value, sum: value, high: value, count: 1.0 });
                 }
-                _ => columns.push((at, value, value, value, 1.0)),
             }
         }
-        let (mut line, mut upper, mut lower) = (String::new(), String::new(), vec![]);
-        // A value covers the time before it, so the first one starts at the edge.
-        let first = columns.first().map(|&(_, low, sum, high, n)| (x, low, sum, high, n));
-        for (at, low, sum, high, count) in first.into_iter().chain(columns) {
-            let step = if line.is_empty() { 'M' } else { 'L' };
-            let at = n(at);
-            _ = write!(line, "{step}{at} {}", n(height(sum / count)));
-            _ = write!(upper, "{step}{at} {}", n(height(high)));
-            lower.push(format!("L{at} {}", n(height(low))));
+        let Some(first) = steps.first() else { return };
+        let mut line = format!("M{} {}", n(first.from), n(height(first.mean())));
+        let mut band = format!("M{} {}", n(first.from), n(height(first.high)));
+        for step in &steps {
+            _ = write!(line, "V{}H{}", n(height(step.mean())), n(step.to));
+            _ = write!(band, "V{}H{}", n(height(step.high)), n(step.to));
         }
-        if !line.is_empty() {
-            let lower: String = lower.into_iter().rev().collect();
-            if curve.class == "curve" {
-                drawing.raw(&format!(r#"<path d="{upper}{lower}Z" class="band"/>"#));
-            }
-            drawing.raw(&format!(r#"<path d="{line}" class="{}"/>"#, curve.class));
+        for step in steps.iter().rev() {
+            _ = write!(band, "V{}H{}", n(height(step.low)), n(step.from));
         }
+        if curve.class == "curve" {
+            drawing.raw(&format!(r#"<path d="{band}Z" class="band"/>"#));
+        }
+        drawing.raw(&format!(r#"<path d="{line}" class="{}"/>"#, curve.class));
+    }
+}
+
+/// The least width of a step. Values of a shorter time are drawn as their lowest, mean and highest.
+const NARROWEST: f64 = 0.75;
+
+/// A step of a curve.
+struct Step {
+    /// Its left and right edge.
+    from: f64,
+    to: f64,
+    low: f64,
+    sum: f64,
+    high: f64,
+    /// The number of values.
+    count: f64,
+}
+
+impl Step {
+    fn add(&mut self, to: f64, value: f64) {
+        self.to = to;
+        (self.low, self.high) = (self.low.min(value), self.high.max(value));
+        (self.sum, self.count) = (self.sum + value, self.count + 1.0);
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.count
     }
 }
 

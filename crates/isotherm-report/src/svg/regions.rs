@@ -1,25 +1,29 @@
 //! The regions of one snapshot as a picture: access rates by address, or the share that was touched if nothing was
 //! sampled. With surveys, a strip below shows where the memory is: in memory, in swap, or nowhere.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::rate::sampling_interval;
 use isotherm_core::survey::RegionPages;
 use isotherm_core::{AddrRange, units};
 
+use super::heatmap::LANES;
 use super::{Anchor, Drawing, Scale, fit};
 use crate::axis::{Axis, AxisResolution};
-use crate::colour::{SWAPPED, UNOBSERVABLE, hex, of_rate};
+use crate::colour::{SWAPPED, UNOBSERVABLE, hex};
 use crate::escape::sanitise;
 use crate::extent::{Named, shown_name};
+use crate::heatmap::LeftOut;
 use crate::options::Picture;
 use crate::outside::SwappedRange;
 use crate::placement::{PlacedBytes, Placement};
-use crate::regions::{RegionOptions, TargetRegions};
-use crate::source::{Share, View, Visit};
+use crate::regions::{Region, RegionOptions, TargetRegions};
+use crate::source::{Piece, Share, View, Visit};
 use crate::surveys::{LastSurveys, selected};
-use crate::text::target_title;
-use crate::{Measure, ReportError};
+use crate::text::title::title_in;
+use crate::{Measure, ReportError, Terminal};
 
 /// A mapped piece of a region, or of memory in swap that no region covers.
 struct Bar {
@@ -51,23 +55,30 @@ struct Target {
     title: String,
     bars: Vec<Bar>,
     sampling: Duration,
+    /// The bytes of its regions: in memory if surveys tell, or else mapped.
+    bytes: u64,
 }
+
+/// The most bars of a target: several for each column of pixels.
+const MOST_BARS: usize = 4000;
 
 /// The targets of one snapshot.
 pub(crate) struct RegionLines<'a> {
     options: RegionOptions,
     surveys: LastSurveys<'a>,
+    /// The largest targets, in the order of the recording.
     targets: Vec<Target>,
+    left_out: Option<LeftOut>,
     /// Whether a region was sampled.
     sampled: bool,
 }
 
 impl<'a> RegionLines<'a> {
     pub(crate) fn new(options: RegionOptions, surveys: LastSurveys<'a>) -> Self {
-        Self { options, surveys, targets: vec![], sampled: false }
+        Self { options, surveys, targets: vec![], left_out: None, sampled: false }
     }
 
-    /// Draws a plot for each target.
+    /// Draws a plot for each of the largest targets, and says how many more there are.
     pub(crate) fn draw(&self, picture: Picture) -> String {
         let width = f64::from(picture.width.max(420));
         let height = (f64::from(picture.height) / 3.0).max(100.0);
@@ -76,13 +87,17 @@ impl<'a> RegionLines<'a> {
         let surveyed = bars().any(|bar| bar.pages.is_some());
         let swap = bars().any(|bar| bar.placement.is_some_and(|of| of.swapped > Some(0.0)));
         let measure = if self.sampled || !surveyed { Measure::Rate } else { Measure::Touched };
-        drawing.scale(&Scale { measure, most_hz: None, swap }, width - 12.0, 14.0);
-        let mut y = 36.0;
-        for Target { title, bars, sampling } in &self.targets {
+        drawing.scale(&Scale { measure, most_hz: None, swap, absent: false }, width - 12.0, 12.0);
+        let mut y = 44.0;
+        for Target { title, bars, sampling, .. } in &self.targets {
             drawing.text(12.0, y + 14.0, Anchor::Start, "title", &fit(title, width * 0.8));
             let sampling = Some(*sampling).filter(|_| measure == Measure::Rate);
             draw_target(&mut drawing, bars, sampling, y + 28.0, height);
             y += height + 100.0 + if surveyed { STRIP + 4.0 } else { 0.0 };
+        }
+        if let Some(left_out) = self.left_out {
+            drawing.text(12.0, y + 14.0, Anchor::Start, "label", &left_out.text());
+            y += 28.0;
         }
         drawing.height = y;
         drawing.standalone()
@@ -102,18 +117,31 @@ impl View for RegionLines<'_> {
             format!(", {}", PlacedBytes::new(found.id, &sums, mapped).text())
         });
         let sampling = sampling_interval(visit.row.aggregation, visit.row.samples);
+        let regions: BTreeMap<u64, &Region> = target.regions.iter().map(|region| (region.start, region)).collect();
+        let region_of = |piece: Piece<'_>| {
+            let (_, region) = regions.range(..=piece.range.start()).next_back()?;
+            (piece.range.start() < region.end).then_some(*region)
+        };
+        let mut pieces: Vec<_> = visit.pieces().filter_map(|piece| Some((piece, region_of(piece)?))).collect();
+        let mut swapped: Vec<_> = target.outside.iter().flat_map(|outside| &outside.swapped).collect();
+        let count = pieces.len() + swapped.len();
+        keep_largest(&mut pieces, |(piece, _)| piece.range.size());
+        keep_largest(&mut swapped, |range| range.end - range.start);
+        let drawn = match pieces.len() + swapped.len() {
+            drawn if drawn < count => format!(", the {} largest parts drawn", units::count(drawn as u64)),
+            _ => String::new(),
+        };
         let title = format!(
-            "{} at {} ({} regions, sampling {}{})",
-            target_title(target.id(), &target.info),
+            "{} at {} ({} regions{drawn}, sampling {}{})",
+            title_in(target.id(), &target.info, 60, &Terminal::default()),
             units::nanoseconds(target.time_ns),
             units::count(target.regions.len() as u64),
             units::duration(sampling),
             placed.unwrap_or_default(),
         );
-        let mut bars: Vec<Bar> = visit
-            .pieces()
-            .filter_map(|piece| {
-                let region = target.regions.iter().find(|r| (r.start..r.end).contains(&piece.range.start()))?;
+        let mut bars: Vec<Bar> = pieces
+            .into_iter()
+            .map(|(piece, region)| {
                 let accessed = match piece.region.pages.filter(|_| piece.region.nr_samples == 0) {
                     Some(pages) => {
                         format!("touched {} of {}", units::bytes(pages.touched), units::bytes(pages.present))
@@ -141,13 +169,28 @@ impl View for RegionLines<'_> {
                     .map(|present| Placement { present: of(present), swapped: region.swapped_bytes.map(of) });
                 let named = Named { range: piece.range, name: piece.mapping.label() };
                 let share = Some(Share::of(piece.region, visit.row.samples));
-                Some(Bar { named, share, pages: piece.region.pages, placement, tip })
+                Bar { named, share, pages: piece.region.pages, placement, tip }
             })
             .collect();
-        bars.extend(target.outside.iter().flat_map(|outside| &outside.swapped).filter_map(in_swap));
+        bars.extend(swapped.into_iter().filter_map(in_swap));
         bars.sort_by_key(|bar| bar.named.range.start());
-        self.targets.push(Target { title, bars, sampling });
+        let bytes = target.regions.iter().map(|region| region.present_bytes.unwrap_or(region.mapped_bytes)).sum();
+        self.targets.push(Target { title, bars, sampling, bytes });
+        if self.targets.len() > LANES
+            && let Some(least) = (0..self.targets.len()).rev().min_by_key(|&nth| self.targets[nth].bytes)
+        {
+            let left_out = LeftOut::of(std::iter::once(self.targets.remove(least).bytes));
+            self.left_out = left_out.map(|left_out| left_out.and(self.left_out));
+        }
         Ok(())
+    }
+}
+
+/// Keeps [`MOST_BARS`] of the parts, the largest.
+fn keep_largest<T>(parts: &mut Vec<T>, size: impl Fn(&T) -> u64) {
+    if parts.len() > MOST_BARS {
+        parts.select_nth_unstable_by_key(MOST_BARS, |part| Reverse(size(part)));
+        parts.truncate(MOST_BARS);
     }
 }
 
@@ -221,7 +264,7 @@ fn draw_target(drawing: &mut Drawing, bars: &[Bar], sampling: Option<Duration>, 
             drawing.rect((from, y), (to - from, height * dark), &(fill(UNOBSERVABLE) + r#" fill-opacity="0.45""#));
             // Cold memory is a thin line at the bottom.
             let tall = (height * rate).max(2.0);
-            drawing.rect_with_tip((from, y + height - tall), (to - from, tall), &fill(of_rate(rate)), &bar.tip);
+            drawing.rect_with_tip((from, y + height - tall), (to - from, tall), &fill(measure.colour(rate)), &bar.tip);
         }
         drawing.line((x, y + height), (x + wide, y + height), "axis");
         let size = if wide > 200.0 { format!(", {}", units::bytes(area.bytes)) } else { String::new() };

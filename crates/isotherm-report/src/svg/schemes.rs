@@ -1,9 +1,10 @@
 //! What schemes did over time and the memory in use, as a picture.
 
 use isotherm_core::units;
+use isotherm_record::Mark;
 
 use super::plot::{Curve, LEFT, Plot};
-use super::{Anchor, Drawing, fit, text_width};
+use super::{Anchor, Drawing, fit, mark_row, text_width};
 use crate::options::Picture;
 use crate::schemes::{Points, Scheme, Schemes};
 use crate::text::bytes_ticks;
@@ -13,10 +14,10 @@ use crate::ticks;
 const SCHEMES: usize = 12;
 
 /// Draws a plot for each scheme, for memory in use, for the time that tasks waited for memory, and for free memory.
-pub(crate) fn draw(s: &Schemes, picture: Picture) -> Drawing {
+pub(crate) fn draw(s: &Schemes, marks: &[Mark], picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(420));
     let height = (f64::from(picture.height) / 5.5).max(80.0);
-    let mut page = Page { drawing: Drawing::new(width), y: 8.0, height, s };
+    let mut page = Page { drawing: Drawing::new(width), y: 8.0, height, s, marks };
     let (busiest, left_out) = s.busiest(SCHEMES);
     for scheme in busiest {
         page.plot(&rate_title(scheme), &[(s.rate(&scheme.name), "curve", "")], bytes_ticks);
@@ -83,6 +84,7 @@ struct Page<'a> {
     y: f64,
     height: f64,
     s: &'a Schemes,
+    marks: &'a [Mark],
 }
 
 impl Page<'_> {
@@ -93,7 +95,8 @@ impl Page<'_> {
         curves: &[(Points, &'static str, &str)],
         ticks: fn(f64, usize) -> Vec<(f64, String)>,
     ) {
-        let Self { drawing, y, height, s } = self;
+        let Self { drawing, y, height, s, marks } = self;
+        let above = 30.0 + mark_row(marks) / 2.0;
         let width = drawing.width;
         // `fit` assumes a smaller font that is not bold.
         drawing.text(12.0, *y + 20.0, Anchor::Start, "title", &fit(title, (width - 24.0) / 1.4));
@@ -111,8 +114,8 @@ impl Page<'_> {
         let top = if most > 0.0 { most * 1.1 } else { 1.0 };
         let ticks = if most > 0.0 { ticks(top, 3) } else { vec![(0.0, "0".into())] };
         let curves: Vec<Curve<'_>> = curves.iter().map(|(points, class, _)| Curve { points, class }).collect();
-        let (at, size) = ((LEFT, *y + 30.0), (width - LEFT - 16.0, *height));
-        Plot { at, size, time: s.time(), curves: &curves, ticks, top, limit: None }.draw(drawing);
-        *y += 30.0 + *height + 28.0;
+        let (at, size) = ((LEFT, *y + above), (width - LEFT - 16.0, *height));
+        Plot { at, size, time: s.time(), curves: &curves, ticks, top, limit: None, marks }.draw(drawing);
+        *y += above + *height + 28.0;
     }
 }

@@ -3,6 +3,9 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use isotherm_record::Mark;
+
+use super::marks::above_axis;
 use super::{Terminal, left, right, width};
 use crate::colour::Rgb;
 use crate::ticks;
@@ -26,6 +29,8 @@ pub(crate) struct Chart<'a> {
     pub(crate) largest: bool,
     /// The number of lines, without the axis.
     pub(crate) height: usize,
+    /// Marks, above the time axis.
+    pub(crate) marks: &'a [Mark],
 }
 
 impl Chart<'_> {
@@ -68,6 +73,7 @@ impl Chart<'_> {
                 if text.is_empty() { String::new() } else { terminal.paint(text, Some(ACCENT), None) }
             )?;
         }
+        above_axis(out, terminal, gutter, columns, self.time, self.marks)?;
         time_axis(out, terminal, gutter, columns, self.time)
     }
 

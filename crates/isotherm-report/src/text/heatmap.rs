@@ -3,13 +3,16 @@
 use std::io::{self, Write};
 
 use isotherm_core::units;
+use isotherm_record::Mark;
 
 use super::chart::time_axis;
-use super::{Colour, Terminal, cut, left, name_in, right, target_title};
+use super::marks::above_axis;
+use super::title::{title, title_in};
+use super::{Colour, Terminal, cut, name_in, right};
 use crate::axis::{Area, Axis, AxisResolution};
-use crate::colour::{Rgb, SWAPPED, UNOBSERVABLE, of_rate};
+use crate::colour::{ABSENT, Rgb, SWAPPED, UNOBSERVABLE, of_rate};
 use crate::extent::{Extent, shown_name};
-use crate::heatmap::{Heatmap, Resolution, Shown, TargetMap};
+use crate::heatmap::{Heatmap, LeftOut, Plan, Shown, TargetMap};
 use crate::measure::Measure;
 use crate::ticks;
 
@@ -35,22 +38,25 @@ impl Layout {
     }
 }
 
-/// The resolution at which the heatmap fills the terminal.
-pub(crate) fn resolution(terminal: &Terminal, extent: &Extent) -> Resolution {
+/// The largest targets, at the resolution at which their lanes fill the terminal.
+pub(crate) fn plan(terminal: &Terminal, extent: &Extent) -> Plan {
     let layout = Layout::new(terminal);
-    let targets = extent.targets.len().max(1);
-    // Title, axis, legend and the prompt need lines too.
-    let lines = (terminal.rows.saturating_sub(4) / targets).saturating_sub(4).max(4);
-    let areas = if layout.gutter > 0 { (lines / 4).clamp(1, 8) } else { 8 };
+    // Time axis, legend and the prompt need lines, too. A lane of a title, an area and cells has six lines at least.
+    let lines = terminal.rows.saturating_sub(6);
+    let most = (lines / 6).clamp(4, 12);
+    let lanes = extent.targets.len().clamp(1, most);
+    let each = (lines / lanes).saturating_sub(2).max(4);
+    let areas = if layout.gutter > 0 { (each / 4).clamp(1, 8) } else { 8 };
     let fineness = |rows| AxisResolution { rows, rows_of_area: layout.group, areas, group: layout.group };
-    let headed =
-        extent.targets.iter().map(|target| Axis::new(&target.mapped, fineness(0)).areas.len()).max().unwrap_or(1);
-    let lines = if layout.gutter > 0 { lines.saturating_sub(headed) } else { lines };
-    Resolution { columns: layout.plot, axis: fineness(lines.max(1) * layout.group) }
+    Plan::largest(extent, most, layout.plot, |target, share| {
+        let lines = ((each * lanes) as f64 * share) as usize;
+        let headed = if layout.gutter > 0 { Axis::new(&target.mapped, fineness(0)).areas.len() } else { 0 };
+        (fineness(lines.saturating_sub(headed).max(2) * layout.group), None)
+    })
 }
 
-/// Writes a picture for each target.
-pub(crate) fn heatmap(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatmap) -> io::Result<()> {
+/// Writes a lane for each target, on one time axis with the marks.
+pub(crate) fn heatmap(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatmap, marks: &[Mark]) -> io::Result<()> {
     let layout = Layout::new(terminal);
     for (i, target) in heatmap.targets.iter().enumerate() {
         if i > 0 {
@@ -60,9 +66,12 @@ pub(crate) fn heatmap(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatma
         for area in target.axis.areas.iter().rev() {
             write_area(out, terminal, &layout, heatmap, target, area)?;
         }
-        time_axis(out, terminal, layout.gutter, layout.plot, (heatmap.start, heatmap.end))?;
     }
-    legend(out, terminal, heatmap.measure, heatmap.shows_swap())?;
+    let time = (heatmap.start, heatmap.end);
+    above_axis(out, terminal, layout.gutter, layout.plot, time, marks)?;
+    time_axis(out, terminal, layout.gutter, layout.plot, time)?;
+    super::note(out, terminal, heatmap.left_out.map(LeftOut::text))?;
+    legend(out, terminal, heatmap)?;
     // Another line says how often surveys came.
     let worth = heatmap.measure == Measure::Rate || heatmap.intervals.varies();
     super::note(out, terminal, heatmap.caption().filter(|_| worth))
@@ -70,13 +79,14 @@ pub(crate) fn heatmap(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatma
 
 /// The target and its size, in two lines if one is too short for both.
 fn write_title(out: &mut dyn Write, terminal: &Terminal, target: &TargetMap) -> io::Result<()> {
-    let (title, size) = (target_title(target.id, &target.info), target.size());
-    let line = format!("{title} ({size})");
-    if super::width(&line) <= terminal.width() {
-        return writeln!(out, "{}", terminal.bold(&line));
+    let (columns, size) = (terminal.width(), format!(" ({})", target.size()));
+    let room = columns.saturating_sub(super::width(&size));
+    if room >= 40 || super::width(&title(target.id, &target.info)) <= room {
+        let title = title_in(target.id, &target.info, room, terminal);
+        return writeln!(out, "{}", terminal.bold(&(title + &size)));
     }
-    writeln!(out, "{}", terminal.bold(&cut(&title, terminal.width(), terminal)))?;
-    writeln!(out, "{}", cut(&size, terminal.width(), terminal))
+    writeln!(out, "{}", terminal.bold(&title_in(target.id, &target.info, columns, terminal)))?;
+    writeln!(out, "{}", cut(&target.size(), columns, terminal))
 }
 
 fn write_area(
@@ -113,8 +123,12 @@ fn write_area(
         let high = (high < area.first_row + area.rows).then_some(high);
         let cells = (0..heatmap.columns)
             .map(|column| (target.shown(low, column), high.and_then(|row| target.shown(row, column))));
-        let text =
-            if layout.group == 2 { half_blocks(terminal, cells) } else { plain(terminal, cells.map(|(low, _)| low)) };
+        let measure = heatmap.measure;
+        let text = if layout.group == 2 {
+            half_blocks(terminal, measure, cells)
+        } else {
+            plain(terminal, measure, cells.map(|(low, _)| low))
+        };
         if layout.names == 0 {
             writeln!(out, "{}", text.trim_end())?;
             continue;
@@ -140,17 +154,23 @@ fn short_name(name: &str, columns: usize, terminal: &Terminal) -> String {
     name_in(base, columns, terminal)
 }
 
-fn colour_of(cell: Shown) -> Rgb {
+fn colour_of(measure: Measure, cell: Shown) -> Rgb {
     match cell {
-        Shown::Rate(rate) => of_rate(f64::from(rate)),
+        Shown::Rate(rate) => measure.colour(f64::from(rate)),
+        Shown::Absent => ABSENT,
         Shown::Unobservable => UNOBSERVABLE,
         Shown::Swapped => SWAPPED,
     }
 }
 
 /// Two rows of cells in one line. The upper half of each character is the row with higher addresses.
-fn half_blocks(terminal: &Terminal, cells: impl Iterator<Item = (Option<Shown>, Option<Shown>)>) -> String {
-    runs(cells.map(|(low, high)| (low.map(colour_of), high.map(colour_of))), |(low, high), n| match (low, high) {
+fn half_blocks(
+    terminal: &Terminal,
+    measure: Measure,
+    cells: impl Iterator<Item = (Option<Shown>, Option<Shown>)>,
+) -> String {
+    let colour = |cell: Option<Shown>| cell.map(|cell| colour_of(measure, cell));
+    runs(cells.map(|(low, high)| (colour(low), colour(high))), |(low, high), n| match (low, high) {
         (None, None) => " ".repeat(n),
         (Some(_), Some(_)) => terminal.paint(&"▀".repeat(n), high, low),
         (Some(_), None) => terminal.paint(&"▄".repeat(n), low, None),
@@ -159,15 +179,17 @@ fn half_blocks(terminal: &Terminal, cells: impl Iterator<Item = (Option<Shown>, 
 }
 
 /// One row of cells in one line, as coloured spaces or as digits.
-fn plain(terminal: &Terminal, cells: impl Iterator<Item = Option<Shown>>) -> String {
+fn plain(terminal: &Terminal, measure: Measure, cells: impl Iterator<Item = Option<Shown>>) -> String {
     if terminal.colour != Colour::None {
-        return runs(cells.map(|cell| cell.map(colour_of)), |colour, n| terminal.paint(&" ".repeat(n), None, colour));
+        let colours = cells.map(|cell| cell.map(|cell| colour_of(measure, cell)));
+        return runs(colours, |colour, n| terminal.paint(&" ".repeat(n), None, colour));
     }
     cells
         .map(|cell| match cell {
             None => ' ',
             Some(Shown::Unobservable) => '?',
             Some(Shown::Swapped) => 's',
+            Some(Shown::Absent) => '.',
             Some(Shown::Rate(rate)) => digit(f64::from(rate)),
         })
         .collect()
@@ -195,57 +217,90 @@ fn runs<T: PartialEq + Copy>(items: impl Iterator<Item = T>, show: impl Fn(T, us
     text + &run.map_or_else(String::new, |(item, n)| show(item, n))
 }
 
-fn legend(out: &mut dyn Write, terminal: &Terminal, measure: Measure, swap: bool) -> io::Result<()> {
-    let width = terminal.width();
-    if terminal.colour == Colour::None {
-        let texts = match measure {
-            Measure::Rate => [
-                "access rate: 0 never to 9 always; ? could not be observed; blank: not mapped",
-                "0 never to 9 always, ? not observable",
-                "0-9, ? n/a",
-            ],
-            Measure::Touched => [
-                "touched within a survey interval: 0 nothing to 9 all; blank: nothing resident",
-                "touched: 0 nothing to 9 all",
-                "0-9",
-            ],
-            Measure::IdleTime => [
-                "idle: 9 just touched, 4 for about 1 min, 0 for 30 min; blank: nothing resident",
-                "idle: 9 just touched to 0 30 min",
-                "0-9",
-            ],
-        };
-        let swaps = if swap { ["; s: in swap", ", s in swap", ", s swap"] } else { [""; 3] };
-        let texts = texts.into_iter().zip(swaps).map(|(text, swap)| format!("{text}{swap}"));
-        let text = texts.into_iter().find(|text| text.len() <= width).unwrap_or_default();
-        return writeln!(out, "{text}");
-    }
+/// A colour or character that is not of the scale.
+struct OtherMark {
+    colour: Rgb,
+    letter: char,
+    /// What it means, in full and short.
+    long: &'static str,
+    short: &'static str,
+}
+
+/// The marks of a heatmap that are not of its scale.
+fn other_marks(heatmap: &Heatmap) -> Vec<OtherMark> {
+    let all = [
+        (UNOBSERVABLE, '?', "could not be observed", "unobserved", heatmap.measure == Measure::Rate),
+        (SWAPPED, 's', "in swap", "swap", heatmap.shows(Shown::Swapped)),
+        (ABSENT, '.', "absent", "absent", heatmap.shows(Shown::Absent)),
+    ];
+    let shown = all.into_iter().filter(|&(.., shown)| shown);
+    shown.map(|(colour, letter, long, short, _)| OtherMark { colour, letter, long, short }).collect()
+}
+
+/// Writes what the characters or colours mean: the longest text that fits.
+fn legend(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatmap) -> io::Result<()> {
+    let texts = if terminal.colour == Colour::None { letters(heatmap) } else { colours(terminal, heatmap) };
+    let fitting = texts.iter().find(|&&(wide, _)| wide <= terminal.width());
+    writeln!(out, "{}", fitting.or(texts.last()).map_or("", |(_, text)| text))
+}
+
+/// What the characters mean, with the columns that it takes, the longest first.
+fn letters(heatmap: &Heatmap) -> Vec<(usize, String)> {
+    let (scale, long, short, blank) = match heatmap.measure {
+        Measure::Rate => ("access rate: 0 never to 9 always", "0 never to 9 always", "0-9", "not mapped"),
+        Measure::Touched => (
+            "touched within a survey interval: 0 nothing to 9 all",
+            "touched: 0 nothing to 9 all",
+            "0-9",
+            "nothing resident",
+        ),
+        Measure::IdleTime => (
+            "idle: 9 just touched, 4 for about 1 min, 0 for 30 min",
+            "idle: 9 just touched to 0 30 min",
+            "0-9",
+            "nothing resident",
+        ),
+    };
+    let others = other_marks(heatmap);
+    let with = |scale: &str, between: &str, each: fn(&OtherMark) -> String| {
+        others.iter().fold(scale.to_owned(), |text, other| text + between + &each(other))
+    };
+    let short_mark = |mark: &OtherMark| format!("{} {}", mark.letter, mark.short);
+    [
+        with(scale, "; ", |mark| format!("{}: {}", mark.letter, mark.long)) + "; blank: " + blank,
+        with(long, ", ", short_mark),
+        with(short, ", ", short_mark),
+        short.to_owned(),
+    ]
+    .map(|text| (super::width(&text), text))
+    .into()
+}
+
+/// What the colours mean, with the columns that it takes, the longest first.
+fn colours(terminal: &Terminal, heatmap: &Heatmap) -> Vec<(usize, String)> {
     let block = terminal.pick("█", " ");
     let paint = |rgb| {
         if terminal.unicode { terminal.paint(block, Some(rgb), None) } else { terminal.paint(block, None, Some(rgb)) }
     };
-    let scale = |n: usize| -> String { (0..n).map(|i| paint(of_rate(i as f64 / (n - 1) as f64))).collect() };
-    // What swap needs more.
-    let (longer, long) = if swap { (14, 8) } else { (0, 0) };
-    let two = |rgb| paint(rgb) + &paint(rgb);
-    let text = if width >= 70 + longer {
-        let [title, cold, hot] = measure.scale();
-        let mut text = format!("{title} {cold} {} {hot}", scale(24));
-        if measure == Measure::Rate {
-            text += &format!("   {} could not be observed", two(UNOBSERVABLE));
-        }
-        if swap {
-            text += &format!("   {} in swap", two(SWAPPED));
-        }
-        text
-    } else if width >= 36 + long {
-        let text = match measure.scale() {
-            _ if measure == Measure::Rate => format!("rate 0 {} 1  {} unobserved", scale(12), paint(UNOBSERVABLE)),
-            [title, cold, hot] => format!("{title} {cold} {} {hot}", scale(8)),
+    let marks = &other_marks(heatmap)[..];
+    let [title, cold, hot] = heatmap.measure.scale();
+    let text =
+        |title: &str, columns: usize, (marks, boxes): (&[OtherMark], usize), name: fn(&OtherMark) -> &'static str| {
+            let scale: String = (0..columns).map(|i| paint(of_rate(i as f64 / (columns - 1) as f64))).collect();
+            let mut text = format!("{title}{cold} {scale} {hot}");
+            let mut wide = super::width(title) + super::width(cold) + columns + super::width(hot) + 2;
+            for mark in marks {
+                let name = name(mark);
+                text += &format!("  {} {name}", paint(mark.colour).repeat(boxes));
+                wide += 3 + boxes + super::width(name);
+            }
+            (wide, text)
         };
-        if swap { format!("{text}  {} swap", paint(SWAPPED)) } else { text }
-    } else {
-        format!("0 {} 1", scale(width - 4))
-    };
-    writeln!(out, "{}", left(&text, 0))
+    let rest = terminal.width().saturating_sub(super::width(cold) + super::width(hot) + 2).max(2);
+    vec![
+        text(&format!("{title} "), 24, (marks, 2), |mark| mark.long),
+        text(&format!("{} ", heatmap.measure.title()), 12, (marks, 2), |mark| mark.short),
+        text("", 8, (marks, 1), |mark| mark.short),
+        text("", rest, (&[], 0), |mark| mark.short),
+    ]
 }

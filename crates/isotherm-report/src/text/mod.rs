@@ -1,13 +1,16 @@
 //! Reports for a terminal, fitted to its size, colours and characters.
 
 pub(crate) mod bar;
-mod chart;
+pub(crate) mod chart;
+mod groups;
 mod heatmap;
+mod marks;
 mod overhead;
 mod regions;
 mod schemes;
 mod summary;
 pub(crate) mod table;
+pub(crate) mod title;
 mod wss;
 
 use std::fmt::Write as _;
@@ -18,14 +21,15 @@ use isotherm_record::TargetInfo;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::colour::{self, Rgb};
+use crate::command::{shown_command, shown_pid};
 use crate::escape::sanitise;
 
-pub(crate) use heatmap::{heatmap, resolution};
+pub(crate) use heatmap::{heatmap, plan};
 pub(crate) use overhead::{cpu, cpu_over_windows, overhead};
 pub(crate) use regions::RegionsText;
 pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, returned_share, schemes};
 pub(crate) use summary::summary;
-pub(crate) use wss::{notes as wss_notes, wss};
+pub(crate) use wss::{notes as wss_notes, time_of, wss};
 
 /// The colour of warnings.
 const WARNING: Rgb = [200, 140, 20];
@@ -158,8 +162,7 @@ pub(crate) fn target_title(id: TargetId, info: &TargetInfo) -> String {
     let Some(pid) = id.pid() else {
         return id.to_string();
     };
-    let command = sanitise(&info.command);
-    format!("pid {pid}: {}", if command.is_empty() { "(no command)".into() } else { command })
+    format!("pid {}: {}", shown_pid(pid, info.inner_pid), shown_command(&info.command))
 }
 
 /// Writes a warning, if there is one.

@@ -3,21 +3,23 @@
 use std::io::{self, Write};
 
 use isotherm_core::units;
+use isotherm_record::Mark;
 
 use super::bar::{self, Part};
+use super::groups::{figures, groups};
+use super::marks::list;
 use super::table::{Cell, Column, table};
 use super::{Terminal, wrap};
 use crate::colour::{UNOBSERVABLE, of_rate};
-use crate::escape::sanitise;
 use crate::facts::{facts, warnings};
-use crate::resident::Surveyed;
-use crate::summary::{Summary, TargetTemperature, Temperature, folded};
+use crate::groups::GroupBy;
+use crate::summary::{Summary, Temperature, folded};
 
 /// Names with less than this share of the size and of the hot memory share one line.
 const LEAST: f64 = 0.005;
 
-/// Writes the facts, the warnings and the table.
-pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::Result<()> {
+/// Writes the facts, the warnings, the table and the marks.
+pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summary, marks: &[Mark]) -> io::Result<()> {
     let width = terminal.width();
     for (i, fact) in facts(summary).iter().enumerate() {
         let text = wrap(fact, width, 2);
@@ -27,13 +29,37 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         super::warning(out, terminal, Some(warning))?;
     }
     writeln!(out)?;
-    if summary.targets.len() > 1 {
-        targets(out, terminal, summary)?;
+    let is_grouped = summary.group_by != GroupBy::Process || summary.targets.len() > 1;
+    if is_grouped {
+        groups(out, terminal, summary)?;
     }
+    if summary.group_by != GroupBy::Mapping {
+        mappings(out, terminal, summary)?;
+    }
+    if let [target] = &summary.targets[..]
+        && let Some(bytes) = target.proportional_bytes
+    {
+        let text = format!("PSS: {}; memory that other processes share counts for its part", units::bytes(bytes));
+        writeln!(out, "{}\n", wrap(&text, width, 0))?;
+    }
+    list(out, terminal, marks)?;
+    let surveyed = summary.total.surveyed.resident_bytes.is_some();
+    let wss = if surveyed { "touched within a survey interval" } else { "regions accessed at all" };
+    let lives = if is_grouped { ", in the first table over the life of each line" } else { "" };
+    let note = format!(
+        "hot: {}; warm: in fewer; cold: in none; mean over {}{lives}; wss: {wss}; cold for: age of the cold at the end",
+        summary.intervals.hot(),
+        units::nanoseconds(summary.to_ns - summary.from_ns)
+    );
+    writeln!(out, "{}", terminal.dim(&wrap(&note, width, 0)))
+}
+
+/// The tables of mapping names.
+fn mappings(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::Result<()> {
     let (shown, others) = folded(&summary.mappings, terminal.rows.saturating_sub(10).max(8), LEAST);
     let shown: Vec<&Temperature> = shown.into_iter().chain(others.as_ref().map(|(_, rest)| rest)).collect();
     let largest = shown.iter().map(|t| t.size_bytes).max().unwrap_or(0);
-    let bar_columns = if width >= 110 { 24 } else { 12 };
+    let bar_columns = if terminal.width() >= 110 { 24 } else { 12 };
     let rows: Vec<Vec<Cell>> = shown
         .iter()
         .map(|t| line(t, &stacked(t, largest, bar_columns, terminal)))
@@ -47,77 +73,7 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         let rows: Vec<Vec<Cell>> = shown.iter().copied().chain([&summary.total]).map(surveyed).collect();
         table(out, terminal, &SURVEYED, &rows)?;
     }
-    if let [target] = &summary.targets[..]
-        && let Some(bytes) = target.proportional_bytes
-    {
-        let text = format!("PSS: {}; memory that other processes share counts for its part", units::bytes(bytes));
-        writeln!(out, "\n{}", wrap(&text, width, 0))?;
-    }
-    let surveyed = summary.total.surveyed.resident_bytes.is_some();
-    let wss = if surveyed { "touched within a survey interval" } else { "regions accessed at all" };
-    let note = format!(
-        "hot: {}; warm: in fewer; cold: in none; mean over {}; wss: {wss}; cold for: age of the cold at the end",
-        summary.intervals.hot(),
-        units::nanoseconds(summary.to_ns - summary.from_ns)
-    );
-    writeln!(out, "\n{}", terminal.dim(&wrap(&note, width, 0)))
-}
-
-/// The tables of several targets.
-fn targets(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::Result<()> {
-    let tells_pss = summary.targets.iter().any(|target| target.proportional_bytes.is_some());
-    // The second table has it as touched.
-    let tells_wss = !tells_pss || summary.total.surveyed.touched_bytes.is_none();
-    let temperature = |target: &TargetTemperature| {
-        let [size, hot, warm, cold, dark, wss, idle] = figures(&target.total);
-        let mut cells: Vec<Cell> = [target.pid.to_string(), size, hot, warm, cold, dark].map(Cell::from).into();
-        cells.extend(tells_wss.then(|| wss.into()));
-        cells.extend([idle, sanitise(&target.command).into_owned()].map(Cell::from));
-        cells
-    };
-    let rows: Vec<Vec<Cell>> = summary.targets.iter().map(temperature).collect();
-    let [size, hot, warm, cold, dark, wss, idle] = FIGURES;
-    let mut columns = vec![Column::figure("pid", 0), size, hot, warm, cold, dark];
-    columns.extend(tells_wss.then_some(wss));
-    columns.extend([idle, Column::name("command")]);
-    table(out, terminal, &columns, &rows)?;
-    writeln!(out)?;
-    if tells_pss {
-        let rows: Vec<Vec<Cell>> = summary.targets.iter().map(used).collect();
-        table(out, terminal, &USED, &rows)?;
-        writeln!(out)?;
-    }
-    if let Some(once) = summary.counted_once {
-        let [resident, shared, touched] =
-            [once.resident_bytes, once.shared_bytes, once.touched_bytes].map(units::bytes);
-        let mut text = format!(
-            "Each page counted once: {resident} resident, of which several targets map {shared}; {touched} touched"
-        );
-        if let Some(swapped) = once.swapped_bytes.filter(|&bytes| bytes > 0) {
-            text += &format!("; {} in swap", units::bytes(swapped));
-        }
-        text += ".";
-        writeln!(out, "{}\n", wrap(&text, terminal.width(), 0))?;
-    }
-    Ok(())
-}
-
-/// The memory that each of several targets uses.
-const USED: [Column; 6] = [
-    Column::figure("pid", 0),
-    Column::figure("resident", 0),
-    Column::figure("PSS", 0),
-    Column::figure("touched", 1),
-    Column::figure("absent", 3),
-    Column::figure("swapped", 2),
-];
-
-fn used(target: &TargetTemperature) -> Vec<Cell> {
-    let Surveyed { resident_bytes, touched_bytes, absent_bytes, swapped_bytes, .. } = target.total.surveyed;
-    let figures = [resident_bytes, target.proportional_bytes, touched_bytes, absent_bytes, swapped_bytes];
-    let mut cells: Vec<Cell> = vec![target.pid.to_string().into()];
-    cells.extend(figures.map(|bytes| Cell::from(bytes.map_or_else(String::new, units::table_bytes))));
-    cells
+    writeln!(out)
 }
 
 /// What surveys found.
@@ -153,19 +109,6 @@ const FIGURES: [Column; 7] = [
     Column::figure("wss", 5),
     Column::figure("cold for", 3),
 ];
-
-fn figures(t: &Temperature) -> [String; 7] {
-    let size = units::table_bytes;
-    [
-        size(t.size_bytes),
-        size(t.hot_bytes),
-        size(t.warm_bytes),
-        size(t.cold_bytes),
-        size(t.unobservable_bytes),
-        size(t.working_set_bytes),
-        t.cold_for_ns.map_or_else(String::new, units::nanoseconds),
-    ]
-}
 
 fn line(t: &Temperature, (text, styled): &(String, String)) -> Vec<Cell> {
     let mut cells: Vec<Cell> = figures(t).map(Cell::from).into();

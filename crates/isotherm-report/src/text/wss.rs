@@ -4,15 +4,23 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use isotherm_core::units;
+use isotherm_record::Mark;
 
 use super::chart::{ACCENT, Chart, bar};
 use super::table::{Cell, Column, table};
 use super::{Terminal, wrap};
+use crate::groups::GroupBy;
 use crate::ticks;
-use crate::wss::{Basis, Wss};
+use crate::wss::{Basis, GroupedWss, Wss};
 
-/// Writes the percentiles and a chart over time.
-pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Result<()> {
+/// Writes the percentiles, the groups if there are several, and a chart over time.
+pub(crate) fn wss(
+    out: &mut dyn Write,
+    terminal: &Terminal,
+    wss: &Wss,
+    groups: &GroupedWss,
+    marks: &[Mark],
+) -> io::Result<()> {
     let sums = wss.sums();
     let targets = wss.targets();
     let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
@@ -37,10 +45,16 @@ pub(crate) fn wss(out: &mut dyn Write, terminal: &Terminal, wss: &Wss) -> io::Re
     let columns = [Column::figure("percentile", 1), Column::figure("bytes", 0), Column::text("", 2)];
     table(out, terminal, &columns, &rows)?;
     writeln!(out)?;
+    if groups.group_by != GroupBy::Process || groups.groups.len() > 1 {
+        let time: Duration = sums.iter().map(|total| total.span).sum();
+        super::groups::grouped_wss(out, terminal, groups, time.as_nanos() as u64)?;
+        writeln!(out)?;
+    }
     let points: Vec<(Duration, f64)> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
     let height = terminal.rows.saturating_sub(15).clamp(4, 12);
     let ticks = ticks::bytes(percentiles.0[6], height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
-    Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: false, height }.write(out, terminal)
+    Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: false, height, marks }
+        .write(out, terminal)
 }
 
 /// Lines about the working set: resident memory beside it, and how sure it is.

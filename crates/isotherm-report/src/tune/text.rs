@@ -9,6 +9,7 @@ use super::Tune;
 use super::advice::Advice;
 use super::working_set::{Window, WorkingSet};
 use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::command::shown_command;
 use crate::escape::sanitise;
 use crate::text::bar::{Part, stacked};
 use crate::text::table::{Cell, Column, table};
@@ -53,7 +54,7 @@ fn head(tune: &Tune, terminal: &Terminal) -> String {
         [one] if one.command.is_empty() => format!("pid {}", one.pid),
         [one] => {
             // The rest of the line takes about as much.
-            let command = cut(&sanitise(&one.command), terminal.width() / 2, terminal);
+            let command = cut(&shown_command(&one.command), terminal.width() / 2, terminal);
             format!("{command} (pid {})", one.pid)
         }
         many => format!("{} targets", many.len()),

@@ -3,6 +3,7 @@
 //! Surveys tell it for any window of theirs. A recording without surveys has an estimate only: the regions in which a
 //! sample found an access, within an aggregation interval.
 
+mod grouped;
 mod percentiles;
 mod sampled;
 mod surveyed;
@@ -18,6 +19,7 @@ use crate::ReportError;
 use crate::intervals::IntervalRange;
 use crate::source::{Selection, Source};
 
+pub use grouped::{GroupWss, GroupedWss};
 pub use percentiles::{PERCENTILES, Percentiles};
 
 /// What a working set rests on.

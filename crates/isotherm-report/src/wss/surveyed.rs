@@ -58,7 +58,7 @@ pub(super) fn wss(
 }
 
 /// `place` is that of the window; without one, the survey interval counts.
-fn amount(sums: &PageSums, place: Option<usize>, mapped: u64) -> Amount {
+pub(super) fn amount(sums: &PageSums, place: Option<usize>, mapped: u64) -> Amount {
     Amount {
         bytes: place.map_or(sums.touched, |place| sums.within[place]),
         present_bytes: Some(sums.present),

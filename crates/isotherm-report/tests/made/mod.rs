@@ -1,5 +1,8 @@
 //! Synthetic recordings: a process with a heap, a mapping area and a stack, and a known access pattern.
 
+#[allow(dead_code, reason = "each test file uses its part")]
+pub mod checked;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +11,11 @@ use isotherm_core::survey::{
     BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS,
 };
 use isotherm_core::{
-    AddrRange, BoxError, Mapping, MemoryUse, Permissions, RegionPages, RegionSnapshot, SystemMemory, TargetId,
-    TargetSnapshot,
+    AddrRange, Allocations, BoxError, Mapping, MemoryUse, Permissions, RegionPages, RegionSnapshot, SystemMemory,
+    TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Budget, Cost, Header, Host, Row, SurveyRecord, TargetInfo};
-use isotherm_report::{Activities, Rows, Source, Surveys};
+use isotherm_record::{Activity, Budget, Cost, Header, Host, Mark, MarkText, Row, SurveyRecord, TargetInfo};
+use isotherm_report::{Activities, AllocationBatches, Marks, Rows, Source, Surveys};
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -25,6 +28,8 @@ pub struct Made {
     pub rows: Vec<Row>,
     pub activities: Vec<Activity>,
     pub surveys: Vec<SurveyRecord>,
+    pub marks: Vec<Mark>,
+    pub allocations: Vec<Allocations>,
     pub cut_short: Option<String>,
 }
 
@@ -43,6 +48,14 @@ impl Source for Made {
 
     fn surveys(&self) -> Result<Surveys<'_>, BoxError> {
         Ok(Box::new(self.surveys.iter().cloned().map(Ok)))
+    }
+
+    fn marks(&self) -> Result<Marks<'_>, BoxError> {
+        Ok(Box::new(self.marks.iter().cloned().map(Ok)))
+    }
+
+    fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
+        Ok(Box::new(self.allocations.iter().cloned().map(Ok)))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -73,8 +86,19 @@ pub fn made(rows: Vec<Row>) -> Made {
             cpus: 2,
             memory_bytes: 8 << 30,
         },
+        part: None,
     };
-    Made { header, rows, activities: vec![], surveys: vec![], cut_short: None }
+    Made { header, rows, activities: vec![], surveys: vec![], marks: vec![], allocations: vec![], cut_short: None }
+}
+
+/// Marks at these times in milliseconds.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub fn marks(marks: &[(u64, &str)]) -> Vec<Mark> {
+    let mark = |&(ms, text): &(u64, &str)| Mark {
+        time: Duration::from_millis(ms),
+        text: MarkText::new(text.as_bytes()).expect("a text"),
+    };
+    marks.iter().map(mark).collect()
 }
 
 /// The same recording, as if imported: the header has few fields, and the rows have no names of mappings and no costs.
@@ -95,7 +119,7 @@ pub fn imported(mut source: Made) -> Made {
     (header.budget, header.intervals) = (None, None);
     for row in &mut source.rows {
         row.cost = None;
-        row.info = Arc::new(TargetInfo { command: String::new(), started_unix_ns: 0 });
+        row.info = Arc::new(TargetInfo::default());
     }
     source
 }
@@ -125,7 +149,7 @@ pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionS
         aggregation: AGGREGATION,
         samples: 20,
         target: TargetSnapshot { id: process(pid), regions, mappings: mappings.clone() },
-        info: Arc::new(TargetInfo { command: "demo --phases 3".into(), started_unix_ns: 1 }),
+        info: Arc::new(TargetInfo { command: "demo --phases 3".into(), started_unix_ns: 1, ..TargetInfo::default() }),
         cost: Some(Cost {
             rounds: 20,
             late_rounds: u32::from(index == 5),

@@ -114,24 +114,36 @@ impl PreparedSchemes {
         let name = "schemes";
         let thread = std::thread::Builder::new().name(name.into()).spawn(work);
         let thread = thread.map_err(|source| RunError::Thread { name: name.into(), source })?;
-        Ok(SchemeThread { control, interrupt, thread })
+        Ok(SchemeThread { control, interrupt, thread: Some(thread) })
     }
 }
 
-/// The running schemes' thread.
+/// The running schemes' thread. Dropping it, as at the start of a run that fails, ends the work.
 pub(crate) struct SchemeThread {
     control: Control,
     /// Ends an application, which may consist of many actions, before it is through.
     interrupt: Arc<AtomicBool>,
-    thread: JoinHandle<Result<(), RunError>>,
+    thread: Option<JoinHandle<Result<(), RunError>>>,
 }
 
 impl SchemeThread {
     /// Ends the work. What has begun is finished, a batch at most, and nothing else begins.
-    pub(crate) fn end(self) -> Result<(), RunError> {
+    pub(crate) fn end(mut self) -> Result<(), RunError> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), RunError> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
         self.interrupt.store(true, Ordering::Relaxed);
         self.control.mailbox.end();
-        self.thread.join().unwrap_or_else(|_| Err(RunError::Panicked { thread: "schemes".into() }))
+        thread.join().unwrap_or_else(|_| Err(RunError::Panicked { thread: "schemes".into() }))
+    }
+}
+
+impl Drop for SchemeThread {
+    fn drop(&mut self) {
+        // What made the start fail is told, and not what followed from it.
+        let _ = self.join();
     }
 }
 

@@ -43,7 +43,7 @@ impl Source for KernelSource {
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
         let spaces = read_spaces(&mut targets)?;
         let start = Instant::now();
-        let deadline = outlet.deadline(start);
+        let deadline = outlet.begin(start);
         if spaces.is_empty() {
             return Ok(EndReason::Finished);
         }
@@ -154,7 +154,7 @@ fn read_spaces(targets: &mut LiveTargets) -> Result<Vec<TargetSpace>, RunError> 
 fn scope(spaces: &[TargetSpace], ranges: &[AddrRange]) -> Scope {
     let pids: Vec<u32> = spaces.iter().filter_map(|space| space.id.pid()).collect();
     match (spaces, &pids[..]) {
-        ([memory], []) => Scope::Physical(page_ranges(memory.mappings.iter().map(|mapping| mapping.range).collect())),
+        ([memory], []) => Scope::Physical(page_ranges(memory.mappings.iter().map(|mapping| mapping.range))),
         (_, [pid]) if !ranges.is_empty() => Scope::Ranges(*pid, ranges.to_vec()),
         _ => Scope::Processes(pids),
     }
@@ -227,7 +227,8 @@ impl Converter {
             clears: cost.clears,
             histories: Vec::new(),
         };
-        SnapshotRecord { snapshot, cost: Some(cost), infos: self.infos.read() }
+        let infos = self.infos.read(snapshot.targets.iter().map(|target| target.id));
+        SnapshotRecord { snapshot, cost: Some(cost), infos }
     }
 
     /// Takes in that the last aggregation took `passed`. The kernel keeps the number of samples of an aggregation.

@@ -46,7 +46,7 @@ impl Source for MonitorSource {
 
         monitor.set_start(now_since_boot());
         let start = Instant::now();
-        let deadline = outlet.deadline(start);
+        let deadline = outlet.begin(start);
         let is_over = |now| deadline.is_some_and(|deadline| now >= deadline);
         let mut in_force = monitor.attributes();
         outlet.attributes(in_force);
@@ -178,6 +178,7 @@ impl Driver {
                 outlet.send(Event::Notice(Notice::new(Severity::Warning, &news)));
             }
             monitor.set_update_gap(self.pacer.update_gap());
+            monitor.set_most_join(self.pacer.most_join());
         }
         let attributes = monitor.attributes();
         if (work.survey.is_some() || work.updated || is_snapshot) && monitor.survey_interval().is_some() {
@@ -226,13 +227,15 @@ impl Sink for Forward {
             unobservable_bytes: unobservable.sum(),
         };
         self.cpu = cpu;
-        let record = SnapshotRecord { snapshot: snapshot.clone(), cost: Some(cost), infos: self.infos.read() };
+        let infos = self.infos.read(snapshot.targets.iter().map(|target| target.id));
+        let record = SnapshotRecord { snapshot: snapshot.clone(), cost: Some(cost), infos };
         self.found.borrow_mut().snapshot = Some(record);
         Ok(())
     }
 
     fn surveyed(&mut self, survey: &SurveySnapshot) -> Result<(), BoxError> {
-        let record = SurveyRecord { survey: survey.clone(), cpu: None, infos: self.infos.read() };
+        let infos = self.infos.read(survey.targets.iter().map(|target| target.id));
+        let record = SurveyRecord { survey: survey.clone(), cpu: None, infos };
         self.found.borrow_mut().survey = Some(record);
         Ok(())
     }

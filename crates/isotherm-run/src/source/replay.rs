@@ -33,6 +33,7 @@ impl Source for ReplaySource {
         let mut pages = RecordedPages::default();
         // Only schemes need pages.
         let mut surveys = schemes.is_some().then(|| recording.surveys()).transpose()?.into_iter().flatten().peekable();
+        let mut marks = recording.marks()?.peekable();
         for record in recording.snapshots()? {
             let mut record = record?;
             let mut survey = None;
@@ -52,6 +53,11 @@ impl Source for ReplaySource {
             if outlet.control.take().stop {
                 return Ok(EndReason::Stopped);
             }
+            while let Some(mark) =
+                marks.next_if(|mark| mark.as_ref().map_or(true, |mark| mark.time <= record.snapshot.time))
+            {
+                outlet.mark(mark?);
+            }
             outlet.snapshot(Arc::clone(&record));
             if let Some(schemes) = &mut schemes {
                 for (id, info) in record.infos.iter() {
@@ -60,6 +66,9 @@ impl Source for ReplaySource {
                 }
                 schemes.apply(&record.snapshot, outlet)?;
             }
+        }
+        for mark in marks {
+            outlet.mark(mark?);
         }
         Ok(EndReason::Finished)
     }

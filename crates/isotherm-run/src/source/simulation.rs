@@ -123,7 +123,7 @@ impl Sink for Keep {
 }
 
 fn infos(memory: &mut SimMemory) -> Result<TargetInfos, RunError> {
-    let info = Arc::new(TargetInfo { command: "simulated memory".into(), started_unix_ns: 0 });
+    let info = Arc::new(TargetInfo { command: "simulated memory".into(), ..TargetInfo::default() });
     let spaces = memory.read_targets().map_err(RunError::Space)?;
     Ok(spaces.iter().map(|space| (space.id, Arc::clone(&info))).collect())
 }

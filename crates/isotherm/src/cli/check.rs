@@ -4,10 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::Reading;
+
 /// Check whether a recording is whole, and say what is missing
 ///
 /// Each message of a recording has checksums. `isotherm check` compares all of them, reads all rows, and lists what
 /// cannot be read, by bytes and by the time of the run. Reports pass over what is damaged, and say so.
+///
+/// It also says how much the recording tells: how many sampling rounds began late, the longest time that no snapshot
+/// covers, how many surveys there are, and how much of the memory was unknown or unobservable at the last one. These do
+/// not change the exit status.
 #[derive(Args)]
 #[command(after_long_help = CHECK)]
 pub struct Check {
@@ -17,6 +23,8 @@ pub struct Check {
     /// The format of the result
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: CheckFormat,
+    #[command(flatten)]
+    pub reading: Reading,
 }
 
 /// The format of the result of a check.
@@ -55,6 +63,8 @@ pub struct Recover {
     /// name
     #[arg(value_name = "GOOD")]
     pub output: PathBuf,
+    #[command(flatten)]
+    pub reading: Reading,
 }
 
 const RECOVER: &str = "\

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use isotherm_core::units;
 
+use super::Reading;
+
 /// Convert a recording to another format
 ///
 /// The name of the output selects the format. docs/recording.md and docs/damo.md describe the formats. A recording that
@@ -18,6 +20,8 @@ pub struct Convert {
     /// The file to write: .rec, .parquet, .csv, .json, .damo or .damo.json
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
+    #[command(flatten)]
+    pub reading: Reading,
 }
 
 const FORMATS: &str = "\

@@ -38,9 +38,18 @@ pub struct Record {
     pub watch: WatchOptions,
     #[command(flatten)]
     pub physical: PhysicalOptions,
+    /// Also record which code maps memory: the call stack of each mmap(), mremap() and brk() of the processes, from now
+    /// on or from the start of the command. `isotherm report summary --by stack` shows how much memory each has. Needs
+    /// root, and slows down the system calls of the whole machine (docs/stacks.md)
+    #[arg(long, conflicts_with = "physical")]
+    pub stacks: bool,
     /// Write the recording to this file, which only its owner can read. A recording that is there is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = RECORDING)]
     pub output: PathBuf,
+    /// Take each line of standard input as a mark, which names the moment at which the line is read. Reports show marks
+    /// on their time axes. At most 256 bytes of a line are kept. A command has no input then
+    #[arg(long)]
+    pub stdin_marks: bool,
     /// Show no progress, and no summary at the end
     #[arg(short, long)]
     pub quiet: bool,
@@ -51,8 +60,10 @@ Examples:
   isotherm record -- ./my-program             from its start to its end
   isotherm record --pid 1234 --duration 1m    one minute of a process
   isotherm record --pid 1234 --children       a process and all that it starts
+  isotherm record --stacks -- ./my-program    also which code maps memory
   isotherm record --pid 1234 --aggr 1s        fewer snapshots, finer rates
   isotherm record --pid 1234 --sample off     surveys only: no access rates
+  ./load-test | isotherm record --pid 1234 --stdin-marks
   isotherm record --physical --duration 1m    all memory of the machine
   isotherm record --physical -- ./my-program  all memory while a program runs
 

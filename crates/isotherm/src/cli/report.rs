@@ -8,14 +8,14 @@ use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::{AddrRange, units};
-use isotherm_report::Measure;
+use isotherm_report::{GroupBy, Measure};
 
-use super::RECORDING;
+use super::{RECORDING, Reading};
 
 /// Show a recording
 ///
 /// A report goes to standard output, or to a file with -o. The format is that of --format, or of the file's extension:
-/// .txt, .json, .png, .svg or .html. PNG and HTML need a file or a pipe.
+/// .txt, .json, .png, .svg, .pdf or .html. PNG, PDF and HTML need a file or a pipe.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Report {
@@ -40,6 +40,9 @@ pub struct Report {
     /// Use only the target with this process ID
     #[arg(long, value_name = "PID")]
     pub target: Option<u32>,
+    /// Group the memory in the summary and the working set [default: process; command with more than 8 targets]
+    #[arg(long, value_name = "WHAT", value_parser = EnumValueParser::<Group>::new().map(GroupBy::from))]
+    pub by: Option<GroupBy>,
     /// In the working set, count what was touched within this time: 1s, 2s, 5s, 10s, 30s, 1m, 2m, 5m, 10m or 30m
     /// [default: the survey interval; without surveys an estimate from samples]
     #[arg(long, value_name = "TIME", value_parser = parse_window)]
@@ -47,8 +50,44 @@ pub struct Report {
     /// What a heatmap shows [default: what there is information for]
     #[arg(long, value_name = "MEASURE", value_parser = EnumValueParser::<HeatmapMeasure>::new().map(Measure::from))]
     pub measure: Option<Measure>,
+    /// Sort by this key: regions by address, rate, age or size [default: address], groups and mappings in the summary
+    /// by size, wss, hot, cold or name [default: size]
+    #[arg(long, value_name = "KEY", hide_possible_values = true)]
+    pub sort: Option<SortKey>,
+    #[command(flatten)]
+    pub reading: Reading,
     #[command(flatten)]
     pub regions: RegionOptions,
+}
+
+/// What memory is grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Group {
+    /// Each process by itself
+    Process,
+    /// The program that processes run
+    Command,
+    /// The cgroup of processes
+    Cgroup,
+    /// The innermost systemd unit of their cgroup
+    Unit,
+    /// The name of the mapping
+    Mapping,
+    /// The functions that mapped the memory; of the summary, and of recordings with call stacks
+    Stack,
+}
+
+impl From<Group> for GroupBy {
+    fn from(group: Group) -> Self {
+        match group {
+            Group::Process => Self::Process,
+            Group::Command => Self::Command,
+            Group::Cgroup => Self::Cgroup,
+            Group::Unit => Self::Unit,
+            Group::Mapping => Self::Mapping,
+            Group::Stack => Self::Stack,
+        }
+    }
 }
 
 /// What a heatmap shows.
@@ -73,7 +112,7 @@ impl From<HeatmapMeasure> for Measure {
 }
 
 /// A window of the working set.
-fn parse_window(text: &str) -> Result<Duration, String> {
+pub fn parse_window(text: &str) -> Result<Duration, String> {
     let window = units::parse_duration(text).map_err(|error| error.to_string())?;
     if WINDOWS.contains(&window) {
         return Ok(window);
@@ -89,9 +128,6 @@ pub struct RegionOptions {
     /// Show only the snapshot at this time since the start of the recording [default: all; in a picture, the last]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub at: Option<Duration>,
-    /// Sort the regions by this key [default: address]
-    #[arg(long, value_name = "KEY")]
-    pub sort: Option<SortKey>,
     /// Show only regions with at least this access rate, such as 0.5 or 50%
     #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
     pub min_rate: Option<f64>,
@@ -112,7 +148,7 @@ pub struct RegionOptions {
     pub max_size: Option<u64>,
 }
 
-/// The key by which regions are sorted.
+/// The key by which regions, or groups and mappings, are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SortKey {
     /// Lowest address first
@@ -123,6 +159,14 @@ pub enum SortKey {
     Age,
     /// Largest first
     Size,
+    /// Largest working set first
+    Wss,
+    /// Most hot memory first
+    Hot,
+    /// Most cold memory first
+    Cold,
+    /// By name
+    Name,
 }
 
 /// What a report shows.
@@ -136,6 +180,10 @@ pub enum ReportKind {
     Regions,
     /// Resident, hot, warm, cold and idle bytes, and the working set of each mapping
     Summary,
+    /// For how long memory has been idle: a histogram, by mapping and command, and over time
+    IdleTime,
+    /// How many bytes are accessed how often: a histogram of access rates, by mapping and command, and over time
+    Temperature,
     /// What the monitoring cost: regions, page reads, CPU time, late rounds
     Overhead,
     /// What schemes did, and the memory in use; for recordings of `isotherm run --record`
@@ -157,7 +205,9 @@ pub enum ReportFormat {
     Png,
     /// Vector graphics
     Svg,
-    /// The page with all reports, for every kind but tune
+    /// Vector graphics for print
+    Pdf,
+    /// A page that needs no network; `isotherm report` makes one with all reports, for every kind but tune
     Html,
 }
 
@@ -169,6 +219,9 @@ Examples:
   isotherm report heatmap --measure idle-time
   isotherm report wss --window 10s           how much is touched within 10 s?
   isotherm report wss --format json
+  isotherm report summary --by unit --sort hot
+  isotherm report idle-time                  for how long is it idle?
+  isotherm report temperature                how much is accessed how often?
   isotherm report regions --at 3s --sort rate --min-rate 50%
   isotherm report schemes acted.rec          what did the schemes do?
   isotherm report tune                       what follows for the target?

@@ -35,6 +35,10 @@ pub struct Run {
     /// memory was in use. `isotherm report schemes` shows it. A recording that is there is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// With --record: take each line of standard input as a mark, which names the moment at which the line is read.
+    /// Reports show marks on their time axes. At most 256 bytes of a line are kept. A command has no input then
+    #[arg(long, requires = "record")]
+    pub stdin_marks: bool,
     /// Show no progress and no summary at the end
     #[arg(short, long)]
     pub quiet: bool,

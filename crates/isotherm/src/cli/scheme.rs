@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::RECORDING;
+use super::{RECORDING, Reading};
 
 /// Check schemes, and try them on a recording
 ///
@@ -50,6 +50,8 @@ pub struct SchemeTry {
     /// The format of the report
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub format: TryFormat,
+    #[command(flatten)]
+    pub reading: Reading,
 }
 
 /// The format of a trial's report.

@@ -43,8 +43,9 @@ Keys:
   PgUp, PgDn      move it by half a screen
   +, Enter        zoom into the addresses at the cursor, or the selection
   v               start a selection at the cursor; Esc cancels it
-  1 to 9          zoom into that line of the table; in the table of schemes:
-                  show the last application of that scheme
+  1 to 9          zoom into that line of the table; in the table of processes:
+                  select that process; in the table of schemes: show the last
+                  application of that scheme
   -               zoom out
   Home, 0         all addresses
   Left, Right     go back and forth in time (h, l)
@@ -52,6 +53,8 @@ Keys:
   [, ]            show less, more time: 15 s to 1 h
   s, S            sort the table by the next, the previous column
   r               reverse the order
+  t               switch between the tables of processes and mappings
+  g               group the processes by cgroup, and back
   a               switch to the table of schemes and back
   Tab, Shift-Tab  the next, the previous target
   Ctrl-L, Ctrl-Z  redraw, suspend

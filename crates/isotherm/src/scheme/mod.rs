@@ -22,7 +22,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             let Some(schemes) = read(&options.file) else {
                 return Ok(ExitCode::FAILURE);
             };
-            let trial = trial::trial(schemes, &options.recording)?;
+            let trial = trial::trial(schemes, &options.recording, options.reading.max_memory)?;
             let mut out = standard_output().apart_from([&options.file, &options.recording])?;
             match options.format {
                 TryFormat::Text => show::text(&trial, &mut out)?,

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use isotherm_core::shown_name;
 use isotherm_core::units::{bytes, count, duration};
 use isotherm_record::pid_column;
 use isotherm_report::sanitise;
@@ -125,7 +126,7 @@ fn largest(tried: &Tried, out: &mut impl Write) -> io::Result<()> {
     all.sort_by_key(|(time, (region, _))| (std::cmp::Reverse(region.range.size()), *time));
     writeln!(out, "\n  largest of {} regions:", count(all.len() as u64))?;
     for (time, (region, mapping)) in all.into_iter().take(REGIONS) {
-        let mapping = if mapping.is_empty() { "anonymous".to_owned() } else { sanitise(mapping).into() };
+        let mapping = sanitise(shown_name(mapping));
         let (at, size) = (duration(time), bytes(region.range.size()));
         writeln!(out, "  {at:>9}  {size:>10}  {} of {}  {mapping}", region.range, region.target)?;
     }

@@ -46,9 +46,10 @@ pub struct Step {
     pub regions: Vec<(ActedRegion, Arc<str>)>,
 }
 
-/// Replays the recording of this path through `schemes`.
-pub fn trial(schemes: Vec<Scheme>, recording: &Path) -> Result<Trial> {
-    let mut run = RunConfig::new(Source::Replay(recording.into())).schemes(schemes.clone()).prepare()?;
+/// Replays the recording of this path through `schemes`. A part of it may take `max_memory` bytes.
+pub fn trial(schemes: Vec<Scheme>, recording: &Path, max_memory: Option<u64>) -> Result<Trial> {
+    let source = Source::Replay { path: recording.into(), max_memory };
+    let mut run = RunConfig::new(source).schemes(schemes.clone()).prepare()?;
     let events = run.subscribe();
     let session = run.start()?;
     let mut tally = Tally::new(schemes);

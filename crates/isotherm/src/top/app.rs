@@ -6,12 +6,14 @@ use isotherm_core::{AddrRange, TargetId};
 use isotherm_report::Colour;
 
 use super::address_lines::AddressLines;
+use super::cgroups;
 use super::grid::{Grid, TimeWindow};
 use super::keys::Action;
 use super::layout::ScreenLayout;
 use super::mapped_space::MappedSpace;
 use super::model::{Model, Track};
-use super::sort::Sort;
+use super::processes::{self, Line};
+use super::sort::{Column, Sort};
 use isotherm_run::{Event, Severity};
 
 /// The time spans that can be shown, in seconds.
@@ -70,7 +72,13 @@ pub struct View {
     /// The other end of a selection.
     pub anchor: Option<u64>,
     pub sort: Sort,
+    /// The order of the table of processes.
+    pub process_sort: Sort,
+    /// Whether the table of processes is a tree of cgroups.
+    pub by_cgroup: bool,
     pub table: Table,
+    /// The table that is shown after that of schemes.
+    back: Table,
     /// The index of the scheme whose last application is shown.
     pub scheme: usize,
 }
@@ -80,6 +88,7 @@ pub struct View {
 pub enum Table {
     #[default]
     Mappings,
+    Processes,
     Schemes,
 }
 
@@ -136,7 +145,12 @@ impl App {
     /// Takes an event of the run.
     pub fn event(&mut self, event: Event) {
         let (text, warning) = match event {
-            Event::Snapshot(record) => return self.live.take(&record),
+            Event::Snapshot(record) => {
+                if self.live.tracks.is_empty() && record.snapshot.targets.len() > 1 {
+                    self.view.table = Table::Processes;
+                }
+                return self.live.take(&record);
+            }
             Event::Schemes(schemes) => return self.live.schemes.set_in_force(&schemes),
             Event::Activity(activity) => return self.live.take_activity(&activity),
             Event::Attributes(attributes) => {
@@ -146,7 +160,12 @@ impl App {
             }
             Event::Notice(notice) => (notice.text.to_string(), notice.severity == Severity::Warning),
             Event::Missed(missed) => return self.live.missed(&missed),
-            Event::Survey(_) | Event::Pace(_) | Event::Targets(_) | Event::End(_) => return,
+            Event::Survey(_)
+            | Event::Mark(_)
+            | Event::Allocations(_)
+            | Event::Pace(_)
+            | Event::Targets(_)
+            | Event::End(_) => return,
         };
         if warning && self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
             self.warnings.push(text.clone());
@@ -179,6 +198,16 @@ impl App {
     pub fn track(&self) -> Option<&Track> {
         let tracks = &self.model().tracks;
         tracks.iter().find(|track| Some(track.id) == self.view.target).or(tracks.first())
+    }
+
+    /// The lines of the table of processes.
+    pub fn process_lines(&self) -> Vec<Line<'_>> {
+        let sort = self.view.process_sort;
+        let processes = processes::sorted(self.model(), sort);
+        if self.view.by_cgroup {
+            return cgroups::lines(processes, sort);
+        }
+        processes.into_iter().map(|process| Line::process(process, 0)).collect()
     }
 
     /// The time span that is shown.
@@ -253,18 +282,25 @@ impl App {
             Action::Now => self.view.until = None,
             Action::LessTime => self.view.span = self.view.span.saturating_sub(1),
             Action::MoreTime => self.view.span = (self.view.span + 1).min(SPANS.len() - 1),
-            Action::Schemes if self.view.table == Table::Schemes => self.view.table = Table::Mappings,
-            Action::Schemes if self.model().schemes.count() > 0 => self.view.table = Table::Schemes,
+            Action::Schemes if self.view.table == Table::Schemes => self.view.table = self.view.back,
+            Action::Schemes if self.model().schemes.count() > 0 => {
+                (self.view.back, self.view.table) = (self.view.table, Table::Schemes);
+            }
             Action::Schemes => {}
-            Action::NextSort => self.view.sort = self.view.sort.next(false),
-            Action::PreviousSort => self.view.sort = self.view.sort.next(true),
-            Action::Reverse => self.view.sort.reversed = !self.view.sort.reversed,
+            Action::Processes if self.view.table == Table::Processes => self.view.table = Table::Mappings,
+            Action::Processes => self.view.table = Table::Processes,
+            Action::Group => self.view.by_cgroup ^= self.view.table == Table::Processes,
+            Action::NextSort | Action::PreviousSort | Action::Reverse => self.change_order(action),
             Action::NextTarget => self.change_target(1),
             Action::PreviousTarget => self.change_target(self.model().tracks.len().saturating_sub(1)),
             Action::Line(line) if self.view.table == Table::Schemes => {
                 if line < self.model().schemes.count() {
                     self.view.scheme = line;
                 }
+            }
+            Action::Line(line) if self.view.table == Table::Processes => {
+                let chosen = self.process_lines().iter().filter_map(Line::target).nth(line);
+                chosen.into_iter().for_each(|id| self.select(id));
             }
             Action::Line(line) => self.zoom_into_mapping(line),
             Action::Up
@@ -292,8 +328,23 @@ impl App {
         let here = tracks.iter().position(|track| Some(track.id) == self.view.target).unwrap_or(0);
         let Some(id) = tracks.get((here + steps) % tracks.len().max(1)).map(|track| track.id) else { return };
         if tracks.len() > 1 {
-            self.view.target = Some(id);
-            self.reset_addresses();
+            self.select(id);
+        }
+    }
+
+    fn select(&mut self, target: TargetId) {
+        self.view.target = Some(target);
+        self.reset_addresses();
+    }
+
+    fn change_order(&mut self, action: Action) {
+        let (sort, columns) = match self.view.table {
+            Table::Processes => (&mut self.view.process_sort, &Column::PROCESSES[..]),
+            Table::Mappings | Table::Schemes => (&mut self.view.sort, &Column::MAPPINGS[..]),
+        };
+        match action {
+            Action::Reverse => sort.reversed = !sort.reversed,
+            _ => *sort = sort.next(columns, action == Action::PreviousSort),
         }
     }
 

@@ -7,7 +7,7 @@ use isotherm_report::{Colour, colour};
 use isotherm_run::{Event, Severity};
 use ratatui::style::Color;
 
-use super::super::fixtures::{acted, acting, app, finding, notice, record, report};
+use super::super::fixtures::{acted, acting, app, finding, named, notice, record, report};
 use super::super::keys::Action;
 use super::*;
 
@@ -26,7 +26,7 @@ fn lines(buffer: &Buffer) -> Vec<String> {
 fn digits_show_hot_cold_and_unobservable_memory() {
     let shown = lines(&drawn(&app((80, 24), Colour::None, 60, &[7])));
     let expected = [
-        " isotherm pid 7: ./made --number 7                                          6 s",
+        " isotherm pid 7: made --number 7                                            6 s",
         "working set  21 MiB of 69 MiB mapped (30 %)  ########++................????????",
         "     memory  hot 16 MiB  warm 5 MiB  cold 32 MiB  unobservable 16 MiB",
         "    monitor  bpf . 0.5 % CPU . 6/1,000 regions . 1,200 reads/s . 60 late",
@@ -87,7 +87,9 @@ fn colours_are_those_of_the_reports() {
 
 #[test]
 fn every_state_can_be_drawn_at_every_size() {
-    let states: [&[Action]; 8] = [
+    let states: [&[Action]; 10] = [
+        &[Action::Processes],
+        &[Action::Group, Action::Line(1)],
         &[Action::Schemes, Action::Line(1)],
         &[],
         &[Action::Help],
@@ -133,7 +135,7 @@ fn a_screen_that_is_too_small_says_so() {
 fn the_title_says_which_time_is_shown() {
     let mut app = app((100, 30), Colour::None, 50, &[7, 8]);
     let title = |app: &App| lines(&drawn(app))[0].clone();
-    assert!(title(&app).starts_with(" isotherm [1 of 2, Tab] pid 7: ./made"), "{}", title(&app));
+    assert!(title(&app).starts_with(" isotherm [1 of 2, Tab] pid 7: made"), "{}", title(&app));
     app.act(Action::Pause);
     app.event(finding(51, &[7]));
     assert!(title(&app).ends_with("PAUSED at 5 s"), "{}", title(&app));
@@ -145,9 +147,56 @@ fn the_title_says_which_time_is_shown() {
 }
 
 #[test]
+fn the_table_of_processes_marks_the_selected_and_the_new() {
+    let mut app = app((80, 24), Colour::None, 0, &[]);
+    let begun = [(7, "/usr/bin/redis-server *:6379", "/db.slice", 12), (8, "/bin/sh -c build", "/build.slice", 1)];
+    (1..=20).for_each(|nth| app.event(named(nth, &begun)));
+    let joined = [&begun[..], &[(1234, "/usr/lib/gcc/cc1 -quiet main.c", "/build.slice", 40)]].concat();
+    (21..=50).for_each(|nth| app.event(named(nth, &joined)));
+    app.act(Action::NextTarget);
+    let table = |app: &App| lines(&drawn(app))[layout(app).table.y as usize..].to_vec();
+    let expected = [
+        "       pid  resident  work.set     *hot   rate    watched  command",
+        "1     1234    40 MiB    40 MiB   40 MiB   1.00    new 3 s  cc1 -quiet main.c",
+        "2        7    12 MiB    12 MiB   12 MiB   1.00        5 s  redis-server *:6379",
+        "3>       8     1 MiB     1 MiB    1 MiB   1.00        5 s  sh -c build",
+    ];
+    let shown = table(&app);
+    assert_eq!(shown[..expected.len()], expected, "{shown:#?}");
+    app.size = (80, 30);
+    app.act(Action::Group);
+    let expected = [
+        "       pid  resident  work.set     *hot   rate    watched  command",
+        "       (3)    53 MiB    53 MiB   53 MiB   1.00             /",
+        "       (2)    41 MiB    41 MiB   41 MiB   1.00               build.slice",
+        "1     1234    40 MiB    40 MiB   40 MiB   1.00    new 3 s      cc1 -quiet main~",
+        "2>       8     1 MiB     1 MiB    1 MiB   1.00        5 s      sh -c build",
+        "       (1)    12 MiB    12 MiB   12 MiB   1.00               db.slice",
+        "3        7    12 MiB    12 MiB   12 MiB   1.00        5 s      redis-server *:~",
+    ];
+    let shown = table(&app);
+    assert_eq!(shown[..expected.len()], expected, "{shown:#?}");
+    app.size = (80, 20);
+    let shown = table(&app);
+    assert_eq!(shown[4], "  ~ and 2 others", "{shown:#?}");
+}
+
+#[test]
+fn of_many_processes_the_table_shows_as_many_as_fit() {
+    let pids: Vec<u32> = (1..=1000).collect();
+    let app = app((80, 24), Colour::None, 2, &pids);
+    let shown = lines(&drawn(&app));
+    assert!(shown[0].contains("[1 of 64, Tab] (and 936 others) pid 1"), "{shown:#?}");
+    let table = &shown[layout(&app).table.y as usize..];
+    assert!(table[0].contains("    mapped  work.set"), "no survey has found what is resident: {table:#?}");
+    assert_eq!(table[1], "1>       1    69 MiB    21 MiB   16 MiB   0.32        0 s  made --number 1");
+    assert_eq!(table[5], "  ~ and 996 others", "{table:#?}");
+}
+
+#[test]
 fn names_of_processes_cannot_control_the_terminal() {
     let mut evil = record(1, &[7]);
-    let info = isotherm_record::TargetInfo { command: "\x1b[31mred\u{202e}\u{9b}2J".into(), started_unix_ns: 0 };
+    let info = isotherm_record::TargetInfo { command: "\x1b[31mred\u{202e}\u{9b}2J".into(), ..Default::default() };
     evil.infos = [(evil.infos[0].0, std::sync::Arc::new(info))].into();
     let name: std::sync::Arc<str> = "/tmp/\x1b]0;title\x07".into();
     let mappings = &mut evil.snapshot.targets[0].mappings;

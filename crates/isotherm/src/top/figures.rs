@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, RegionSnapshot};
 use isotherm_record::Row;
-use isotherm_report::HOT;
-use isotherm_report::pieces;
+use isotherm_report::{Parts, pieces};
 
 use super::shares::Shares;
 
@@ -23,6 +22,15 @@ pub struct Temperature {
 }
 
 impl Temperature {
+    fn add(&mut self, other: &Self) {
+        self.size += other.size;
+        self.hot += other.hot;
+        self.warm += other.warm;
+        self.cold += other.cold;
+        self.unobservable += other.unobservable;
+        self.working_set += other.working_set;
+    }
+
     fn over(self, n: f64) -> Self {
         let Self { size, hot, warm, cold, unobservable, working_set } = self;
         let [size, hot, warm, cold, unobservable, working_set] =
@@ -51,7 +59,84 @@ pub struct MappingFigures {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     pub total: Temperature,
+    /// The access rate of the observable part, 0 to 1.
+    pub rate: f64,
+    /// Bytes in memory, as the last survey found them. `None` without a survey.
+    pub resident: Option<f64>,
+    /// Empty if only the figures of the whole target are known.
     pub mappings: Vec<MappingFigures>,
+}
+
+impl Figures {
+    /// The figures of one snapshot, without those of its mappings.
+    pub fn of_whole(row: &Row) -> Self {
+        let shares = Shares::new(row);
+        let mut whole = Part::default();
+        pieces(row, None).for_each(|piece| whole.add(&Part::new(&shares, piece.range, piece.region)));
+        whole.figures(1, vec![])
+    }
+
+    /// The sums of the figures of several targets, without those of their mappings.
+    pub fn sum<'a>(of: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut sum = Self::default();
+        let (mut observed, mut accessed) = (0.0, 0.0);
+        for figures in of {
+            let bytes = figures.total.size - figures.total.unobservable;
+            observed += bytes;
+            accessed += bytes * figures.rate;
+            sum.total.add(&figures.total);
+            sum.resident = sum.resident.map_or(figures.resident, |sum| Some(sum + figures.resident.unwrap_or(0.0)));
+        }
+        sum.rate = if observed > 0.0 { accessed / observed } else { 0.0 };
+        sum
+    }
+}
+
+/// What some memory adds to the sums: bytes, and bytes times their shares.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    temperature: Temperature,
+    /// Whether a survey has found some of it.
+    surveyed: bool,
+    observed: f64,
+    accessed: f64,
+}
+
+impl Part {
+    /// The part of a region in this range.
+    fn new(shares: &Shares<'_>, range: AddrRange, region: &RegionSnapshot) -> Self {
+        let bytes = range.size() as f64 * shares.weight(region);
+        let share = shares.of(region);
+        let Parts { hot, warm, cold, unobservable, unknown } = shares.parts(region);
+        let temperature = Temperature {
+            size: bytes,
+            hot: bytes * hot,
+            warm: bytes * warm,
+            cold: bytes * cold,
+            unobservable: bytes * (unobservable + unknown),
+            working_set: bytes * if region.pages.is_some() { hot + warm } else { f64::from(region.nr_accesses > 0) },
+        };
+        let surveyed = region.pages.is_some();
+        Self { temperature, surveyed, observed: bytes * share.observed, accessed: bytes * share.accessed }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.temperature.add(&other.temperature);
+        self.surveyed |= other.surveyed;
+        self.observed += other.observed;
+        self.accessed += other.accessed;
+    }
+
+    /// The access rate of what was observed, 0 to 1.
+    fn rate(&self) -> f64 {
+        if self.observed > 0.0 { self.accessed / self.observed } else { 0.0 }
+    }
+
+    /// The means of so many snapshots, and the figures of the mappings.
+    fn figures(&self, snapshots: u32, mappings: Vec<MappingFigures>) -> Figures {
+        let total = self.temperature.over(f64::from(snapshots.max(1)));
+        Figures { total, rate: self.rate(), resident: self.surveyed.then_some(total.size), mappings }
+    }
 }
 
 /// A name, or the start of a contiguous range without a name.
@@ -64,10 +149,8 @@ enum Key {
 #[derive(Clone, Copy)]
 struct MappingSums {
     range: AddrRange,
-    temperature: Temperature,
+    part: Part,
     snapshots: u32,
-    observed: f64,
-    accessed: f64,
     /// Accesses found in a second.
     found: f64,
     age: f64,
@@ -80,7 +163,7 @@ struct MappingSums {
 pub struct Sums {
     snapshots: u32,
     last: Duration,
-    total: Temperature,
+    whole: Part,
     mappings: HashMap<Key, MappingSums>,
 }
 
@@ -101,16 +184,8 @@ impl Sums {
             } else {
                 Key::Name(piece.mapping.label())
             };
-            let fresh = MappingSums {
-                range,
-                temperature: Temperature::default(),
-                snapshots: 0,
-                observed: 0.0,
-                accessed: 0.0,
-                found: 0.0,
-                age: 0.0,
-                last: Duration::MAX,
-            };
+            let fresh =
+                MappingSums { range, part: Part::default(), snapshots: 0, found: 0.0, age: 0.0, last: Duration::MAX };
             let sums = self.mappings.entry(key).or_insert(fresh);
             if sums.last != row.time {
                 (sums.last, sums.range) = (row.time, range);
@@ -119,38 +194,17 @@ impl Sums {
             let hull = AddrRange::new(sums.range.start().min(range.start()), sums.range.end().max(range.end()));
             sums.range = hull.unwrap_or(range);
 
-            let bytes = range.size() as f64 * shares.weight(piece.region);
-            let share = shares.of(piece.region);
-            let touched = shares.touched(piece.region);
-            sums.observed += bytes * share.observed;
-            sums.accessed += bytes * share.accessed;
-            sums.found += if sampling.is_zero() { 0.0 } else { bytes * share.accessed / sampling.as_secs_f64() };
-            sums.age += bytes * f64::from(piece.region.age) * row.aggregation.as_secs_f64();
-            for temperature in [&mut sums.temperature, &mut self.total] {
-                temperature.size += bytes;
-                temperature.unobservable += bytes * (1.0 - share.observed);
-                match share.rate() {
-                    _ if touched.is_some() => {
-                        temperature.warm += bytes * share.accessed;
-                        temperature.cold += bytes * (share.observed - share.accessed);
-                    }
-                    Some(rate) if rate >= HOT => temperature.hot += bytes * share.observed,
-                    Some(rate) if rate > 0.0 => temperature.warm += bytes * share.observed,
-                    Some(_) => temperature.cold += bytes * share.observed,
-                    None => {}
-                }
-                match touched {
-                    Some(touched) => temperature.working_set += bytes * touched,
-                    None if piece.region.nr_accesses > 0 => temperature.working_set += bytes,
-                    None => {}
-                }
-            }
+            let part = Part::new(&shares, range, piece.region);
+            sums.part.add(&part);
+            self.whole.add(&part);
+            sums.found += if sampling.is_zero() { 0.0 } else { part.accessed / sampling.as_secs_f64() };
+            sums.age += part.temperature.size * f64::from(piece.region.age) * row.aggregation.as_secs_f64();
         }
     }
 
     /// The means since the last call, of mappings that still exist.
     pub fn take(&mut self) -> Figures {
-        let Self { snapshots, last, total, mappings } = std::mem::take(self);
+        let Self { snapshots, last, whole, mappings } = std::mem::take(self);
         let there = mappings.into_iter().filter(|(_, sums)| sums.last == last);
         let mappings = there.map(|(key, sums)| MappingFigures {
             name: match key {
@@ -158,11 +212,11 @@ impl Sums {
                 Key::Anonymous(_) => "".into(),
             },
             range: sums.range,
-            temperature: sums.temperature.over(f64::from(sums.snapshots.max(1))),
-            rate: if sums.observed > 0.0 { sums.accessed / sums.observed } else { 0.0 },
-            hz: if sums.observed > 0.0 { sums.found / sums.observed } else { 0.0 },
-            age: Duration::try_from_secs_f64(sums.age / sums.temperature.size.max(1.0)).unwrap_or_default(),
+            temperature: sums.part.temperature.over(f64::from(sums.snapshots.max(1))),
+            rate: sums.part.rate(),
+            hz: if sums.part.observed > 0.0 { sums.found / sums.part.observed } else { 0.0 },
+            age: Duration::try_from_secs_f64(sums.age / sums.part.temperature.size.max(1.0)).unwrap_or_default(),
         });
-        Figures { total: total.over(f64::from(snapshots.max(1))), mappings: mappings.collect() }
+        whole.figures(snapshots, mappings.collect())
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
-use isotherm_core::{AddrRange, Mapping, MemoryUse, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot};
+use isotherm_core::{
+    AddrRange, Mapping, MemoryUse, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
+};
 use isotherm_record::{Activity, Cost, SnapshotRecord, TargetInfo};
 use isotherm_report::Colour;
 
@@ -61,6 +63,27 @@ pub fn finding(nth: u32, pids: &[u32]) -> Event {
     Event::Snapshot(Arc::new(record(nth, pids)))
 }
 
+/// What the `nth` aggregation brought of processes of this pid, command and cgroup. Each has this many MiB, all of them
+/// in memory and hot, as a survey found.
+pub fn named(nth: u32, processes: &[(u32, &str, &str, u64)]) -> Event {
+    let mut record = record(nth, &processes.iter().map(|&(pid, ..)| pid).collect::<Vec<u32>>());
+    for (target, &(.., mib)) in record.snapshot.targets.iter_mut().zip(processes) {
+        let heap = range(BASE, mib * MIB);
+        target.regions.truncate(1);
+        target.regions[0].range = heap;
+        target.regions[0].nr_accesses = 20;
+        target.regions[0].pages =
+            Some(RegionPages { present: mib * MIB, touched: 0, unobservable: 0, unknown: 0, swapped: None });
+        target.mappings = [Mapping::anonymous(heap)].into();
+    }
+    let info = |&(pid, command, cgroup, _): &(u32, &str, &str, u64)| {
+        let (command, cgroup) = (command.into(), Some(cgroup.into()));
+        (process(pid), Arc::new(TargetInfo { command, cgroup, ..TargetInfo::default() }))
+    };
+    record.infos = processes.iter().map(info).collect();
+    Event::Snapshot(Arc::new(record))
+}
+
 /// A notice of the schemes.
 pub fn notice(severity: Severity, text: &str) -> Event {
     Event::Notice(Notice::new(severity, text))
@@ -69,7 +92,7 @@ pub fn notice(severity: Severity, text: &str) -> Event {
 /// The same as the recording has it.
 pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
     let info = |pid: &u32| {
-        let info = TargetInfo { command: format!("./made --number {pid}"), started_unix_ns: 0 };
+        let info = TargetInfo { command: format!("./made --number {pid}"), ..TargetInfo::default() };
         (process(*pid), Arc::new(info))
     };
     SnapshotRecord {

@@ -33,25 +33,31 @@ pub enum Action {
     PreviousTarget,
     /// Switches between the tables of mappings and schemes.
     Schemes,
-    /// Selects a line of the table, from 0: zooms into a mapping, or shows the last application of a scheme.
+    /// Switches between the tables of mappings and processes.
+    Processes,
+    /// Shows processes as a tree of cgroups, or not.
+    Group,
+    /// Selects a line of the table, from 0: zooms into a mapping, selects a process, or shows the last application of a
+    /// scheme.
     Line(usize),
 }
 
 /// The keys and what they do, for the help on the screen.
-pub const HELP: [(&str, &str); 16] = [
+pub const HELP: [(&str, &str); 17] = [
     ("q  Ctrl-C", "quit"),
     ("Space  p", "pause the screen; the monitor continues"),
     ("↑ ↓  k j", "move the cursor through the addresses"),
     ("PgUp PgDn", "move it by half a screen"),
     ("+  Enter", "zoom into the addresses at the cursor, or the selection"),
     ("v", "start a selection at the cursor; Esc cancels it"),
-    ("1 to 9", "zoom into that line; schemes: its last application"),
+    ("1 to 9", "zoom into that mapping; select that process, that scheme"),
     ("-", "zoom out"),
     ("Home  0", "all addresses"),
     ("← →  h l", "back and forth in time"),
     ("End", "back to now"),
     ("[ ]", "less time, more time"),
     ("s S  r", "sort by the next, previous column; reverse"),
+    ("t  g", "table of processes or mappings; tree of cgroups"),
     ("a", "switch to the table of schemes and back"),
     ("Tab", "next target; Shift-Tab: previous"),
     ("? F1  Ctrl-L", "help; redraw"),
@@ -92,6 +98,8 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('S') => Action::PreviousSort,
         KeyCode::Char('r') => Action::Reverse,
         KeyCode::Char('a') => Action::Schemes,
+        KeyCode::Char('t') => Action::Processes,
+        KeyCode::Char('g') => Action::Group,
         KeyCode::Tab => Action::NextTarget,
         KeyCode::BackTab => Action::PreviousTarget,
         KeyCode::Char(digit @ '1'..='9') => Action::Line(digit.to_digit(10)? as usize - 1),

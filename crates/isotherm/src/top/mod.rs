@@ -5,6 +5,7 @@
 
 mod address_lines;
 mod app;
+mod cgroups;
 mod draw;
 mod figures;
 mod frame;
@@ -16,6 +17,7 @@ mod live;
 mod mapped_history;
 mod mapped_space;
 mod model;
+mod processes;
 mod scheme_activity;
 mod screen;
 mod shares;

@@ -1,5 +1,6 @@
 //! The data of a run: targets with their figures and history, schemes, and the cost of the monitor.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +31,25 @@ pub struct Track {
     pub history: History,
     pub mapped: MappedHistory,
     pub figures: Figures,
+    /// Since when it is watched.
+    pub joined: Duration,
     /// The time of its last snapshot.
     pub last: Duration,
     sums: Sums,
     /// Whether it has figures yet.
     has_figures: bool,
+}
+
+/// A target of the last snapshot that has no history.
+#[derive(Clone)]
+pub struct Other {
+    pub info: Arc<TargetInfo>,
+    /// Those of one snapshot, without mappings.
+    pub figures: Figures,
+    /// Since when it is watched.
+    pub joined: Duration,
+    /// The time of its last snapshot.
+    last: Duration,
 }
 
 /// The cost of the monitor.
@@ -58,8 +73,10 @@ pub struct MonitorCost {
 pub struct Model {
     /// The targets, in order of appearance.
     pub tracks: Vec<Track>,
-    /// The number of targets that are watched, but not kept here.
-    pub others: usize,
+    /// The targets that are watched, but have no history.
+    pub others: HashMap<TargetId, Other>,
+    /// Since when the first target is watched.
+    pub start: Duration,
     /// The time of the last snapshot.
     pub time: Duration,
     /// The time of the run. It is later than `time` if nothing is monitored because all schemes sleep.
@@ -90,14 +107,16 @@ impl Model {
         self.make_room(snapshot);
 
         let most = (STRIPS / snapshot.targets.len().max(1)).max(8);
-        self.others = 0;
-        for row in record.rows() {
-            let Some(track) = track(&mut self.tracks, row.target.id, &row.info) else {
-                self.others += 1;
-                continue;
-            };
-            track.take(&row, most, over);
+        if self.tracks.is_empty() {
+            self.start = time.saturating_sub(snapshot.aggregation);
         }
+        for row in record.rows() {
+            match self.track(&row) {
+                Some(track) => track.take(&row, most, over),
+                None => self.take_other(&row, over),
+            }
+        }
+        self.others.retain(|_, other| other.last == time);
         self.time = time;
         self.now = self.now.max(time);
     }
@@ -151,31 +170,53 @@ impl Model {
             self.tracks.remove(first);
         }
     }
+
+    /// The track of a target; a new one if there is space for it.
+    fn track(&mut self, row: &Row) -> Option<&mut Track> {
+        let id = row.target.id;
+        let known = self.tracks.iter().position(|track| track.id == id);
+        if known.is_none() && self.tracks.len() < TARGETS {
+            self.tracks.push(Track {
+                id,
+                info: Arc::clone(&row.info),
+                history: History::default(),
+                mapped: MappedHistory::default(),
+                figures: Figures::default(),
+                joined: self.others.remove(&id).map_or(before(row), |other| other.joined),
+                last: Duration::ZERO,
+                sums: Sums::default(),
+                has_figures: false,
+            });
+            return self.tracks.last_mut();
+        }
+        self.tracks.get_mut(known?)
+    }
+
+    /// Takes the row of a target without a history. Its figures are new with those of all others.
+    fn take_other(&mut self, row: &Row, over: bool) {
+        let known = self.others.remove(&row.target.id);
+        let other = match known {
+            Some(known) if !over => Other { last: row.time, ..known },
+            known => Other {
+                info: Arc::clone(&row.info),
+                figures: Figures::of_whole(row),
+                joined: known.map_or(before(row), |known| known.joined),
+                last: row.time,
+            },
+        };
+        self.others.insert(row.target.id, other);
+    }
 }
 
-/// The track of a target; a new one if there is space for it.
-fn track<'a>(tracks: &'a mut Vec<Track>, id: TargetId, info: &Arc<TargetInfo>) -> Option<&'a mut Track> {
-    let known = tracks.iter().position(|track| track.id == id);
-    if known.is_none() && tracks.len() < TARGETS {
-        tracks.push(Track {
-            id,
-            info: Arc::clone(info),
-            history: History::default(),
-            mapped: MappedHistory::default(),
-            figures: Figures::default(),
-            last: Duration::ZERO,
-            sums: Sums::default(),
-            has_figures: false,
-        });
-        return tracks.last_mut();
-    }
-    tracks.get_mut(known?)
+/// The start of the aggregation that this row is of.
+fn before(row: &Row) -> Duration {
+    row.time.saturating_sub(row.aggregation)
 }
 
 impl Track {
     fn take(&mut self, row: &Row, most: usize, over: bool) {
         // Since its last snapshot, unless snapshots are missing in between.
-        let before = row.time.saturating_sub(row.aggregation);
+        let before = before(row);
         let gap = row.time.saturating_sub(self.last) > row.aggregation * 2;
         let since = if gap { before.max(self.last) } else { self.last };
         self.history.push(Frame::new(row, since, most), most);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use isotherm_core::RegionSnapshot;
 use isotherm_core::rate::sampling_interval;
 use isotherm_record::Row;
-use isotherm_report::Share;
+use isotherm_report::{Parts, Share};
 
 /// What the regions of a row tell.
 pub struct Shares<'a> {
@@ -34,16 +34,18 @@ impl<'a> Shares<'a> {
         Share { observed, accessed: share(pages.touched).min(observed) }
     }
 
-    /// The share of a region that the last survey found touched, in a run without samples.
-    pub fn touched(&self, region: &RegionSnapshot) -> Option<f64> {
-        let pages = region.pages.filter(|_| !self.sampled)?;
-        Some(pages.touched as f64 / pages.present.max(1) as f64)
+    /// The parts of a region by temperature. Without samples, what is touched is warm.
+    pub fn parts(&self, region: &RegionSnapshot) -> Parts {
+        if self.sampled {
+            return Parts::of(region, self.row.samples);
+        }
+        let Share { observed, accessed } = self.of(region);
+        Parts { warm: accessed, cold: observed - accessed, unobservable: 1.0 - observed, ..Parts::default() }
     }
 
-    /// The part of the addresses of a region that counts as memory: without samples, what is in memory.
+    /// The part of the addresses of a region that counts as memory: with surveys, what is in memory.
     pub fn weight(&self, region: &RegionSnapshot) -> f64 {
-        let pages = region.pages.filter(|_| !self.sampled);
-        pages.map_or(1.0, |pages| pages.present as f64 / region.range.size() as f64)
+        region.pages.map_or(1.0, |pages| pages.present as f64 / region.range.size() as f64)
     }
 }
 
@@ -53,6 +55,7 @@ mod tests {
     use isotherm_core::RegionPages;
 
     use super::*;
+    use crate::top::figures::Figures;
     use crate::top::fixtures::record;
 
     #[test]
@@ -71,5 +74,20 @@ mod tests {
         let Share { observed, accessed } = shares.of(region);
         assert!((observed - 0.5).abs() < 1e-6 && (accessed - 0.2).abs() < 1e-6, "{observed} {accessed}");
         assert_eq!(shares.weight(region), 0.5);
+    }
+
+    #[test]
+    fn with_samples_and_surveys_only_what_was_touched_is_in_use() {
+        let mut row = record(1, &[7]).into_rows().next().unwrap();
+        row.target.regions.truncate(1);
+        let region = &mut row.target.regions[0];
+        region.nr_accesses = 0;
+        let present = region.range.size() / 2;
+        let pages = RegionPages { present, touched: present / 4, unobservable: 0, unknown: 0, swapped: None };
+        region.pages = Some(pages);
+        let size = region.range.size() as f64;
+        let figures = Figures::of_whole(&row);
+        assert_eq!((figures.total.size, figures.total.working_set), (size / 2.0, size / 8.0));
+        assert_eq!((figures.total.warm, figures.total.cold), (size / 8.0, size * 3.0 / 8.0));
     }
 }

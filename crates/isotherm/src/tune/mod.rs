@@ -47,10 +47,11 @@ pub fn run(options: &Tune) -> Result<ExitCode> {
     // A command is watched to its end.
     let duration = watch.duration.or(watch.command.is_empty().then_some(DURATION));
     let call = Call { quiet: options.quiet, ..Call::new("tune", watch).with(&options.physical) };
+    let targets = surroundings::target_options(watch, &call.selection()?, options.physical.physical);
     let run = watch::prepare(Call { recording: Some(recording.into()), duration, ..call })?;
-    let looks = Looks::new(surroundings::target_options(watch, options.physical.physical));
+    let looks = Looks::new(targets);
     command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
-        report(output, format, recording, &observe(run, events, options.quiet, looks)?)
+        report(output, format, recording, &observe(run, events, options, looks)?)
     })
 }
 
@@ -73,11 +74,11 @@ fn format(options: &Tune) -> Result<Format> {
 }
 
 /// Watches until the end of the run, and shows the progress. Returns what is known beside the recording.
-fn observe(run: Prepared, events: Events, quiet: bool, mut looks: Looks) -> Result<Surroundings> {
+fn observe(run: Prepared, events: Events, options: &Tune, mut looks: Looks) -> Result<Surroundings> {
     let session = run.start().context("nothing was recorded")?;
-    let mut progress = Progress::new(quiet);
+    let mut progress = Progress::new(options.quiet);
     let summary = progress.follow(session, events, |event| looks.event(event))?;
-    watch::check_recorded(&summary)?;
+    watch::check_recorded(&summary, &options.watch)?;
     progress.warn_of_gaps();
     Ok(looks.finish())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use isotherm_core::TargetId;
 use isotherm_kernel::cgroup::{self, Hierarchy};
-use isotherm_kernel::{Process, anonymous_use, system_memory, transparent_huge_pages};
+use isotherm_kernel::{Process, Selection, anonymous_use, system_memory, transparent_huge_pages};
 use isotherm_report::tune::{AnonymousMemory, Cgroup, Surroundings, Swap};
 use isotherm_run::Event;
 
@@ -100,25 +100,27 @@ fn cgroup_of(root: &Path, pids: &BTreeSet<u32>) -> Option<Cgroup> {
     })
 }
 
-/// The options that name the targets, quoted for a shell.
-pub fn target_options(watch: &WatchOptions, physical: bool) -> String {
+/// The options that name the targets, quoted for a shell: those of `watch`, which name `selection`.
+pub fn target_options(watch: &WatchOptions, selection: &Selection, physical: bool) -> String {
     let mut options: Vec<String> = vec![];
+    let mut add = |name: &str, value: Option<String>| {
+        options.push(format!("--{name}"));
+        options.extend(value.map(|value| quoted(OsStr::new(&value))));
+    };
     if physical {
-        options.push("--physical".into());
+        add("physical", None);
     }
-    let selectors = &watch.selectors;
-    let mut add = |name: &str, value: &str| options.push(format!("--{name} {}", quoted(OsStr::new(value))));
-    selectors.pid.iter().for_each(|pid| add("pid", &pid.to_string()));
-    selectors.name.iter().for_each(|name| add("name", &name.to_string()));
-    selectors.command_line.iter().for_each(|command| add("command", &command.to_string()));
-    selectors.cgroup.iter().for_each(|path| add("cgroup", path));
-    selectors.unit.iter().for_each(|unit| add("unit", &unit.to_string()));
-    selectors.container.iter().for_each(|container| add("container", container));
-    watch.user.iter().for_each(|user| add("user", user));
-    selectors.min_rss.iter().for_each(|bytes| add("min-rss", &bytes.to_string()));
-    watch.mapping.iter().for_each(|name| add("mapping", &name.to_string()));
-    options.extend(selectors.all.then(|| "--all".into()));
-    options.extend(watch.children.then(|| "--children".into()));
+    selection.any.iter().for_each(|selector| add(selector.kind(), selector.value()));
+    for selector in &selection.except {
+        add("exclude", Some(format!("{}={}", selector.kind(), selector.value().unwrap_or_default())));
+    }
+    if selection.least_resident > 0 {
+        add("min-rss", Some(selection.least_resident.to_string()));
+    }
+    watch.mapping.iter().for_each(|name| add("mapping", Some(name.to_string())));
+    if selection.children {
+        add("children", None);
+    }
     if !watch.command.is_empty() {
         options.push("--".into());
         options.extend(watch.command.iter().map(|word| quoted(word)));
@@ -140,14 +142,26 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
+    use crate::watch::Call;
 
     #[test]
     fn options_name_the_targets_as_the_user_did() {
         let of = |call: &[&str]| match Cli::try_parse_from(["isotherm", "tune"].iter().chain(call)).unwrap().command {
-            Command::Tune(options) => target_options(&options.watch, options.physical.physical),
+            Command::Tune(options) => {
+                let selection = Call::new("tune", &options.watch).selection().unwrap();
+                target_options(&options.watch, &selection, options.physical.physical)
+            }
             _ => String::new(),
         };
         assert_eq!(of(&["--pid", "7", "-p", "8", "--children"]), "--pid 7 --pid 8 --children");
+        assert_eq!(
+            of(&["--min-rss", "1M", "--exclude", "name=^sh$", "--all"]),
+            "--all --exclude 'name=^sh$' --min-rss 1048576"
+        );
+        assert_eq!(
+            of(&["--command", "a b", "--user", "0", "--mapping", "heap"]),
+            "--command 'a b' --user 0 --mapping heap"
+        );
         assert_eq!(of(&["--", "sh", "-c", "it's; $x", ""]), r"-- sh -c 'it'\''s; $x' ''");
         assert_eq!(of(&["--physical"]), "--physical");
     }

@@ -78,14 +78,23 @@ impl Place {
     /// Makes a recording of the process 4711 with one snapshot: 1 MiB that was accessed in every sample, and 2 MiB that
     /// were accessed in half of the samples.
     pub fn make_recording(&self, name: &str) {
+        self.make_recording_of(1, name);
+    }
+
+    /// The same with this many snapshots, which are ten seconds apart.
+    pub fn make_recording_of(&self, snapshots: u64, name: &str) {
         let region = |start: u64, bytes: u64, accesses: u32| {
             let (end, counts) = (start + bytes, format!(r#"{{"samples": {accesses}}}"#));
             format!(r#"{{"start": {start}, "end": {end}, "nr_accesses": {counts}, "age": {{"aggr_intervals": 3}}}}"#)
         };
         let regions = [region(0x5500_0000_0000, 1 << 20, 20), region(0x7ffd_0000_0000, 2 << 20, 10)].join(", ");
-        let snapshot = format!(r#"{{"start_time": 100000000, "end_time": 200000000, "regions": [{regions}]}}"#);
+        let snapshot = |nth: u64| {
+            let (start, end) = (nth * 10_000_000_000 + 100_000_000, nth * 10_000_000_000 + 200_000_000);
+            format!(r#"{{"start_time": {start}, "end_time": {end}, "regions": [{regions}]}}"#)
+        };
+        let snapshots = (0..snapshots).map(snapshot).collect::<Vec<_>>().join(", ");
         let intervals = r#"{"sample_us": 5000, "aggr_us": 100000, "ops_update_us": 1000000}"#;
-        let recording = format!(r#"[{{"target_id": 0, "intervals": {intervals}, "snapshots": [{snapshot}]}}]"#);
+        let recording = format!(r#"[{{"target_id": 0, "intervals": {intervals}, "snapshots": [{snapshots}]}}]"#);
         std::fs::write(self.path("known.damo"), recording).unwrap();
         let ran = self.run(&["import", "damo", "known.damo", "-q", "-o", name, "--pid", "4711"]);
         assert_eq!(ran.status, 0, "{ran:?}");
@@ -97,6 +106,27 @@ impl Place {
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    /// All calls that do something else: the commands without subcommands, such as `scheme try`, and each kind of
+    /// `report`. The commands are those that have a manual page.
+    pub fn commands(&self) -> Vec<String> {
+        let pages = tempfile::tempdir().unwrap();
+        assert_eq!(self.run(&["man", &pages.path().to_string_lossy()]).status, 0);
+        let entries = std::fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().file_name());
+        let name = |page: std::ffi::OsString| {
+            Some(page.to_str().unwrap().strip_suffix(".1")?.strip_prefix("isotherm-")?.replace('-', " "))
+        };
+        let names: Vec<String> = entries.filter_map(name).collect();
+        let is_whole = |name: &&String| !names.iter().any(|other| other.starts_with(&format!("{name} ")));
+        let mut commands: Vec<String> = names.iter().filter(is_whole).cloned().collect();
+        let help = self.run(&["report", "--help"]).out;
+        let kinds = help.split("<KIND>").nth(2).unwrap().split("[REC]").next().unwrap();
+        let kinds = kinds.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split_once(':'));
+        commands.extend(kinds.map(|(kind, _)| format!("report {kind}")));
+        commands.retain(|name| name != "report");
+        assert!(commands.len() > 25 && commands.contains(&"report wss".to_owned()), "{commands:?}");
+        commands
     }
 
     /// Makes the device `full` in this directory, which is as /dev/full. An error is the reason to skip the test.

@@ -20,7 +20,7 @@ fn the_screen_shows_heatmap_working_set_hottest_mapping_and_cost() {
         screen.0.alternate_screen()
             && screen.0.hide_cursor()
             && holds(&["isotherm pid", "workload hot.toml", " s"])
-            && holds(&["working set", "mapped", "%"])
+            && holds(&["working set", "MiB of", "%"])
             && holds(&["hot", "MiB", "warm", "cold", "unobs"])
             && holds(&["monitor", "% CPU", "regions", "reads/s", "late"])
             && holds(&["▁", "working set"]) | holds(&["█", "working set"])
@@ -210,6 +210,34 @@ fn tab_shows_the_next_target() {
     user.reads("[2 of 2, Tab]");
     user.types("\x1b[Z");
     user.reads("[1 of 2, Tab]");
+    user.types("q");
+    assert_eq!(user.wait_for_end().exit_code(), 0);
+}
+
+#[test]
+fn a_table_shows_all_targets_by_cgroup_too_and_selects_them() {
+    let place = Place::new();
+    let sleeps = [(); 2].map(|()| Kept(std::process::Command::new("sleep").arg("1000").spawn().unwrap()));
+    let pids = sleeps.each_ref().map(|sleep| sleep.0.id().to_string());
+    let mut user = User::runs(&place, &[&FAST[..], &["--pid", &pids[0], "--pid", &pids[1]]].concat());
+    user.sees("both processes have a line", |screen| {
+        let lines = screen.lines();
+        let line = |pid: &String| lines.iter().any(|line| line.contains(pid) && line.contains(" s  "));
+        screen.contains("watched") && pids.iter().all(line)
+    });
+    // The order by name does not change: that by hot memory may, between a look and a key.
+    user.types("sss");
+    user.reads("▴command");
+    for (key, selected) in [("2", "2▸"), ("1", "1▸")] {
+        user.types(key);
+        user.reads(selected);
+    }
+    user.types("g");
+    user.reads("(2)");
+    user.types("t");
+    user.reads("mapping ");
+    user.types("t");
+    user.reads("(2)");
     user.types("q");
     assert_eq!(user.wait_for_end().exit_code(), 0);
 }

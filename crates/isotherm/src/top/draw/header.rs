@@ -1,6 +1,7 @@
 //! The lines above and below the pictures: title, memory, monitor, keys.
 
 use isotherm_core::units;
+use isotherm_report::{shown_command, shown_pid};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -37,9 +38,13 @@ pub fn title(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
         let here = tracks.iter().position(|other| other.id == track.id).unwrap_or(0) + 1;
         let number = if tracks.len() > 1 { format!("[{here} of {}, Tab] ", tracks.len()) } else { String::new() };
         let gone = if app.ended.is_none() && !model.lives(track) { "(ended) " } else { "" };
-        let others = if model.others > 0 { format!("(and {} others) ", model.others) } else { String::new() };
+        let others =
+            if model.others.is_empty() { String::new() } else { format!("(and {} others) ", model.others.len()) };
         let what = match track.id.pid() {
-            Some(pid) => format!("pid {pid}: {}", track.info.command),
+            Some(pid) => {
+                let pid = shown_pid(pid, track.info.inner_pid);
+                format!("pid {pid}: {}", shown_command(&track.info.command))
+            }
             None => track.info.command.clone(),
         };
         let text = format!("{number}{gone}{others}{what}");
@@ -59,7 +64,8 @@ pub fn memory(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: 
     let mut x = label(painter, buffer, first, "working set");
     x = painter.text(buffer, first, x, &size(total.working_set), BOLD);
     let share = units::percent(total.working_set / total.size.max(1.0));
-    x = painter.text(buffer, first, x, &format!(" of {} mapped ({share})", size(total.size)), Style::new());
+    let what = if track.figures.resident.is_some() { "resident" } else { "mapped" };
+    x = painter.text(buffer, first, x, &format!(" of {} {what} ({share})", size(total.size)), Style::new());
     if let Some((memory, system)) = app.model().schemes.memory(track.id).zip(app.model().schemes.newest()) {
         let mut parts = format!(" · RSS {}", units::bytes(memory.resident));
         if memory.swapped > 0 || system.system.swap_total > 0 {
@@ -198,12 +204,19 @@ pub fn keys(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     if zoomed {
         keys.extend([("-", "out"), ("0", "all")]);
     }
-    let schemes = app.view.table == Table::Schemes;
-    if schemes {
-        keys.insert(3, ("a", "mappings"));
-        keys.insert(4, ("1-9", "scheme"));
-    } else if app.model().schemes.count() > 0 {
-        keys.insert(3, ("a", "schemes"));
+    match app.view.table {
+        Table::Schemes => keys.splice(3..3, [("a", "back"), ("1-9", "scheme")]).for_each(drop),
+        _ if app.model().schemes.count() > 0 => keys.insert(3, ("a", "schemes")),
+        _ => {}
+    }
+    match app.view.table {
+        Table::Processes => {
+            let form = if app.view.by_cgroup { "list" } else { "cgroups" };
+            let here = [("t", "mappings"), ("g", form), ("s", "sort"), ("r", "reverse"), ("1-9", "select")];
+            keys.splice(3..3, here).for_each(drop);
+        }
+        Table::Mappings if app.model().tracks.len() > 1 => keys.insert(3, ("t", "processes")),
+        Table::Mappings | Table::Schemes => {}
     }
     if app.view.anchor.is_some() {
         keys.insert(2, ("Enter", "zoom into selection"));
@@ -213,7 +226,7 @@ pub fn keys(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     if !app.follows() {
         keys.push(("End", "now"));
     }
-    if !schemes {
+    if app.view.table == Table::Mappings {
         keys.extend([("s", "sort"), ("r", "reverse"), ("1-9", "zoom into mapping")]);
     }
     keys.push(("v", "select"));

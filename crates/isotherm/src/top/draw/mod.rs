@@ -5,6 +5,7 @@ mod heatmap;
 mod help;
 mod notice;
 mod painter;
+mod processes;
 mod scheme_table;
 mod schemes;
 mod table;
@@ -32,6 +33,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) {
             heatmap::pictures(app, track, &painter, &layout, buffer);
             match app.view.table {
                 Table::Mappings => table::mappings(app, track, &painter, layout.table, buffer),
+                Table::Processes => processes::processes(app, track, &painter, layout.table, buffer),
                 Table::Schemes => scheme_table::schemes(app, &painter, layout.table, buffer),
             }
         }

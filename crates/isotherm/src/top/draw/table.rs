@@ -1,4 +1,4 @@
-//! The table of mappings.
+//! The table of mappings, and what the table of processes is drawn with, too.
 
 use isotherm_core::units;
 use isotherm_report::extent::shown_name;
@@ -7,18 +7,20 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::super::app::App;
-use super::super::figures::MappingFigures;
+use super::super::figures::{MappingFigures, Temperature};
 use super::super::model::Track;
-use super::super::sort::Column;
+use super::super::sort::{Column, Sort};
 use super::painter::Painter;
 
 /// The width of the bar, and the minimum width of the screen for it.
 const BAR: (u16, u16) = (24, 100);
 
-const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+pub const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// The columns: title, width, and the minimum width of the screen to show it.
-const COLUMNS: [(Column, &str, u16, u16); 7] = [
+/// A column: title, width, and the minimum width of the screen to show it.
+pub type Place = (Column, &'static str, u16, u16);
+
+const COLUMNS: [Place; 7] = [
     (Column::Hot, "hot", 9, 0),
     (Column::WorkingSet, "work.set", 10, 48),
     (Column::Size, "size", 9, 0),
@@ -31,17 +33,9 @@ const COLUMNS: [(Column, &str, u16, u16); 7] = [
 /// Draws the sorted mappings, as many as fit.
 pub fn mappings(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     let mut rows = place.rows();
-    let Some(heading) = rows.next() else { return };
-    let reversed = Style::new().add_modifier(Modifier::REVERSED);
-    buffer.set_style(heading, reversed);
-    let sort = app.view.sort;
-    line(painter, heading, buffer, |column, title| {
-        let arrow =
-            if sort.reversed != (column == Column::Name) { painter.pick("▴", "^") } else { painter.pick("▾", "*") };
-        let bold = reversed.add_modifier(Modifier::BOLD);
-        if column == sort.column { (format!("{arrow}{title}"), bold) } else { (title.into(), reversed) }
-    });
-    let sorted = sort.sorted(&track.figures.mappings);
+    let Some(row) = rows.next() else { return };
+    heading(painter, &COLUMNS, app.view.sort, 1, row, buffer);
+    let sorted = app.view.sort.sorted(&track.figures.mappings);
     let shown = usize::from(place.height - 1);
     let largest = sorted.iter().map(|mapping| mapping.temperature.size).fold(0.0, f64::max);
     for (nth, (mapping, row)) in sorted.iter().zip(rows).enumerate() {
@@ -53,18 +47,41 @@ pub fn mappings(app: &App, track: &Track, painter: &Painter, place: Rect, buffer
         if nth < 9 {
             painter.text(buffer, row, 0, &format!("{}", nth + 1), DIM);
         }
-        let names = line(painter, row, buffer, |column, _| cell(painter, mapping, column));
-        if row.width >= BAR.1 {
-            let place = Rect { x: row.x + names + 2 - BAR.0, width: BAR.0 - 2, ..row };
-            painter.bar(buffer, place, &mapping.temperature, largest);
-        }
+        let names = line(painter, &COLUMNS, 1, row, buffer, |column, _| cell(painter, mapping, column));
+        bar(painter, names, &mapping.temperature, largest, row, buffer);
     }
 }
 
-/// Writes a line of the table. Returns the column where the names start.
-fn line(painter: &Painter, row: Rect, buffer: &mut Buffer, text: impl Fn(Column, &str) -> (String, Style)) -> u16 {
-    let mut x = 1;
-    for (column, title, width, from) in COLUMNS {
+/// Writes the titles of the columns from column `x` on, with a mark at the one that the table is sorted by.
+pub fn heading(painter: &Painter, columns: &[Place], sort: Sort, x: u16, row: Rect, buffer: &mut Buffer) {
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    buffer.set_style(row, reversed);
+    line(painter, columns, x, row, buffer, |column, title| {
+        let arrow =
+            if sort.reversed != (column == Column::Name) { painter.pick("▴", "^") } else { painter.pick("▾", "*") };
+        let bold = reversed.add_modifier(Modifier::BOLD);
+        if column == sort.column { (format!("{arrow}{title}"), bold) } else { (title.into(), reversed) }
+    });
+}
+
+/// Draws the bar before the names, if the screen is wide enough.
+pub fn bar(painter: &Painter, names: u16, memory: &Temperature, largest: f64, row: Rect, buffer: &mut Buffer) {
+    if row.width >= BAR.1 {
+        let place = Rect { x: row.x + names + 2 - BAR.0, width: BAR.0 - 2, ..row };
+        painter.bar(buffer, place, memory, largest);
+    }
+}
+
+/// Writes a line of a table from column `x` on. Returns the column where the names start.
+pub fn line(
+    painter: &Painter,
+    columns: &[Place],
+    mut x: u16,
+    row: Rect,
+    buffer: &mut Buffer,
+    text: impl Fn(Column, &str) -> (String, Style),
+) -> u16 {
+    for &(column, title, width, from) in columns {
         if row.width < from {
             continue;
         }
@@ -80,18 +97,27 @@ fn line(painter: &Painter, row: Rect, buffer: &mut Buffer, text: impl Fn(Column,
     x
 }
 
+/// Bytes as they stand in a cell.
+pub fn size(bytes: f64) -> (String, Style) {
+    let style = if bytes >= 1.0 { Style::new() } else { DIM };
+    (if bytes >= 1.0 { units::bytes(bytes as u64) } else { "0".into() }, style)
+}
+
+/// An access rate as it stands in a cell, of memory of this temperature.
+pub fn rate(rate: f64, temperature: &Temperature) -> (String, Style) {
+    if temperature.unobservable >= temperature.size {
+        return ("?".into(), DIM);
+    }
+    (format!("{rate:.2}"), Style::new())
+}
+
 fn cell(painter: &Painter, mapping: &MappingFigures, column: Column) -> (String, Style) {
     let temperature = &mapping.temperature;
-    let size = |bytes: f64| {
-        let style = if bytes >= 1.0 { Style::new() } else { DIM };
-        (if bytes >= 1.0 { units::bytes(bytes as u64) } else { "0".into() }, style)
-    };
     match column {
         Column::Hot => size(temperature.hot),
         Column::WorkingSet => size(temperature.working_set),
         Column::Size => size(temperature.size),
-        Column::Rate if temperature.unobservable >= temperature.size => ("?".into(), DIM),
-        Column::Rate => (format!("{:.2}", mapping.rate), Style::new()),
+        Column::Rate => rate(mapping.rate, temperature),
         Column::Hz if temperature.unobservable >= temperature.size => ("?".into(), DIM),
         // More accesses than one in a sample are not seen.
         Column::Hz => {

@@ -1,0 +1,68 @@
+// The list of targets: a lane for each on the time axis of the heatmap. It can be searched by name and process ID.
+function laneList({ data, image, choose, life }) {
+  const $ = id => document.getElementById(id);
+  const list = $('lanes'), lanes = data.targets.map((target, i) => {
+    const row = document.createElement('li');
+    const name = row.appendChild(document.createElement('button'));
+    name.type = 'button';
+    name.className = 'name';
+    name.title = target.title;
+    name.append(target.program, target.pid === null ? '' : ` ${target.pid}`);
+    name.addEventListener('click', () => choose(i));
+    const canvas = row.appendChild(document.createElement('canvas'));
+    canvas.addEventListener('click', () => choose(i));
+    const end = row.appendChild(document.createElement('span'));
+    end.append(size(target.bytes), ' ');
+    const own = end.appendChild(document.createElement('button'));
+    own.type = 'button';
+    own.className = 'life';
+    own.textContent = 'life';
+    own.title = `Zoom to its life: ${seconds(target.start)} to ${seconds(target.end)}`;
+    own.addEventListener('click', () => life(i));
+    list.append(row);
+    return { row, name, canvas, target, text: target.title.toLowerCase(), seen: false };
+  });
+  let shown = null;
+  // Paints the lanes that can be seen, and marks that of the target in the heatmap.
+  function paint(view, current, room) {
+    shown = [view, current, room];
+    for (const lane of lanes) {
+      if (lane.target === current) lane.row.setAttribute('aria-current', 'true');
+      else lane.row.removeAttribute('aria-current');
+      if (!lane.seen || lane.row.hidden) continue;
+      const ratio = window.devicePixelRatio || 1, { canvas, target } = lane;
+      canvas.style.width = room + 'px';
+      const [width, height] = [canvas.clientWidth, canvas.clientHeight].map(v => Math.max(Math.round(v * ratio), 1));
+      if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
+      const c = canvas.getContext('2d'), x = t => (t - view.t0) / (view.t1 - view.t0) * width;
+      c.clearRect(0, 0, width, height);
+      c.imageSmoothingEnabled = false;
+      const [from, to] = [x(target.start), x(target.end)];
+      c.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--line');
+      c.fillRect(from, 0, Math.max(to - from, 1), height);
+      c.drawImage(image(target), from, 0, Math.max(to - from, 1), height);
+    }
+  }
+  // The lanes outside of the visible part of the list are painted when they come into it.
+  const watch = new IntersectionObserver(changes => {
+    for (const { target, isIntersecting } of changes) lanes.find(lane => lane.row === target).seen = isIntersecting;
+    if (shown) paint(...shown);
+  }, { root: list, rootMargin: '100px' });
+  for (const lane of lanes) watch.observe(lane.row);
+
+  function search() {
+    const words = $('search').value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const lane of lanes) lane.row.hidden = !words.every(word => lane.text.includes(word));
+    const found = lanes.filter(lane => !lane.row.hidden).length;
+    $('found').textContent = words.length ? `${found} of ${lanes.length} targets` : `${lanes.length} targets`;
+    if (shown) paint(...shown);
+  }
+  $('search').addEventListener('input', search);
+  $('search').addEventListener('keydown', event => {
+    const first = event.key === 'Enter' && lanes.findIndex(lane => !lane.row.hidden);
+    if (first !== false && first >= 0) choose(first);
+  });
+  $('targets').hidden = lanes.length < 2;
+  search();
+  return { paint };
+}

@@ -1,0 +1,68 @@
+//! Targets that only surveys have found: they lived between two snapshots.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use isotherm_core::TargetId;
+use isotherm_record::{SurveyRecord, TargetInfo, pid_column};
+
+use crate::course::Course;
+use crate::source::Selection;
+use crate::summary::{Summary, TargetTemperature, Temperature};
+use crate::surveys::selected;
+
+/// What surveys found in memory of the targets that no snapshot has. How hot it was is not known.
+#[derive(Default)]
+pub(crate) struct Brief {
+    targets: BTreeMap<TargetId, (Arc<TargetInfo>, Course)>,
+    /// Those of groups, by their places.
+    groups: BTreeMap<usize, Course>,
+    /// The targets with snapshots.
+    known: Option<HashSet<TargetId>>,
+}
+
+impl Brief {
+    /// Takes in a survey.
+    pub(crate) fn add(&mut self, record: &SurveyRecord, selection: &Selection, summary: &Summary) {
+        let survey = &record.survey;
+        let known = self.known.get_or_insert_with(|| summary.targets.iter().map(|target| target.id).collect());
+        let is_brief = |id: TargetId| selection.holds_target(id) && !known.contains(&id);
+        let brief = record.described().filter(|(found, _)| selection.holds_time(survey.time) && is_brief(found.id));
+        for (found, described) in brief {
+            let present = Some(selected(found, selection.address).0.present).filter(|bytes| *bytes > 0);
+            let (info, course) = self.targets.entry(found.id).or_default();
+            if info.command.is_empty() {
+                *info = described;
+            }
+            course.add(survey.time, survey.interval, present);
+            if let Some(nth) = summary.grouping.of_target(found.id) {
+                self.groups.entry(nth).or_default().add(survey.time, survey.interval, present);
+            }
+        }
+    }
+
+    /// Adds these targets to the summary, and what is known of groups that have no others.
+    pub(crate) fn write(self, summary: &mut Summary) {
+        for (id, (info, course)) in self.targets {
+            summary.targets.push(TargetTemperature {
+                id,
+                pid: pid_column(id),
+                command: info.command.clone(),
+                life: course.life(),
+                proportional_bytes: None,
+                total: of_unknown_heat(&course, Temperature { name: "total".into(), ..Temperature::default() }),
+            });
+        }
+        for group in summary.groups.iter_mut().filter(|group| group.life.last_ns == 0) {
+            if let Some(course) = self.groups.get(&group.place) {
+                group.life = course.life();
+                group.counted_once = !course.overlaps();
+                group.total = of_unknown_heat(course, std::mem::take(&mut group.total));
+            }
+        }
+    }
+}
+
+fn of_unknown_heat(course: &Course, of: Temperature) -> Temperature {
+    Temperature { size_bytes: course.mean(), unknown_bytes: course.mean(), ..of }
+}

@@ -1,0 +1,61 @@
+//! What is in a cell of a heatmap.
+
+use std::time::Duration;
+
+/// The memory of a row in the time of a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The access rate, 0 to 1: the share of observed samples that found an access, weighted by bytes and time. With
+    /// other measures their place on the scale from 0 (cold) to 1 (hot). Rates of samples over a shorter interval than
+    /// the longest of the heatmap are converted to what samples over that one would find.
+    pub rate: f32,
+    /// Accesses that samples found in a second. At most one is found in a sample, so that this is the least there was
+    /// where `rate` is 1.
+    pub hz: f32,
+    /// The share of unobservable samples, 0 to 1.
+    pub unobservable: f32,
+    /// The mean age: the time for which the access rate has been about the same. With surveys, the mean idle time.
+    pub age: Duration,
+}
+
+impl Cell {
+    /// Whether most samples are unobservable, so that the rate means little.
+    pub fn is_unobservable(&self) -> bool {
+        self.unobservable > 0.5
+    }
+}
+
+/// The sums behind a cell.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sums {
+    pub(super) weight: f64,
+    pub(super) observed: f64,
+    pub(super) accessed: f64,
+    /// Accesses found in a second.
+    pub(super) found: f64,
+    pub(super) age: f64,
+}
+
+impl Sums {
+    pub(super) fn cell(self) -> Option<Cell> {
+        (self.weight > 0.0).then(|| Cell {
+            rate: if self.observed > 0.0 { (self.accessed / self.observed).clamp(0.0, 1.0) as f32 } else { 0.0 },
+            hz: if self.observed > 0.0 { (self.found / self.observed) as f32 } else { 0.0 },
+            unobservable: (1.0 - self.observed / self.weight).clamp(0.0, 1.0) as f32,
+            age: Duration::try_from_secs_f64(self.age / self.weight).unwrap_or(Duration::MAX),
+        })
+    }
+}
+
+/// What a picture shows of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shown {
+    /// The rate of its memory, or another measure from 0 (cold) to 1 (hot).
+    Rate(f32),
+    /// Most of it could not be observed.
+    Unobservable,
+    /// More of it was in swap than in memory.
+    Swapped,
+    /// It was mapped, but nothing of it was in memory or in swap.
+    Absent,
+}

@@ -1,0 +1,127 @@
+//! Idle times from surveys.
+
+use std::time::Duration;
+
+use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
+
+use super::{ByName, IdleTime, edges};
+use crate::ReportError;
+use crate::command::program_of;
+use crate::extent::shown_name;
+use crate::histogram::{Moment, Sizes};
+use crate::source::{Selection, Source};
+use crate::surveys::{part, selected};
+use crate::wss::{Basis, Percentiles};
+
+/// The idle times from surveys. `None` if the selection has no survey after the first.
+pub(super) fn idle_time(source: &dyn Source, selection: &Selection) -> Result<Option<IdleTime>, ReportError> {
+    let is_selected = |survey: &SurveySnapshot| {
+        let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
+        has_targets && selection.holds_time(survey.time) && !survey.interval.is_zero()
+    };
+    let (mut first, mut last, mut intervals) = (None, None, vec![]);
+    let mut counts_once = true;
+    for record in source.surveys().map_err(ReportError::Source)? {
+        let survey = record.map_err(ReportError::Source)?.survey;
+        first.get_or_insert(survey.time);
+        if is_selected(&survey) {
+            last = Some(survey.time);
+            intervals.push((survey.interval, survey.interval.as_secs_f64()));
+            counts_once &= once(&survey, selection).is_some();
+        }
+    }
+    let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+    let interval = Percentiles::weighted(intervals).median();
+    let mut idle_time = IdleTime {
+        basis: Basis::Survey,
+        time: last,
+        edges: edges(interval, last.saturating_sub(first)),
+        survey_interval: Some(Duration::from_millis((interval.as_micros() as u64 + 500) / 1000)),
+        counts_once,
+        ..IdleTime::default()
+    };
+    for record in source.surveys().map_err(ReportError::Source)? {
+        let record = record.map_err(ReportError::Source)?;
+        let survey = &record.survey;
+        if !is_selected(survey) {
+            continue;
+        }
+        let known = survey.time.saturating_sub(first);
+        let targets = || survey.targets.iter().filter(|target| selection.holds_target(target.id));
+        let total = once(survey, selection).filter(|_| counts_once).unwrap_or_else(|| {
+            let mut total = PageSums::default();
+            targets().for_each(|target| total.add(&selected(target, selection.address).0));
+            total
+        });
+        let sizes = sizes(&total, &idle_time.edges, known);
+        idle_time.over_time.push(Moment { time_ns: survey.time.as_nanos() as u64, sizes: sizes.clone() });
+        if survey.time != last {
+            continue;
+        }
+        let mut names = ByName::default();
+        for (target, info) in record.described().filter(|(target, _)| selection.holds_target(target.id)) {
+            let program = program_of(target.id, &info.command);
+            for found in &target.by_mapping {
+                let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
+                let sums = part(&found.sums, mapping.range, selection.address);
+                names.add(shown_name(&mapping.label()), &program, &self::sizes(&sums, &idle_time.edges, known));
+            }
+        }
+        (idle_time.total, idle_time.estimated_bytes) = (sizes, total.unknown);
+        [idle_time.mappings, idle_time.programs] = names.into_names();
+    }
+    Ok(Some(idle_time))
+}
+
+/// The sums in which each page counts once. `None` if they are not known.
+fn once(survey: &SurveySnapshot, selection: &Selection) -> Option<PageSums> {
+    if !selection.holds_all(survey) {
+        return None;
+    }
+    match (&survey.total, &survey.targets[..]) {
+        (Some(total), _) => Some(total.sums),
+        (None, [target]) => Some(target.total()),
+        _ => None,
+    }
+}
+
+/// The bytes between each of the edges. Of what was not accessed in the time that is `known`, it is not known in which
+/// of the bands that end later it is.
+fn sizes(sums: &PageSums, edges: &[Duration], known: Duration) -> Sizes {
+    let mut sizes = Sizes::empty(edges.len());
+    let observable = sums.present.saturating_sub(sums.unobservable);
+    let within = |edge: &Duration| {
+        let place = WINDOWS.iter().position(|window| window == edge);
+        place.map_or(observable, |place| sums.within[place].min(observable))
+    };
+    let mut before = 0;
+    for (band, bytes) in sizes.bytes.iter_mut().enumerate() {
+        let end = edges.get(band + 1);
+        let up_to = end.map_or(observable, within).max(before);
+        *bytes = up_to - before;
+        before = up_to;
+        if end.is_some_and(|&end| end > known) {
+            break;
+        }
+    }
+    sizes.unobservable_bytes = sums.unobservable;
+    sizes.unknown_bytes = observable - before;
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_accessed_since_the_first_survey_is_in_the_last_band_or_unknown() {
+        let mut sums = PageSums { present: 100, unobservable: 10, ..PageSums::default() };
+        sums.within = [10, 20, 30, 40, 50, 60, 60, 60, 60, 60];
+        let edges = [0, 1, 5, 10].map(Duration::from_secs);
+        let of = |known| sizes(&sums, &edges, Duration::from_secs(known));
+        assert_eq!((of(20).bytes, of(20).unknown_bytes), (vec![10, 20, 10, 50], 0));
+        assert_eq!((of(6).bytes, of(6).unknown_bytes), (vec![10, 20, 10, 0], 50));
+        assert_eq!((of(0).bytes, of(0).unknown_bytes), (vec![10, 0, 0, 0], 80));
+        assert_eq!((of(6).unobservable_bytes, of(6).all()), (10, 100));
+    }
+}

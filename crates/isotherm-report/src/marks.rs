@@ -1,0 +1,105 @@
+//! The marks of a recording: those of a selection, and which of their labels have room.
+
+use isotherm_record::Mark;
+use serde::Serialize;
+
+use crate::ReportError;
+use crate::source::{Selection, Source};
+
+/// The marks of the selected time, in the order of time: the first [`Mark::MOST`].
+///
+/// # Errors
+/// If the source cannot be read.
+pub(crate) fn selected(source: &dyn Source, selection: &Selection) -> Result<Vec<Mark>, ReportError> {
+    let mut marks = vec![];
+    for mark in source.marks().map_err(ReportError::Source)? {
+        let mark = mark.map_err(ReportError::Source)?;
+        let (after_start, before_end) = selection.time.as_ref().map_or((true, true), |time| {
+            // One at the start of the run is in a part that begins there.
+            (mark.time > time.start || time.start.is_zero(), mark.time <= time.end)
+        });
+        if !before_end || marks.len() == Mark::MOST {
+            break;
+        }
+        if after_start {
+            marks.push(mark);
+        }
+    }
+    Ok(marks)
+}
+
+/// A mark in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct MarkOut {
+    /// The time since the start of the recording.
+    time_ns: u64,
+    text: String,
+}
+
+/// A report in JSON, with the marks of its time.
+#[derive(Serialize)]
+pub(crate) struct Marked<T> {
+    #[serde(flatten)]
+    report: T,
+    marks: Vec<MarkOut>,
+}
+
+impl<T> Marked<T> {
+    pub(crate) fn new(report: T, marks: &[Mark]) -> Self {
+        let out = |mark: &Mark| MarkOut { time_ns: mark.time.as_nanos() as u64, text: mark.text.to_string() };
+        Self { report, marks: marks.iter().map(out).collect() }
+    }
+}
+
+/// The label of a mark, at its place on a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Label {
+    /// Which mark it is of.
+    pub(crate) nth: usize,
+    /// Where it begins, and how wide it may be.
+    pub(crate) start: f64,
+    pub(crate) room: f64,
+}
+
+/// The labels that have room between marks. `marks` has the place of each, in rising order, and how wide its label is
+/// with the gap after it.
+///
+/// A label begins at its mark and ends at the next one, unless that is nearer than `least`: then it goes on, and those
+/// of the marks below it are left out. Near the end of the line, at `right`, a label ends there.
+pub(crate) fn labels(marks: &[(f64, f64)], right: f64, least: f64) -> Vec<Label> {
+    let mut labels = vec![];
+    let mut free = f64::NEG_INFINITY;
+    for (nth, &(at, wide)) in marks.iter().enumerate() {
+        let wide = wide.min(right);
+        if at < free {
+            continue;
+        }
+        let next = marks[nth + 1..].iter().map(|&(next, _)| next).find(|next| next - at >= least);
+        let room = wide.min(next.unwrap_or(right).min(right) - at);
+        let (start, room) = if room < wide.min(least) { (right - wide, wide) } else { (at, room) };
+        if start >= free {
+            labels.push(Label { nth, start, room });
+            free = start + room;
+        }
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_end_at_the_next_mark_and_are_left_out_where_there_is_no_room() {
+        let shown = |marks: &[(f64, f64)]| -> Vec<(usize, f64, f64)> {
+            labels(marks, 100.0, 10.0).iter().map(|label| (label.nth, label.start, label.room)).collect()
+        };
+        assert_eq!(shown(&[(0.0, 30.0), (50.0, 30.0)]), [(0, 0.0, 30.0), (1, 50.0, 30.0)]);
+        assert_eq!(shown(&[(0.0, 30.0), (20.0, 30.0)]), [(0, 0.0, 20.0), (1, 20.0, 30.0)], "cut at the next one");
+        assert_eq!(shown(&[(0.0, 30.0), (5.0, 30.0), (40.0, 5.0)]), [(0, 0.0, 30.0), (2, 40.0, 5.0)]);
+        assert_eq!(shown(&[(95.0, 30.0)]), [(0, 70.0, 30.0)], "it ends at the end of the line");
+        assert_eq!(shown(&[(50.0, 30.0), (98.0, 40.0)]), [(0, 50.0, 30.0)]);
+        let dense: Vec<(f64, f64)> = (0..100).map(|nth| (f64::from(nth), 30.0)).collect();
+        assert!(labels(&dense, 100.0, 10.0).len() >= 7);
+    }
+}

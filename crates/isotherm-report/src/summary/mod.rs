@@ -1,0 +1,384 @@
+//! The summary: hot, warm and cold memory by mapping name, and for how long cold memory has been cold.
+//!
+//! Sizes are means weighted by time: of mapping names and of all memory over the selected time, so that the sum over
+//! the names is the mean size of all memory; of targets and groups over their lives, so that a process that ran for a
+//! moment has its size. Hot + warm + cold + unobservable + unknown is the size. The time for which memory has been cold
+//! is that of the last snapshot that has the name: a mean over time would be half of it.
+
+mod temperature;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::TargetId;
+use isotherm_record::{Header, Row, TargetInfo, pid_column};
+use serde::Serialize;
+
+use crate::ReportError;
+use crate::course::{Course, Life};
+use crate::extent::shown_name;
+use crate::groups::{Group, GroupBy, Grouping, StackShares};
+use crate::intervals::IntervalRange;
+use crate::overhead::Overhead;
+use crate::pace::Pace;
+use crate::source::{View, Visit};
+use temperature::Sums;
+
+pub use temperature::{Temperature, folded};
+
+/// A report warns if a larger share of the rounds was late.
+pub const MANY_LATE: f64 = 0.01;
+
+/// Hot, warm and cold memory of one target. Means are over its life.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetTemperature {
+    /// The target.
+    #[serde(skip)]
+    pub id: TargetId,
+    /// The process ID, or 0 for physical memory.
+    pub pid: u32,
+    /// The command line.
+    pub command: String,
+    /// When it lived, and when it was largest.
+    #[serde(flatten)]
+    pub life: Life,
+    /// Resident bytes, of which those that several processes share are divided among them (PSS): the mean over its
+    /// life. `None` if no activity tells.
+    pub proportional_bytes: Option<u64>,
+    /// All memory of the target.
+    #[serde(flatten)]
+    pub total: Temperature,
+}
+
+/// Hot, warm and cold memory of one group. Means are over the time in which it had any memory.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupTemperature {
+    /// Its place in the grouping.
+    #[serde(skip)]
+    pub(crate) place: usize,
+    /// The targets that belong to it. All that have such memory, if it is a mapping.
+    #[serde(flatten)]
+    pub group: Group,
+    /// When it lived, and when it was largest.
+    #[serde(flatten)]
+    pub life: Life,
+    /// Whether each page counts once: the group never had more than one target at a time.
+    pub counted_once: bool,
+    /// The sum of the proportional bytes (PSS) of its targets: the mean over its life. `None` if no activity tells, and
+    /// for a mapping.
+    pub proportional_bytes: Option<u64>,
+    /// Its memory. What several of its targets share counts for each.
+    #[serde(flatten)]
+    pub total: Temperature,
+}
+
+/// Memory of several targets, where each page counts once: the means over the surveys, unless stated otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CountedOnce {
+    /// Bytes in memory.
+    pub resident_bytes: u64,
+    /// Of these, bytes that more than one target maps.
+    pub shared_bytes: u64,
+    /// Bytes that were accessed within a survey interval.
+    pub touched_bytes: u64,
+    /// Bytes in swap at the last survey. `None` if the surveys do not tell.
+    pub swapped_bytes: Option<u64>,
+}
+
+/// The summary of a recording.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The start of the selected time.
+    pub from_ns: u64,
+    /// The end of the selected time.
+    pub to_ns: u64,
+    /// The number of snapshots.
+    pub snapshots: u64,
+    /// The header of the recording.
+    pub recording: Header,
+    /// Why the recording ends before its run, if it does.
+    pub cut_short: Option<String>,
+    /// Sampling rounds.
+    pub rounds: u64,
+    /// Sampling rounds that began late.
+    pub late_rounds: u64,
+    /// Missing aggregations: events of the kernel's DAMON that isotherm did not read in time.
+    pub lost_aggregations: u64,
+    /// How often the recording surveyed and sampled, and what that cost beside the budget.
+    #[serde(flatten)]
+    pub pace: Pace,
+    /// The sampling intervals: the time over which a sample finds an access.
+    #[serde(flatten)]
+    pub intervals: IntervalRange,
+    /// The targets.
+    pub targets: Vec<TargetTemperature>,
+    /// All memory. What several targets share counts for each.
+    pub total: Temperature,
+    /// What surveys found, where each page counts once. `None` without surveys of all targets, or if it is not known
+    /// which memory they share.
+    pub counted_once: Option<CountedOnce>,
+    /// The names, the largest first. Their sizes are means over the selected time, so that they add up to the total.
+    pub mappings: Vec<Temperature>,
+    /// What the groups are by.
+    pub group_by: GroupBy,
+    /// The groups, the largest first. Empty if none were asked for.
+    pub groups: Vec<GroupTemperature>,
+    /// Which memory belongs to which group.
+    #[serde(skip)]
+    pub(crate) grouping: Grouping,
+}
+
+/// What is known of one target or group.
+#[derive(Clone, Default)]
+struct Tally {
+    sums: Sums,
+    course: Course,
+    /// Whether a survey has told what is in memory. Mapped bytes do not count then.
+    surveyed: bool,
+}
+
+impl Tally {
+    /// Takes in what a row tells. Returns whether its bytes count.
+    fn begin(&mut self, told: Told) -> bool {
+        if told == Told::Present && !self.surveyed {
+            self.surveyed = true;
+            self.sums = Sums::default();
+            self.course.forget_bytes();
+        }
+        told == if self.surveyed { Told::Present } else { Told::Mapped }
+    }
+
+    fn over_life(&self, name: Arc<str>) -> Temperature {
+        self.sums.over(self.course.known().as_secs_f64().max(1e-9), name)
+    }
+}
+
+/// What a row tells of the memory of its target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// What is mapped: there was no survey yet.
+    Mapped,
+    /// What is in memory.
+    Present,
+    /// Nothing: no survey has found the target yet, or it has ended.
+    Nothing,
+}
+
+impl Told {
+    fn by(row: &Row) -> Self {
+        let mut pages = row.target.regions.iter().filter_map(|region| region.pages).peekable();
+        if pages.peek().is_none() {
+            return Self::Mapped;
+        }
+        let has_memory = pages.any(|pages| pages.present > 0 || pages.swapped > Some(0));
+        if has_memory { Self::Present } else { Self::Nothing }
+    }
+}
+
+struct TargetSums {
+    id: TargetId,
+    info: Arc<TargetInfo>,
+    tally: Tally,
+}
+
+/// Computes the summary.
+#[derive(Default)]
+pub struct SummaryBuilder {
+    grouping: Grouping,
+    names: HashMap<Arc<str>, Sums>,
+    targets: Vec<TargetSums>,
+    places: HashMap<TargetId, usize>,
+    groups: Vec<Tally>,
+    /// Divides memory among groups that are stacks.
+    stacks: Option<StackShares>,
+    total: Sums,
+    span: Option<(Duration, Duration)>,
+    covered: Duration,
+    last: Option<Duration>,
+    snapshots: u64,
+    intervals: IntervalRange,
+}
+
+impl SummaryBuilder {
+    /// With groups.
+    pub fn grouped(grouping: Grouping) -> Self {
+        let stacks = grouping.of_stack().map(StackShares::new);
+        Self { groups: vec![Tally::default(); grouping.groups().len()], grouping, stacks, ..Self::default() }
+    }
+
+    /// The summary. `overhead` is of the same walk.
+    pub fn finish(self, header: &Header, cut_short: Option<String>, overhead: &Overhead) -> Summary {
+        let seconds = self.covered.as_secs_f64().max(1e-9);
+        let mappings = self.names.into_iter().map(|(name, sums)| sums.over(seconds, name)).collect();
+        let targets = self
+            .targets
+            .into_iter()
+            .map(|target| TargetTemperature {
+                id: target.id,
+                pid: pid_column(target.id),
+                command: target.info.command.clone(),
+                life: target.tally.course.life(),
+                proportional_bytes: None,
+                total: target.tally.over_life("total".into()),
+            })
+            .collect();
+        let groups = self
+            .grouping
+            .groups()
+            .iter()
+            .zip(self.groups)
+            .enumerate()
+            .map(|(place, (group, tally))| GroupTemperature {
+                place,
+                group: group.clone(),
+                life: tally.course.life(),
+                counted_once: !tally.course.overlaps(),
+                proportional_bytes: None,
+                total: tally.over_life(group.name.as_str().into()),
+            })
+            .collect();
+        let (from, to) = self.span.unwrap_or_default();
+        let mut summary = Summary {
+            from_ns: from.as_nanos() as u64,
+            to_ns: to.as_nanos() as u64,
+            snapshots: self.snapshots,
+            recording: header.clone(),
+            cut_short,
+            rounds: overhead.rounds,
+            late_rounds: overhead.late_rounds,
+            lost_aggregations: overhead.lost_aggregations,
+            pace: overhead.pace,
+            intervals: self.intervals,
+            targets,
+            total: self.total.over(seconds, "total".into()),
+            counted_once: None,
+            mappings,
+            group_by: self.grouping.by(),
+            groups,
+            grouping: self.grouping,
+        };
+        summary.sort(SummarySort::Size);
+        summary
+    }
+}
+
+impl View for SummaryBuilder {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
+            return Ok(());
+        }
+        let row = visit.row;
+        let (start, end) = self.span.unwrap_or((visit.since, row.time));
+        self.span = Some((start.min(visit.since), end.max(row.time)));
+        if self.last.replace(row.time) != Some(row.time) {
+            self.snapshots += 1;
+            self.covered += visit.span();
+        }
+        self.intervals.add_row(row);
+        let id = row.target.id;
+        let place = *self.places.entry(id).or_insert(self.targets.len());
+        if place == self.targets.len() {
+            self.targets.push(TargetSums { id, info: row.info.clone(), tally: Tally::default() });
+        }
+        let Some(target) = self.targets.get_mut(place) else { return Ok(()) };
+        // Some recorders did not know what a process was once it had ended.
+        if !row.info.command.is_empty() {
+            target.info = row.info.clone();
+        }
+        let told = Told::by(row);
+        let counts = target.tally.begin(told);
+        // The bytes that groups get of this row, by the place of the group. `None` if they do not count.
+        let mut parts: BTreeMap<usize, Option<u64>> = BTreeMap::new();
+        // A target whose memory is not known is there all the same.
+        if let Some(nth) = self.grouping.of_target(id)
+            && let Some(group) = self.groups.get_mut(nth)
+        {
+            parts.insert(nth, group.begin(told).then_some(0));
+        }
+        let mut all = 0;
+        for (piece, bytes) in visit.present_pieces() {
+            let label = piece.mapping.label();
+            let name = shown_name(&label);
+            if !self.names.contains_key(name) {
+                self.names.insert(name.into(), Sums::default());
+            }
+            if let Some(sums) = self.names.get_mut(name) {
+                sums.add(visit, &piece, bytes);
+            }
+            let shares = match &mut self.stacks {
+                Some(stacks) => stacks.sizes(id, row.time, piece.mapping, piece.range),
+                None => self.grouping.of_memory(id, name).map(|nth| (nth, piece.range.size())).into_iter().collect(),
+            };
+            for (nth, size) in shares {
+                if let Some(group) = self.groups.get_mut(nth)
+                    && let Some(sum) = parts.entry(nth).or_insert_with(|| group.begin(told).then_some(0))
+                {
+                    let bytes = share(bytes, size, piece.range.size());
+                    group.sums.add(visit, &piece, bytes);
+                    *sum += bytes;
+                }
+            }
+            if counts {
+                target.tally.sums.add(visit, &piece, bytes);
+                all += bytes;
+            }
+            self.total.add(visit, &piece, bytes);
+        }
+        target.tally.course.add(row.time, visit.span(), counts.then_some(all));
+        for (nth, bytes) in parts {
+            if let Some(group) = self.groups.get_mut(nth) {
+                group.course.add(row.time, visit.span(), bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of `bytes` that `size` of `whole` has.
+fn share(bytes: u64, size: u64, whole: u64) -> u64 {
+    (u128::from(bytes) * u128::from(size) / u128::from(whole.max(1))) as u64
+}
+
+/// What a summary is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SummarySort {
+    /// The largest first.
+    #[default]
+    Size,
+    /// The largest working set first.
+    Wss,
+    /// The most hot memory first.
+    Hot,
+    /// The most cold memory first.
+    Cold,
+    /// In the order of the names.
+    Name,
+}
+
+impl Summary {
+    /// Leaves out stacks whose memory was never there at a snapshot.
+    pub(crate) fn drop_empty_stacks(&mut self) {
+        if self.group_by == GroupBy::Stack {
+            let has_some = |t: &Temperature| t.size_bytes > 0 || t.surveyed.resident_bytes > Some(0);
+            self.groups.retain(|group| has_some(&group.total) || group.total.surveyed.swapped_bytes > Some(0));
+        }
+    }
+
+    /// Sorts the mappings and the groups. Of equal ones, the largest come first, then the first by name.
+    pub fn sort(&mut self, by: SummarySort) {
+        let key = |t: &Temperature| match by {
+            SummarySort::Size => t.size_bytes,
+            SummarySort::Wss => t.working_set_bytes,
+            SummarySort::Hot => t.hot_bytes,
+            SummarySort::Cold => t.cold_bytes,
+            SummarySort::Name => 0,
+        };
+        let size = |t: &Temperature| if by == SummarySort::Name { 0 } else { t.size_bytes };
+        let order = |a: &Temperature, b: &Temperature| {
+            (key(b), size(b)).cmp(&(key(a), size(a))).then_with(|| a.name.cmp(&b.name))
+        };
+        self.mappings.sort_by(order);
+        self.groups.sort_by(|a, b| order(&a.total, &b.total));
+    }
+}

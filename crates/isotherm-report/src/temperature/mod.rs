@@ -1,0 +1,275 @@
+//! The temperature of memory: how many bytes are accessed how often, by mapping name and by program.
+//!
+//! Rates are in Hz: the accesses that samples found in a second. Sizes are means over the selected time.
+
+mod scale;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use isotherm_core::rate::sampling_interval;
+use isotherm_core::{TargetId, units};
+use serde::Serialize;
+
+use crate::ReportError;
+use crate::command::program_of;
+use crate::extent::shown_name;
+use crate::histogram::{self, Histogram, Moment, NamedSizes, Sizes, sorted};
+use crate::intervals::IntervalRange;
+use crate::parts::Parts;
+use crate::source::{Selection, Share, Source, View, Visit, walk};
+
+/// What the memory of a band has in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BandKind {
+    /// Nothing found an access.
+    NotAccessed,
+    /// A survey found it accessed, and no sample did: it is accessed less often than samples can tell.
+    SurveysOnly,
+    /// Samples found it accessed at a rate.
+    Rate,
+}
+
+/// A band of access rates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Band {
+    /// What its memory has in common.
+    pub kind: BandKind,
+    /// The lowest rate, in Hz. `None` if samples do not tell it.
+    pub from_hz: Option<f64>,
+    /// The rate that is not reached, in Hz.
+    pub to_hz: Option<f64>,
+    /// Bytes of the band in which each sample found an access, so that their rate is the least there was.
+    pub at_least_bytes: u64,
+}
+
+/// The temperature of the memory of a selection.
+#[derive(Clone, Debug, Serialize)]
+pub struct Temperatures {
+    /// The start of the time.
+    pub from_ns: u64,
+    /// The end of the time.
+    pub to_ns: u64,
+    /// The sampling intervals: the time over which a sample finds an access.
+    #[serde(flatten)]
+    pub intervals: IntervalRange,
+    /// The number of targets.
+    pub targets: usize,
+    /// The bands, the coldest first.
+    pub bands: Vec<Band>,
+    /// All memory. What several targets share counts for each of them.
+    pub total: Sizes,
+    /// The names of mappings, the largest first.
+    pub mappings: Vec<NamedSizes>,
+    /// The programs, the largest first.
+    #[serde(rename = "commands")]
+    pub programs: Vec<NamedSizes>,
+    /// All memory at each snapshot.
+    pub over_time: Vec<Moment>,
+}
+
+impl Temperatures {
+    /// The temperature of a selection.
+    ///
+    /// # Errors
+    /// If the source cannot be read or has nothing in the selection.
+    pub fn new(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
+        let mut builder = Builder::default();
+        walk(source, selection, &mut [&mut builder])?;
+        Ok(builder.finish())
+    }
+
+    /// The report, ready to be rendered.
+    pub(crate) fn histogram(&self) -> Histogram<'_> {
+        let count = self.bands.len();
+        let heat = |band: usize| band as f64 / count.saturating_sub(1).max(1) as f64;
+        let bands = self.bands.iter().enumerate();
+        let bands = bands.map(|(nth, band)| histogram::Band { name: band.name(), heat: heat(nth) }).collect();
+        let known = self.total.known();
+        let idle = self.total.bytes.first().copied().unwrap_or(0) as f64 / known.max(1) as f64;
+        let mut notes = vec![format!("mean over {}", units::nanoseconds(self.to_ns.saturating_sub(self.from_ns)))];
+        if let Some(intervals) = self.intervals.text() {
+            notes[0] += &format!("; rates are the accesses that samples over {intervals} found in a second");
+        }
+        let at_least = self.bands.iter().map(|band| band.at_least_bytes).fold(0, u64::saturating_add);
+        if at_least > 0 {
+            notes.push(format!(
+                "in {}, each sample found an access, so that it may be hotter than its band",
+                units::bytes(at_least)
+            ));
+        }
+        if self.targets > 1 {
+            notes.push("what several targets share counts for each of them".into());
+        }
+        Histogram {
+            title: format!("Temperature of {}: {} not accessed", units::bytes(known), units::percent(idle)),
+            notes,
+            quantity: "access rate",
+            bands,
+            total: &self.total,
+            mappings: &self.mappings,
+            programs: &self.programs,
+            over_time: &self.over_time,
+            chart: (count > 1).then(|| ("accessed memory over time".to_owned(), 1..count)),
+        }
+    }
+}
+
+impl Band {
+    /// Its limits as text: `5 Hz to 10 Hz`.
+    fn name(&self) -> String {
+        match (self.kind, self.from_hz, self.to_hz) {
+            (BandKind::Rate, Some(from), Some(to)) => format!("{} to {}", scale::hertz(from), scale::hertz(to)),
+            (BandKind::SurveysOnly, ..) => "by surveys only".into(),
+            _ => "not accessed".into(),
+        }
+    }
+}
+
+/// Where memory belongs, from cold to hot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    NotAccessed,
+    SurveysOnly,
+    /// A step of the scale of rates.
+    Rate(i32),
+}
+
+/// Memory by its place.
+#[derive(Clone, Default)]
+struct Areas {
+    places: BTreeMap<Place, f64>,
+    /// What is accessed in each sample.
+    at_least: BTreeMap<Place, f64>,
+    unobservable: f64,
+    unknown: f64,
+}
+
+impl Areas {
+    /// Adds a part of a region.
+    fn add(&mut self, (parts, rate): (&Parts, f64), interval: Duration, weight: f64) {
+        self.unobservable += weight * parts.unobservable;
+        self.unknown += weight * parts.unknown;
+        let mut place = |place, share: f64| {
+            if share > 0.0 {
+                *self.places.entry(place).or_default() += weight * share;
+            }
+        };
+        place(Place::NotAccessed, parts.cold);
+        let used = parts.hot + parts.warm;
+        if rate > 0.0 && !interval.is_zero() {
+            let step = Place::Rate(scale::step(rate / interval.as_secs_f64()));
+            place(step, used);
+            if rate >= 1.0 {
+                *self.at_least.entry(step).or_default() += weight * used;
+            }
+        } else {
+            place(Place::SurveysOnly, used);
+        }
+    }
+
+    /// The bytes at each of `places`, where weights are bytes × `seconds`.
+    fn sizes(&self, places: &[Place], seconds: f64) -> Sizes {
+        let bytes = |area: f64| (area / seconds).round() as u64;
+        Sizes {
+            bytes: places.iter().map(|place| bytes(self.places.get(place).copied().unwrap_or(0.0))).collect(),
+            unobservable_bytes: bytes(self.unobservable),
+            unknown_bytes: bytes(self.unknown),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Builder {
+    total: Areas,
+    mappings: HashMap<String, Areas>,
+    programs: HashMap<String, Areas>,
+    /// The memory at each snapshot, with weights in bytes.
+    over_time: Vec<(Duration, Areas)>,
+    span: Option<(Duration, Duration)>,
+    covered: Duration,
+    intervals: IntervalRange,
+    targets: BTreeSet<TargetId>,
+}
+
+impl Builder {
+    fn finish(self) -> Temperatures {
+        let mut places = vec![Place::NotAccessed];
+        let found: Vec<Place> = self.total.places.keys().copied().collect();
+        if found.contains(&Place::SurveysOnly) {
+            places.push(Place::SurveysOnly);
+        }
+        let steps = || found.iter().filter_map(|place| if let Place::Rate(step) = place { Some(*step) } else { None });
+        if let (Some(first), Some(last)) = (steps().min(), steps().max()) {
+            places.extend((first..=last).map(Place::Rate));
+        }
+        let seconds = self.covered.as_secs_f64().max(1e-9);
+        let named = |all: HashMap<String, Areas>| {
+            sorted(all.into_iter().map(|(name, areas)| (name, areas.sizes(&places, seconds))).collect())
+        };
+        let moment = |(time, areas): &(Duration, Areas)| Moment {
+            time_ns: time.as_nanos() as u64,
+            sizes: areas.sizes(&places, 1.0),
+        };
+        let band = |place: &Place| {
+            let at_least = self.total.at_least.get(place).copied().unwrap_or(0.0);
+            let (kind, limits) = match *place {
+                Place::NotAccessed => (BandKind::NotAccessed, Some((0.0, 0.0))),
+                Place::SurveysOnly => (BandKind::SurveysOnly, None),
+                Place::Rate(step) => (BandKind::Rate, Some((scale::start(step), scale::start(step + 1)))),
+            };
+            let (from_hz, to_hz) = limits.unzip();
+            Band { kind, from_hz, to_hz, at_least_bytes: (at_least / seconds).round() as u64 }
+        };
+        let (from, to) = self.span.unwrap_or_default();
+        Temperatures {
+            from_ns: from.as_nanos() as u64,
+            to_ns: to.as_nanos() as u64,
+            intervals: self.intervals,
+            targets: self.targets.len(),
+            bands: places.iter().map(band).collect(),
+            total: self.total.sizes(&places, seconds),
+            over_time: self.over_time.iter().map(moment).collect(),
+            mappings: named(self.mappings),
+            programs: named(self.programs),
+        }
+    }
+}
+
+impl View for Builder {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
+            return Ok(());
+        }
+        let row = visit.row;
+        let (start, end) = self.span.unwrap_or((visit.since, row.time));
+        self.span = Some((start.min(visit.since), end.max(row.time)));
+        if self.over_time.last().is_none_or(|(time, _)| *time != row.time) {
+            self.over_time.push((row.time, Areas::default()));
+            self.covered += visit.span();
+        }
+        self.intervals.add_row(row);
+        self.targets.insert(row.target.id);
+        let interval = sampling_interval(row.aggregation, row.samples);
+        let program = program_of(row.target.id, &row.info.command);
+        for (piece, bytes) in visit.present_pieces() {
+            let rate = Share::of(piece.region, row.samples).rate().unwrap_or(0.0);
+            let found = (&Parts::of(piece.region, row.samples), rate);
+            let area = bytes as f64 * visit.span().as_secs_f64();
+            self.total.add(found, interval, area);
+            for (named, name) in
+                [(&mut self.mappings, shown_name(&piece.mapping.label())), (&mut self.programs, &program)]
+            {
+                match named.get_mut(name) {
+                    Some(areas) => areas.add(found, interval, area),
+                    None => named.entry(name.into()).or_default().add(found, interval, area),
+                }
+            }
+            if let Some((_, areas)) = self.over_time.last_mut() {
+                areas.add(found, interval, bytes as f64);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! The working set of each group: its mean over the life of the group, and its peak.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use isotherm_core::survey::WINDOWS;
+use serde::Serialize;
+
+use super::surveyed::amount;
+use super::{Basis, Total, Wss};
+use crate::ReportError;
+use crate::course::{Course, Life};
+use crate::extent::shown_name;
+use crate::groups::{Group, GroupBy, Grouping};
+use crate::source::{Selection, Source, View, Visit, walk};
+use crate::surveys::part;
+
+/// The working set of one group.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupWss {
+    /// The targets that belong to it. All that have such memory, if it is a mapping.
+    #[serde(flatten)]
+    pub group: Group,
+    /// When it lived, and when most of it was accessed.
+    #[serde(flatten)]
+    pub life: Life,
+    /// The mean of the working set over its life.
+    pub mean_bytes: u64,
+    /// The mean of its bytes in memory over its life. `None` if the recording does not tell.
+    pub present_bytes: Option<u64>,
+    /// Whether each page counts once: the group never had more than one target at a time.
+    pub counted_once: bool,
+}
+
+/// The working sets of groups, the largest mean first.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupedWss {
+    /// What the groups are by.
+    pub group_by: GroupBy,
+    /// The groups. Surveys whose window goes back to before the first one are left out, unless there are no others.
+    pub groups: Vec<GroupWss>,
+}
+
+/// The bytes of a group over time: accessed, and in memory.
+#[derive(Clone, Copy, Default)]
+struct Courses {
+    accessed: Course,
+    present: Course,
+    tells_present: bool,
+}
+
+impl Courses {
+    fn add(&mut self, time: Duration, span: Duration, (bytes, present): (u64, Option<u64>)) {
+        // Before the first survey that has found it, and after its end, a target has nothing in memory.
+        let is_known = present != Some(0);
+        self.accessed.add(time, span, is_known.then_some(bytes));
+        self.present.add(time, span, present.filter(|_| is_known));
+        self.tells_present |= present.is_some();
+    }
+}
+
+impl GroupedWss {
+    /// The working set of each group of `grouping`, which is of the same source and selection as `wss`.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub fn new(
+        wss: &Wss,
+        source: &dyn Source,
+        selection: &Selection,
+        grouping: &Grouping,
+    ) -> Result<Self, ReportError> {
+        let courses = match (grouping.by(), wss.basis) {
+            (GroupBy::Mapping, Basis::Survey) => of_mappings(wss, source, selection, grouping)?,
+            (GroupBy::Mapping, Basis::Samples) => {
+                let mut sampled = SampledMappings { grouping, courses: BTreeMap::new() };
+                walk(source, selection, &mut [&mut sampled])?;
+                sampled.courses
+            }
+            _ => of_targets(wss, grouping),
+        };
+        let group = |(nth, courses): (usize, Courses)| {
+            Some(GroupWss {
+                group: grouping.groups().get(nth)?.clone(),
+                life: courses.accessed.life(),
+                mean_bytes: courses.accessed.mean(),
+                present_bytes: courses.tells_present.then(|| courses.present.mean()),
+                counted_once: !courses.accessed.overlaps(),
+            })
+        };
+        let mut groups: Vec<GroupWss> = courses.into_iter().filter_map(group).collect();
+        groups.sort_by_key(|of| (Reverse((of.mean_bytes, of.life.peak_bytes)), of.group.name.clone()));
+        Ok(Self { group_by: grouping.by(), groups })
+    }
+}
+
+fn of_targets(wss: &Wss, grouping: &Grouping) -> BTreeMap<usize, Courses> {
+    let mut courses: BTreeMap<usize, Courses> = BTreeMap::new();
+    let settled = !wss.is_short();
+    if let ([_], Some(once)) = (grouping.groups(), &wss.once) {
+        // Of all targets together it is known what they share.
+        for Total { time, amount, warm_up, span } in once {
+            if !(settled && *warm_up) {
+                courses.entry(0).or_default().add(*time, *span, (amount.bytes, amount.present_bytes));
+            }
+        }
+        return courses;
+    }
+    for point in wss.points.iter().filter(|point| !(settled && point.warm_up)) {
+        let Some(nth) = grouping.of_target(point.target) else { continue };
+        courses.entry(nth).or_default().add(point.time, point.span, (point.amount.bytes, point.amount.present_bytes));
+    }
+    courses
+}
+
+/// Those of mappings, from surveys.
+fn of_mappings(
+    wss: &Wss,
+    source: &dyn Source,
+    selection: &Selection,
+    grouping: &Grouping,
+) -> Result<BTreeMap<usize, Courses>, ReportError> {
+    let place = WINDOWS.iter().position(|&known| known == wss.window).filter(|_| !wss.by_interval);
+    let settled = !wss.is_short();
+    let warm_up = wss.points.iter().filter(|point| settled && point.warm_up).map(|point| point.time).max();
+    let mut courses: BTreeMap<usize, Courses> = BTreeMap::new();
+    for record in source.surveys().map_err(ReportError::Source)? {
+        let survey = record.map_err(ReportError::Source)?.survey;
+        if !selection.holds_time(survey.time) || warm_up.is_some_and(|last| survey.time <= last) {
+            continue;
+        }
+        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
+            let mut sums: BTreeMap<usize, (u64, Option<u64>)> = BTreeMap::new();
+            for found in &target.by_mapping {
+                let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
+                let Some(nth) = grouping.of_memory(target.id, shown_name(&mapping.label())) else { continue };
+                let amount = amount(&part(&found.sums, mapping.range, selection.address), place, 0);
+                let (bytes, present) = sums.entry(nth).or_insert((0, Some(0)));
+                *bytes += amount.bytes;
+                *present = present.zip(amount.present_bytes).map(|(sum, present)| sum + present);
+            }
+            for (nth, sums) in sums {
+                courses.entry(nth).or_default().add(survey.time, survey.interval, sums);
+            }
+        }
+    }
+    Ok(courses)
+}
+
+/// Those of mappings, as samples estimate them.
+struct SampledMappings<'a> {
+    grouping: &'a Grouping,
+    courses: BTreeMap<usize, Courses>,
+}
+
+impl View for SampledMappings<'_> {
+    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+        if !visit.chosen {
+            return Ok(());
+        }
+        let mut sums: BTreeMap<usize, (u64, Option<u64>)> = BTreeMap::new();
+        for (piece, size) in visit.present_pieces() {
+            let name = piece.mapping.label();
+            let Some(nth) = self.grouping.of_memory(visit.row.target.id, shown_name(&name)) else { continue };
+            let (bytes, present) = sums.entry(nth).or_default();
+            *bytes += if piece.region.nr_accesses > 0 { size } else { 0 };
+            if piece.region.pages.is_some() {
+                *present = Some(present.unwrap_or(0) + size);
+            }
+        }
+        for (nth, sums) in sums {
+            self.courses.entry(nth).or_default().add(visit.row.time, visit.span(), sums);
+        }
+        Ok(())
+    }
+}

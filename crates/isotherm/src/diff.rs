@@ -1,0 +1,61 @@
+//! `isotherm diff`: shows the difference of two recordings.
+
+use std::io::{IsTerminal, Write, stdout};
+use std::ops::Range;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use isotherm_core::units;
+use isotherm_output::{Output, standard_output};
+use isotherm_record::Recording;
+use isotherm_report::diff::{Diff, Side};
+use isotherm_report::{Format, Options, Selection, Terminal};
+
+use crate::WrongCall;
+use crate::cli;
+use crate::report::{chosen_format, selected, warn_of_damage, write_file};
+use crate::terminal::terminal;
+
+pub fn run(options: &cli::Diff) -> Result<ExitCode> {
+    let format = chosen_format("diff", options.format, options.output.as_deref())?.unwrap_or(Format::Text);
+    if options.output.is_none() && stdout().is_terminal() && (format.is_binary() || format == Format::Html) {
+        let what = format!("{} cannot be shown on a terminal; name a file with -o", format.name());
+        return Err(WrongCall::new("diff", what).into());
+    }
+    let after = options.after.as_ref().unwrap_or(&options.before);
+    let open = |path| Recording::open_within(path, options.reading.max_memory);
+    let recordings = [open(&options.before)?, open(after)?];
+    recordings.iter().take(if options.after.is_some() { 2 } else { 1 }).for_each(warn_of_damage);
+    let times = [options.time.clone(), options.with.clone().or_else(|| options.time.clone())];
+    let names = names([&options.before, after], &times);
+    let target = options.target.map(selected);
+    let selections = times.map(|time| Selection { time, address: None, target });
+    let side = |nth: usize| Side { name: &names[nth], source: &recordings[nth], selection: &selections[nth] };
+    let diff = Diff::new(side(0), side(1), options.window)?;
+    let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
+    let report = Options { terminal, ..Options::default() };
+    let inputs = [&options.before, after];
+    let write = |out: &mut dyn Write| diff.write(format, &report, out);
+    match &options.output {
+        None => write(&mut standard_output().apart_from(inputs)?)?,
+        Some(path) => write_file(Output::new(path).apart_from(inputs).create()?, write)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the sides of the difference are called: the names of their files without directories if these differ, and their
+/// parts.
+fn names(paths: [&Path; 2], times: &[Option<Range<Duration>>; 2]) -> [String; 2] {
+    let differ = paths[0].file_name() != paths[1].file_name();
+    [0, 1].map(|nth| {
+        let name = paths[nth].file_name().filter(|_| differ || paths[0] == paths[1]).unwrap_or(paths[nth].as_os_str());
+        let name = name.to_string_lossy();
+        match &times[nth] {
+            None => name.into_owned(),
+            Some(time) if time.end == Duration::MAX => format!("{name} from {}", units::duration(time.start)),
+            Some(time) => format!("{name} from {} to {}", units::duration(time.start), units::duration(time.end)),
+        }
+    })
+}
