@@ -160,7 +160,23 @@ impl Noted {
         (noted != Self::default()).then_some(noted)
     }
 
-    /// Whether the kdamond in sysfs is the noted one.
+    /// The kdamond in sysfs, if it is the noted one.
+    fn find(&self, places: &DamonPaths) -> Option<Seen> {
+        loop {
+            let seen = Seen::read(places, 0);
+            if self.owns(places, &seen) {
+                return Some(seen);
+            }
+            // A kdamond ends by itself after its last target. If it does so between the reading of its state and of its
+            // thread, it looks like that of another program.
+            if files::read(&places.kdamond(0).join("state")).is_ok_and(|state| state != seen.state) {
+                continue;
+            }
+            return None;
+        }
+    }
+
+    /// Whether this kdamond, which was read from sysfs, is the noted one.
     fn owns(&self, places: &DamonPaths, seen: &Seen) -> bool {
         let same_directory = match self.directory {
             Some(directory) => inode(&places.kdamond(0)).ok() == Some(directory),
@@ -184,10 +200,7 @@ fn clean_up(places: &DamonPaths, noted: &Noted) -> Result<(), DamonError> {
     if files::read_number::<u32>(&places.nr_kdamonds())? != 1 {
         return Ok(());
     }
-    let seen = Seen::read(places, 0);
-    if !noted.owns(places, &seen) {
-        return Ok(());
-    }
+    let Some(seen) = noted.find(places) else { return Ok(()) };
     if seen.state != "off" {
         let state = places.kdamond(0).join("state");
         let off = files::write(&state, "off");
@@ -213,7 +226,7 @@ pub(super) fn left_by_a_killed_run(places: &DamonPaths) -> Result<bool, DamonErr
         return Err(DamonError::Claimed { owner: noted.and_then(|noted| noted.owner), path });
     }
     let one = files::read_number::<u32>(&places.nr_kdamonds())? == 1;
-    let ours = |noted: Noted| noted.boot == boot(places) && noted.owns(places, &Seen::read(places, 0));
+    let ours = |noted: Noted| noted.boot == boot(places) && noted.find(places).is_some();
     Ok(one && noted.is_some_and(ours))
 }
 

@@ -1,11 +1,13 @@
 //! What a run writes, what it collects, and that it leaves nothing behind.
 
+use std::fs::{self, File};
 use std::time::Duration;
 
 use isotherm_core::IntervalsGoal;
 use isotherm_probes::damon::{Run, Scope, Settings};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::made::{Made, processes, range, settings};
+use crate::made::{KDAMOND, Made, processes, range, settings};
 
 #[test]
 fn processes_are_monitored_by_vaddr_with_the_given_attributes() {
@@ -91,6 +93,28 @@ fn a_kdamond_that_ended_with_its_targets_is_removed() {
     made.end_thread();
     assert!(!run.is_on());
     run.end().unwrap();
+    assert_eq!(made.read("nr_kdamonds"), "0");
+}
+
+#[test]
+fn a_kdamond_that_ends_while_the_run_removes_it_is_removed() {
+    let made = Made::new();
+    let mut run = Run::prepare(made.places.clone()).unwrap();
+    run.start(&processes(&[4321])).unwrap();
+    // The run has read the state and the thread's ID when it opens this file.
+    let stat = made.places.proc.join(format!("{KDAMOND}/stat"));
+    fs::remove_file(&stat).unwrap();
+    mknodat(CWD, &stat, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let reading = File::options().write(true).open(&stat).unwrap();
+            made.file("0/state", "off\n");
+            made.file("0/pid", "-1\n");
+            made.end_thread();
+            drop(reading);
+        });
+        run.end().unwrap();
+    });
     assert_eq!(made.read("nr_kdamonds"), "0");
 }
 
