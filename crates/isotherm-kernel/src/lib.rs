@@ -34,6 +34,7 @@ mod physical;
 mod pidfd;
 mod price;
 mod process;
+mod process_events;
 mod processes;
 mod procmap;
 pub mod scheduling;

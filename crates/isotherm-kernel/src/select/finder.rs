@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use super::container::Containers;
 use super::{Facts, Selection};
 use crate::listing::{ROOT, process_ids};
+use crate::process_events::ProcessEvents;
 
 /// A process that does not belong to the selection may call execve(2), change its user or its cgroup, or grow. So it is
-/// looked at again, soon after it has appeared, and then ever less often.
+/// looked at again, soon after it has appeared, and then ever less often. Where the kernel tells what it does, it is
+/// looked at at once.
 const FIRST_GAP: Duration = Duration::from_millis(100);
 const LONGEST_GAP: Duration = Duration::from_secs(5);
 
@@ -22,6 +24,8 @@ pub(crate) struct Finder {
     forgotten: Option<Instant>,
     /// The processes that do not belong to the selection.
     others: HashMap<u32, Other>,
+    /// Tells what processes do. `None` if the kernel does not.
+    events: Option<ProcessEvents>,
 }
 
 /// A process that does not belong to the selection.
@@ -35,7 +39,14 @@ struct Other {
 
 impl Finder {
     pub(crate) fn new(selection: Selection) -> Self {
-        Self { selection, containers: Containers::new(Path::new(ROOT)), forgotten: None, others: HashMap::new() }
+        let events = if selection.is_open() { ProcessEvents::open().ok() } else { None };
+        Self {
+            selection,
+            containers: Containers::new(Path::new(ROOT)),
+            forgotten: None,
+            others: HashMap::new(),
+            events,
+        }
     }
 
     pub(crate) fn selection(&self) -> &Selection {
@@ -63,6 +74,9 @@ impl Finder {
             self.containers.forget();
             self.forgotten = Some(now);
         }
+        for pid in self.events.iter().flat_map(ProcessEvents::take) {
+            self.others.remove(&pid);
+        }
         let (before, own) = (std::mem::take(&mut self.others), std::process::id());
         let mut found = Vec::new();
         for pid in process_ids(Path::new(ROOT)) {
@@ -81,5 +95,44 @@ impl Finder {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::NamePattern;
+    use crate::select::Selector;
+
+    #[test]
+    fn a_process_that_executes_another_program_long_after_its_start_is_found_at_once() {
+        if ProcessEvents::open().is_err() {
+            return; // Only root may listen.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("executedlate");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let script = format!("read line; exec {} 600", program.display());
+        let mut child = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
+        let name = Selector::Name(NamePattern::new("^executedlate$").unwrap());
+        let mut finder = Finder::new(Selection { any: vec![name], ..Selection::default() });
+        let mut now = Instant::now();
+        for _ in 0..10 {
+            now += LONGEST_GAP;
+            assert!(finder.find(now, usize::MAX, |_| false).is_empty());
+        }
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        // No time passes for the finder.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut found = Vec::new();
+        while found.is_empty() && Instant::now() < deadline {
+            found = finder.find(now, usize::MAX, |_| false);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [child.id()]);
     }
 }
