@@ -136,6 +136,26 @@ fn a_range_of_a_process_is_watched_by_fvaddr() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
+fn mappings_with_a_name_are_watched_by_fvaddr() {
+    let workload = Workload::start(HOT_IN_COLD);
+    let pid = workload.process.pid().to_string();
+    let snapshots = recorded("damon-mapping.rec", &["--pid", &pid, "--mapping", "^anonymous$", "--duration", "4s"]);
+    let (hot, last) = (workload.area("hot"), snapshots.last().unwrap());
+    let covered = ranges(last).filter_map(|(range, _)| range.intersection(hot)).map(AddrRange::size).sum::<u64>();
+    assert_eq!(covered, hot.size());
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let named = maps.lines().filter(|line| line.contains("/isotherm") || line.contains("[stack]"));
+    for line in named {
+        let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let number = |digits| u64::from_str_radix(digits, 16).unwrap();
+        let named = AddrRange::new(number(start), number(end)).unwrap();
+        assert!(snapshots.iter().flat_map(ranges).all(|(range, _)| range.intersection(named).is_none()), "{line}");
+    }
+    no_kdamond_is_left();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
 fn physical_memory_is_watched_by_paddr() {
     let _workload = Workload::start(HOT_IN_COLD);
     let iomem = fs::read_to_string("/proc/iomem").unwrap();

@@ -15,6 +15,8 @@ pub struct Part {
     /// Only mappings with a name that one of these matches; all if empty. The name is the path of the file, a name in
     /// brackets such as `[heap]`, or `anonymous` for memory without a name.
     pub mappings: Vec<NamePattern>,
+    /// Whether a mapping that `ranges` touch is watched as a whole.
+    pub whole_mappings: bool,
 }
 
 impl fmt::Display for Part {
@@ -65,6 +67,11 @@ impl Part {
         for mapping in mappings.iter().filter(is_named) {
             if self.ranges.is_empty() {
                 parts.push(mapping.clone());
+                continue;
+            }
+            if self.whole_mappings {
+                let touched = self.ranges.iter().any(|range| range.intersection(mapping.range).is_some());
+                parts.extend(touched.then(|| mapping.clone()));
                 continue;
             }
             let cut = self.ranges.iter().filter_map(|range| range.intersection(mapping.range));

@@ -427,9 +427,12 @@ impl Targets {
                 Err(ConfigError::DamonWithNewcomers)
             }
             Self::Command { children: true, .. } if damon => Err(ConfigError::DamonWithNewcomers),
-            Self::Processes { part, .. } | Self::Command { part, .. } if damon && !part.mappings.is_empty() => {
+            Self::Processes { selection, part, .. }
+                if damon && !part.mappings.is_empty() && selection.any.len() != 1 =>
+            {
                 Err(ConfigError::DamonWithMappings)
             }
+            Self::Command { part, .. } if damon && !part.mappings.is_empty() => Err(ConfigError::DamonWithMappings),
             Self::Command { command, .. } | Self::Physical { during: Some(command), .. }
                 if command.words.is_empty() =>
             {
@@ -454,12 +457,11 @@ impl Targets {
         }
     }
 
-    /// Whether only some addresses are watched.
-    pub(crate) fn has_ranges(&self) -> bool {
+    /// The part of each process that is watched. `None` for physical memory.
+    pub(crate) const fn part(&self) -> Option<&Part> {
         match self {
-            Self::Processes { part, .. } => !part.ranges.is_empty(),
-            Self::Physical { ranges, .. } => !ranges.is_empty(),
-            Self::Command { .. } => false,
+            Self::Processes { part, .. } | Self::Command { part, .. } => Some(part),
+            Self::Physical { .. } => None,
         }
     }
 

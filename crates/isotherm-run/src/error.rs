@@ -30,14 +30,11 @@ pub enum ConfigError {
     /// A range is of one address space.
     #[error("an address range is a part of one process")]
     RangeNeedsOneProcess,
-    /// A probe that sees mappings sees no part of one.
-    #[error("the probe {0} sees whole mappings, and no range of addresses")]
-    RangeNeedsPages(&'static str),
     /// The kernel's DAMON keeps the targets that it began with.
     #[error("the probe damon watches the targets that it began with, and cannot follow processes that join")]
     DamonWithNewcomers,
-    /// The kernel's DAMON knows addresses only, and mappings move.
-    #[error("the probe damon does not know the names of mappings")]
+    /// The kernel's DAMON knows addresses only: those of the mappings at the start.
+    #[error("the probe damon watches mappings by their names in one process only, which runs already")]
     DamonWithMappings,
     /// The probe sees whole mappings of processes.
     #[error("the probe does not see physical memory; idle, bpf and damon do")]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
+use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
 use isotherm_kernel::{Part, PhysicalMemory, Processes, Selection, Selector, TargetError, set_again_price, unix_ns};
 use isotherm_probes::stacks::StackTracer;
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
@@ -22,8 +22,8 @@ use crate::stacks::StackThread;
 use crate::targets::LiveTargets;
 use crate::usage::Usage;
 use crate::{
-    CommandLine, ConfigError, Control, Event, IntervalsChoice, Notice, RunConfig, RunError, Scheduling, Source,
-    SurveyChoice, Targets,
+    CommandLine, ConfigError, Control, Event, IntervalsChoice, Notice, RunConfig, RunError, Scheduling, Severity,
+    Source, SurveyChoice, Targets,
 };
 
 /// The update interval of a run with surveys, if none is asked for: processes and memory that are new are seen soon.
@@ -32,6 +32,11 @@ const SHORT_UPDATE: Duration = Duration::from_millis(200);
 
 /// A run of a given length has at least this many snapshots, however long its intervals become.
 const LEAST_SNAPSHOTS: u32 = 10;
+
+const WHOLE_MAPPINGS: &str =
+    "the probe refs sees whole mappings: those that the ranges touch are watched from their start to their end";
+const FIRST_MAPPINGS: &str =
+    "the probe damon watches the memory that the mappings have now, and not what they grow by or what is mapped later";
 
 /// A run that has everything it needs, and has not started.
 ///
@@ -68,7 +73,7 @@ enum Origin {
 /// Targets that were checked. A command may not run yet.
 #[expect(clippy::large_enum_variant, reason = "a run has one of it")]
 enum Unbound {
-    Processes { processes: Processes, ranges: Vec<AddrRange>, descendants: bool },
+    Processes { processes: Processes, part: Part, descendants: bool },
     Command { command: Start, selection: Selection, part: Part },
     Physical { memory: PhysicalMemory, during: Option<Start> },
 }
@@ -141,9 +146,15 @@ impl Prepared {
                     return Err(ConfigError::NoSurvey(probe.name).into());
                 }
                 let granularity = probe.granularity();
-                if granularity == Granularity::Mapping && targets.has_ranges() {
-                    return Err(ConfigError::RangeNeedsPages(probe.name).into());
+                let mut part = targets.part().cloned().unwrap_or_default();
+                if granularity == Granularity::Mapping && !part.ranges.is_empty() {
+                    part.whole_mappings = true;
+                    notices.push(Notice::new(Severity::Warning, WHOLE_MAPPINGS));
                 }
+                if matches!(probe.kind, ProbeKind::Kernel { .. }) && !part.mappings.is_empty() {
+                    notices.push(Notice::new(Severity::Warning, FIRST_MAPPINGS));
+                }
+                let unbound = unbound.narrowed_to(part)?;
                 let tunes = spares
                     && attributes.sampling.is_none()
                     && attributes.aggregation.is_none()
@@ -213,7 +224,7 @@ impl Prepared {
                 let properties = Properties::of(recording.header());
                 if !recording.damage().is_empty() {
                     let text = "the recording is damaged; what cannot be read is passed over (isotherm check)";
-                    notices.push(Notice::new(crate::Severity::Warning, text));
+                    notices.push(Notice::new(Severity::Warning, text));
                 }
                 let schemes = schemes.map(fixed_schemes).transpose()?;
                 (Origin::Replay(ReplaySource { recording, schemes }), properties)
@@ -295,7 +306,7 @@ impl Prepared {
                 let stacks = stacks.map(|tracer| (tracer, unbound.has_descendants()));
                 match unbound.bind()? {
                     None => (Box::new(EndedSource), None, None, None),
-                    Some((targets, ranges)) => {
+                    Some((targets, part)) => {
                         let processes = targets.processes();
                         let source: Box<dyn crate::source::Source> = match probe {
                             ProbeKind::Monitor(probe) => Box::new(MonitorSource {
@@ -307,7 +318,7 @@ impl Prepared {
                                 targets,
                             }),
                             ProbeKind::Kernel { paths, .. } => {
-                                Box::new(KernelSource { attributes, paths, targets, ranges, goal: pace.goal })
+                                Box::new(KernelSource { attributes, paths, targets, part, goal: pace.goal })
                             }
                         };
                         (source, Some(processes), schemes, stacks)
@@ -336,21 +347,34 @@ impl Unbound {
     /// Checks targets that are there already.
     fn new(targets: &Targets) -> Result<Self, RunError> {
         Ok(match targets {
-            Targets::Processes { selection, waits, part } => {
+            Targets::Processes { selection, waits, .. } => {
                 let (selection, descendants) = (selection.clone(), selection.children);
                 let processes = if *waits { Processes::wait_for(selection) } else { Processes::select(selection) };
-                let processes = processes?.narrowed_to(part.clone())?;
-                Self::Processes { processes, ranges: part.ranges.clone(), descendants }
+                Self::Processes { processes: processes?, part: Part::default(), descendants }
             }
-            Targets::Command { command, children, except, part } => Self::Command {
+            Targets::Command { command, children, except, .. } => Self::Command {
                 command: Start::Pending(Box::new(command.clone())),
                 selection: Selection { children: *children, except: except.clone(), ..Selection::default() },
-                part: part.clone(),
+                part: Part::default(),
             },
             Targets::Physical { ranges, nodes, during } => Self::Physical {
                 memory: PhysicalMemory::new(ranges.iter().copied())?.of_nodes(nodes)?,
                 during: during.clone().map(|command| Start::Pending(Box::new(command))),
             },
+        })
+    }
+
+    /// The targets, of which only a part of each process is watched.
+    ///
+    /// # Errors
+    /// As [`Processes::narrowed_to`].
+    fn narrowed_to(self, part: Part) -> Result<Self, TargetError> {
+        Ok(match self {
+            Self::Processes { processes, descendants, .. } => {
+                Self::Processes { processes: processes.narrowed_to(part.clone())?, part, descendants }
+            }
+            Self::Command { command, selection, .. } => Self::Command { command, selection, part },
+            physical @ Self::Physical { .. } => physical,
         })
     }
 
@@ -363,19 +387,18 @@ impl Unbound {
         }
     }
 
-    /// The targets, with the command that runs by now. `None` if the command has ended.
-    fn bind(self) -> Result<Option<(LiveTargets, Vec<AddrRange>)>, RunError> {
+    /// The targets, with the command that runs by now, and the part of each process that is watched. `None` if the
+    /// command has ended.
+    fn bind(self) -> Result<Option<(LiveTargets, Part)>, RunError> {
         Ok(match self {
-            Self::Processes { processes, ranges, .. } => Some((LiveTargets::Processes(processes), ranges)),
-            // A command has no ranges: its addresses are not known before it runs.
+            Self::Processes { processes, part, .. } => Some((LiveTargets::Processes(processes), part)),
             Self::Command { command, selection, part } => match follow(&command, selection)? {
-                Some(processes) => Some((LiveTargets::Processes(processes.narrowed_to(part)?), Vec::new())),
+                Some(processes) => Some((LiveTargets::Processes(processes.narrowed_to(part.clone())?), part)),
                 None => None,
             },
-            // The ranges are part of the memory that was asked for.
-            Self::Physical { memory, during: None } => Some((LiveTargets::Physical(memory, None), Vec::new())),
+            Self::Physical { memory, during: None } => Some((LiveTargets::Physical(memory, None), Part::default())),
             Self::Physical { memory, during: Some(command) } => follow(&command, Selection::default())?
-                .map(|processes| (LiveTargets::Physical(memory, Some(processes)), Vec::new())),
+                .map(|processes| (LiveTargets::Physical(memory, Some(processes)), Part::default())),
         })
     }
 }

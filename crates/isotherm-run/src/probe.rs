@@ -51,7 +51,10 @@ impl OpenProbe {
             ProbeChoice::Damon => {
                 let paths = DamonPaths::system();
                 damon::check(&paths)?;
-                let operations = Scope::operations_for(targets.is_physical(), targets.has_ranges());
+                let operations = match targets.part() {
+                    None => Scope::operations_for(true, false),
+                    Some(part) => Scope::operations_for(false, !part.is_whole()),
+                };
                 let tunes = damon::check_operations(&paths, operations)?.intervals_goal;
                 Ok(Self { name: "damon", kind: ProbeKind::Kernel { paths, tunes }, look: None, notice: None })
             }

@@ -271,8 +271,8 @@ fn a_description_that_contradicts_itself_is_refused_before_anything_is_opened() 
     let waiting = Targets::Processes { selection: Selection::pids([1]), waits: true, part: Part::default() };
     assert_eq!(refusal(waiting, ProbeChoice::Auto), ConfigError::NothingToWaitFor);
     let heap = Part { mappings: vec![NamePattern::new("heap").unwrap()], ..Part::default() };
-    let waiting = Targets::Processes { selection: Selection::pids([1]), waits: false, part: heap };
-    assert_eq!(refusal(waiting, ProbeChoice::Damon), ConfigError::DamonWithMappings);
+    let two = Targets::Processes { selection: Selection::pids([1, 2]), waits: false, part: heap };
+    assert_eq!(refusal(two, ProbeChoice::Damon), ConfigError::DamonWithMappings);
     let physical = || Targets::Physical { ranges: vec![], nodes: vec![], during: None };
     assert_eq!(refusal(physical(), ProbeChoice::Refs), ConfigError::ProbeSeesProcessesOnly);
     let acting = RunConfig::new(Source::Live { targets: physical(), probe: ProbeChoice::Auto })

@@ -96,7 +96,7 @@ impl<'a> Call<'a> {
     fn config(self) -> Result<RunConfig> {
         let selection = self.selection()?;
         let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, .. } = self;
-        let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone() };
+        let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone(), ..Part::default() };
         let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
         let command = (!watch.command.is_empty()).then_some(command);
         let targets = match command {
@@ -226,9 +226,8 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
         }
         ConfigError::NothingToWaitFor => "name processes with --name, --cgroup or the like, or leave out --wait",
         ConfigError::RangeNeedsOneProcess => "give one --pid with --range, or --mapping instead",
-        ConfigError::RangeNeedsPages(_) => "use --probe idle or bpf, or --mapping instead",
         ConfigError::DamonWithNewcomers => "use another --probe, or --pid without --children",
-        ConfigError::DamonWithMappings => "use another --probe, or --range",
+        ConfigError::DamonWithMappings => "use another --probe, or give one --pid",
         ConfigError::ProbeSeesProcessesOnly => "use --probe idle, bpf or damon, or leave out --physical",
         ConfigError::SchemesOnPhysicalMemory => {
             "leave out --physical, and name processes with --pid or a command after --"

@@ -115,6 +115,8 @@ fn only_a_part_of_a_process_is_watched() {
     let part = mappings(&["--range", &format!("{from:#x}:{to:#x}")]);
     assert_eq!(part.len(), 1);
     assert_eq!((part[0].1.start(), part[0].1.end()), (from, to));
+    let whole = mappings(&["--probe", "refs", "--range", &format!("{from:#x}:{to:#x}")]);
+    assert_eq!(whole, [("[stack]".to_owned(), *stack)]);
     let ran = place.run(&["record", "--name", "sleep", "--range", "0x1000:0x2000"]);
     assert!(ran.status == 2 && ran.err.contains("give one --pid with --range, or --mapping instead"), "{}", ran.err);
 }

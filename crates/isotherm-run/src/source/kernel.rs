@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{
-    AddrRange, AddressSpace, Attributes, IntervalsGoal, Snapshot, TargetId, TargetSnapshot, TargetSpace,
-};
-use isotherm_kernel::{Rest, Waiter, Woken, monitor_cpu_time, page_ranges};
+use isotherm_core::{AddressSpace, Attributes, IntervalsGoal, Snapshot, TargetId, TargetSnapshot, TargetSpace};
+use isotherm_kernel::{Part, Rest, Waiter, Woken, monitor_cpu_time, page_ranges};
 use isotherm_probes::damon::{self, Aggregation, DamonError, DamonPaths, Scope, Settings};
 use isotherm_record::{Cost, SnapshotRecord};
 
@@ -25,8 +23,8 @@ pub(crate) struct KernelSource {
     pub(crate) attributes: Attributes,
     pub(crate) paths: DamonPaths,
     pub(crate) targets: LiveTargets,
-    /// Only these ranges of the one process; all of it if empty.
-    pub(crate) ranges: Vec<AddrRange>,
+    /// The part of the one process that is watched, or the whole of all targets.
+    pub(crate) part: Part,
     /// By what the kernel tunes the intervals. `None` if they are fixed.
     pub(crate) goal: Option<IntervalsGoal>,
 }
@@ -34,9 +32,8 @@ pub(crate) struct KernelSource {
 impl Source for KernelSource {
     /// However it ends, the kernel's DAMON is left as it was.
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { mut attributes, paths, mut targets, ranges, goal } = *self;
+        let Self { mut attributes, paths, mut targets, part, goal } = *self;
         let control = outlet.control.clone();
-        let ranges = page_ranges(ranges);
         let mut run = damon::Run::prepare(paths.clone())?;
         // The length of an aggregation follows from the time of the one before.
         let goal = goal.filter(|_| run.is_complete());
@@ -47,7 +44,7 @@ impl Source for KernelSource {
         if spaces.is_empty() {
             return Ok(EndReason::Finished);
         }
-        run.start(&Settings { attributes, scope: scope(&spaces, &ranges), goal })?;
+        run.start(&Settings { attributes, scope: scope(&spaces, &part), goal })?;
         outlet.attributes(attributes);
         let mut converter = Converter {
             infos: targets.infos(),
@@ -79,7 +76,7 @@ impl Source for KernelSource {
                 attributes = changed.unwrap_or(attributes);
                 pace = attributes.aggregation().min(COLLECT_EVERY);
                 run = damon::Run::prepare(paths.clone())?;
-                run.start(&Settings { attributes, scope: scope(&converter.spaces, &ranges), goal })?;
+                run.start(&Settings { attributes, scope: scope(&converter.spaces, &part), goal })?;
                 converter.begin_again(attributes, run.cpu_time());
                 outlet.attributes(attributes);
                 (due, update) = (Instant::now() + pace, Instant::now() + attributes.update());
@@ -150,12 +147,15 @@ fn read_spaces(targets: &mut LiveTargets) -> Result<Vec<TargetSpace>, RunError> 
     targets.read_targets().map_err(RunError::Space)
 }
 
-/// The targets, as the kernel needs them.
-fn scope(spaces: &[TargetSpace], ranges: &[AddrRange]) -> Scope {
+/// The targets, as the kernel needs them. Of a part with names of mappings, these are the mappings of `spaces`, because
+/// the kernel knows addresses only. Memory that is mapped later in ranges of addresses belongs to them.
+fn scope(spaces: &[TargetSpace], part: &Part) -> Scope {
     let pids: Vec<u32> = spaces.iter().filter_map(|space| space.id.pid()).collect();
+    let mapped = |space: &TargetSpace| page_ranges(space.mappings.iter().map(|mapping| mapping.range));
     match (spaces, &pids[..]) {
-        ([memory], []) => Scope::Physical(page_ranges(memory.mappings.iter().map(|mapping| mapping.range))),
-        (_, [pid]) if !ranges.is_empty() => Scope::Ranges(*pid, ranges.to_vec()),
+        ([memory], []) => Scope::Physical(mapped(memory)),
+        ([process], [pid]) if !part.mappings.is_empty() => Scope::Ranges(*pid, mapped(process)),
+        (_, [pid]) if !part.ranges.is_empty() => Scope::Ranges(*pid, page_ranges(part.ranges.iter().copied())),
         _ => Scope::Processes(pids),
     }
 }
@@ -271,6 +271,8 @@ impl Converter {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
+    use isotherm_core::AddrRange;
+
     use super::*;
 
     fn range(start: u64, end: u64) -> AddrRange {
