@@ -47,6 +47,7 @@ impl Brief {
             summary.targets.push(TargetTemperature {
                 id,
                 pid: pid_column(id),
+                inner_pid: info.inner_pid,
                 command: info.command.clone(),
                 life: course.life(),
                 proportional_bytes: None,

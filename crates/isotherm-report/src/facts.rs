@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::units;
 
-use crate::command::shown_command;
+use crate::command::{shown_command, shown_pid};
 use crate::escape::sanitise;
 use crate::summary::Summary;
 
@@ -19,8 +19,10 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     let what = match &summary.targets[..] {
         [one] if one.pid == 0 && header.probe == BY_PAGE_TABLES => "physical memory that processes map".to_owned(),
         [one] if one.pid == 0 => "physical memory".to_owned(),
-        [one] if one.command.is_empty() => format!("pid {}", one.pid),
-        [one] => format!("{} (pid {})", shown_command(&one.command), one.pid),
+        [one] if one.command.is_empty() => format!("pid {}", shown_pid(one.pid, one.inner_pid)),
+        [one] => {
+            format!("{} (pid {})", shown_command(&one.command), shown_pid(one.pid, one.inner_pid))
+        }
         many => format!("{} targets", many.len()),
     };
     facts.push(format!("{what}: {}, {} snapshots", units::duration(span), units::count(summary.snapshots)));

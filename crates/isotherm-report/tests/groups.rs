@@ -294,3 +294,16 @@ fn the_page_has_the_groups_and_then_the_targets_the_largest_first() {
     let page = report(Kind::Html, Format::Html, &build(), &by(GroupBy::Process));
     assert!(!page.contains("<th>processes</th>"));
 }
+
+#[test]
+fn a_process_of_another_pid_namespace_is_shown_with_both_ids() {
+    let mut source = recording(&[(1234, "/bin/server -v", None, 2, 1, 4)]);
+    for row in &mut source.rows {
+        row.info = Arc::new(TargetInfo { inner_pid: Some(7), ..(*row.info).clone() });
+    }
+    for kind in [Kind::Summary, Kind::Tune] {
+        let text = report(kind, Format::Text, &source, &Options::default());
+        assert!(text.contains("server -v (pid 1234 (inside: 7))"), "{text}");
+        assert_eq!(json_of(kind, &source, &Options::default())["targets"][0]["inner_pid"], 7);
+    }
+}

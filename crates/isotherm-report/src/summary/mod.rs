@@ -38,6 +38,8 @@ pub struct TargetTemperature {
     pub id: TargetId,
     /// The process ID, or 0 for physical memory.
     pub pid: u32,
+    /// The process ID in the PID namespace of the process, if that is another one.
+    pub inner_pid: Option<u32>,
     /// The command line.
     pub command: String,
     /// When it lived, and when it was largest.
@@ -217,6 +219,7 @@ impl SummaryBuilder {
             .map(|target| TargetTemperature {
                 id: target.id,
                 pid: pid_column(target.id),
+                inner_pid: target.info.inner_pid,
                 command: target.info.command.clone(),
                 life: target.tally.course.life(),
                 proportional_bytes: None,

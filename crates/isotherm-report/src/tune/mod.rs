@@ -76,6 +76,8 @@ pub struct Tune {
 pub struct TunedTarget {
     /// Its process ID; 0 is physical memory.
     pub pid: u32,
+    /// The process ID in the PID namespace of the process, if that is another one.
+    pub inner_pid: Option<u32>,
     /// Its command line.
     pub command: String,
 }
@@ -100,7 +102,11 @@ impl Tune {
             targets: seen
                 .targets
                 .iter()
-                .map(|(id, info)| TunedTarget { pid: pid_column(*id), command: info.command.clone() })
+                .map(|(id, info)| TunedTarget {
+                    pid: pid_column(*id),
+                    inner_pid: info.inner_pid,
+                    command: info.command.clone(),
+                })
                 .collect(),
             attributes,
             working_set,

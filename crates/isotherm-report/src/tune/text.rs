@@ -9,7 +9,7 @@ use super::Tune;
 use super::advice::Advice;
 use super::working_set::{Window, WorkingSet};
 use crate::colour::{UNOBSERVABLE, of_rate};
-use crate::command::shown_command;
+use crate::command::{shown_command, shown_pid};
 use crate::escape::sanitise;
 use crate::text::bar::{Part, stacked};
 use crate::text::table::{Cell, Column, table};
@@ -51,11 +51,11 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, tune: &Tune) -> io
 fn head(tune: &Tune, terminal: &Terminal) -> String {
     let what = match &tune.targets[..] {
         [one] if one.pid == 0 => "physical memory".to_owned(),
-        [one] if one.command.is_empty() => format!("pid {}", one.pid),
+        [one] if one.command.is_empty() => format!("pid {}", shown_pid(one.pid, one.inner_pid)),
         [one] => {
             // The rest of the line takes about as much.
             let command = cut(&shown_command(&one.command), terminal.width() / 2, terminal);
-            format!("{command} (pid {})", one.pid)
+            format!("{command} (pid {})", shown_pid(one.pid, one.inner_pid))
         }
         many => format!("{} targets", many.len()),
     };
