@@ -149,12 +149,18 @@ fn a_longer_snapshot_is_repeated_and_its_cost_is_not() {
 #[test]
 fn a_target_is_described_once_although_each_recorder_has_snapshots_of_its_own() {
     let place = Place::new();
-    place.record("a.rec", &started(0), &snapshots(1, 1..=200));
-    place.record("b.rec", &started(50), &snapshots(2, 1..=200));
+    let mappings: Vec<_> = (0..500).map(|i| mapping(16 + i..17 + i, &format!("/{}", i * 7919 % 1009))).collect();
+    for (name, start, pid) in [("a.rec", 0, 1), ("b.rec", 50, 2)] {
+        let mut records = snapshots(pid, 1..=200);
+        let mappings: std::sync::Arc<[_]> = mappings.clone().into();
+        records.iter_mut().for_each(|record| record.snapshot.targets[0].mappings = mappings.clone());
+        place.record(name, &started(start), &records);
+    }
     place.merge(&["a.rec", "b.rec"]).unwrap();
     let bytes = |name: &str| std::fs::metadata(place.path(name)).unwrap().len();
-    // Mappings that are written with each row would take several times as much.
-    assert!(bytes("all.rec") < bytes("a.rec") + bytes("b.rec"), "{} bytes", bytes("all.rec"));
+    // Mappings that are written for each time would take more than half of a recording.
+    let [all, one] = ["all.rec", "a.rec"].map(bytes);
+    assert!(all < one + one / 2, "{all} bytes of both, {one} of one");
 }
 
 #[test]
@@ -317,6 +323,36 @@ fn surveys_one_after_another_keep_their_totals_and_begin_anew() {
     expected.extend(later);
     assert_eq!(read_surveys(&place.path("all.rec")).unwrap(), expected);
     assert_eq!(expected[3].survey.interval, Duration::ZERO);
+}
+
+#[test]
+fn parts_of_a_run_are_what_the_run_was() {
+    let place = Place::new();
+    // The first survey is at the start of the run, and each part has it without its memory.
+    place.record_with("a.rec", &started(0), Contents { surveys: true, ..Contents::default() }, |recorder| {
+        for record in snapshots(1, 1..=40) {
+            let i = (record.snapshot.time.as_millis() / 100) as u32;
+            if i % 10 == 1 {
+                let mut survey = survey(i + 9);
+                survey.survey.time = MS * (i - 1) * 100;
+                survey.survey.targets.truncate(1);
+                survey.survey.targets[0].id = process(1);
+                survey.infos = record.infos.clone();
+                recorder.write_survey(&survey).unwrap();
+            }
+            recorder.write(&record).unwrap();
+        }
+    });
+    for (name, time) in [("one.rec", Duration::ZERO..MS * 1500), ("two.rec", MS * 1500..MS * 9000)] {
+        let wanted = Cut { time: Some(time), ..Cut::default() };
+        cut(&Recording::open(&place.path("a.rec")).unwrap(), &wanted, &place.path(name)).unwrap();
+    }
+    place.merge(&["one.rec", "two.rec"]).unwrap();
+    assert!(place.rows() == read(&place.path("a.rec")).unwrap());
+    let times = |name: &str| -> Vec<u128> {
+        read_surveys(&place.path(name)).unwrap().iter().map(|record| ms(record.survey.time)).collect()
+    };
+    assert_eq!((times("all.rec"), times("a.rec")), (vec![0, 1000, 2000, 3000], vec![0, 1000, 2000, 3000]));
 }
 
 /// An activity of a scheme that has done this much, with the memory of a process.

@@ -154,7 +154,7 @@ fn within<'a, T: 'a>(
 }
 
 /// Whether an item at this time is in the part.
-pub(super) fn holds(part: &Range<Duration>, time: Duration) -> bool {
+fn holds(part: &Range<Duration>, time: Duration) -> bool {
     (time > part.start || time.is_zero()) && time <= part.end
 }
 

@@ -9,7 +9,6 @@ use isotherm_core::{Allocations, StackId};
 
 use super::join::{Piece, Pieces};
 use super::sums::Step;
-use crate::convert::cut::holds;
 use crate::convert::recording::readable;
 use crate::{Mark, Part, RecordError, Recording, SnapshotRecord, SurveyRecord};
 
@@ -55,6 +54,12 @@ impl<'a> Input<'a> {
         times.filter(|&time| time <= self.part.end).max().unwrap_or_default().max(self.part.start)
     }
 
+    /// Whether an item of this time, which is not after the part, is in it. One at the start of the run is in a part
+    /// that begins there.
+    fn holds(&self, time: Duration) -> bool {
+        time > self.part.start || self.part.start.is_zero()
+    }
+
     /// A time of the recording in the result.
     fn at(&self, time: Duration) -> Duration {
         time.saturating_add(self.shift)
@@ -76,7 +81,7 @@ impl<'a> Input<'a> {
         time: fn(&T) -> Duration,
     ) -> impl Iterator<Item = T> + 'a {
         let items = self.readable(items);
-        items.take_while(move |item| time(item) <= self.part.end).filter(move |item| holds(&self.part, time(item)))
+        items.take_while(move |item| time(item) <= self.part.end).filter(move |item| self.holds(time(item)))
     }
 
     /// Its snapshots. Those of one time are one piece. A snapshot holds since the one before, unless snapshots are
@@ -134,7 +139,7 @@ impl<'a> Input<'a> {
         let mut before = None;
         self.until_the_end(activities.filter_map(move |mut activity| {
             let before = before.replace(activity.clone());
-            if !holds(&self.part, activity.time) {
+            if !self.holds(activity.time) {
                 return None;
             }
             let since = before.as_ref().map_or(self.part.start, |before| before.time.max(self.part.start));
@@ -149,8 +154,6 @@ impl<'a> Input<'a> {
     /// Its marks.
     pub(super) fn marks(&'a self) -> Pieces<'a, Mark> {
         let marks = self.inside(self.recording.marks(), |mark| mark.time);
-        // One at the start of the run is in a part that begins there.
-        let marks = marks.filter(|mark| self.part.start.is_zero() || !mark.time.is_zero());
         Box::new(marks.map(|mark| {
             let time = self.at(mark.time);
             Piece::at(time, Mark { time, ..mark })
