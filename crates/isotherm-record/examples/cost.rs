@@ -226,5 +226,6 @@ fn header() -> Header {
             memory_bytes: 1 << 33,
         },
         part: None,
+        runs: vec![],
     }
 }

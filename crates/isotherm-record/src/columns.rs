@@ -16,6 +16,8 @@ pub(crate) const TARGET: &str = "target";
 pub(crate) const ACTIVITY: &str = "activity";
 /// The `kind` of a row that is one target in one survey.
 pub(crate) const SURVEY: &str = "survey";
+/// The columns that tell the times of snapshots and surveys.
+pub(crate) const TIME_COLUMNS: [&str; 3] = ["kind", "time_ns", SURVEY];
 /// The `kind` of a row that is a mark.
 pub(crate) const MARK: &str = "mark";
 /// The columns of a row that is a mark.

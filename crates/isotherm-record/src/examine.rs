@@ -15,7 +15,7 @@ pub struct Examination {
     pub ending: Ending,
     /// The length of the file, in bytes.
     pub bytes: u64,
-    /// The number of snapshots that can be read.
+    /// The number of snapshots that can be read. Those of several recorders at one time count as one.
     pub snapshots: u64,
     /// The number of activities that can be read.
     pub activities: u64,
@@ -112,9 +112,10 @@ pub fn examine(recording: &Recording) -> Result<Examination, RecordError> {
     let mut error = None;
     let mut last = None;
     let mut punctuality = Punctuality::default();
-    let snapshots = count(recording.snapshots()?, &mut error, |record| {
+    let mut snapshots = 0;
+    count(recording.snapshots()?, &mut error, |record| {
         punctuality.add(&record, last);
-        last = Some(record.snapshot.time);
+        snapshots += u64::from(last.replace(record.snapshot.time) != Some(record.snapshot.time));
     })?;
     let activities = count(recording.activities()?, &mut error, |_| ())?;
     let mut last_survey = None;

@@ -54,6 +54,7 @@ fn header() -> Header {
             memory_bytes: 1 << 30,
         },
         part: None,
+        runs: vec![],
     }
 }
 

@@ -49,7 +49,9 @@ mod writer;
 pub use activities::Activities;
 pub use allocations::AllocationBatches;
 pub use columns::column_table;
-pub use convert::{ConvertError, Cut, Format, TransferError, convert, convert_with, cut, recover};
+pub use convert::{
+    ConvertError, Cut, Format, MergeError, Merged, TransferError, convert, convert_with, cut, merge, recover,
+};
 pub use ending::Ending;
 pub use error::RecordError;
 pub use examine::{Condition, Examination, Missing, Punctuality, examine};
@@ -57,7 +59,7 @@ pub use id::{identity, pid_column};
 pub use layout::Damage;
 pub use mark::{Mark, MarkText, Marks};
 pub use model::{
-    Activity, Budget, Cost, Header, Host, Part, Row, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos,
+    Activity, Budget, Cost, Header, Host, Part, Row, Run, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos,
 };
 pub use permissions::permission_letters;
 pub use reader::Recording;

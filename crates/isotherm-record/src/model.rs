@@ -43,6 +43,37 @@ pub struct Header {
     /// The part of the run that the recording was cut to. `None` if it was not cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
+    /// The runs whose recordings were merged, in the order of their starts. Empty if it is the recording of one run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Run>,
+}
+
+impl Header {
+    /// How much of the time after `from`, up to `to`, the recording is of. In a recording that was merged, the time in
+    /// which no recorder ran does not count.
+    pub fn recorded(&self, from: Duration, to: Duration) -> Duration {
+        if self.runs.is_empty() {
+            return to.saturating_sub(from);
+        }
+        let mut sum = Duration::ZERO;
+        let mut covered = from;
+        for run in &self.runs {
+            let (start, end) =
+                (Duration::from_nanos(run.from_ns).max(covered), Duration::from_nanos(run.to_ns).min(to));
+            sum += end.saturating_sub(start);
+            covered = covered.max(end);
+        }
+        sum
+    }
+}
+
+/// The time of one run in a recording of several runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its start, since the start of the first run.
+    pub from_ns: u64,
+    /// Its last snapshot or survey, since the start of the first run.
+    pub to_ns: u64,
 }
 
 /// The part of a run that a recording was cut to. The recording also has the last snapshot, survey and activity before

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
@@ -11,7 +12,8 @@ use isotherm_core::sanitise;
 use isotherm_input::{Input, Problem};
 use serde::Deserialize;
 
-use crate::decode::Rows;
+use crate::batches::Batches;
+use crate::decode::{Kind, Rows};
 use crate::ending::Ending;
 use crate::layout::{Damage, Layout, layout};
 use crate::limits::Limits;
@@ -135,6 +137,23 @@ impl Recording {
     /// None at present. Errors of reading come with the snapshots.
     pub fn snapshots(&self) -> Result<Snapshots, RecordError> {
         Ok(Snapshots::new(self.source.clone()))
+    }
+
+    /// The times of all snapshots and surveys, in the order of the file. A time may be repeated. Few other columns are
+    /// read.
+    pub(crate) fn times(&self) -> impl Iterator<Item = Result<Duration, RecordError>> {
+        let batches = || Batches::new(self.source.clone());
+        // Recordings of older formats have other columns.
+        let mut batches = batches().only(&columns::TIME_COLUMNS).unwrap_or_else(batches);
+        std::iter::from_fn(move || {
+            batches.find(|rows, index, _| {
+                Ok(match rows.kind(index) {
+                    Kind::Target => Some(Duration::from_nanos(rows.time_ns(index))),
+                    Kind::Survey => rows.row(index).survey.map(|survey| Duration::from_nanos(survey.time_ns)),
+                    Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Unknown => None,
+                })
+            })
+        })
     }
 
     /// All activities from the start, with one batch in memory at a time. Those of a recording without schemes tell

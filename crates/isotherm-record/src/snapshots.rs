@@ -54,7 +54,10 @@ impl Gathered {
     /// Whether `row` is of the same snapshot.
     fn takes(&self, row: &Row) -> bool {
         let Snapshot { time, aggregation, samples, .. } = self.record.snapshot;
-        (row.time, row.aggregation, row.samples) == (time, aggregation, samples)
+        // Only the first row of a snapshot has a cost. In a recording that was merged, recorders have snapshots at one
+        // time.
+        row.cost.is_none()
+            && (row.time, row.aggregation, row.samples) == (time, aggregation, samples)
             && !self.targets.contains(&row.target.id)
     }
 

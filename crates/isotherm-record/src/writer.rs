@@ -61,7 +61,7 @@ pub struct Recorder {
     last: Duration,
     /// The time of the last activity.
     last_activity: Duration,
-    /// What the recording says of the targets of the last snapshot.
+    /// What the recording says of the targets of the snapshots at the time of the last one, and of the time before.
     known: HashMap<StoredId, Known>,
     /// What the recording says of targets, as rows of surveys refer to it.
     described: Described,
@@ -173,9 +173,13 @@ impl Recorder {
     /// of [`TargetSnapshot`], or the snapshot is older than the one before it. The snapshot is not written then.
     pub fn write(&mut self, record: &SnapshotRecord) -> Result<(), RecordError> {
         self.check(&record.snapshot).map_err(|reason| self.not_encoded(reason))?;
-        self.write_targets(record)?;
         let snapshot = &record.snapshot;
-        self.known.retain(|_, known| known.seen == snapshot.time);
+        // There may be several snapshots of one time.
+        if snapshot.time > self.last && !snapshot.targets.is_empty() {
+            let last = self.last;
+            self.known.retain(|_, known| known.seen == last);
+        }
+        self.write_targets(record)?;
 
         if snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(MAX_DELAY) {
             self.hand_over()?;

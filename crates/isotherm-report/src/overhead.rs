@@ -33,6 +33,21 @@ pub struct Moment {
     elapsed: Duration,
 }
 
+impl Moment {
+    /// The cost of this and of another recorder at the same time.
+    fn with(self, other: Self) -> Self {
+        Self {
+            regions: self.regions + other.regions,
+            reads_per_sampling: self.reads_per_sampling + other.reads_per_sampling,
+            max_reads: self.max_reads.max(other.max_reads),
+            cpu_percent: self.cpu_percent + other.cpu_percent,
+            late_rounds: self.late_rounds + other.late_rounds,
+            unobservable_bytes: self.unobservable_bytes.saturating_add(other.unobservable_bytes),
+            ..self
+        }
+    }
+}
+
 /// A load: mean, maximum, and percentiles over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
@@ -202,9 +217,12 @@ impl View for Overhead {
     fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
         self.pacing.add(visit)?;
         if visit.first_of_snapshot || self.current.is_none() {
-            self.over_time.extend(self.current.take());
             self.measured |= visit.row.cost.is_some();
             let cost = visit.row.cost.unwrap_or_default();
+            let time_ns = visit.row.time.as_nanos() as u64;
+            // Of several recorders at one time, the costs add up.
+            let others = self.current.take_if(|current| current.time_ns == time_ns);
+            self.over_time.extend(self.current.take());
             let elapsed = visit.elapsed.as_nanos() as u64;
             self.late_rounds = self.late_rounds.saturating_add(u64::from(cost.late_rounds));
             self.rounds = self.rounds.saturating_add(u64::from(cost.rounds));
@@ -214,9 +232,9 @@ impl View for Overhead {
             self.clears = self.clears.saturating_add(cost.clears);
             self.cpu_ns = self.cpu_ns.saturating_add(cost.cpu_ns);
             self.other_cpu_ns = self.other_cpu_ns.saturating_add(cost.other_cpu_ns.unwrap_or(0));
-            self.wall_ns = self.wall_ns.saturating_add(elapsed);
-            self.current = Some(Moment {
-                time_ns: visit.row.time.as_nanos() as u64,
+            self.wall_ns = self.wall_ns.saturating_add(if others.is_none() { elapsed } else { 0 });
+            let this = Moment {
+                time_ns,
                 regions: 0,
                 reads_per_sampling: share(cost.reads, u64::from(cost.rounds)),
                 max_reads: u64::from(cost.max_reads),
@@ -224,7 +242,8 @@ impl View for Overhead {
                 late_rounds: u64::from(cost.late_rounds),
                 unobservable_bytes: cost.unobservable_bytes,
                 elapsed: visit.elapsed,
-            });
+            };
+            self.current = Some(others.map_or(this, |others| this.with(others)));
         }
         if let Some(moment) = &mut self.current {
             moment.regions += visit.row.target.regions.len() as u64;

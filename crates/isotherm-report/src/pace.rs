@@ -159,7 +159,11 @@ impl Pacing {
     /// Adds what a snapshot cost that was taken at `to`. The snapshot before was taken at `from`.
     pub fn snapshot(&mut self, from: Duration, to: Duration, cost: &Cost) {
         let elapsed = to.saturating_sub(from);
-        self.spent.push(Spent { from, to, cpu: cpu_time(cost) });
+        match self.spent.last_mut().filter(|last| last.to == to && !to.is_zero()) {
+            // Of another recorder at the same time.
+            Some(last) => last.cpu += cpu_time(cost),
+            None => self.spent.push(Spent { from, to, cpu: cpu_time(cost) }),
+        }
         self.covered.0 += elapsed;
         if cost.limited == Some(true) {
             self.covered.1 += elapsed;

@@ -242,7 +242,8 @@ pub struct Visit<'a> {
     pub since: Duration,
     /// Whether it is the first row of its snapshot.
     pub first_of_snapshot: bool,
-    /// The time since the previous snapshot, or since the start of the run: the time in which the cost arose.
+    /// The recorded time since the previous snapshot, or since the start of the run: the time in which the cost arose.
+    /// Several recorders have snapshots of one time, with a cost each, if their recordings were merged.
     pub elapsed: Duration,
     /// Whether the target is selected. Rows of other targets are visited too, because costs are those of all targets.
     pub chosen: bool,
@@ -419,7 +420,7 @@ pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn Vi
         let visit = Visit {
             since: selection.time.as_ref().map_or(since, |range| since.max(range.start).min(row.time)),
             first_of_snapshot,
-            elapsed: row.time.saturating_sub(previous),
+            elapsed: source.header().recorded(previous, row.time),
             chosen: selection.holds_target(row.target.id),
             address: selection.address,
             row: &row,

@@ -14,7 +14,7 @@ use crate::extent::shown_name;
 use crate::groups::StackShares;
 use crate::source::{Selection, Source};
 use crate::summary::{CountedOnce, Summary, Temperature};
-use crate::surveys::part;
+use crate::surveys::{Reach, part};
 use crate::used::Used;
 
 /// The idle times that the summary tells, in seconds.
@@ -123,18 +123,18 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
     let mut of_stacks: HashMap<usize, Sums> = HashMap::new();
     let mut total = Sums::default();
     let (mut once, mut once_swapped) = (Some([0_u128; 3]), None);
-    let (mut first, mut surveys) = (None, Covered::default());
+    let (mut reach, mut surveys) = (Reach::default(), Covered::default());
     let mut brief = Brief::default();
     let mut stacks = summary.grouping.of_stack().map(StackShares::new);
     for record in source.surveys().map_err(ReportError::Source)? {
         let record = record.map_err(ReportError::Source)?;
         brief.add(&record, selection, summary);
         let survey = record.survey;
-        let first = *first.get_or_insert(survey.time);
+        let covered = reach.of(&survey);
         if !selection.holds_time(survey.time) {
             continue;
         }
-        surveys.time = survey.time.saturating_sub(first);
+        surveys.time = covered;
         // The first survey counts all memory that was ever accessed as touched.
         surveys.intervals += survey.interval;
         let found = survey.total.filter(|_| selection.holds_all(&survey));

@@ -4,12 +4,30 @@ use std::collections::HashMap;
 use std::iter::Peekable;
 use std::time::Duration;
 
-use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, TargetSurvey, WINDOWS};
+use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
 use isotherm_record::{Row, SurveyRecord};
 
 use crate::ReportError;
 use crate::source::{Source, Surveys};
+
+/// How far the surveys go back, as they are taken in in their order.
+///
+/// A recording that was merged has several first surveys: one for each recorder.
+#[derive(Debug, Default)]
+pub(crate) struct Reach(Option<Duration>);
+
+impl Reach {
+    /// The time from the first survey to this one.
+    pub(crate) fn of(&mut self, survey: &SurveySnapshot) -> Duration {
+        let first = match self.0 {
+            Some(first) if !survey.interval.is_zero() => first,
+            _ => survey.time,
+        };
+        self.0 = Some(first);
+        survey.time.saturating_sub(first)
+    }
+}
 
 /// The last survey before each row of a walk.
 pub(crate) struct LastSurveys<'a> {

@@ -30,7 +30,7 @@ impl Used {
         let mut before = Duration::ZERO;
         for activity in source.activities().map_err(ReportError::Source)? {
             let activity = activity.map_err(ReportError::Source)?;
-            let elapsed = activity.time.saturating_sub(std::mem::replace(&mut before, activity.time));
+            let elapsed = source.header().recorded(std::mem::replace(&mut before, activity.time), activity.time);
             if !selection.holds_time(activity.time) {
                 continue;
             }

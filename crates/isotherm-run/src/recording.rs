@@ -109,5 +109,6 @@ pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
         started_unix_ns: unix_ns(),
         host: isotherm_record::Host { id, boot_id, name, kernel, architecture, cpus, memory_bytes },
         part: None,
+        runs: vec![],
     }
 }

@@ -7,6 +7,7 @@ mod diff;
 mod idle;
 mod man;
 mod mark;
+mod merge;
 mod reading;
 mod record;
 mod report;
@@ -27,6 +28,7 @@ pub use diff::Diff;
 pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
 pub use man::Man;
 pub use mark::Mark;
+pub use merge::Merge;
 pub use reading::Reading;
 pub use record::Record;
 pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
@@ -102,6 +104,7 @@ pub enum Command {
     Check(Check),
     Recover(Recover),
     Cut(Cut),
+    Merge(Merge),
     Convert(Convert),
     Import(Import),
     Doctor(Doctor),

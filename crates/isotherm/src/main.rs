@@ -14,6 +14,7 @@ mod idle;
 mod import;
 mod man;
 mod marks;
+mod merge;
 mod progress;
 mod record;
 mod report;
@@ -68,6 +69,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Check(options) => check::run(&options),
         Command::Recover(options) => check::recover(&options),
         Command::Cut(options) => cut::run(&options),
+        Command::Merge(options) => merge::run(&options),
         Command::Convert(options) => convert::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Scheme(options) => scheme::run(&options),

@@ -72,6 +72,7 @@ fn region(range: AddrRange) -> RegionSnapshot {
 
 /// Reports on a recording, each with less memory than this.
 fn report(place: &Place, recording: &str, most: u64) {
+    place.make_two_recordings();
     for call in [
         "check REC",
         "report summary REC -f json",
@@ -86,6 +87,7 @@ fn report(place: &Place, recording: &str, most: u64) {
         "report html REC -o out.html",
         "diff REC REC -f json",
         "cut REC --time 0s: -o out.rec",
+        "merge REC other.rec -o out.rec",
         "convert REC out.csv",
     ] {
         let call = call.replace("REC", recording);
@@ -137,11 +139,13 @@ fn an_option_sets_the_memory_that_a_part_of_a_recording_may_take() {
         mappings: Arc::new([Mapping::anonymous(pages(1, 40_001))]),
     };
     write(&place, "a.rec", 2, |_| vec![target.clone()]);
+    place.make_two_recordings();
     for call in [
         "check a.rec",
         "report summary a.rec",
         "diff a.rec a.rec",
         "cut a.rec --time 0s: -o out.rec",
+        "merge a.rec other.rec -o out.rec",
         "convert a.rec out.csv",
         "recover a.rec out.rec",
         "scheme try all.yaml a.rec",

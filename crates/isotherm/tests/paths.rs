@@ -38,6 +38,7 @@ fn readers() -> Vec<(Vec<&'static str>, &'static str)> {
         ("diff known.rec IN -f text", "known.rec"),
         ("check IN", "known.rec"),
         ("cut IN --time 0s: -o out", "known.rec"),
+        ("merge IN other.rec -o out", "known.rec"),
         ("recover IN out", "known.rec"),
         ("report temperature IN -f json", "known.rec"),
         ("convert IN out.csv", "known.rec"),
@@ -63,6 +64,7 @@ fn writers() -> Vec<Vec<&'static str>> {
         "report html known.rec -f html -o OUT",
         "diff known.rec known.rec -f text -o OUT",
         "cut known.rec --time 0s: -o OUT",
+        "merge known.rec other.rec -o OUT",
         "recover known.rec OUT",
         "convert known.rec OUT.csv",
         "convert known.rec OUT.parquet",
@@ -102,7 +104,7 @@ fn each_command_that_takes_a_path_is_called() {
 
 fn place() -> Place {
     let place = Place::new();
-    place.make_recording("known.rec");
+    place.make_two_recordings();
     fs::write(place.path("all.yaml"), SCHEME).unwrap();
     fs::write(place.path("pattern.toml"), PATTERN).unwrap();
     place
@@ -276,7 +278,7 @@ fn no_output_that_is_no_file_is_replaced() {
 #[test]
 fn an_output_where_its_writer_may_not_create_a_file_is_told() {
     let place = place();
-    for other in ["known.rec", "all.yaml", "known.damo"] {
+    for other in ["known.rec", "other.rec", "all.yaml", "known.damo"] {
         fs::set_permissions(place.path(other), PermissionsExt::from_mode(0o644)).unwrap();
     }
     fs::create_dir(place.path("closed")).unwrap();

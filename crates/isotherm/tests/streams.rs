@@ -15,7 +15,7 @@ type Call = (Vec<&'static str>, i32);
 /// Calls that write to standard output, and those that do not. Makes the files that they read. PID stands for this
 /// process.
 fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
-    place.make_recording("known.rec");
+    place.make_two_recordings();
     fs::write(place.path("all.yaml"), "- {name: all, action: stat}\n").unwrap();
     fs::write(place.path("bad.yaml"), "- {name: bad, action: nothing}\n").unwrap();
     fs::write(place.path("bad.rec"), "this is no recording").unwrap();
@@ -76,6 +76,8 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("convert known.rec out.xml", 2),
         ("cut known.rec --time 0s: -o part.rec", 0),
         ("cut known.rec --time 1h: -o part.rec", 1),
+        ("merge known.rec other.rec -o both.rec", 0),
+        ("merge known.rec known.rec -o both.rec", 1),
         ("recover known.rec good.rec", 0),
         ("diff known.rec bad.rec", 1),
         ("report schemes known.rec", 1),

@@ -156,6 +156,7 @@ fn header() -> Header {
         started_unix_ns: 1 << 60,
         host,
         part: None,
+        runs: vec![],
     }
 }
 

@@ -85,6 +85,11 @@ impl Room {
         let mut bytes = fs::read(room.path().join("known.rec"))?;
         bytes.truncate(bytes.len() - 100);
         fs::write(room.path().join("cut.rec"), bytes)?;
+        for (part, name) in [("0s:500ms", "first.rec"), ("500ms:1h", "second.rec")] {
+            if !recorded(&format!("cut known.rec --time {part} -o {name}"))?.success() {
+                return Err(io::Error::other("the recording cannot be cut"));
+            }
+        }
         room.bpf = by_bpf;
         room.inputs = room.names()?;
         Ok(room)
@@ -164,6 +169,7 @@ pub fn cases(bpf: bool) -> Vec<Case> {
     add("report html known.rec -f html -o out.html", Some("out.html"), false, false);
     add("diff known.rec known.rec -f html -o out.html", Some("out.html"), false, false);
     add("cut known.rec --time 0s:1h -o out.rec", Some("out.rec"), true, false);
+    add("merge first.rec second.rec -o out.rec", Some("out.rec"), true, false);
     add("convert known.rec out.csv", Some("out.csv"), false, false);
     add("convert known.rec out.parquet", Some("out.parquet"), false, false);
     add("convert known.rec out.damo", Some("out.damo"), false, false);

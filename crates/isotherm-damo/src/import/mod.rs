@@ -126,6 +126,7 @@ fn header(timeline: &Timeline, (min_regions, max_regions): (u64, u64), version: 
             memory_bytes: 0,
         },
         part: None,
+        runs: vec![],
     }
 }
 

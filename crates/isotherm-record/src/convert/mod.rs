@@ -9,6 +9,7 @@ mod flat;
 mod identity;
 mod json;
 mod mapping;
+mod merge;
 mod parquet;
 mod recording;
 mod survey;
@@ -23,6 +24,7 @@ use isotherm_output::{Output, OutputError, OutputFile};
 use crate::{Activity, Mark, RecordError, Recording, Row, SurveyRecord, recording_at};
 
 pub use cut::{Cut, cut};
+pub use merge::{MergeError, Merged, merge};
 
 /// Why a recording could not be converted.
 #[derive(Debug, thiserror::Error)]

@@ -45,6 +45,7 @@ pub fn header() -> Header {
             memory_bytes: 8 << 30,
         },
         part: None,
+        runs: vec![],
     }
 }
 

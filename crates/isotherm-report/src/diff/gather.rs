@@ -14,30 +14,31 @@ use crate::extent::shown_name;
 use crate::intervals::IntervalRange;
 use crate::parts::Parts;
 use crate::source::{Selection, Source, View, Visit};
-use crate::surveys::part;
+use crate::surveys::{Reach, part};
 use crate::wss::Percentiles;
 
 /// The surveys of a selection.
 #[derive(Default)]
 pub(super) struct SurveyTimes {
-    /// The time of the first survey of the recording.
-    first: Duration,
     /// The time of each survey of the selection and the time since the survey before it, where there is one.
     times: Vec<(Duration, Duration)>,
+    /// For each of these, the time since the first survey of the recording.
+    reaches: Vec<Duration>,
 }
 
 impl SurveyTimes {
     pub(super) fn read(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let (mut first, mut times) = (None, vec![]);
+        let (mut reach, mut times, mut reaches) = (Reach::default(), vec![], vec![]);
         for record in source.surveys().map_err(ReportError::Source)? {
             let survey = record.map_err(ReportError::Source)?.survey;
-            first.get_or_insert(survey.time);
+            let covered = reach.of(&survey);
             let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
             if has_targets && selection.holds_time(survey.time) && !survey.interval.is_zero() {
                 times.push((survey.time, survey.interval));
+                reaches.push(covered);
             }
         }
-        Ok(Self { first: first.unwrap_or_default(), times })
+        Ok(Self { times, reaches })
     }
 
     /// The number of surveys that have one before them.
@@ -52,14 +53,9 @@ impl SurveyTimes {
         (!self.times.is_empty()).then(|| Duration::from_millis((median.as_micros() as u64 + 500) / 1000))
     }
 
-    /// Whether a survey at this time has a whole window since the first survey.
-    fn covers(&self, window: Duration, time: Duration) -> bool {
-        time.saturating_sub(self.first) >= window
-    }
-
     /// Whether a survey of the selection has a whole window before it.
     pub(super) fn cover(&self, window: Duration) -> bool {
-        self.times.iter().any(|&(time, _)| self.covers(window, time))
+        self.reaches.iter().any(|&reach| reach >= window)
     }
 }
 
@@ -138,11 +134,9 @@ impl Gathered {
         for record in source.surveys().map_err(ReportError::Source)? {
             let record = record.map_err(ReportError::Source)?;
             let survey = &record.survey;
-            if surveys.times.binary_search(&(survey.time, survey.interval)).is_err() {
-                continue;
-            }
+            let Ok(nth) = surveys.times.binary_search(&(survey.time, survey.interval)) else { continue };
             let seconds = survey.interval.as_secs_f64();
-            let warm = !settled || surveys.covers(window, survey.time);
+            let warm = !settled || surveys.reaches.get(nth).is_some_and(|&reach| reach >= window);
             let amounts = |sums: &PageSums| [warm.then_some(sums.within[place]), Some(sums.present)];
             self.covered[0] += if warm { seconds } else { 0.0 };
             self.covered[1] += seconds;

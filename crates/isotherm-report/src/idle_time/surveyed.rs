@@ -10,7 +10,7 @@ use crate::command::program_of;
 use crate::extent::shown_name;
 use crate::histogram::{Moment, Sizes};
 use crate::source::{Selection, Source};
-use crate::surveys::{part, selected};
+use crate::surveys::{Reach, part, selected};
 use crate::wss::{Basis, Percentiles};
 
 /// The idle times from surveys. `None` if the selection has no survey after the first.
@@ -19,34 +19,35 @@ pub(super) fn idle_time(source: &dyn Source, selection: &Selection) -> Result<Op
         let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
         has_targets && selection.holds_time(survey.time) && !survey.interval.is_zero()
     };
-    let (mut first, mut last, mut intervals) = (None, None, vec![]);
+    let (mut reach, mut last, mut intervals) = (Reach::default(), None, vec![]);
     let mut counts_once = true;
     for record in source.surveys().map_err(ReportError::Source)? {
         let survey = record.map_err(ReportError::Source)?.survey;
-        first.get_or_insert(survey.time);
+        let known = reach.of(&survey);
         if is_selected(&survey) {
-            last = Some(survey.time);
+            last = Some((survey.time, known));
             intervals.push((survey.interval, survey.interval.as_secs_f64()));
             counts_once &= once(&survey, selection).is_some();
         }
     }
-    let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+    let Some((last, known)) = last else { return Ok(None) };
     let interval = Percentiles::weighted(intervals).median();
     let mut idle_time = IdleTime {
         basis: Basis::Survey,
         time: last,
-        edges: edges(interval, last.saturating_sub(first)),
+        edges: edges(interval, known),
         survey_interval: Some(Duration::from_millis((interval.as_micros() as u64 + 500) / 1000)),
         counts_once,
         ..IdleTime::default()
     };
+    let mut reach = Reach::default();
     for record in source.surveys().map_err(ReportError::Source)? {
         let record = record.map_err(ReportError::Source)?;
         let survey = &record.survey;
+        let known = reach.of(survey);
         if !is_selected(survey) {
             continue;
         }
-        let known = survey.time.saturating_sub(first);
         let targets = || survey.targets.iter().filter(|target| selection.holds_target(target.id));
         let total = once(survey, selection).filter(|_| counts_once).unwrap_or_else(|| {
             let mut total = PageSums::default();

@@ -29,7 +29,9 @@ impl Schemes {
             first = first.or(Some(activity.time));
             any |= !activity.schemes.is_empty();
             if selection.holds_time(activity.time) {
-                made.add(&activity, before.as_ref(), selection);
+                let since = before.as_ref().map_or(Duration::ZERO, |before| before.time);
+                let elapsed = source.header().recorded(since, activity.time);
+                made.add(&activity, before.as_ref(), elapsed, selection);
                 ids.extend(activity.memory.iter().map(|&(id, _)| id));
                 ids.sort_unstable();
                 ids.dedup();
@@ -61,9 +63,9 @@ impl Schemes {
         }
     }
 
-    fn add(&mut self, activity: &Activity, before: Option<&Activity>, selection: &Selection) {
+    /// Adds an activity. `elapsed` is the recorded time since the one before.
+    fn add(&mut self, activity: &Activity, before: Option<&Activity>, elapsed: Duration, selection: &Selection) {
         let since = before.map_or(Duration::ZERO, |before| before.time);
-        let elapsed = activity.time.saturating_sub(since);
         if self.over_time.is_empty() {
             self.from_ns = nanoseconds(since);
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::ReportError;
 use crate::source::{Selection, Source};
-use crate::surveys::part;
+use crate::surveys::{Reach, part};
 use crate::wss::{Basis, Wss};
 
 /// A window that is shorter than this part of the survey interval says the same as the interval.
@@ -101,8 +101,7 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
         found.windows = vec![window(&by_interval)];
         return Ok(found);
     };
-    let covered = last.time.saturating_sub(last.first);
-    found.covered_ns = Some(covered.as_nanos() as u64);
+    found.covered_ns = Some(last.covered.as_nanos() as u64);
     found.resident_bytes = Some(last.sums.present);
     found.unobservable_bytes = Some(last.sums.unobservable);
     found.unknown_bytes = Some(last.sums.unknown);
@@ -148,9 +147,8 @@ fn needed(accessed: u64, unobservable: u64, unknown: u64, present: u64) -> u64 {
 
 /// What the last survey with a present page found.
 struct Last {
-    /// The time of the first survey, and of this one.
-    first: Duration,
-    time: Duration,
+    /// The time from the first survey to this one.
+    covered: Duration,
     /// All targets together.
     sums: PageSums,
     /// What was idle since the first survey, at least.
@@ -161,23 +159,22 @@ struct Last {
 
 impl Last {
     fn of(source: &dyn Source, selection: &Selection) -> Result<Option<Self>, ReportError> {
-        let (mut first, mut last) = (None, None);
+        let (mut reach, mut last) = (Reach::default(), None);
         for record in source.surveys().map_err(ReportError::Source)? {
             let survey = record.map_err(ReportError::Source)?.survey;
-            let first = *first.get_or_insert(survey.time);
+            let covered = reach.of(&survey);
             if selection.holds_time(survey.time) {
                 // A target that has ended leaves a survey without pages.
-                last = Some(Self::new(&survey, first, selection)).filter(|found| found.sums.present > 0).or(last);
+                last = Some(Self::new(&survey, covered, selection)).filter(|found| found.sums.present > 0).or(last);
             }
         }
         Ok(last)
     }
 
-    fn new(survey: &SurveySnapshot, first: Duration, selection: &Selection) -> Self {
+    fn new(survey: &SurveySnapshot, covered: Duration, selection: &Selection) -> Self {
         let mut mappings = vec![];
         let mut physical = false;
         let mut idle_throughout = 0_u64;
-        let covered = survey.time.saturating_sub(first);
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             physical |= target.id.pid().is_none();
             let selected = |block: &BlockSums| selection.address.is_none_or(|wanted| wanted.contains(block.start));
@@ -194,7 +191,7 @@ impl Last {
         let sums = once.map_or(sums, |TotalSums { sums, .. }| sums);
         // Pages of which nothing is known may be in these blocks.
         let idle_throughout = idle_throughout.saturating_sub(sums.unobservable).saturating_sub(sums.unknown);
-        Self { first, time: survey.time, sums, idle_throughout, mappings: (!physical).then_some(mappings) }
+        Self { covered, sums, idle_throughout, mappings: (!physical).then_some(mappings) }
     }
 
     /// The bytes that are known not to be among those that `accessed` tells.

@@ -1,7 +1,7 @@
 //! The working set of each group: its mean over the life of the group, and its peak.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use isotherm_core::survey::WINDOWS;
@@ -123,11 +123,12 @@ fn of_mappings(
 ) -> Result<BTreeMap<usize, Courses>, ReportError> {
     let place = WINDOWS.iter().position(|&known| known == wss.window).filter(|_| !wss.by_interval);
     let settled = !wss.is_short();
-    let warm_up = wss.points.iter().filter(|point| settled && point.warm_up).map(|point| point.time).max();
+    let warm_up: BTreeSet<Duration> =
+        wss.points.iter().filter(|point| settled && point.warm_up).map(|point| point.time).collect();
     let mut courses: BTreeMap<usize, Courses> = BTreeMap::new();
     for record in source.surveys().map_err(ReportError::Source)? {
         let survey = record.map_err(ReportError::Source)?.survey;
-        if !selection.holds_time(survey.time) || warm_up.is_some_and(|last| survey.time <= last) {
+        if !selection.holds_time(survey.time) || warm_up.contains(&survey.time) {
             continue;
         }
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {

@@ -7,7 +7,7 @@ use isotherm_core::survey::{PageSums, WINDOWS};
 use super::{Amount, Basis, Percentiles, Point, Total, Wss};
 use crate::ReportError;
 use crate::source::{Selection, Source};
-use crate::surveys::selected;
+use crate::surveys::{Reach, selected};
 
 /// The working set from surveys. `None` if the selection has no survey.
 pub(super) fn wss(
@@ -18,11 +18,11 @@ pub(super) fn wss(
     let place = window.and_then(|window| WINDOWS.iter().position(|&known| known == window));
     let mut wss = Wss { basis: Basis::Survey, by_interval: window.is_none(), ..Wss::default() };
     let mut intervals = vec![];
-    let mut first = None;
+    let mut reach = Reach::default();
     let mut once = Some(vec![]);
     for record in source.surveys().map_err(ReportError::Source)? {
         let survey = record.map_err(ReportError::Source)?.survey;
-        let first = *first.get_or_insert(survey.time);
+        let covered = reach.of(&survey);
         if !selection.holds_time(survey.time) {
             continue;
         }
@@ -30,7 +30,6 @@ pub(super) fn wss(
             intervals.push((survey.interval, survey.interval.as_secs_f64()));
         }
         // A window that goes back to before the first survey counts what was accessed since that only.
-        let covered = survey.time.saturating_sub(first);
         let warm_up = survey.interval.is_zero() || window.is_some_and(|window| covered < window);
         let mut all_mapped = 0;
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {

@@ -87,6 +87,7 @@ pub fn made(rows: Vec<Row>) -> Made {
             memory_bytes: 8 << 30,
         },
         part: None,
+        runs: vec![],
     };
     Made { header, rows, activities: vec![], surveys: vec![], marks: vec![], allocations: vec![], cut_short: None }
 }

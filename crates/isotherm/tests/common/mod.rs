@@ -100,6 +100,13 @@ impl Place {
         assert_eq!(ran.status, 0, "{ran:?}");
     }
 
+    /// Makes the recording `known.rec`, and the same of the process 4712 as `other.rec`.
+    pub fn make_two_recordings(&self) {
+        self.make_recording("known.rec");
+        let ran = self.run(&["import", "damo", "known.damo", "-q", "-o", "other.rec", "--pid", "4712"]);
+        assert_eq!(ran.status, 0, "{ran:?}");
+    }
+
     /// The names of all files in this directory, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.dir.path()).unwrap().map(|entry| entry.unwrap().file_name());

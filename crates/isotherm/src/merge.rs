@@ -1,0 +1,25 @@
+//! `isotherm merge`: makes one recording of several.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm_core::units;
+use isotherm_record::{Merged, RecordError, Recording};
+
+use crate::cli;
+use crate::tell;
+
+pub fn run(options: &cli::Merge) -> Result<ExitCode> {
+    let open = |path: &PathBuf| Recording::open_within(path, options.reading.max_memory);
+    let recordings = options.recordings.iter().map(open).collect::<Result<Vec<_>, RecordError>>()?;
+    let Merged { snapshots, targets, incomplete } = isotherm_record::merge(&recordings, &options.output)?;
+    for (path, why) in incomplete {
+        tell(format_args!("isotherm: not all of {} was merged: {why}", path.display()));
+    }
+    let counted =
+        |count: u64, what: &str| format!("{} {what}{}", units::count(count), if count == 1 { "" } else { "s" });
+    let (snapshots, targets) = (counted(snapshots, "snapshot"), counted(targets, "target"));
+    tell(format_args!("isotherm: {snapshots} of {targets} in {}", options.output.display()));
+    Ok(ExitCode::SUCCESS)
+}
