@@ -1,19 +1,24 @@
-//! Compiles the eBPF programs with clang: those of the `bpf` probe, and those that report which calls map memory. Both
-//! exist on x86-64 only.
+//! Compiles the eBPF programs with clang: those of the `bpf` probe, those that report which calls map memory, and those
+//! that report USDT probes. They exist on x86-64 only.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The directory of the header that the sources share.
+/// The directory of the headers that the sources share.
 const SHARED: &str = "src/bpf";
 
 /// Each source, and the object that it is compiled to.
-const SOURCES: [(&str, &str); 2] =
-    [("src/bpf/program.bpf.c", "program.bpf.o"), ("src/stacks/calls.bpf.c", "calls.bpf.o")];
+const SOURCES: [(&str, &str); 3] = [
+    ("src/bpf/program.bpf.c", "program.bpf.o"),
+    ("src/stacks/calls.bpf.c", "calls.bpf.o"),
+    ("src/usdt/hits.bpf.c", "hits.bpf.o"),
+];
 
 fn main() {
-    println!("cargo::rerun-if-changed={SHARED}/kernel.h");
+    for header in ["kernel.h", "watched.h"] {
+        println!("cargo::rerun-if-changed={SHARED}/{header}");
+    }
     for (source, _) in SOURCES {
         println!("cargo::rerun-if-changed={source}");
     }

@@ -5,6 +5,7 @@
 //! - [`mapped`] surveys physical memory through the page tables of all processes.
 //! - [`idle_scan`] visits every page and reports how long it has been idle.
 //! - [`stacks`] records which code maps memory.
+//! - [`usdt`] reports when processes execute the probes that their programmers have put into them.
 //! - [`doctor`] finds out which of these work on this machine.
 
 pub mod bpf;
@@ -18,6 +19,9 @@ mod mapping;
 mod mark;
 mod refs;
 pub mod stacks;
+pub mod usdt;
+#[cfg(target_arch = "x86_64")]
+mod watched;
 
 pub use refs::{RefsError, RefsProbe};
 

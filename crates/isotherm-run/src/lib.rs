@@ -46,6 +46,8 @@ mod stacks;
 mod survey;
 mod targets;
 mod usage;
+mod usdt;
+mod watched;
 
 pub use command::Command;
 pub use config::{
@@ -57,6 +59,7 @@ pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
 pub use isotherm_kernel::{Glob, NamePattern, Part, PatternError, Selection, Selector, User};
 pub use isotherm_probes::bpf::SharedMemory;
+pub use isotherm_probes::usdt::{UsdtProbe, UsdtProbeError};
 pub use marking::{MarkSocket, RunningRecording, UnreachedError};
 pub use marks::MarkError;
 pub use prepared::Prepared;

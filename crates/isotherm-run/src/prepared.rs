@@ -1,11 +1,13 @@
 //! From the description of a run to a run that can start.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
 use isotherm_kernel::{Part, PhysicalMemory, Processes, Selection, Selector, TargetError, set_again_price, unix_ns};
 use isotherm_probes::stacks::StackTracer;
+use isotherm_probes::usdt::{UsdtProbe, UsdtTracer};
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
 use crate::command::Command;
@@ -21,6 +23,7 @@ use crate::source::{EndedSource, KernelSource, MonitorSource, ReplaySource, Simu
 use crate::stacks::StackThread;
 use crate::targets::LiveTargets;
 use crate::usage::Usage;
+use crate::usdt::UsdtThread;
 use crate::{
     CommandLine, ConfigError, Control, Event, IntervalsChoice, Notice, RunConfig, RunError, Scheduling, Severity,
     Source, SurveyChoice, Targets,
@@ -65,6 +68,7 @@ enum Origin {
         targets: Unbound,
         schemes: Option<Box<PreparedSchemes>>,
         stacks: Option<StackTracer>,
+        usdt: Option<UsdtTracer>,
     },
     Simulation(SimulationSource),
     Replay(ReplaySource),
@@ -73,7 +77,7 @@ enum Origin {
 /// Targets that were checked. A command may not run yet.
 #[expect(clippy::large_enum_variant, reason = "a run has one of it")]
 enum Unbound {
-    Processes { processes: Processes, part: Part, descendants: bool },
+    Processes { processes: Processes, part: Part, descendants: bool, excepts: bool },
     Command { command: Start, selection: Selection, part: Part },
     Physical { memory: PhysicalMemory, during: Option<Start> },
 }
@@ -108,6 +112,7 @@ impl Prepared {
             shared,
             budget,
             stacks,
+            usdt,
             intervals,
             scheduling,
             seed,
@@ -183,6 +188,7 @@ impl Prepared {
                 let look = if survey.is_some() { probe.look } else { None };
                 let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look)).transpose()?.map(Box::new);
                 let stacks = stacks.then(StackTracer::open).transpose()?;
+                let usdt = without_repetitions(usdt).map(UsdtTracer::open).transpose()?;
                 inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
                 notices.extend(probe.notice);
                 let properties = Properties {
@@ -194,10 +200,8 @@ impl Prepared {
                     budget: has_budget.then_some(budget),
                     tunes_intervals: Some(goal.is_some() && sampling),
                 };
-                (
-                    Origin::Live { probe: probe.kind, attributes, pace, scheduling, targets: unbound, schemes, stacks },
-                    properties,
-                )
+                let (probe, targets) = (probe.kind, unbound);
+                (Origin::Live { probe, attributes, pace, scheduling, targets, schemes, stacks, usdt }, properties)
             }
             Source::Simulation(pattern) => {
                 let granularity = Granularity::Page;
@@ -273,16 +277,21 @@ impl Prepared {
     /// # Errors
     /// If the command cannot be started.
     pub fn start_command(&mut self) -> Result<Option<Command>, RunError> {
-        let Origin::Live { targets, stacks, .. } = &mut self.origin else { return Ok(None) };
-        let descendants = targets.has_descendants();
+        let Origin::Live { targets, stacks, usdt, .. } = &mut self.origin else { return Ok(None) };
+        let (descendants, all_descendants) = (targets.has_descendants(), targets.has_all_descendants());
         let (Unbound::Command { command, .. } | Unbound::Physical { during: Some(command), .. }) = targets else {
             return Ok(None);
         };
         let Start::Pending(line) = command else { return Ok(None) };
         // The command is watched from its first call on. No other process is started meanwhile.
         stacks.as_ref().map(|tracer| tracer.watch_children(descendants)).transpose()?;
+        if let Some(tracer) = usdt {
+            line.program().iter().for_each(|program| tracer.look_ahead(program));
+            tracer.watch_children(all_descendants)?;
+        }
         let started = Command::start(line, &self.inputs);
         stacks.iter().for_each(StackTracer::leave_children);
+        usdt.iter().for_each(UsdtTracer::leave_children);
         let started = started?;
         *command = Start::Started { pid: started.pid() };
         Ok(Some(started))
@@ -301,11 +310,12 @@ impl Prepared {
             Origin::Simulation(_) | Origin::Replay(_) => Overflow::Wait,
         };
         // What can fail comes before the sinks' threads.
-        let (source, processes, schemes, stacks): (Box<dyn crate::source::Source>, _, _, _) = match origin {
-            Origin::Live { probe, attributes, pace, scheduling, targets: unbound, schemes, stacks } => {
+        let (source, processes, schemes, stacks, usdt): (Box<dyn crate::source::Source>, _, _, _, _) = match origin {
+            Origin::Live { probe, attributes, pace, scheduling, targets: unbound, schemes, stacks, usdt } => {
                 let stacks = stacks.map(|tracer| (tracer, unbound.has_descendants()));
+                let usdt = usdt.map(|tracer| (tracer, unbound.has_all_descendants()));
                 match unbound.bind()? {
-                    None => (Box::new(EndedSource), None, None, None),
+                    None => (Box::new(EndedSource), None, None, None, usdt),
                     Some((targets, part)) => {
                         let processes = targets.processes();
                         let source: Box<dyn crate::source::Source> = match probe {
@@ -321,12 +331,12 @@ impl Prepared {
                                 Box::new(KernelSource { attributes, paths, targets, part, goal: pace.goal })
                             }
                         };
-                        (source, Some(processes), schemes, stacks)
+                        (source, Some(processes), schemes, stacks, usdt)
                     }
                 }
             }
-            Origin::Simulation(source) => (Box::new(source), None, None, None),
-            Origin::Replay(source) => (Box::new(source), None, None, None),
+            Origin::Simulation(source) => (Box::new(source), None, None, None, None),
+            Origin::Replay(source) => (Box::new(source), None, None, None, None),
         };
         let (delivery, threads) = sinks.start(overflow, &control)?;
         notices.into_iter().for_each(|notice| delivery.send(Event::Notice(notice)));
@@ -335,9 +345,12 @@ impl Prepared {
             schemes.map(|schemes| schemes.start(processes.clone(), control.clone(), delivery.clone()));
         let schemes = schemes.transpose()?;
         let stacks = stacks.map(|(tracer, descendants)| {
-            StackThread::start(tracer, processes, descendants, control.clone(), delivery.clone())
+            StackThread::start(tracer, processes.clone(), descendants, control.clone(), delivery.clone())
         });
-        let helpers = Helpers { schemes, stacks: stacks.transpose()? };
+        let usdt = usdt.map(|(tracer, descendants)| {
+            UsdtThread::start(tracer, processes, descendants, control.clone(), delivery.clone())
+        });
+        let helpers = Helpers { schemes, stacks: stacks.transpose()?, usdt: usdt.transpose()? };
         let outlet = Outlet::new(control.clone(), duration, delivery);
         Session::start(source, outlet, helpers, threads, control, command, recorded)
     }
@@ -349,8 +362,10 @@ impl Unbound {
         Ok(match targets {
             Targets::Processes { selection, waits, .. } => {
                 let (selection, descendants) = (selection.clone(), selection.children);
+                // Those that do not join are none of its targets, either.
+                let excepts = !selection.except.is_empty() || selection.least_resident > 0;
                 let processes = if *waits { Processes::wait_for(selection) } else { Processes::select(selection) };
-                Self::Processes { processes: processes?, part: Part::default(), descendants }
+                Self::Processes { processes: processes?, part: Part::default(), descendants, excepts }
             }
             Targets::Command { command, children, except, .. } => Self::Command {
                 command: Start::Pending(Box::new(command.clone())),
@@ -370,8 +385,8 @@ impl Unbound {
     /// As [`Processes::narrowed_to`].
     fn narrowed_to(self, part: Part) -> Result<Self, TargetError> {
         Ok(match self {
-            Self::Processes { processes, descendants, .. } => {
-                Self::Processes { processes: processes.narrowed_to(part.clone())?, part, descendants }
+            Self::Processes { processes, descendants, excepts, .. } => {
+                Self::Processes { processes: processes.narrowed_to(part.clone())?, part, descendants, excepts }
             }
             Self::Command { command, selection, .. } => Self::Command { command, selection, part },
             physical @ Self::Physical { .. } => physical,
@@ -385,6 +400,16 @@ impl Unbound {
             Self::Command { selection, .. } => selection.children,
             Self::Physical { .. } => false,
         }
+    }
+
+    /// Whether all descendants of the processes are targets, too, whatever they are.
+    fn has_all_descendants(&self) -> bool {
+        let excepts = match self {
+            Self::Processes { excepts, .. } => *excepts,
+            Self::Command { selection, .. } => !selection.except.is_empty(),
+            Self::Physical { .. } => false,
+        };
+        self.has_descendants() && !excepts
     }
 
     /// The targets, with the command that runs by now, and the part of each process that is watched. `None` if the
@@ -401,6 +426,13 @@ impl Unbound {
                 .map(|processes| (LiveTargets::Physical(memory, Some(processes)), Part::default())),
         })
     }
+}
+
+/// The probes, each once. `None` if there are none.
+fn without_repetitions(probes: Vec<UsdtProbe>) -> Option<Vec<UsdtProbe>> {
+    let mut seen = HashSet::new();
+    let probes: Vec<UsdtProbe> = probes.into_iter().filter(|probe| seen.insert(probe.clone())).collect();
+    (!probes.is_empty()).then_some(probes)
 }
 
 /// The command as a target, and what else the selection names: the run ends with the command. `None` if it has ended.

@@ -12,6 +12,7 @@ use crate::recording::{RecordingSlot, RecordingSummary};
 use crate::schemes::SchemeThread;
 use crate::source::Source;
 use crate::stacks::StackThread;
+use crate::usdt::UsdtThread;
 use crate::{Control, EndReason, RunError};
 
 /// The name of the thread that the source runs on.
@@ -31,14 +32,16 @@ pub struct Session {
 pub(crate) struct Helpers {
     pub(crate) schemes: Option<SchemeThread>,
     pub(crate) stacks: Option<StackThread>,
+    pub(crate) usdt: Option<UsdtThread>,
 }
 
 impl Helpers {
     /// Ends them. The error is the first one.
     fn end(self) -> Result<(), RunError> {
-        // The calls of the targets up to here are taken in, whatever happened to the schemes.
+        // The calls and the probes of the targets up to here are taken in, whatever happened to the schemes.
         let stacks = self.stacks.map_or(Ok(()), StackThread::end);
-        self.schemes.map_or(Ok(()), SchemeThread::end).and(stacks)
+        let usdt = self.usdt.map_or(Ok(()), UsdtThread::end);
+        self.schemes.map_or(Ok(()), SchemeThread::end).and(stacks).and(usdt)
     }
 }
 

@@ -1,18 +1,18 @@
 //! The thread of a live run that records which code maps memory, beside the monitor.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{Allocations, TargetId};
+use isotherm_core::Allocations;
 use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 use isotherm_probes::stacks::{StackCollector, StackTracer, StacksError};
 
 use crate::delivery::Delivery;
 use crate::pace::HelperThread;
+use crate::watched::WatchedProcesses;
 use crate::{Control, Event, Notice, RunError, Severity};
 
 /// Calls are waited for, and processes that joined or left are looked for, at least this often.
@@ -45,8 +45,8 @@ impl StackThread {
         let work = move || {
             let helper = delivery.helpers().thread();
             let worked = StackCollector::new(tracer).and_then(|collector| {
-                let watched = HashMap::new();
-                Worker { collector, processes, descendants, watched, delivery, helper, told_lost: false }.work(&ended)
+                let processes = WatchedProcesses::new(processes);
+                Worker { collector, processes, descendants, delivery, helper, told_lost: false }.work(&ended)
             });
             if worked.is_err() {
                 control.stop();
@@ -67,10 +67,8 @@ impl StackThread {
 
 struct Worker {
     collector: StackCollector,
-    processes: ProcessTable,
+    processes: WatchedProcesses,
     descendants: bool,
-    /// The processes that are watched.
-    watched: HashMap<TargetId, u32>,
     delivery: Delivery,
     helper: HelperThread,
     /// Whether it was told that calls were lost.
@@ -99,9 +97,7 @@ impl Worker {
 
     /// Takes in the calls that were made up to now.
     fn finish(&mut self) -> Result<(), StacksError> {
-        for id in self.watched.values() {
-            self.collector.tracer().leave(*id);
-        }
+        self.processes.pids().for_each(|pid| self.collector.tracer().leave(pid));
         loop {
             let batch = self.collector.next(Duration::ZERO)?;
             if batch.is_empty() {
@@ -125,16 +121,9 @@ impl Worker {
 
     /// Watches the processes that have joined, and leaves those that are not watched any more.
     fn look_for_processes(&mut self) -> Result<(), StacksError> {
-        let now: HashMap<TargetId, u32> =
-            self.processes.members().iter().map(|(id, member)| (*id, member.process.pid())).collect();
+        let changes = self.processes.look();
         let tracer = self.collector.tracer();
-        for (_, pid) in self.watched.iter().filter(|(id, _)| !now.contains_key(id)) {
-            tracer.leave(*pid);
-        }
-        for (_, pid) in now.iter().filter(|(id, _)| !self.watched.contains_key(id)) {
-            tracer.watch(*pid, self.descendants)?;
-        }
-        self.watched = now;
-        Ok(())
+        changes.left.into_iter().for_each(|pid| tracer.leave(pid));
+        changes.joined.into_iter().try_for_each(|pid| tracer.watch(pid, self.descendants))
     }
 }

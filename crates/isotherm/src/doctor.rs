@@ -10,6 +10,7 @@ use isotherm_kernel::Host;
 use isotherm_output::standard_output;
 use isotherm_probes::doctor;
 use isotherm_probes::stacks::StackTracer;
+use isotherm_probes::usdt::UsdtTracer;
 use serde_json::json;
 
 use crate::cli::{Doctor, DoctorFormat};
@@ -23,6 +24,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let actions = act::capabilities();
     let disturbance = doctor::disturbance();
     let stacks = StackTracer::check().map_err(|error| chain(&error));
+    let usdt = UsdtTracer::check().map_err(|error| chain(&error));
     let mut out = standard_output();
     match options.format {
         DoctorFormat::Json => {
@@ -34,6 +36,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 "auto_physical": best_physical,
                 "actions": actions,
                 "stacks": { "works": stacks.is_ok(), "why_not": stacks.err() },
+                "usdt": { "works": usdt.is_ok(), "why_not": usdt.err() },
                 "disturbance": disturbance,
             });
             serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
@@ -63,18 +66,20 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
             if let Some(disturbance) = &disturbance {
                 writeln!(out, "! {disturbance}.")?;
             }
-            match stacks {
-                Ok(()) => writeln!(out, "\n`isotherm record --stacks` works: which code maps memory.")?,
-                Err(why_not) => {
-                    writeln!(out, "\n`isotherm record --stacks` does not work: which code maps memory.")?;
-                    writeln!(out, "      {why_not}")?;
-                }
-            }
+            write_option(&mut out, "stacks", "which code maps memory", stacks)?;
+            write_option(&mut out, "usdt", "marks of the probes that programs have", usdt)?;
             writeln!(out, "\nActions of schemes:")?;
             write_actions(&mut out, &actions)?;
         }
     }
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Writes whether an option of `isotherm record` works.
+fn write_option(out: &mut impl Write, name: &str, about: &str, tried: Result<(), String>) -> std::io::Result<()> {
+    let works = if tried.is_ok() { "works" } else { "does not work" };
+    writeln!(out, "\n`isotherm record --{name}` {works}: {about}.")?;
+    tried.err().map_or(Ok(()), |why_not| writeln!(out, "      {why_not}"))
 }
 
 /// Writes the actions that work, and then those that do not, with the reason.

@@ -15,7 +15,8 @@ use crate::{complain, marks, tell};
 pub fn run(options: &Record) -> Result<ExitCode> {
     let watch = &options.watch;
     let (stacks, streams) = (options.stacks, marks::streams(options.stdin_marks));
-    let call = Call { quiet: options.quiet, stacks, streams, ..Call::new("record", watch).with(&options.physical) };
+    let (quiet, usdt) = (options.quiet, &options.usdt);
+    let call = Call { quiet, stacks, usdt, streams, ..Call::new("record", watch).with(&options.physical) };
     let run = watch::prepare(Call { recording: Some(options.output.clone()), ..call })?;
     let _socket = marks::listen(&options.output, run.control());
     command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {

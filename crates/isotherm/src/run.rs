@@ -27,6 +27,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         recording,
         quiet: options.quiet,
         streams: marks::streams(options.stdin_marks),
+        usdt: &options.usdt,
         ..Call::new("run", watch)
     };
     let run = watch::prepare(call)?;

@@ -8,7 +8,7 @@ use isotherm_core::{AddrRange, AttributeOptions, Budget, NodeId, units};
 use isotherm_kernel::{Part, Selection};
 use isotherm_run::{
     CommandLine, ConfigError, IntervalsChoice, Prepared, ProbeChoice, RunConfig, RunError, Scheduling, SchemeOptions,
-    SchemeSource, Source, Streams, Summary, Targets, User,
+    SchemeSource, Source, Streams, Summary, Targets, UsdtProbe, User,
 };
 use rustix::process::geteuid;
 
@@ -43,6 +43,8 @@ pub struct Call<'a> {
     pub user: Option<User>,
     /// Whether call stacks are recorded.
     pub stacks: bool,
+    /// The USDT probes that make marks.
+    pub usdt: &'a [UsdtProbe],
     /// Whether only warnings are printed.
     pub quiet: bool,
 }
@@ -64,6 +66,7 @@ impl<'a> Call<'a> {
             streams: Streams::Inherited,
             user: None,
             stacks: false,
+            usdt: &[],
             quiet: false,
         }
     }
@@ -95,7 +98,8 @@ impl<'a> Call<'a> {
     /// The description of the run.
     fn config(self) -> Result<RunConfig> {
         let selection = self.selection()?;
-        let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, .. } = self;
+        let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, usdt, .. } =
+            self;
         let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone(), ..Part::default() };
         let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
         let command = (!watch.command.is_empty()).then_some(command);
@@ -122,6 +126,7 @@ impl<'a> Call<'a> {
             sampling: samples,
             survey: watch.survey,
             stacks,
+            usdt: usdt.to_vec(),
             shared: watch.shared.shared.into(),
             intervals: match options.intervals {
                 cli::IntervalsChoice::Auto => most_aggregation.map_or(IntervalsChoice::Auto, IntervalsChoice::Within),
@@ -233,6 +238,8 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
             "leave out --physical, and name processes with --pid or a command after --"
         }
         ConfigError::StacksOfProcesses => "leave out --stacks",
+        ConfigError::UsdtOfProcesses => "leave out --usdt",
+        ConfigError::TooManyUsdt => "leave some --usdt out",
         ConfigError::DurationTooShort { .. } => "lengthen --duration, or shorten --aggr",
         ConfigError::SurveyTooShort(_) => "lengthen --survey, or give --survey auto",
         ConfigError::NoBudget => "give a share such as 1%",

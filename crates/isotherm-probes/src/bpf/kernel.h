@@ -23,6 +23,7 @@ typedef __u32 __wsum;
 /* Values of enum bpf_map_type and of the map flags, as in the kernel's user-space interface (linux/bpf.h). */
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_F_MMAPABLE 1024
 #define BPF_ANY 0

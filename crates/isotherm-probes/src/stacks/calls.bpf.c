@@ -9,12 +9,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-/* The macro BPF_PROG declares a parameter that few programs use. */
-#pragma clang diagnostic ignored "-Wunused-parameter"
+#include "watched.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define MAX_WATCHED 16384
 #define RING_SIZE (16 << 20)
 /* The copy of the stack is made in chunks, so that one that reaches beyond the end of the stack is short. */
 #define CHUNK 512
@@ -29,13 +27,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define MAX_ERRNO 4095
 /* The code segment of programs of 64 bits. */
 #define USER_CS 0x33
-
-/* The process is watched. */
-#define WATCHED 1
-/* Children of the process are watched, but not their children. */
-#define CHILDREN 2
-/* All descendants of the process are watched. */
-#define DESCENDANTS 4
 
 /* What mapped the memory. calls.rs has the same numbers. */
 enum kind {
@@ -65,14 +56,6 @@ struct call {
 	__u8 stack[CHUNK * CHUNKS];
 };
 
-/* The watched processes, by their process ID in the first PID namespace. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_WATCHED);
-	__type(key, __u32);
-	__type(value, __u32);
-} watched SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, RING_SIZE);
@@ -93,14 +76,6 @@ struct {
 	__type(key, __u64);
 	__type(value, __u64);
 } breaks SEC(".maps");
-
-static __always_inline int is_watched(void)
-{
-	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-	__u32 *flags = bpf_map_lookup_elem(&watched, &pid);
-
-	return flags && *flags & WATCHED;
-}
 
 static __always_inline struct call *begin(__u32 kind)
 {
@@ -209,19 +184,6 @@ int BPF_PROG(left, const struct pt_regs *regs, long result)
 	return 0;
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
-{
-	__u32 pid = parent->tgid, child_pid = child->tgid;
-	__u32 *flags = bpf_map_lookup_elem(&watched, &pid), inherited;
-
-	if (!flags || pid == child_pid || !(*flags & (CHILDREN | DESCENDANTS)))
-		return 0;
-	inherited = WATCHED | (*flags & DESCENDANTS);
-	bpf_map_update_elem(&watched, &child_pid, &inherited, BPF_ANY);
-	return 0;
-}
-
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(executed)
 {
@@ -238,15 +200,5 @@ int BPF_PROG(executed)
 	call->sp = 0;
 	call->bp = 0;
 	bpf_ringbuf_submit(call, 0);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(exited, struct task_struct *task)
-{
-	__u32 pid = task->tgid;
-
-	if (task->pid == task->tgid)
-		bpf_map_delete_elem(&watched, &pid);
 	return 0;
 }

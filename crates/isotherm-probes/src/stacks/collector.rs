@@ -15,6 +15,7 @@ use super::symbols::Symbols;
 use super::tracer::Calls;
 use super::unwind::Code;
 use super::{StackTracer, StacksError};
+use crate::watched::monotonic;
 
 /// The most stacks of a run. Calls with further ones have none.
 const MOST_STACKS: usize = 1 << 16;
@@ -143,12 +144,6 @@ fn number(
     stacks.insert(Arc::clone(&frames), id);
     new.push((id, frames));
     Some(id)
-}
-
-/// The time by `CLOCK_MONOTONIC`.
-fn monotonic() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::try_from(now).unwrap_or_default()
 }
 
 /// A start of a process as `/proc/PID/stat` has it, in whole clock ticks.

@@ -11,7 +11,8 @@ pub(crate) const CAPACITY: usize = 256;
 /// What a full queue does with a further event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overflow {
-    /// The event is counted as missed. The sender never waits: for sources that follow the clock.
+    /// The event is counted as missed. The sender never waits: for sources that follow the clock. A mark is taken all
+    /// the same, because a run makes a limited number of them, and many of them may come at once.
     Miss,
     /// The sender waits for free space. For sources without a clock, such as a replayed recording.
     Wait,
@@ -28,6 +29,8 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     events: VecDeque<Event>,
+    /// How many of the events are marks.
+    marks: usize,
     /// What was not delivered since the last event that was.
     missed: Missed,
     /// No event follows.
@@ -49,14 +52,15 @@ impl Queue {
     /// Adds an event. Returns whether the queue took it.
     pub(crate) fn push(&self, event: Event, overflow: Overflow) -> bool {
         let mut state = self.lock();
-        while state.is_full(self.capacity) && overflow == Overflow::Wait && !state.abandoned {
+        while overflow == Overflow::Wait && state.events.len() >= self.capacity && !state.abandoned {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.abandoned {
             return false;
         }
         // The end is always delivered: a sink that waits for it would wait forever.
-        if state.is_full(self.capacity) && !matches!(event, Event::End(_)) {
+        let is_always_taken = matches!(event, Event::End(_) | Event::Mark(_));
+        if state.is_full(self.capacity) && !is_always_taken {
             state.missed.count(&event);
             return false;
         }
@@ -64,6 +68,7 @@ impl Queue {
             let missed = std::mem::take(&mut state.missed);
             state.events.push_back(Event::Missed(missed));
         }
+        state.marks += usize::from(matches!(event, Event::Mark(_)));
         state.events.push_back(event);
         drop(state);
         self.changed.notify_all();
@@ -81,6 +86,7 @@ impl Queue {
         let mut state = self.lock();
         state.abandoned = true;
         state.events.clear();
+        state.marks = 0;
         drop(state);
         self.changed.notify_all();
     }
@@ -89,15 +95,19 @@ impl Queue {
     pub(crate) fn pop(&self) -> Option<Event> {
         let waiting = |state: &mut State| state.events.is_empty() && !state.ended;
         let waited = self.changed.wait_while(self.lock(), waiting);
-        let event = waited.unwrap_or_else(PoisonError::into_inner).events.pop_front();
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let event = state.events.pop_front();
+        state.marks -= usize::from(matches!(event, Some(Event::Mark(_))));
+        drop(state);
         self.changed.notify_all();
         event
     }
 }
 
 impl State {
+    /// Whether no event has room but those that are always taken.
     fn is_full(&self, capacity: usize) -> bool {
-        self.events.len() >= capacity
+        self.events.len() - self.marks >= capacity
     }
 }
 
@@ -126,7 +136,7 @@ mod tests {
     use std::time::Duration;
 
     use isotherm_core::Snapshot;
-    use isotherm_record::{Cost, SnapshotRecord};
+    use isotherm_record::{Cost, Mark, MarkText, SnapshotRecord};
 
     use super::*;
     use crate::EndReason;
@@ -168,6 +178,19 @@ mod tests {
         queue.end();
         let events: Vec<Event> = std::iter::from_fn(|| queue.pop()).collect();
         assert!(matches!(events[..], [Event::Snapshot(_), Event::Missed(_), Event::End(EndReason::Stopped)]));
+    }
+
+    #[test]
+    fn marks_are_taken_by_a_full_queue_and_take_no_room_of_others() {
+        let mark = |text: &[u8]| Event::Mark(Mark { time: Duration::ZERO, text: MarkText::new(text).unwrap() });
+        let queue = Queue::new(1);
+        assert!((0..10).all(|_| queue.push(mark(b"early"), Overflow::Miss)));
+        assert!(queue.push(snapshot(0), Overflow::Miss));
+        assert!(!queue.push(snapshot(1), Overflow::Miss));
+        assert!(queue.push(mark(b"late"), Overflow::Miss));
+        let events: Vec<Event> = std::iter::repeat_with(|| queue.pop().unwrap()).take(13).collect();
+        assert!(matches!(events[10..], [Event::Snapshot(_), Event::Missed(_), Event::Mark(_)]));
+        assert!(queue.push(snapshot(2), Overflow::Miss));
     }
 
     #[test]
