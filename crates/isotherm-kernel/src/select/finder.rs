@@ -103,15 +103,16 @@ mod tests {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
+    use isotherm_testing::or_skip;
+
     use super::*;
     use crate::NamePattern;
     use crate::select::Selector;
 
     #[test]
     fn a_process_that_executes_another_program_long_after_its_start_is_found_at_once() {
-        if ProcessEvents::open().is_err() {
-            return; // Only root may listen.
-        }
+        // Only root may listen.
+        or_skip!(ProcessEvents::open());
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("executedlate");
         std::fs::copy("/bin/sleep", &program).unwrap();
