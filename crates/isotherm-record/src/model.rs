@@ -86,6 +86,14 @@ pub struct Part {
     pub to_ns: Option<u64>,
 }
 
+impl Part {
+    /// Whether a part that begins at `start` has `time`, unless that is after its end. A part does not have its own
+    /// start, which belongs to the part before. One that begins with the run has it.
+    pub fn holds_from(start: Duration, time: Duration) -> bool {
+        time > start || start.is_zero()
+    }
+}
+
 /// What a run was allowed to cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {

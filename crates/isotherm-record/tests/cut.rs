@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use isotherm_record::{ConvertError, Cut, Ending, Part, Recording, Row, cut, examine, pid_column};
+use isotherm_record::{Contents, ConvertError, Cut, Ending, Part, Recorder, Recording, Row, cut, examine, pid_column};
 
 /// The part of the recording at `path` between these times, in milliseconds.
 fn part(path: &Path, time: Range<u64>, targets: &[u32]) -> Result<(PathBuf, u64), ConvertError> {
@@ -46,6 +46,23 @@ fn a_part_has_its_rows_and_those_next_to_it_at_the_times_of_the_run() {
     let before = surveys.iter().rposition(|record| record.survey.time <= Duration::from_secs(2)).unwrap();
     let after = surveys.iter().position(|record| record.survey.time > Duration::from_millis(2500)).unwrap();
     assert_eq!(found[1..], surveys[before..=after]);
+}
+
+#[test]
+fn of_a_run_that_begins_with_a_survey_a_later_part_has_the_last_one_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let contents = Contents { surveys: true, ..Contents::default() };
+    let mut recorder = Recorder::create_with(&path, &common::header(), contents).unwrap();
+    for time in [0, 10, 20, 30] {
+        let mut record = common::survey(time.max(10));
+        record.survey.time = Duration::from_millis(u64::from(time) * 100);
+        recorder.write_survey(&record).unwrap();
+    }
+    recorder.finish().unwrap();
+    let (cut, _) = part(&path, 2000..3000, &[]).unwrap();
+    let found = common::read_surveys(&cut).unwrap();
+    assert_eq!(found.iter().map(|record| record.survey.time.as_millis()).collect::<Vec<_>>(), [0, 2000, 3000]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The marks of a recording: those of a selection, and which of their labels have room.
 
-use isotherm_record::Mark;
+use isotherm_record::{Mark, Part};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -14,10 +14,10 @@ pub(crate) fn selected(source: &dyn Source, selection: &Selection) -> Result<Vec
     let mut marks = vec![];
     for mark in source.marks().map_err(ReportError::Source)? {
         let mark = mark.map_err(ReportError::Source)?;
-        let (after_start, before_end) = selection.time.as_ref().map_or((true, true), |time| {
-            // One at the start of the run is in a part that begins there.
-            (mark.time > time.start || time.start.is_zero(), mark.time <= time.end)
-        });
+        let (after_start, before_end) = selection
+            .time
+            .as_ref()
+            .map_or((true, true), |time| (Part::holds_from(time.start, mark.time), mark.time <= time.end));
         if !before_end || marks.len() == Mark::MOST {
             break;
         }

@@ -211,7 +211,7 @@ impl Selection {
     }
 
     pub(crate) fn holds_time(&self, t: Duration) -> bool {
-        self.time.as_ref().is_none_or(|range| (t > range.start || t.is_zero()) && t <= range.end)
+        self.time.as_ref().is_none_or(|range| Part::holds_from(range.start, t) && t <= range.end)
     }
 
     /// The selected part of a range.

@@ -45,6 +45,17 @@ fn the_working_set_is_what_was_touched_within_the_window() {
 }
 
 #[test]
+fn a_part_has_the_start_of_the_run_only_if_it_begins_there() {
+    let mut source = surveyed(20);
+    source.surveys[0].survey.time = Duration::ZERO;
+    let first = |start: u32| {
+        let time = Some(SECOND * start..SECOND * 6);
+        Wss::new(&source, &Selection { time, ..Selection::default() }, None).unwrap().points[0].time
+    };
+    assert_eq!([first(0), first(2)], [Duration::ZERO, SECOND * 3]);
+}
+
+#[test]
 fn the_json_of_the_working_set_says_what_it_rests_on() {
     let source = surveyed(6);
     let wss = json_of(Kind::Wss, &source, &Options::default());

@@ -103,10 +103,7 @@ pub fn cut(recording: &Recording, wanted: &Cut, output: &Path) -> Result<u64, Co
     let first = first.filter(|first| surveys.peek().is_none_or(|next| next.survey.time > first.survey.time));
     let surveys = first.into_iter().chain(surveys);
     let mut activities = activity_before.into_iter().chain(activities).peekable();
-    let marks = readable(recording.marks()?, &error).filter(|mark| {
-        // One at the start of the run is in a part that begins there.
-        holds(&part, mark.time) && (part.start.is_zero() || !mark.time.is_zero())
-    });
+    let marks = readable(recording.marks()?, &error).filter(|mark| holds(&part, mark.time));
     let mut marks = marks.peekable();
 
     // What was mapped before the part belongs to the same calls in it.
@@ -155,7 +152,7 @@ fn within<'a, T: 'a>(
 
 /// Whether an item at this time is in the part.
 fn holds(part: &Range<Duration>, time: Duration) -> bool {
-    (time > part.start || time.is_zero()) && time <= part.end
+    Part::holds_from(part.start, time) && time <= part.end
 }
 
 /// The header of this part of a recording.

@@ -54,10 +54,9 @@ impl<'a> Input<'a> {
         times.filter(|&time| time <= self.part.end).max().unwrap_or_default().max(self.part.start)
     }
 
-    /// Whether an item of this time, which is not after the part, is in it. One at the start of the run is in a part
-    /// that begins there.
+    /// Whether an item of this time, which is not after the part, is in it.
     fn holds(&self, time: Duration) -> bool {
-        time > self.part.start || self.part.start.is_zero()
+        Part::holds_from(self.part.start, time)
     }
 
     /// A time of the recording in the result.
