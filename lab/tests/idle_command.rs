@@ -2,6 +2,7 @@
 //! cgroups and memory that go away during a run.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ use isotherm_core::AddrRange;
 use isotherm_lab::idle::{
     CgroupWorkload, MIB, V2, account_in_v2, assert_figures, bytes, idle, note, own, with_huge_pages,
 };
-use isotherm_lab::{EMULATED, Running, Workload, eventually, isotherm, run, succeed, ticks};
+use isotherm_lab::{EMULATED, Running, Workload, eventually, isotherm, result_file, run, succeed, ticks};
 use serde_json::Value;
 
 const V1: &str = "/tmp/cgroup-v1";
@@ -111,6 +112,22 @@ fn in_version_1_next_to_version_2() {
     let idle_bytes = bytes(figures, "idle_bytes");
     assert!((63 * MIB..80 * MIB).contains(&idle_bytes), "{figures}");
     assert!(bytes(figures, "accessed_bytes").abs_diff(64 * MIB) <= 4 * MIB, "{figures}");
+
+    // So do recordings: a cgroup has all that is below it, a pattern may name each.
+    let [of_one, of_below] = [(one.pid(), "/one"), (below.pid(), "/one/below")];
+    for (cgroup, workloads) in [("/one", vec![of_one, of_below.clone()]), ("/*/below", vec![of_below])] {
+        let recording = result_file("cgroup-v1.rec");
+        let path = recording.to_str().unwrap();
+        succeed(&["record", "--quiet", "--cgroup", cgroup, "--duration", "3s", "--output", path]);
+        let summary = succeed(&["report", "summary", "--by", "cgroup", "--format", "json", path]);
+        let summary: Value = serde_json::from_str(&summary).unwrap();
+        let each = |list: &str, key: &str| {
+            let of = |entry: &Value| entry[key].to_string().trim_matches('"').to_owned();
+            summary[list].as_array().unwrap().iter().map(of).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(each("targets", "pid"), workloads.iter().map(|(pid, _)| pid.clone()).collect(), "{summary}");
+        assert_eq!(each("groups", "name"), workloads.iter().map(|(_, path)| path.to_string()).collect(), "{summary}");
+    }
 
     below.end();
     one.end();
