@@ -7,8 +7,9 @@
 //!   one does not need is for the other. Surveys get more than half if they would come rarely, because they alone say
 //!   how much memory is in use. Intervals follow from the share and from what the work costs on the mean.
 //! - *The balance.* A round or a part of a survey is spent at once, and paid for by the time until the next. What was
-//!   spent beyond that is saved again within seconds, in proportion, so that the budget holds over any ten seconds, and
-//!   intervals change smoothly.
+//!   spent beyond that is saved again within seconds, in proportion, so that intervals change smoothly.
+//! - *The window.* A part of a survey, or a reading of the mappings, waits if the last ten seconds would cost more than
+//!   the budget with it: several dear pieces of work do not fall into the same ten seconds.
 //!
 //! The first two seconds are not counted: much is unknown then.
 
@@ -120,6 +121,18 @@ const RECENT: usize = 3;
 /// The time over which the share that was spent lately is a mean.
 const LATELY: f64 = 10.0;
 
+/// The budget holds over each time of this length.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// What was spent is known in steps of this length.
+const WINDOW_STEP: Duration = Duration::from_millis(200);
+
+/// How many steps a window has, with the one that has begun.
+const WINDOW_STEPS: usize = 51;
+
+/// The longest time that a part of a survey, or a reading of the mappings, waits because much was spent lately.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
 /// Shares the budget out. See the documentation of the module.
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -134,6 +147,7 @@ pub struct Controller {
     /// CPU time that was spent beyond the budget and not saved again, in seconds: at most 0. What was saved before does
     /// not count.
     balance: f64,
+    window: Window,
     survey: SurveyCost,
     /// The CPU time of a round with samples on the mean, in seconds.
     round: Option<f64>,
@@ -144,6 +158,47 @@ pub struct Controller {
     other: f64,
     /// When work that is neither was taken in last.
     worked_at: Duration,
+}
+
+/// The CPU time that was spent in the last ten seconds, in seconds.
+#[derive(Clone, Debug)]
+struct Window {
+    /// By step. The step of a time is at the number of the step modulo the number of steps.
+    spent: [f64; WINDOW_STEPS],
+    /// The number of the step that has begun, since the start of the run.
+    step: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { spent: [0.0; WINDOW_STEPS], step: 0 }
+    }
+}
+
+impl Window {
+    /// Takes in what was spent until `now`, which is not before the last time.
+    fn spend(&mut self, now: Duration, cpu: f64) {
+        let step = (now.as_nanos() / WINDOW_STEP.as_nanos()) as usize;
+        let passed = step.saturating_sub(self.step).min(WINDOW_STEPS);
+        (1..=passed).for_each(|nth| self.spent[(step + nth - passed) % WINDOW_STEPS] = 0.0);
+        self.step = self.step.max(step);
+        self.spent[self.step % WINDOW_STEPS] += cpu;
+    }
+
+    /// The earliest time from `now` on at which no more than `most` was spent in the last ten seconds, if `rate` is the
+    /// share of a CPU that is spent until then. At most ten seconds after `now`.
+    fn below(&self, now: Duration, most: f64, rate: f64) -> Duration {
+        let mut spent: f64 = self.spent.iter().sum();
+        for left in 0..WINDOW_STEPS {
+            let at = if left == 0 { now } else { WINDOW_STEP * (self.step + left) as u32 };
+            if spent + at.saturating_sub(now).as_secs_f64() * rate <= most {
+                return at;
+            }
+            // The oldest step leaves the window when its end is as old as the window is long.
+            spent -= self.spent[(self.step + 1 + left) % WINDOW_STEPS];
+        }
+        now + WINDOW
+    }
 }
 
 /// What surveys cost, in seconds of CPU time.
@@ -200,6 +255,7 @@ impl Controller {
             bounds_samples: true,
             now: Duration::ZERO,
             balance: 0.0,
+            window: Window::default(),
             survey: SurveyCost::default(),
             round: None,
             rounds: 1,
@@ -274,7 +330,17 @@ impl Controller {
         self.lately = (self.lately + cpu / LATELY) * (-passed / LATELY).exp();
         if counts {
             self.balance = (self.balance + passed * self.budget.cpu - cpu).min(0.0);
+            self.window.spend(now, cpu);
         }
+    }
+
+    /// The earliest time at which a piece of work that costs `cpu` keeps the last ten seconds within the budget. It
+    /// waits for [`LONGEST_WAIT`] at most, however much other work there is.
+    pub(crate) fn earliest(&self, cpu: Duration, sampling: Duration) -> Duration {
+        let most = WINDOW.as_secs_f64() * self.budget.cpu - cpu.as_secs_f64();
+        // What is done meanwhile.
+        let rate = self.shares(sampling).1.min(self.sampling_need(sampling)) + self.other;
+        self.window.below(self.now, most, rate).min(self.now + LONGEST_WAIT)
     }
 
     /// The shares of one CPU for surveys and for samples.
@@ -349,6 +415,10 @@ impl Controller {
             part_blocks: self.part_blocks() as usize,
             part_gap,
             early_gap: if is_start { Duration::ZERO } else { time((of_part - self.balance).max(0.0)) },
+            earliest: match self.fixed {
+                Some(_) => Duration::ZERO,
+                None => self.earliest(Duration::from_secs_f64(of_part), sampling),
+            },
             target_share: self.budget.targets,
             set_again: self.budget.set_again,
             clears: self.clears(share),

@@ -83,7 +83,8 @@ pub struct Pacer {
     other: Duration,
     /// When work was accounted for last.
     accounted: Duration,
-    /// The CPU time of reading the mappings, on the mean.
+    /// When the mappings were read last, and the CPU time of that, on the mean.
+    updated: Duration,
     update: Duration,
     /// How many targets joined, on the mean.
     joined: f64,
@@ -108,6 +109,7 @@ impl Pacer {
             sampling: (Duration::ZERO, 0),
             other: Duration::ZERO,
             accounted: Duration::ZERO,
+            updated: Duration::ZERO,
             update: Duration::ZERO,
             joined: 0.0,
             most_join: (FIRST_JOIN * options.budget.cpu * 100.0).clamp(LEAST_JOIN, MOST_JOIN as f64),
@@ -116,6 +118,9 @@ impl Pacer {
 
     /// Takes in that a step, which ended at `now`, did `work` for `cpu`. Returns how much of that a survey took.
     pub fn stepped(&mut self, now: Duration, work: StepWork, cpu: Duration) -> Duration {
+        if work.updated {
+            self.updated = now;
+        }
         // A round beside other work took what a round takes.
         let round = match (work.rounds(), work.updated || work.survey.is_some()) {
             (0.0, _) => Duration::ZERO,
@@ -126,7 +131,7 @@ impl Pacer {
         self.sampling = (self.sampling.0 + round, self.sampling.1 + u32::from(work.samples > 0));
         let Some(part) = work.survey else {
             if work.updated && now > START {
-                self.updated(rest, work.joined as f64);
+                self.take_in_update(rest, work.joined as f64);
             }
             self.other += rest;
             if self.sampling.1 >= ACCOUNTED || now >= self.accounted + ACCOUNTED_AFTER {
@@ -140,7 +145,7 @@ impl Pacer {
     }
 
     /// Takes in what a reading of the mappings cost, and how many targets joined.
-    fn updated(&mut self, cost: Duration, joined: f64) {
+    fn take_in_update(&mut self, cost: Duration, joined: f64) {
         self.update = (self.update + cost) / 2;
         self.joined = f64::midpoint(self.joined, joined);
         let change = READING * self.cpu / cost.as_secs_f64().max(1e-9);
@@ -188,13 +193,15 @@ impl Pacer {
         self.controller.survey_settings(attributes.sampling())
     }
 
-    /// The least time from one reading of the mappings to the next: so much that it takes a part of the budget only.
-    pub fn update_gap(&self) -> Duration {
+    /// The least time from one reading of the mappings to the next: so much that it takes a part of the budget only, and
+    /// that it does not fall into ten seconds that have cost enough.
+    pub fn update_gap(&self, attributes: Attributes) -> Duration {
         if !self.has_budget {
             return Duration::ZERO;
         }
         let share = UPDATES + JOINS * (self.joined / self.most_join).min(1.0);
-        self.update.div_f64(self.cpu * share)
+        let earliest = self.controller.earliest(self.update, attributes.sampling());
+        self.update.div_f64(self.cpu * share).max(earliest.saturating_sub(self.updated))
     }
 
     /// How many targets may join at a time.

@@ -106,9 +106,9 @@ impl SurveyPlan {
 
     /// When the next part of a survey is due, since the start of the run.
     pub(crate) fn due(&self) -> Duration {
-        let SurveySettings { interval, part_gap, early_gap, .. } = self.settings;
+        let SurveySettings { interval, part_gap, early_gap, earliest: allowed, .. } = self.settings;
         let Next::Survey { early, not_before } = self.next else {
-            return if self.next == Next::Start { Duration::ZERO } else { self.last + part_gap };
+            return if self.next == Next::Start { Duration::ZERO } else { (self.last + part_gap).max(allowed) };
         };
         let began = self.began.unwrap_or(self.last);
         let mut due = began + interval;
@@ -123,6 +123,7 @@ impl SurveyPlan {
             Early::Hurry => due.min(earliest),
         }
         .max(not_before)
+        .max(allowed)
     }
 
     /// Lets a survey begin at once, whatever was known.
@@ -217,6 +218,8 @@ mod tests {
         assert_eq!(plan.due(), SECOND * 2);
         plan.wait_for_targets(SECOND, 50_000);
         assert_eq!(plan.due(), SECOND * 5);
+        plan.settings.earliest = SECOND * 7;
+        assert_eq!(plan.due(), SECOND * 7);
     }
 
     #[test]

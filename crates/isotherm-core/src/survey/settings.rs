@@ -18,6 +18,8 @@ pub struct SurveySettings {
     /// The least time from a survey to one that comes before its time, because a target joins or grows, or because much
     /// is unknown.
     pub early_gap: Duration,
+    /// No part begins before this time, since the start of the run.
+    pub earliest: Duration,
     /// The share of one CPU, 0 to 1, that targets may lose to setting accessed bits again.
     pub target_share: f64,
     /// How long it takes a target to set the accessed bit of a page again.
@@ -47,6 +49,7 @@ impl Default for SurveySettings {
             part_blocks: usize::MAX,
             part_gap: Duration::ZERO,
             early_gap: Duration::ZERO,
+            earliest: Duration::ZERO,
             target_share: 0.005,
             set_again: SET_AGAIN,
             clears: f64::INFINITY,

@@ -8,7 +8,9 @@ mod world;
 
 use std::time::Duration;
 
-use isotherm_core::{Budget, Controller, MOST_JOIN, PaceOptions, Pacer, StepWork, SurveyInterval, SurveyWork};
+use isotherm_core::{
+    Attributes, Budget, Controller, MOST_JOIN, PaceOptions, Pacer, StepWork, SurveyInterval, SurveyWork,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use world::{Costs, Intervals, Spent, World};
@@ -17,8 +19,16 @@ use world::{Costs, Intervals, Spent, World};
 const WINDOW: f64 = 10.0;
 
 /// Costs like those of a real run: 50 µs a round, 2.5 µs a block of cold memory.
-const USUAL: Costs =
-    Costs { round: 50e-6, wake: 10e-6, block: 2.5e-6, clears: 10.0, clear: 65e-9, helpers: 0.0, noise: (1.0, 1.0) };
+const USUAL: Costs = Costs {
+    round: 50e-6,
+    wake: 10e-6,
+    block: 2.5e-6,
+    clears: 10.0,
+    clear: 65e-9,
+    update: 0.0,
+    helpers: 0.0,
+    noise: (1.0, 1.0),
+};
 
 /// The window after the first two seconds in which most was spent: when it begins, the CPU time, and that of its
 /// dearest round and its dearest part of a survey.
@@ -68,7 +78,7 @@ prop_compose! {
         block in log_uniform(0.5e-6, 50e-6),
         clears in 0.0..25.0,
     ) -> Costs {
-        Costs { round, wake, block, clears, clear: 65e-9, helpers: 0.0, noise }
+        Costs { round, wake, block, clears, clear: 65e-9, update: 0.0, helpers: 0.0, noise }
     }
 }
 
@@ -150,6 +160,25 @@ fn constant_costs_keep_within_a_tenth_of_the_budget() {
 }
 
 #[test]
+fn dear_readings_of_the_mappings_do_not_fall_together_with_parts_of_surveys() {
+    for blocks in [500, 5000, 50_000] {
+        for update in [0.3, 1.2] {
+            for budget in [0.003, 0.01, 0.05] {
+                for seed in 0..10 {
+                    let costs = Costs { update: update * budget, noise: (0.7, 1.4), ..USUAL };
+                    let mut world = World::new(costs, blocks, budget, seed);
+                    world.run(90.0);
+                    let (begin, cpu, _) = worst_window(&world.spent);
+                    let share = cpu / WINDOW / budget;
+                    let what = format!("{blocks} blocks, readings of {update} s of the budget {budget}, seed {seed}");
+                    assert!(share <= 1.1, "{what}: {share:.2} from {begin:.1} s on");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_the_budget_suffices_for_is_done() {
     let mut world = World::new(USUAL, 500, 0.05, 1);
     world.run(60.0);
@@ -218,7 +247,7 @@ fn joins(cpu: f64, base: Duration, each: Duration) -> (usize, Duration) {
         let joined = pacer.most_join();
         cost = base + each * joined as u32;
         pacer.stepped(now, StepWork { updated: true, joined, ..StepWork::default() }, cost);
-        now += pacer.update_gap().max(Duration::from_millis(200));
+        now += pacer.update_gap(Attributes::default()).max(Duration::from_millis(200));
     }
     (pacer.most_join(), cost)
 }

@@ -23,6 +23,8 @@ pub struct Costs {
     pub clears: f64,
     /// Clearing a page.
     pub clear: f64,
+    /// Reading the mappings, at most five times a second.
+    pub update: f64,
     /// The helper threads, in a second.
     pub helpers: f64,
     /// Each piece of work costs from `1 / noise.0` times to `noise.1` times as much.
@@ -32,9 +34,10 @@ pub struct Costs {
 impl Costs {
     /// All costs but the noise, multiplied by `factor`.
     pub fn times(self, factor: f64) -> Self {
-        let Self { round, wake, block, clears, clear, helpers, noise } = self;
-        let [round, wake, block, clear, helpers] = [round, wake, block, clear, helpers].map(|cost| cost * factor);
-        Self { round, wake, block, clears, clear, helpers, noise }
+        let Self { round, wake, block, clears, clear, update, helpers, noise } = self;
+        let [round, wake, block, clear, update, helpers] =
+            [round, wake, block, clear, update, helpers].map(|cost| cost * factor);
+        Self { round, wake, block, clears, clear, update, helpers, noise }
     }
 }
 
@@ -81,6 +84,7 @@ pub struct World {
     rounds: u32,
     /// Up to when the helper threads were charged.
     helped: Duration,
+    updated: Duration,
     update_due: Duration,
     /// When the last part of a survey was done.
     part_at: Option<Duration>,
@@ -91,7 +95,8 @@ pub struct World {
     left: u64,
 }
 
-const SECOND: Duration = Duration::from_secs(1);
+/// The update interval.
+const UPDATE: Duration = Duration::from_millis(200);
 
 /// How many blocks the monitor counts for clearing a page.
 const CLEARING: f64 = 0.018;
@@ -126,7 +131,8 @@ impl World {
             has_samples: true,
             rounds: 0,
             helped: Duration::ZERO,
-            update_due: SECOND,
+            updated: Duration::ZERO,
+            update_due: UPDATE,
             part_at: None,
             survey_began: Duration::ZERO,
             surveys: Vec::new(),
@@ -153,8 +159,9 @@ impl World {
         if samples {
             cost += self.cost(self.costs.round);
         }
-        if began >= self.update_due {
-            self.update_due = began + SECOND;
+        let updates = began >= self.update_due;
+        if updates {
+            cost += self.cost(self.costs.update);
         }
         let is_aggregated = is_over && self.rounds >= self.attributes.samples();
         if is_aggregated {
@@ -172,10 +179,14 @@ impl World {
             samples: usize::from(samples),
             chosen: usize::from(is_over && self.has_samples),
             survey: part.map(|_| SurveyWork { read: blocks, cleared: 0, is_last_part: self.left == 0 }),
-            updated: false,
+            updated: updates,
             joined: 0,
         };
         self.account(Duration::from_secs_f64(all), work);
+        if updates {
+            self.updated = began;
+        }
+        self.update_due = self.updated + UPDATE.max(self.pacer.update_gap(self.attributes));
         if is_aggregated {
             self.aggregate();
         }
@@ -214,11 +225,12 @@ impl World {
         let Some(part_at) = self.part_at else { return Duration::ZERO };
         let next_part = part_at + self.survey.part_gap;
         let next = self.survey_began + self.survey.interval;
-        match (self.left > 0, part_at > self.survey_began) {
+        let due = match (self.left > 0, part_at > self.survey_began) {
             (true, _) => next_part,
             (false, true) => next.max(next_part),
             (false, false) => next,
-        }
+        };
+        due.max(self.survey.earliest)
     }
 
     fn begin_round(&mut self) {

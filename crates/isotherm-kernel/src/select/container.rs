@@ -5,12 +5,13 @@
 //! | Docker | `docker-ID.scope`, `docker/ID` | `/var/lib/docker/containers/ID/config.v2.json` |
 //! | Podman | `libpod-ID.scope`, `libpod-ID` | `/var/lib/containers/storage/overlay-containers/containers.json` |
 //! | containerd, CRI-O | `cri-containerd-ID.scope`, `crio-ID.scope`, `ID` | those of Kubernetes or nerdctl |
+//! | containerd (ctr) | `NAMESPACE/NAME` | `/run/containerd/io.containerd.runtime.v2.task/NAMESPACE/NAME` |
 //! | nerdctl | `nerdctl-ID.scope` | `/var/lib/nerdctl/HASH/names/NAMESPACE/NAME` |
 //! | Kubernetes | `kubepods-…-podUID.slice`, `podUID` | `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log` |
 //! | LXC, Incus | `lxc.payload.NAME` | the cgroup's |
 //! | systemd-nspawn | `machine-NAME.scope` | the cgroup's |
 //!
-//! An ID has 64 hexadecimal digits.
+//! An ID has 64 hexadecimal digits. A client of containerd may choose another one, which is a name here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,7 +49,12 @@ impl Containers {
 
     /// Whether the cgroup at `path` is that of the container or pod that `wanted` names, or lies below it.
     pub(super) fn is_in(&self, path: &str, wanted: &str) -> bool {
+        let mut above = "";
         path.split('/').any(|part| {
+            if part == wanted && self.has_task(above, part) {
+                return true;
+            }
+            above = part;
             if let Some(name) = name_in(part) {
                 return name == wanted;
             }
@@ -58,6 +64,12 @@ impl Containers {
             let Some(id) = id_in(part) else { return false };
             wanted.len() >= LEAST_OF_ID && id.starts_with(wanted) || self.has_name(id, wanted)
         })
+    }
+
+    /// Whether containerd runs a container of this name in this namespace.
+    fn has_task(&self, namespace: &str, name: &str) -> bool {
+        let tasks = self.root.join("run/containerd/io.containerd.runtime.v2.task");
+        !namespace.is_empty() && tasks.join(namespace).join(name).is_dir()
     }
 
     fn has_name(&self, id: &str, wanted: &str) -> bool {
@@ -202,11 +214,14 @@ mod tests {
             ),
             ("var/lib/nerdctl/1935db59/names/default/proxy".into(), format!("{ID}\n")),
             (format!("var/log/containers/pod-1_shop_cart-{other}.log"), String::new()),
+            ("run/containerd/io.containerd.runtime.v2.task/default/plain/config.json".into(), "{}".into()),
         ]);
         let (path, second) = (format!("/docker/{ID}"), format!("/machine.slice/libpod-{other}.scope"));
         assert!(["web", "proxy"].iter().all(|name| containers.is_in(&path, name)));
         assert!(["cache", "c2", "pod-1", "cart", "shop/pod-1"].iter().all(|name| containers.is_in(&second, name)));
         assert!(!containers.is_in(&path, "cache") && !containers.is_in(&second, "web"));
+        assert!(containers.is_in("/default/plain", "plain") && containers.is_in("/default/plain/below", "plain"));
+        assert!(!containers.is_in("/other/plain", "plain") && !containers.is_in("/default/web", "default"));
         assert!(containers.is_in("/lxc.payload.db/init.scope", "db"));
         assert!(containers.is_in(r"/machine.slice/machine-my\x2dbox.scope", "my-box"));
     }

@@ -177,8 +177,10 @@ impl Driver {
             for news in self.processes.take_news() {
                 outlet.send(Event::Notice(Notice::new(Severity::Warning, &news)));
             }
-            monitor.set_update_gap(self.pacer.update_gap());
             monitor.set_most_join(self.pacer.most_join());
+        }
+        if work.updated || work.survey.is_some() {
+            monitor.set_update_gap(self.pacer.update_gap(monitor.attributes()));
         }
         let attributes = monitor.attributes();
         if (work.survey.is_some() || work.updated || is_snapshot) && monitor.survey_interval().is_some() {
