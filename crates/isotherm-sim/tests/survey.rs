@@ -49,6 +49,7 @@ const UNBOUNDED: SurveySettings = SurveySettings {
     part_blocks: usize::MAX,
     part_gap: Duration::ZERO,
     early_gap: Duration::ZERO,
+    earliest: Duration::ZERO,
     target_share: 1000.0,
     set_again: Duration::from_nanos(400),
     clears: f64::INFINITY,
