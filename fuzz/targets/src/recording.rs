@@ -1,5 +1,6 @@
 //! The reader of recordings.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +10,15 @@ use isotherm_core::{
     AddrRange, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Contents, Cost, Header, Host, Mark, MarkText, Recorder, Recording, SnapshotRecord, TargetInfo,
+    Activity, Contents, Cost, Cut, Header, Host, Mark, MarkText, Recorder, Recording, SnapshotRecord, TargetInfo, cut,
+    merge,
 };
 
 use crate::scratch::Scratch;
 
 thread_local! {
     static FILES: Scratch = Scratch::new("a.rec");
+    static PARTS: Scratch = Scratch::new("a.rec");
 }
 
 /// Reads a recording as it is, and with correct checksums. A wrong checksum hides defects in the code that follows.
@@ -29,6 +32,32 @@ pub fn recording_reader(data: &[u8]) {
         repair_checksums(&mut repaired);
         if repaired != data {
             read(files.input(&repaired));
+        }
+    });
+}
+
+/// Cuts a recording in two, and merges the parts.
+///
+/// # Panics
+/// If what is written is not as documented.
+pub fn recording_convert(data: &[u8]) {
+    PARTS.with(|files| {
+        let mut repaired = data.to_vec();
+        repair_checksums(&mut repaired);
+        let Ok(recording) = Recording::open(files.input(&repaired)) else { return };
+        let middle = Duration::from_millis(200);
+        let parts = [("before.rec", Duration::ZERO..middle), ("after.rec", middle..Duration::MAX)];
+        let parts = parts.into_iter().filter_map(|(name, time)| {
+            let path = files.path(name);
+            let wanted = Cut { time: Some(time), targets: BTreeSet::new() };
+            cut(&recording, &wanted, &path).ok()?;
+            read(&path);
+            Some(Recording::open(&path).expect("what was cut can be read"))
+        });
+        let parts: Vec<Recording> = parts.collect();
+        let merged = files.path("merged.rec");
+        if merge(&parts, &merged).is_ok() {
+            read(&merged);
         }
     });
 }

@@ -218,6 +218,16 @@ fn proc_readers() {
 }
 
 #[test]
+fn recording_convert() {
+    check("recording_convert");
+}
+
+#[test]
+fn usdt_notes() {
+    check("usdt_notes");
+}
+
+#[test]
 fn cargo_fuzz_has_the_same_targets() {
     let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz_targets")).unwrap();
     let names: BTreeSet<String> =

@@ -37,6 +37,13 @@ mod tracer;
 #[path = "unsupported.rs"]
 mod tracer;
 
+/// The USDT probes of a program, each once for each place at which the program has it. None if the file is no program
+/// of x86-64.
+#[cfg(target_arch = "x86_64")]
+pub fn usdt_probes_of(program: std::fs::File) -> Vec<UsdtProbe> {
+    notes::read(program).into_iter().map(|place| place.probe).collect()
+}
+
 /// The most hits that are reported. Further ones are lost.
 pub const MOST_HITS: u64 = 10_000;
 
