@@ -43,6 +43,7 @@ mod snapshot;
 mod steady;
 pub mod survey;
 mod target;
+mod tier;
 mod unit_name;
 pub mod units;
 mod usage;
@@ -71,6 +72,7 @@ pub use target::{
     ANONYMOUS, AddressSpace, CgroupId, Layout, MOST_JOIN, Mapping, NodeId, Permissions, ProcessId, TargetId,
     TargetSpace, shown_name,
 };
+pub use tier::{Node, TierError, TierOrigin, Tiers};
 pub use unit_name::{is_unit, unit_in};
 pub use usage::{MemoryUse, SystemMemory};
 

@@ -9,6 +9,7 @@
 //! - [`lru_gen`]: asks the multi-generational LRU to age a cgroup, which clears accessed bits
 //! - [`madvise`]: advice on the memory of another process
 //! - [`memory_use`], [`anonymous_use`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much memory is in use
+//! - [`memory_nodes`], [`memory_tiers`]: the memory nodes, and how fast they are
 //! - [`transparent_huge_pages`]: their setting
 //! - [`scheduling`]: how a thread is scheduled
 //! - [`set_again_price`]: what it costs a process to set accessed bits again
@@ -27,6 +28,7 @@ pub mod madvise;
 mod maps;
 mod member;
 mod names;
+mod nodes;
 pub mod pages;
 mod part;
 mod pattern;
@@ -52,6 +54,7 @@ pub use listing::inner_pid;
 pub use maps::{CodeMapping, FileId, MappingNames, MappingUse, read_code_mappings, read_mapping_uses, read_mappings};
 pub use member::Member;
 pub use names::{command_line, memory_id, process_name, stat_field};
+pub use nodes::{NodesError, memory_nodes, memory_tiers};
 pub use pages::{RamError, TableError};
 pub use part::{Part, page_ranges};
 pub use pattern::{Glob, NamePattern, PatternError};

@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod scheme;
 mod targets;
+mod tier;
 mod tools;
 mod top;
 mod tune;
@@ -34,6 +35,7 @@ pub use record::Record;
 pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
+pub use tier::{Tier, TierCommand, TierFormat, TierList};
 pub use tools::{Completions, Doctor, DoctorFormat, Workload};
 pub use top::Top;
 pub use tune::{Tune, TuneFormat};
@@ -100,6 +102,7 @@ pub enum Command {
     Idle(Box<Idle>),
     Run(Box<Run>),
     Scheme(Scheme),
+    Tier(Tier),
     Mark(Mark),
     Check(Check),
     Recover(Recover),
