@@ -193,8 +193,8 @@ impl Pacer {
         self.controller.survey_settings(attributes.sampling())
     }
 
-    /// The least time from one reading of the mappings to the next: so much that it takes a part of the budget only, and
-    /// that it does not fall into ten seconds that have cost enough.
+    /// The least time from one reading of the mappings to the next: so much that readings take a part of the budget
+    /// only, and do not fall into ten seconds that have cost enough.
     pub fn update_gap(&self, attributes: Attributes) -> Duration {
         if !self.has_budget {
             return Duration::ZERO;

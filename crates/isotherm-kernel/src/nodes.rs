@@ -58,7 +58,8 @@ pub fn memory_nodes(root: &Path) -> Result<Vec<Node>, NodesError> {
 }
 
 /// The kernel's memory tiers, the fastest first; none if the kernel has no tiers (before Linux 6.1). `root` stands for
-/// `/`. The number of a tier is smaller the faster it is (Linux `Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`).
+/// `/`. The faster a tier is, the smaller is its number (Linux
+/// `Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`).
 ///
 /// # Errors
 /// If a file cannot be read or understood.

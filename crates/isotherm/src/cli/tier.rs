@@ -4,8 +4,8 @@ use clap::{Args, Subcommand, ValueEnum};
 
 /// Show the tiers of memory: which is fast, and which is slow
 ///
-/// Some machines have memory of different speed: next to another processor, behind CXL, or persistent memory. The kernel
-/// shows each as a NUMA node. docs/tiers.md says how isotherm finds out which nodes are fast.
+/// Some machines have memory of different speed: next to another processor, behind CXL, or persistent memory. The
+/// kernel shows each as a NUMA node. docs/tiers.md says how isotherm finds out which nodes are fast.
 #[derive(Args)]
 pub struct Tier {
     #[command(subcommand)]
