@@ -142,25 +142,25 @@ impl Tiers {
         self.tiers.iter().position(|tier| tier.contains(&node))
     }
 
-    /// Where memory of `node` is promoted to: the nearest node of the next faster tier that has room. `None` if no
-    /// faster tier has.
-    pub fn promotion_target(&self, node: NodeId, has_room: impl Fn(NodeId) -> bool) -> Option<NodeId> {
-        let tier = self.tier_of(node)?;
-        self.tiers[..tier].iter().rev().find_map(|tier| self.nearest(node, tier, &has_room))
+    /// Where memory of `node` can be promoted to: the nodes of the next faster tier, the nearest first. Empty for a node
+    /// of the fastest tier, and for one that is in no tier.
+    pub fn faster(&self, node: NodeId) -> Vec<NodeId> {
+        let next = self.tier_of(node).and_then(|tier| tier.checked_sub(1));
+        self.by_distance(node, next)
     }
 
-    /// Where memory of `node` is demoted to: the nearest node of the next slower tier that has room. `None` if no
-    /// slower tier has.
-    pub fn demotion_target(&self, node: NodeId, has_room: impl Fn(NodeId) -> bool) -> Option<NodeId> {
-        let tier = self.tier_of(node)?;
-        self.tiers[tier + 1..].iter().find_map(|tier| self.nearest(node, tier, &has_room))
+    /// Where memory of `node` can be demoted to: the nodes of the next slower tier, the nearest first. Empty for a node
+    /// of the slowest tier, and for one that is in no tier.
+    pub fn slower(&self, node: NodeId) -> Vec<NodeId> {
+        self.by_distance(node, self.tier_of(node).map(|tier| tier + 1))
     }
 
-    /// The node of `tier` that is nearest to `from` and has room: of several, the one with the smallest number.
-    fn nearest(&self, from: NodeId, tier: &[NodeId], has_room: &impl Fn(NodeId) -> bool) -> Option<NodeId> {
-        let distances = &self.nodes.get(&from)?.distances;
-        let distance = |node: NodeId| (distances.get(&node).copied().unwrap_or(u32::MAX), node);
-        tier.iter().copied().filter(|&node| has_room(node)).min_by_key(|&node| distance(node))
+    /// The nodes of a tier, those nearest to `from` first.
+    fn by_distance(&self, from: NodeId, tier: Option<usize>) -> Vec<NodeId> {
+        let mut nodes = tier.and_then(|tier| self.tiers.get(tier)).cloned().unwrap_or_default();
+        let distance = |to: &NodeId| self.nodes.get(&from)?.distances.get(to).copied();
+        nodes.sort_by_key(|to| (distance(to).unwrap_or(u32::MAX), *to));
+        nodes
     }
 }
 
@@ -225,17 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_moves_to_the_nearest_node_of_the_next_tier_with_room() {
+    fn memory_moves_one_tier_to_the_nearest_node_first() {
         let tiers = Tiers::new(five(), &[]);
-        let all = |_| true;
-        let but = |full: &'static [u32]| move |node: NodeId| !full.contains(&node.0);
-        let demoted = |node, full| tiers.demotion_target(NodeId(node), but(full)).map(|node| node.0);
-        let promoted = |node, full| tiers.promotion_target(NodeId(node), but(full)).map(|node| node.0);
-        assert_eq!([0, 1, 2, 4].map(|node| demoted(node, &[])), [Some(2), Some(3), Some(4), None]);
-        assert_eq!([0, 2, 3, 4].map(|node| promoted(node, &[])), [None, Some(0), Some(1), Some(2)]);
-        assert_eq!((demoted(0, &[2]), demoted(0, &[2, 3]), demoted(0, &[2, 3, 4])), (Some(3), Some(4), None));
-        assert_eq!((promoted(4, &[2, 3]), promoted(2, &[0, 1])), (Some(0), None));
-        assert_eq!(tiers.demotion_target(NodeId(7), all), None);
+        let numbers = |nodes: Vec<NodeId>| nodes.iter().map(|node| node.0).collect::<Vec<_>>();
+        let slower = |node| numbers(tiers.slower(NodeId(node)));
+        let faster = |node| numbers(tiers.faster(NodeId(node)));
+        assert_eq!((slower(0), slower(1), slower(2), slower(4)), (vec![2, 3], vec![3, 2], vec![4], vec![]));
+        assert_eq!((faster(0), faster(2), faster(3), faster(4)), (vec![], vec![0, 1], vec![1, 0], vec![2, 3]));
+        assert_eq!((slower(7), faster(7)), (vec![], vec![]));
     }
 
     #[test]

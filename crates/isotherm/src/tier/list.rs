@@ -62,8 +62,8 @@ fn rows(tiers: &Tiers) -> impl Iterator<Item = Row<'_>> {
     let nodes = tiers.tiers().iter().enumerate().flat_map(|(tier, nodes)| nodes.iter().map(move |&node| (tier, node)));
     nodes.filter_map(|(tier, id)| {
         let node = tiers.node(id)?;
-        let any = |_| true;
-        Some(Row { tier, node, promoted: tiers.promotion_target(id, any), demoted: tiers.demotion_target(id, any) })
+        let [promoted, demoted] = [tiers.faster(id), tiers.slower(id)].map(|nodes| nodes.first().copied());
+        Some(Row { tier, node, promoted, demoted })
     })
 }
 
