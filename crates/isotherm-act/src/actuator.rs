@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, Refusal, Work};
-use isotherm_core::{AddrRange, BoxError, TargetId};
+use isotherm_core::{AddrRange, BoxError, NodeId, TargetId};
 use rustix::io::Errno;
 
 use super::call_method::CallMethod;
@@ -15,6 +15,7 @@ use super::check::check;
 use super::dense::dense;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::outside::{Memory, advise_ranges, cut_at_mappings};
+use super::migration::Migration;
 use super::refusal::{NOT_MAPPED, refusal};
 use super::resident::resident;
 use isotherm_kernel::madvise::{Advice, advise};
@@ -26,6 +27,7 @@ pub struct ProcessActuator {
     process_table: ProcessTable,
     root: PathBuf,
     inside: Inside,
+    migration: Migration,
     spent: Duration,
     /// Set when the work must end.
     interrupt: Arc<AtomicBool>,
@@ -40,6 +42,7 @@ impl ProcessActuator {
             process_table,
             root: "/".into(),
             inside: Inside::new(),
+            migration: Migration::new("/".as_ref()),
             spent: Duration::ZERO,
             interrupt: Arc::default(),
             refusals: HashMap::new(),
@@ -147,7 +150,11 @@ fn refuse_all(ranges: &[AddrRange], outcomes: &mut [Outcome], refusal: Refusal) 
 impl Actuator for ProcessActuator {
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError> {
         let method = CallMethod::of(action, inside)?;
-        Ok(check(action, method, &mut self.inside)?)
+        Ok(check(action, method, &mut self.inside, &mut self.migration)?)
+    }
+
+    fn left_nodes(&mut self, action: Action) -> Vec<NodeId> {
+        self.migration.left_nodes(action)
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
@@ -166,6 +173,9 @@ impl Actuator for ProcessActuator {
             }
             (Some(mut held), CallMethod::Outside(Advice::PageOut)) => self.page_out(&mut held, work.ranges, outcomes),
             (Some(mut held), CallMethod::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
+            (Some(held), CallMethod::Migration) => {
+                self.migration.run(&held, work.action, work.ranges, outcomes, &self.interrupt);
+            }
             (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
         }
         self.spent += began.elapsed();

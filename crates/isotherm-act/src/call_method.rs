@@ -15,6 +15,8 @@ pub(super) enum CallMethod {
     Outside(Advice),
     /// A system call inside the target.
     Inside(InsideCall),
+    /// Migration between memory nodes, from outside the target.
+    Migration,
 }
 
 impl CallMethod {
@@ -34,6 +36,7 @@ impl CallMethod {
             Action::NoHugePage => Self::Inside(InsideCall::NoHugePage),
             Action::MLock => Self::Inside(InsideCall::MLock),
             Action::MUnlock => Self::Inside(InsideCall::MUnlock),
+            Action::Promote | Action::Demote | Action::MigrateHot(_) | Action::MigrateCold(_) => Self::Migration,
         };
         match method {
             Self::Inside(_) if !may_be_inside => Err(ActError::NeedsInside(action)),
@@ -47,6 +50,7 @@ impl CallMethod {
             Self::Nothing => "",
             Self::Outside(advice) => advice.name(),
             Self::Inside(call) => call.name(),
+            Self::Migration => "move_pages",
         }
     }
 }

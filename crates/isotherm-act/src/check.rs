@@ -1,9 +1,10 @@
 //! Finds out which actions work on this machine by trying each of them on this process.
 
+use std::path::Path;
 use std::{fmt, fs};
 
-use isotherm_core::scheme::{Action, ActionKind};
-use isotherm_core::{AddrRange, PAGE_SIZE, chain};
+use isotherm_core::scheme::{Action, ActionKind, Destinations};
+use isotherm_core::{AddrRange, NodeId, PAGE_SIZE, chain};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use super::call_method::CallMethod;
 use super::error::{ActError, THP_ENABLED};
 use super::inside::{Inside, InsideCall};
+use super::migration::Migration;
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::{HUGE, Pidfd, Scratch};
 
@@ -37,7 +39,11 @@ pub struct Capability {
 /// less than a millisecond per action that is made inside a target.
 pub fn capabilities() -> Vec<Capability> {
     let mut inside = Inside::new();
-    let ways = ActionKind::ALL.into_iter().map(Action::from).flat_map(|action| [(action, false), (action, true)]);
+    let mut migration = Migration::new(Path::new("/"));
+    // What works with one node works with another: the doctor names no node.
+    let own = NodeId(0);
+    let all = ActionKind::ALL.into_iter().filter_map(|kind| Action::of(kind, Some(Destinations::one(own))));
+    let ways = all.flat_map(|action| [(action, false), (action, true)]);
     let mut found: Vec<Capability> = Vec::new();
     for (action, may_be_inside) in ways {
         let Ok(method) = CallMethod::of(action, may_be_inside) else {
@@ -48,7 +54,7 @@ pub fn capabilities() -> Vec<Capability> {
         if method.call_name().is_empty() || is_inside != may_be_inside {
             continue;
         }
-        let why_not = check(action, method, &mut inside).err().map(|error| chain(&error));
+        let why_not = check(action, method, &mut inside, &mut migration).err().map(|error| chain(&error));
         let works = why_not.is_none();
         found.push(Capability {
             action: action.kind().name(),
@@ -70,11 +76,17 @@ fn limit(method: CallMethod) -> Option<&'static str> {
 }
 
 /// Tries an action on this process.
-pub(super) fn check(action: Action, method: CallMethod, inside: &mut Inside) -> Result<(), ActError> {
+pub(super) fn check(
+    action: Action,
+    method: CallMethod,
+    inside: &mut Inside,
+    migration: &mut Migration,
+) -> Result<(), ActError> {
     match method {
         CallMethod::Nothing => Ok(()),
         CallMethod::Outside(advice) => outside(action, advice),
         CallMethod::Inside(call) => inside_self(action, call, inside),
+        CallMethod::Migration => migration.check(action).map_err(|source| ActError::Migration { action, source }),
     }
 }
 
@@ -150,8 +162,8 @@ mod tests {
     #[test]
     fn every_action_is_listed_and_one_that_does_not_work_has_a_reason_and_a_fix() {
         let found = capabilities();
-        for action in ActionKind::ALL.into_iter().map(Action::from).filter(|action| *action != Action::Stat) {
-            assert!(found.iter().any(|capability| capability.action == action.kind().name()), "{action}");
+        for kind in ActionKind::ALL.into_iter().filter(|kind| *kind != ActionKind::Stat) {
+            assert!(found.iter().any(|capability| capability.action == kind.name()), "{kind}");
         }
         let hugepage = found.iter().filter(|capability| capability.action == "hugepage");
         assert_eq!(hugepage.count(), 2, "from outside and from inside");

@@ -7,6 +7,7 @@ use isotherm_kernel::NoScratch;
 use thiserror::Error;
 
 use super::inside::InsideError;
+use super::migration::MigrationError;
 
 pub(super) const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
@@ -45,6 +46,15 @@ pub enum ActError {
         action: Action,
         /// Why no call can be made, and how to fix it.
         source: InsideError,
+    },
+    /// Memory cannot be moved between nodes.
+    #[error("{action} does not work here")]
+    Migration {
+        /// The action.
+        action: Action,
+        /// Why, and how to fix it.
+        #[source]
+        source: MigrationError,
     },
     /// Huge pages are disabled, so that the action has no effect.
     #[error(

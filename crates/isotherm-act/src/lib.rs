@@ -5,6 +5,8 @@
 //! actions need a system call that only the process itself can make. Such a call is made inside the process, if the
 //! scheme allows it.
 //!
+//! Actions between memory nodes move pages (`move_pages(2)`), also from outside.
+//!
 //! - [`ProcessActuator`]: carries out the actions of schemes, from outside and from inside
 //! - [`ProcessInspector`]: finds the properties of pages and processes that filters depend on
 //! - [`Inside`]: makes system calls inside other processes
@@ -17,6 +19,7 @@ mod dense;
 mod error;
 mod facts;
 mod inside;
+mod migration;
 mod outside;
 mod pages;
 mod refusal;
@@ -28,4 +31,5 @@ pub use actuator::ProcessActuator;
 pub use check::{Capability, capabilities};
 pub use error::ActError;
 pub use inside::{Inside, InsideCall, InsideError};
+pub use migration::{MigrationError, PlacesError};
 pub use pages::{OpenProbe, ProcessInspector};

@@ -17,6 +17,7 @@ use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 
 use super::actuator::Held;
 use super::facts::facts;
+use super::migration::Places;
 use super::refusal::refusal;
 use super::resident::resident;
 
@@ -38,6 +39,7 @@ pub struct ProcessInspector {
     root: PathBuf,
     young: Option<Young>,
     huge: Option<Huge>,
+    places: Option<Places>,
     spent: Duration,
 }
 
@@ -45,7 +47,7 @@ impl ProcessInspector {
     /// An inspector of the processes of `process_table`. It finds young pages with the probe that `open_probe` opens.
     /// Nothing is opened before it is needed.
     pub fn new(process_table: ProcessTable, open_probe: OpenProbe) -> Self {
-        Self { process_table, open_probe, root: "/".into(), young: None, huge: None, spent: Duration::ZERO }
+        Self { process_table, open_probe, root: "/".into(), young: None, huge: None, places: None, spent: Duration::ZERO }
     }
 
     /// The same inspector. It finds young pages with `probe`, which must keep to the rules of [`OpenProbe`].
@@ -65,6 +67,13 @@ impl PageInspector for ProcessInspector {
         match kind {
             PageKind::Young if self.young.is_none() => self.young = Some(Young::open(self.open_probe)?),
             PageKind::Huge if self.huge.is_none() => self.huge = Some(Huge::open(&self.root)?),
+            PageKind::Node(node) => {
+                let places = match &mut self.places {
+                    Some(places) => places,
+                    none => none.insert(Places::open(&self.root)?),
+                };
+                places.has_node(node)?;
+            }
             PageKind::Young | PageKind::Huge => {}
         }
         Ok(())
@@ -85,9 +94,10 @@ impl PageInspector for ProcessInspector {
         let began = Instant::now();
         let held = Held::new(&self.process_table, target).ok_or_else(|| refusal(Errno::SRCH))?;
         self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
-        let result = match (kind, &mut self.young, &mut self.huge) {
-            (PageKind::Young, Some(young), _) => young.find(target, range, found),
-            (PageKind::Huge, _, Some(huge)) => huge.find(held.pid, range, found),
+        let result = match (kind, &mut self.young, &mut self.huge, &mut self.places) {
+            (PageKind::Young, Some(young), _, _) => young.find(target, range, found),
+            (PageKind::Huge, _, Some(huge), _) => huge.find(held.pid, range, found),
+            (PageKind::Node(node), _, _, Some(places)) => places.on_node(held.pid, range, node, found),
             _ => Err(Errno::OPNOTSUPP),
         };
         self.spent += began.elapsed();
@@ -232,7 +242,7 @@ impl Huge {
 }
 
 /// Appends a page to sorted ranges. It is merged with the last range if they touch.
-fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
+pub(super) fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
     let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) else {
         return;
     };

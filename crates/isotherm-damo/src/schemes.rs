@@ -8,13 +8,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    ClosedInterval, Condition, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, PageKind, Quota, Scheme, Watermarks,
+    ClosedInterval, Condition, Destinations, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, NodePart, PageKind, Quota, Scheme, Watermarks,
     Weights,
 };
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_scheme::form::{AN_ACTION, Fields, Names, Node, Value, action, at_least_one, check_inside};
-use isotherm_scheme::{Diagnostics, Document};
+use isotherm_scheme::form::{
+    A_NODE, A_NODE_WEIGHT, AN_ACTION, Fields, Names, Node, Value, action, at_least_one, check_inside, destinations,
+    node_number, node_weight, with_destinations,
+};
+use isotherm_scheme::{Diagnostics, Document, Position};
 
 /// Reads the schemes in a file, which is in one of isotherm's own forms or in damo's.
 ///
@@ -84,9 +87,10 @@ fn collect<'a>(node: &'a Node, schemes: &mut Vec<&'a Node>, diagnostics: &mut Di
 }
 
 /// The fields of a scheme. Some are only written by damo, and are ignored.
-const SCHEME: [&str; 15] = [
+const SCHEME: [&str; 16] = [
     "name",
     "action",
+    "target_nid",
     "dests",
     "access_pattern",
     "apply_interval_us",
@@ -117,6 +121,15 @@ fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagno
         let how = "add \"inside\": true to the scheme, a field that damo does not have";
         check_inside(action, inside, node.position, how, diagnostics);
     }
+    let to = target_nodes(&fields, diagnostics);
+    let action = match (action, action_node, to) {
+        (Some(kind), Some(node), Some(to)) => {
+            let to = to.filter(|_| kind.needs_destinations());
+            let how = "add \"target_nid\", the number of a memory node, or \"dests\"";
+            with_destinations(kind, to, node.position, how, diagnostics)
+        }
+        _ => None,
+    };
     let snapshots = fields.get_or("max_nr_snapshots", (), |node| {
         zero(node, "isotherm has no max_nr_snapshots; end the run with --duration", diagnostics)
     });
@@ -137,6 +150,30 @@ fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagno
         filters: filters?.concat(),
         ..Scheme::new(&name, condition?, action?)
     })
+}
+
+/// The nodes to move memory to: those of `dests`, each with its weight; else `target_nid`. damo writes -1, or null, for
+/// no node.
+#[allow(clippy::option_option, reason = "the outer one tells whether there was an error, as in all readers")]
+fn target_nodes(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Option<(Destinations, Position)>> {
+    let dests = fields.get_or("dests", Vec::new(), |node| {
+        node.list("destinations", diagnostics, |item, diagnostics| {
+            let fields = Fields::open(item, "a destination", &["id", "weight"], diagnostics)?;
+            let id = fields.require("id", diagnostics).and_then(|id| id.scalar(A_NODE, diagnostics, node_number));
+            let weight = fields.require("weight", diagnostics);
+            let weight = weight.and_then(|weight| weight.scalar(A_NODE_WEIGHT, diagnostics, node_weight));
+            Some((id?, weight?))
+        })
+    })?;
+    if let (Some(node), false) = (fields.get("dests"), dests.is_empty()) {
+        return Some(Some((destinations(&dests, node.position, diagnostics)?, node.position)));
+    }
+    let Some(node) = fields.get("target_nid") else { return Some(None) };
+    let number = node.scalar(A_NODE, diagnostics, |text| match text {
+        "-1" => Ok(None),
+        text => node_number(text).map(Some),
+    })?;
+    Some(number.map(|number| (Destinations::one(number), node.position)))
 }
 
 /// Reports a field that isotherm does not have, unless it is 0, which turns it off.
@@ -286,19 +323,45 @@ fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
     let known = ["metric", "target_value", "current_value", "nid", "path", "complement"];
     let fields = Fields::open(node, "a goal", &known, diagnostics)?;
     let metric = fields.require("metric", diagnostics)?;
-    metric.scalar("a metric", diagnostics, |text| match text {
-        "some_mem_psi_us" => Ok(()),
-        other => Err(format!(
-            "isotherm does not read damo's goal {other:?}; its own form has psi_some, free_memory, \
-             working_set_resident and fed (docs/schemes.md)"
-        )),
-    })?;
-    let target = fields.require("target_value", diagnostics)?;
-    let time = optional_time(target, MICROSECOND, diagnostics)?.unwrap_or_default();
-    match Goal::new(Metric::StallTime, time.as_secs_f64()) {
+    let name = metric.text("a metric", diagnostics)?;
+    let target = fields.require("target_value", diagnostics);
+    let node_part = |diagnostics: &mut Diagnostics| {
+        let nid = fields.require("nid", diagnostics).and_then(|nid| nid.scalar(A_NODE, diagnostics, node_number));
+        let of_cgroup = name.starts_with("node_memcg");
+        let cgroup = match of_cgroup.then(|| fields.require("path", diagnostics)) {
+            Some(path) => Some(path?.text("a path", diagnostics)?.into()),
+            None => None,
+        };
+        Some(NodePart { node: nid?, cgroup })
+    };
+    let (metric, value) = match name {
+        "some_mem_psi_us" => {
+            let time = optional_time(target?, MICROSECOND, diagnostics)?.unwrap_or_default();
+            (Metric::StallTime, time.as_secs_f64())
+        }
+        "node_mem_used_bp" | "node_memcg_used_bp" => {
+            (Metric::NodeUsed(node_part(diagnostics)?), target?.scalar(A_SHARE, diagnostics, basis_points)?)
+        }
+        "node_mem_free_bp" | "node_memcg_free_bp" => {
+            (Metric::NodeFree(node_part(diagnostics)?), target?.scalar(A_SHARE, diagnostics, basis_points)?)
+        }
+        other => {
+            let message = format!(
+                "isotherm does not read damo's goal {other:?}; its own form has psi_some, free_memory, \
+                 working_set_resident, node_mem_used, node_mem_free and fed (docs/schemes.md)"
+            );
+            return diagnostics.fail(metric.position, message);
+        }
+    };
+    match Goal::new(metric, value) {
         Ok(goal) => Some(goal),
-        Err(error) => diagnostics.fail(target.position, error.to_string()),
+        Err(error) => diagnostics.fail(target?.position, error.to_string()),
     }
+}
+
+/// A share, of which a number without a unit counts ten-thousandths.
+fn basis_points(text: &str) -> Result<f64, QuantityError> {
+    units::parse_share_of(text, 10_000.0)
 }
 
 fn watermarks(node: &Node, diagnostics: &mut Diagnostics) -> Option<Option<Watermarks>> {

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use isotherm_core::AddrRange;
-use isotherm_core::scheme::{ClosedInterval, FilterKind, Goal, Metric, Quota, Scheme, Weights};
+use isotherm_core::scheme::{
+    Action, ClosedInterval, Destinations, FilterKind, Goal, Metric, NodePart, Quota, Scheme, Weights,
+};
+use isotherm_core::{AddrRange, NodeId};
 use isotherm_damo::{parse_schemes, read_schemes};
 use isotherm_scheme::Diagnostics;
 use proptest::prelude::*;
@@ -77,7 +79,11 @@ fn errors_have_positions_and_say_what_isotherm_has() {
         (r#""quotas": {"sz_bytes": "1 MiB", "reset_interval_ms": "0 ns"}"#, "need reset_interval_ms"),
         (r#""quotas": {"goal_tuner": "temporal"}"#, "consist"),
         (r#""quotas": {"fail_charge_num": "1"}"#, "counts refused memory"),
-        (r#""quotas": {"goals": [{"metric": "node_mem_free_bp", "target_value": "5 %"}]}"#, "free_memory"),
+        (r#""quotas": {"goals": [{"metric": "user_input", "target_value": "5 %"}]}"#, "free_memory"),
+        (r#""quotas": {"goals": [{"metric": "node_mem_free_bp", "target_value": "5 %"}]}"#, "needs the field nid"),
+        (r#""quotas": {"goals": [{"metric": "node_memcg_used_bp", "target_value": "5 %", "nid": 0}]}"#, "the field path"),
+        (r#""target_nid": "fast""#, "the number of a memory node"),
+        (r#""dests": [{"id": 0, "weight": 0}]"#, "from 1 to 1000"),
         (r#""watermarks": {"metric": "load"}"#, "free_mem_rate"),
         (r#""colour": "red""#, "no field \"colour\""),
     ] {
@@ -94,6 +100,30 @@ fn errors_have_positions_and_say_what_isotherm_has() {
         let text = format!(r#"[{{"action": "pageout", "access_pattern": {pattern}}}]"#);
         assert!(diagnostics(&text).to_string().contains(words), "{words}: {}", diagnostics(&text));
     }
+}
+
+#[test]
+fn actions_and_goals_of_nodes_are_read() {
+    let scheme = |action: &str, more: &str| {
+        format!(
+            r#"[{{"action": "{action}", {more}, "access_pattern": {{"age": {{"min": "5 s", "max": "max"}}}}, "quotas":
+            {{"reset_interval_ms": "1 s", "goals": [{{"metric": "node_mem_used_bp", "target_value": "99.7 %", "nid": 0}},
+            {{"metric": "node_memcg_free_bp", "target_value": "50", "nid": 0, "path": "/redis"}}]}}}}]"#
+        )
+    };
+    let read = |text: &str| parse_schemes("f", text).unwrap()[0].clone();
+    let hot = read(&scheme("migrate_hot", r#""target_nid": 0, "dests": []"#));
+    assert_eq!(hot.action, Action::MigrateHot(Destinations::one(NodeId(0))));
+    let part = |cgroup: Option<&str>| NodePart { node: NodeId(0), cgroup: cgroup.map(Into::into) };
+    let goals = [(Metric::NodeUsed(part(None)), 0.997), (Metric::NodeFree(part(Some("/redis"))), 0.005)];
+    assert_eq!(hot.quota.goals(), goals.map(|(metric, value)| Goal::new(metric, value).unwrap()));
+    let both = r#""target_nid": -1, "dests": [{"id": 0, "weight": 3}, {"id": 1, "weight": 1}]"#;
+    let to = Destinations::new(&[(NodeId(0), 3), (NodeId(1), 1)]).unwrap();
+    assert_eq!(read(&scheme("migrate_cold", both)).action, Action::MigrateCold(to));
+    // damo writes the field for all actions.
+    assert_eq!(read(&scheme("pageout", r#""target_nid": 0"#)).action, Action::PageOut);
+    let none = diagnostics(&scheme("migrate_cold", r#""target_nid": null"#)).to_string();
+    assert!(none.contains("add \"target_nid\""), "{none}");
 }
 
 /// The pointers to all values of a document.

@@ -12,6 +12,7 @@ use isotherm_input::{Background, Input, Problem};
 use procfs::ProcError;
 use thiserror::Error;
 
+use crate::node_use::{NodeUseError, node_used_share};
 use crate::pages::{PageBuffer, Pagemap};
 use crate::usage::{PRESSURE, pressure, stall_time, system_memory};
 
@@ -41,6 +42,9 @@ pub enum GaugeError {
     /// `/proc/meminfo` cannot be read.
     #[error("the system's memory cannot be read from /proc/meminfo (is /proc mounted?)")]
     Memory(#[source] ProcError),
+    /// The use of a memory node cannot be read.
+    #[error(transparent)]
+    Node(#[from] NodeUseError),
     /// A file of the user cannot be read.
     #[error("no number can be read from {path} (write one number, such as 0.7, to the file before the start)")]
     Unread {
@@ -125,6 +129,9 @@ impl Gauges for SystemGauges {
             Metric::Pressure | Metric::StallTime => pressure(&self.root).map(|_| ()).map_err(GaugeError::Pressure),
             // The targets are known only when the run has started.
             Metric::WorkingSetResident => Ok(()),
+            Metric::NodeUsed(part) | Metric::NodeFree(part) => {
+                node_used_share(&self.root, part).map(|_| ()).map_err(GaugeError::Node)
+            }
             Metric::Fed(path) => self.fed(path, CHECK_PATIENCE).map(|_| ()),
         }
         .map_err(BoxError::from)
@@ -136,6 +143,8 @@ impl Gauges for SystemGauges {
             Metric::Pressure => pressure(&self.root).ok().map(|pressure| f64::from(pressure.some.avg10) / 100.0),
             Metric::StallTime => pressure(&self.root).ok().map(|pressure| stall_time(&pressure).as_secs_f64()),
             Metric::WorkingSetResident => self.resident_share(snapshot),
+            Metric::NodeUsed(part) => node_used_share(&self.root, part).ok(),
+            Metric::NodeFree(part) => node_used_share(&self.root, part).ok().map(|used| 1.0 - used),
             Metric::Fed(path) => self.fed(path, READ_PATIENCE).ok(),
         }
     }

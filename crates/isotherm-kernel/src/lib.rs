@@ -10,6 +10,8 @@
 //! - [`madvise`]: advice on the memory of another process
 //! - [`memory_use`], [`anonymous_use`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much memory is in use
 //! - [`memory_nodes`], [`memory_tiers`]: the memory nodes, and how fast they are
+//! - [`node_used_share`]: how much of a memory node is used
+//! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there
 //! - [`transparent_huge_pages`]: their setting
 //! - [`scheduling`]: how a thread is scheduled
 //! - [`set_again_price`]: what it costs a process to set accessed bits again
@@ -29,6 +31,7 @@ mod maps;
 mod member;
 mod names;
 mod nodes;
+mod node_use;
 pub mod pages;
 mod part;
 mod pattern;
@@ -47,6 +50,7 @@ mod unreadable;
 mod usage;
 mod user;
 mod wait;
+mod zones;
 
 pub use gauges::{GaugeError, SystemGauges};
 pub use host::{Host, in_another_user_namespace, monitor_cpu_time, now_since_boot, unix_ns};
@@ -55,6 +59,7 @@ pub use maps::{CodeMapping, FileId, MappingNames, MappingUse, read_code_mappings
 pub use member::Member;
 pub use names::{command_line, memory_id, process_name, stat_field};
 pub use nodes::{NodesError, memory_nodes, memory_tiers};
+pub use node_use::{NodeUseError, node_used_share};
 pub use pages::{RamError, TableError};
 pub use part::{Part, page_ranges};
 pub use pattern::{Glob, NamePattern, PatternError};
@@ -72,3 +77,4 @@ pub use usage::{
 };
 pub use user::User;
 pub use wait::{Rest, Stop, Waiter, Woken};
+pub use zones::{ZoneError, room_by_node};

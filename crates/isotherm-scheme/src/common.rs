@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Action, ActionKind, Scheme};
-use isotherm_core::units::{self, A_TIME};
+use isotherm_core::NodeId;
+use isotherm_core::scheme::{Action, ActionKind, Destinations, Moves, Scheme};
+use isotherm_core::units::{self, A_TIME, QuantityError};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::value::lookup;
@@ -12,26 +13,87 @@ use crate::value::lookup;
 /// What an action looks like, for messages.
 pub const AN_ACTION: &str = "an action such as pageout";
 
-/// The action of this name.
+/// The kind of the action of this name.
 ///
 /// # Errors
 /// If isotherm has no such action: which one is near to it.
-pub fn action(name: &str) -> Result<Action, String> {
+pub fn action(name: &str) -> Result<ActionKind, String> {
     match name {
         "lru_prio" | "lru_deprio" => Err(format!(
             "isotherm has no action {name}, which sorts physical pages in the kernel's lists; use willneed or cold"
         )),
-        "migrate_hot" | "migrate_cold" => {
-            Err(format!("isotherm has no action {name}: it does not move memory between nodes yet; remove the scheme"))
-        }
-        _ => lookup(name, "action", &ActionKind::ALL.map(|kind| (kind.name(), kind.into()))),
+        _ => lookup(name, "action", &ActionKind::ALL.map(|kind| (kind.name(), kind))),
+    }
+}
+
+/// What a memory node looks like, for messages.
+pub const A_NODE: &str = "the number of a memory node, such as 1";
+
+/// What a weight of a target node looks like, for messages.
+pub const A_NODE_WEIGHT: &str = "a weight: a whole number from 1 to 1000";
+
+/// Reads the number of a memory node.
+///
+/// # Errors
+/// If the text is not a whole number, or is larger than any node's number.
+pub fn node_number(text: &str) -> Result<NodeId, String> {
+    // The kernel has at most 1,024 nodes (MAX_NUMNODES of all architectures).
+    let number = text.parse().ok().filter(|&number: &u32| number < 1024);
+    number.map(NodeId).ok_or_else(|| QuantityError::form(A_NODE, text).to_string())
+}
+
+/// Reads the weight of a target node.
+///
+/// # Errors
+/// If the text is not a whole number from 1 to 1000.
+pub fn node_weight(text: &str) -> Result<u32, String> {
+    let weight = text.parse().ok().filter(|weight| (1..=1000).contains(weight));
+    weight.ok_or_else(|| QuantityError::form(A_NODE_WEIGHT, text).to_string())
+}
+
+/// Nodes and weights as destinations. What is wrong with them is reported at `position`.
+pub fn destinations(
+    nodes: &[(NodeId, u32)],
+    position: Position,
+    diagnostics: &mut Diagnostics,
+) -> Option<Destinations> {
+    match Destinations::new(nodes) {
+        Ok(to) => Some(to),
+        Err(error) => diagnostics.fail(position, error.to_string()),
+    }
+}
+
+/// The action of this kind that moves memory to these nodes, if it is one that moves memory to nodes that the scheme
+/// names. `position` is that of the action; `to` comes with its own. `how` says how the form of the file names nodes.
+///
+/// A node that is missing, and one that the action does not need, is reported.
+pub fn with_destinations(
+    kind: ActionKind,
+    to: Option<(Destinations, Position)>,
+    position: Position,
+    how: &str,
+    diagnostics: &mut Diagnostics,
+) -> Option<Action> {
+    if let Some((_, at)) = to
+        && !kind.needs_destinations()
+    {
+        let hint = match kind.moves() {
+            Some(Moves::Hot) => "finds its target itself; use migrate_hot to name one",
+            Some(Moves::Cold) => "finds its target itself; use migrate_cold to name one",
+            None => "does not move memory between nodes; leave the target node out",
+        };
+        return diagnostics.fail(at, format!("the action {kind} {hint}"));
+    }
+    match Action::of(kind, to.map(|(to, _)| to)) {
+        Some(action) => Some(action),
+        None => diagnostics.fail(position, format!("the action {kind} needs to know where to move memory; {how}")),
     }
 }
 
 /// Reports an action that needs a system call inside the target if `inside` does not allow one. `how` says how the form
 /// of the file allows it.
-pub fn check_inside(action: Action, inside: bool, position: Position, how: &str, diagnostics: &mut Diagnostics) {
-    if action.kind().needs_inside() && !inside {
+pub fn check_inside(action: ActionKind, inside: bool, position: Position, how: &str, diagnostics: &mut Diagnostics) {
+    if action.needs_inside() && !inside {
         let message = format!(
             "the action {action} needs a system call inside the target, which stops the target for a moment; \
              to allow it, {how}"

@@ -1,9 +1,10 @@
 //! What a scheme does, in sentences.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, Order, PageKind, Quota, Scheme, Watermarks,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, NodePart, Order, PageKind, Quota, Scheme, Watermarks,
 };
 use isotherm_core::units::setting::{bytes, duration, percent};
 
@@ -30,8 +31,8 @@ pub fn describe(scheme: &Scheme) -> String {
     text
 }
 
-fn action(scheme: &Scheme) -> &'static str {
-    match (scheme.action, scheme.inside) {
+fn action(scheme: &Scheme) -> Cow<'static, str> {
+    let text = match (scheme.action, scheme.inside) {
         (Action::Stat, _) => "counts memory, and changes nothing.",
         (Action::WillNeed, _) => "reads memory in before it is used (MADV_WILLNEED).",
         (Action::Cold, _) => "makes memory the first that the kernel reclaims when memory is short (MADV_COLD).",
@@ -44,7 +45,16 @@ fn action(scheme: &Scheme) -> &'static str {
         (Action::Collapse, _) => "makes huge pages at once (MADV_COLLAPSE).",
         (Action::MLock, _) => "locks memory, so that it is not reclaimed, by a call inside the target (mlock).",
         (Action::MUnlock, _) => "unlocks memory, so that it can be reclaimed, by a call inside the target (munlock).",
-    }
+        (Action::Promote, _) => "moves memory to the nearest node with room of the next faster tier (move_pages).",
+        (Action::Demote, _) => "moves memory to the nearest node with room of the next slower tier (move_pages).",
+        (Action::MigrateHot(to) | Action::MigrateCold(to), _) => {
+            return match to.single() {
+                Some(node) => format!("moves memory to node {node} (move_pages).").into(),
+                None => format!("spreads memory over nodes by weight, {to} (move_pages).").into(),
+            };
+        }
+    };
+    text.into()
 }
 
 /// Which regions a condition selects, in a sentence.
@@ -104,6 +114,7 @@ fn memory(kind: &FilterKind) -> String {
         FilterKind::Cgroup(path) => format!("processes of the cgroup {path}"),
         FilterKind::Pages(PageKind::Young) => "young pages".into(),
         FilterKind::Pages(PageKind::Huge) => "huge pages".into(),
+        FilterKind::Pages(PageKind::Node(node)) => format!("memory on node {node}"),
     }
 }
 
@@ -156,6 +167,18 @@ fn goal(goal: &Goal, quota: &Quota) -> String {
         }
         Metric::FreeMemory => format!("{} of all memory is free", percent(goal.target())),
         Metric::WorkingSetResident => format!("{} of the working set is resident", percent(goal.target())),
+        Metric::NodeUsed(NodePart { node, cgroup: None }) => {
+            format!("{} of node {node} is used", percent(goal.target()))
+        }
+        Metric::NodeUsed(NodePart { node, cgroup: Some(cgroup) }) => {
+            format!("the cgroup {cgroup} uses {} of node {node}", percent(goal.target()))
+        }
+        Metric::NodeFree(NodePart { node, cgroup: None }) => {
+            format!("{} of node {node} is free", percent(goal.target()))
+        }
+        Metric::NodeFree(NodePart { node, cgroup: Some(cgroup) }) => {
+            format!("{} of node {node} is not used by the cgroup {cgroup}", percent(goal.target()))
+        }
         Metric::Fed(file) => format!("the number in {file} is {}", goal.target()),
         Metric::Pressure => format!("some task waits for memory in {} of the time", percent(goal.target())),
     }

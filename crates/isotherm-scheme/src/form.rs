@@ -4,6 +4,9 @@
 //! methods of [`Node`] and [`Fields`], and reports what is wrong to the [`Diagnostics`](crate::Diagnostics) that
 //! [`Document::read`](crate::Document::read) hands to it.
 
-pub use crate::common::{AN_ACTION, Names, action, at_least_one, check_inside};
+pub use crate::common::{
+    A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, node_number, node_weight,
+    with_destinations,
+};
 pub use crate::fields::Fields;
 pub use crate::tree::{Key, Node, Value};

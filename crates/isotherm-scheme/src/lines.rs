@@ -1,15 +1,18 @@
 //! The one-line form of the DAMON papers: `<min/max size> <min/max access rate> <min/max age> <action>`.
 //!
 //! The two bounds of a pair are two words, or one word with a slash: `4K/max`. `min`, `max` and `null` stand for no
-//! bound. `#` begins a comment. `inside` after the action allows a call inside the target.
+//! bound. `#` begins a comment. `inside` after the action allows a call inside the target. `node=1` after the action is the
+//! node to move memory to, and `node=0:3,1:1` are several, each with its weight.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ClosedInterval, Condition, Scheme};
+use isotherm_core::scheme::{ClosedInterval, Condition, Destinations, Scheme};
 use isotherm_core::units::{self, QuantityError};
 
-use crate::common::{Names, action, at_least_one, check_inside};
+use crate::common::{
+    Names, action, at_least_one, check_inside, destinations, node_number, node_weight, with_destinations,
+};
 use crate::diagnostic::{Diagnostics, Position};
 use crate::message::shortened;
 
@@ -67,20 +70,26 @@ fn scheme(words: &[Word<'_>], start: Position, diagnostics: &mut Diagnostics) ->
     let [size_min, size_max, rate_min, rate_max, age_min, age_max, action_word, rest @ ..] = words else {
         return diagnostics.fail(start, format!("expected 7 words, found {}: {FORM}", words.len()));
     };
-    let inside = match rest {
-        [] => false,
-        [inside] if inside.text == "inside" => true,
-        [more, ..] => {
+    let mut inside = false;
+    let mut to = None;
+    for more in rest {
+        if more.text == "inside" && !inside {
+            inside = true;
+        } else if let (Some(nodes), None) = (more.text.strip_prefix("node="), &to) {
+            to = Some((target_nodes(nodes, more.position, diagnostics)?, more.position));
+        } else {
             // The lengths of lines with quotas and watermarks in the files of old versions of DAMON's tools.
             let hint = match words.len() {
                 9 | 12 | 17 | 18 => "; write quotas and watermarks in YAML (docs/schemes.md)",
                 _ => "",
             };
-            let message =
-                format!("unexpected \"{}\"{hint}; a line is {FORM}, and may end with inside", shortened(more.text));
+            let message = format!(
+                "unexpected \"{}\"{hint}; a line is {FORM}, and may end with node=1 and with inside",
+                shortened(more.text)
+            );
             return diagnostics.fail(more.position, message);
         }
-    };
+    }
     let size = bounds([size_min, size_max], (0, u64::MAX), diagnostics, units::parse_bytes);
     let rate = bounds([rate_min, rate_max], (0.0, 1.0), diagnostics, rate);
     let age = bounds([age_min, age_max], (Duration::ZERO, Duration::MAX), diagnostics, units::parse_duration);
@@ -89,8 +98,23 @@ fn scheme(words: &[Word<'_>], start: Position, diagnostics: &mut Diagnostics) ->
         Err(message) => return diagnostics.fail(action_word.position, message),
     };
     check_inside(action, inside, action_word.position, "add the word inside at the end of the line", diagnostics);
+    let how = "add the word node=1 after the action, with the number of a memory node";
+    let action = with_destinations(action, to, action_word.position, how, diagnostics);
     let condition = Condition { size: size?, rate: rate?, age: age? };
-    Some(Scheme { inside, ..Scheme::new("", condition, action) })
+    Some(Scheme { inside, ..Scheme::new("", condition, action?) })
+}
+
+/// Reads nodes such as `1`, or `0:3,1:1` with weights.
+fn target_nodes(text: &str, position: Position, diagnostics: &mut Diagnostics) -> Option<Destinations> {
+    let mut nodes = Vec::new();
+    for one in text.split(',') {
+        let (number, weight) = one.split_once(':').unwrap_or((one, "1"));
+        match (node_number(number), node_weight(weight)) {
+            (Ok(node), Ok(weight)) => nodes.push((node, weight)),
+            (Err(message), _) | (_, Err(message)) => return diagnostics.fail(position, message),
+        }
+    }
+    destinations(&nodes, position, diagnostics)
 }
 
 /// Reads an access rate. A whole number without a sign is in per cent, as in the papers.

@@ -1,21 +1,36 @@
 //! The YAML form, which has everything that a scheme can have.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, QuotaError, Scheme, Watermarks, Weights,
+    Condition, Destinations, Filter, FilterKind, Goal, Metric, NodePart, PageKind, Pattern, Quota, QuotaError, Scheme, Watermarks, Weights,
 };
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 
-use crate::common::{AN_ACTION, Names, action, at_least_one, check_inside, positive_duration};
+use crate::common::{
+    A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, node_number, node_weight,
+    positive_duration, with_destinations,
+};
 use crate::diagnostic::Diagnostics;
 use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 10] =
-    ["name", "size", "access_rate", "age", "action", "inside", "apply_interval", "quota", "watermarks", "filters"];
+const SCHEME: [&str; 11] = [
+    "name",
+    "size",
+    "access_rate",
+    "age",
+    "action",
+    "target_node",
+    "inside",
+    "apply_interval",
+    "quota",
+    "watermarks",
+    "filters",
+];
 
 /// The schemes of a document: a map with the field `schemes`, or a list.
 pub(crate) fn schemes(root: &Node, diagnostics: &mut Diagnostics) -> Vec<Scheme> {
@@ -43,6 +58,14 @@ fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagno
     if let (Some(action), Some(node), Some(inside)) = (action, action_node, inside) {
         check_inside(action, inside, node.position, "add `inside: true` to the scheme", diagnostics);
     }
+    let to = fields.get_or("target_node", None, |node| Some(Some((target_nodes(node, diagnostics)?, node.position))));
+    let action = match (action, action_node, to) {
+        (Some(kind), Some(node), Some(to)) => {
+            let how = "add `target_node: 1` to the scheme, with the number of a memory node";
+            with_destinations(kind, to, node.position, how, diagnostics)
+        }
+        _ => None,
+    };
     let apply_interval =
         fields.get_or("apply_interval", None, |node| node.scalar(A_TIME, diagnostics, positive_duration).map(Some));
     let quota = fields.get_or("quota", Quota::UNLIMITED, |node| quota(node, diagnostics));
@@ -58,6 +81,20 @@ fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagno
         watermarks: watermarks?,
         filters: filters?,
     })
+}
+
+/// One node, or a list of nodes with weights.
+fn target_nodes(value: &Node, diagnostics: &mut Diagnostics) -> Option<Destinations> {
+    if let Value::Text(_) = &value.value {
+        return Some(Destinations::one(value.scalar(A_NODE, diagnostics, node_number)?));
+    }
+    let nodes = value.list("target nodes, each such as {node: 1, weight: 3}", diagnostics, |item, diagnostics| {
+        let fields = Fields::open(item, "a target node", &["node", "weight"], diagnostics)?;
+        let number = fields.require("node", diagnostics).and_then(|item| item.scalar(A_NODE, diagnostics, node_number));
+        let weight = fields.get_or("weight", 1, |item| item.scalar(A_NODE_WEIGHT, diagnostics, node_weight));
+        Some((number?, weight?))
+    })?;
+    destinations(&nodes, value.position, diagnostics)
 }
 
 fn condition(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Condition> {
@@ -127,7 +164,7 @@ fn weights(node: &Node, diagnostics: &mut Diagnostics) -> Option<Weights> {
         .or_else(|| diagnostics.fail(node.position, "all weights are zero; give a weight to size, access_rate or age"))
 }
 
-const GOALS: [&str; 4] = ["psi_some", "free_memory", "working_set_resident", "fed"];
+const GOALS: [&str; 6] = ["psi_some", "free_memory", "working_set_resident", "node_mem_used", "node_mem_free", "fed"];
 
 fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
     let fields = Fields::open(node, "a goal", &GOALS, diagnostics)?;
@@ -138,6 +175,10 @@ fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
         "psi_some" => (Metric::StallTime, value.scalar(A_TIME, diagnostics, positive_duration)?.as_secs_f64()),
         "free_memory" => (Metric::FreeMemory, share(diagnostics)?),
         "working_set_resident" => (Metric::WorkingSetResident, share(diagnostics)?),
+        "node_mem_used" | "node_mem_free" => {
+            let (part, target) = node_part(value, diagnostics)?;
+            (if name == "node_mem_used" { Metric::NodeUsed(part) } else { Metric::NodeFree(part) }, target)
+        }
         _ => {
             const A_NUMBER: &str = "a number above zero";
             let fields = Fields::open(value, "a fed goal", &["from", "value"], diagnostics)?;
@@ -156,6 +197,26 @@ fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
         Ok(goal) => Some(goal),
         Err(error) => diagnostics.fail(value.position, error.to_string()),
     }
+}
+
+/// A memory node, maybe a cgroup, and the share to reach.
+fn node_part(value: &Node, diagnostics: &mut Diagnostics) -> Option<(NodePart, f64)> {
+    let fields = Fields::open(value, "a goal of a node", &["node", "cgroup", "value"], diagnostics)?;
+    let number = fields.require("node", diagnostics).and_then(|item| item.scalar(A_NODE, diagnostics, node_number));
+    let target = fields.require("value", diagnostics);
+    let target = target.and_then(|item| item.scalar(A_SHARE, diagnostics, units::parse_share));
+    let cgroup = fields.get_or("cgroup", None, |item| cgroup(item, diagnostics).map(Some));
+    Some((NodePart { node: number?, cgroup: cgroup? }, target?))
+}
+
+/// The path of a cgroup.
+fn cgroup(value: &Node, diagnostics: &mut Diagnostics) -> Option<Arc<str>> {
+    let path = value.text("a path such as /system.slice", diagnostics)?;
+    if !path.starts_with('/') {
+        let message = format!("expected a path from the root of the cgroups, such as /{}", shortened(path));
+        return diagnostics.fail(value.position, message);
+    }
+    Some(path.into())
 }
 
 /// The one field that a map has, of `names`.
@@ -215,7 +276,7 @@ fn filter(node: &Node, diagnostics: &mut Diagnostics) -> Option<Filter> {
 
 /// Kinds of memory that are one word, and those that are a field with a value.
 const WORDS: [&str; 4] = ["anonymous", "file", "huge_page", "young"];
-const KINDS: [&str; 5] = ["mapping", "address", "process", "command", "cgroup"];
+const KINDS: [&str; 6] = ["mapping", "address", "process", "command", "cgroup", "node"];
 
 fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
     if let Value::Text(word) = &node.value {
@@ -240,14 +301,8 @@ fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
     match name {
         "mapping" => Some(FilterKind::Mapping(Pattern::new(value.text("a name such as \"[heap]\"", diagnostics)?))),
         "command" => Some(FilterKind::Command(Pattern::new(value.text("a name such as redis-*", diagnostics)?))),
-        "cgroup" => {
-            let path = value.text("a path such as /system.slice", diagnostics)?;
-            if !path.starts_with('/') {
-                let message = format!("expected a path from the root of the cgroups, such as /{}", shortened(path));
-                return diagnostics.fail(value.position, message);
-            }
-            Some(FilterKind::Cgroup(path.into()))
-        }
+        "cgroup" => Some(FilterKind::Cgroup(cgroup(value, diagnostics)?)),
+        "node" => Some(FilterKind::Pages(PageKind::Node(value.scalar(A_NODE, diagnostics, node_number)?))),
         "process" => {
             const A_PID: &str = "a process ID, a whole number above zero";
             let read =

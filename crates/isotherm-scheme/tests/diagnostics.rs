@@ -47,12 +47,30 @@ fn actions() {
     wrong("schemes:\n  - action: page_out\n", &[(2, 13, "did you mean pageout?")]);
     wrong("schemes:\n  - action: swap\n", &[(2, 13, "expected stat, willneed, cold, pageout")]);
     wrong("schemes:\n  - action: [stat]\n", &[(2, 13, "found a list")]);
-    wrong("schemes:\n  - action: migrate_hot\n", &[(2, 13, "does not move memory between nodes")]);
     for action in ["nohugepage", "mlock", "munlock"] {
         wrong(&format!("schemes:\n  - action: {action}\n"), &[(2, 13, "`inside: true`")]);
         assert!(parse("f", &format!("schemes:\n  - action: {action}\n    inside: true\n")).is_ok());
     }
     field("inside: maybe", 13, "true or false");
+}
+
+#[test]
+fn target_nodes() {
+    let to = |more: &str| format!("schemes:\n  - action: migrate_cold\n    {more}\n");
+    wrong("schemes:\n  - action: migrate_hot\n", &[(2, 13, "needs to know where to move memory; add `target_node: 1`")]);
+    wrong("schemes:\n  - action: demote\n    target_node: 1\n", &[(3, 18, "use migrate_cold to name one")]);
+    wrong("schemes:\n  - action: promote\n    target_node: 1\n", &[(3, 18, "use migrate_hot to name one")]);
+    field("target_node: 1", 18, "the action pageout does not move memory between nodes");
+    wrong(&to("target_node: -1"), &[(3, 18, "the number of a memory node, such as 1")]);
+    wrong(&to("target_node: 1024"), &[(3, 18, "the number of a memory node")]);
+    wrong(&to("target_node: fast"), &[(3, 18, "the number of a memory node")]);
+    wrong(&to("target_node: []"), &[(3, 18, "there is no target node")]);
+    wrong(&to("target_node: [1]"), &[(3, 19, "expected a target node, a map with node or weight")]);
+    wrong(&to("target_node: [{weight: 1}]"), &[(3, 19, "needs the field node")]);
+    wrong(&to("target_node: [{node: 1, weight: -2}]"), &[(3, 37, "a whole number from 1 to 1000")]);
+    wrong(&to("target_node: [{node: 1, weight: 0}]"), &[(3, 37, "a whole number from 1 to 1000")]);
+    wrong(&to("target_node: [{node: 1}, {node: 1}]"), &[(3, 18, "the target node 1 is given twice")]);
+    assert!(parse("f", &to("target_node: [{node: 0, weight: 3}, {node: 1}]")).is_ok());
 }
 
 #[test]
@@ -89,6 +107,10 @@ fn quotas_and_goals() {
     field("quota: {goals: [{psi_some: 0s}]}", 32, "above zero");
     field("quota: {goals: [{free_memory: 100%}]}", 35, "below 100 %");
     field("quota: {goals: [{free_memory: 0%}]}", 35, "above zero");
+    field("quota: {goals: [{node_mem_used: 50%}]}", 37, "a goal of a node, a map with node, cgroup or value");
+    field("quota: {goals: [{node_mem_used: {node: 0}}]}", 37, "needs the field value");
+    field("quota: {goals: [{node_mem_free: {node: 0, value: 100%}}]}", 37, "below 100 %");
+    field("quota: {goals: [{node_mem_free: {node: 0, cgroup: a, value: 5%}}]}", 55, "such as /a");
     field("quota: {goals: [{fed: {from: f, value: 0}}]}", 44, "above zero");
     field("quota: {goals: [{fed: {from: f}}]}", 27, "needs the field value");
 }
@@ -116,6 +138,7 @@ fn filters() {
     field("filters: [{reject: {address: [0x2000, 0x1000]}}]", 34, "empty or reversed");
     field("filters: [{reject: {address: 0x1000}}]", 34, "two addresses");
     field("filters: [{reject: {process: init}}]", 34, "a process ID");
+    field("filters: [{reject: {node: slow}}]", 31, "the number of a memory node");
     field("filters: [{reject: {cgroup: system.slice}}]", 33, "such as /system.slice");
 }
 
@@ -146,6 +169,11 @@ fn lines() {
     wrong("min max 0 12.5 5s max cold\n", &[(1, 11, "at most 100%, or of at most 1")]);
     wrong("min max 0 x 5s max cold\n", &[(1, 11, "min, max and null are no bound")]);
     wrong("min max 0 0 5s max cold 100M 1s\n", &[(1, 25, "write quotas and watermarks in YAML")]);
+    wrong("4K max 0 0 5s max migrate_cold\n", &[(1, 19, "add the word node=1 after the action")]);
+    wrong("4K max 0 0 5s max demote node=1\n", &[(1, 26, "use migrate_cold to name one")]);
+    wrong("4K max 0 0 5s max migrate_cold node=-1\n", &[(1, 32, "the number of a memory node")]);
+    wrong("4K max 0 0 5s max migrate_cold node=0:1,1:0\n", &[(1, 32, "from 1 to 1000")]);
+    wrong("4K max 0 0 5s max migrate_cold node=0 node=1\n", &[(1, 39, "may end with node=1 and with inside")]);
     wrong("2M max 0 0 7s max nohugepage\n", &[(1, 19, "add the word inside at the end of the line")]);
 }
 

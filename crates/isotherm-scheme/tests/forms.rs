@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, NodeId};
 use isotherm_core::scheme::{
     Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, Scheme, Watermarks,
     Weights,
@@ -166,9 +166,36 @@ fn what_is_left_out_or_null_is_the_default() {
     assert_eq!(one("min max null null min null stat"), plain);
 }
 
+const BETWEEN_NODES: &str = "
+- {name: down, access_rate: 0%, age: {min: 30s}, action: demote, quota: {bytes: 200M}}
+- {name: up, access_rate: {min: 5%}, action: promote, filters: [{reject: {node: 0}}]}
+- name: goals
+  action: promote
+  quota:
+    goals:
+      - node_mem_used: {node: 0, value: 99.7%}
+      - node_mem_free: {node: 1, value: 0.5%}
+      - node_mem_used: {node: 0, cgroup: /redis, value: 50%}
+      - node_mem_free: {node: 0, cgroup: /redis, value: 50%}
+- {name: to one, action: migrate_hot, target_node: 0}
+- {name: to several, action: migrate_cold, target_node: [{node: 1, weight: 3}, {node: 2}]}
+";
+
+#[test]
+fn nodes_to_move_memory_to_are_read_in_yaml_and_in_one_line() {
+    let of = |text: &str| parse("f", text).unwrap()[0].action;
+    let one = "{action: migrate_cold, target_node: 1}";
+    let both = "{action: migrate_cold, target_node: [{node: 0, weight: 3}, {node: 1}]}";
+    assert_eq!(of(&format!("[{one}]")), of("min max min max min max migrate_cold node=1"));
+    assert_eq!(of(&format!("[{both}]")), of("min max min max min max migrate_cold node=0:3,1"));
+    let weights = of(&format!("[{both}]")).destinations().unwrap().nodes().to_vec();
+    assert_eq!(weights, [(NodeId(0), 3), (NodeId(1), 1)]);
+    assert_eq!(of("min max min max min max demote"), Action::Demote);
+}
+
 #[test]
 fn a_scheme_in_plain_words() {
-    let words: String = [PRCL, ETHP, GENTLE, EVERY_FIELD, "- action: stat"]
+    let words: String = [PRCL, ETHP, GENTLE, EVERY_FIELD, BETWEEN_NODES, "- action: stat"]
         .iter()
         .flat_map(|text| parse("f", text).unwrap())
         .map(|s| describe(&s))

@@ -1,4 +1,5 @@
 //! Acting on simulated memory: reclaimed pages are not resident until they are touched again, and faults are counted.
+//! There are two memory nodes: node 0 is the fast one, and all memory is there at first; node 1 is the slow one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,10 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Actuator, Gauges, HUGE_PAGE_SIZE, Metric, Outcome, PageInspector, PageKind, ProcessFacts, Refusal,
+    Action, Actuator, Destinations, Gauges, HUGE_PAGE_SIZE, Metric, Moves, Outcome, PageInspector, PageKind, ProcessFacts, Refusal,
     RefusalReason, Work,
 };
-use isotherm_core::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
+use isotherm_core::{AddrRange, BoxError, NodeId, PAGE_SIZE, Snapshot, TargetId};
 
 use crate::{SimClock, SimMemory};
 
@@ -41,6 +42,11 @@ impl Default for Costs {
 /// The number of pages in a huge page.
 const PER_HUGE: usize = (HUGE_PAGE_SIZE / PAGE_SIZE) as usize;
 
+/// The fast node, on which all memory is at first.
+pub const FAST: NodeId = NodeId(0);
+/// The slow node.
+pub const SLOW: NodeId = NodeId(1);
+
 /// Pressure is the share of this time in which some task waited.
 const PRESSURE_WINDOW: Duration = Duration::from_secs(10);
 
@@ -51,6 +57,8 @@ struct Machine {
     locked: Vec<Vec<bool>>,
     /// Whether each huge page is one; of all huge pages that the area has a part of.
     huge: Vec<Vec<bool>>,
+    /// Whether each page is on the slow node.
+    slow: Vec<Vec<bool>>,
     /// The time that tasks have waited for faults.
     stalled: Duration,
     /// The stall time at times within the window of pressure.
@@ -78,7 +86,12 @@ impl SimActuator {
             let granules = |range: AddrRange| range.end().div_ceil(granule) - range.start() / granule;
             memory.areas().map(|range| vec![false; granules(range) as usize]).collect()
         };
-        let machine = Machine { locked: none(PAGE_SIZE), huge: none(HUGE_PAGE_SIZE), ..Machine::default() };
+        let machine = Machine {
+            locked: none(PAGE_SIZE),
+            huge: none(HUGE_PAGE_SIZE),
+            slow: none(PAGE_SIZE),
+            ..Machine::default()
+        };
         Self { memory, clock, costs, machine: Rc::new(RefCell::new(machine)) }
     }
 
@@ -93,6 +106,16 @@ impl SimActuator {
     /// The number of huge pages.
     pub fn huge_pages(&self) -> u64 {
         self.machine.borrow().huge.iter().flatten().filter(|&&huge| huge).count() as u64
+    }
+
+    /// The resident bytes of the area of this name that are on `node`, or `None` if there is no such area.
+    pub fn on_node(&self, area: &str, node: NodeId) -> Option<u64> {
+        self.read_back();
+        let area = self.memory.pattern().area(area)?;
+        let machine = self.machine.borrow();
+        let reclaimed = &self.memory.presence().borrow().reclaimed[area];
+        let is_there = |(&slow, &reclaimed): (&bool, &bool)| !reclaimed && (if slow { SLOW } else { FAST }) == node;
+        Some(machine.slow[area].iter().zip(reclaimed).filter(|&page| is_there(page)).count() as u64 * PAGE_SIZE)
     }
 
     /// The number of faults: touches of pages that had been reclaimed.
@@ -177,6 +200,24 @@ impl SimActuator {
                 let split = self.huge(area, first)..=self.huge(area, end - 1);
                 machine.huge[area][split].fill(false);
             }
+            Action::Promote | Action::Demote | Action::MigrateHot(_) | Action::MigrateCold(_) => {
+                let mut outcome = Outcome::default();
+                let pages = reclaimed[first..end].iter().zip(&mut machine.slow[area][first..end]);
+                for ((&reclaimed, slow), addr) in pages.zip(range.page_addresses()) {
+                    let to = match action.destinations().zip(AddrRange::new(addr, addr + PAGE_SIZE)) {
+                        Some((to, page)) => to.of_page(page),
+                        None if action.kind().moves() == Some(Moves::Hot) => FAST,
+                        None => SLOW,
+                    };
+                    if ![FAST, SLOW].contains(&to) {
+                        outcome.refuse(PAGE_SIZE, RefusalReason::Unsupported.into());
+                    } else if !reclaimed && *slow != (to == SLOW) {
+                        *slow = to == SLOW;
+                        outcome.applied += PAGE_SIZE;
+                    }
+                }
+                return outcome;
+            }
             Action::Stat | Action::Cold => {}
         }
         Outcome::all(range)
@@ -186,6 +227,14 @@ impl SimActuator {
 impl Actuator for SimActuator {
     fn supports(&mut self, _action: Action, _inside: bool) -> Result<(), BoxError> {
         Ok(())
+    }
+
+    fn left_nodes(&mut self, action: Action) -> Vec<NodeId> {
+        match action {
+            Action::Promote => vec![FAST],
+            Action::Demote => vec![SLOW],
+            _ => action.destinations().and_then(Destinations::single).into_iter().collect(),
+        }
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
@@ -225,6 +274,7 @@ impl PageInspector for SimActuator {
         let is = |page: usize| match kind {
             PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
             PageKind::Huge => machine.huge[area][self.huge(area, page)],
+            PageKind::Node(node) => node == if machine.slow[area][page] { SLOW } else { FAST },
         };
         let at = |page: usize| range.start() + (page - first) as u64 * PAGE_SIZE;
         found.extend((first..end).filter(|&page| is(page)).filter_map(|page| AddrRange::new(at(page), at(page + 1))));
@@ -267,7 +317,8 @@ impl Gauges for SimActuator {
                 }
                 (all > 0).then(|| resident as f64 / all as f64)
             }
-            Metric::Fed(_) => None,
+            // The nodes of a simulated machine have no end.
+            Metric::Fed(_) | Metric::NodeUsed(_) | Metric::NodeFree(_) => None,
         }
     }
 }

@@ -4,13 +4,14 @@ use std::fmt;
 
 use crate::PAGE_SIZE;
 
+use super::Destinations;
+
 /// The size of a huge page of x86-64, in bytes: the unit of the actions on huge pages.
 pub const HUGE_PAGE_SIZE: u64 = 512 * PAGE_SIZE;
 
 /// An action with its parameters.
 ///
-/// None of the present actions has a parameter. What does not depend on parameters (the name, the order, the
-/// granule) is a property of the [`kind`](Self::kind).
+/// What does not depend on parameters (the name, the order, the granule) is a property of the [`kind`](Self::kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// See [`ActionKind::Stat`].
@@ -31,6 +32,14 @@ pub enum Action {
     MLock,
     /// See [`ActionKind::MUnlock`].
     MUnlock,
+    /// See [`ActionKind::Promote`].
+    Promote,
+    /// See [`ActionKind::Demote`].
+    Demote,
+    /// See [`ActionKind::MigrateHot`]. The parameter is where to.
+    MigrateHot(Destinations),
+    /// See [`ActionKind::MigrateCold`]. The parameter is where to.
+    MigrateCold(Destinations),
 }
 
 /// The kinds of actions. The names are DAMON's where it has the action.
@@ -55,6 +64,33 @@ pub enum ActionKind {
     MLock,
     /// Allow the memory to be reclaimed again (`munlock`); from inside only.
     MUnlock,
+    /// Move the memory to the nearest node with room of the next faster tier (`move_pages`).
+    Promote,
+    /// Move the memory to the nearest node with room of the next slower tier (`move_pages`).
+    Demote,
+    /// Move the memory to nodes that the scheme names, the hottest first (`move_pages`).
+    MigrateHot,
+    /// Move the memory to nodes that the scheme names, the coldest first (`move_pages`).
+    MigrateCold,
+}
+
+/// What an action that moves memory between nodes looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moves {
+    /// It takes hot memory to where it is served well.
+    Hot,
+    /// It takes cold memory out of the way.
+    Cold,
+}
+
+impl Moves {
+    /// The direction that undoes this one.
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Hot => Self::Cold,
+            Self::Cold => Self::Hot,
+        }
+    }
 }
 
 /// Which of the memory that matches comes first when a quota does not suffice for all.
@@ -71,6 +107,8 @@ pub enum Order {
 pub(crate) enum Reach {
     /// Pages in memory that have been idle for the age asked for.
     IdlePages,
+    /// Pages in memory that the last survey has not found idle.
+    TouchedPages,
     /// Pages in memory.
     PresentPages,
     /// Parts of 2 MiB that have a page in memory.
@@ -92,14 +130,25 @@ impl Action {
             Self::Collapse => ActionKind::Collapse,
             Self::MLock => ActionKind::MLock,
             Self::MUnlock => ActionKind::MUnlock,
+            Self::Promote => ActionKind::Promote,
+            Self::Demote => ActionKind::Demote,
+            Self::MigrateHot(_) => ActionKind::MigrateHot,
+            Self::MigrateCold(_) => ActionKind::MigrateCold,
         }
     }
-}
 
-impl From<ActionKind> for Action {
-    /// The action of this kind, with the defaults of its parameters.
-    fn from(kind: ActionKind) -> Self {
-        match kind {
+    /// The nodes that the scheme names as those to move memory to. `None` for actions to which it names none.
+    pub const fn destinations(&self) -> Option<&Destinations> {
+        match self {
+            Self::MigrateHot(nodes) | Self::MigrateCold(nodes) => Some(nodes),
+            _ => None,
+        }
+    }
+
+    /// The action of this kind. `to` is where it moves memory to; actions to which a scheme names no node ignore it.
+    /// `None` if the action needs nodes and there are none.
+    pub const fn of(kind: ActionKind, to: Option<Destinations>) -> Option<Self> {
+        Some(match kind {
             ActionKind::Stat => Self::Stat,
             ActionKind::WillNeed => Self::WillNeed,
             ActionKind::Cold => Self::Cold,
@@ -109,13 +158,20 @@ impl From<ActionKind> for Action {
             ActionKind::Collapse => Self::Collapse,
             ActionKind::MLock => Self::MLock,
             ActionKind::MUnlock => Self::MUnlock,
-        }
+            ActionKind::Promote => Self::Promote,
+            ActionKind::Demote => Self::Demote,
+            ActionKind::MigrateHot | ActionKind::MigrateCold => match (kind, to) {
+                (ActionKind::MigrateHot, Some(to)) => Self::MigrateHot(to),
+                (_, Some(to)) => Self::MigrateCold(to),
+                (_, None) => return None,
+            },
+        })
     }
 }
 
 impl ActionKind {
     /// All kinds, in the order in which they are documented.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Stat,
         Self::WillNeed,
         Self::Cold,
@@ -125,6 +181,10 @@ impl ActionKind {
         Self::Collapse,
         Self::MLock,
         Self::MUnlock,
+        Self::Promote,
+        Self::Demote,
+        Self::MigrateHot,
+        Self::MigrateCold,
     ];
 
     /// Its name in scheme files and reports.
@@ -139,6 +199,10 @@ impl ActionKind {
             Self::Collapse => "collapse",
             Self::MLock => "mlock",
             Self::MUnlock => "munlock",
+            Self::Promote => "promote",
+            Self::Demote => "demote",
+            Self::MigrateHot => "migrate_hot",
+            Self::MigrateCold => "migrate_cold",
         }
     }
 
@@ -150,8 +214,19 @@ impl ActionKind {
     /// Which memory comes first under a quota: the coldest for actions that take memory away, else the hottest.
     pub const fn order(self) -> Order {
         match self {
-            Self::Cold | Self::PageOut | Self::NoHugePage | Self::MUnlock => Order::ColdestFirst,
-            Self::Stat | Self::WillNeed | Self::HugePage | Self::Collapse | Self::MLock => Order::HottestFirst,
+            Self::Cold
+            | Self::PageOut
+            | Self::NoHugePage
+            | Self::MUnlock
+            | Self::Demote
+            | Self::MigrateCold => Order::ColdestFirst,
+            Self::Stat
+            | Self::WillNeed
+            | Self::HugePage
+            | Self::Collapse
+            | Self::MLock
+            | Self::Promote
+            | Self::MigrateHot => Order::HottestFirst,
         }
     }
 
@@ -159,6 +234,8 @@ impl ActionKind {
     pub const fn granule(self) -> u64 {
         match self {
             Self::HugePage | Self::NoHugePage | Self::Collapse => HUGE_PAGE_SIZE,
+            // A huge page moves whole.
+            Self::Promote | Self::Demote | Self::MigrateHot | Self::MigrateCold => HUGE_PAGE_SIZE,
             Self::Stat | Self::WillNeed | Self::Cold | Self::PageOut | Self::MLock | Self::MUnlock => PAGE_SIZE,
         }
     }
@@ -170,7 +247,21 @@ impl ActionKind {
 
     /// Whether the action takes memory away from its user, who has to wait if it is accessed after all.
     pub const fn takes_away(self) -> bool {
-        matches!(self, Self::Cold | Self::PageOut)
+        matches!(self, Self::Cold | Self::PageOut | Self::Demote | Self::MigrateCold)
+    }
+
+    /// What the action looks for, if it moves memory between nodes.
+    pub const fn moves(self) -> Option<Moves> {
+        match self {
+            Self::Promote | Self::MigrateHot => Some(Moves::Hot),
+            Self::Demote | Self::MigrateCold => Some(Moves::Cold),
+            _ => None,
+        }
+    }
+
+    /// Whether the scheme has to name the nodes to move memory to.
+    pub const fn needs_destinations(self) -> bool {
+        matches!(self, Self::MigrateHot | Self::MigrateCold)
     }
 
     /// Whether the action frees the memory, so that it can be seen to come back.
@@ -181,7 +272,8 @@ impl ActionKind {
     /// What of a region the action is for, where a survey tells which pages are in memory.
     pub(crate) const fn reach(self) -> Reach {
         match self {
-            Self::Cold | Self::PageOut => Reach::IdlePages,
+            Self::Cold | Self::PageOut | Self::Demote | Self::MigrateCold => Reach::IdlePages,
+            Self::Promote | Self::MigrateHot => Reach::TouchedPages,
             // Locking memory that is absent would fill it.
             Self::Stat | Self::MLock => Reach::PresentPages,
             Self::HugePage | Self::Collapse => Reach::PresentHugePages,
@@ -215,12 +307,15 @@ impl fmt::Display for Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodeId;
 
     #[test]
     fn each_kind_is_found_by_its_name_and_makes_an_action_of_its_kind() {
+        let to = Destinations::one(NodeId(1));
         for kind in ActionKind::ALL {
             assert_eq!(ActionKind::named(kind.name()), Some(kind));
-            assert_eq!(Action::from(kind).kind(), kind);
+            assert_eq!(Action::of(kind, Some(to)).map(|action| action.kind()), Some(kind));
+            assert_eq!(Action::of(kind, None).is_none(), kind.needs_destinations());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{AddrRange, BoxError, TargetId};
+use crate::{AddrRange, BoxError, NodeId, TargetId};
 
 use super::{Action, Refusal};
 
@@ -59,6 +59,12 @@ pub trait Actuator {
     /// Says why the action cannot be carried out and how to fix that.
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError>;
 
+    /// The nodes on which the action leaves all memory as it is, because it is where the action would take it. Empty if
+    /// that is not known, or if the action does not move memory between nodes.
+    fn left_nodes(&mut self, _action: Action) -> Vec<NodeId> {
+        Vec::new()
+    }
+
     /// Makes one call, and stores in `outcomes` what became of each of its ranges. `outcomes` has the length of
     /// `work.ranges` and holds default values.
     ///
@@ -74,6 +80,10 @@ pub trait Actuator {
 impl<A: Actuator + ?Sized> Actuator for Box<A> {
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError> {
         (**self).supports(action, inside)
+    }
+
+    fn left_nodes(&mut self, action: Action) -> Vec<NodeId> {
+        (**self).left_nodes(action)
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {

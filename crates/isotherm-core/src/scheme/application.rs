@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use crate::{AddrRange, BoxError, Snapshot, TargetId};
+use crate::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
 
 use super::budget::Budget;
 use super::candidates::{Candidate, Cursor, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
+use super::moved::Moved;
 use super::victims::Victims;
 use super::{
     ActedRegion, Action, Actuator, Application, Filter, Outcome, PageInspector, ProcessFacts, Scheme, Statistics, Work,
@@ -29,6 +30,8 @@ pub(crate) struct Batch {
     bytes: u64,
     /// Bytes whose pages were inspected for the batch.
     inspected: u64,
+    /// Bytes of the batch that an action between nodes found in their place.
+    in_place: u64,
     /// The ranges of one call, and what became of them.
     call: Vec<AddrRange>,
     outcomes: Vec<Outcome>,
@@ -40,12 +43,17 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub scheme: &'a Scheme,
     /// The filters of the scheme, and those that hold by default.
     pub filters: &'a [Filter],
+    /// How many of the first filters reject memory because it is where the scheme would move it to.
+    pub by_place: usize,
     pub snapshot: &'a Snapshot,
     pub facts: &'a [Option<ProcessFacts>],
     pub actuator: &'a mut A,
     pub inspector: &'a mut I,
     pub budget: &'a mut Budget,
     pub history: &'a mut ActionHistory,
+    pub moved: &'a mut Moved,
+    /// When memory was found where the scheme would move it to.
+    pub in_place: &'a mut ActionHistory,
     pub victims: &'a mut Victims,
     pub total: &'a mut Statistics,
     pub last: &'a mut Application,
@@ -89,7 +97,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     /// The part of `range`, from its start on, of at most `most` bytes, that the budget still allows. `None` if that is
     /// nothing.
     fn within_budget(&mut self, range: AddrRange, most: u64) -> Result<Option<AddrRange>, BoxError> {
-        let granule = self.scheme.action.kind().granule();
+        let granule = self.granule();
         let used = |batch: &Batch| batch.bytes.max(batch.inspected);
         if used(self.batch) >= BATCH_BYTES || self.batch.ranges.len() >= BATCH_RANGES {
             self.flush()?;
@@ -104,6 +112,14 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             // budget.
             self.flush()?;
         }
+    }
+
+    /// A range may be cut at multiples of this many bytes. A quota that is smaller than a huge page moves small pages, and
+    /// no huge page.
+    fn granule(&self) -> u64 {
+        let kind = self.scheme.action.kind();
+        let is_small = self.budget.limit(&self.scheme.quota).is_some_and(|limit| limit < kind.granule());
+        if kind.moves().is_some() && is_small { PAGE_SIZE } else { kind.granule() }
     }
 
     /// Adds to the batch what the filters allow of `range`.
@@ -164,6 +180,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         let mut decide = |this: &mut Self, part: Option<AddrRange>, is_of_kind: bool| match part {
             Some(part) if is_of_kind != filter.matching => this.examine(nth + 1, context, part, allowed),
             Some(part) if filter.allow => allowed.push(part),
+            Some(part) if nth < this.by_place => this.in_place.mark(context.target, part, this.snapshot.time),
             Some(part) => this.total.rejected_bytes += part.size(),
             None => {}
         };
@@ -211,8 +228,9 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         self.charged = spent;
         self.total.time += time;
         let (bytes, inspected) = (std::mem::take(&mut self.batch.bytes), std::mem::take(&mut self.batch.inspected));
+        let in_place = std::mem::take(&mut self.batch.in_place);
         if bytes > 0 || inspected > 0 {
-            self.budget.charge(bytes, inspected, time);
+            self.budget.charge(bytes.saturating_sub(in_place), inspected.max(bytes), time);
         }
         Ok(())
     }
@@ -220,7 +238,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     /// Makes one call and counts its outcomes.
     fn act(&mut self, target: TargetId) -> Result<(), BoxError> {
         let action = self.scheme.action;
-        let Batch { call, outcomes, .. } = &mut *self.batch;
+        let Batch { call, outcomes, in_place, .. } = &mut *self.batch;
         outcomes.clear();
         match action {
             Action::Stat => outcomes.extend(call.iter().map(|range| Outcome::all(*range))),
@@ -241,8 +259,20 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                 let left = outcome.resident.unwrap_or(range.size() - applied);
                 self.victims.freed(target, range, applied, left, self.snapshot.time);
             }
+            let moves = action.kind().moves();
+            // Memory in its place was not changed.
+            let is_in_place = moves.is_some() && applied == 0 && outcome.refused == 0;
+            if let Some(direction) = moves {
+                *in_place += range.size().saturating_sub(applied + outcome.refused);
+                if is_in_place {
+                    self.in_place.mark(target, range, self.snapshot.time);
+                } else if applied > 0 {
+                    self.moved.mark(direction, target, range, self.snapshot.time);
+                    self.victims.freed(target, range, applied, 0, self.snapshot.time);
+                }
+            }
             // Refused memory is of age 0 as well, so that it is not tried again at once.
-            if action.kind().changes_memory() {
+            if action.kind().changes_memory() && !is_in_place {
                 self.history.mark(target, range, self.snapshot.time);
             }
             self.last.regions.push(ActedRegion { target, range, applied });

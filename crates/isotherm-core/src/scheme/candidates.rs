@@ -8,8 +8,9 @@ use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
+use super::moved::{LOOK_AGAIN, LOOKS, Moved};
 use super::priority::score;
-use super::{ActionKind, Filter, ProcessFacts, Reach, Scheme};
+use super::{ActionKind, Filter, Moves, ProcessFacts, Reach, Scheme};
 
 /// A part of a region that a scheme may act on. It lies in one mapping, has one age, and is not rejected by a
 /// filter that does not need to inspect pages.
@@ -46,6 +47,37 @@ pub(crate) struct Seen<'a> {
     /// What is known of the processes: an entry for each target of the snapshot, if the filters need one. A target
     /// without facts has ended.
     pub facts: &'a [Option<ProcessFacts>],
+    /// What schemes have acted on.
+    pub history: &'a ActionHistory,
+    /// What schemes have moved between nodes.
+    pub moved: &'a Moved,
+    /// When the scheme found memory where it would move it to.
+    pub in_place: &'a ActionHistory,
+}
+
+impl Seen<'_> {
+    /// Cuts `range` where the time of the last action changes, and calls `each` with the parts that may be acted on,
+    /// and with that time. Memory that was moved lately, or was found in its place, is left out for actions that would
+    /// move it.
+    fn pieces(
+        &self,
+        kind: ActionKind,
+        target: TargetId,
+        range: AddrRange,
+        mut each: impl FnMut(AddrRange, Option<Duration>),
+    ) {
+        let Some(direction) = kind.moves() else {
+            return self.history.pieces(target, range, each);
+        };
+        let now = self.snapshot.time;
+        self.in_place.pieces(target, range, |piece, at| {
+            if at.is_none_or(|at| now >= at.saturating_add(LOOK_AGAIN)) {
+                self.moved.free_to_move(direction, target, piece, now, |piece| {
+                    self.history.pieces(target, piece, &mut each);
+                });
+            }
+        });
+    }
 }
 
 /// Collects the candidates of `scheme` in the order of targets and addresses, and returns what was left out.
@@ -53,7 +85,8 @@ pub(crate) struct Seen<'a> {
 /// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
 /// action that takes memory away is done only to pages that the survey has found idle for the age asked for: a sample
 /// speaks for its region, a survey for each page. An action that frees memory is done to a page once between two
-/// surveys.
+/// surveys. An action that moves hot memory is done to pages that the survey has not found idle, and only after two
+/// looks have found the memory hot.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
 /// age leaves it out. A target without facts is left out if a filter needs them.
@@ -61,14 +94,17 @@ pub(crate) fn collect(
     scheme: &Scheme,
     filters: &[Filter],
     seen: &Seen<'_>,
-    history: &ActionHistory,
     candidates: &mut Vec<Candidate>,
 ) -> Excluded {
     candidates.clear();
-    let Seen { snapshot, interval, facts } = *seen;
+    let Seen { snapshot, interval, facts, .. } = *seen;
     let sampling = sampling_interval(snapshot.aggregation, snapshot.samples);
     let needs_process = filters.iter().any(|filter| filter.kind.needs_process());
     let kind = scheme.action.kind();
+    let least_age = match kind.moves() {
+        Some(Moves::Hot) => snapshot.aggregation.saturating_mul(LOOKS),
+        Some(Moves::Cold) | None => Duration::ZERO,
+    };
     let mut excluded = Excluded::default();
     let needs_frequency = scheme.condition.needs_frequency();
     for (target_index, target) in snapshot.targets.iter().enumerate() {
@@ -94,6 +130,7 @@ pub(crate) fn collect(
                 (Some(pages), Reach::IdlePages) => {
                     parts.extend(pages.idle_ranges(range, scheme.condition.age.min()));
                 }
+                (Some(pages), Reach::TouchedPages) => parts.extend(pages.touched_ranges(range)),
                 (Some(pages), Reach::PresentPages) => parts.extend(pages.present_ranges(range)),
                 (Some(pages), Reach::PresentHugePages) => parts.extend(pages.present_blocks(range)),
                 (Some(_), Reach::Region) | (None, _) => parts.push(range),
@@ -103,13 +140,13 @@ pub(crate) fn collect(
             let known = if surveyed { monitored.max(scheme.condition.age.min()) } else { monitored };
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
             for &range in &parts {
-                history.pieces(target.id, range, |piece, acted_at| {
+                seen.pieces(kind, target.id, range, |piece, acted_at| {
                     // What was freed since the survey is absent, until a survey finds it in memory again.
                     if kind.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {
                         return;
                     }
                     let age = acted_at.map_or(known, |at| known.min(snapshot.time.saturating_sub(at)));
-                    if !scheme.condition.holds(region.size(), rate, age) {
+                    if age < least_age || !scheme.condition.holds(region.size(), rate, age) {
                         return;
                     }
                     let Some(piece) = whole_granules(piece, kind) else {

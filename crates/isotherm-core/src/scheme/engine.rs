@@ -12,13 +12,14 @@ use super::application::{Batch, SchemeApplication};
 use super::budget::Budget;
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
 use super::history::ActionHistory;
+use super::moved::{LOOK_AGAIN, Moved, WINDOW};
 use super::priority::MAX_AGE;
 use super::slowdown::Judgement;
 use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
 use super::{
-    Actuator, Application, Filter, FilterKind, Gauges, PageInspector, PageKind, ProcessFacts, Report, Returns, Scheme,
-    Statistics,
+    Actuator, Application, Filter, FilterKind, Gauges, Moves, PageInspector, PageKind, ProcessFacts, Report, Returns,
+    Scheme, Statistics,
 };
 
 /// A scheme needs something that is not possible here.
@@ -45,6 +46,7 @@ pub struct Schemes<A, I, G> {
     gauges: G,
     active: Vec<ActiveScheme>,
     history: ActionHistory,
+    moved: Moved,
     /// What has changed since [`Schemes::take_returns`].
     returns: Vec<Returns>,
     /// The sampling interval that conditions are about: the one in force when the schemes were put in force. `None`
@@ -64,6 +66,8 @@ struct ActiveScheme {
     cursor: Cursor,
     applied_at: Option<Duration>,
     victims: Victims,
+    /// When memory was found where the scheme would move it to.
+    in_place: ActionHistory,
     /// Whether too much of what it freed came back lately.
     returning: bool,
     report: Report,
@@ -89,6 +93,7 @@ impl ActiveScheme {
             cursor: None,
             applied_at: None,
             victims: Victims::default(),
+            in_place: ActionHistory::default(),
             returning: false,
             report,
         }
@@ -102,6 +107,9 @@ impl ActiveScheme {
         }
         if scheme.watermarks != self.scheme.watermarks {
             self.watermarks = WatermarkState::NEW;
+        }
+        if scheme.action != self.scheme.action {
+            self.in_place = ActionHistory::default();
         }
         self.report.action = scheme.action.into();
         self.scheme = scheme;
@@ -128,6 +136,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             gauges,
             active: Vec::new(),
             history: ActionHistory::default(),
+            moved: Moved::default(),
             returns: Vec::new(),
             interval: None,
             candidates: Vec::new(),
@@ -231,17 +240,22 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         std::mem::take(&mut self.returns).into_iter()
     }
 
-    /// Looks at how much of what the schemes freed is in memory again, and slows those for which that is too much.
+    /// Looks at how much of what the schemes freed or moved has come back, and slows those for which that is too much.
     fn look_at_victims(&mut self, snapshot: &Snapshot) {
         let survey = snapshot.histories.iter().map(|(_, history)| history.time()).max();
         for active in &mut self.active {
-            let window = window(active.scheme.condition.age.min());
+            let moves = active.scheme.action.kind().moves().is_some();
+            let window = if moves { WINDOW } else { window(active.scheme.condition.age.min()) };
             let inspector = &mut self.inspector;
             let present = |target: TargetId, range| match survey {
                 Some(_) => snapshot.history(target).map(|history| history.pages_in(range).present),
                 None => inspector.present(target, range),
             };
-            let Some(seen) = active.victims.look(snapshot.time, window, survey, present) else {
+            let seen = match moves {
+                true => Some(active.victims.take_old(snapshot.time, window)),
+                false => active.victims.look(snapshot.time, window, survey, present),
+            };
+            let Some(seen) = seen else {
                 continue;
             };
             active.report.total.watched_bytes += seen.freed;
@@ -252,14 +266,14 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
                 && std::mem::replace(&mut active.returning, too_much) != too_much
             {
                 let (scheme, slowed) = (active.scheme.name.clone(), active.report.quota_share.is_some());
-                self.returns.push(Returns { scheme, too_much, freed, returned, window, slowed });
+                self.returns.push(Returns { scheme, moved: moves, too_much, freed, returned, window, slowed });
             }
         }
     }
 
     /// Applies the scheme with this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
-        let ActiveScheme { scheme, budget, cursor, applied_at, victims, report, .. } = &mut self.active[index];
+        let ActiveScheme { scheme, budget, cursor, applied_at, victims, in_place, report, .. } = &mut self.active[index];
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
 
@@ -271,10 +285,17 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.last.time = snapshot.time;
         report.last.regions.clear();
         report.last.held_back_bytes = 0;
-        let filters = effective_filters(scheme, snapshot, &mut self.inspector);
+        let (filters, by_place) = effective_filters(scheme, snapshot, &mut self.actuator, &mut self.inspector);
         let sampling = sampling_interval(snapshot.aggregation, snapshot.samples);
-        let seen = Seen { snapshot, interval: *self.interval.get_or_insert(sampling), facts: &self.facts };
-        let excluded = collect(scheme, &filters, &seen, &self.history, &mut self.candidates);
+        let seen = Seen {
+            snapshot,
+            interval: *self.interval.get_or_insert(sampling),
+            facts: &self.facts,
+            history: &self.history,
+            moved: &self.moved,
+            in_place,
+        };
+        let excluded = collect(scheme, &filters, &seen, &mut self.candidates);
         report.total.rejected_bytes += excluded.rejected;
         report.last.unobservable_bytes = excluded.unobservable;
 
@@ -287,12 +308,15 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         let application = SchemeApplication {
             scheme,
             filters: &filters,
+            by_place,
             snapshot,
             facts: &self.facts,
             actuator: &mut self.actuator,
             inspector: &mut self.inspector,
             budget,
             history: &mut self.history,
+            moved: &mut self.moved,
+            in_place,
             victims,
             total: &mut report.total,
             last: &mut report.last,
@@ -303,28 +327,62 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.quota = budget.limit(&scheme.quota);
         report.goal_score = budget.score();
         report.quota_share = budget.share(&scheme.quota);
+        self.count_moved_back(index);
         Ok(())
+    }
+
+    /// Tells the schemes that move memory in the other direction what the last application of this one has undone.
+    fn count_moved_back(&mut self, index: usize) {
+        let Some(direction) = self.active[index].scheme.action.kind().moves() else {
+            return;
+        };
+        let regions = std::mem::take(&mut self.active[index].report.last.regions);
+        let others = self.active.iter_mut().filter(|a| a.scheme.action.kind().moves() == Some(direction.opposite()));
+        for other in others {
+            for acted in regions.iter().filter(|acted| acted.applied > 0) {
+                other.victims.moved_back(acted.target, acted.range, acted.applied);
+            }
+        }
+        self.active[index].report.last.regions = regions;
     }
 }
 
-/// The filters of a scheme. Where there is a survey, a scheme that takes memory away looks at each page once more just
-/// before it acts, and leaves alone what has been accessed since the survey. A scheme with a filter of its own for
-/// young pages decides itself, and so does one for which nothing tells which pages are young.
+/// The filters of a scheme after those that hold by default, and how many of the first ones reject memory because it is
+/// where the scheme would move it to.
+///
+/// A scheme that moves memory between nodes leaves alone what is on a node that its action leaves as it is.
+///
+/// Where there is a survey, a scheme that takes memory away, or moves it, looks at each page once more just before it
+/// acts. It leaves alone cold memory that has been accessed since the survey, and hot memory that has not. A scheme with
+/// a filter of its own for young pages decides itself, and so does one for which nothing tells which pages are young.
 fn effective_filters<'a>(
     scheme: &'a Scheme,
     snapshot: &Snapshot,
+    actuator: &mut impl Actuator,
     inspector: &mut impl PageInspector,
-) -> Cow<'a, [Filter]> {
-    let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
-    if decides_itself
-        || snapshot.histories.is_empty()
-        || !scheme.action.kind().takes_away()
-        || inspector.tells(PageKind::Young).is_err()
-    {
-        return Cow::Borrowed(&scheme.filters);
+) -> (Cow<'a, [Filter]>, usize) {
+    let kind = scheme.action.kind();
+    let moves = kind.moves();
+    let reject = |pages, matching| Filter { kind: FilterKind::Pages(pages), matching, allow: false };
+    let mut filters = Vec::new();
+    if moves.is_some() {
+        let nodes = actuator.left_nodes(scheme.action).into_iter().map(PageKind::Node);
+        filters.extend(nodes.filter(|&node| inspector.tells(node).is_ok()).map(|node| reject(node, true)));
     }
-    let not_young = Filter { kind: FilterKind::Pages(PageKind::Young), matching: true, allow: false };
-    Cow::Owned(std::iter::once(not_young).chain(scheme.filters.iter().cloned()).collect())
+    let by_place = filters.len();
+    let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
+    if !decides_itself
+        && !snapshot.histories.is_empty()
+        && (kind.takes_away() || moves.is_some())
+        && inspector.tells(PageKind::Young).is_ok()
+    {
+        filters.push(reject(PageKind::Young, moves != Some(Moves::Hot)));
+    }
+    if filters.is_empty() {
+        return (Cow::Borrowed(&scheme.filters), 0);
+    }
+    filters.extend(scheme.filters.iter().cloned());
+    (Cow::Owned(filters), by_place)
 }
 
 impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
@@ -337,7 +395,12 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
         });
         let farthest = bounds.filter(|&age| age < Duration::MAX).fold(MAX_AGE, Duration::max);
         let horizon = snapshot.time.saturating_sub(farthest);
-        self.history.tidy(snapshot.time, horizon, |target| snapshot.targets.iter().any(|t| t.id == target));
+        let lives = |target| snapshot.targets.iter().any(|t| t.id == target);
+        self.history.tidy(snapshot.time, horizon, lives);
+        self.moved.tidy(snapshot.time, lives);
+        for active in &mut self.active {
+            active.in_place.tidy(snapshot.time, snapshot.time.saturating_sub(LOOK_AGAIN), lives);
+        }
 
         self.look_at_victims(snapshot);
         for index in 0..self.active.len() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{BoxError, Snapshot};
+use crate::{BoxError, NodeId, Snapshot};
 
 /// A figure that watermarks and goals can depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +18,20 @@ pub enum Metric {
     WorkingSetResident,
     /// A figure that the user provides, from the source of this name.
     Fed(Arc<str>),
+    /// The share of a memory node that is used, 0 to 1.
+    NodeUsed(NodePart),
+    /// The share of a memory node that is free, 0 to 1.
+    NodeFree(NodePart),
+}
+
+/// A memory node, and whose use of it counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodePart {
+    /// The node.
+    pub node: NodeId,
+    /// The cgroup whose memory counts as used, with the cgroups below it; all other memory of the node counts as free.
+    /// It is a path from the root of the hierarchy such as `/system.slice/redis.service`. `None` for all memory.
+    pub cgroup: Option<Arc<str>>,
 }
 
 /// Reads metrics. A metric is read only if a watermark or a goal needs it.

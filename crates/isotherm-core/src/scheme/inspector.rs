@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{AddrRange, BoxError, TargetId};
+use crate::{AddrRange, BoxError, NodeId, TargetId};
 
 use super::Refusal;
 
@@ -14,6 +14,8 @@ pub enum PageKind {
     Young,
     /// Part of a huge page.
     Huge,
+    /// On this memory node.
+    Node(NodeId),
 }
 
 impl PageKind {
@@ -22,6 +24,7 @@ impl PageKind {
         match self {
             Self::Young => "young",
             Self::Huge => "huge_page",
+            Self::Node(_) => "node",
         }
     }
 }

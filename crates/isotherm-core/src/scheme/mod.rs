@@ -8,7 +8,8 @@
 //!
 //! What always holds:
 //! - In no period is an action called for more bytes than the quota allows.
-//! - While more than a tenth of what a scheme frees comes back soon, less of its quota is in force.
+//! - While more than a tenth of what a scheme frees or moves comes back soon, less of its quota is in force.
+//! - Memory that was moved to another node is not moved back at once.
 //! - No action is called for memory outside the mappings of the snapshot, or for a page that a filter rejects.
 //! - The same snapshots and the same answers give the same actions.
 
@@ -18,12 +19,14 @@ mod application;
 mod budget;
 mod candidates;
 mod condition;
+mod destination;
 mod dry_run;
 mod engine;
 mod filter;
 mod gauge;
 mod history;
 mod inspector;
+mod moved;
 mod priority;
 mod quota;
 mod refusal;
@@ -37,13 +40,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use action::Reach;
-pub use action::{Action, ActionKind, HUGE_PAGE_SIZE, Order};
+pub use action::{Action, ActionKind, HUGE_PAGE_SIZE, Moves, Order};
 pub use actuator::{Actuator, Outcome, Work};
 pub use condition::{ClosedInterval, Condition};
+pub use destination::{DestinationError, Destinations, MOST_DESTINATIONS};
 pub use dry_run::{DryRunActuator, DryRunInspector};
 pub use engine::{Schemes, Unsupported};
 pub use filter::{Filter, FilterKind, Pattern};
-pub use gauge::{Gauges, Metric, NoGauges};
+pub use gauge::{Gauges, Metric, NoGauges, NodePart};
 pub use inspector::{PageInspector, PageKind, ProcessFacts};
 pub use quota::{Goal, GoalError, Quota, QuotaError, Weights};
 pub use refusal::{Refusal, RefusalReason};

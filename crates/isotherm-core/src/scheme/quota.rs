@@ -143,14 +143,15 @@ pub enum GoalError {
     /// The metric cannot be a goal.
     #[error(
         "a quota cannot be tuned to this metric; use the stall time, the free memory, the resident share of the \
-         working set, or a figure from a file"
+         working set, the used or the free share of a memory node, or a figure from a file"
     )]
     Metric,
 }
 
 impl Goal {
     /// The goal that `metric` reaches `target`: [`Metric::StallTime`] in seconds for each period of the quota,
-    /// [`Metric::FreeMemory`] and [`Metric::WorkingSetResident`] as a share, [`Metric::Fed`] in its own unit.
+    /// [`Metric::FreeMemory`], [`Metric::WorkingSetResident`], [`Metric::NodeUsed`] and [`Metric::NodeFree`] as a share,
+    /// [`Metric::Fed`] in its own unit.
     ///
     /// A larger quota must raise the metric, or lower it in the case of the working set.
     ///
@@ -158,7 +159,7 @@ impl Goal {
     /// If the target is not above zero, if a share is not below one, or if the metric cannot be a goal.
     pub fn new(metric: Metric, target: f64) -> Result<Self, GoalError> {
         let share = match metric {
-            Metric::FreeMemory | Metric::WorkingSetResident => true,
+            Metric::FreeMemory | Metric::WorkingSetResident | Metric::NodeUsed(_) | Metric::NodeFree(_) => true,
             Metric::StallTime | Metric::Fed(_) => false,
             Metric::Pressure => return Err(GoalError::Metric),
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{AddrRange, NodeId, TargetId};
 
-use super::{Action, Refusal};
+use super::{Action, Destinations, Refusal};
 
 /// What a scheme has done since the start of the run, and its last application.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,13 +36,14 @@ pub struct Report {
 pub struct ReportedAction {
     /// The name of its kind.
     pub name: Cow<'static, str>,
-    /// The node that it moves memory to, if it moves any.
+    /// The node that it moves memory to, if it moves memory to one node that the scheme names.
     pub target_node: Option<NodeId>,
 }
 
 impl From<Action> for ReportedAction {
     fn from(action: Action) -> Self {
-        Self { name: Cow::Borrowed(action.kind().name()), target_node: None }
+        let target_node = action.destinations().and_then(Destinations::single);
+        Self { name: Cow::Borrowed(action.kind().name()), target_node }
     }
 }
 
@@ -62,16 +63,17 @@ pub struct Statistics {
     pub tried_regions: u64,
     /// Bytes of these regions, before filters inspected their pages.
     pub tried_bytes: u64,
-    /// Bytes of these regions that all filters allowed. For these the action was called, and these count for the quota.
+    /// Bytes of these regions that all filters allowed. For these the action was called, and these count for the quota,
+    /// except those that an action between nodes found in their place.
     pub passed_bytes: u64,
     /// Ranges that the action was carried out on, wholly or in part.
     pub applied_regions: u64,
     /// Bytes that the action was carried out on.
     pub applied_bytes: u64,
-    /// Of the bytes that an action freed, those that were watched until the end of their time. Zero for actions that
-    /// free nothing.
+    /// Of the bytes that an action freed, or moved to another node, those that were watched until the end of their
+    /// time. Zero for actions that do neither.
     pub watched_bytes: u64,
-    /// Of these bytes, those that were in memory again within their time.
+    /// Of these bytes, those that were in memory again, or moved back by another scheme, within their time.
     pub returned_bytes: u64,
     /// Bytes that matched the condition and that a filter rejected.
     pub rejected_bytes: u64,
@@ -83,18 +85,20 @@ pub struct Statistics {
     pub time: Duration,
 }
 
-/// How much of what a scheme freed came back, when that began or ceased to be too much.
+/// How much of what a scheme freed or moved came back, when that began or ceased to be too much.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Returns {
     /// The name of the scheme.
     pub scheme: Arc<str>,
+    /// Whether the scheme moves memory between nodes, so that what came back was moved back.
+    pub moved: bool,
     /// Whether too much came back: more than a tenth.
     pub too_much: bool,
-    /// Bytes that the scheme freed and whose time is over since the last judgement.
+    /// Bytes that the scheme freed or moved, and whose time is over since the last judgement.
     pub freed: u64,
-    /// How many of them were in memory again within their time.
+    /// How many of them came back within their time.
     pub returned: u64,
-    /// That time: the least age that the scheme asks for, at most a minute.
+    /// That time: a minute for memory that was moved, else the least age that the scheme asks for, at most a minute.
     pub window: Duration,
     /// Whether the scheme has a quota, of which less is in force now.
     pub slowed: bool,

@@ -1,6 +1,8 @@
-//! Victims: the memory that a scheme has freed, watched for a while to see how much of it comes back.
+//! Victims: the memory that a scheme has freed, or moved to another node, watched for a while to see how much of it
+//! comes back.
 //!
-//! Where there is a survey, its present pages tell that. Otherwise the pages are looked at once, when the time is over.
+//! Memory that was moved comes back if a scheme of the other direction moves it. Memory that was freed comes back if it
+//! is in memory again. Where there is a survey, its present pages tell that. Otherwise the pages are looked at once, when the time is over.
 
 use std::time::Duration;
 
@@ -63,6 +65,31 @@ impl Victims {
         }
         let (snapshot, after, returned) = (self.snapshots, None, 0);
         self.watched.push(Victim { target, range, freed, left, at, snapshot, after, returned });
+    }
+
+    /// Takes in that `moved` bytes of `range`, which may have been moved by this scheme, were moved back.
+    pub(crate) fn moved_back(&mut self, target: TargetId, range: AddrRange, moved: u64) {
+        let of_target = self.watched.iter_mut().filter(|victim| victim.target == target);
+        for (both, victim) in of_target.filter_map(|victim| Some((victim.range.intersection(range)?, victim))) {
+            // Where in the range the bytes are is not known.
+            let share = u128::from(moved) * u128::from(both.size()) / u128::from(range.size().max(1));
+            let share = u64::try_from(share).unwrap_or(u64::MAX);
+            victim.returned = victim.returned.saturating_add(share).min(victim.freed);
+        }
+    }
+
+    /// Takes out the memory whose window is over at the time `now`, and returns how much of it was moved back.
+    pub(crate) fn take_old(&mut self, now: Duration, window: Duration) -> Tally {
+        let mut tally = Tally::default();
+        self.watched.retain(|victim| {
+            let is_over = now >= victim.at.saturating_add(window);
+            if is_over {
+                tally.freed += victim.freed;
+                tally.returned += victim.returned;
+            }
+            !is_over
+        });
+        tally
     }
 
     /// Begins the snapshot of the time `now`. `survey` is the time of the last survey, if there is one, and `present`
@@ -206,6 +233,19 @@ mod tests {
             }
             prop_assert_eq!(total, Tally { freed: bytes, returned: bytes });
         }
+    }
+
+    #[test]
+    fn what_is_moved_back_within_the_window_has_come_back() {
+        let mut victims = Victims::default();
+        victims.freed(TARGET, range(0, 100), 80, 0, seconds(1));
+        victims.freed(TARGET, range(200, 300), 100, 0, seconds(2));
+        victims.moved_back(TARGET, range(50, 150), 100);
+        victims.moved_back(TargetId::process(2, Duration::ZERO), range(200, 300), 100);
+        assert_eq!(victims.take_old(seconds(60), seconds(60)), Tally::default());
+        assert_eq!(victims.take_old(seconds(61), seconds(60)), Tally { freed: 80, returned: 50 });
+        victims.moved_back(TARGET, range(200, 300), 1000);
+        assert_eq!(victims.take_old(seconds(62), seconds(60)), Tally { freed: 100, returned: 100 });
     }
 
     #[test]

@@ -202,6 +202,11 @@ impl PageHistory {
         self.ranges(range, |block| block.idle_for(enough))
     }
 
+    /// The parts of `range` whose present pages were accessed since the survey before the last, or may have been.
+    pub fn touched_ranges(&self, range: AddrRange) -> Vec<AddrRange> {
+        self.ranges(range, |block| block.present & !block.idle_for(1))
+    }
+
     /// The parts of `range` whose pages are all present.
     pub fn present_ranges(&self, range: AddrRange) -> Vec<AddrRange> {
         self.ranges(range, |block| block.present)

@@ -5,15 +5,22 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ActionKind, Actuator, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, Work,
+    Action, ActionKind, Actuator, Destinations, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, Work,
 };
-use isotherm_core::{AddrRange, BoxError, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{
+    AddrRange, BoxError, Mapping, NodeId, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot,
+};
 
 pub const AGGREGATION: Duration = Duration::from_millis(100);
 pub const SAMPLES: u32 = 20;
 
 pub fn pages(start: u64, end: u64) -> AddrRange {
     AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE).unwrap()
+}
+
+/// An action of this kind, to node 1 if it moves memory to a node that the scheme names.
+pub fn action(kind: ActionKind) -> Action {
+    Action::of(kind, Some(Destinations::one(NodeId(1)))).unwrap()
 }
 
 /// The pages from `.0` to `.1`, with `.2` accesses and an age of `.3` aggregations.
@@ -79,6 +86,10 @@ pub struct TestActuator {
     pub spent: Duration,
     pub refuses: fn(AddrRange) -> Option<Refusal>,
     pub unsupported: Option<ActionKind>,
+    /// Which ranges need no action.
+    pub needs_nothing: fn(AddrRange) -> bool,
+    /// The node on which actions between nodes leave memory.
+    pub left_node: Option<NodeId>,
 }
 
 impl TestActuator {
@@ -89,6 +100,8 @@ impl TestActuator {
             spent: Duration::ZERO,
             refuses: |_| None,
             unsupported: None,
+            needs_nothing: |_| false,
+            left_node: None,
         }
     }
 }
@@ -98,11 +111,16 @@ impl Actuator for TestActuator {
         if self.unsupported == Some(action.kind()) { Err("not on this kernel; take another".into()) } else { Ok(()) }
     }
 
+    fn left_nodes(&mut self, _action: Action) -> Vec<NodeId> {
+        self.left_node.into_iter().collect()
+    }
+
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
         assert_eq!(work.ranges.len(), outcomes.len());
         for (&range, outcome) in work.ranges.iter().zip(outcomes) {
             *outcome = match (self.refuses)(range) {
                 Some(refusal) => Outcome::refused(range, refusal),
+                None if (self.needs_nothing)(range) => Outcome::default(),
                 None => Outcome::all(range),
             };
             self.spent += self.time_per_page * range.pages() as u32;

@@ -4,5 +4,6 @@
 mod behaviour;
 mod fixtures;
 mod goals;
+mod moves;
 mod properties;
 mod surveyed;

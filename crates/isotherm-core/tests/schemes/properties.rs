@@ -10,10 +10,10 @@ use isotherm_core::scheme::{
 use isotherm_core::{AddrRange, PAGE_SIZE, Sink, Snapshot, TargetId};
 use proptest::prelude::*;
 
-use crate::fixtures::{AGGREGATION, Call, Log, Region, TestActuator, TestInspector, pages, snapshot, target};
+use crate::fixtures::{self, AGGREGATION, Call, Log, Region, TestActuator, TestInspector, pages, snapshot, target};
 
 fn action() -> impl Strategy<Value = Action> {
-    prop::sample::select(ActionKind::ALL.as_slice()).prop_map(Action::from)
+    prop::sample::select(ActionKind::ALL.as_slice()).prop_map(fixtures::action)
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -99,6 +99,7 @@ fn is_of(kind: PageKind, page: u64) -> bool {
     match kind {
         PageKind::Young => page.is_multiple_of(7),
         PageKind::Huge => (page / 64).is_multiple_of(3),
+        PageKind::Node(node) => page / 32 % 3 == u64::from(node.0),
     }
 }
 

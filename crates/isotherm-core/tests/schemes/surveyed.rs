@@ -9,7 +9,9 @@ use isotherm_core::scheme::{
 use isotherm_core::survey::{BlockPages, PageBits, PageHistory, RegionPages};
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
 
-use crate::fixtures::{AGGREGATION, Log, Region, TestActuator, TestInspector, pages, process, snapshot, target};
+use crate::fixtures::{
+    AGGREGATION, Log, Region, TestActuator, TestInspector, action, pages, process, snapshot, target,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -55,7 +57,7 @@ fn idle(age: Duration) -> Condition {
 }
 
 fn any(kind: ActionKind) -> Scheme {
-    Scheme { inside: true, ..Scheme::new("any", Condition::ANY, Action::from(kind)) }
+    Scheme { inside: true, ..Scheme::new("any", Condition::ANY, action(kind)) }
 }
 
 /// The first 100 pages are present, and none is accessed.

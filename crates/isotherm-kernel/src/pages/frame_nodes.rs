@@ -1,5 +1,7 @@
 //! The memory node of each page frame.
 
+use std::collections::BTreeSet;
+
 use isotherm_core::{NodeId, PAGE_SIZE};
 
 use super::Ram;
@@ -29,6 +31,11 @@ impl FrameNodes {
     pub fn are_several(&self) -> bool {
         let mut nodes = self.ranges.iter().filter_map(|range| range.2);
         nodes.next().is_some_and(|first| nodes.any(|node| node != first))
+    }
+
+    /// The nodes with memory, in ascending order.
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        self.ranges.iter().filter_map(|range| range.2).collect()
     }
 
     /// The node of `frame`. `None` if it is unknown, or if the frame is not memory.

@@ -7,13 +7,15 @@ use crate::{Notice, NoticeKind, Severity};
 
 /// The notice that too much comes back, or no longer does.
 pub(crate) fn notice(returns: Returns) -> Notice {
-    let Returns { scheme, too_much, freed, returned, window, slowed } = &returns;
+    let Returns { scheme, moved, too_much, freed, returned, window, slowed } = &returns;
     let came_back = match window.is_zero() {
+        _ if *moved => format!("was moved back within {}", duration(*window)),
         true => "was in memory again at the next survey".into(),
         false => format!("was in memory again within {}", duration(*window)),
     };
     let share = percent(*returned as f64 / (*freed).max(1) as f64);
-    let what = format!("{scheme}: {} of {} that it freed ({share}) {came_back}", bytes(*returned), bytes(*freed));
+    let did = if *moved { "moved" } else { "freed" };
+    let what = format!("{scheme}: {} of {} that it {did} ({share}) {came_back}", bytes(*returned), bytes(*freed));
     let (severity, text) = match (too_much, slowed) {
         (true, true) => (Severity::Warning, format!("{what}; its quota is reduced until less comes back")),
         (true, false) => {

@@ -1,0 +1,113 @@
+//! What schemes have moved between memory nodes, so that memory does not go to and fro.
+//!
+//! Three rules hold without any setting. They are about the time that a move needs to pay off: a move costs the time of
+//! a copy, and memory in the wrong place costs a little with each access.
+//!
+//! - Hot memory is moved only after two looks have found it hot ([`LOOKS`]). One look also finds memory that is used
+//!   once, such as a file that is read from its start to its end. Linux's NUMA balancing asks for two faults for the
+//!   same reason (`should_numa_migrate_memory`).
+//! - What was moved is not moved back for a while ([`COOL_DOWN`]).
+//! - A scheme of whose moves more than a tenth is undone within a minute gets less of its quota
+//!   ([`WINDOW`], and the module `slowdown`).
+
+use std::time::Duration;
+
+use crate::{AddrRange, TargetId};
+
+use super::Moves;
+use super::history::ActionHistory;
+
+/// In how many aggregations memory must have been hot before it is moved for that.
+pub(crate) const LOOKS: u32 = 2;
+
+/// For how long memory is not moved against the direction of its last move. It is longer than the interval of surveys
+/// is by default, so that a survey can see what the move has changed, and short beside the minute in which moves are
+/// judged, so that memory in the wrong place does not stay there.
+pub(crate) const COOL_DOWN: Duration = Duration::from_secs(10);
+
+/// For how long memory that was in its place is not looked at again by the scheme that found it there. The look at all
+/// of a large memory takes a while: about 0.1 s for 10 GiB of small pages.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What is moved back within this time of its move has come back.
+pub(crate) const WINDOW: Duration = Duration::from_secs(60);
+
+/// The memory that was moved, by the direction of its last move.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    hot: ActionHistory,
+    cold: ActionHistory,
+}
+
+impl Moved {
+    /// Marks `range` as moved in this direction.
+    pub(crate) fn mark(&mut self, direction: Moves, target: TargetId, range: AddrRange, at: Duration) {
+        self.of_mut(direction).mark(target, range, at);
+    }
+
+    /// Calls `each` with the parts of `range` that may be moved in this direction at the time `now`.
+    pub(crate) fn free_to_move(
+        &self,
+        direction: Moves,
+        target: TargetId,
+        range: AddrRange,
+        now: Duration,
+        mut each: impl FnMut(AddrRange),
+    ) {
+        self.of(direction.opposite()).pieces(target, range, |piece, at| {
+            if at.is_none_or(|at| now >= at.saturating_add(COOL_DOWN)) {
+                each(piece);
+            }
+        });
+    }
+
+    /// Drops what has no effect any more.
+    pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
+        let horizon = now.saturating_sub(COOL_DOWN);
+        self.hot.tidy(now, horizon, &lives);
+        self.cold.tidy(now, horizon, &lives);
+    }
+
+    fn of(&self, direction: Moves) -> &ActionHistory {
+        match direction {
+            Moves::Hot => &self.hot,
+            Moves::Cold => &self.cold,
+        }
+    }
+
+    fn of_mut(&mut self, direction: Moves) -> &mut ActionHistory {
+        match direction {
+            Moves::Hot => &mut self.hot,
+            Moves::Cold => &mut self.cold,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    const TARGET: TargetId = TargetId::process(1, Duration::ZERO);
+
+    fn free(moved: &Moved, direction: Moves, second: u64) -> Vec<(u64, u64)> {
+        let mut parts = Vec::new();
+        let all = AddrRange::new(0, 100).unwrap();
+        moved.free_to_move(direction, TARGET, all, Duration::from_secs(second), |part| {
+            parts.push((part.start(), part.end()));
+        });
+        parts
+    }
+
+    #[test]
+    fn memory_that_was_moved_is_not_moved_back_before_the_cool_down_is_over() {
+        let mut moved = Moved::default();
+        moved.mark(Moves::Cold, TARGET, AddrRange::new(20, 40).unwrap(), Duration::from_secs(5));
+        assert_eq!(free(&moved, Moves::Hot, 14), [(0, 20), (40, 100)]);
+        assert_eq!(free(&moved, Moves::Cold, 14), [(0, 100)], "the same direction is free");
+        let all: u64 = free(&moved, Moves::Hot, 15).iter().map(|(start, end)| end - start).sum();
+        assert_eq!(all, 100);
+        moved.tidy(Duration::from_secs(20), |_| true);
+        assert_eq!(free(&moved, Moves::Hot, 6), [(0, 100)], "what has no effect is dropped");
+    }
+}

@@ -1,0 +1,173 @@
+//! Schemes that move memory between nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{
+    Action, ClosedInterval, Condition, NoGauges, PageKind, Quota, Report, Scheme, Schemes, Weights,
+};
+use isotherm_core::survey::{BlockPages, PageBits, PageHistory};
+use isotherm_core::{NodeId, PAGE_SIZE, Sink, Snapshot};
+
+use crate::fixtures::{AGGREGATION, Log, Region, TestActuator, TestInspector, process, snapshot, target};
+
+const SECOND: u32 = 10;
+
+fn condition(rate: (f64, f64), age: Duration) -> Condition {
+    Condition {
+        rate: ClosedInterval::new(rate.0, rate.1).unwrap(),
+        age: ClosedInterval::new(age, Duration::MAX).unwrap(),
+        ..Condition::ANY
+    }
+}
+
+fn up() -> Scheme {
+    Scheme::new("up", condition((0.5, 1.0), Duration::ZERO), Action::Promote)
+}
+
+fn down() -> Scheme {
+    Scheme::new("down", condition((0.0, 0.0), AGGREGATION * SECOND), Action::Demote)
+}
+
+fn limited(scheme: Scheme, bytes: u64) -> Scheme {
+    let quota = Quota::new(Some(bytes), None, AGGREGATION * SECOND, Weights::DEFAULT, Vec::new()).unwrap();
+    Scheme { quota, ..scheme }
+}
+
+type Engine = Schemes<TestActuator, TestInspector, NoGauges>;
+
+fn engine(schemes: Vec<Scheme>, log: &Log) -> Engine {
+    Schemes::new(schemes, TestActuator::new(log), TestInspector::NONE, NoGauges).unwrap()
+}
+
+/// The snapshot of the `nth` aggregation of one mapping of 4096 pages.
+fn of(nth: u32, regions: &[Region]) -> Snapshot {
+    snapshot(nth, vec![target(1, regions, &[(0, 4096, "")])])
+}
+
+fn reports(engine: &Engine) -> Vec<Report> {
+    engine.reports().cloned().collect()
+}
+
+#[test]
+fn hot_memory_is_promoted_after_two_looks_have_found_it_hot() {
+    let log = Log::default();
+    let mut engine = engine(vec![up()], &log);
+    for age in [0, 1] {
+        engine.aggregated(&of(50 + age, &[(0, 512, 20, age)])).unwrap();
+        assert_eq!(log.take(), [], "of age {age}");
+    }
+    engine.aggregated(&of(52, &[(0, 512, 20, 2)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 512)]);
+}
+
+#[test]
+fn memory_that_was_moved_is_not_moved_back_for_ten_seconds() {
+    let log = Log::default();
+    let mut engine = engine(vec![up(), down()], &log);
+    engine.aggregated(&of(100, &[(0, 512, 0, 50)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 512)], "demoted");
+    let mut promoted = Vec::new();
+    for nth in 101..=220 {
+        engine.aggregated(&of(nth, &[(0, 512, 20, 50)])).unwrap();
+        if !log.take_pages().is_empty() {
+            promoted.push(nth);
+        }
+    }
+    assert_eq!(promoted.first(), Some(&200), "{promoted:?}");
+}
+
+#[test]
+fn memory_on_a_node_that_the_action_leaves_is_not_acted_on_and_costs_no_quota() {
+    let log = Log::default();
+    let actuator = TestActuator { left_node: Some(NodeId(1)), ..TestActuator::new(&log) };
+    // The first 4 MiB are on node 1.
+    let inspector = TestInspector {
+        is_of: |kind, page| kind == PageKind::Node(NodeId(1)) && page < 1024,
+        ..TestInspector::NONE
+    };
+    let mut engine =
+        Schemes::new(vec![limited(down(), 4 << 20)], actuator, inspector, NoGauges).unwrap();
+    engine.aggregated(&of(100, &[(0, 4096, 0, 50)])).unwrap();
+    assert_eq!(log.take_pages(), [(1024, 2048)]);
+    let total = &engine.reports().next().unwrap().total;
+    assert_eq!((total.applied_bytes, total.rejected_bytes), (4 << 20, 0), "what is in its place is not rejected");
+}
+
+#[test]
+fn memory_that_the_actuator_finds_in_its_place_costs_no_quota_and_keeps_its_age() {
+    let log = Log::default();
+    let mut actuator = TestActuator::new(&log);
+    actuator.needs_nothing = |range| range.end() <= 1024 * PAGE_SIZE;
+    let old = Scheme::new("old", condition((0.0, 0.0), AGGREGATION * 2 * SECOND), Action::PageOut);
+    let mut engine =
+        Schemes::new(vec![limited(down(), 4 << 20), old], actuator, TestInspector::NONE, NoGauges).unwrap();
+    engine.aggregated(&of(15, &[(0, 1024, 0, 15), (1024, 4096, 0, 15)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 1024), (1024, 2048)], "4 MiB that need nothing, and 4 MiB that are moved");
+    engine.aggregated(&of(20, &[(0, 1024, 0, 20), (1024, 4096, 0, 20)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 1024), (2048, 4096)], "memory that was not moved is old enough to be reclaimed");
+}
+
+#[test]
+fn a_quota_below_a_huge_page_moves_small_pages() {
+    let log = Log::default();
+    let mut engine = engine(vec![limited(down(), 10 * PAGE_SIZE)], &log);
+    engine.aggregated(&of(100, &[(0, 512, 0, 50)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 10)]);
+}
+
+#[test]
+fn a_huge_page_is_not_cut_by_the_quota() {
+    let log = Log::default();
+    let mut engine = engine(vec![limited(down(), 5 << 20)], &log);
+    engine.aggregated(&of(100, &[(100, 4096, 0, 50)])).unwrap();
+    assert_eq!(log.take_pages(), [(100, 1024)]);
+}
+
+#[test]
+fn half_the_quota_is_in_force_while_more_than_a_tenth_is_moved_back_within_a_minute() {
+    let log = Log::default();
+    let down = limited(Scheme { condition: condition((0.0, 0.0), Duration::ZERO), ..down() }, 16 << 20);
+    let mut engine = engine(vec![limited(up(), 16 << 20), down], &log);
+    // All memory is cold for 20 s and hot for 20 s.
+    let mut returned = Vec::new();
+    for nth in 1..=1300 {
+        let rate = if nth / 200 % 2 == 0 { 0 } else { 20 };
+        engine.aggregated(&of(nth, &[(0, 4096, rate, 50)])).unwrap();
+        returned.extend(engine.take_returns());
+    }
+    let [_, down] = &reports(&engine)[..] else { panic!() };
+    assert!(down.total.returned_bytes > down.total.watched_bytes / 10, "{down:?}");
+    assert!(down.quota_share.is_some_and(|share| share <= 0.5), "{down:?}");
+    let first = returned.iter().find(|returns| &*returns.scheme == "down").unwrap();
+    assert!(first.moved && first.too_much && first.slowed, "{first:?}");
+    // Nothing is moved back any more.
+    for nth in 1301..=8000 {
+        engine.aggregated(&of(nth, &[(0, 4096, 0, 50)])).unwrap();
+    }
+    assert_eq!(reports(&engine)[1].quota_share, None);
+}
+
+#[test]
+fn a_survey_leaves_idle_pages_to_demotion_and_touched_ones_to_promotion() {
+    let mut history = PageHistory::default();
+    for second in 1..=5 {
+        let present = PageBits::from_fn(|page| page < 200);
+        let accessed = PageBits::from_fn(|page| page < 50);
+        let found = BlockPages { present, accessed, ..BlockPages::default() };
+        history.take(&[found], Duration::from_secs(second));
+    }
+    let mut moved = Vec::new();
+    for (scheme, rate) in [(up(), 20), (down(), 0)] {
+        let log = Log::default();
+        // The look just before the action finds the first 40 pages accessed.
+        let inspector = TestInspector { is_of: |kind, page| kind == PageKind::Young && page < 40, ..TestInspector::NONE };
+        let mut engine = Schemes::new(vec![scheme], TestActuator::new(&log), inspector, NoGauges).unwrap();
+        let mut target = target(1, &[(0, 512, rate, 50)], &[(0, 512, "")]);
+        target.regions[0].pages = Some(history.pages_in(target.regions[0].range));
+        let histories = vec![(process(1), Arc::new(history.clone()))];
+        engine.aggregated(&Snapshot { histories, ..snapshot(51, vec![target]) }).unwrap();
+        moved.push(log.take_pages());
+    }
+    assert_eq!(moved, [vec![(0, 40)], vec![(50, 200)]]);
+}
