@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use isotherm_core::scheme::{Action, Destinations, Outcome, RefusalReason};
-use isotherm_core::{AddrRange, NodeId};
+use isotherm_core::{AddrRange, NodeId, Tiers};
 use isotherm_kernel::room_by_node;
 use rustix::io::Errno;
 
 use batches::{Move, Mover, Status, count, move_all};
 pub(crate) use places::Places;
 pub use places::PlacesError;
-use plan::{Decision, Order, Plan};
+use plan::{Decision, Plan};
 pub use system::MigrationError;
-use system::{Pages, TierOrder};
+use system::{Pages, tiers};
 
 use crate::actuator::Held;
 use crate::refusal::refusal;
@@ -39,7 +39,7 @@ pub(crate) struct Migration {
 #[derive(Debug)]
 struct Open {
     places: Places,
-    order: TierOrder,
+    tiers: Tiers,
 }
 
 impl Migration {
@@ -58,7 +58,7 @@ impl Migration {
         let open = self.opened()?;
         match action.destinations() {
             Some(to) => to.nodes().iter().try_for_each(|(node, _)| Ok(open.places.has_node(*node)?)),
-            None => open.order.check(),
+            None => system::check(&open.tiers),
         }?;
         room_by_node(&root)?;
         Ok(())
@@ -69,8 +69,8 @@ impl Migration {
         let Ok(open) = self.opened() else { return Vec::new() };
         let nodes = || open.places.nodes();
         match action {
-            Action::Promote => nodes().into_iter().filter(|node| open.order.faster(*node).is_empty()).collect(),
-            Action::Demote => nodes().into_iter().filter(|node| open.order.slower(*node).is_empty()).collect(),
+            Action::Promote => nodes().into_iter().filter(|node| open.tiers.faster(*node).is_empty()).collect(),
+            Action::Demote => nodes().into_iter().filter(|node| open.tiers.slower(*node).is_empty()).collect(),
             _ => action.destinations().and_then(Destinations::single).into_iter().collect(),
         }
     }
@@ -94,7 +94,7 @@ impl Migration {
         let Ok(open) = self.opened() else { return refuse_all(Errno::PERM, outcomes) };
         // Without the watermarks, nothing tells how full a node may become.
         let Ok(room) = room_by_node(&root) else { return refuse_all(Errno::IO, outcomes) };
-        let mut plan = Plan::new(action, &open.order, room);
+        let mut plan = Plan::new(action, &open.tiers, room);
         let mut moves = Vec::new();
         let found = open.places.whole_pages(held.pid, ranges, |placed| match plan.decide(placed) {
             Decision::Stay => {}
@@ -117,8 +117,8 @@ impl Migration {
             Some(open) => Ok(open),
             none => {
                 let places = Places::open(&self.root)?;
-                let order = TierOrder::read(&self.root)?;
-                Ok(none.insert(Open { places, order }))
+                let tiers = tiers(&self.root)?;
+                Ok(none.insert(Open { places, tiers }))
             }
         }
     }

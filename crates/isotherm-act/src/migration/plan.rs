@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::NodeId;
 use isotherm_core::scheme::Action;
+use isotherm_core::{NodeId, Tiers};
 
 use super::batches::Move;
 use super::places::Placed;
@@ -11,15 +11,6 @@ use super::places::Placed;
 /// What each node can take less than its free memory above the high watermarks: one batch, since others take memory too
 /// while a batch is moved.
 pub(super) const MARGIN: u64 = 32 << 20;
-
-/// The nodes above and below a node in the order of tiers, the nearest first.
-pub(super) trait Order {
-    /// The nodes of the next faster tier. Empty for a node of the fastest tier.
-    fn faster(&self, node: NodeId) -> Vec<NodeId>;
-
-    /// The nodes of the next slower tier. Empty for a node of the slowest tier.
-    fn slower(&self, node: NodeId) -> Vec<NodeId>;
-}
 
 /// What is to happen to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,20 +25,20 @@ pub(super) enum Decision {
 
 /// The plan of one call: how much room is left on each node.
 #[derive(Debug)]
-pub(super) struct Plan<'a, T> {
+pub(super) struct Plan<'a> {
     action: Action,
-    order: &'a T,
+    tiers: &'a Tiers,
     /// The nodes to go to from each node, as they were found.
     targets: BTreeMap<NodeId, Vec<NodeId>>,
     /// The bytes that each node can still take.
     room: BTreeMap<NodeId, u64>,
 }
 
-impl<'a, T: Order> Plan<'a, T> {
+impl<'a> Plan<'a> {
     /// A plan for `action`. `room` is what each node can take before the kernel reclaims there.
-    pub(super) fn new(action: Action, order: &'a T, mut room: BTreeMap<NodeId, u64>) -> Self {
+    pub(super) fn new(action: Action, tiers: &'a Tiers, mut room: BTreeMap<NodeId, u64>) -> Self {
         room.values_mut().for_each(|bytes| *bytes = bytes.saturating_sub(MARGIN));
-        Self { action, order, targets: BTreeMap::new(), room }
+        Self { action, tiers, targets: BTreeMap::new(), room }
     }
 
     /// Decides on a page, and takes its room on the node that it goes to.
@@ -60,8 +51,8 @@ impl<'a, T: Order> Plan<'a, T> {
                 &fixed[..]
             }
             (None, action) => self.targets.entry(node).or_insert_with(|| match action {
-                Action::Promote => self.order.faster(node),
-                Action::Demote => self.order.slower(node),
+                Action::Promote => self.tiers.faster(node),
+                Action::Demote => self.tiers.slower(node),
                 _ => Vec::new(),
             }),
         };
@@ -84,29 +75,22 @@ impl<'a, T: Order> Plan<'a, T> {
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use isotherm_core::scheme::Destinations;
-    use isotherm_core::{AddrRange, PAGE_SIZE};
+    use isotherm_core::{AddrRange, Node, PAGE_SIZE};
 
     use super::*;
 
     /// Three tiers: the nodes 0 and 1, the nodes 2 and 3, and the node 4.
-    struct Three;
-
-    impl Order for Three {
-        fn faster(&self, node: NodeId) -> Vec<NodeId> {
-            match node.0 {
-                2 | 3 => vec![NodeId(node.0 - 2), NodeId(3 - node.0)],
-                4 => vec![NodeId(2), NodeId(3)],
-                _ => Vec::new(),
-            }
-        }
-
-        fn slower(&self, node: NodeId) -> Vec<NodeId> {
-            match node.0 {
-                0 | 1 => vec![NodeId(node.0 + 2), NodeId(3 - node.0)],
-                2 | 3 => vec![NodeId(4)],
-                _ => Vec::new(),
-            }
-        }
+    fn three() -> Tiers {
+        let distances =
+            [[10, 20, 20, 30, 40], [20, 10, 30, 20, 40], [20, 30, 10, 20, 40], [30, 20, 20, 10, 40], [40; 5]];
+        let node = |(id, distances): (u32, [u32; 5])| Node {
+            id: NodeId(id),
+            size: 1 << 30,
+            free: 1 << 29,
+            has_processors: id < 2,
+            distances: (0..).map(NodeId).zip(distances).collect(),
+        };
+        Tiers::new((0..).zip(distances).map(node), &[])
     }
 
     fn page(nth: u64, node: u32) -> Placed {
@@ -116,7 +100,8 @@ mod tests {
     /// Where pages of these nodes go, if each node has room for `room` pages.
     fn decisions(action: Action, room: u64, nodes: &[u32]) -> Vec<Option<u32>> {
         let room = (0..5).map(|node| (NodeId(node), MARGIN + room * PAGE_SIZE)).collect();
-        let mut plan = Plan::new(action, &Three, room);
+        let tiers = three();
+        let mut plan = Plan::new(action, &tiers, room);
         let decide = |(nth, node): (usize, &u32)| match plan.decide(page(nth as u64, *node)) {
             Decision::Go(Move { to, .. }) => Some(to.0),
             Decision::Stay => None,
@@ -135,7 +120,8 @@ mod tests {
     #[test]
     fn a_node_is_not_filled_up_to_the_mark_at_which_the_kernel_reclaims() {
         let room = BTreeMap::from([(NodeId(1), MARGIN + PAGE_SIZE / 2)]);
-        let mut plan = Plan::new(Action::MigrateCold(Destinations::one(NodeId(1))), &Three, room);
+        let tiers = three();
+        let mut plan = Plan::new(Action::MigrateCold(Destinations::one(NodeId(1))), &tiers, room);
         assert_eq!(plan.decide(page(0, 0)), Decision::Full);
     }
 

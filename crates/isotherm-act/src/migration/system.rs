@@ -1,21 +1,19 @@
-//! The kernel's side of migration: the call that moves pages, and the order of the nodes.
+//! The kernel's side of migration: the call that moves pages, and the tiers of the nodes.
 
 #![allow(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use isotherm_core::scheme::{Action, Moves};
-use isotherm_core::{NodeId, PAGE_SIZE};
-use isotherm_kernel::{NoScratch, Scratch, ZoneError};
+use isotherm_core::{NodeId, PAGE_SIZE, Tiers};
+use isotherm_kernel::{NoScratch, NodesError, Scratch, ZoneError, memory_nodes, memory_tiers};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
 
 use super::batches::Status;
 use super::places::PlacesError;
-use super::plan::Order;
 
 /// Why memory cannot be moved between nodes, and how to fix it.
 #[derive(Debug, Error)]
@@ -31,6 +29,9 @@ pub enum MigrationError {
     /// The nodes of pages cannot be found.
     #[error(transparent)]
     Places(#[from] PlacesError),
+    /// The nodes of the machine cannot be read.
+    #[error(transparent)]
+    Nodes(#[from] NodesError),
     /// The watermarks cannot be read.
     #[error(transparent)]
     Zones(#[from] ZoneError),
@@ -41,7 +42,9 @@ pub enum MigrationError {
     )]
     OneTier(String),
     /// There is only one node.
-    #[error("this machine has one memory node, and memory has nowhere to go (a second node is needed, such as CXL memory)")]
+    #[error(
+        "this machine has one memory node, and memory has nowhere to go (a second node is needed, such as CXL memory)"
+    )]
     OneNode,
     /// The memory for the test is not available.
     #[error(transparent)]
@@ -55,7 +58,9 @@ pub enum MigrationError {
 pub(super) fn try_on_own_memory(action: Action) -> Result<(), MigrationError> {
     let failed = |errno: Errno| {
         let fix = match errno {
-            Errno::NOSYS => "use a kernel with CONFIG_MIGRATION and CONFIG_NUMA; a seccomp filter must allow move_pages",
+            Errno::NOSYS => {
+                "use a kernel with CONFIG_MIGRATION and CONFIG_NUMA; a seccomp filter must allow move_pages"
+            }
             Errno::PERM => {
                 "run isotherm as root, or with CAP_SYS_NICE; the seccomp filter of a container must allow move_pages"
             }
@@ -136,155 +141,61 @@ impl Pages {
     }
 }
 
-const NODES: &str = "sys/devices/system/node";
-const TIERS: &str = "sys/devices/virtual/memory_tiering";
-
-/// The nodes with memory by tier, the fastest first, and their distances.
-#[derive(Debug, Default)]
-pub(super) struct TierOrder {
-    tiers: Vec<Vec<NodeId>>,
-    /// From each node to each other one: larger is farther.
-    distances: BTreeMap<(NodeId, NodeId), u32>,
-}
-
-impl TierOrder {
-    /// Reads the order of the nodes. The tiers are the kernel's (`memory_tiering`, Linux 6.1); without them, the nodes
-    /// with processors are the fast tier, and those without are the slow one. `root` stands for `/`.
-    ///
-    /// # Errors
-    /// If the nodes cannot be read.
-    pub(super) fn read(root: &Path) -> Result<Self, MigrationError> {
-        let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        let with_memory = list(&text(&format!("{NODES}/has_memory")));
-        let all = list(&text(&format!("{NODES}/online")));
-        let mut distances = BTreeMap::new();
-        for &from in &with_memory {
-            let line = text(&format!("{NODES}/node{from}/distance"));
-            let numbers = line.split_whitespace().filter_map(|word| word.parse::<u32>().ok());
-            distances.extend(all.iter().zip(numbers).map(|(&to, distance)| ((from, to), distance)));
-        }
-        let mut numbered: Vec<(u32, Vec<NodeId>)> = Vec::new();
-        for entry in std::fs::read_dir(root.join(TIERS)).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix("memory_tier")?.parse().ok());
-            if let Some(number) = number {
-                let nodes = std::fs::read_to_string(entry.path().join("nodelist")).unwrap_or_default();
-                numbered.push((number, list(&nodes).into_iter().filter(|node| with_memory.contains(node)).collect()));
-            }
-        }
-        // A smaller number is a faster tier.
-        numbered.sort_unstable();
-        let mut tiers: Vec<Vec<NodeId>> = numbered.into_iter().map(|(_, nodes)| nodes).collect();
-        tiers.retain(|nodes| !nodes.is_empty());
-        if tiers.len() < 2 {
-            let has_processors = |node: &NodeId| !text(&format!("{NODES}/node{node}/cpulist")).trim().is_empty();
-            let (fast, slow) = with_memory.iter().copied().partition(has_processors);
-            tiers = [fast, slow].into_iter().filter(|nodes: &Vec<NodeId>| !nodes.is_empty()).collect();
-        }
-        Ok(Self { tiers, distances })
-    }
-
-    /// Checks that there is more than one tier.
-    ///
-    /// # Errors
-    /// If there is not.
-    pub(super) fn check(&self) -> Result<(), MigrationError> {
-        let nodes: Vec<String> = self.tiers.iter().flatten().map(|node| format!("node {node}")).collect();
-        match (self.tiers.len(), nodes.len()) {
-            (2.., _) => Ok(()),
-            (_, 2..) => Err(MigrationError::OneTier(nodes.join(", "))),
-            _ => Err(MigrationError::OneNode),
-        }
-    }
-
-    /// The nodes of the tier that is this many tiers below that of `node`, the nearest first.
-    fn beside(&self, node: NodeId, below: isize) -> Vec<NodeId> {
-        let tier = self.tiers.iter().position(|tier| tier.contains(&node));
-        let next = tier.and_then(|tier| self.tiers.get(tier.checked_add_signed(below)?));
-        let mut nodes = next.cloned().unwrap_or_default();
-        nodes.sort_by_key(|to| self.distances.get(&(node, *to)).copied().unwrap_or(u32::MAX));
-        nodes
-    }
-}
-
-impl Order for TierOrder {
-    fn faster(&self, node: NodeId) -> Vec<NodeId> {
-        self.beside(node, -1)
-    }
-
-    fn slower(&self, node: NodeId) -> Vec<NodeId> {
-        self.beside(node, 1)
-    }
-}
-
-/// The nodes of a list such as `0,2-3`.
-fn list(text: &str) -> Vec<NodeId> {
-    let part = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?)
+/// The tiers of the machine whose `/` is `root`.
+///
+/// # Errors
+/// If the nodes cannot be read. A kernel without NUMA has one node.
+pub(super) fn tiers(root: &Path) -> Result<Tiers, MigrationError> {
+    let nodes = match memory_nodes(root) {
+        Err(NodesError::NoNuma(_)) => return Err(MigrationError::OneNode),
+        nodes => nodes?,
     };
-    text.trim().split(',').filter_map(part).flatten().map(NodeId).collect()
+    Ok(Tiers::new(nodes, &memory_tiers(root)?))
+}
+
+/// Checks that there is more than one tier.
+///
+/// # Errors
+/// If there is not.
+pub(super) fn check(tiers: &Tiers) -> Result<(), MigrationError> {
+    match tiers.tiers() {
+        [_, _, ..] => Ok(()),
+        [one] if one.len() > 1 => {
+            let nodes: Vec<String> = one.iter().map(|node| format!("node {node}")).collect();
+            Err(MigrationError::OneTier(nodes.join(", ")))
+        }
+        _ => Err(MigrationError::OneNode),
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use std::fs;
+    use isotherm_core::Node;
 
     use super::*;
 
-    fn machine(files: &[(&str, &str)]) -> TierOrder {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join("sys/devices").join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        TierOrder::read(root.path()).unwrap()
-    }
-
-    const FOUR: [(&str, &str); 6] = [
-        ("system/node/has_memory", "0-3\n"),
-        ("system/node/online", "0-3\n"),
-        ("system/node/node0/distance", "10 20 20 30\n"),
-        ("system/node/node1/distance", "20 10 30 20\n"),
-        ("system/node/node0/cpulist", "0-3\n"),
-        ("system/node/node1/cpulist", "4-7\n"),
-    ];
-
-    fn nodes(numbers: &[u32]) -> Vec<NodeId> {
-        numbers.iter().copied().map(NodeId).collect()
-    }
-
-    #[test]
-    fn nodes_without_processors_are_the_slow_tier_and_the_nearest_comes_first() {
-        let order = machine(&FOUR);
-        order.check().unwrap();
-        assert_eq!((order.slower(NodeId(0)), order.slower(NodeId(1))), (nodes(&[2, 3]), nodes(&[3, 2])));
-        assert_eq!((order.faster(NodeId(3)).len(), order.slower(NodeId(3)).len()), (2, 0));
-        assert_eq!(order.faster(NodeId(0)), []);
-    }
-
-    #[test]
-    fn the_tiers_of_the_kernel_come_first() {
-        let tiers = [
-            ("virtual/memory_tiering/memory_tier22/nodelist", "3\n"),
-            ("virtual/memory_tiering/memory_tier4/nodelist", "0-1\n"),
-            ("virtual/memory_tiering/memory_tier10/nodelist", "2\n"),
-        ];
-        let order = machine(&[FOUR.as_slice(), &tiers].concat());
-        assert_eq!(order.slower(NodeId(0)), nodes(&[2]));
-        assert_eq!(order.slower(NodeId(2)), nodes(&[3]));
-        assert_eq!(order.faster(NodeId(2)), nodes(&[0, 1]));
+    /// A machine with nodes at equal distance, of which some have processors.
+    fn machine(nodes: &[(u32, bool)]) -> Tiers {
+        let all = || nodes.iter().map(|(node, _)| NodeId(*node));
+        let node = |&(id, has_processors): &(u32, bool)| Node {
+            id: NodeId(id),
+            size: 1 << 30,
+            free: 1 << 29,
+            has_processors,
+            distances: all().map(|to| (to, if to == NodeId(id) { 10 } else { 20 })).collect(),
+        };
+        Tiers::new(nodes.iter().map(node), &[])
     }
 
     #[test]
     fn one_node_and_one_tier_are_told() {
-        let one = machine(&[("system/node/has_memory", "0\n"), ("system/node/node0/cpulist", "0-3\n")]);
-        assert!(matches!(one.check(), Err(MigrationError::OneNode)));
-        let two = [("system/node/has_memory", "0-1\n"), FOUR[4], FOUR[5]];
-        assert!(matches!(machine(&two).check(), Err(MigrationError::OneTier(nodes)) if nodes == "node 0, node 1"));
-        assert!(matches!(machine(&[]).check(), Err(MigrationError::OneNode)));
+        assert!(matches!(check(&machine(&[(0, true)])), Err(MigrationError::OneNode)));
+        let one_tier = check(&machine(&[(0, true), (1, true)]));
+        assert!(matches!(one_tier, Err(MigrationError::OneTier(nodes)) if nodes == "node 0, node 1"));
+        assert!(check(&machine(&[(0, true), (1, false)])).is_ok());
+        let empty = tempfile::tempdir().unwrap();
+        assert!(matches!(tiers(empty.path()), Err(MigrationError::OneNode)));
     }
 
     #[test]
