@@ -134,6 +134,17 @@ impl Memory {
         rounds
     }
 
+    /// Ends the threads at the end of a scope, also of one that panics.
+    fn over_at_the_end(&self) -> impl Drop + '_ {
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        Over(&self.is_over)
+    }
+
     fn check(&self, rounds: &[u64]) {
         for (index, word) in self.words.iter().enumerate() {
             let expected = match index % WORDS {
@@ -145,13 +156,18 @@ impl Memory {
     }
 }
 
-fn within(limit: u64, what: &str, mut holds: impl FnMut() -> bool) {
+/// Waits until nearly all of `range` in this process is on `node`. A huge page at its border, of which only a part is in
+/// the range, stays where it is.
+fn wait_until_on(node: NodeId, range: AddrRange) {
     let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(limit), "not true within {limit} s: {what}");
+    loop {
+        let share = share_on(std::process::id(), range, node);
+        if share > 0.85 {
+            return println!("on node {node} after {:.1} s", start.elapsed().as_secs_f64());
+        }
+        assert!(start.elapsed() < Duration::from_secs(90), "{share:.2} is on node {node} after 90 s");
         thread::sleep(Duration::from_millis(200));
     }
-    println!("after {:.1} s: {what}", start.elapsed().as_secs_f64());
 }
 
 /// Demotes idle memory of this process and promotes it when it becomes hot, and returns the bytes of huge pages before
@@ -167,19 +183,20 @@ fn down_and_up(name: &str) -> (u64, u64) {
         + &scheme("up", "access_rate: {min: 1%}, action: promote, quota: {bytes: 16M}", range);
     let rounds: Vec<u64> = thread::scope(|scope| {
         let memory = &memory;
+        let over = memory.over_at_the_end();
         let threads: Vec<_> = (0..THREADS).map(|nth| scope.spawn(move || memory.touch(nth, THREADS))).collect();
         let mut run = Running::start(&mut acting(name, &schemes, own, "5m"));
-        within(60, "idle memory is on the slow node", || share_on(own, range, SLOW) > 0.95);
+        wait_until_on(SLOW, range);
         memory.is_hot.store(true, Ordering::Relaxed);
-        within(90, "hot memory is on the fast node", || share_on(own, range, FAST) > 0.95);
+        wait_until_on(FAST, range);
         assert_eq!(run_sh(&format!("kill -INT {}", run.pid())), 0);
         assert_eq!(run.wait(), 0);
-        memory.is_over.store(true, Ordering::Relaxed);
+        drop(over);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     memory.check(&rounds);
     for report in reports(name) {
-        assert!(report.total.applied_bytes > 30 * MIB, "{report:?}");
+        assert!(report.total.applied_bytes > 26 * MIB, "{report:?}");
     }
     (huge, huge_bytes(range))
 }
@@ -258,7 +275,7 @@ fn a_node_that_is_nearly_full_is_not_filled_up() {
     let workload = Workload::start(HOT_IN_COLD);
     let (pid, cold) = (workload.process.pid(), workload.area("cold above"));
     let down = "access_rate: 0%, age: {min: 1s}, action: demote";
-    let ran = run(&mut acting("full", &scheme("down", down, cold), pid, "12s"));
+    let ran = run(&mut acting("full", &scheme("down", down, cold), pid, "25s"));
     assert_eq!(ran.status, 0, "{ran:?}");
     let total = &reports("full")[0].total;
     assert!(total.refusals.iter().any(|count| count.refusal.reason == RefusalReason::NoMemory), "{total:?}");

@@ -47,7 +47,15 @@ impl ProcessInspector {
     /// An inspector of the processes of `process_table`. It finds young pages with the probe that `open_probe` opens.
     /// Nothing is opened before it is needed.
     pub fn new(process_table: ProcessTable, open_probe: OpenProbe) -> Self {
-        Self { process_table, open_probe, root: "/".into(), young: None, huge: None, places: None, spent: Duration::ZERO }
+        Self {
+            process_table,
+            open_probe,
+            root: "/".into(),
+            young: None,
+            huge: None,
+            places: None,
+            spent: Duration::ZERO,
+        }
     }
 
     /// The same inspector. It finds young pages with `probe`, which must keep to the rules of [`OpenProbe`].

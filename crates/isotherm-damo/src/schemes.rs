@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    ClosedInterval, Condition, Destinations, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, NodePart, PageKind, Quota, Scheme, Watermarks,
-    Weights,
+    ClosedInterval, Condition, Destinations, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, NodePart, PageKind,
+    Quota, Scheme, Watermarks, Weights,
 };
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 use isotherm_core::{AddrRange, PAGE_SIZE};

@@ -81,7 +81,10 @@ fn errors_have_positions_and_say_what_isotherm_has() {
         (r#""quotas": {"fail_charge_num": "1"}"#, "counts refused memory"),
         (r#""quotas": {"goals": [{"metric": "user_input", "target_value": "5 %"}]}"#, "free_memory"),
         (r#""quotas": {"goals": [{"metric": "node_mem_free_bp", "target_value": "5 %"}]}"#, "needs the field nid"),
-        (r#""quotas": {"goals": [{"metric": "node_memcg_used_bp", "target_value": "5 %", "nid": 0}]}"#, "the field path"),
+        (
+            r#""quotas": {"goals": [{"metric": "node_memcg_used_bp", "target_value": "5 %", "nid": 0}]}"#,
+            "the field path",
+        ),
         (r#""target_nid": "fast""#, "the number of a memory node"),
         (r#""dests": [{"id": 0, "weight": 0}]"#, "from 1 to 1000"),
         (r#""watermarks": {"metric": "load"}"#, "free_mem_rate"),

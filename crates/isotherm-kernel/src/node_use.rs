@@ -67,11 +67,8 @@ fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
 /// The bytes of a cgroup on LRU lists of this node.
 fn cgroup_bytes(root: &Path, cgroup: &str, node: NodeId) -> Result<u64, NodeUseError> {
     let path = root.join("sys/fs/cgroup").join(cgroup.trim_start_matches('/')).join("memory.numa_stat");
-    let text = fs::read_to_string(&path).map_err(|source| NodeUseError::Cgroup {
-        cgroup: cgroup.into(),
-        path,
-        source,
-    })?;
+    let text =
+        fs::read_to_string(&path).map_err(|source| NodeUseError::Cgroup { cgroup: cgroup.into(), path, source })?;
     let field = format!("N{node}=");
     let lists = ["inactive_anon ", "active_anon ", "inactive_file ", "active_file "];
     let of_list = |line: &str| -> Option<u64> {

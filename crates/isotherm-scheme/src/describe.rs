@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, NodePart, Order, PageKind, Quota, Scheme, Watermarks,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, NodePart, Order, PageKind, Quota, Scheme,
+    Watermarks,
 };
 use isotherm_core::units::setting::{bytes, duration, percent};
 

@@ -5,8 +5,8 @@
 //! [`Document::read`](crate::Document::read) hands to it.
 
 pub use crate::common::{
-    A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, node_number, node_weight,
-    with_destinations,
+    A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, node_number,
+    node_weight, with_destinations,
 };
 pub use crate::fields::Fields;
 pub use crate::tree::{Key, Node, Value};

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Condition, Destinations, Filter, FilterKind, Goal, Metric, NodePart, PageKind, Pattern, Quota, QuotaError, Scheme, Watermarks, Weights,
+    Condition, Destinations, Filter, FilterKind, Goal, Metric, NodePart, PageKind, Pattern, Quota, QuotaError, Scheme,
+    Watermarks, Weights,
 };
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 
 use crate::common::{
-    A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, node_number, node_weight,
-    positive_duration, with_destinations,
+    A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, node_number,
+    node_weight, positive_duration, with_destinations,
 };
 use crate::diagnostic::Diagnostics;
 use crate::fields::Fields;

@@ -57,7 +57,10 @@ fn actions() {
 #[test]
 fn target_nodes() {
     let to = |more: &str| format!("schemes:\n  - action: migrate_cold\n    {more}\n");
-    wrong("schemes:\n  - action: migrate_hot\n", &[(2, 13, "needs to know where to move memory; add `target_node: 1`")]);
+    wrong(
+        "schemes:\n  - action: migrate_hot\n",
+        &[(2, 13, "needs to know where to move memory; add `target_node: 1`")],
+    );
     wrong("schemes:\n  - action: demote\n    target_node: 1\n", &[(3, 18, "use migrate_cold to name one")]);
     wrong("schemes:\n  - action: promote\n    target_node: 1\n", &[(3, 18, "use migrate_hot to name one")]);
     field("target_node: 1", 18, "the action pageout does not move memory between nodes");

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, NodeId};
 use isotherm_core::scheme::{
     Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, Scheme, Watermarks,
     Weights,
 };
+use isotherm_core::{AddrRange, NodeId};
 use isotherm_scheme::{describe, parse};
 
 const PRCL: &str = include_str!("../../../schemes/prcl.yaml");

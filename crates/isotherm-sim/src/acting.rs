@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Actuator, Destinations, Gauges, HUGE_PAGE_SIZE, Metric, Moves, Outcome, PageInspector, PageKind, ProcessFacts, Refusal,
-    RefusalReason, Work,
+    Action, Actuator, Destinations, Gauges, HUGE_PAGE_SIZE, Metric, Moves, Outcome, PageInspector, PageKind,
+    ProcessFacts, Refusal, RefusalReason, Work,
 };
 use isotherm_core::{AddrRange, BoxError, NodeId, PAGE_SIZE, Snapshot, TargetId};
 

@@ -275,7 +275,8 @@ mod tests {
 
     #[test]
     fn a_node_that_takes_no_pages_is_asked_once() {
-        for (errno, reason) in [(Errno::ACCESS, RefusalReason::NotPermitted), (Errno::NODEV, RefusalReason::Unsupported)]
+        for (errno, reason) in
+            [(Errno::ACCESS, RefusalReason::NotPermitted), (Errno::NODEV, RefusalReason::Unsupported)]
         {
             let mut simulated = Simulated::of(&[Answer::Moves; 3 * PAGES_A_CALL]);
             (simulated.closed, simulated.calls_left) = (Some((SLOW, errno)), 1);

@@ -267,13 +267,7 @@ mod tests {
         fs::write(root.path().join("proc/iomem"), IOMEM).unwrap();
         let nodes = FrameNodes::new(&[ram((0, 5 << 20), 0), ram((5 << 20, 8 << 20), 1)]);
         let flags = FlagTable::open(root.path()).unwrap();
-        let made = Places {
-            root: root.path().into(),
-            flags,
-            nodes,
-            buffer: PageBuffer::default(),
-            frames: Vec::new(),
-        };
+        let made = Places { root: root.path().into(), flags, nodes, buffer: PageBuffer::default(), frames: Vec::new() };
         (root, made)
     }
 

@@ -41,7 +41,9 @@ pub enum MigrationError {
     )]
     OneTier(String),
     /// There is only one node.
-    #[error("this machine has one memory node, and memory has nowhere to go (a second node is needed, such as CXL memory)")]
+    #[error(
+        "this machine has one memory node, and memory has nowhere to go (a second node is needed, such as CXL memory)"
+    )]
     OneNode,
     /// The memory for the test is not available.
     #[error(transparent)]
@@ -55,7 +57,9 @@ pub enum MigrationError {
 pub(super) fn try_on_own_memory(action: Action) -> Result<(), MigrationError> {
     let failed = |errno: Errno| {
         let fix = match errno {
-            Errno::NOSYS => "use a kernel with CONFIG_MIGRATION and CONFIG_NUMA; a seccomp filter must allow move_pages",
+            Errno::NOSYS => {
+                "use a kernel with CONFIG_MIGRATION and CONFIG_NUMA; a seccomp filter must allow move_pages"
+            }
             Errno::PERM => {
                 "run isotherm as root, or with CAP_SYS_NICE; the seccomp filter of a container must allow move_pages"
             }

@@ -214,12 +214,9 @@ impl ActionKind {
     /// Which memory comes first under a quota: the coldest for actions that take memory away, else the hottest.
     pub const fn order(self) -> Order {
         match self {
-            Self::Cold
-            | Self::PageOut
-            | Self::NoHugePage
-            | Self::MUnlock
-            | Self::Demote
-            | Self::MigrateCold => Order::ColdestFirst,
+            Self::Cold | Self::PageOut | Self::NoHugePage | Self::MUnlock | Self::Demote | Self::MigrateCold => {
+                Order::ColdestFirst
+            }
             Self::Stat
             | Self::WillNeed
             | Self::HugePage

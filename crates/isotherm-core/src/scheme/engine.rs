@@ -273,7 +273,8 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 
     /// Applies the scheme with this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
-        let ActiveScheme { scheme, budget, cursor, applied_at, victims, in_place, report, .. } = &mut self.active[index];
+        let ActiveScheme { scheme, budget, cursor, applied_at, victims, in_place, report, .. } =
+            &mut self.active[index];
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
 

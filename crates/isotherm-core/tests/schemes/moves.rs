@@ -82,12 +82,9 @@ fn memory_on_a_node_that_the_action_leaves_is_not_acted_on_and_costs_no_quota() 
     let log = Log::default();
     let actuator = TestActuator { left_node: Some(NodeId(1)), ..TestActuator::new(&log) };
     // The first 4 MiB are on node 1.
-    let inspector = TestInspector {
-        is_of: |kind, page| kind == PageKind::Node(NodeId(1)) && page < 1024,
-        ..TestInspector::NONE
-    };
-    let mut engine =
-        Schemes::new(vec![limited(down(), 4 << 20)], actuator, inspector, NoGauges).unwrap();
+    let inspector =
+        TestInspector { is_of: |kind, page| kind == PageKind::Node(NodeId(1)) && page < 1024, ..TestInspector::NONE };
+    let mut engine = Schemes::new(vec![limited(down(), 4 << 20)], actuator, inspector, NoGauges).unwrap();
     engine.aggregated(&of(100, &[(0, 4096, 0, 50)])).unwrap();
     assert_eq!(log.take_pages(), [(1024, 2048)]);
     let total = &engine.reports().next().unwrap().total;
@@ -161,7 +158,8 @@ fn a_survey_leaves_idle_pages_to_demotion_and_touched_ones_to_promotion() {
     for (scheme, rate) in [(up(), 20), (down(), 0)] {
         let log = Log::default();
         // The look just before the action finds the first 40 pages accessed.
-        let inspector = TestInspector { is_of: |kind, page| kind == PageKind::Young && page < 40, ..TestInspector::NONE };
+        let inspector =
+            TestInspector { is_of: |kind, page| kind == PageKind::Young && page < 40, ..TestInspector::NONE };
         let mut engine = Schemes::new(vec![scheme], TestActuator::new(&log), inspector, NoGauges).unwrap();
         let mut target = target(1, &[(0, 512, rate, 50)], &[(0, 512, "")]);
         target.regions[0].pages = Some(history.pages_in(target.regions[0].range));
