@@ -170,35 +170,18 @@ fn wait_until_on(node: NodeId, range: AddrRange) {
     }
 }
 
-/// Demotes idle memory of this process and promotes it when it becomes hot, and returns the bytes of huge pages before
-/// and after.
-fn down_and_up(name: &str) -> (u64, u64) {
-    const THREADS: usize = 2;
-    let memory = Memory::of(32 * MIB);
-    let range = memory.range();
-    let own = std::process::id();
-    assert!(share_on(own, range, FAST) > 0.99, "memory comes from the node of the processors");
-    let huge = huge_bytes(range);
+/// Starts schemes that demote and promote `range` of this process.
+fn down_and_up(name: &str, range: AddrRange) -> Running {
     let schemes = scheme("down", "access_rate: 0%, age: {min: 3s}, action: demote, quota: {bytes: 16M}", range)
         + &scheme("up", "access_rate: {min: 1%}, action: promote, quota: {bytes: 16M}", range);
-    let rounds: Vec<u64> = thread::scope(|scope| {
-        let memory = &memory;
-        let over = memory.over_at_the_end();
-        let threads: Vec<_> = (0..THREADS).map(|nth| scope.spawn(move || memory.touch(nth, THREADS))).collect();
-        let mut run = Running::start(&mut acting(name, &schemes, own, "5m"));
-        wait_until_on(SLOW, range);
-        memory.is_hot.store(true, Ordering::Relaxed);
-        wait_until_on(FAST, range);
-        assert_eq!(run_sh(&format!("kill -INT {}", run.pid())), 0);
-        assert_eq!(run.wait(), 0);
-        drop(over);
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    memory.check(&rounds);
-    for report in reports(name) {
-        assert!(report.total.applied_bytes > 26 * MIB, "{report:?}");
-    }
-    (huge, huge_bytes(range))
+    assert!(share_on(std::process::id(), range, FAST) > 0.99, "memory comes from the node of the processors");
+    Running::start(&mut acting(name, &schemes, std::process::id(), "5m"))
+}
+
+/// Ends a run, which must succeed.
+fn end(mut run: Running) {
+    assert_eq!(run_sh(&format!("kill -INT {}", run.pid())), 0);
+    assert_eq!(run.wait(), 0);
 }
 
 fn run_sh(script: &str) -> i32 {
@@ -208,19 +191,43 @@ fn run_sh(script: &str) -> i32 {
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn idle_memory_is_demoted_and_hot_memory_is_promoted_and_its_content_stays() {
-    down_and_up("down-and-up");
+    const THREADS: usize = 2;
+    let memory = Memory::of(32 * MIB);
+    let range = memory.range();
+    let rounds: Vec<u64> = thread::scope(|scope| {
+        let memory = &memory;
+        let over = memory.over_at_the_end();
+        let threads: Vec<_> = (0..THREADS).map(|nth| scope.spawn(move || memory.touch(nth, THREADS))).collect();
+        let run = down_and_up("down-and-up", range);
+        wait_until_on(SLOW, range);
+        memory.is_hot.store(true, Ordering::Relaxed);
+        wait_until_on(FAST, range);
+        end(run);
+        drop(over);
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    memory.check(&rounds);
+    for report in reports("down-and-up") {
+        assert!(report.total.applied_bytes > 26 * MIB, "{report:?}");
+    }
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn huge_pages_move_whole() {
+fn huge_pages_are_demoted_whole() {
     let thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
-    let before = fs::read_to_string(thp).unwrap();
+    let setting = fs::read_to_string(thp).unwrap();
     fs::write(thp, "always").unwrap();
-    let (first, last) = down_and_up("huge");
-    fs::write(thp, before.split(['[', ']']).nth(1).unwrap()).unwrap();
-    assert!(first >= 28 * MIB, "{first} bytes of huge pages");
-    assert_eq!(last, first, "no huge page was split");
+    let memory = Memory::of(32 * MIB);
+    fs::write(thp, setting.split(['[', ']']).nth(1).unwrap()).unwrap();
+    let range = memory.range();
+    let before = huge_bytes(range);
+    assert!(before >= 28 * MIB, "{before} bytes of huge pages");
+    let run = down_and_up("huge", range);
+    wait_until_on(SLOW, range);
+    end(run);
+    assert_eq!(huge_bytes(range), before, "no huge page was split");
+    memory.check(&[0]);
 }
 
 #[test]
