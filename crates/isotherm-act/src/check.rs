@@ -86,7 +86,9 @@ pub(super) fn check(
         CallMethod::Nothing => Ok(()),
         CallMethod::Outside(advice) => outside(action, advice),
         CallMethod::Inside(call) => inside_self(action, call, inside),
-        CallMethod::Migration => migration.check(action).map_err(|source| ActError::Migration { action, source }),
+        CallMethod::Migration => {
+            migration.check(action).map_err(|source| ActError::Migration { action, source: source.into() })
+        }
     }
 }
 

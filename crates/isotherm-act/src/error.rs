@@ -54,7 +54,7 @@ pub enum ActError {
         action: Action,
         /// Why, and how to fix it.
         #[source]
-        source: MigrationError,
+        source: Box<MigrationError>,
     },
     /// Huge pages are disabled, so that the action has no effect.
     #[error(

@@ -56,6 +56,9 @@ impl Migration {
         system::try_on_own_memory(action)?;
         let root = self.root.clone();
         let open = self.opened()?;
+        if open.places.nodes().len() < 2 {
+            return Err(MigrationError::OneNode);
+        }
         match action.destinations() {
             Some(to) => to.nodes().iter().try_for_each(|(node, _)| Ok(open.places.has_node(*node)?)),
             None => system::check(&open.tiers),
