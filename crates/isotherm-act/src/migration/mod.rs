@@ -78,8 +78,8 @@ impl Migration {
         }
     }
 
-    /// Moves what `action` would move of `ranges`, which are sorted and disjoint, and counts in `outcomes` what was moved
-    /// and refused of each. A call in progress when `interrupt` is set is finished, and no other begins.
+    /// Moves what `action` would move of `ranges`, which are sorted and disjoint, and counts in `outcomes` what was
+    /// moved and refused of each. A call in progress when `interrupt` is set is finished, and no other begins.
     pub(crate) fn run(
         &mut self,
         held: &Held,
