@@ -19,13 +19,13 @@ use isotherm_kernel::room_by_node;
 use rustix::io::Errno;
 
 use batches::{Move, Mover, Status, count, move_all};
-pub(crate) use places::Places;
 pub use places::PlacesError;
+pub(crate) use places::{Places, add_page};
 use plan::{Decision, Order, Plan};
 pub use system::MigrationError;
 use system::{Pages, TierOrder};
 
-use crate::actuator::Held;
+use crate::held::Held;
 use crate::refusal::refusal;
 
 /// Carries out the actions that move memory between nodes.

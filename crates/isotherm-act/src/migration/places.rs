@@ -11,8 +11,6 @@ use thiserror::Error;
 
 use isotherm_kernel::{RamError, TableError};
 
-use crate::pages::add_page;
-
 /// The number of frames in a huge page.
 const HUGE: u64 = HUGE_PAGE_SIZE / PAGE_SIZE;
 
@@ -224,6 +222,17 @@ fn joined(ranges: &[AddrRange]) -> Vec<AddrRange> {
         }
     }
     joined
+}
+
+/// Appends a page to sorted ranges. It is merged with the last range if they touch.
+pub(crate) fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
+    let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) else {
+        return;
+    };
+    match found.pop_if(|last| last.touches(page)) {
+        Some(last) => found.extend(AddrRange::new(last.start(), page.end())),
+        None => found.push(page),
+    }
 }
 
 fn read_nodes(root: &Path) -> Result<FrameNodes, RamError> {
