@@ -156,8 +156,8 @@ impl Memory {
     }
 }
 
-/// Waits until nearly all of `range` in this process is on `node`. A huge page at its border, of which only a part is in
-/// the range, stays where it is.
+/// Waits until nearly all of `range` in this process is on `node`. A huge page at its border, of which only a part is
+/// in the range, stays where it is.
 fn wait_until_on(node: NodeId, range: AddrRange) {
     let start = Instant::now();
     loop {

@@ -13,13 +13,14 @@ use rustix::io::Errno;
 use super::call_method::CallMethod;
 use super::check::check;
 use super::dense::dense;
+use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::migration::Migration;
-use super::outside::{Memory, advise_ranges, cut_at_mappings};
+use super::outside::{advise_ranges, cut_at_mappings};
 use super::refusal::{NOT_MAPPED, refusal};
 use super::resident::resident;
-use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::{Pidfd, ProcessTable, Unreadable, mapped_ranges, mapped_within};
+use isotherm_kernel::ProcessTable;
+use isotherm_kernel::madvise::Advice;
 
 /// Acts on the processes of a process table.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl ProcessActuator {
             }
         }
         if let Err(error) = made {
-            self.refusals.insert(held.target, error);
+            self.refusals.insert(held.target(), error);
         }
     }
 }
@@ -184,52 +185,5 @@ impl Actuator for ProcessActuator {
 
     fn time_spent(&self) -> Duration {
         self.spent
-    }
-}
-
-/// A process that is held by a pidfd, so that an action cannot reach another process with the same ID.
-#[derive(Debug)]
-pub(super) struct Held {
-    target: TargetId,
-    pub(super) pid: u32,
-    pidfd: Pidfd,
-}
-
-impl Held {
-    /// Holds a process of the table. The table does not stay locked. Returns `None` if the target is not in the table.
-    pub(super) fn new(process_table: &ProcessTable, target: TargetId) -> Option<Self> {
-        let members = process_table.members();
-        Some(Self { target, pid: target.pid()?, pidfd: members.get(&target)?.process.pidfd() })
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.pidfd.has_ended()
-    }
-
-    /// The mappings that have a part of these ranges, as they are now, and maybe others.
-    fn mapped_within(&self, ranges: &[AddrRange]) -> Result<Vec<AddrRange>, Errno> {
-        mapped_within(self.pid, &self.pidfd, ranges).map_err(errno)
-    }
-}
-
-/// The error number of what a process could not be read for.
-fn errno(error: Unreadable) -> Errno {
-    match error.error() {
-        Some(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
-        None => Errno::SRCH,
-    }
-}
-
-impl Memory for Held {
-    fn advise(&mut self, ranges: &[AddrRange], advice: Advice) -> Result<usize, Errno> {
-        advise(&self.pidfd, ranges.iter().copied(), advice).map_err(|errno| match errno {
-            // The kernel looks for the memory at the main thread, which has called `pthread_exit`.
-            Errno::SRCH if !self.has_ended() => Errno::OPNOTSUPP,
-            errno => errno,
-        })
-    }
-
-    fn mapped(&mut self) -> Result<Vec<AddrRange>, Errno> {
-        mapped_ranges(self.pid, &self.pidfd).map_err(errno)
     }
 }

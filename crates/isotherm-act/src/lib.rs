@@ -18,6 +18,7 @@ mod check;
 mod dense;
 mod error;
 mod facts;
+mod held;
 mod inside;
 mod migration;
 mod outside;

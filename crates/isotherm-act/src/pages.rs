@@ -15,9 +15,9 @@ use thiserror::Error;
 use isotherm_kernel::ProcessTable;
 use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 
-use super::actuator::Held;
 use super::facts::facts;
-use super::migration::Places;
+use super::held::Held;
+use super::migration::{Places, add_page};
 use super::refusal::refusal;
 use super::resident::resident;
 
@@ -246,16 +246,5 @@ impl Huge {
             }
         }
         Ok(())
-    }
-}
-
-/// Appends a page to sorted ranges. It is merged with the last range if they touch.
-pub(super) fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
-    let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) else {
-        return;
-    };
-    match found.pop_if(|last| last.touches(page)) {
-        Some(last) => found.extend(AddrRange::new(last.start(), page.end())),
-        None => found.push(page),
     }
 }

@@ -110,7 +110,8 @@ fn actions_and_goals_of_nodes_are_read() {
     let scheme = |action: &str, more: &str| {
         format!(
             r#"[{{"action": "{action}", {more}, "access_pattern": {{"age": {{"min": "5 s", "max": "max"}}}}, "quotas":
-            {{"reset_interval_ms": "1 s", "goals": [{{"metric": "node_mem_used_bp", "target_value": "99.7 %", "nid": 0}},
+            {{"reset_interval_ms": "1 s", "goals": [
+            {{"metric": "node_mem_used_bp", "target_value": "99.7 %", "nid": 0}},
             {{"metric": "node_memcg_free_bp", "target_value": "50", "nid": 0, "path": "/redis"}}]}}}}]"#
         )
     };

@@ -25,8 +25,8 @@ pub enum NodeUseError {
     Empty(NodeId),
     /// The cgroup does not exist, or the memory controller is not enabled for it.
     #[error(
-        "the memory of the cgroup {cgroup} by node cannot be read from {path} (cgroup version 2 with the memory controller \
-         is needed)"
+        "the memory of the cgroup {cgroup} by node cannot be read from {path} (cgroup version 2 with the memory \
+         controller is needed)"
     )]
     Cgroup {
         /// The cgroup.

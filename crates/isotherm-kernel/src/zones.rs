@@ -20,8 +20,8 @@ pub struct ZoneError {
 /// The bytes that each node can take before the free memory of one of its zones falls to the zone's high watermark, at
 /// which the kernel ends a reclaim. `root` stands for `/`.
 ///
-/// What a zone keeps for allocations that cannot use another zone (`protection`) counts as in use. A node without a zone
-/// that has pages is left out. (Linux `Documentation/admin-guide/sysctl/vm.rst`, `lowmem_reserve_ratio` and
+/// What a zone keeps for allocations that cannot use another zone (`protection`) counts as in use. A node without a
+/// zone that has pages is left out. (Linux `Documentation/admin-guide/sysctl/vm.rst`, `lowmem_reserve_ratio` and
 /// `watermark_scale_factor`.)
 ///
 /// # Errors

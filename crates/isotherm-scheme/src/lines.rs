@@ -1,8 +1,8 @@
 //! The one-line form of the DAMON papers: `<min/max size> <min/max access rate> <min/max age> <action>`.
 //!
 //! The two bounds of a pair are two words, or one word with a slash: `4K/max`. `min`, `max` and `null` stand for no
-//! bound. `#` begins a comment. `inside` after the action allows a call inside the target. `node=1` after the action is the
-//! node to move memory to, and `node=0:3,1:1` are several, each with its weight.
+//! bound. `#` begins a comment. `inside` after the action allows a call inside the target. `node=1` after the action is
+//! the node to move memory to, and `node=0:3,1:1` are several, each with its weight.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -73,7 +73,7 @@ fn what_is_right_is_right_for_both() {
         json!({"action": "demote", "target_node": null, "filters": [{"reject": {"node": 1}}]}),
         json!({"action": "migrate_hot", "target_node": 0}),
         json!({"action": "demote", "quota": {"goals": [{"node_mem_free": {"node": 0, "value": "0.5%"}}]}}),
-        json!({"action": "promote", "quota": {"goals": [{"node_mem_used": {"node": 0, "value": 0.9, "cgroup": "/a"}}]}}),
+        json!({"action": "stat", "quota": {"goals": [{"node_mem_used": {"node": 0, "value": 0.9, "cgroup": "/a"}}]}}),
         json!({"action": "migrate_cold", "target_node": "1"}),
         json!({"action": "migrate_cold", "target_node": [{"node": 0, "weight": 3}, {"node": "1", "weight": null}]}),
     ] {
@@ -92,7 +92,7 @@ fn what_is_wrong_is_wrong_for_both() {
         json!({"action": "munlock", "inside": false}),
         json!({"action": "migrate_hot"}),
         json!({"action": "promote", "quota": {"goals": [{"node_mem_used": {"node": 0}}]}}),
-        json!({"action": "promote", "quota": {"goals": [{"node_mem_used": {"node": 0, "value": "5%", "cgroup": "a"}}]}}),
+        json!({"action": "stat", "quota": {"goals": [{"node_mem_used": {"node": 0, "value": 0.9, "cgroup": "a"}}]}}),
         json!({"action": "migrate_hot", "target_node": null}),
         json!({"action": "migrate_hot", "target_node": -1}),
         json!({"action": "migrate_hot", "target_node": 1024}),

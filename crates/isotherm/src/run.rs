@@ -7,7 +7,7 @@ use anyhow::Result;
 use isotherm_core::scheme::{ActionKind, Report};
 use isotherm_core::units;
 use isotherm_record::Activity;
-use isotherm_run::{Command, Control, Event, Events, Prepared, Summary};
+use isotherm_run::{Command, Control, Event, Events, Prepared, SchemeSource, Summary};
 use signal_hook::consts::SIGHUP;
 use signal_hook::low_level::siginfo::Cause;
 
@@ -22,7 +22,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let recording = options.record.clone();
     let call = Call {
         ranges: &options.range.range,
-        schemes: Some(&options.schemes),
+        schemes: Some(SchemeSource::File(options.schemes.clone())),
         memory_use: recording.is_some(),
         recording,
         quiet: options.quiet,
@@ -42,7 +42,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
 
 /// Like [`command::handle_signals`], but a SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends
 /// the run.
-fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
+pub(crate) fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
     let pid = command.map(Command::pid);
     let others = if pid.is_some() { &OF_THE_COMMAND[..] } else { &[] };
     command::on_signals(ENDING.into_iter().chain(others.iter().copied()), move |origin| match pid {
@@ -53,7 +53,7 @@ fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
 }
 
 /// Watches and acts until the end of the run, and shows the progress.
-fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
+pub(crate) fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
     let session = run.start()?;
     let mut progress = Progress::new(quiet);
     let mut last: Option<Arc<Activity>> = None;

@@ -1,6 +1,6 @@
 //! Prepares a run from the options that `record`, `run` and `top` have in common.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail};
@@ -27,8 +27,8 @@ pub struct Call<'a> {
     pub ranges: &'a [AddrRange],
     /// The only nodes whose physical memory is watched; all if empty.
     pub nodes: &'a [u32],
-    /// The scheme file.
-    pub schemes: Option<&'a Path>,
+    /// Where the schemes come from.
+    pub schemes: Option<SchemeSource>,
     /// Whether the activities of schemes contain how much memory is in use.
     pub memory_use: bool,
     /// How long the run lasts at most.
@@ -120,7 +120,7 @@ impl<'a> Call<'a> {
         let attributes =
             AttributeOptions { sampling, aggregation: options.aggr, update: options.update, regions: options.regions };
         let attributes = if samples { attributes } else { attributes.without_samples() };
-        let schemes = schemes.map(|path| SchemeOptions { schemes: SchemeSource::File(path.into()), memory_use });
+        let schemes = schemes.map(|schemes| SchemeOptions { schemes, memory_use });
         Ok(RunConfig {
             attributes,
             sampling: samples,

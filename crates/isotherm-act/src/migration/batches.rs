@@ -48,11 +48,11 @@ pub(super) trait Mover {
     fn is_interrupted(&self) -> bool;
 }
 
-/// Makes all of `moves`, and counts in `outcomes` what was moved and refused of each of `ranges`. A huge page may lie in
-/// several ranges.
+/// Makes all of `moves`, and counts in `outcomes` what was moved and refused of each of `ranges`. A huge page may lie
+/// in several ranges.
 ///
-/// If the target has ended, or access to it is not permitted, all that is left is refused. If a node takes no pages, all
-/// that was to go there is.
+/// If the target has ended, or access to it is not permitted, all that is left is refused. If a node takes no pages,
+/// all that was to go there is.
 pub(super) fn move_all(mover: &mut impl Mover, moves: &[Move], ranges: &[AddrRange], outcomes: &mut [Outcome]) {
     let mut closed: BTreeMap<NodeId, Refusal> = BTreeMap::new();
     let mut counted = Counted { ranges, outcomes };

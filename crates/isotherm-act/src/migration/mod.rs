@@ -19,13 +19,13 @@ use isotherm_kernel::room_by_node;
 use rustix::io::Errno;
 
 use batches::{Move, Mover, Status, count, move_all};
-pub(crate) use places::Places;
 pub use places::PlacesError;
+pub(crate) use places::{Places, add_page};
 use plan::{Decision, Plan};
 pub use system::MigrationError;
 use system::{Pages, tiers};
 
-use crate::actuator::Held;
+use crate::held::Held;
 use crate::refusal::refusal;
 
 /// Carries out the actions that move memory between nodes.
@@ -78,8 +78,8 @@ impl Migration {
         }
     }
 
-    /// Moves what `action` would move of `ranges`, which are sorted and disjoint, and counts in `outcomes` what was moved
-    /// and refused of each. A call in progress when `interrupt` is set is finished, and no other begins.
+    /// Moves what `action` would move of `ranges`, which are sorted and disjoint, and counts in `outcomes` what was
+    /// moved and refused of each. A call in progress when `interrupt` is set is finished, and no other begins.
     pub(crate) fn run(
         &mut self,
         held: &Held,

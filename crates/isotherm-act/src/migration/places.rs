@@ -11,8 +11,6 @@ use thiserror::Error;
 
 use isotherm_kernel::{RamError, TableError};
 
-use crate::pages::add_page;
-
 /// The number of frames in a huge page.
 const HUGE: u64 = HUGE_PAGE_SIZE / PAGE_SIZE;
 
@@ -115,8 +113,8 @@ impl Places {
     }
 
     /// Calls `each` with every page of process `pid` that is in memory, lies entirely in `ranges`, which are sorted and
-    /// disjoint, and has a known node; in the order of addresses. Of a huge page of which only a part lies in the ranges,
-    /// no page is told.
+    /// disjoint, and has a known node; in the order of addresses. Of a huge page of which only a part lies in the
+    /// ranges, no page is told.
     ///
     /// # Errors
     /// Returns the error of open(2) or read(2) on a table.
@@ -224,6 +222,17 @@ fn joined(ranges: &[AddrRange]) -> Vec<AddrRange> {
         }
     }
     joined
+}
+
+/// Appends a page to sorted ranges. It is merged with the last range if they touch.
+pub(crate) fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
+    let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) else {
+        return;
+    };
+    match found.pop_if(|last| last.touches(page)) {
+        Some(last) => found.extend(AddrRange::new(last.start(), page.end())),
+        None => found.push(page),
+    }
 }
 
 fn read_nodes(root: &Path) -> Result<FrameNodes, RamError> {

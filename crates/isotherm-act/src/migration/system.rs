@@ -116,8 +116,8 @@ impl Pages {
         const MISSING: libc::c_int = -libc::EAGAIN;
         let mut statuses = vec![MISSING; pages.len()];
         // SAFETY: the three arrays have `pages.len()` entries: `migrate` has checked `nodes`, and without nodes the
-        // kernel takes a null pointer. The kernel writes only `statuses`. The addresses in `pages` belong to the process
-        // `pid`; moving a page changes no content and no address, so this is sound for this process, too.
+        // kernel takes a null pointer. The kernel writes only `statuses`. The addresses in `pages` belong to the
+        // process `pid`; moving a page changes no content and no address, so this is sound for this process, too.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,

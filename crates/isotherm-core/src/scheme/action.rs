@@ -4,10 +4,7 @@ use std::fmt;
 
 use crate::PAGE_SIZE;
 
-use super::Destinations;
-
-/// The size of a huge page of x86-64, in bytes: the unit of the actions on huge pages.
-pub const HUGE_PAGE_SIZE: u64 = 512 * PAGE_SIZE;
+use super::destination::{Destinations, HUGE_PAGE_SIZE};
 
 /// An action with its parameters.
 ///

@@ -114,8 +114,8 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         }
     }
 
-    /// A range may be cut at multiples of this many bytes. A quota that is smaller than a huge page moves small pages, and
-    /// no huge page.
+    /// A range may be cut at multiples of this many bytes. A quota that is smaller than a huge page moves small pages,
+    /// and no huge page.
     fn granule(&self) -> u64 {
         let kind = self.scheme.action.kind();
         let is_small = self.budget.limit(&self.scheme.quota).is_some_and(|limit| limit < kind.granule());

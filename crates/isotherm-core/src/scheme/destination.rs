@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use crate::{AddrRange, NodeId, PAGE_SIZE};
 
-use super::HUGE_PAGE_SIZE;
+/// The size of a huge page of x86-64, in bytes: the unit of the actions on huge pages.
+pub const HUGE_PAGE_SIZE: u64 = 512 * PAGE_SIZE;
 
 /// The most nodes that one action moves memory to.
 pub const MOST_DESTINATIONS: usize = 8;

@@ -354,8 +354,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 /// A scheme that moves memory between nodes leaves alone what is on a node that its action leaves as it is.
 ///
 /// Where there is a survey, a scheme that takes memory away, or moves it, looks at each page once more just before it
-/// acts. It leaves alone cold memory that has been accessed since the survey, and hot memory that has not. A scheme with
-/// a filter of its own for young pages decides itself, and so does one for which nothing tells which pages are young.
+/// acts. It leaves alone cold memory that has been accessed since the survey, and hot memory that has not. A scheme
+/// with a filter of its own for young pages decides itself, and so does one for which nothing tells which pages are
+/// young.
 fn effective_filters<'a>(
     scheme: &'a Scheme,
     snapshot: &Snapshot,

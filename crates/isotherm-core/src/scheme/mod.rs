@@ -40,10 +40,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use action::Reach;
-pub use action::{Action, ActionKind, HUGE_PAGE_SIZE, Moves, Order};
+pub use action::{Action, ActionKind, Moves, Order};
 pub use actuator::{Actuator, Outcome, Work};
 pub use condition::{ClosedInterval, Condition};
-pub use destination::{DestinationError, Destinations, MOST_DESTINATIONS};
+pub use destination::{DestinationError, Destinations, HUGE_PAGE_SIZE, MOST_DESTINATIONS};
 pub use dry_run::{DryRunActuator, DryRunInspector};
 pub use engine::{Schemes, Unsupported};
 pub use filter::{Filter, FilterKind, Pattern};

@@ -150,8 +150,8 @@ pub enum GoalError {
 
 impl Goal {
     /// The goal that `metric` reaches `target`: [`Metric::StallTime`] in seconds for each period of the quota,
-    /// [`Metric::FreeMemory`], [`Metric::WorkingSetResident`], [`Metric::NodeUsed`] and [`Metric::NodeFree`] as a share,
-    /// [`Metric::Fed`] in its own unit.
+    /// [`Metric::FreeMemory`], [`Metric::WorkingSetResident`], [`Metric::NodeUsed`] and [`Metric::NodeFree`] as a
+    /// share, [`Metric::Fed`] in its own unit.
     ///
     /// A larger quota must raise the metric, or lower it in the case of the working set.
     ///

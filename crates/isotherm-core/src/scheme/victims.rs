@@ -2,7 +2,8 @@
 //! comes back.
 //!
 //! Memory that was moved comes back if a scheme of the other direction moves it. Memory that was freed comes back if it
-//! is in memory again. Where there is a survey, its present pages tell that. Otherwise the pages are looked at once, when the time is over.
+//! is in memory again. Where there is a survey, its present pages tell that. Otherwise the pages are looked at once,
+//! when the time is over.
 
 use std::time::Duration;
 

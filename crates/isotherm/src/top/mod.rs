@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use isotherm_core::Granularity;
-use isotherm_run::{Command, EndReason, Prepared, Streams};
+use isotherm_run::{Command, EndReason, Prepared, SchemeSource, Streams};
 use signal_hook::consts::{SIGCONT, SIGHUP};
 use signal_hook::low_level::siginfo::Cause;
 
@@ -56,7 +56,7 @@ pub fn run(options: &Top) -> Result<ExitCode> {
     let streams = Streams::Detached { input: !stdin().is_terminal(), log: options.log.clone() };
     let call = Call::new("top", watch).with(&options.physical);
     let call = Call {
-        schemes: options.schemes.as_deref(),
+        schemes: options.schemes.clone().map(SchemeSource::File),
         memory_use: true,
         streams,
         most_aggregation: Some(SLOWEST),
