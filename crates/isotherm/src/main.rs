@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod scheme;
 mod terminal;
+mod tier;
 mod top;
 mod tune;
 mod watch;
@@ -73,6 +74,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Convert(options) => convert::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Scheme(options) => scheme::run(&options),
+        Command::Tier(options) => tier::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
         Command::Completions(options) => {
