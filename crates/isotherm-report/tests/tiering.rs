@@ -88,7 +88,12 @@ fn the_curve_says_how_much_suffices() {
     assert!((first.modelled_time.unwrap() - (1.0 + 0.2 * first.slow_share)).abs() < 1e-9);
     let best = |pair: &[Tried]| pair[1].best.slow_share <= pair[0].best.slow_share;
     assert!(found.curve.windows(2).all(best));
-    assert!(found.sentences()[0].contains("of 128 MiB"), "{:?}", found.sentences());
+    // Without 12.8 of the last 32 MiB, 40 % are slow in two of 30 looks: only all of the memory suffices.
+    let all = trial(&process(30, |_| 96), &TrialOptions::default()).sentences();
+    assert!(all[0].starts_with("With less fast memory than the 128 MiB"), "{all:?}");
+    // The first 32 MiB are hot, and 25 % of the memory.
+    let found = trial(&process(60, |_| 0), &TrialOptions::default());
+    assert!(found.sentences()[0].starts_with("With 32 MiB of fast memory (25 % of 128 MiB), 0 %"), "{found:?}");
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn surveys_tell_what_is_there_and_what_is_not_known() {
     // Swapped, absent and reserved memory is not resident.
     assert_eq!(found.peak_resident_bytes, 64 * MIB);
     assert!(found.unknown_share > 0.05 && found.unknown_share < 0.13, "{}", found.unknown_share);
-    assert!(found.notes.iter().any(|note| note.contains("not known whether it is accessed")), "{:?}", found.notes);
+    assert!(found.notes.iter().any(|note| note.contains("whether it is accessed")), "{:?}", found.notes);
     // Samples find nothing. The 8 MiB that each survey finds touched lie first, and most of the accesses are theirs.
     let tried = fast(&surveyed(20), 8);
     assert!(tried.first_touch.slow_share > 0.0 && tried.first_touch.slow_share < 0.1, "{tried:?}");

@@ -15,8 +15,15 @@ impl TierTrial {
             return vec![];
         }
         let mut sentences: Vec<String> = self.sizes.iter().map(|tried| self.sentence(tried)).collect();
-        if let Some(enough) = self.curve.iter().find(|tried| tried.isotherm.slow_share <= SUFFICES) {
-            sentences.push(self.sentence(enough));
+        match self.curve.iter().find(|tried| tried.isotherm.slow_share <= SUFFICES) {
+            Some(enough) if enough.fast_share < 1.0 => sentences.push(self.sentence(enough)),
+            _ if self.curve.is_empty() => {}
+            _ => sentences.push(format!(
+                "With less fast memory than the {} that are resident at most, isotherm leaves more than {} of the \
+                 accesses to the slow tier.",
+                bytes(self.peak_resident_bytes),
+                percent(SUFFICES)
+            )),
         }
         sentences
     }

@@ -2,7 +2,7 @@
 
 use isotherm_core::units::{bytes, percent, table_bytes};
 
-use super::text::{foot, what};
+use super::text::{LATER, foot, what};
 use super::{TierTrial, svg};
 use crate::escape::markup;
 use crate::html::{filled, hash, items, style};
@@ -26,7 +26,7 @@ pub(super) fn page(trial: &TierTrial, picture: Picture) -> Result<String, Report
                 svg::draw(trial, picture).embedded("Share of the accesses to the slow tier by size of the fast tier")
             }
             "table" => table(trial),
-            "foot" => markup(&foot(trial)),
+            "foot" => markup(&format!("{}; {LATER}", foot(trial))),
             other => format!("(no {other})"),
         })
     })

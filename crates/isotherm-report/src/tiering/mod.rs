@@ -242,7 +242,7 @@ fn notes(plan: &Plan, unit: u64, unknown_share: f64, early: u64) -> Vec<String> 
     }
     if unknown_share >= 0.005 {
         notes.push(format!(
-            "of {} of the memory it is not known whether it is accessed; it counts as not accessed, and isotherm does \
+            "it is not known of {} of the memory whether it is accessed; it counts as not accessed, and isotherm does \
              not move it",
             percent(unknown_share)
         ));

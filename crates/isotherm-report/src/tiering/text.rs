@@ -35,8 +35,11 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, trial: &TierTrial)
         );
         writeln!(out, "{}", wrap(&text, terminal.width(), 2))?;
     }
-    note(out, terminal, Some(foot(trial)))
+    note(out, terminal, Some(format!("{}; {LATER}", foot(trial))))
 }
+
+/// What a column of the tables means.
+pub(super) const LATER: &str = "\"later\" is that of isotherm in the second half of the time";
 
 /// What was tried, in a few words.
 pub(super) fn what(trial: &TierTrial) -> String {
@@ -51,7 +54,7 @@ pub(super) fn what(trial: &TierTrial) -> String {
 /// How the placements were made.
 pub(super) fn foot(trial: &TierTrial) -> String {
     format!(
-        "placed in units of {}, {} looks of {}; isotherm moves at most {}/s; \"later\" is the second half of the time",
+        "placed in units of {}, {} looks of {}; isotherm moves at most {}/s",
         bytes(trial.unit_bytes),
         trial.looks,
         nanoseconds(trial.look_ns),
