@@ -30,8 +30,8 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, trial: &TierTrial)
     }
     if let Some(price) = trial.slow_price {
         let text = format!(
-            "modelled time: 1 is with fast memory only, and {price} with slow memory only; it is not measured, and grows \
-             with the share"
+            "modelled time: 1 is with fast memory only, and {price} with slow memory only; it is not measured, and \
+             grows with the share"
         );
         writeln!(out, "{}", wrap(&text, terminal.width(), 2))?;
     }

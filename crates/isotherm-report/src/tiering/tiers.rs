@@ -250,7 +250,8 @@ mod tests {
                 run(&mut units, &mut sizes, nth as u32, rate, of);
                 for (nth, size) in sizes.iter().enumerate() {
                     let sum = |of: fn(&Place) -> u64| units.iter().map(|unit| of(&unit.places[nth])).sum::<u64>();
-                    prop_assert_eq!((sum(|place| place.first), sum(|place| place.moved)), (size.first_used, size.moved_used));
+                    let used = (sum(|place| place.first), sum(|place| place.moved));
+                    prop_assert_eq!(used, (size.first_used, size.moved_used));
                     prop_assert!(size.first_used <= size.bytes && size.moved_used <= size.bytes);
                     let within = |unit: &Unit| unit.places[nth].first.max(unit.places[nth].moved) <= unit.present;
                     prop_assert!(units.iter().all(within));

@@ -25,11 +25,11 @@ pub enum TierCommand {
 
 /// Show what share of the accesses of a recorded program slow memory would serve
 ///
-/// isotherm places the recorded memory in a fast tier of a given size and a slow tier, in three ways: where it was first
-/// touched, with the fast tier filled first; as isotherm would move it, hot memory to the fast tier and cold memory to
-/// the slow one; and the best way with hindsight. Without --fast, it shows a curve over sizes up to all of the resident
-/// memory. It needs no privileges and no second memory node. docs/tier-try.md describes the model and what it does not
-/// know.
+/// isotherm places the recorded memory in a fast tier of a given size and a slow tier, in three ways: where it was
+/// first touched, with the fast tier filled first; as isotherm would move it, hot memory to the fast tier and cold
+/// memory to the slow one; and the best way with hindsight. Without --fast, it shows a curve over sizes up to all of
+/// the resident memory. It needs no privileges and no second memory node. docs/tier-try.md describes the model and what
+/// it does not know.
 ///
 /// The result goes to standard output, or to a file with -o. The format is that of --format, or of the file's
 /// extension: .txt, .json, .png, .svg, .pdf or .html. PNG, PDF and HTML need a file or a pipe.
