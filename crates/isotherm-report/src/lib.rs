@@ -1,11 +1,12 @@
 //! Reports on a recording: heatmap, working set, regions, summary, overhead, activity of schemes, attributes and
 //! advice, and a page with most of them.
 //!
-//! Each report is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`], [`summary`],
-//! [`idle_time`], [`temperature`], [`overhead`], [`schemes`], [`tune`]), and so is the difference of two recordings
-//! ([`diff`]). Each format renders that data. A recording is read row by row and never held
-//! as a whole, so memory grows with its length by a few numbers per snapshot only. Nothing in a recording is trusted:
-//! names and commands come from the watched process, and are escaped for each format.
+//! Each report is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`],
+//! [`summary`], [`idle_time`], [`temperature`], [`overhead`], [`schemes`], [`tune`]), and so are the difference of two
+//! recordings ([`diff`]) and the trial of two tiers of memory ([`tiering`]). Each format renders that data. A
+//! recording is read row by row and never held as a whole, so memory grows with its length by a few numbers per
+//! snapshot only. Nothing in a recording is trusted: names and commands come from the watched process, and are escaped
+//! for each format.
 //!
 //! [`write`](fn@write) makes a report in one call:
 //!
@@ -68,6 +69,7 @@ mod svg;
 pub mod temperature;
 mod text;
 pub mod ticks;
+pub mod tiering;
 pub mod tune;
 mod used;
 pub mod wss;

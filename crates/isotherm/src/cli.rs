@@ -35,7 +35,7 @@ pub use record::Record;
 pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
-pub use tier::{Tier, TierCommand, TierFormat, TierList};
+pub use tier::{Tier, TierCommand, TierConfig, TierFormat, TierList, TierRun, TierSchemes, TierTry};
 pub use tools::{Completions, Doctor, DoctorFormat, Workload};
 pub use top::Top;
 pub use tune::{Tune, TuneFormat};
@@ -81,6 +81,7 @@ Examples:
   isotherm diff old.rec new.rec          what grew, what shrank?
   isotherm idle --pid 1234               which pages are idle? (reads all)
   isotherm scheme try prcl.yaml          what would this scheme do?
+  isotherm tier try                      how much fast memory is needed?
   isotherm run --schemes prcl.yaml --pid 1234
 
 Exit status:

@@ -53,6 +53,7 @@ fn calls(place: &Place) -> Vec<Vec<&'static str>> {
         vec!["report", "heatmap", "known.rec", "-f", "pdf", "-o", "OUT"],
         vec!["report", "summary", "known.rec", "-f", "text", "-o", "OUT"],
         vec!["report", "html", "known.rec", "-f", "html", "-o", "OUT"],
+        vec!["tier", "try", "known.rec", "-f", "text", "-o", "OUT"],
         vec!["import", "damo", "known.damo", "-q", "-o", "OUT"],
         [&RECORD[..], &["-o", "OUT"], sleep].concat(),
         [&tune[..], &["-o", "OUT"], sleep].concat(),
@@ -217,6 +218,7 @@ fn no_command_replaces_what_it_reads() {
     fs::hard_link(place.path("known.rec"), place.path("hard.rec")).unwrap();
     let mut calls = vec![
         vec!["report", "heatmap", "known.rec", "-f", "svg", "-o", "known.rec"],
+        vec!["tier", "try", "known.rec", "-f", "svg", "-o", "known.rec"],
         vec!["report", "heatmap", "known.rec", "-f", "svg", "-o", "link.rec"],
         vec!["report", "html", "link.rec", "-f", "html", "-o", "known.rec"],
         vec!["report", "html", "hard.rec", "-f", "html", "-o", "known.rec"],

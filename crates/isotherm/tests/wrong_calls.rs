@@ -234,5 +234,9 @@ fn a_kind_a_format_or_a_pattern_that_does_not_exist() {
     refused(&place.run(&["workload", "ladder"]), 2, &["ladder", "stairs"]);
     refused(&place.run(&["workload", "ladder.toml"]), 1, &["ladder.toml", "No such file"]);
     refused(&place.run(&["record", "--probe", "guess", "--", "true"]), 2, &["guess", "bpf"]);
+    refused(&place.run(&["tier", "try", "--fast", "lots"]), 2, &["--fast", "a size such as"]);
+    refused(&place.run(&["tier", "try", "--fast", "120%"]), 2, &["--fast", "at most 100%"]);
+    refused(&place.run(&["tier", "try", "--slow-price", "0.5"]), 2, &["--slow-price", "from 1 to 1000"]);
+    refused(&place.run(&["tier", "try"]), 1, &["isotherm.rec", "No such file", "isotherm record"]);
     refused(&place.run(&["remember"]), 2, &["remember"]);
 }

@@ -2,37 +2,23 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm_core::{Node, NodeId, Tiers, units};
-use isotherm_kernel::{NodesError, memory_nodes, memory_tiers};
 use isotherm_output::standard_output;
 use serde_json::{Value, json};
 
-use crate::WrongCall;
+use super::{only_one, tiers};
 use crate::cli::{TierFormat, TierList};
 
 pub fn run(options: &TierList) -> Result<ExitCode> {
-    let root = Path::new("/");
-    let found = match memory_nodes(root) {
-        // It is an answer: all memory of such a machine is alike.
-        Err(error @ NodesError::NoNuma(_)) => Err(error),
-        nodes => Ok(nodes?),
-    };
-    let tiers = match (&found, &options.tiers) {
-        (Err(_), _) => None,
-        (Ok(nodes), None) => Some(Tiers::new(nodes.clone(), &memory_tiers(root)?)),
-        (Ok(nodes), Some(described)) => {
-            let tiers = Tiers::described(nodes.clone(), described);
-            Some(tiers.map_err(|error| WrongCall::new("tier list", error.to_string()))?)
+    let (tiers, why_not) = match tiers(options.tiers.tiers.as_deref())? {
+        Ok(tiers) => {
+            let why_not = only_one(&tiers);
+            (Some(tiers), why_not)
         }
-    };
-    let why_not = match (&found, &tiers) {
-        (Err(error), _) => Some(error.to_string()),
-        (Ok(nodes), Some(tiers)) if tiers.tiers().len() < 2 => Some(only_one(nodes)),
-        _ => None,
+        Err(error) => (None, Some(error.to_string())),
     };
     let mut out = standard_output();
     match options.format {
@@ -40,14 +26,6 @@ pub fn run(options: &TierList) -> Result<ExitCode> {
         TierFormat::Json => writeln!(out, "{}", as_json(tiers.as_ref(), why_not.as_deref()))?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Why there is nothing to move between, where all memory is of one tier.
-fn only_one(nodes: &[Node]) -> String {
-    match nodes {
-        [node] => format!("this machine has one memory node, {}", node.id),
-        _ => "all memory nodes are in one tier; name the fast and the slow ones with --tiers if they differ".into(),
-    }
 }
 
 /// One line of the list.

@@ -1,15 +1,58 @@
 //! `isotherm tier`: fast and slow memory.
 
 mod list;
+mod run;
+mod schemes;
+mod trial;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm_core::Tiers;
+use isotherm_kernel::{NodesError, memory_nodes, memory_tiers};
 
-use crate::cli::{Tier, TierCommand};
+use crate::WrongCall;
+use crate::cli::{Tier as Options, TierCommand};
 
-pub fn run(options: &Tier) -> Result<ExitCode> {
+pub fn run(options: &Options) -> Result<ExitCode> {
     match &options.command {
         TierCommand::List(options) => list::run(options),
+        TierCommand::Run(options) => run::run(options),
+        TierCommand::Config(options) => run::config(options),
+        TierCommand::Try(options) => trial::run(options),
+    }
+}
+
+/// The tiers of this machine, or those that the user describes; or why there are none.
+///
+/// # Errors
+/// If the nodes cannot be read. A [`WrongCall`] if the description is wrong.
+fn tiers(described: Option<&str>) -> Result<Result<Tiers, NodesError>> {
+    let root = Path::new("/");
+    let nodes = match memory_nodes(root) {
+        // It is an answer: all memory of such a machine is alike.
+        Err(error @ NodesError::NoNuma(_)) => return Ok(Err(error)),
+        nodes => nodes?,
+    };
+    Ok(Ok(match described {
+        None => Tiers::new(nodes, &memory_tiers(root)?),
+        Some(described) => {
+            Tiers::described(nodes, described).map_err(|error| WrongCall::new("tier", error.to_string()))?
+        }
+    }))
+}
+
+/// Why there is nothing to move between, if all memory is of one tier.
+fn only_one(tiers: &Tiers) -> Option<String> {
+    match tiers.tiers() {
+        [_, _, ..] => None,
+        [nodes] if nodes.len() > 1 => {
+            Some("all memory nodes are in one tier; name the fast and the slow ones with --tiers if they differ".into())
+        }
+        tiers => {
+            let node = tiers.iter().flatten().next().map(|node| format!(", {node}")).unwrap_or_default();
+            Some(format!("this machine has one memory node{node}"))
+        }
     }
 }
