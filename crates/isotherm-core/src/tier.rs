@@ -142,8 +142,8 @@ impl Tiers {
         self.tiers.iter().position(|tier| tier.contains(&node))
     }
 
-    /// Where memory of `node` can be promoted to: the nodes of the next faster tier, the nearest first. Empty for a node
-    /// of the fastest tier, and for one that is in no tier.
+    /// Where memory of `node` can be promoted to: the nodes of the next faster tier, the nearest first. Empty for a
+    /// node of the fastest tier, and for one that is in no tier.
     pub fn faster(&self, node: NodeId) -> Vec<NodeId> {
         let next = self.tier_of(node).and_then(|tier| tier.checked_sub(1));
         self.by_distance(node, next)

@@ -63,9 +63,9 @@ pub struct TiersOption {
 
 /// Keep hot memory in the fast tier and cold memory in the slow one
 ///
-/// isotherm watches processes as `isotherm record` does, moves memory of slow nodes that is in use to a faster node,
-/// the hottest first, and memory that was idle for 10 s to a slower node if the fast one is full. `isotherm tier config`
-/// prints the schemes that do this; docs/tiers.md explains them. At the end, pages stay where they are.
+/// isotherm watches processes as `isotherm record` does. It moves memory of slow nodes that is in use to a faster node,
+/// the hottest first, and memory that was idle for 10 s to a slower node if the fast one is full. `isotherm tier
+/// config` prints the schemes that do this; docs/tiers.md explains them. At the end, pages stay where they are.
 ///
 /// Moving needs root and at least two memory nodes. Before the run, isotherm tries it on its own memory.
 #[derive(Args)]
