@@ -89,7 +89,7 @@ impl Destinations {
     ///
     /// It depends on the address and the weights only, so that memory that was moved stays where it is. Neighbouring
     /// pages go to the nodes in turn: to each as many in a row as its weight says. This is the weighted interleave of
-    /// the kernel's DAMON (Linux `Documentation/admin-guide/mm/damon/usage.rst`, "schemes/<N>/dests/").
+    /// the kernel's DAMON (Linux `Documentation/admin-guide/mm/damon/usage.rst`, `schemes/N/dests`).
     pub fn of_page(&self, page: AddrRange) -> NodeId {
         let size = if page.size() >= HUGE_PAGE_SIZE { HUGE_PAGE_SIZE } else { PAGE_SIZE };
         let all: u64 = self.nodes().iter().map(|(_, weight)| u64::from(*weight)).sum();
