@@ -88,8 +88,12 @@ fn the_curve_says_how_much_suffices() {
     assert!((first.modelled_time.unwrap() - (1.0 + 0.2 * first.slow_share)).abs() < 1e-9);
     let best = |pair: &[Tried]| pair[1].best.slow_share <= pair[0].best.slow_share;
     assert!(found.curve.windows(2).all(best));
-    // Without 12.8 of the last 32 MiB, 40 % are slow in two of 30 looks: only all of the memory suffices.
-    let all = trial(&process(30, |_| 96), &TrialOptions::default()).sentences();
+    // The last 32 MiB are hot. They are slow at first only.
+    let last = trial(&process(30, |_| 96), &TrialOptions::default()).sentences();
+    assert!(last[0].starts_with("With 32 MiB of fast memory (25 % of 128 MiB), "), "{last:?}");
+    assert!(last[0].contains(" if isotherm moves memory, 0 % in the second half of the time; "), "{last:?}");
+    // Other memory is hot each second, sooner than memory is moved.
+    let all = trial(&process(60, |second| u64::from(second % 4 * 32)), &TrialOptions::default()).sentences();
     assert!(all[0].starts_with("With less fast memory than the 128 MiB"), "{all:?}");
     // The first 32 MiB are hot, and 25 % of the memory.
     let found = trial(&process(60, |_| 0), &TrialOptions::default());

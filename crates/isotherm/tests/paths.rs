@@ -41,6 +41,7 @@ fn readers() -> Vec<(Vec<&'static str>, &'static str)> {
         ("merge IN other.rec -o out", "known.rec"),
         ("recover IN out", "known.rec"),
         ("report temperature IN -f json", "known.rec"),
+        ("tier try IN -f text", "known.rec"),
         ("convert IN out.csv", "known.rec"),
         ("convert IN out.damo", "known.rec"),
         ("import damo IN -q -o out", "known.damo"),
@@ -63,6 +64,7 @@ fn writers() -> Vec<Vec<&'static str>> {
         "report heatmap known.rec -f svg -o OUT",
         "report html known.rec -f html -o OUT",
         "diff known.rec known.rec -f text -o OUT",
+        "tier try known.rec -f svg -o OUT",
         "cut known.rec --time 0s: -o OUT",
         "merge known.rec other.rec -o OUT",
         "recover known.rec OUT",
@@ -90,6 +92,8 @@ fn each_command_that_takes_a_path_is_called() {
         readers().into_iter().map(|(call, _)| call).chain(writers()).map(|c| c.join(" ")).collect();
     // It writes a directory, and has a test of its own.
     calls.push("man OUT".into());
+    // It needs two memory nodes, and records as `run` does.
+    calls.push("tier run --record FILE".into());
     // It opens no file: the path names a recorder.
     calls.push("mark text --recording FILE".into());
     let commands = place.commands().into_iter().filter(|command| !command.starts_with("report "));
