@@ -61,6 +61,10 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("diff known.rec known.rec -f html", 0),
         ("check known.rec", 0),
         ("check known.rec --format json", 0),
+        ("tier list", 0),
+        ("tier list --format json", 0),
+        ("tier try known.rec -f text", 0),
+        ("tier try known.rec -f json", 0),
     ];
     let mut silent = vec![
         ("record --probe refs --sample 50ms --aggr 200ms -o out.rec -- sleep 0.5", 0),
@@ -92,6 +96,9 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("workload ladder", 2),
         ("idle --pid 4194304", 1),
         ("mark text --recording known.rec", 1),
+        ("tier config --rate lots", 2),
+        ("tier run --rate lots --all", 2),
+        ("tier try bad.yaml", 1),
     ];
     if bpf_works().is_ok() {
         printing.push(("idle --probe bpf --pid PID -i 100ms -n 1", 0));

@@ -33,8 +33,8 @@ impl UsdtCollector {
     /// If the memory that the eBPF programs write to cannot be read.
     pub fn new(tracer: UsdtTracer) -> Result<Self, UsdtError> {
         let reports = tracer.reports()?;
-        let now = Instant::now();
-        Ok(Self { tracer, reports, looks: Looks::new(now), moment: (now, monotonic()) })
+        let moment = moment();
+        Ok(Self { tracer, reports, looks: Looks::new(moment.0), moment })
     }
 
     /// Watches a process from now on, and its descendants from their start if `descendants` says so.
@@ -129,3 +129,16 @@ impl UsdtCollector {
         self.tracer.failure()
     }
 }
+
+/// This moment by both clocks. The thread may be interrupted between the readings: of several pairs, that counts which
+/// took least time.
+fn moment() -> (Instant, Duration) {
+    let pair = || {
+        let (time, instant) = (monotonic(), Instant::now());
+        (monotonic().saturating_sub(time), (instant, time))
+    };
+    (1..PAIRS).map(|_| pair()).fold(pair(), |best, pair| if pair.0 < best.0 { pair } else { best }).1
+}
+
+/// How many pairs of readings are made.
+const PAIRS: usize = 16;
