@@ -63,7 +63,7 @@ fn program(probes: &[(&str, &str, &str)]) -> Vec<u8> {
     file
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 

@@ -37,13 +37,6 @@ mod tracer;
 #[path = "unsupported.rs"]
 mod tracer;
 
-/// The USDT probes of a program, each once for each place at which the program has it. None if the file is no program
-/// of x86-64.
-#[cfg(target_arch = "x86_64")]
-pub fn usdt_probes_of(program: std::fs::File) -> Vec<UsdtProbe> {
-    notes::read(program).into_iter().map(|place| place.probe).collect()
-}
-
 /// The most hits that are reported. Further ones are lost.
 pub const MOST_HITS: u64 = 10_000;
 
@@ -54,7 +47,9 @@ pub const MOST_PROBES: usize = 1 << 8;
 pub use collector::UsdtCollector;
 pub use error::UsdtError;
 pub use hit::{UsdtHit, UsdtHits};
+#[cfg(target_arch = "x86_64")]
+pub use notes::usdt_probes_of;
 pub use probe::{UsdtProbe, UsdtProbeError};
-#[cfg(not(target_arch = "x86_64"))]
-pub use tracer::UsdtCollector;
 pub use tracer::UsdtTracer;
+#[cfg(not(target_arch = "x86_64"))]
+pub use tracer::{UsdtCollector, usdt_probes_of};

@@ -48,6 +48,12 @@ pub(super) fn read(file: File) -> Vec<Place> {
     places(&cache).unwrap_or_default()
 }
 
+/// The USDT probes of a program, each once for each place at which the program has it. There is none if the file is no
+/// program of x86-64.
+pub fn usdt_probes_of(program: File) -> Vec<UsdtProbe> {
+    read(program).into_iter().map(|place| place.probe).collect()
+}
+
 /// The offset in its file of the first instruction of a program.
 pub(super) fn entry(program: File) -> Option<usize> {
     let cache = ReadCache::new(program);
