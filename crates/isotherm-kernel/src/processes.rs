@@ -237,21 +237,10 @@ impl AddressSpace for Processes {
         let with =
             |wanted: fn(Activity) -> bool| activities.iter().filter(move |(_, is)| wanted(*is)).map(|&(id, _)| id);
         let mut changed: BTreeSet<TargetId> = with(|activity| activity == Activity::Mapped).collect();
-        let children = self.finder.selection().children;
-        if children {
-            if members.len() <= MOST_READ {
-                self.others.clear();
-                self.find_children(&mut members, with(|activity| activity != Activity::Rest).collect());
-            } else {
-                self.find_descendants(&mut members);
-            }
-        }
-        if self.finder.selection().is_open() {
-            self.find_selected(&mut members);
-        }
         if changed.len() > MOST_READ {
             changed = self.turn(&changed);
         }
+        let children = self.finder.selection().children;
         let part = &self.part;
         members.retain(|id, member| {
             !changed.contains(id)
@@ -271,6 +260,18 @@ impl AddressSpace for Processes {
                     }
                 }
         });
+        // Children are looked for last: their parent has run since it was read if it starts more of them meanwhile.
+        if children {
+            if members.len() <= MOST_READ {
+                self.others.clear();
+                self.find_children(&mut members, with(|activity| activity != Activity::Rest).collect());
+            } else {
+                self.find_descendants(&mut members);
+            }
+        }
+        if self.finder.selection().is_open() {
+            self.find_selected(&mut members);
+        }
         let space = |(&id, member): (&TargetId, &Member)| TargetSpace {
             id,
             layout: Layout::Process,

@@ -139,6 +139,18 @@ fn descendants_of_a_process_that_rests_are_found() {
 }
 
 #[test]
+fn descendants_are_found_that_begin_while_their_parent_is_read() {
+    const CHILDREN: usize = 40;
+    let script = format!("exec 3<&0; for i in $(seq {CHILDREN}); do cat <&3 & done; wait");
+    // To open a child takes about as long as the shell takes to start one.
+    for _ in 0..20 {
+        let shell = ChildGuard::start("sh", &["-c", &script]);
+        let mut processes = Processes::new([shell.id()], true).unwrap();
+        eventually(|| ids(&mut processes).len() == 1 + CHILDREN);
+    }
+}
+
+#[test]
 fn a_process_has_the_cgroup_that_it_was_found_in() {
     let sleep = ChildGuard::start("sleep", &["60"]);
     let mut processes = Processes::new([sleep.id()], false).unwrap();
