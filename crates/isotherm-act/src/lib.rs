@@ -32,5 +32,5 @@ pub use actuator::ProcessActuator;
 pub use check::{Capability, capabilities};
 pub use error::ActError;
 pub use inside::{Inside, InsideCall, InsideError};
-pub use migration::{MigrationError, PlacesError};
+pub use migration::{MIGRATION_MARGIN, MigrationError, PlacesError};
 pub use pages::{OpenProbe, ProcessInspector};

@@ -7,6 +7,8 @@ use isotherm_core::NodeId;
 use isotherm_core::scheme::NodePart;
 use thiserror::Error;
 
+use crate::nodes::meminfo_bytes;
+
 /// Why the use of a node cannot be read, and how to fix it.
 #[derive(Debug, Error)]
 pub enum NodeUseError {
@@ -55,13 +57,6 @@ pub fn node_used_share(root: &Path, part: &NodePart) -> Result<f64, NodeUseError
         Some(cgroup) => cgroup_bytes(root, cgroup, node)?,
     };
     Ok((used as f64 / total as f64).min(1.0))
-}
-
-/// A figure of a line such as `Node 0 MemTotal:  1024 kB`.
-fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.split_once(name))?.1;
-    let kib: u64 = rest.split_whitespace().next()?.parse().ok()?;
-    Some(kib << 10)
 }
 
 /// The bytes of a cgroup on LRU lists of this node.

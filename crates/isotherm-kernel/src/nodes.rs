@@ -109,7 +109,7 @@ fn node(directory: &Path, id: NodeId, online: &[NodeId]) -> Result<Option<Node>,
 }
 
 /// A figure of a line such as `Node 0 MemTotal:  1024 kB`, in bytes.
-fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.split_once(name))?.1;
     let kib: u64 = rest.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1 << 10)

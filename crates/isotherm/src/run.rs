@@ -18,31 +18,40 @@ use crate::watch::{self, Call};
 use crate::{marks, tell};
 
 pub fn run(options: &Run) -> Result<ExitCode> {
-    let watch = &options.watch;
-    let recording = options.record.clone();
     let call = Call {
         ranges: &options.range.range,
         schemes: Some(SchemeSource::File(options.schemes.clone())),
-        memory_use: recording.is_some(),
-        recording,
+        memory_use: options.record.is_some(),
+        recording: options.record.clone(),
         quiet: options.quiet,
         streams: marks::streams(options.stdin_marks),
         usdt: &options.usdt,
-        ..Call::new("run", watch)
+        ..Call::new("run", &options.watch)
     };
+    apply(call, options.stdin_marks, handle_signals)
+}
+
+/// Makes a run that acts by the schemes of the call, until its end. `isotherm mark` reaches it if it is recorded; with
+/// `stdin_marks`, the lines of standard input are marks, too. Signals are handled by `signals`.
+pub fn apply(
+    call: Call,
+    stdin_marks: bool,
+    signals: impl FnOnce(Option<&Command>, Control) -> Result<()>,
+) -> Result<ExitCode> {
+    let (duration, quiet, recording) = (call.duration, call.quiet, call.recording.clone());
     let run = watch::prepare(call)?;
-    let _socket = options.record.as_ref().and_then(|path| marks::listen(path, run.control()));
-    command::start_and_watch(run, watch.duration, handle_signals, |run, events| {
-        if options.stdin_marks {
+    let _socket = recording.and_then(|path| marks::listen(&path, run.control()));
+    command::start_and_watch(run, duration, signals, |run, events| {
+        if stdin_marks {
             marks::from_standard_input(run.control())?;
         }
-        act(run, events, options.quiet)
+        act(run, events, quiet)
     })
 }
 
 /// Like [`command::handle_signals`], but a SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends
 /// the run.
-pub(crate) fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
+fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
     let pid = command.map(Command::pid);
     let others = if pid.is_some() { &OF_THE_COMMAND[..] } else { &[] };
     command::on_signals(ENDING.into_iter().chain(others.iter().copied()), move |origin| match pid {
@@ -53,7 +62,7 @@ pub(crate) fn handle_signals(command: Option<&Command>, control: Control) -> Res
 }
 
 /// Watches and acts until the end of the run, and shows the progress.
-pub(crate) fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
+fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
     let session = run.start()?;
     let mut progress = Progress::new(quiet);
     let mut last: Option<Arc<Activity>> = None;

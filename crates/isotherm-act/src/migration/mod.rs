@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use batches::{Move, Mover, Status, count, move_all};
 pub use places::PlacesError;
 pub(crate) use places::{Places, add_page};
+pub use plan::MARGIN as MIGRATION_MARGIN;
 use plan::{Decision, Plan};
 pub use system::MigrationError;
 use system::{Pages, tiers};

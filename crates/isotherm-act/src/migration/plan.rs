@@ -10,7 +10,7 @@ use super::places::Placed;
 
 /// What each node can take less than its free memory above the high watermarks: one batch, since others take memory too
 /// while a batch is moved.
-pub(super) const MARGIN: u64 = 32 << 20;
+pub const MARGIN: u64 = 32 << 20;
 
 /// What is to happen to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

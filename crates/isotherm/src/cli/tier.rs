@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use isotherm_core::{AddrRange, units};
-use isotherm_report::tiering::FastSize;
+use isotherm_report::tiering::{DEFAULT_RATE, FastSize};
 
 use super::report::ReportFormat;
 use super::{RECORDING, Reading, WatchOptions};
@@ -102,8 +102,15 @@ pub struct TierConfig {
 pub struct TierSchemes {
     #[command(flatten)]
     pub tiers: TiersOption,
+    #[command(flatten)]
+    pub rate: RateOption,
+}
+
+/// How much may move.
+#[derive(Args)]
+pub struct RateOption {
     /// How many bytes are moved in a second at most, in both directions together
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, default_value = "200000000")]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, default_value_t = DEFAULT_RATE)]
     pub rate: u64,
 }
 
@@ -129,9 +136,8 @@ pub struct TierTry {
     /// Show the curve over sizes with --fast as well
     #[arg(long)]
     pub curve: bool,
-    /// How many bytes isotherm moves in a second at most, in both directions together [default: 200 MB]
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
-    pub rate: Option<u64>,
+    #[command(flatten)]
+    pub rate: RateOption,
     /// The time that the program takes with slow memory only, divided by that with fast memory only, such as 1.2. The
     /// result then has the time that follows from the share. It is modelled, not measured
     #[arg(long, value_name = "RATIO", value_parser = parse_price)]

@@ -11,7 +11,7 @@ use isotherm_run::SchemeSource;
 
 use super::{only_one, schemes, tiers};
 use crate::cli::{TierConfig, TierRun, TierSchemes};
-use crate::watch::{self, Call};
+use crate::watch::Call;
 use crate::{command, run as acting};
 
 pub fn config(options: &TierConfig) -> Result<ExitCode> {
@@ -21,18 +21,14 @@ pub fn config(options: &TierConfig) -> Result<ExitCode> {
 
 pub fn run(options: &TierRun) -> Result<ExitCode> {
     let schemes = isotherm_scheme::parse("the schemes of this machine", &text(&options.schemes, options.dry_run)?)?;
-    let watch = &options.watch;
     let call = Call {
         schemes: Some(SchemeSource::Fixed(schemes)),
         memory_use: options.record.is_some(),
         recording: options.record.clone(),
         quiet: options.quiet,
-        ..Call::new("tier run", watch)
+        ..Call::new("tier run", &options.watch)
     };
-    let run = watch::prepare(call)?;
-    command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
-        acting::act(run, events, options.quiet)
-    })
+    acting::apply(call, false, command::handle_signals)
 }
 
 /// The schemes for this machine.
@@ -44,5 +40,5 @@ fn text(options: &TierSchemes, dry_run: bool) -> Result<String> {
     if let Some(why_not) = only_one(&found) {
         bail!("memory cannot move between tiers here: {why_not}");
     }
-    Ok(schemes::text(&found, &room_by_node(Path::new("/"))?, options.rate, dry_run))
+    Ok(schemes::text(&found, &room_by_node(Path::new("/"))?, options.rate.rate, dry_run))
 }

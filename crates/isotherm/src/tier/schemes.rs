@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use isotherm_act::MIGRATION_MARGIN;
 use isotherm_core::{NodeId, Tiers};
 
 /// The share of a node that is to be free, at least: memory is demoted below it. The kernel's documentation of DAMON
@@ -16,9 +17,9 @@ const FREE: f64 = 0.005;
 /// Memory is promoted while more than [`FREE`] less this share is free.
 const OVERLAP: f64 = 0.002;
 
-/// Migration keeps this much free above the watermarks of the kernel. What is to be free is more, or nothing would be
-/// demoted to make room.
-const KEPT: u64 = 64 << 20;
+/// What is to be free on a small node above the watermarks of the kernel: more than what migration leaves free, or
+/// nothing would be demoted to make room.
+const KEPT: u64 = 2 * MIGRATION_MARGIN;
 
 /// The largest share of a node that is to be free, whatever its watermarks are.
 const MOST_FREE: f64 = 0.2;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm_output::{Output, standard_output};
 use isotherm_record::Recording;
-use isotherm_report::tiering::{DEFAULT_RATE, TierTrial, TrialOptions};
+use isotherm_report::tiering::{TierTrial, TrialOptions};
 use isotherm_report::{Format, Options, Selection, Terminal};
 
 use crate::WrongCall;
@@ -27,7 +27,7 @@ pub fn run(options: &TierTry) -> Result<ExitCode> {
     let tried = TrialOptions {
         fast: options.fast.clone(),
         curve: options.curve,
-        rate: options.rate.unwrap_or(DEFAULT_RATE),
+        rate: options.rate.rate,
         slow_price: options.slow_price,
     };
     let trial = TierTrial::new(&recording, &selection, &tried)?;
