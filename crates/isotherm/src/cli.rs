@@ -32,7 +32,7 @@ pub use mark::Mark;
 pub use merge::Merge;
 pub use reading::Reading;
 pub use record::Record;
-pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
+pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey, selected};
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 pub use tier::{Tier, TierCommand, TierConfig, TierFormat, TierList, TierRun, TierSchemes, TierTry};

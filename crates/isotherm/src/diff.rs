@@ -15,7 +15,7 @@ use isotherm_report::{Format, Options, Selection, Terminal};
 
 use crate::WrongCall;
 use crate::cli;
-use crate::report::{chosen_format, selected, warn_of_damage, write_file};
+use crate::report::{chosen_format, warn_of_damage, write_file};
 use crate::terminal::terminal;
 
 pub fn run(options: &cli::Diff) -> Result<ExitCode> {
@@ -30,7 +30,7 @@ pub fn run(options: &cli::Diff) -> Result<ExitCode> {
     recordings.iter().take(if options.after.is_some() { 2 } else { 1 }).for_each(warn_of_damage);
     let times = [options.time.clone(), options.with.clone().or_else(|| options.time.clone())];
     let names = names([&options.before, after], &times);
-    let target = options.target.map(selected);
+    let target = options.target.map(cli::selected);
     let selections = times.map(|time| Selection { time, address: None, target });
     let side = |nth: usize| Side { name: &names[nth], source: &recordings[nth], selection: &selections[nth] };
     let diff = Diff::new(side(0), side(1), options.window)?;

@@ -135,6 +135,7 @@ fn has_no_reader(error: &anyhow::Error) -> bool {
 /// A call whose arguments are valid one by one, but not together.
 #[derive(Debug)]
 struct WrongCall {
+    /// Its words, such as `tier run`.
     subcommand: &'static str,
     what: String,
 }
@@ -148,11 +149,11 @@ impl WrongCall {
     fn explain(&self) -> ExitCode {
         let mut cli = Cli::command();
         cli.build();
-        let error = match cli.find_subcommand_mut(self.subcommand) {
-            Some(command) => command.error(ErrorKind::ValueValidation, &self.what),
-            None => cli.error(ErrorKind::ValueValidation, &self.what),
-        };
-        let _ = error.print();
+        let error = |command: &mut clap::Command| command.error(ErrorKind::ValueValidation, &self.what);
+        let mut words = self.subcommand.split(' ');
+        let command = words.try_fold(&mut cli, |command, word| command.find_subcommand_mut(word));
+        let of_command = command.map(error);
+        let _ = of_command.unwrap_or_else(|| error(&mut cli)).print();
         ExitCode::from(2)
     }
 }

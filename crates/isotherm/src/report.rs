@@ -8,8 +8,7 @@ use anyhow::Result;
 use isotherm_output::{Output, OutputError, OutputFile, standard_output};
 use isotherm_record::Recording;
 use isotherm_report::{
-    Format, GroupBy, Kind, Limits, Options, ReportError, SelectedTarget, Selection, Sort, SummarySort, Terminal,
-    UnknownExtension,
+    Format, GroupBy, Kind, Limits, Options, ReportError, Sort, SummarySort, Terminal, UnknownExtension,
 };
 
 use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
@@ -66,8 +65,7 @@ pub fn run(options: &Report) -> Result<ExitCode> {
 
     let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
     warn_of_damage(&recording);
-    let selection =
-        Selection { time: options.time.clone(), address: options.address, target: options.target.map(selected) };
+    let selection = options.selection.selection();
     let chosen = &options.regions;
     let regions = isotherm_report::RegionOptions {
         at: chosen.at,
@@ -202,12 +200,4 @@ pub fn write_file(file: OutputFile, write: impl FnOnce(&mut dyn Write) -> Result
         error => anyhow::Error::from(error),
     })?;
     Ok(file.finish()?)
-}
-
-/// The target that `--target` selects: a process ID, or 0 for physical memory.
-pub fn selected(number: u32) -> SelectedTarget {
-    match number {
-        0 => SelectedTarget::PhysicalMemory,
-        pid => SelectedTarget::Process(pid),
-    }
 }

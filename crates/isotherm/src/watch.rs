@@ -18,7 +18,7 @@ use crate::{WrongCall, command, tell};
 /// The options of a command, as far as they describe the run.
 #[derive(Clone)]
 pub struct Call<'a> {
-    /// The name of the command, such as `record`.
+    /// The name of the command, such as `record` or `tier run`.
     pub subcommand: &'static str,
     pub watch: &'a WatchOptions,
     /// Whether physical memory is watched instead of processes.
@@ -222,8 +222,8 @@ fn wrong_call(subcommand: &'static str, error: &ConfigError) -> Error {
 /// What is wrong, and which options fix it.
 fn with_hint(subcommand: &str, error: &ConfigError) -> String {
     let hint = match error {
-        // `run` has no option for physical memory.
-        ConfigError::NoTarget if subcommand == "run" => {
+        // These have no option for physical memory.
+        ConfigError::NoTarget if matches!(subcommand, "run" | "tier run") => {
             "name processes with --pid, --name, --cgroup or the like, or a command after --"
         }
         ConfigError::NoTarget => {

@@ -50,6 +50,16 @@ fn first_kernel_thread() -> Option<(u32, String)> {
 }
 
 #[test]
+fn the_usage_is_that_of_the_command_and_not_of_those_above_it() {
+    for (call, usage) in [
+        (&["record", "--all", "--range", "0:4K"][..], "Usage: isotherm record"),
+        (&["tier", "try", "-o", "picture.bmp"], "Usage: isotherm tier try"),
+    ] {
+        refused(&Place::new().run(call), 2, &[usage]);
+    }
+}
+
+#[test]
 fn a_process_of_another_user() {
     let place = Place::new();
     let sleep = Kept(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap());

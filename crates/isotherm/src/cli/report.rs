@@ -8,7 +8,7 @@ use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::{AddrRange, units};
-use isotherm_report::{GroupBy, Measure};
+use isotherm_report::{GroupBy, Measure, SelectedTarget, Selection};
 
 use super::{RECORDING, Reading};
 
@@ -31,15 +31,8 @@ pub struct Report {
     /// Write the report to this file, which only its owner can read
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Use only this time since the start of the recording, such as 2s:10s, :10s or 2s:
-    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_time_range)]
-    pub time: Option<Range<Duration>>,
-    /// Use only these addresses, such as 0x7f0000000000:0x7f0000100000 or 4GiB:5GiB
-    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
-    pub address: Option<AddrRange>,
-    /// Use only the target with this process ID
-    #[arg(long, value_name = "PID")]
-    pub target: Option<u32>,
+    #[command(flatten)]
+    pub selection: SelectionOptions,
     /// Group the memory in the summary and the working set [default: process; command with more than 8 targets]
     #[arg(long, value_name = "WHAT", value_parser = EnumValueParser::<Group>::new().map(GroupBy::from))]
     pub by: Option<GroupBy>,
@@ -58,6 +51,35 @@ pub struct Report {
     pub reading: Reading,
     #[command(flatten)]
     pub regions: RegionOptions,
+}
+
+/// Which part of a recording is used.
+#[derive(Args)]
+pub struct SelectionOptions {
+    /// Use only this time since the start of the recording, such as 2s:10s, :10s or 2s:
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_time_range)]
+    pub time: Option<Range<Duration>>,
+    /// Use only these addresses, such as 0x7f0000000000:0x7f0000100000 or 4GiB:5GiB
+    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
+    pub address: Option<AddrRange>,
+    /// Use only the target with this process ID
+    #[arg(long, value_name = "PID")]
+    pub target: Option<u32>,
+}
+
+impl SelectionOptions {
+    /// The part of the recording.
+    pub fn selection(&self) -> Selection {
+        Selection { time: self.time.clone(), address: self.address, target: self.target.map(selected) }
+    }
+}
+
+/// The target that `--target` selects: a process ID, or 0 for physical memory.
+pub fn selected(number: u32) -> SelectedTarget {
+    match number {
+        0 => SelectedTarget::PhysicalMemory,
+        pid => SelectedTarget::Process(pid),
+    }
 }
 
 /// What memory is grouped by.

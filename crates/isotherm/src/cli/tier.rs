@@ -1,14 +1,12 @@
 //! The options of `isotherm tier`.
 
-use std::ops::Range;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use isotherm_core::{AddrRange, units};
+use isotherm_core::units;
 use isotherm_report::tiering::{DEFAULT_RATE, FastSize};
 
-use super::report::ReportFormat;
+use super::report::{ReportFormat, SelectionOptions};
 use super::{RECORDING, Reading, WatchOptions};
 
 /// Fast and slow memory: keep hot memory in the fast one
@@ -148,15 +146,8 @@ pub struct TierTry {
     /// Write the result to this file, which only its owner can read
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Use only this time since the start of the recording, such as 2s:10s, :10s or 2s:
-    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_time_range)]
-    pub time: Option<Range<Duration>>,
-    /// Use only these addresses, such as 0x7f0000000000:0x7f0000100000 or 4GiB:5GiB
-    #[arg(long, value_name = "FROM:TO", value_parser = units::parse_address_range)]
-    pub address: Option<AddrRange>,
-    /// Use only the target with this process ID
-    #[arg(long, value_name = "PID")]
-    pub target: Option<u32>,
+    #[command(flatten)]
+    pub selection: SelectionOptions,
     #[command(flatten)]
     pub reading: Reading,
 }

@@ -13,7 +13,7 @@ use super::{only_one, tiers};
 use crate::cli::{TierFormat, TierList};
 
 pub fn run(options: &TierList) -> Result<ExitCode> {
-    let (tiers, why_not) = match tiers(options.tiers.tiers.as_deref())? {
+    let (tiers, why_not) = match tiers("tier list", options.tiers.tiers.as_deref())? {
         Ok(tiers) => {
             let why_not = only_one(&tiers);
             (Some(tiers), why_not)

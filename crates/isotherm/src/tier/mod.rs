@@ -24,11 +24,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// The tiers of this machine, or those that the user describes; or why there are none.
+/// The tiers of this machine, or those that the user of `subcommand` describes; or why there are none.
 ///
 /// # Errors
 /// If the nodes cannot be read. A [`WrongCall`] if the description is wrong.
-fn tiers(described: Option<&str>) -> Result<Result<Tiers, NodesError>> {
+fn tiers(subcommand: &'static str, described: Option<&str>) -> Result<Result<Tiers, NodesError>> {
     let root = Path::new("/");
     let nodes = match memory_nodes(root) {
         // It is an answer: all memory of such a machine is alike.
@@ -38,7 +38,7 @@ fn tiers(described: Option<&str>) -> Result<Result<Tiers, NodesError>> {
     Ok(Ok(match described {
         None => Tiers::new(nodes, &memory_tiers(root)?),
         Some(described) => {
-            Tiers::described(nodes, described).map_err(|error| WrongCall::new("tier", error.to_string()))?
+            Tiers::described(nodes, described).map_err(|error| WrongCall::new(subcommand, error.to_string()))?
         }
     }))
 }

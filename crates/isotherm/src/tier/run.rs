@@ -15,18 +15,21 @@ use crate::watch::Call;
 use crate::{command, run as acting};
 
 pub fn config(options: &TierConfig) -> Result<ExitCode> {
-    write!(standard_output(), "{}", text(&options.schemes, false)?)?;
+    write!(standard_output(), "{}", text("tier config", &options.schemes, false)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
+const SUBCOMMAND: &str = "tier run";
+
 pub fn run(options: &TierRun) -> Result<ExitCode> {
-    let schemes = isotherm_scheme::parse("the schemes of this machine", &text(&options.schemes, options.dry_run)?)?;
+    let schemes =
+        isotherm_scheme::parse("the schemes of this machine", &text(SUBCOMMAND, &options.schemes, options.dry_run)?)?;
     let call = Call {
         schemes: Some(SchemeSource::Fixed(schemes)),
         memory_use: options.record.is_some(),
         recording: options.record.clone(),
         quiet: options.quiet,
-        ..Call::new("tier run", &options.watch)
+        ..Call::new(SUBCOMMAND, &options.watch)
     };
     acting::apply(call, false, command::handle_signals)
 }
@@ -35,8 +38,8 @@ pub fn run(options: &TierRun) -> Result<ExitCode> {
 ///
 /// # Errors
 /// If there is nothing to move between.
-fn text(options: &TierSchemes, dry_run: bool) -> Result<String> {
-    let found = tiers(options.tiers.tiers.as_deref())??;
+fn text(subcommand: &'static str, options: &TierSchemes, dry_run: bool) -> Result<String> {
+    let found = tiers(subcommand, options.tiers.tiers.as_deref())??;
     if let Some(why_not) = only_one(&found) {
         bail!("memory cannot move between tiers here: {why_not}");
     }

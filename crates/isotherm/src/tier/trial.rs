@@ -7,23 +7,22 @@ use anyhow::Result;
 use isotherm_output::{Output, standard_output};
 use isotherm_record::Recording;
 use isotherm_report::tiering::{TierTrial, TrialOptions};
-use isotherm_report::{Format, Options, Selection, Terminal};
+use isotherm_report::{Format, Options, Terminal};
 
 use crate::WrongCall;
 use crate::cli::TierTry;
-use crate::report::{chosen_format, selected, warn_of_damage, write_file};
+use crate::report::{chosen_format, warn_of_damage, write_file};
 use crate::terminal::terminal;
 
 pub fn run(options: &TierTry) -> Result<ExitCode> {
-    let format = chosen_format("tier", options.format, options.output.as_deref())?.unwrap_or(Format::Text);
+    let format = chosen_format("tier try", options.format, options.output.as_deref())?.unwrap_or(Format::Text);
     if options.output.is_none() && stdout().is_terminal() && (format.is_binary() || format == Format::Html) {
         let what = format!("{} cannot be shown on a terminal; name a file with -o", format.name());
-        return Err(WrongCall::new("tier", what).into());
+        return Err(WrongCall::new("tier try", what).into());
     }
     let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
     warn_of_damage(&recording);
-    let target = options.target.map(selected);
-    let selection = Selection { time: options.time.clone(), address: options.address, target };
+    let selection = options.selection.selection();
     let tried = TrialOptions {
         fast: options.fast.clone(),
         curve: options.curve,
