@@ -42,10 +42,7 @@ pub enum NodesError {
 /// If the kernel has no NUMA, or a file cannot be read or understood. A node that goes offline meanwhile is left out.
 pub fn memory_nodes(root: &Path) -> Result<Vec<Node>, NodesError> {
     let directory = root.join(NODES);
-    let online = match fs::read_to_string(directory.join("online")) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(NodesError::NoNuma(directory)),
-        text => ids(&directory.join("online"), text)?,
-    };
+    let online = list(&directory, "online")?;
     let mut nodes = Vec::new();
     for &id in &online {
         match node(&directory, id, &online) {
@@ -55,6 +52,15 @@ pub fn memory_nodes(root: &Path) -> Result<Vec<Node>, NodesError> {
         }
     }
     Ok(nodes)
+}
+
+/// The numbers of the nodes that have memory, in ascending order (Linux
+/// `Documentation/ABI/stable/sysfs-devices-node`). `root` stands for `/`.
+///
+/// # Errors
+/// If the kernel has no NUMA, or the file cannot be read or understood.
+pub fn nodes_with_memory(root: &Path) -> Result<Vec<NodeId>, NodesError> {
+    list(&root.join(NODES), "has_memory")
 }
 
 /// The kernel's memory tiers, the fastest first; none if the kernel has no tiers (before Linux 6.1). `root` stands for
@@ -82,6 +88,15 @@ pub fn memory_tiers(root: &Path) -> Result<Vec<Vec<NodeId>>, NodesError> {
         }
     }
     Ok(tiers.into_values().filter(|tier| !tier.is_empty()).collect())
+}
+
+/// The numbers in a file that lists nodes.
+fn list(directory: &Path, name: &str) -> Result<Vec<NodeId>, NodesError> {
+    let path = directory.join(name);
+    match fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(NodesError::NoNuma(directory.into())),
+        text => ids(&path, text),
+    }
 }
 
 /// A node; `None` if its figures are missing, as of a node that has no memory.

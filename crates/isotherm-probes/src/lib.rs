@@ -17,6 +17,7 @@ mod left_out;
 pub mod mapped;
 mod mapping;
 mod mark;
+mod page_nodes;
 mod refs;
 pub mod stacks;
 pub mod usdt;

@@ -1,6 +1,6 @@
 //! What holds for every row of a recording: checked before it is written and after it is read.
 
-use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, PageSums, TargetSurvey, TotalSums};
+use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, NodeSums, PageSums, TargetSurvey, TotalSums};
 use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
 
 /// Checks the regions of a row: sorted and disjoint, no count above `samples`.
@@ -34,11 +34,26 @@ pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'
 
 /// Checks the sums over all targets of a survey: no part larger than the whole.
 pub(crate) fn total(TotalSums { sums, shared }: &TotalSums) -> Result<(), &'static str> {
-    let PageSums { present, touched, unobservable, unknown, within, .. } = sums;
-    if [touched, unobservable, unknown, shared].into_iter().chain(within).any(|bytes| bytes > present) {
-        return Err("a part of a survey's present bytes is more than all of them");
+    if *shared > sums.present {
+        return Err(MORE_THAN_ALL);
     }
-    Ok(())
+    parts(sums)
+}
+
+/// Checks what a survey found on each node: nodes sorted, no part larger than its whole.
+pub(crate) fn nodes(by_node: &[NodeSums]) -> Result<(), &'static str> {
+    if !by_node.is_sorted_by(|a, b| a.node < b.node) {
+        return Err("the nodes of a survey are out of order");
+    }
+    by_node.iter().try_for_each(|found| parts(&found.sums))
+}
+
+const MORE_THAN_ALL: &str = "a part of a survey's present bytes is more than all of them";
+
+/// Checks that no part of the present bytes is larger than all of them.
+fn parts(PageSums { present, touched, unobservable, unknown, within, .. }: &PageSums) -> Result<(), &'static str> {
+    let is_more = |bytes: &u64| bytes > present;
+    if [touched, unobservable, unknown].into_iter().chain(within).any(is_more) { Err(MORE_THAN_ALL) } else { Ok(()) }
 }
 
 /// Checks what a survey found in a target: mappings and blocks sorted, no part larger than its whole.
@@ -48,17 +63,16 @@ pub(crate) fn survey(target: &TargetSurvey) -> Result<(), &'static str> {
     }
     for found in &target.by_mapping {
         let mapping = target.mappings.get(found.mapping as usize).ok_or("a survey has a mapping that is not there")?;
-        let PageSums { present, touched, unobservable, unknown, swapped, within } = found.sums;
+        let PageSums { present, swapped, .. } = found.sums;
         if present > mapping.range.size() {
             return Err("a survey has more present bytes in a mapping than its size");
         }
         if swapped.unwrap_or(0) > mapping.range.size() - present {
             return Err("a survey has more bytes of a mapping in memory and in swap than its size");
         }
-        if [touched, unobservable, unknown].iter().chain(&within).any(|&bytes| bytes > present) {
-            return Err("a part of a survey's present bytes is more than all of them");
-        }
+        parts(&found.sums)?;
     }
+    nodes(&target.by_node)?;
     if !target.by_block.iter().is_sorted_by(|a, b| a.start < b.start) {
         return Err("the blocks of a survey are out of order");
     }

@@ -350,6 +350,9 @@ table! {
         "mappings" => mappings: Vec<Surveyed>,
         /// the blocks of 2 MiB that have a present or a swapped page, in the order of addresses
         "blocks" => blocks: Vec<Block>,
+        /// the memory of the target on each NUMA node, in the order of the nodes; null in older recordings, if all
+        /// memory is on one node, and if the survey does not know the nodes
+        "nodes" => nodes: Option<Vec<OnNode>>,
     }
 }
 
@@ -381,6 +384,26 @@ table! {
         "unknown_bytes" => unknown_bytes: u64,
         /// bytes in swap; null if the survey does not know, and in older recordings
         "swapped_bytes" => swapped_bytes: Option<u64>,
+        /// bytes that were accessed within each of `windows_ns` before the survey
+        "within_bytes" => within_bytes: Vec<u64>,
+        /// the memory on each NUMA node, in the order of the nodes; null as `nodes` of the survey
+        "nodes" => nodes: Option<Vec<OnNode>>,
+    }
+}
+
+table! {
+    /// What a survey found on a NUMA node.
+    struct OnNode, OnNodeBuilder, OnNodeReader {
+        /// the number of the node
+        "node" => node: u32,
+        /// bytes in memory
+        "present_bytes" => present_bytes: u64,
+        /// bytes that were accessed since the survey before
+        "touched_bytes" => touched_bytes: u64,
+        /// present bytes that could not be observed
+        "unobservable_bytes" => unobservable_bytes: u64,
+        /// present bytes of which it is not known whether they were accessed since the survey before
+        "unknown_bytes" => unknown_bytes: u64,
         /// bytes that were accessed within each of `windows_ns` before the survey
         "within_bytes" => within_bytes: Vec<u64>,
     }
@@ -540,7 +563,9 @@ impl Allocations {
 impl Survey {
     fn bytes(&self) -> usize {
         let window = size_of::<u64>() * self.windows_ns.len();
-        64 + window + self.mappings.len() * (40 + window) + self.blocks.len() * 20
+        let of_total = self.total.as_ref().and_then(|total| total.nodes.as_ref());
+        let nodes: usize = self.nodes.iter().chain(of_total).map(Vec::len).sum();
+        64 + window + (self.mappings.len() + nodes) * (40 + window) + self.blocks.len() * 20
     }
 }
 

@@ -10,7 +10,9 @@ use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{CompressionType, MetadataVersion};
 use arrow_schema::{DataType, Field, Schema};
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
-use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
+use isotherm_core::survey::{
+    BLOCK_SIZE, BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey,
+};
 use isotherm_core::{
     AddrRange, Allocation, Allocations, Mapping, MappingCall, MemoryUse, NodeId, PAGE_SIZE, RegionPages,
     RegionSnapshot, StackFrame, SystemMemory, TargetId,
@@ -134,6 +136,7 @@ fn survey_row() -> columns::Row {
         mappings: Arc::default(),
         by_mapping: vec![MappingSums { mapping: 0, sums: sums(PAGE_SIZE) }],
         by_block: vec![block(1), block(4)].into(),
+        by_node: vec![NodeSums { node: NodeId(0), sums: sums(PAGE_SIZE) }],
     };
     let taken = SurveySnapshot { time: Duration::from_nanos(2), ..SurveySnapshot::default() };
     let cost = (SurveyCost { reads: 5, clears: 2 }, Some(Duration::from_nanos(7)));

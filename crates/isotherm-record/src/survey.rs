@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{
-    BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS,
+    BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS,
 };
-use isotherm_core::{Mapping, TargetId};
+use isotherm_core::{Mapping, NodeId, TargetId};
 
 use crate::columns;
 use crate::time::nanoseconds;
@@ -24,6 +24,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         unknown_bytes: sums.unknown,
         swapped_bytes: sums.swapped,
         within_bytes: sums.within.to_vec(),
+        nodes: nodes_column(&survey.by_node),
     });
     let mappings = target.by_mapping.iter().map(|MappingSums { mapping, sums }| columns::Surveyed {
         mapping: *mapping,
@@ -53,10 +54,38 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         windows_ns: WINDOWS.map(nanoseconds).to_vec(),
         mappings: mappings.collect(),
         blocks: blocks.collect(),
+        nodes: nodes_column(&target.by_node),
     }
 }
 
-/// The sums by mapping and by block that a column holds. They are not checked against the mappings.
+fn nodes_column(by_node: &[NodeSums]) -> Option<Vec<columns::OnNode>> {
+    let on_node = |NodeSums { node, sums }: &NodeSums| columns::OnNode {
+        node: node.0,
+        present_bytes: sums.present,
+        touched_bytes: sums.touched,
+        unobservable_bytes: sums.unobservable,
+        unknown_bytes: sums.unknown,
+        within_bytes: sums.within.to_vec(),
+    };
+    (!by_node.is_empty()).then(|| by_node.iter().map(on_node).collect())
+}
+
+fn by_node(found: Option<&[columns::OnNode]>, windows: &Windows) -> Result<Vec<NodeSums>, &'static str> {
+    let on_node = |found: &columns::OnNode| {
+        let sums = PageSums {
+            present: found.present_bytes,
+            touched: found.touched_bytes,
+            unobservable: found.unobservable_bytes,
+            unknown: found.unknown_bytes,
+            swapped: None,
+            within: windows.bytes(&found.within_bytes)?,
+        };
+        Ok(NodeSums { node: NodeId(found.node), sums })
+    };
+    found.unwrap_or_default().iter().map(on_node).collect()
+}
+
+/// The sums by mapping, by block and by node that a column holds. They are not checked against the mappings.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -89,6 +118,7 @@ pub(crate) fn read(
         mappings,
         by_mapping: by_mapping.collect::<Result<_, &'static str>>()?,
         by_block: by_block.collect(),
+        by_node: by_node(found.nodes.as_deref(), &windows)?,
     })
 }
 
@@ -98,21 +128,23 @@ pub(crate) fn cost(found: &columns::Survey) -> Option<Cost> {
     Some((SurveyCost { reads: *reads, clears: *clears }, cpu_ns.map(Duration::from_nanos)))
 }
 
-/// The sums over all targets that a column holds.
+/// The sums over all targets that a column holds, also those of each node.
 ///
 /// # Errors
 /// What is wrong with them.
-pub(crate) fn total(found: &columns::Survey) -> Result<Option<TotalSums>, &'static str> {
-    let Some(total) = &found.total else { return Ok(None) };
+pub(crate) fn total(found: &columns::Survey) -> Result<(Option<TotalSums>, Vec<NodeSums>), &'static str> {
+    let Some(total) = &found.total else { return Ok((None, Vec::new())) };
+    let windows = Windows::new(&found.windows_ns)?;
     let sums = PageSums {
         present: total.present_bytes,
         touched: total.touched_bytes,
         unobservable: total.unobservable_bytes,
         unknown: total.unknown_bytes,
         swapped: total.swapped_bytes,
-        within: Windows::new(&found.windows_ns)?.bytes(&total.within_bytes)?,
+        within: windows.bytes(&total.within_bytes)?,
     };
-    Ok(Some(TotalSums { sums, shared: total.shared_bytes }))
+    let by_node = by_node(total.nodes.as_deref(), &windows)?;
+    Ok((Some(TotalSums { sums, shared: total.shared_bytes }), by_node))
 }
 
 /// Where the bytes of each of [`WINDOWS`] stand among those of the windows of a file.

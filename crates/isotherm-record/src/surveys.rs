@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, MappingSums, SurveySnapshot, TargetSurvey, TotalSums};
+use isotherm_core::survey::{BlockSums, MappingSums, NodeSums, SurveySnapshot, TargetSurvey, TotalSums};
 use isotherm_core::{Mapping, TargetId};
 
 use crate::batches::Batches;
@@ -34,6 +34,8 @@ struct SurveyRow {
     interval: Duration,
     cost: Option<Cost>,
     total: Option<TotalSums>,
+    /// All targets together on each node.
+    by_node: Vec<NodeSums>,
     target: TargetSurvey,
     info: Arc<TargetInfo>,
 }
@@ -63,10 +65,11 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn new(first: SurveyRow) -> Self {
+    fn new(mut first: SurveyRow) -> Self {
         let (cost, cpu) = first.cost.unwrap_or_default();
         let (time, interval, total) = (first.time, first.interval, first.total);
-        let survey = SurveySnapshot { time, interval, cost, targets: Vec::new(), total };
+        let by_node = std::mem::take(&mut first.by_node);
+        let survey = SurveySnapshot { time, interval, cost, targets: Vec::new(), total, by_node };
         let record = SurveyRecord { survey, cpu, infos: Arc::default() };
         let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes: 0 };
         gathered.add(first);
@@ -82,6 +85,7 @@ impl Gathered {
     fn add(&mut self, row: SurveyRow) {
         self.bytes += size_of_val::<[MappingSums]>(&row.target.by_mapping);
         self.bytes += row.target.by_block.len() * size_of::<BlockSums>();
+        self.bytes += size_of_val::<[NodeSums]>(&row.target.by_node);
         self.bytes += size_of_val::<[Mapping]>(&row.target.mappings);
         self.targets.insert(row.target.id);
         self.infos.push((row.target.id, row.info));
@@ -133,11 +137,12 @@ impl SurveyReader {
         let target = survey::read(&found, id.target(&info), mappings)?;
         check::survey(&target)?;
         let interval = Duration::from_nanos(found.interval_ns);
-        let total = survey::total(&found)?;
+        let (total, by_node) = survey::total(&found)?;
         if let Some(total) = &total {
             check::total(total)?;
         }
-        Ok(Some(SurveyRow { time, interval, cost: survey::cost(&found), total, target, info }))
+        check::nodes(&by_node)?;
+        Ok(Some(SurveyRow { time, interval, cost: survey::cost(&found), total, by_node, target, info }))
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{
-    BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
+    BLOCK_SIZE, BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
 };
-use isotherm_core::{Mapping, PAGE_SIZE};
+use isotherm_core::{Mapping, NodeId, PAGE_SIZE};
 use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording, SurveyRecord, TargetInfo, convert};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -197,9 +197,17 @@ fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
             id: common::process(pid),
             by_mapping: found.collect(),
             by_block: (0..blocks).map(block).collect(),
+            by_node: by_node(b, c),
             mappings,
         }
     })
+}
+
+/// Sums on nodes 0 and 2, or on no node.
+fn by_node(most: u64, part: u64) -> Vec<NodeSums> {
+    let sums = |present: u64| PageSums { present, touched: part % (present + 1), ..PageSums::default() };
+    let nodes = [(0, most), (2, most / 2)].map(|(node, bytes)| NodeSums { node: NodeId(node), sums: sums(bytes) });
+    nodes.into_iter().filter(|_| part.is_multiple_of(2)).collect()
 }
 
 /// Surveys of up to three targets that come and go, in the order of time.
@@ -217,8 +225,9 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
             let (touched, within, swapped) = (step / 2, [step / 3; 10], reads.is_multiple_of(2).then_some(reads));
             let sums = PageSums { present: step, touched, within, swapped, ..PageSums::default() };
             let total = cpu.map(|cpu| TotalSums { sums, shared: cpu % step });
+            let by_node = total.map_or_else(Vec::new, |_| by_node(step, reads));
             SurveyRecord {
-                survey: SurveySnapshot { time, interval: Duration::from_nanos(step), cost, targets, total },
+                survey: SurveySnapshot { time, interval: Duration::from_nanos(step), cost, targets, total, by_node },
                 cpu: cpu.map(Duration::from_nanos),
                 infos,
             }

@@ -191,6 +191,7 @@ fn surveyed(total: bool) -> Made {
         mappings: Arc::clone(&mappings),
         by_mapping: vec![MappingSums { mapping: 0, sums: sums(mib) }],
         by_block: [].into_iter().collect(),
+        by_node: Vec::new(),
     };
     let found =
         [vec![], vec![(1, 10)], vec![(1, 10), (2, 10)], vec![(1, 10), (2, 10)], vec![(1, 0), (2, 10)], vec![(2, 0)]];
@@ -203,6 +204,7 @@ fn surveyed(total: bool) -> Made {
                 time: Duration::from_secs(second),
                 interval: Duration::from_secs(u64::from(second > 1)),
                 total: total.then(|| TotalSums { sums: sums(10), shared: 10 * MIB }),
+                by_node: Vec::new(),
                 targets: found.into_iter().map(|(pid, mib)| target(pid, mib)).collect(),
                 ..SurveySnapshot::default()
             },

@@ -117,6 +117,7 @@ fn surveys_tell_what_each_stack_holds_and_does_not_use() {
                 mappings: Arc::clone(&source.rows[0].target.mappings),
                 by_mapping: vec![MappingSums { mapping: 1, sums }],
                 by_block: blocks.iter().copied().collect(),
+                by_node: Vec::new(),
             }],
             ..SurveySnapshot::default()
         },

@@ -189,7 +189,8 @@ mod tests {
             sums.within = [16 << 20; WINDOWS.len()];
             let id = fixtures::record(1, &[7]).snapshot.targets[0].id;
             let by_mapping = vec![MappingSums { mapping: 0, sums }];
-            let target = TargetSurvey { id, mappings: Arc::default(), by_mapping, by_block: BlockList::default() };
+            let by_block = BlockList::default();
+            let target = TargetSurvey { id, mappings: Arc::default(), by_mapping, by_block, by_node: Vec::new() };
             let interval = Duration::from_secs(u64::from(nth > 0));
             let time = Duration::from_secs(nth);
             let survey = SurveySnapshot { time, interval, targets: vec![target], ..SurveySnapshot::default() };

@@ -40,6 +40,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 mappings: Arc::clone(&space.mappings),
                 by_mapping: by_mapping.collect(),
                 by_block: BlockList::default(),
+                by_node: Vec::new(),
             };
             let pages = |bytes: u64| bytes / PAGE_SIZE;
             let present: u64 = read.iter().map(|read| pages(read.present)).sum();

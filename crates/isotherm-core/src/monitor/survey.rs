@@ -8,8 +8,9 @@ use rand::Rng;
 
 use super::{Monitor, MonitorError, SurveyWork};
 use crate::survey::{
-    BlockFrames, BlockPages, CLEAR_BLOCK, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned, PageHistory,
-    PageSums, SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain, Windows,
+    BlockFrames, BlockPages, ByNode, CLEAR_BLOCK, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned,
+    PageHistory, PageSums, SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain,
+    Windows,
 };
 use crate::{AccessProbe, AddressSpace, Sink, TargetId, TargetSpace};
 
@@ -51,6 +52,7 @@ pub(super) struct Pass {
 #[derive(Default)]
 struct Found {
     sums: PageSums,
+    by_node: ByNode,
     /// What of it is estimated.
     uncertain: Uncertain,
 }
@@ -58,6 +60,7 @@ struct Found {
 impl Found {
     fn add(&mut self, target: &TargetSurvey) {
         self.sums.add(&target.total());
+        self.by_node.add_all(&target.by_node);
         target.by_block.uncertain().iter().for_each(|uncertain| self.uncertain.add(uncertain));
     }
 }
@@ -285,6 +288,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let part = SurveyPart { from, most: left.piece() };
         let rest = survey.read(&reading.space, part, &mut blocks).map_err(MonitorError::Probe)?;
         reading.update.take(&blocks);
+        let mut place = |placed| reading.update.place(placed);
+        survey.nodes(reading.space.id, &mut place).map_err(MonitorError::Probe)?;
         pass.cost.reads += blocks.iter().map(|block| block.present.count() as u64).sum::<u64>();
         if let Some(counted) = &mut pass.once {
             let Reading { update, windows, .. } = &*reading;
@@ -337,17 +342,19 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         // What has ended since it was read counts in the total: its page frames were counted, too.
         let mut all = ended;
         targets.iter().for_each(|target| all.add(target));
-        let total = match once {
+        let by_node = all.by_node.into_sums();
+        let (total, by_node) = match once {
             Some(once) => {
                 let total = once.total(all.sums, &all.uncertain);
+                let by_node = by_node.into_iter().map(|found| once.on_node(found, &all.uncertain)).collect();
                 self.once = once;
-                Some(total)
+                (Some(total), by_node)
             }
-            None if surveyed.len() > 1 => None,
-            None => Some(TotalSums { sums: all.sums, shared: 0 }),
+            None if surveyed.len() > 1 => (None, Vec::new()),
+            None => (Some(TotalSums { sums: all.sums, shared: 0 }), by_node),
         };
         self.regions.follow(surveyed, &self.attributes);
-        Ok(SurveySnapshot { time: now, interval, cost, targets, total })
+        Ok(SurveySnapshot { time: now, interval, cost, targets, total, by_node })
     }
 
     /// Reads the mappings again between two parts or surveys. If a target has joined, or has grown by much, the next

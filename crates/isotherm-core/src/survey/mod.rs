@@ -23,6 +23,7 @@ mod counts;
 mod estimate;
 mod history;
 mod memo;
+mod nodes;
 mod once;
 mod panel;
 mod plan;
@@ -43,6 +44,8 @@ pub use by_mapping::{MappingRead, MappingSurvey};
 pub use chosen::{Chosen, ClearLimits};
 pub(crate) use estimate::Uncertain;
 pub use history::PageHistory;
+pub(crate) use nodes::ByNode;
+pub use nodes::{NodePages, NodeSums};
 pub(crate) use once::CountedOnce;
 pub use panel::Panel;
 pub(crate) use plan::{Learned, SurveyPlan};
@@ -174,6 +177,15 @@ pub trait Survey {
     /// Fails only if the run cannot go on.
     fn frames(&mut self, _target: TargetId, _found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
         Ok(false)
+    }
+
+    /// Calls `found` with the memory nodes of pages of `target` in the part that the survey has just read, in the order
+    /// of addresses. Of pages whose node is not known, and if all memory is on one node, nothing is told.
+    ///
+    /// # Errors
+    /// Fails only if the run cannot go on.
+    fn nodes(&mut self, _target: TargetId, _found: &mut dyn FnMut(NodePages)) -> Result<(), BoxError> {
+        Ok(())
     }
 
     /// Whether the survey tells which pages are in swap.

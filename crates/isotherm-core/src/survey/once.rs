@@ -1,13 +1,13 @@
 //! Counts pages that several targets map once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 
 use super::block::Block;
 use super::estimate::Uncertain;
 use super::windows::Windows;
-use super::{BlockFrames, PageBits, PageSums, TotalSums, WINDOWS};
-use crate::{FrameMap, PAGE_SIZE};
+use super::{BlockFrames, NodePages, NodeSums, PageBits, PageSums, TotalSums, WINDOWS};
+use crate::{FrameMap, NodeId, PAGE_SIZE};
 
 /// The class of pages that were accessed since the survey before. The classes after it are those of [`Windows`].
 const TOUCHED: u8 = 0;
@@ -42,6 +42,8 @@ pub(crate) struct CountedOnce {
     classes: FrameMap<u8>,
     /// Pages with a frame that was seen before, by the less recent of the two classes.
     again: [u64; CLASSES],
+    /// The same for the pages of each memory node.
+    again_on: BTreeMap<NodeId, [u64; CLASSES]>,
     /// Frames that were seen more than once.
     shared: u64,
     places: HashMap<u64, Box<Places>>,
@@ -56,6 +58,7 @@ impl Default for CountedOnce {
         Self {
             classes: FrameMap::default(),
             again: [0; CLASSES],
+            again_on: BTreeMap::new(),
             shared: 0,
             places: HashMap::new(),
             swapped_again: 0,
@@ -70,11 +73,12 @@ impl CountedOnce {
         self.classes.clear();
         self.places.clear();
         self.parts.clear();
+        self.again_on.clear();
         (self.again, self.shared, self.swapped_again) = ([0; CLASSES], 0, 0);
     }
 
-    /// Adds the pages of a block.
-    pub(super) fn add(&mut self, block: Block<'_>, windows: &Windows, found: &BlockFrames<'_>) {
+    /// Adds the pages of a block. `placed` tells their nodes, as far as these are known.
+    pub(super) fn add(&mut self, block: Block<'_>, windows: &Windows, found: &BlockFrames<'_>, placed: &[NodePages]) {
         // A target that began later has the same classes as the others, without the oldest.
         if windows.parts().len() > self.parts.len() {
             self.parts = windows.parts().to_vec();
@@ -109,7 +113,11 @@ impl CountedOnce {
             } else {
                 self.shared += u64::from(*seen & SHARED == 0);
                 let before = (*seen & !SHARED) - FIRST;
-                self.again[usize::from(before.max(class))] += 1;
+                let class_again = usize::from(before.max(class));
+                self.again[class_again] += 1;
+                if let Some(on) = placed.iter().find(|on| on.pages.contains(page)) {
+                    self.again_on.entry(on.node).or_insert([0; CLASSES])[class_again] += 1;
+                }
                 *seen = (before.min(class) + FIRST) | SHARED;
             }
         }
@@ -125,12 +133,28 @@ impl CountedOnce {
     /// What is left of `sums`, which count each page of each target, if each page frame and each place in swap counts
     /// once. They contain what is estimated of `uncertain` pages.
     pub(crate) fn total(&self, sums: PageSums, uncertain: &Uncertain) -> TotalSums {
+        let once = self.once(&self.again, sums, uncertain);
+        let swapped = sums.swapped.map(|swapped| swapped.saturating_sub(self.swapped_again * PAGE_SIZE));
+        TotalSums { sums: PageSums { swapped, ..once }, shared: (self.shared * PAGE_SIZE).min(once.present) }
+    }
+
+    /// What is left of the sums of a node, if each page frame counts once. Of uncertain pages, the same part was
+    /// accessed as on all nodes together.
+    pub(crate) fn on_node(&self, found: NodeSums, uncertain: &Uncertain) -> NodeSums {
+        match self.again_on.get(&found.node) {
+            Some(again) => NodeSums { sums: self.once(again, found.sums, uncertain), ..found },
+            None => found,
+        }
+    }
+
+    /// What is left of the memory in `sums` without pages that were seen before.
+    fn once(&self, seen_again: &[u64; CLASSES], sums: PageSums, uncertain: &Uncertain) -> PageSums {
         // A page was counted twice as accessed within a window if the window holds both accesses.
-        let again = |classes: usize| self.again[..classes].iter().sum::<u64>() * PAGE_SIZE;
-        let again_uncertain = (self.again[usize::from(UNCERTAIN)] * PAGE_SIZE) as f64;
+        let again = |classes: usize| seen_again[..classes].iter().sum::<u64>() * PAGE_SIZE;
+        let again_uncertain = (seen_again[usize::from(UNCERTAIN)] * PAGE_SIZE) as f64;
         let of_uncertain = |pages: f64| again_uncertain * (pages / uncertain.pages.max(1.0)).min(1.0);
         let within = |window: usize| {
-            let parts = self.parts.iter().zip(&self.again[1..]).map(|(parts, &again)| again as f64 * parts[window]);
+            let parts = self.parts.iter().zip(&seen_again[1..]).map(|(parts, &again)| again as f64 * parts[window]);
             let of_uncertain = of_uncertain(uncertain.within[window]);
             // Of what was accessed in the last interval, a shorter window holds the same part as of all targets.
             let of_last = (sums.within[window] as f64 / sums.touched.max(1) as f64).min(1.0);
@@ -139,15 +163,14 @@ impl CountedOnce {
         let present = sums.present.saturating_sub(again(CLASSES));
         // What is estimated of unknown pages counts for each target, so that the rest may be more than there is.
         let rest = |bytes: u64, again: u64| bytes.saturating_sub(again).min(present);
-        let once = PageSums {
+        PageSums {
             present,
             touched: rest(sums.touched, again(1) + of_uncertain(uncertain.touched) as u64),
-            unobservable: rest(sums.unobservable, self.again[usize::from(UNOBSERVABLE)] * PAGE_SIZE),
+            unobservable: rest(sums.unobservable, seen_again[usize::from(UNOBSERVABLE)] * PAGE_SIZE),
             unknown: rest(sums.unknown, 0),
-            swapped: sums.swapped.map(|swapped| swapped.saturating_sub(self.swapped_again * PAGE_SIZE)),
+            swapped: None,
             within: std::array::from_fn(|window| rest(sums.within[window], within(window))),
-        };
-        TotalSums { sums: once, shared: (self.shared * PAGE_SIZE).min(present) }
+        }
     }
 }
 
@@ -183,7 +206,7 @@ mod tests {
         }
         let frames = std::array::from_fn(|page| first_frame + page as u64);
         let windows = Windows::new(&history);
-        once.add(history.block(0).unwrap(), &windows, &in_memory(&frames));
+        once.add(history.block(0).unwrap(), &windows, &in_memory(&frames), &[]);
         let mappings = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
         Arc::new(history).sums(TargetId::PhysicalMemory, &(mappings as Arc<[Mapping]>)).total()
     }
@@ -215,7 +238,7 @@ mod tests {
         history.take(&[found], Duration::from_secs(1));
         let frames = std::array::from_fn(|page| page as u64);
         for _ in 0..2 {
-            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames));
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames), &[]);
         }
         once
     }
@@ -242,6 +265,24 @@ mod tests {
     }
 
     #[test]
+    fn a_page_of_two_targets_counts_once_on_its_node() {
+        let mut once = CountedOnce::default();
+        let mut history = PageHistory::default();
+        history.take(&[BlockPages { present: PageBits::ALL, ..BlockPages::default() }], Duration::ZERO);
+        let frames = std::array::from_fn(|page| page as u64);
+        let placed = [(NodeId(0), PageBits::of(0..112)), (NodeId(2), PageBits::of(112..512))];
+        let placed = placed.map(|(node, pages)| NodePages { start: 0, node, pages });
+        for _ in 0..2 {
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames), &placed);
+        }
+        let on = |node, pages: u64| {
+            let sums = PageSums { present: pages * PAGE_SIZE, ..PageSums::default() };
+            once.on_node(NodeSums { node: NodeId(node), sums }, &Uncertain::default()).sums.present / PAGE_SIZE
+        };
+        assert_eq!([on(0, 224), on(2, 800), on(5, 7)], [112, 400, 7]);
+    }
+
+    #[test]
     fn a_page_that_two_targets_have_in_swap_counts_once() {
         let mut once = CountedOnce::default();
         let mut sums = PageSums::default();
@@ -255,7 +296,7 @@ mod tests {
             let mut frames = [0; BLOCK_PAGES];
             swapped.iter().zip(places).for_each(|(page, place)| frames[page] = place);
             let frames = BlockFrames { start: 0, pages: PageBits::NONE, swapped: PageBits::ALL, frames: &frames };
-            once.add(history.block(0).unwrap(), &Windows::new(&history), &frames);
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &frames, &[]);
             let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
             sums.add(&Arc::new(history).sums(TargetId::PhysicalMemory, &mappings).total());
         }

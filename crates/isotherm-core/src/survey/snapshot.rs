@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::estimate::Pages;
 use super::tally::Tallies;
 use super::windows::Windows;
-use super::{BlockList, MappingSums, PageHistory, PageSums, TotalSums};
+use super::{BlockList, MappingSums, NodeSums, PageHistory, PageSums, TotalSums};
 use crate::{Mapping, TargetId};
 
 /// What a survey found in one target.
@@ -21,6 +21,9 @@ pub struct TargetSurvey {
     /// The sums of all blocks that have a present or a swapped page, in the order of
     /// addresses.
     pub by_block: BlockList,
+    /// The sums of each memory node, in their order. Empty if all memory is on one node, or if the survey does not know
+    /// the nodes.
+    pub by_node: Vec<NodeSums>,
 }
 
 /// What a survey cost.
@@ -45,6 +48,16 @@ pub struct SurveySnapshot {
     pub targets: Vec<TargetSurvey>,
     /// All targets together. `None` if it is not known which memory they share.
     pub total: Option<TotalSums>,
+    /// The memory of all targets together on each node, where each page counts once. Empty if it is not known.
+    pub by_node: Vec<NodeSums>,
+}
+
+impl SurveySnapshot {
+    /// Removes what is known of all targets together.
+    pub fn forget_total(&mut self) {
+        self.total = None;
+        self.by_node.clear();
+    }
 }
 
 impl TargetSurvey {
@@ -86,11 +99,17 @@ impl PageHistory {
                 sums: PageSums { swapped: sums.swapped.filter(|_| self.knows_swap), ..sums },
             }
         });
-        TargetSurvey {
-            id,
-            mappings: Arc::clone(mappings),
-            by_mapping: by_mapping.collect(),
-            by_block: BlockList::of(Arc::clone(self), total),
+        let by_mapping = by_mapping.collect();
+        let by_node = tallies
+            .by_node(&windows)
+            .into_iter()
+            .map(|(node, pages)| NodeSums { node, sums: PageSums { swapped: None, ..pages.sums(&total) } });
+        let by_node = by_node.collect();
+        let by_block = BlockList::of(Arc::clone(self), total);
+        let mut found = TargetSurvey { id, mappings: Arc::clone(mappings), by_mapping, by_block, by_node };
+        if found.by_node.is_empty() {
+            found.by_node = found.by_node_of_mappings();
         }
+        found
     }
 }

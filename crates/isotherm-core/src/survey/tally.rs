@@ -3,14 +3,15 @@
 //! A survey is counted part by part, each by itself. Which window holds an access is known at the end of the survey,
 //! when the counts of the parts are added up.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::block::{Block, LAGS};
 use super::estimate::{Known, Pages};
 use super::panel::Panel;
 use super::windows::{COUNT, LONGEST_WINDOW, Windows};
-use super::{BLOCK_SIZE, PageHistory};
-use crate::{AddrRange, Mapping};
+use super::{BLOCK_SIZE, NodePages, PageBits, PageHistory};
+use crate::{AddrRange, Mapping, NodeId};
 
 /// The most blocks that are counted together: 1 GiB. If a mapping changes while a survey is under way, no more than
 /// this is counted again at each of its ends.
@@ -47,6 +48,9 @@ struct OfAge {
     hot_share: f64,
 }
 
+/// A block, and those of its pages that count.
+type PartOfBlock<'a> = (Block<'a>, PageBits);
+
 /// Counts pages. Its memory is used again.
 #[derive(Debug)]
 struct Counter {
@@ -67,23 +71,32 @@ impl Counter {
     }
 
     /// Counts the pages of `blocks` that lie in `range`: of blocks in the panel, and of the others.
-    fn count_all<'a, I: Iterator<Item = Block<'a>>>(&mut self, blocks: impl Fn() -> I, range: AddrRange) -> [Tally; 2] {
+    fn count_in<'a, I: Iterator<Item = Block<'a>>>(&mut self, blocks: impl Fn() -> I, range: AddrRange) -> [Tally; 2] {
+        self.count_all(|| {
+            blocks().map(|block| {
+                let is_inside = range.start() <= block.start && block.start.saturating_add(BLOCK_SIZE) <= range.end();
+                (block, if is_inside { PageBits::ALL } else { block.within(range) })
+            })
+        })
+    }
+
+    /// Counts pages of blocks: of blocks in the panel, and of the others.
+    fn count_all<'a, I: Iterator<Item = PartOfBlock<'a>>>(&mut self, parts: impl Fn() -> I) -> [Tally; 2] {
         let panel = self.panel;
         let beside = match panel.is_all() {
             true => Tally::default(),
-            false => self.count(blocks().filter(|block| !panel.contains(block.start)), range),
+            false => self.count(parts().filter(|(block, _)| !panel.contains(block.start))),
         };
-        [self.count(blocks().filter(|block| panel.contains(block.start)), range), beside]
+        [self.count(parts().filter(|(block, _)| panel.contains(block.start))), beside]
     }
 
-    /// Counts the pages of `blocks` that lie in `range`.
-    fn count<'a>(&mut self, blocks: impl Iterator<Item = Block<'a>>, range: AddrRange) -> Tally {
+    /// Counts pages of blocks.
+    fn count<'a>(&mut self, parts: impl Iterator<Item = PartOfBlock<'a>>) -> Tally {
         let mut tally = Tally::default();
-        for block in blocks {
+        for (block, within) in parts {
             let (least, most) = block.idle_bounds();
-            block.followed(block.within(range), |lag, last, pages| tally.followed[lag - 1][last] += pages);
-            let is_inside = range.start() <= block.start && block.start.saturating_add(BLOCK_SIZE) <= range.end();
-            if is_inside && least == most && block.is_exact() && block.unplaced().is_empty() {
+            block.followed(within, |lag, last, pages| tally.followed[lag - 1][last] += pages);
+            if within == PageBits::ALL && least == most && block.is_exact() && block.unplaced().is_empty() {
                 // Most blocks are idle as a whole.
                 let counts = block.counts();
                 tally.present += counts.present;
@@ -96,7 +109,6 @@ impl Counter {
                 self.age(least).exact += (counts.present - counts.unobservable) as u32;
                 continue;
             }
-            let within = block.within(range);
             let present = block.present & within;
             let observable = present & !block.unobservable;
             tally.present += present.count() as u64;
@@ -191,12 +203,14 @@ pub(super) struct Tallies {
     counter: Counter,
     /// Sorted and disjoint. Each with its pages in the panel, and the others.
     ranges: Vec<(AddrRange, [Tally; 2])>,
+    /// The pages of memory nodes, in each part by itself.
+    nodes: Vec<(NodeId, [Tally; 2])>,
 }
 
 impl Tallies {
     /// Counts nothing yet. The times of `history` end with the survey that is to be counted.
     pub(super) fn new(history: &PageHistory) -> Self {
-        Self { counter: Counter::new(history), ranges: Vec::new() }
+        Self { counter: Counter::new(history), ranges: Vec::new(), nodes: Vec::new() }
     }
 
     /// Counts `blocks`, which lie above all that was counted before and have no other blocks between them, by mapping.
@@ -212,12 +226,35 @@ impl Tallies {
                 let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { continue };
                 let piece = AddrRange::new(first.start, end(last)).and_then(|piece| piece.intersection(range));
                 let Some(piece) = piece else { continue };
-                self.ranges.push((piece, self.counter.count_all(|| blocks.iter().copied(), piece)));
+                self.ranges.push((piece, self.counter.count_in(|| blocks.iter().copied(), piece)));
             }
         }
     }
 
-    /// Forgets what was counted.
+    /// Counts pages of `blocks` by their nodes. Both are in the order of addresses.
+    pub(super) fn add_nodes(&mut self, blocks: &[Block<'_>], placed: &[NodePages]) {
+        let mut by_node: BTreeMap<NodeId, Vec<PartOfBlock<'_>>> = BTreeMap::new();
+        for found in placed {
+            if let Ok(index) = blocks.binary_search_by_key(&found.start, |block| block.start) {
+                by_node.entry(found.node).or_default().push((blocks[index], found.pages));
+            }
+        }
+        for (node, parts) in by_node {
+            self.nodes.push((node, self.counter.count_all(|| parts.iter().copied())));
+        }
+    }
+
+    /// The pages by node. What was found unobservable since a part was counted counts there as before.
+    pub(super) fn by_node(&self, windows: &Windows) -> BTreeMap<NodeId, Pages> {
+        let mut by_node: BTreeMap<NodeId, Pages> = BTreeMap::new();
+        for (node, tallies) in &self.nodes {
+            add(by_node.entry(*node).or_default(), tallies, windows);
+        }
+        by_node.values_mut().for_each(|pages| pages.spread(windows));
+        by_node
+    }
+
+    /// Forgets what was counted by mapping.
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
     }
@@ -227,24 +264,26 @@ impl Tallies {
         let mut pages = Pages::default();
         let first = self.ranges.partition_point(|(counted, _)| counted.start() < range.start());
         let counted = self.ranges[first..].iter().take_while(|(counted, _)| counted.end() <= range.end());
-        let mut add = |[of_panel, beside]: &[Tally; 2]| {
-            pages.add(&of_panel.pages(windows).as_panel());
-            pages.add(&beside.pages(windows));
-        };
         let mut from = range.start();
         for (counted, tallies) in counted {
             if let Some(gap) = AddrRange::new(from, counted.start()) {
-                add(&self.counter.count_all(|| history.blocks_in(gap), gap));
+                add(&mut pages, &self.counter.count_in(|| history.blocks_in(gap), gap), windows);
             }
-            add(tallies);
+            add(&mut pages, tallies, windows);
             from = counted.end();
         }
         if let Some(gap) = AddrRange::new(from, range.end()) {
-            add(&self.counter.count_all(|| history.blocks_in(gap), gap));
+            add(&mut pages, &self.counter.count_in(|| history.blocks_in(gap), gap), windows);
         }
         pages.spread(windows);
         pages
     }
+}
+
+/// Adds what was counted in blocks of the panel, and in the others.
+fn add(pages: &mut Pages, [of_panel, beside]: &[Tally; 2], windows: &Windows) {
+    pages.add(&of_panel.pages(windows).as_panel());
+    pages.add(&beside.pages(windows));
 }
 
 /// Counts single blocks of a history.
@@ -262,15 +301,13 @@ impl<'a> BlockCounter<'a> {
     /// The number of pages that were accessed since the survey before. Where nothing of the block is known, it has the
     /// share of `others`.
     pub(super) fn touched(&mut self, block: Block<'_>, others: &Pages) -> u16 {
-        let range = AddrRange::new(block.start, block.start.saturating_add(BLOCK_SIZE));
-        match range {
-            Some(range) if !block.uncertain().is_empty() => {
-                let mut pages = self.counter.count(std::iter::once(block), range).pages(&self.windows).as_panel();
-                pages.spread(&self.windows);
-                (pages.sums(others).touched / crate::PAGE_SIZE) as u16
-            }
-            _ => block.touched.count() as u16,
+        if block.uncertain().is_empty() {
+            return block.touched.count() as u16;
         }
+        let counted = self.counter.count(std::iter::once((block, PageBits::ALL)));
+        let mut pages = counted.pages(&self.windows).as_panel();
+        pages.spread(&self.windows);
+        (pages.sums(others).touched / crate::PAGE_SIZE) as u16
     }
 
     /// For how long the page that was accessed last has been idle.
@@ -288,7 +325,7 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
 
     use super::*;
-    use crate::survey::{BlockPages, ClearPages, PageBits};
+    use crate::survey::{BlockPages, ClearPages};
     use crate::{PAGE_SIZE, TargetId};
 
     #[test]

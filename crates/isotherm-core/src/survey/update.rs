@@ -12,7 +12,7 @@ use super::panel::Panel;
 use super::snapshot::TargetSurvey;
 use super::tally::Tallies;
 use super::windows::Windows;
-use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, PageHistory};
+use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, NodePages, PageHistory};
 use crate::{Mapping, TargetId};
 
 /// A survey that is being taken into a history, part by part.
@@ -29,6 +29,8 @@ pub struct HistoryUpdate {
     history: PageHistory,
     /// The blocks of the part under way, each with its start.
     pub(super) part: Vec<(u64, Arc<BlockState>)>,
+    /// The memory nodes of pages of the part, in the order of addresses.
+    placed: Vec<NodePages>,
     numbers: Numbers,
     /// The state of all blocks that were not known before.
     unknown: Arc<BlockState>,
@@ -59,6 +61,7 @@ impl PageHistory {
             tallies: Tallies::new(&history),
             history,
             part: Vec::new(),
+            placed: Vec::new(),
             numbers: Numbers { before, now: number, less, is_first },
             unknown: Arc::new(BlockState::NEW),
             taken: Memo::default(),
@@ -83,6 +86,7 @@ impl HistoryUpdate {
     pub fn take(&mut self, found: &[BlockPages]) {
         if !self.part.is_empty() {
             self.borders = None;
+            self.placed.clear();
             self.keep_part();
         }
         self.part.reserve(found.len());
@@ -108,6 +112,11 @@ impl HistoryUpdate {
         }
     }
 
+    /// Takes in the memory node of pages of the part under way. The calls are in the order of addresses.
+    pub fn place(&mut self, pages: NodePages) {
+        self.placed.push(pages);
+    }
+
     /// The history, of which only the parts that have ended are known.
     pub(crate) fn history(&self) -> &PageHistory {
         &self.history
@@ -116,7 +125,9 @@ impl HistoryUpdate {
     /// Adds pages of a block of the part under way to what is counted once.
     pub(crate) fn count_once(&self, once: &mut CountedOnce, windows: &Windows, frames: &BlockFrames<'_>) {
         if let Ok(index) = self.part.binary_search_by_key(&frames.start, |(start, _)| *start) {
-            once.add(self.block(&self.part[index]), windows, frames);
+            let placed = &self.placed[self.placed.partition_point(|placed| placed.start < frames.start)..];
+            let placed = &placed[..placed.partition_point(|placed| placed.start == frames.start)];
+            once.add(self.block(&self.part[index]), windows, frames, placed);
         }
     }
 
@@ -160,6 +171,8 @@ impl HistoryUpdate {
     pub fn end_part(&mut self, mappings: &[Mapping]) {
         let blocks: Vec<Block<'_>> = self.part.iter().map(|block| self.block(block)).collect();
         self.tallies.add(&blocks, mappings);
+        self.tallies.add_nodes(&blocks, &self.placed);
+        self.placed.clear();
         if let Some(borders) = &mut self.borders {
             blocks.iter().for_each(|block| borders.add(block));
             borders.limit();
@@ -241,8 +254,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::survey::{BlockSums, MappingSums, PageBits, WINDOWS};
-    use crate::{AddrRange, PAGE_SIZE};
+    use crate::survey::{BlockSums, MappingSums, NodeSums, PageBits, WINDOWS};
+    use crate::{AddrRange, NodeId, PAGE_SIZE};
 
     /// What a survey finds in a block, and what it clears of it, as the generator makes it.
     #[derive(Clone, Debug)]
@@ -298,8 +311,8 @@ mod tests {
         borders.windows(2).filter_map(|pair| AddrRange::new(pair[0], pair[1])).map(Mapping::anonymous).collect()
     }
 
-    /// What a survey says: sums by mapping and by block, and the stretches.
-    type Said = (Vec<MappingSums>, Vec<BlockSums>, Vec<super::super::Stretch>, u64, u64);
+    /// What a survey says: sums by mapping, by block and by node, and the stretches.
+    type Said = (Vec<MappingSums>, Vec<BlockSums>, Vec<NodeSums>, Vec<super::super::Stretch>, u64, u64);
 
     /// Takes in surveys in parts of this many blocks. The mappings change after each part.
     fn said(surveys: &[Vec<Seen>], part: usize, changing: &[Arc<[Mapping]>], last: &Arc<[Mapping]>) -> Vec<Said> {
@@ -309,6 +322,7 @@ mod tests {
             let mut update = Arc::clone(&history).update(time);
             for (nth, seen) in survey.chunks(part).enumerate() {
                 update.take(&seen.iter().map(|seen| seen.pages).collect::<Vec<_>>());
+                seen.iter().flat_map(on_two_nodes).for_each(|placed| update.place(placed));
                 let clear = |seen: &Seen| ClearPages {
                     start: seen.pages.start,
                     pages: seen.clear & seen.pages.accessed,
@@ -325,12 +339,45 @@ mod tests {
             (
                 found.by_mapping,
                 found.by_block.iter().collect(),
+                found.by_node,
                 history.stretches(50),
                 history.present(),
                 history.never_cleared(),
             )
         });
         taken.collect()
+    }
+
+    /// Of each block, the first 100 pages are on node 3.
+    fn on_two_nodes(seen: &Seen) -> [NodePages; 2] {
+        let first = PageBits::of(0..100);
+        [(NodeId(1), !first), (NodeId(3), first)].map(|(node, pages)| {
+            let pages = pages & seen.pages.present;
+            NodePages { start: seen.pages.start, node, pages }
+        })
+    }
+
+    #[test]
+    fn memory_is_counted_on_its_node() {
+        let block = |accessed| Seen {
+            block: 0,
+            pages: BlockPages { present: PageBits::of(0..300), accessed, ..BlockPages::default() },
+            clear: PageBits::of(0..300),
+        };
+        let surveys =
+            [PageBits::of(0..300), PageBits::of(90..110), PageBits::NONE].map(|accessed| vec![block(accessed)]);
+        let mappings = mappings(&[]);
+        let said = said(&surveys, 1, std::slice::from_ref(&mappings), &mappings);
+        let pages = |bytes: u64| bytes / PAGE_SIZE;
+        let of = |nth: usize| -> Vec<_> {
+            let sums = said[nth].2.iter().map(|NodeSums { node, sums }| {
+                // Within 10 s, so within one interval and a part of the one before.
+                (node.0, pages(sums.present), pages(sums.touched), pages(sums.within[4]), sums.swapped)
+            });
+            sums.collect()
+        };
+        assert_eq!(of(1), [(1, 200, 10, 10, None), (3, 100, 10, 10, None)]);
+        assert_eq!(of(2), [(1, 200, 0, 10, None), (3, 100, 0, 10, None)]);
     }
 
     proptest! {

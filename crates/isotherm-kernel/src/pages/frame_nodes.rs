@@ -1,6 +1,7 @@
 //! The memory node of each page frame.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use isotherm_core::{NodeId, PAGE_SIZE};
 
@@ -40,8 +41,15 @@ impl FrameNodes {
 
     /// The node of `frame`. `None` if it is unknown, or if the frame is not memory.
     pub fn node(&self, frame: u64) -> Option<NodeId> {
+        self.around(frame)?.1
+    }
+
+    /// The range of frames around `frame` that are on the same node, and the node, if that is known. `None` if the
+    /// frame is not memory.
+    pub fn around(&self, frame: u64) -> Option<(Range<u64>, Option<NodeId>)> {
         let index = self.ranges.partition_point(|range| range.1 <= frame);
-        self.ranges.get(index).filter(|range| range.0 <= frame)?.2
+        let &(first, end, node) = self.ranges.get(index).filter(|range| range.0 <= frame)?;
+        Some((first..end, node))
     }
 }
 

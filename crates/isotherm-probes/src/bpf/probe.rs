@@ -20,6 +20,7 @@ use super::space::{Opened, PagemapKind, SpaceHandle};
 use super::sweep::{SweepResult, Sweeper};
 use super::swept::Swept;
 use super::target::{State, Target};
+use crate::page_nodes::PageNodes;
 use isotherm_kernel::madvise::RANGES_A_CALL;
 
 /// Reads accessed bits inside the kernel with eBPF, and clears them with `process_madvise(MADV_COLD)`.
@@ -37,6 +38,8 @@ pub struct BpfProbe {
     pub(super) clears: u64,
     /// What surveys of all pages keep; `None` until the first survey begins.
     pub(super) pages: Option<Pages>,
+    /// The memory nodes of the pages that a survey reads.
+    pub(super) nodes: PageNodes,
     pub(super) shared: (SharedMemory, SharedLimits),
     /// For each sample of the last clear, whether it cannot be observed.
     unobservable: Vec<bool>,
@@ -70,6 +73,7 @@ impl BpfProbe {
             targets: Vec::new(),
             clears: 0,
             pages: None,
+            nodes: PageNodes::default(),
             shared: Default::default(),
             unobservable: Vec::new(),
             slots: Vec::new(),

@@ -11,7 +11,7 @@
 //!   limits: see [`SharedMemory`](super::SharedMemory).
 //! - A page of hugetlbfs, and a page of a locked mapping, is unobservable once the kernel has refused to clear it.
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, Rest, Survey, SurveyPart};
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, Rest, Survey, SurveyPart};
 use isotherm_core::{AddrRange, BoxError, TargetId, TargetSpace};
 
 use super::BpfError;
@@ -25,11 +25,22 @@ impl Survey for BpfProbe {
         self.set_sweeps(false);
         self.tables.memory_end = memory_end()?;
         self.pages.get_or_insert_default().begin(&self.targets, self.shared);
+        self.nodes.begin();
         Ok(())
     }
 
     fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
-        Ok(self.read_with_frames(target, part, blocks, &mut |_, _| {})?)
+        let mut nodes = std::mem::take(&mut self.nodes);
+        nodes.begin_part();
+        let done = match nodes.are_several() {
+            false => self.read_with_frames(target, part, blocks, &mut |_, _| {}),
+            true => self.read_with_frames(target, part, blocks, &mut |block, frames| match frames.first() {
+                Some(first) => nodes.add_from(block.start, block.present, first),
+                None => nodes.add(block.start, block.present, |page| frames.frame(page)),
+            }),
+        };
+        self.nodes = nodes;
+        Ok(done?)
     }
 
     fn look(
@@ -54,6 +65,11 @@ impl Survey for BpfProbe {
             pages.shared_frames(&mut self.program, &self.tables, &self.targets[index], found)?;
         }
         Ok(true)
+    }
+
+    fn nodes(&mut self, _: TargetId, found: &mut dyn FnMut(NodePages)) -> Result<(), BoxError> {
+        self.nodes.found().for_each(found);
+        Ok(())
     }
 
     fn knows_swap(&self) -> bool {

@@ -13,7 +13,7 @@
 //!   rest is absent: free memory, and what the kernel uses for itself.
 //! - A process with more than 16 GiB of accessible address space is not read whole: see `explore.rs`.
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, Rest, Survey, SurveyPart};
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, Rest, Survey, SurveyPart};
 use isotherm_core::{AddrRange, BoxError, Mapping, TargetId, TargetSpace};
 use isotherm_kernel::pages::PageBuffer;
 
@@ -27,6 +27,7 @@ impl Survey for IdleProbe {
     fn begin(&mut self) -> Result<(), BoxError> {
         let survey = self.survey.get_or_insert_default();
         self.accesses.lock().begin();
+        survey.nodes.begin();
         survey.explored.retain(|id, _| self.targets.iter().any(|target| target.id == *id));
         Ok(())
     }
@@ -73,6 +74,11 @@ impl Survey for IdleProbe {
         let suspects = self.survey.iter().flat_map(|survey| &survey.suspects);
         suspects.filter_map(Suspects::frames).for_each(found);
         Ok(true)
+    }
+
+    fn nodes(&mut self, _: TargetId, found: &mut dyn FnMut(NodePages)) -> Result<(), BoxError> {
+        self.survey.iter_mut().for_each(|survey| survey.nodes.found().for_each(&mut *found));
+        Ok(())
     }
 
     fn knows_swap(&self) -> bool {

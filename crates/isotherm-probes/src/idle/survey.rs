@@ -11,6 +11,7 @@ use super::explore::{Explored, blocks_of};
 use super::frames::{Frames, Page, State, heads};
 use super::target::{BlockEntries, Found, Target};
 use crate::mapping::is_memory;
+use crate::page_nodes::PageNodes;
 
 /// This many blocks of physical memory, 128 MiB, are looked up together. No folio of user memory crosses a multiple.
 const PHYSICAL_BLOCKS: usize = 64;
@@ -21,6 +22,8 @@ pub(super) struct IdleSurvey {
     pub(super) explored: HashMap<TargetId, Explored>,
     /// The pages of the target that was read last that other processes may have too.
     pub(super) suspects: Vec<Suspects>,
+    /// The memory nodes of the pages that were read last. Those of physical memory are known by its mappings.
+    pub(super) nodes: PageNodes,
     starts: Vec<u64>,
     pages: Vec<Page>,
     pub(super) buffer: PageBuffer,
@@ -59,6 +62,7 @@ impl IdleSurvey {
         blocks: &mut Vec<BlockPages>,
     ) -> Result<Rest, TableError> {
         self.suspects.clear();
+        self.nodes.begin_part();
         if part.from == 0 {
             if target.is_physical() {
                 self.starts.clear();
@@ -104,6 +108,8 @@ impl IdleSurvey {
         let first = blocks.len();
         let mut buffer: Box<BlockEntries> = Box::new([0; BLOCK_PAGES * PagemapEntry::BYTES]);
         let mut is_there = true;
+        let places = self.nodes.are_several() && !target.is_physical();
+        let mut frames_of = [0; BLOCK_PAGES];
         for &start in starts {
             let usable = usable.at(start);
             let mut block = BlockPages { start, ..BlockPages::default() };
@@ -123,6 +129,7 @@ impl IdleSurvey {
                 };
                 block.present.insert(page);
                 self.pages.push(Page::new(frame, blocks.len(), page));
+                frames_of[page] = frame;
                 if !is_exclusive {
                     suspects.pages.insert(page);
                     *suspects.frame(page) = frame;
@@ -131,6 +138,9 @@ impl IdleSurvey {
             // A target that has ended, or has called exec, has no pages.
             if !is_there {
                 break;
+            }
+            if places {
+                self.nodes.add(start, block.present, |page| Some(frames_of[page]));
             }
             if !(block.present | block.swapped).is_empty() {
                 if !target.is_physical() {

@@ -54,7 +54,9 @@ impl Cut {
     fn survey(&self, mut record: SurveyRecord) -> Option<SurveyRecord> {
         let targets = record.survey.targets.len();
         record.survey.targets.retain(|target| self.holds(target.id));
-        record.survey.total = record.survey.total.filter(|_| record.survey.targets.len() == targets);
+        if record.survey.targets.len() < targets {
+            record.survey.forget_total();
+        }
         (!record.survey.targets.is_empty()).then_some(record)
     }
 
@@ -168,7 +170,8 @@ fn without_memory(record: &SurveyRecord) -> SurveyRecord {
     for target in &mut record.survey.targets {
         target.by_mapping.clear();
         target.by_block = Default::default();
+        target.by_node.clear();
     }
-    record.survey.total = None;
+    record.survey.forget_total();
     record
 }

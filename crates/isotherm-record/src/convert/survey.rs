@@ -1,6 +1,6 @@
 //! A survey in JSON: as in the recording's column, with the targets in a list.
 
-use isotherm_core::survey::{MappingSums, TargetSurvey, TotalSums, WINDOWS};
+use isotherm_core::survey::{MappingSums, NodeSums, TargetSurvey, TotalSums, WINDOWS};
 use serde::Serialize;
 
 use super::identity::IdOut;
@@ -36,6 +36,8 @@ struct Total<'a> {
     unknown_bytes: u64,
     swapped_bytes: Option<u64>,
     within_bytes: &'a [u64],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<OnNode<'a>>,
 }
 
 #[derive(Serialize)]
@@ -48,6 +50,8 @@ struct Target<'a> {
     mappings: Option<Vec<MappingOut>>,
     by_mapping: Vec<Surveyed<'a>>,
     blocks: Vec<Block>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<OnNode<'a>>,
 }
 
 #[derive(Serialize)]
@@ -58,6 +62,16 @@ struct Surveyed<'a> {
     unobservable_bytes: u64,
     unknown_bytes: u64,
     swapped_bytes: Option<u64>,
+    within_bytes: &'a [u64],
+}
+
+#[derive(Serialize)]
+struct OnNode<'a> {
+    node: u32,
+    present_bytes: u64,
+    touched_bytes: u64,
+    unobservable_bytes: u64,
+    unknown_bytes: u64,
     within_bytes: &'a [u64],
 }
 
@@ -80,7 +94,7 @@ impl<'a> SurveyOut<'a> {
             time_ns: nanoseconds(survey.time),
             interval_ns: nanoseconds(survey.interval),
             cost,
-            total: survey.total.as_ref().map(Total::new),
+            total: survey.total.as_ref().map(|total| Total::new(total, &survey.by_node)),
             windows_ns: WINDOWS.map(nanoseconds).to_vec(),
             targets: targets.collect(),
         }
@@ -88,7 +102,7 @@ impl<'a> SurveyOut<'a> {
 }
 
 impl<'a> Total<'a> {
-    fn new(TotalSums { sums, shared }: &'a TotalSums) -> Self {
+    fn new(TotalSums { sums, shared }: &'a TotalSums, by_node: &'a [NodeSums]) -> Self {
         Self {
             present_bytes: sums.present,
             shared_bytes: *shared,
@@ -96,6 +110,20 @@ impl<'a> Total<'a> {
             unobservable_bytes: sums.unobservable,
             unknown_bytes: sums.unknown,
             swapped_bytes: sums.swapped,
+            within_bytes: &sums.within,
+            nodes: by_node.iter().map(OnNode::new).collect(),
+        }
+    }
+}
+
+impl<'a> OnNode<'a> {
+    fn new(NodeSums { node, sums }: &'a NodeSums) -> Self {
+        Self {
+            node: node.0,
+            present_bytes: sums.present,
+            touched_bytes: sums.touched,
+            unobservable_bytes: sums.unobservable,
+            unknown_bytes: sums.unknown,
             within_bytes: &sums.within,
         }
     }
@@ -134,6 +162,7 @@ impl<'a> Target<'a> {
             mappings: (!same_mappings).then(mappings),
             by_mapping: by_mapping.collect(),
             blocks: blocks.collect(),
+            nodes: target.by_node.iter().map(OnNode::new).collect(),
         }
     }
 }

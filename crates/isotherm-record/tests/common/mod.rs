@@ -234,6 +234,7 @@ pub fn survey(i: u32) -> SurveyRecord {
                 swapped: (nth > 0).then_some(2),
             })
             .collect(),
+        by_node: Vec::new(),
     };
     SurveyRecord {
         survey: SurveySnapshot {
@@ -242,6 +243,7 @@ pub fn survey(i: u32) -> SurveyRecord {
             cost: SurveyCost { reads: 18, clears: n },
             targets: snapshot.targets.iter().map(target).collect(),
             total: None,
+            by_node: Vec::new(),
         },
         cpu: (!i.is_multiple_of(20)).then_some(Duration::from_micros(n)),
         infos: snapshot.targets.iter().map(|target| (target.id, info(target.id))).collect(),

@@ -411,6 +411,7 @@ pub fn surveyed(seconds: u32) -> Made {
                 mappings: mappings.clone(),
                 by_mapping: vec![MappingSums { mapping: 0, sums }],
                 by_block: (0..32).map(block).chain((32..38).map(in_swap)).collect(),
+                by_node: Vec::new(),
             };
             SurveyRecord {
                 survey: SurveySnapshot {
@@ -418,6 +419,7 @@ pub fn surveyed(seconds: u32) -> Made {
                     interval: Duration::from_secs(u64::from(second > 1)),
                     cost: SurveyCost { reads: 16384, clears: 2048 },
                     total: Some(TotalSums { sums: target.total(), shared: 0 }),
+                    by_node: Vec::new(),
                     targets: vec![target],
                 },
                 cpu: Some(Duration::from_millis(3)),

@@ -144,7 +144,8 @@ mod tests {
         };
         let regions = regions.iter().map(region).collect();
         let target = TargetSnapshot { id: ID, regions, mappings: Arc::clone(&mappings) };
-        let survey = TargetSurvey { id: ID, mappings, by_mapping: Vec::new(), by_block: blocks.to_vec().into() };
+        let by_block = blocks.to_vec().into();
+        let survey = TargetSurvey { id: ID, mappings, by_mapping: Vec::new(), by_block, by_node: Vec::new() };
         (Snapshot { targets: vec![target], ..Snapshot::default() }, survey)
     }
 

@@ -254,6 +254,7 @@ impl<'a> Merging<'a> {
             }
             if is_alone {
                 whole.survey.total = record.survey.total;
+                whole.survey.by_node = record.survey.by_node;
                 // Its interval may be a little longer than the time since the survey before.
                 whole.survey.interval = if end == time { record.survey.interval } else { interval };
             }

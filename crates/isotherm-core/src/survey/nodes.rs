@@ -1,0 +1,59 @@
+//! Sums by memory node.
+
+use std::collections::BTreeMap;
+
+use super::{PageBits, PageSums, TargetSurvey};
+use crate::NodeId;
+
+/// The pages of one block that are in the memory of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodePages {
+    /// The first address of the block: a multiple of [`BLOCK_SIZE`](super::BLOCK_SIZE).
+    pub start: u64,
+    /// The node.
+    pub node: NodeId,
+    /// The pages.
+    pub pages: PageBits,
+}
+
+/// The sums of the memory on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSums {
+    /// The node.
+    pub node: NodeId,
+    /// Its bytes. Nothing of it is known to be in swap.
+    pub sums: PageSums,
+}
+
+/// Sums that are added up by node.
+#[derive(Debug, Default)]
+pub(crate) struct ByNode(BTreeMap<NodeId, PageSums>);
+
+impl ByNode {
+    pub(crate) fn add(&mut self, node: NodeId, sums: &PageSums) {
+        self.0.entry(node).or_default().add(&PageSums { swapped: None, ..*sums });
+    }
+
+    pub(crate) fn add_all(&mut self, found: &[NodeSums]) {
+        found.iter().for_each(|found| self.add(found.node, &found.sums));
+    }
+
+    /// The sums, in the order of the nodes.
+    pub(crate) fn into_sums(self) -> Vec<NodeSums> {
+        self.0.into_iter().map(|(node, sums)| NodeSums { node, sums }).collect()
+    }
+}
+
+impl TargetSurvey {
+    /// The sums by node of mappings that lie on one node each. Empty if no two of these nodes differ.
+    pub(super) fn by_node_of_mappings(&self) -> Vec<NodeSums> {
+        let mut by_node = ByNode::default();
+        for found in &self.by_mapping {
+            if let Some(node) = self.mappings.get(found.mapping as usize).and_then(|mapping| mapping.node) {
+                by_node.add(node, &found.sums);
+            }
+        }
+        let sums = by_node.into_sums();
+        if sums.len() > 1 { sums } else { Vec::new() }
+    }
+}
