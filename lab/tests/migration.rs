@@ -43,6 +43,14 @@ fn reports(name: &str) -> Vec<Report> {
     recording.activities().unwrap().last().unwrap().unwrap().schemes
 }
 
+/// The most bytes in memory on `node` that a survey of a finished run has found.
+fn most_on(name: &str, node: NodeId) -> u64 {
+    let recording = Recording::open(&recording(name)).unwrap();
+    let surveys = recording.surveys().unwrap().map(|record| record.unwrap().survey);
+    let on_node = surveys.flat_map(|survey| survey.by_node).filter(|found| found.node == node);
+    on_node.map(|found| found.sums.present).max().unwrap_or(0)
+}
+
 /// The share of the pages of a range in memory that is on `node`, 0 to 1.
 fn share_on(pid: u32, range: AddrRange, node: NodeId) -> f64 {
     let root = Path::new("/");
@@ -210,6 +218,8 @@ fn idle_memory_is_demoted_and_hot_memory_is_promoted_and_its_content_stays() {
     for report in reports("down-and-up") {
         assert!(report.total.applied_bytes > 26 * MIB, "{report:?}");
     }
+    let [on_fast, on_slow] = [FAST, SLOW].map(|node| most_on("down-and-up", node));
+    assert!(on_fast > on_slow && on_slow > 26 * MIB, "the surveys found {on_fast} and {on_slow} bytes at most");
 }
 
 #[test]

@@ -51,6 +51,7 @@ impl Brief {
                 command: info.command.clone(),
                 life: course.life(),
                 proportional_bytes: None,
+                nodes: Vec::new(),
                 total: of_unknown_heat(&course, Temperature { name: "total".into(), ..Temperature::default() }),
             });
         }

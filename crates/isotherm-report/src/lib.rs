@@ -46,6 +46,7 @@ mod kind;
 mod marks;
 mod measure;
 mod names;
+mod node_memory;
 mod options;
 mod outlines;
 mod outside;

@@ -1,6 +1,23 @@
 //! What surveys found in some memory, as the summary shows it.
 
+use std::time::Duration;
+
+use isotherm_core::survey::{PageSums, WINDOWS};
 use serde::Serialize;
+
+/// The idle times that reports tell, in seconds.
+const IDLE: [u64; 3] = [10, 60, 600];
+
+/// The bytes of `sums`, which a survey found, that were idle for at least 10 s, 1 min and 10 min. `None` if the surveys
+/// do not go back so far: only for `covered`.
+pub(crate) fn idle_bytes<I: Iterator<Item = PageSums>>(sums: impl Fn() -> I, covered: Duration) -> [Option<u64>; 3] {
+    IDLE.map(|seconds| {
+        let window = Duration::from_secs(seconds);
+        let place = WINDOWS.iter().position(|&known| known == window).filter(|_| covered >= window)?;
+        let of = |sums: PageSums| sums.present.saturating_sub(sums.unobservable).saturating_sub(sums.within[place]);
+        Some(sums().map(of).fold(0, u64::saturating_add))
+    })
+}
 
 /// What surveys found in some memory. What is not known is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

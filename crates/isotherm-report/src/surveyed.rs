@@ -5,20 +5,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, PageSums, TotalSums, WINDOWS};
+use isotherm_core::survey::{BlockSums, PageSums, SurveySnapshot, TotalSums};
 use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
 
 use crate::ReportError;
 use crate::brief::Brief;
 use crate::extent::shown_name;
-use crate::groups::StackShares;
+use crate::groups::{Grouping, StackShares};
+use crate::node_memory::OnNodes;
+use crate::resident::idle_bytes;
 use crate::source::{Selection, Source};
 use crate::summary::{CountedOnce, Summary, Temperature};
 use crate::surveys::{Reach, part};
 use crate::used::Used;
-
-/// The idle times that the summary tells, in seconds.
-const IDLE: [u64; 3] = [10, 60, 600];
 
 /// The sums over surveys, in bytes × nanoseconds of their intervals.
 #[derive(Default)]
@@ -88,13 +87,7 @@ impl Sums {
         if surveys.know_swap {
             out.swapped_bytes = Some(last().filter_map(|sums| sums.swapped).fold(0, u64::saturating_add));
         }
-        let idle = |seconds: u64| {
-            let window = Duration::from_secs(seconds);
-            let place = WINDOWS.iter().position(|&known| known == window).filter(|_| surveys.time >= window)?;
-            let of = |sums: PageSums| sums.present.saturating_sub(sums.unobservable).saturating_sub(sums.within[place]);
-            Some(last().map(of).fold(0, u64::saturating_add))
-        };
-        [out.idle_10s_bytes, out.idle_1m_bytes, out.idle_10m_bytes] = IDLE.map(idle);
+        [out.idle_10s_bytes, out.idle_1m_bytes, out.idle_10m_bytes] = idle_bytes(last, surveys.time);
     }
 }
 
@@ -111,6 +104,37 @@ struct Covered {
     know_swap: bool,
 }
 
+/// Memory by node: of each target, of each group of targets, and of all.
+#[derive(Default)]
+struct Nodes {
+    of_targets: HashMap<TargetId, OnNodes>,
+    of_groups: HashMap<usize, OnNodes>,
+    all: OnNodes,
+}
+
+impl Nodes {
+    /// Takes in a survey. The nodes of a part of the addresses are not known.
+    fn add(&mut self, survey: &SurveySnapshot, selection: &Selection, grouping: &Grouping) {
+        if selection.address.is_some() {
+            return;
+        }
+        let (time, interval) = (survey.time, survey.interval);
+        let counts_once = selection.holds_all(survey) && survey.total.is_some();
+        if counts_once {
+            self.all.add(time, interval, &survey.by_node);
+        }
+        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
+            if !counts_once {
+                self.all.add(time, interval, &target.by_node);
+            }
+            self.of_targets.entry(target.id).or_default().add(time, interval, &target.by_node);
+            if let Some(group) = grouping.of_target(target.id) {
+                self.of_groups.entry(group).or_default().add(time, interval, &target.by_node);
+            }
+        }
+    }
+}
+
 /// Adds what surveys found, and what is in swap, to a summary of the same selection.
 ///
 /// # Errors
@@ -124,6 +148,7 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
     let mut total = Sums::default();
     let (mut once, mut once_swapped) = (Some([0_u128; 3]), None);
     let (mut reach, mut surveys) = (Reach::default(), Covered::default());
+    let mut nodes = Nodes::default();
     let mut brief = Brief::default();
     let mut stacks = summary.grouping.of_stack().map(StackShares::new);
     for record in source.surveys().map_err(ReportError::Source)? {
@@ -145,6 +170,7 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
                 std::array::from_fn(|i| sums[i] + u128::from(found[i]) * survey.interval.as_nanos())
             });
         }
+        nodes.add(&survey, selection, &summary.grouping);
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             surveys.last.insert(target.id, survey.time);
             // After its end, a target is still there until the next snapshot, and has no memory.
@@ -211,13 +237,16 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
     for of in &mut summary.mappings {
         names.get(&*of.name).unwrap_or(&none).write(&surveys, surveys.intervals, of);
     }
+    summary.nodes = nodes.all.memory(surveys.intervals, surveys.time);
     for of in &mut summary.targets {
         let sums = targets.get(&of.id).unwrap_or(&none);
         sums.write(&surveys, sums.lived, &mut of.total);
+        of.nodes = nodes.of_targets.get(&of.id).map_or_else(Vec::new, |of| of.memory(sums.lived, surveys.time));
     }
     for of in &mut summary.groups {
         let sums = groups.get(&of.place).unwrap_or(&none);
         sums.write(&surveys, sums.lived, &mut of.total);
+        of.nodes = nodes.of_groups.get(&of.place).map_or_else(Vec::new, |of| of.memory(sums.lived, surveys.time));
     }
     Ok(())
 }

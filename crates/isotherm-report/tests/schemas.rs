@@ -27,7 +27,8 @@ fn every_json_report_matches_its_schema() {
         assert_eq!(lines.len(), if kind == Kind::Regions { 40 } else { 1 });
         let imported = json_of(kind, &made::imported(made::schemed(4)));
         let surveyed = if kind == Kind::Schemes { vec![] } else { json_of(kind, &made::surveyed(12)) };
-        for line in lines.iter().chain(&imported).chain(&surveyed) {
+        let on_nodes = if kind == Kind::Summary { json_of(kind, &made::on_two_nodes(12)) } else { vec![] };
+        for line in lines.iter().chain(&imported).chain(&surveyed).chain(&on_nodes) {
             let errors: Vec<String> =
                 validator.iter_errors(line).map(|e| format!("{}: {e}", e.instance_path())).collect();
             assert!(errors.is_empty(), "{kind:?}: {errors:#?}");

@@ -116,6 +116,46 @@ fn what_several_targets_share_counts_once_in_the_total() {
     assert_eq!(summary(&sharing(false)), json!(null));
 }
 
+#[test]
+fn the_summary_tells_the_memory_of_each_node() {
+    let source = made::on_two_nodes(14);
+    let summary = json_of(Kind::Summary, &source, &Options::default());
+    let last = json!({
+        "node": 2, "resident_bytes": 16 * MIB, "touched_bytes": summary["total"]["touched_bytes"].as_u64().unwrap() / 4,
+        "idle_10s_bytes": summary["total"]["idle_10s_bytes"].as_u64().unwrap() / 4, "idle_1m_bytes": null,
+        "idle_10m_bytes": null,
+    });
+    assert_eq!(summary["nodes"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        [&summary["nodes"][1], &summary["targets"][0]["nodes"][1], &summary["groups"][0]["nodes"][1]],
+        [&last; 3]
+    );
+    // Of a part of the addresses, the nodes are not known; with one node, there is nothing to tell.
+    let part = Selection { address: AddrRange::new(0, 1 << 47), ..Selection::default() };
+    for (source, selection) in [(&source, part), (&surveyed(14), Selection::default())] {
+        let mut out = vec![];
+        write(Kind::Summary, Format::Json, source, &selection, &Options::default(), &mut out).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&out).unwrap()["nodes"], Value::Null);
+    }
+    assert!(report(Kind::Html, Format::Html, &source, &Options::default()).contains("memory nodes"));
+    insta::assert_snapshot!("summary-nodes", text(Kind::Summary, &source));
+}
+
+/// Two targets on two nodes that share all memory: the total counts it once.
+#[test]
+fn shared_memory_counts_once_on_its_node() {
+    let mut source = made::on_two_nodes(6);
+    for record in &mut source.surveys {
+        let second = TargetSurvey { id: made::process(77), ..record.survey.targets[0].clone() };
+        record.survey.targets.push(second);
+    }
+    let summary = json_of(Kind::Summary, &source, &Options::default());
+    let node = |of: &Value| of["nodes"][0]["resident_bytes"].clone();
+    assert_eq!([node(&summary), node(&summary["targets"][0])], [json!(48 * MIB), json!(48 * MIB)]);
+    source.surveys.iter_mut().for_each(|record| record.survey.forget_total());
+    assert_eq!(node(&json_of(Kind::Summary, &source, &Options::default())), json!(96 * MIB));
+}
+
 /// What the kernel says of the memory of these processes: resident and proportional MiB, once a second.
 fn with_memory(mut source: Made, used: &[(u32, u64, u64)]) -> Made {
     source.activities = (1..=6)

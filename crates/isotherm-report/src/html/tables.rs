@@ -105,7 +105,29 @@ pub(crate) fn summary(summary: &Summary) -> String {
         cells(total),
         bar(total, length(total))
     );
-    out
+    out + &nodes(summary)
+}
+
+/// A line for each memory node, if there are several: of each group, and of all.
+fn nodes(summary: &Summary) -> String {
+    if summary.nodes.is_empty() {
+        return String::new();
+    }
+    let groups = summary.groups.iter().filter(|_| summary.groups.len() > 1).take(MOST);
+    let groups = groups.map(|group| (&*group.group.name, &group.nodes[..]));
+    let mut out = "<table class=\"figures\"><thead><tr><th>memory nodes</th><th>node</th><th>resident</th>\
+                   <th>touched</th><th>idle 10 s</th><th>1 min</th><th>10 min</th></tr></thead>\n<tbody>\n"
+        .to_owned();
+    for (name, nodes) in groups.chain([("total", &summary.nodes[..])]) {
+        for node in nodes {
+            let known = [Some(node.resident_bytes), Some(node.touched_bytes)];
+            let idle = [node.idle_10s_bytes, node.idle_1m_bytes, node.idle_10m_bytes];
+            let cells = known.into_iter().chain(idle).map(|bytes| format!("<td>{}</td>", size(bytes)));
+            let cells: String = cells.collect();
+            _ = writeln!(out, "<tr><th>{}</th><td>{}</td>{cells}</tr>", markup(name), node.node);
+        }
+    }
+    out + "</tbody></table>\n"
 }
 
 /// Groups or targets in a table.

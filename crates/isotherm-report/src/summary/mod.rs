@@ -20,6 +20,7 @@ use crate::course::{Course, Life};
 use crate::extent::shown_name;
 use crate::groups::{Group, GroupBy, Grouping, StackShares};
 use crate::intervals::IntervalRange;
+use crate::node_memory::NodeMemory;
 use crate::overhead::Overhead;
 use crate::pace::Pace;
 use crate::source::{View, Visit};
@@ -48,6 +49,9 @@ pub struct TargetTemperature {
     /// Resident bytes, of which those that several processes share are divided among them (PSS): the mean over its
     /// life. `None` if no activity tells.
     pub proportional_bytes: Option<u64>,
+    /// Its memory on each NUMA node. Empty if all memory is on one node, or if surveys do not tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeMemory>,
     /// All memory of the target.
     #[serde(flatten)]
     pub total: Temperature,
@@ -70,6 +74,9 @@ pub struct GroupTemperature {
     /// The sum of the proportional bytes (PSS) of its targets: the mean over its life. `None` if no activity tells, and
     /// for a mapping.
     pub proportional_bytes: Option<u64>,
+    /// The memory of its targets on each NUMA node, as of a target. What several of them share counts for each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeMemory>,
     /// Its memory. What several of its targets share counts for each.
     #[serde(flatten)]
     pub total: Temperature,
@@ -120,6 +127,10 @@ pub struct Summary {
     /// What surveys found, where each page counts once. `None` without surveys of all targets, or if it is not known
     /// which memory they share.
     pub counted_once: Option<CountedOnce>,
+    /// The memory on each NUMA node. Each page counts once if `counted_once` is known, and otherwise for each target.
+    /// Empty if all memory is on one node, or if surveys do not tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeMemory>,
     /// The names, the largest first. Their sizes are means over the selected time, so that they add up to the total.
     pub mappings: Vec<Temperature>,
     /// What the groups are by.
@@ -223,6 +234,7 @@ impl SummaryBuilder {
                 command: target.info.command.clone(),
                 life: target.tally.course.life(),
                 proportional_bytes: None,
+                nodes: Vec::new(),
                 total: target.tally.over_life("total".into()),
             })
             .collect();
@@ -238,6 +250,7 @@ impl SummaryBuilder {
                 life: tally.course.life(),
                 counted_once: !tally.course.overlaps(),
                 proportional_bytes: None,
+                nodes: Vec::new(),
                 total: tally.over_life(group.name.as_str().into()),
             })
             .collect();
@@ -256,6 +269,7 @@ impl SummaryBuilder {
             targets,
             total: self.total.over(seconds, "total".into()),
             counted_once: None,
+            nodes: Vec::new(),
             mappings,
             group_by: self.grouping.by(),
             groups,

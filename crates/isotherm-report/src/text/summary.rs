@@ -13,6 +13,7 @@ use super::{Terminal, wrap};
 use crate::colour::{UNOBSERVABLE, of_rate};
 use crate::facts::{facts, warnings};
 use crate::groups::GroupBy;
+use crate::node_memory::NodeMemory;
 use crate::summary::{Summary, Temperature, folded};
 
 /// Names with less than this share of the size and of the hot memory share one line.
@@ -42,6 +43,7 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         let text = format!("PSS: {}; memory that other processes share counts for its part", units::bytes(bytes));
         writeln!(out, "{}\n", wrap(&text, width, 0))?;
     }
+    nodes(out, terminal, summary)?;
     list(out, terminal, marks)?;
     let surveyed = summary.total.surveyed.resident_bytes.is_some();
     let wss = if surveyed { "touched within a survey interval" } else { "regions accessed at all" };
@@ -53,6 +55,43 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     );
     writeln!(out, "{}", terminal.dim(&wrap(&note, width, 0)))
 }
+
+/// The table of memory nodes, if there are several: of each group, and of all.
+fn nodes(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::Result<()> {
+    if summary.nodes.is_empty() {
+        return Ok(());
+    }
+    let groups: Vec<(&str, &[NodeMemory])> = match &summary.groups[..] {
+        [_, _, ..] => {
+            let shown = summary.groups.iter().filter(|group| !group.nodes.is_empty()).take((terminal.rows / 4).max(4));
+            shown.map(|group| (&*group.group.name, &group.nodes[..])).collect()
+        }
+        _ => Vec::new(),
+    };
+    let rows = groups.into_iter().chain([("total", &summary.nodes[..])]).flat_map(|(name, nodes)| {
+        nodes.iter().map(move |node| {
+            let bytes = |bytes: Option<u64>| Cell::from(bytes.map_or_else(String::new, units::table_bytes));
+            let mut cells = vec![Cell::from(node.node.to_string())];
+            cells.extend([Some(node.resident_bytes), Some(node.touched_bytes)].map(bytes));
+            cells.extend([node.idle_10s_bytes, node.idle_1m_bytes, node.idle_10m_bytes].map(bytes));
+            cells.push(name.into());
+            cells
+        })
+    });
+    let rows: Vec<Vec<Cell>> = rows.collect();
+    table(out, terminal, &NODES, &rows)?;
+    writeln!(out)
+}
+
+const NODES: [Column; 7] = [
+    Column::figure("node", 0),
+    Column::figure("resident", 0),
+    Column::figure("touched", 0),
+    Column::figure("idle 10 s", 1),
+    Column::figure("1 min", 2),
+    Column::figure("10 min", 3),
+    Column::name("memory nodes"),
+];
 
 /// The tables of mapping names.
 fn mappings(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::Result<()> {

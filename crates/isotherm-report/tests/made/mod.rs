@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
 use isotherm_core::survey::{
-    BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS,
+    BLOCK_SIZE, BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
+    WINDOWS,
 };
 use isotherm_core::{
-    AddrRange, Allocations, BoxError, Mapping, MemoryUse, Permissions, RegionPages, RegionSnapshot, SystemMemory,
-    TargetId, TargetSnapshot,
+    AddrRange, Allocations, BoxError, Mapping, MemoryUse, NodeId, Permissions, RegionPages, RegionSnapshot,
+    SystemMemory, TargetId, TargetSnapshot,
 };
 use isotherm_record::{Activity, Budget, Cost, Header, Host, Mark, MarkText, Row, SurveyRecord, TargetInfo};
 use isotherm_report::{Activities, AllocationBatches, Marks, Rows, Source, Surveys};
@@ -428,6 +429,29 @@ pub fn surveyed(seconds: u32) -> Made {
         })
         .collect();
     made
+}
+
+/// What [`surveyed`] has, on two memory nodes: a quarter of each sum is on node 2.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub fn on_two_nodes(seconds: u32) -> Made {
+    let mut source = surveyed(seconds);
+    for record in &mut source.surveys {
+        let survey = &mut record.survey;
+        for target in &mut survey.targets {
+            let all = target.total();
+            let part = |quarters: u64| PageSums {
+                present: all.present / 4 * quarters,
+                touched: all.touched / 4 * quarters,
+                unobservable: all.unobservable / 4 * quarters,
+                unknown: all.unknown / 4 * quarters,
+                swapped: None,
+                within: all.within.map(|bytes| bytes / 4 * quarters),
+            };
+            target.by_node = [(0, 3), (2, 1)].map(|(node, of)| NodeSums { node: NodeId(node), sums: part(of) }).into();
+        }
+        survey.by_node = survey.targets[0].by_node.clone();
+    }
+    source
 }
 
 /// A heap of 24 MiB, of which 16 are in swap and nothing in memory, beside what [`surveyed`] has.
