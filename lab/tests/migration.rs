@@ -15,6 +15,7 @@ use isotherm_kernel::pages::{FrameNodes, PageBuffer, Pagemap, SystemRam};
 use isotherm_kernel::room_by_node;
 use isotherm_lab::{EMULATED, HOT_IN_COLD, Running, Workload, eventually, isotherm, result_file, run};
 use isotherm_record::Recording;
+use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const FAST: NodeId = NodeId(0);
@@ -220,6 +221,22 @@ fn idle_memory_is_demoted_and_hot_memory_is_promoted_and_its_content_stays() {
     }
     let [on_fast, on_slow] = [FAST, SLOW].map(|node| most_on("down-and-up", node));
     assert!(on_fast > on_slow && on_slow > 26 * MIB, "the surveys found {on_fast} and {on_slow} bytes at most");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn tier_list_tells_where_the_memory_of_a_process_is() {
+    let memory = Memory::of(32 * MIB);
+    let mut list = isotherm(&["tier", "list", "--pid", &std::process::id().to_string(), "--format", "json"]);
+    list.args(EMULATED).args(["--duration", "16s", "--survey", "1s", "--quiet"]);
+    let ran = run(&mut list);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    let on_fast = told["watched"]["memory"].as_array().unwrap().iter().find(|row| row["node"] == FAST.0).unwrap();
+    let bytes = |what: &str| on_fast[what].as_u64().unwrap();
+    assert_eq!((&on_fast["program"], &on_fast["tier"]), (&"migration".into(), &0.into()));
+    assert!(bytes("resident_bytes") > 32 * MIB && bytes("cold_bytes") > 30 * MIB, "{told}");
+    memory.check(&[0]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct Tier {
 
 #[derive(Subcommand)]
 pub enum TierCommand {
-    List(TierList),
+    List(Box<TierList>),
     Run(Box<TierRun>),
     Config(TierConfig),
     Try(Box<TierTry>),
@@ -31,14 +31,22 @@ pub enum TierCommand {
 ///
 /// Memory is promoted to the nearest node of the next faster tier, and demoted to the nearest of the next slower one.
 /// Nothing is moved.
+///
+/// If processes are named, isotherm watches them for 15 seconds, as `isotherm record` does, and also lists how much of
+/// their memory is on each node, and how much of that is hot, warm and cold. That needs root.
 #[derive(Args)]
 #[command(after_long_help = LIST_EXAMPLES)]
 pub struct TierList {
     #[command(flatten)]
     pub tiers: TiersOption,
+    #[command(flatten)]
+    pub watch: WatchOptions,
     /// The format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub format: TierFormat,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// The format of the list.
@@ -155,7 +163,9 @@ pub struct TierTry {
 const LIST_EXAMPLES: &str = "\
 Examples:
   isotherm tier list
-  isotherm tier list --format json";
+  isotherm tier list --format json
+  isotherm tier list --name '^redis-server$'     where is its memory?
+  isotherm tier list --all --min-rss 100M --duration 1m";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

@@ -1,31 +1,84 @@
-//! `isotherm tier list`: the nodes and tiers of this machine.
+//! `isotherm tier list`: the nodes and tiers of this machine, and where the memory of processes is.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use isotherm_core::{Node, NodeId, Tiers, units};
 use isotherm_output::standard_output;
 use serde_json::{Value, json};
 
+use super::placed::{Placed, Surveys};
 use super::{only_one, tiers};
 use crate::cli::{TierFormat, TierList};
+use crate::command;
+use crate::progress::Progress;
+use crate::watch::{self, Call};
+
+const SUBCOMMAND: &str = "tier list";
+
+/// How long processes are watched: long enough to know what is not accessed for 10 s.
+const DURATION: Duration = Duration::from_secs(15);
 
 pub fn run(options: &TierList) -> Result<ExitCode> {
-    let (tiers, why_not) = match tiers("tier list", options.tiers.tiers.as_deref())? {
+    let (tiers, why_not) = match tiers(SUBCOMMAND, options.tiers.tiers.as_deref())? {
         Ok(tiers) => {
             let why_not = only_one(&tiers);
             (Some(tiers), why_not)
         }
         Err(error) => (None, Some(error.to_string())),
     };
-    let mut out = standard_output();
-    match options.format {
-        TierFormat::Text => write!(out, "{}", text(tiers.as_ref(), why_not.as_deref()))?,
-        TierFormat::Json => writeln!(out, "{}", as_json(tiers.as_ref(), why_not.as_deref()))?,
+    let (tiers, why_not) = (tiers.as_ref(), why_not.as_deref());
+    let call = Call { quiet: options.quiet, ..Call::new(SUBCOMMAND, &options.watch) };
+    let several = tiers.filter(|tiers| tiers.tiers().iter().flatten().count() > 1);
+    if call.selection()?.any.is_empty() && options.watch.command.is_empty() {
+        show(options.format, tiers, why_not, None)?;
+    } else if let Some(tiers) = several {
+        return watch(call, options, tiers, why_not);
+    } else {
+        bail!("there is one memory node, where all memory is; `isotherm tier list` without processes shows it");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Watches the processes, and shows where their memory is.
+fn watch(call: Call<'_>, options: &TierList, tiers: &Tiers, why_not: Option<&str>) -> Result<ExitCode> {
+    let watch = &options.watch;
+    // A command is watched to its end.
+    let duration = watch.duration.or(watch.command.is_empty().then_some(DURATION));
+    let run = watch::prepare(Call { duration, ..call })?;
+    command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
+        let (mut progress, mut surveys) = (Progress::new(options.quiet), Surveys::default());
+        progress.follow(run.start()?, events, |event| surveys.event(event))?;
+        let placed = surveys.placed().context(
+            "no survey told on which nodes the memory is (it needs root, the probe bpf or idle, and more time than one \
+             survey takes)",
+        )?;
+        show(options.format, Some(tiers), why_not, Some(&placed))
+    })
+}
+
+fn show(format: TierFormat, tiers: Option<&Tiers>, why_not: Option<&str>, placed: Option<&Placed>) -> Result<()> {
+    let mut out = standard_output();
+    let placed = placed.zip(tiers);
+    match format {
+        TierFormat::Text => {
+            write!(out, "{}", text(tiers, why_not))?;
+            if let Some((placed, tiers)) = placed {
+                write!(out, "\n{}", placed.text(tiers))?;
+            }
+        }
+        TierFormat::Json => {
+            let mut json = as_json(tiers, why_not);
+            if let Some((placed, tiers)) = placed {
+                json["watched"] = placed.json(tiers);
+            }
+            writeln!(out, "{json}")?;
+        }
+    }
+    Ok(())
 }
 
 /// One line of the list.

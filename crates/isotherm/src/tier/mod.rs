@@ -1,6 +1,7 @@
 //! `isotherm tier`: fast and slow memory.
 
 mod list;
+mod placed;
 mod run;
 mod schemes;
 mod trial;
