@@ -160,12 +160,8 @@ impl App {
             }
             Event::Notice(notice) => (notice.text.to_string(), notice.severity == Severity::Warning),
             Event::Missed(missed) => return self.live.missed(&missed),
-            Event::Survey(_)
-            | Event::Mark(_)
-            | Event::Allocations(_)
-            | Event::Pace(_)
-            | Event::Targets(_)
-            | Event::End(_) => return,
+            Event::Survey(record) => return self.live.take_survey(&record.survey),
+            Event::Mark(_) | Event::Allocations(_) | Event::Pace(_) | Event::Targets(_) | Event::End(_) => return,
         };
         if warning && self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
             self.warnings.push(text.clone());
@@ -176,7 +172,13 @@ impl App {
 
     /// The layout of the screen; `None` if it is too small.
     pub fn layout(&self) -> Option<ScreenLayout> {
-        ScreenLayout::new(self.size.0, self.size.1, self.model().schemes.count())
+        self.layout_of(self.size.0, self.size.1)
+    }
+
+    /// The layout of a screen of this size; `None` if it is too small.
+    pub fn layout_of(&self, width: u16, height: u16) -> Option<ScreenLayout> {
+        let has_nodes = self.track().is_some_and(|track| !track.nodes.is_empty());
+        ScreenLayout::new(width, height, self.model().schemes.count(), has_nodes)
     }
 
     /// Whether nothing is monitored because all schemes sleep.

@@ -7,8 +7,9 @@ use isotherm_report::{Colour, colour};
 use isotherm_run::{Event, Severity};
 use ratatui::style::Color;
 
-use super::super::fixtures::{acted, acting, app, finding, named, notice, record, report};
+use super::super::fixtures::{acted, acting, app, finding, named, notice, on_two_nodes, record, report};
 use super::super::keys::Action;
+use super::super::layout::ScreenLayout;
 use super::*;
 
 fn drawn(app: &App) -> Buffer {
@@ -49,6 +50,19 @@ fn digits_show_hot_cold_and_unobservable_memory() {
         "3        0     1 MiB    1 MiB   0.05    10        3 s  [stack]",
     ];
     assert_eq!(shown[..expected.len()], expected, "{shown:#?}");
+}
+
+#[test]
+fn the_memory_of_each_node_has_a_line_where_there_are_several() {
+    let mut app = app((80, 24), Colour::None, 60, &[7]);
+    app.event(on_two_nodes(7));
+    let shown = lines(&drawn(&app));
+    assert_eq!(shown[3], "      nodes  0: 48 MiB, 12 MiB touched · 1: 16 MiB, 4 MiB touched".replace('·', "."));
+    assert!(shown[4].starts_with("    monitor"), "{shown:#?}");
+    for size in [(80, 17), (24, 6), (30, 60), (200, 18)] {
+        app.size = size;
+        drawn(&app);
+    }
 }
 
 #[test]

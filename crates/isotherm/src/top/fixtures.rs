@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
+use isotherm_core::survey::{BlockList, NodeSums, PageSums, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
-    AddrRange, Mapping, MemoryUse, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
+    AddrRange, Mapping, MemoryUse, NodeId, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId,
+    TargetSnapshot,
 };
-use isotherm_record::{Activity, Cost, SnapshotRecord, TargetInfo};
+use isotherm_record::{Activity, Cost, SnapshotRecord, SurveyRecord, TargetInfo};
 use isotherm_report::Colour;
 
 use super::app::{App, Look, RunInfo};
@@ -82,6 +84,21 @@ pub fn named(nth: u32, processes: &[(u32, &str, &str, u64)]) -> Event {
     };
     record.infos = processes.iter().map(info).collect();
     Event::Snapshot(Arc::new(record))
+}
+
+/// A survey that found a process with 48 MiB on node 0 and 16 MiB on node 1, of which a quarter was touched.
+pub fn on_two_nodes(pid: u32) -> Event {
+    let sums = |mib: u64| PageSums { present: mib * MIB, touched: mib * MIB / 4, ..PageSums::default() };
+    let by_node = [(0, 48), (1, 16)].map(|(node, mib)| NodeSums { node: NodeId(node), sums: sums(mib) });
+    let target = TargetSurvey {
+        id: process(pid),
+        mappings: [].into(),
+        by_mapping: Vec::new(),
+        by_block: BlockList::default(),
+        by_node: by_node.into(),
+    };
+    let survey = SurveySnapshot { targets: vec![target], ..SurveySnapshot::default() };
+    Event::Survey(Arc::new(SurveyRecord { survey, ..SurveyRecord::default() }))
 }
 
 /// A notice of the schemes.

@@ -11,6 +11,8 @@ pub struct ScreenLayout {
     pub title: Rect,
     /// Working set and temperature: one or two lines.
     pub memory: Rect,
+    /// The memory of each node, if there are several.
+    pub nodes: Rect,
     pub monitor: Rect,
     /// A line for each scheme; fewer if there are many or the screen is small.
     pub schemes: Rect,
@@ -28,12 +30,14 @@ pub struct ScreenLayout {
 }
 
 impl ScreenLayout {
-    /// The layout of a screen of this size, with this number of schemes; `None` if the screen is too small.
-    pub fn new(width: u16, height: u16, schemes: usize) -> Option<Self> {
+    /// The layout of a screen of this size, with this number of schemes, and with or without a line of memory nodes;
+    /// `None` if the screen is too small.
+    pub fn new(width: u16, height: u16, schemes: usize, has_nodes: bool) -> Option<Self> {
         if width < SMALLEST.0 || height < SMALLEST.1 {
             return None;
         }
         let memory = if height >= 16 { 2 } else { u16::from(height >= 7) };
+        let nodes = u16::from(has_nodes && height >= 18);
         let monitor = u16::from(height >= 9);
         let most = match height {
             0..16 => 0,
@@ -51,7 +55,7 @@ impl ScreenLayout {
         let axis = u16::from(height >= 8);
         let legend = u16::from(height >= 12);
         let table = if height >= 14 { (height / 4).clamp(4, 14) } else { 0 };
-        let heatmap = height - 2 - memory - monitor - schemes - working_set - axis - legend - table;
+        let heatmap = height - 2 - memory - nodes - monitor - schemes - working_set - axis - legend - table;
 
         let mut y = 0;
         let mut next = |height| {
@@ -64,6 +68,7 @@ impl ScreenLayout {
         Some(Self {
             title: next(1),
             memory: next(memory),
+            nodes: next(nodes),
             monitor: next(monitor),
             schemes: next(schemes),
             working_set: next(working_set),
@@ -92,13 +97,14 @@ mod tests {
     fn every_screen_is_filled_and_none_overflows() {
         for (width, schemes) in (0..300).step_by(7).zip([0, 1, 2, 5, 100_000].into_iter().cycle()) {
             for height in 0..120 {
-                let Some(p) = ScreenLayout::new(width, height, schemes) else {
+                let Some(p) = ScreenLayout::new(width, height, schemes, schemes == 1) else {
                     assert!(width < SMALLEST.0 || height < SMALLEST.1);
                     continue;
                 };
                 let layout = [
                     p.title,
                     p.memory,
+                    p.nodes,
                     p.monitor,
                     p.schemes,
                     p.working_set,

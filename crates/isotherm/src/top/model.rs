@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isotherm_core::survey::{NodeSums, SurveySnapshot};
 use isotherm_core::{Snapshot, TargetId};
 use isotherm_record::{Activity, Cost, Row, SnapshotRecord, TargetInfo};
 use isotherm_run::Missed;
@@ -31,6 +32,8 @@ pub struct Track {
     pub history: History,
     pub mapped: MappedHistory,
     pub figures: Figures,
+    /// Its memory on each node, as the last survey found it. Empty if all memory is on one node.
+    pub nodes: Vec<NodeSums>,
     /// Since when it is watched.
     pub joined: Duration,
     /// The time of its last snapshot.
@@ -121,6 +124,15 @@ impl Model {
         self.now = self.now.max(time);
     }
 
+    /// Takes what a survey has found.
+    pub fn take_survey(&mut self, survey: &SurveySnapshot) {
+        for target in &survey.targets {
+            if let Some(track) = self.tracks.iter_mut().find(|track| track.id == target.id) {
+                track.nodes.clone_from(&target.by_node);
+            }
+        }
+    }
+
     /// Takes what the schemes have done.
     pub fn take_activity(&mut self, activity: &Arc<Activity>) {
         let time = activity.time;
@@ -182,6 +194,7 @@ impl Model {
                 history: History::default(),
                 mapped: MappedHistory::default(),
                 figures: Figures::default(),
+                nodes: Vec::new(),
                 joined: self.others.remove(&id).map_or(before(row), |other| other.joined),
                 last: Duration::ZERO,
                 sums: Sums::default(),

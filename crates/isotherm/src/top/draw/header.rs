@@ -1,5 +1,6 @@
 //! The lines above and below the pictures: title, memory, monitor, keys.
 
+use isotherm_core::survey::NodeSums;
 use isotherm_core::units;
 use isotherm_report::{shown_command, shown_pid};
 use ratatui::buffer::Buffer;
@@ -112,6 +113,19 @@ pub fn memory(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: 
     if usize::from(x) + note.len() + 2 < usize::from(second.width) {
         painter.right(buffer, second, second.width - 1, note, DIM);
     }
+}
+
+/// Draws the memory of the target on each node.
+pub fn nodes(track: &Track, painter: &Painter, place: Rect, buffer: &mut Buffer) {
+    if place.is_empty() {
+        return;
+    }
+    let start = label(painter, buffer, place, "nodes");
+    let node = |on: &NodeSums| {
+        let [present, touched] = [on.sums.present, on.sums.touched].map(units::bytes);
+        (format!("{}: {present}, {touched} touched", on.node), Style::new())
+    };
+    in_a_row(track.nodes.iter().map(node), start, painter, place, buffer);
 }
 
 /// Draws the cost of the monitor.

@@ -14,20 +14,21 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::app::{App, Table};
-use super::layout::{SMALLEST, ScreenLayout};
+use super::layout::SMALLEST;
 use painter::Painter;
 
 /// Draws the whole screen, of any size.
 pub fn draw(app: &App, buffer: &mut Buffer) {
     let area = buffer.area;
     let painter = Painter::new(app.look);
-    let Some(layout) = ScreenLayout::new(area.width, area.height, app.model().schemes.count()) else {
+    let Some(layout) = app.layout_of(area.width, area.height) else {
         return too_small(&painter, buffer);
     };
     header::title(app, &painter, layout.title, buffer);
     match app.track() {
         Some(track) => {
             header::memory(app, track, &painter, layout.memory, buffer);
+            header::nodes(track, &painter, layout.nodes, buffer);
             header::monitor(app, &painter, layout.monitor, buffer);
             schemes::lines(app, &painter, layout.schemes, buffer);
             heatmap::pictures(app, track, &painter, &layout, buffer);
