@@ -11,10 +11,11 @@ use isotherm_core::{chain, sanitise};
 use isotherm_input::Lines;
 use isotherm_output::standard_output;
 use isotherm_record::MarkText;
-use isotherm_run::{Control, MarkError, MarkSocket, RunningRecording, Streams};
+use isotherm_run::{Command, Control, Events, MarkError, MarkSocket, Prepared, RunningRecording, Streams};
 
 use crate::cli::Mark;
-use crate::{WrongCall, complain, tell};
+use crate::watch::{self, Call};
+use crate::{WrongCall, command, complain, tell};
 
 /// `isotherm mark`: puts a mark into the recordings that are being made.
 pub fn run(options: &Mark) -> Result<ExitCode> {
@@ -52,9 +53,29 @@ pub fn run(options: &Mark) -> Result<ExitCode> {
     Ok(if refused > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Makes the run of a call: prepares it, starts its command, and watches to its end by `watch`, as
+/// [`command::start_and_watch`] does. `isotherm mark` reaches a run that is recorded. If the standard streams are those
+/// that [`streams`] gives for marks, the lines of standard input are marks, too.
+pub fn make_run(
+    call: Call,
+    signals: impl FnOnce(Option<&Command>, Control) -> Result<()>,
+    watch: impl FnOnce(Prepared, Events) -> Result<()>,
+) -> Result<ExitCode> {
+    let (limit, recording) = (call.duration, call.recording.clone());
+    let takes_lines = matches!(call.streams, Streams::WithoutInput);
+    let run = watch::prepare(call)?;
+    let _socket = recording.and_then(|path| listen(&path, run.control()));
+    command::start_and_watch(run, limit, signals, |run, events| {
+        if takes_lines {
+            from_standard_input(run.control())?;
+        }
+        watch(run, events)
+    })
+}
+
 /// Lets `isotherm mark` reach the run that records to this path, until the socket is dropped. Without a socket, the run
 /// goes on.
-pub fn listen(recording: &Path, control: Control) -> Option<MarkSocket> {
+fn listen(recording: &Path, control: Control) -> Option<MarkSocket> {
     let socket = MarkSocket::open(recording, control);
     let unreachable = |error| tell(format_args!("isotherm: `isotherm mark` cannot reach this recording: {error}"));
     socket.map_err(unreachable).ok()
@@ -66,7 +87,7 @@ pub fn streams(stdin_marks: bool) -> Streams {
 }
 
 /// Takes each line of standard input as a mark of the run, on a thread that nobody waits for.
-pub fn from_standard_input(control: Control) -> Result<()> {
+fn from_standard_input(control: Control) -> Result<()> {
     let take = move || {
         // One byte more than is kept shows that a text was cut.
         for line in Lines::new(stdin().lock(), MarkText::LONGEST + 1) {

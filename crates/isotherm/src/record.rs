@@ -17,14 +17,8 @@ pub fn run(options: &Record) -> Result<ExitCode> {
     let (stacks, streams) = (options.stacks, marks::streams(options.stdin_marks));
     let (quiet, usdt) = (options.quiet, &options.usdt);
     let call = Call { quiet, stacks, usdt, streams, ..Call::new("record", watch).with(&options.physical) };
-    let run = watch::prepare(Call { recording: Some(options.output.clone()), ..call })?;
-    let _socket = marks::listen(&options.output, run.control());
-    command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
-        if options.stdin_marks {
-            marks::from_standard_input(run.control())?;
-        }
-        record(run, events, options)
-    })
+    let call = Call { recording: Some(options.output.clone()), ..call };
+    marks::make_run(call, command::handle_signals, |run, events| record(run, events, options))
 }
 
 /// Records until the end of the run, and shows the progress.

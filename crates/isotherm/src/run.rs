@@ -14,7 +14,7 @@ use signal_hook::low_level::siginfo::Cause;
 use crate::cli::Run;
 use crate::command::{self, ENDING, OF_THE_COMMAND};
 use crate::progress::Progress;
-use crate::watch::{self, Call};
+use crate::watch::Call;
 use crate::{marks, tell};
 
 pub fn run(options: &Run) -> Result<ExitCode> {
@@ -28,25 +28,13 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         usdt: &options.usdt,
         ..Call::new("run", &options.watch)
     };
-    apply(call, options.stdin_marks, handle_signals)
+    apply(call, handle_signals)
 }
 
-/// Makes a run that acts by the schemes of the call, until its end. `isotherm mark` reaches it if it is recorded; with
-/// `stdin_marks`, the lines of standard input are marks, too. Signals are handled by `signals`.
-pub fn apply(
-    call: Call,
-    stdin_marks: bool,
-    signals: impl FnOnce(Option<&Command>, Control) -> Result<()>,
-) -> Result<ExitCode> {
-    let (duration, quiet, recording) = (call.duration, call.quiet, call.recording.clone());
-    let run = watch::prepare(call)?;
-    let _socket = recording.and_then(|path| marks::listen(&path, run.control()));
-    command::start_and_watch(run, duration, signals, |run, events| {
-        if stdin_marks {
-            marks::from_standard_input(run.control())?;
-        }
-        act(run, events, quiet)
-    })
+/// Makes a run that acts by the schemes of the call, until its end. Signals are handled by `signals`.
+pub fn apply(call: Call, signals: impl FnOnce(Option<&Command>, Control) -> Result<()>) -> Result<ExitCode> {
+    let quiet = call.quiet;
+    marks::make_run(call, signals, |run, events| act(run, events, quiet))
 }
 
 /// Like [`command::handle_signals`], but a SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends

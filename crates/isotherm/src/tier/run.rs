@@ -14,12 +14,12 @@ use crate::cli::{TierConfig, TierRun, TierSchemes};
 use crate::watch::Call;
 use crate::{command, run as acting};
 
+const SUBCOMMAND: &str = "tier run";
+
 pub fn config(options: &TierConfig) -> Result<ExitCode> {
     write!(standard_output(), "{}", text("tier config", &options.schemes, false)?)?;
     Ok(ExitCode::SUCCESS)
 }
-
-const SUBCOMMAND: &str = "tier run";
 
 pub fn run(options: &TierRun) -> Result<ExitCode> {
     let schemes =
@@ -31,7 +31,7 @@ pub fn run(options: &TierRun) -> Result<ExitCode> {
         quiet: options.quiet,
         ..Call::new(SUBCOMMAND, &options.watch)
     };
-    acting::apply(call, false, command::handle_signals)
+    acting::apply(call, command::handle_signals)
 }
 
 /// The schemes for this machine.
