@@ -13,19 +13,13 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use isotherm_kernel::ProcessTable;
-use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 
 use super::facts::facts;
+use super::frames::{Frames, FramesError, HugePages, add_page};
 use super::held::Held;
-use super::migration::{Places, add_page};
+use super::migration::Places;
 use super::refusal::refusal;
 use super::resident::resident;
-
-/// The number of frames in a huge page.
-const HUGE: u64 = 512;
-
-/// The maximum number of pages that are read in one step.
-const PAGES_AT_ONCE: u64 = 512;
 
 /// The maximum number of pages, 32 MiB, of which a probe is asked in one step. To look at one page, the probe `idle`
 /// has the kernel check the 64 frames of a word of the bitmap. With many pages at once, each word is read once.
@@ -182,25 +176,14 @@ impl fmt::Debug for Young {
 
 /// Why pages in huge pages cannot be found, and how to fix it.
 #[derive(Debug, Error)]
-pub(super) enum HugeError {
-    /// A table of the kernel cannot be opened.
-    #[error("huge pages cannot be found (run isotherm as root)")]
-    Table(#[from] TableError),
-    /// The kernel does not show page frame numbers.
-    #[error(
-        "huge pages cannot be found: /proc/self/pagemap does not show page frame numbers (run isotherm as root, or \
-         with CAP_SYS_ADMIN)"
-    )]
-    HiddenFrames,
-}
+#[error("huge pages cannot be found")]
+pub(super) struct HugeError(#[from] FramesError);
 
 /// Finds the pages of a process that are part of a huge page.
 #[derive(Debug)]
 pub(super) struct Huge {
-    root: PathBuf,
-    flags: FlagTable,
-    buffer: PageBuffer,
-    frames: Vec<u64>,
+    frames: Frames,
+    huge_pages: HugePages,
 }
 
 impl Huge {
@@ -209,42 +192,17 @@ impl Huge {
     /// # Errors
     /// Fails if a table cannot be opened or read, or does not show page frame numbers.
     pub(super) fn open(root: &Path) -> Result<Self, HugeError> {
-        let flags = FlagTable::open(root)?;
-        let own = Pagemap::open(root, "self")?;
-        // The page of this variable is present, so its frame number is 0 only if the kernel hides it.
-        let here = &raw const flags as u64;
-        let mut own_frame = None;
-        own.frames(std::iter::once(here), &mut PageBuffer::default(), |frame| own_frame = frame)?;
-        if own_frame.is_none_or(|frame| frame == 0) {
-            return Err(HugeError::HiddenFrames);
-        }
-        Ok(Self { root: root.into(), flags, buffer: PageBuffer::default(), frames: Vec::new() })
+        Ok(Self { frames: Frames::open(root)?, huge_pages: HugePages::open(root).map_err(FramesError::from)? })
     }
 
     pub(super) fn find(&mut self, pid: u32, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
-        let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|error| error.errno())?;
-        for part in range.pieces(PAGES_AT_ONCE * PAGE_SIZE) {
-            self.frames.clear();
-            pagemap
-                .frames(part.page_addresses(), &mut self.buffer, |frame| self.frames.push(frame.unwrap_or(0)))
-                .map_err(|error| error.errno())?;
-            // The last first frame whose flags were read, and whether it is a huge page. Neighbouring pages mostly
-            // belong to the same huge page.
-            let mut last = (u64::MAX, false);
-            for (addr, &frame) in part.page_addresses().zip(&self.frames) {
-                // A huge page is aligned both in memory and in the address space.
-                if frame == 0 || frame % HUGE != addr / PAGE_SIZE % HUGE {
-                    continue;
-                }
-                let first = frame - frame % HUGE;
-                if last.0 != first {
-                    last = (first, self.flags.is_huge_page(first).map_err(|error| error.errno())?);
-                }
-                if last.1 {
-                    add_page(found, addr);
-                }
+        let Self { frames, huge_pages } = self;
+        huge_pages.forget();
+        frames.each(pid, range, |addr, frame| {
+            if huge_pages.hold(addr, frame)? {
+                add_page(found, addr);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }

@@ -63,7 +63,7 @@ pub use monitor::{Monitor, MonitorError, Next, StepWork, SurveyWork};
 pub use pacer::{PaceOptions, Pacer, SurveyInterval};
 pub use packed::PackedRanges;
 pub use probe::{AccessProbe, Granularity, Observation, Sample};
-pub use range::{AddrRange, PAGE_SIZE};
+pub use range::{AddrRange, PAGE_SIZE, push_joined};
 pub use region::Region;
 pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};

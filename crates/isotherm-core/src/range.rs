@@ -59,6 +59,25 @@ impl AddrRange {
     }
 }
 
+/// Appends a range to others. If it begins where the last one ends, both become one.
+///
+/// ```
+/// use isotherm_core::{AddrRange, push_joined};
+///
+/// let range = |start, end| AddrRange::new(start, end).unwrap();
+/// let mut ranges = vec![];
+/// for next in [range(0, 2), range(2, 3), range(5, 6)] {
+///     push_joined(&mut ranges, next);
+/// }
+/// assert_eq!(ranges, [range(0, 3), range(5, 6)]);
+/// ```
+pub fn push_joined(ranges: &mut Vec<AddrRange>, next: AddrRange) {
+    match ranges.last_mut() {
+        Some(last) if last.touches(next) => last.end = next.end,
+        _ => ranges.push(next),
+    }
+}
+
 impl fmt::Debug for AddrRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}..{:#x}", self.start, self.end)

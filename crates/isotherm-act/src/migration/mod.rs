@@ -19,8 +19,8 @@ use isotherm_kernel::room_by_node;
 use rustix::io::Errno;
 
 use batches::{Move, Mover, Status, count, move_all};
+pub(crate) use places::Places;
 pub use places::PlacesError;
-pub(crate) use places::{Places, add_page};
 pub use plan::MARGIN as MIGRATION_MARGIN;
 use plan::{Decision, Plan};
 pub use system::MigrationError;

@@ -4,31 +4,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::scheme::HUGE_PAGE_SIZE;
-use isotherm_core::{AddrRange, NodeId, PAGE_SIZE};
-use isotherm_kernel::pages::{FlagTable, FrameNodes, PageBuffer, Pagemap, SystemRam};
+use isotherm_core::{AddrRange, NodeId, PAGE_SIZE, push_joined};
+use isotherm_kernel::RamError;
+use isotherm_kernel::pages::{FrameNodes, SystemRam};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use isotherm_kernel::{RamError, TableError};
-
-/// The number of frames in a huge page.
-const HUGE: u64 = HUGE_PAGE_SIZE / PAGE_SIZE;
-
-/// The most bytes of which the pages are read in one step.
-const BYTES_AT_ONCE: u64 = HUGE_PAGE_SIZE;
+use crate::frames::{Frames, FramesError, HugePages, add_page};
 
 /// Why the nodes of pages cannot be found, and how to fix it.
 #[derive(Debug, Error)]
 pub enum PlacesError {
-    /// A table of the kernel cannot be opened.
-    #[error("the memory nodes of pages cannot be found (run isotherm as root)")]
-    Table(#[from] TableError),
-    /// The kernel does not show page frame numbers.
-    #[error(
-        "the memory nodes of pages cannot be found: /proc/self/pagemap does not show page frame numbers (run isotherm \
-         as root, or with CAP_SYS_ADMIN)"
-    )]
-    HiddenFrames,
+    /// The page frames cannot be read.
+    #[error("the memory nodes of pages cannot be found")]
+    Frames(#[from] FramesError),
     /// The ranges of memory cannot be read.
     #[error("the memory nodes of pages cannot be found")]
     Ram(#[from] RamError),
@@ -45,11 +34,18 @@ pub enum PlacesError {
 /// Finds the nodes of pages.
 #[derive(Debug)]
 pub(crate) struct Places {
+    frames: Frames,
+    huge_pages: HugePages,
+    nodes: Nodes,
+}
+
+/// The nodes of page frames.
+#[derive(Debug)]
+struct Nodes {
     root: PathBuf,
-    flags: FlagTable,
-    nodes: FrameNodes,
-    buffer: PageBuffer,
-    frames: Vec<Option<u64>>,
+    known: FrameNodes,
+    /// Whether the ranges of memory were read again since a walk began.
+    is_fresh: bool,
 }
 
 /// A page in memory.
@@ -67,22 +63,15 @@ impl Places {
     /// # Errors
     /// Fails if a table cannot be opened or read, or does not show page frame numbers.
     pub(crate) fn open(root: &Path) -> Result<Self, PlacesError> {
-        let flags = FlagTable::open(root)?;
-        let own = Pagemap::open(root, "self")?;
-        // The page of this variable is present, so its frame number is 0 only if the kernel hides it.
-        let here = &raw const flags as u64;
-        let mut own_frame = None;
-        own.frames(std::iter::once(here), &mut PageBuffer::default(), |frame| own_frame = frame)?;
-        if own_frame.is_none_or(|frame| frame == 0) {
-            return Err(PlacesError::HiddenFrames);
-        }
-        let nodes = read_nodes(root)?;
-        Ok(Self { root: root.into(), flags, nodes, buffer: PageBuffer::default(), frames: Vec::new() })
+        let frames = Frames::open(root)?;
+        let huge_pages = HugePages::open(root).map_err(FramesError::from)?;
+        let nodes = Nodes { root: root.into(), known: read_nodes(root)?, is_fresh: true };
+        Ok(Self { frames, huge_pages, nodes })
     }
 
     /// The nodes with memory.
     pub(crate) fn nodes(&self) -> BTreeSet<NodeId> {
-        self.nodes.nodes()
+        self.nodes.known.nodes()
     }
 
     /// Checks that the machine has this node, and memory on it.
@@ -90,26 +79,13 @@ impl Places {
     /// # Errors
     /// Fails if it has not.
     pub(crate) fn has_node(&self, node: NodeId) -> Result<(), PlacesError> {
-        let nodes = self.nodes.nodes();
+        let nodes = self.nodes.known.nodes();
         if nodes.contains(&node) {
             return Ok(());
         }
         let known: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
         let known = if known.is_empty() { "none is known".into() } else { known.join(", ") };
         Err(PlacesError::NoNode { node, known })
-    }
-
-    /// The node of a frame. The ranges of memory are read again if it is not known: memory may have been plugged in.
-    fn node(&mut self, frame: u64, is_fresh: &mut bool) -> Option<NodeId> {
-        if let Some(node) = self.nodes.node(frame) {
-            return Some(node);
-        }
-        if !std::mem::replace(is_fresh, true)
-            && let Ok(nodes) = read_nodes(&self.root)
-        {
-            self.nodes = nodes;
-        }
-        self.nodes.node(frame)
     }
 
     /// Calls `each` with every page of process `pid` that is in memory, lies entirely in `ranges`, which are sorted and
@@ -124,7 +100,8 @@ impl Places {
         ranges: &[AddrRange],
         mut each: impl FnMut(Placed),
     ) -> Result<(), Errno> {
-        let joined = joined(ranges);
+        let mut joined = Vec::new();
+        ranges.iter().for_each(|&range| push_joined(&mut joined, range));
         self.pages(pid, &joined, |placed, is_huge, within| {
             if !is_huge {
                 each(placed);
@@ -148,19 +125,14 @@ impl Places {
         node: NodeId,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Errno> {
-        let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|error| error.errno())?;
-        let mut is_fresh = false;
-        for part in range.pieces(BYTES_AT_ONCE) {
-            self.read_frames(&pagemap, part)?;
-            let frames = std::mem::take(&mut self.frames);
-            for (addr, frame) in part.page_addresses().zip(&frames) {
-                if frame.is_some_and(|frame| self.node(frame, &mut is_fresh) == Some(node)) {
-                    add_page(found, addr);
-                }
+        let Self { frames, nodes, .. } = self;
+        nodes.is_fresh = false;
+        frames.each(pid, range, |addr, frame| {
+            if nodes.of(frame) == Some(node) {
+                add_page(found, addr);
             }
-            self.frames = frames;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Calls `each` with every small page in memory of a known node, whether it is a part of a huge page, and the range
@@ -171,38 +143,35 @@ impl Places {
         ranges: &[AddrRange],
         mut each: impl FnMut(Placed, bool, AddrRange),
     ) -> Result<(), Errno> {
-        let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|error| error.errno())?;
-        let mut is_fresh = false;
-        // The last first frame whose flags were read, and whether it is a huge page.
-        let mut last = (u64::MAX, false);
+        let Self { frames, huge_pages, nodes } = self;
+        nodes.is_fresh = false;
+        huge_pages.forget();
         for &range in ranges {
-            for part in range.pieces(BYTES_AT_ONCE) {
-                self.read_frames(&pagemap, part)?;
-                let frames = std::mem::take(&mut self.frames);
-                for (addr, frame) in part.page_addresses().zip(&frames) {
-                    let Some(frame) = *frame else { continue };
-                    let Some(node) = self.node(frame, &mut is_fresh) else { continue };
-                    let first = frame - frame % HUGE;
-                    // A huge page is aligned both in memory and in the address space.
-                    let is_aligned = frame % HUGE == addr / PAGE_SIZE % HUGE;
-                    if is_aligned && last.0 != first {
-                        last = (first, self.flags.is_huge_page(first).map_err(|error| error.errno())?);
-                    }
-                    if let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) {
-                        each(Placed { page, node }, is_aligned && last.1, range);
-                    }
+            frames.each(pid, range, |addr, frame| {
+                if let Some(node) = nodes.of(frame)
+                    && let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE)
+                {
+                    each(Placed { page, node }, huge_pages.hold(addr, frame)?, range);
                 }
-                self.frames = frames;
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
+}
 
-    fn read_frames(&mut self, pagemap: &Pagemap, range: AddrRange) -> Result<(), Errno> {
-        self.frames.clear();
-        pagemap
-            .frames(range.page_addresses(), &mut self.buffer, |frame| self.frames.push(frame))
-            .map_err(|error| error.errno())
+impl Nodes {
+    /// The node of a frame. The ranges of memory are read again if it is not known: memory may have been plugged in.
+    fn of(&mut self, frame: u64) -> Option<NodeId> {
+        if let Some(node) = self.known.node(frame) {
+            return Some(node);
+        }
+        if !std::mem::replace(&mut self.is_fresh, true)
+            && let Ok(nodes) = read_nodes(&self.root)
+        {
+            self.known = nodes;
+        }
+        self.known.node(frame)
     }
 }
 
@@ -210,29 +179,6 @@ impl Places {
 fn huge_page_at(addr: u64) -> Option<AddrRange> {
     let start = addr - addr % HUGE_PAGE_SIZE;
     AddrRange::new(start, start + HUGE_PAGE_SIZE)
-}
-
-/// The same ranges, with those that touch joined.
-fn joined(ranges: &[AddrRange]) -> Vec<AddrRange> {
-    let mut joined: Vec<AddrRange> = Vec::new();
-    for &range in ranges {
-        match joined.pop_if(|last| last.touches(range)) {
-            Some(last) => joined.extend(AddrRange::new(last.start(), range.end())),
-            None => joined.push(range),
-        }
-    }
-    joined
-}
-
-/// Appends a page to sorted ranges. It is merged with the last range if they touch.
-pub(crate) fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
-    let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) else {
-        return;
-    };
-    match found.pop_if(|last| last.touches(page)) {
-        Some(last) => found.extend(AddrRange::new(last.start(), page.end())),
-        None => found.push(page),
-    }
 }
 
 fn read_nodes(root: &Path) -> Result<FrameNodes, RamError> {
@@ -275,8 +221,11 @@ mod tests {
         };
         fs::write(root.path().join("proc/iomem"), IOMEM).unwrap();
         let nodes = FrameNodes::new(&[ram((0, 5 << 20), 0), ram((5 << 20, 8 << 20), 1)]);
-        let flags = FlagTable::open(root.path()).unwrap();
-        let made = Places { root: root.path().into(), flags, nodes, buffer: PageBuffer::default(), frames: Vec::new() };
+        let made = Places {
+            frames: Frames::unchecked(root.path()),
+            huge_pages: HugePages::open(root.path()).unwrap(),
+            nodes: Nodes { root: root.path().into(), known: nodes, is_fresh: false },
+        };
         (root, made)
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{AddrRange, Mapping, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot, push_joined};
 use isotherm_record::{TargetInfo, TargetInfos};
 
 use super::ImportError;
@@ -280,14 +280,7 @@ fn regions(regions: &[file::Region], timing: Timing, findings: &mut Findings) ->
 /// One mapping for each run of adjacent regions.
 fn mappings(regions: &[RegionSnapshot], name: &str) -> Vec<Mapping> {
     let mut runs: Vec<AddrRange> = Vec::new();
-    for region in regions {
-        match runs.last_mut() {
-            Some(last) if last.touches(region.range) => {
-                *last = AddrRange::new(last.start(), region.range.end()).unwrap_or(*last);
-            }
-            _ => runs.push(region.range),
-        }
-    }
+    regions.iter().for_each(|region| push_joined(&mut runs, region.range));
     runs.into_iter()
         .map(|range| Mapping { range, permissions: Permissions::NONE, name: name.into(), node: None })
         .collect()

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, push_joined};
 use rustix::io::Errno;
 
 use super::BpfError;
@@ -132,10 +132,7 @@ impl Sweeper<'_> {
             if broken {
                 continue;
             }
-            match kept.pop_if(|last| last.touches(stretch)) {
-                Some(last) => kept.extend(AddrRange::new(last.start(), stretch.end())),
-                None => kept.push(stretch),
-            }
+            push_joined(&mut kept, stretch);
         }
         Ok(kept)
     }

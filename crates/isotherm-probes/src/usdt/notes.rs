@@ -48,8 +48,8 @@ pub(super) fn read(file: File) -> Vec<Place> {
     places(&cache).unwrap_or_default()
 }
 
-/// The USDT probes of a program, each once for each place at which the program has it. There is none if the file is no
-/// program of x86-64.
+/// The USDT probes of a program, each once for each place at which the program has it. The list is empty if the file is
+/// not a program of x86-64.
 pub fn usdt_probes_of(program: File) -> Vec<UsdtProbe> {
     read(program).into_iter().map(|place| place.probe).collect()
 }

@@ -179,7 +179,7 @@ fn wrong_after_sleep(time: &libc::timespec) -> (i64, u64) {
     let mut is = KNOWN;
     let mut result = libc::SYS_nanosleep;
     let mut vector = 1.25_f64;
-    let mut base = 0_u64;
+    let base: u64;
     // SAFETY: the kernel reads `time`, which is borrowed for the call. `rbx` is saved and restored on the stack, and
     // all other registers that change are declared.
     unsafe {

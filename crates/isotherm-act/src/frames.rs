@@ -1,0 +1,126 @@
+//! The page frames of processes, and which of them are in huge pages.
+
+use std::path::{Path, PathBuf};
+
+use isotherm_core::scheme::HUGE_PAGE_SIZE;
+use isotherm_core::{AddrRange, PAGE_SIZE, push_joined};
+use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// The number of frames in a huge page.
+const HUGE: u64 = HUGE_PAGE_SIZE / PAGE_SIZE;
+
+/// The most bytes of which the frames are read in one step.
+const BYTES_AT_ONCE: u64 = HUGE_PAGE_SIZE;
+
+/// Why the page frames of processes cannot be read, and how to fix it.
+#[derive(Debug, Error)]
+pub enum FramesError {
+    /// A table of the kernel cannot be opened.
+    #[error("the page frames of processes cannot be read (run isotherm as root)")]
+    Table(#[from] TableError),
+    /// The kernel does not show page frame numbers.
+    #[error("/proc/self/pagemap does not show page frame numbers (run isotherm as root, or with CAP_SYS_ADMIN)")]
+    Hidden,
+}
+
+/// Reads the page frames of processes.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    root: PathBuf,
+    buffer: PageBuffer,
+    read: Vec<Option<u64>>,
+}
+
+impl Frames {
+    /// Checks that the kernel shows page frame numbers. `root` is the directory that stands for `/`.
+    ///
+    /// # Errors
+    /// Fails if the pagemap cannot be opened or read, or does not show page frame numbers.
+    pub(crate) fn open(root: &Path) -> Result<Self, FramesError> {
+        let own = Pagemap::open(root, "self")?;
+        let mut frames = Self::unchecked(root);
+        // The page of this variable is present, so its frame number is 0 only if the kernel hides it.
+        let here = &raw const frames as u64;
+        let mut own_frame = None;
+        own.frames(std::iter::once(here), &mut frames.buffer, |frame| own_frame = frame)?;
+        if own_frame.is_none_or(|frame| frame == 0) { Err(FramesError::Hidden) } else { Ok(frames) }
+    }
+
+    /// Without the check.
+    pub(crate) fn unchecked(root: &Path) -> Self {
+        Self { root: root.into(), buffer: PageBuffer::default(), read: Vec::new() }
+    }
+
+    /// Calls `each` with the address and the frame of each page of process `pid` in memory that lies in `range`.
+    ///
+    /// # Errors
+    /// Returns the error of open(2) or read(2) on the pagemap, or of `each`.
+    pub(crate) fn each(
+        &mut self,
+        pid: u32,
+        range: AddrRange,
+        mut each: impl FnMut(u64, u64) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|error| error.errno())?;
+        for part in range.pieces(BYTES_AT_ONCE) {
+            self.read.clear();
+            let read = pagemap.frames(part.page_addresses(), &mut self.buffer, |frame| self.read.push(frame));
+            read.map_err(|error| error.errno())?;
+            for (addr, frame) in part.page_addresses().zip(&self.read) {
+                if let Some(frame) = *frame {
+                    each(addr, frame)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells which pages are in huge pages.
+#[derive(Debug)]
+pub(crate) struct HugePages {
+    flags: FlagTable,
+    /// The last first frame whose flags were read, and whether it is a huge page. Neighbouring pages mostly belong to
+    /// the same huge page.
+    last: (u64, bool),
+}
+
+impl HugePages {
+    /// Opens the flags of page frames. `root` is the directory that stands for `/`.
+    ///
+    /// # Errors
+    /// Fails if the table cannot be opened.
+    pub(crate) fn open(root: &Path) -> Result<Self, TableError> {
+        Ok(Self { flags: FlagTable::open(root)?, last: (u64::MAX, false) })
+    }
+
+    /// Forgets what was read: huge pages come and go.
+    pub(crate) fn forget(&mut self) {
+        self.last = (u64::MAX, false);
+    }
+
+    /// Whether the page at `addr` with this frame is a part of a huge page, which is aligned both in memory and in the
+    /// address space.
+    ///
+    /// # Errors
+    /// Returns the error of read(2).
+    pub(crate) fn hold(&mut self, addr: u64, frame: u64) -> Result<bool, Errno> {
+        if frame % HUGE != addr / PAGE_SIZE % HUGE {
+            return Ok(false);
+        }
+        let first = frame - frame % HUGE;
+        if self.last.0 != first {
+            self.last = (first, self.flags.is_huge_page(first).map_err(|error| error.errno())?);
+        }
+        Ok(self.last.1)
+    }
+}
+
+/// Appends a page to sorted ranges. It is merged with the last range if they touch.
+pub(crate) fn add_page(found: &mut Vec<AddrRange>, addr: u64) {
+    if let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE) {
+        push_joined(found, page);
+    }
+}
