@@ -7,7 +7,7 @@ use isotherm_core::units;
 use super::text::{means, percent, sharing, what};
 use super::{Changes, Diff, Quantity, folded, signed, svg};
 use crate::escape::markup;
-use crate::html::{filled, hash, items, style};
+use crate::html::{document, items};
 use crate::{Picture, ReportError};
 
 const TEMPLATE: &str = include_str!("../../assets/diff.html");
@@ -17,16 +17,11 @@ const NAMES: usize = 60;
 
 /// The page. It needs no network and has no script.
 pub(super) fn page(diff: &Diff, picture: Picture) -> Result<String, ReportError> {
-    let style = style();
     let title = format!("From {} to {}", diff.before.name, diff.after.name);
     let sides = [("before", &diff.before), ("after", &diff.after)];
-    filled(TEMPLATE, |name| {
+    document(&title, None, TEMPLATE, |name| {
         Ok(match name {
-            "policy" => {
-                format!("default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'", hash(&style))
-            }
             "title" => markup(&title),
-            "style" => style.clone(),
             "facts" => sides.map(|(when, side)| format!("<dt>{when}</dt><dd>{}</dd>\n", markup(&what(side)))).concat(),
             "warnings" => items(&diff.warnings),
             "picture" => {

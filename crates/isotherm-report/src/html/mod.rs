@@ -27,6 +27,8 @@ use crate::text::wss_notes;
 use crate::wss::Wss;
 use crate::{Measure, Options, Picture, ReportError, histogram, svg};
 
+/// The head of all pages.
+const HEAD: &str = include_str!("../../assets/head.html");
 const TEMPLATE: &str = include_str!("../../assets/page.html");
 const STYLE: &str = concat!(include_str!("../../assets/page.css"), include_str!("../../assets/picture-dark.css"));
 const PICTURE_STYLE: &str = include_str!("../../assets/picture.css");
@@ -74,19 +76,11 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let facts = facts(&summary);
     let title = facts.first().map_or("", |fact| fact);
     let note = note(&heatmap, &moments);
-    let style = style();
     let script = format!("\n{SCRIPT}");
-    let policy = format!(
-        "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; base-uri 'none'; form-action 'none'",
-        hash(&script),
-        hash(&style)
-    );
     let picture = options.picture;
     let fill = |name: &str| -> Result<String, ReportError> {
         Ok(match name {
-            "policy" => policy.clone(),
             "title" => markup(title),
-            "style" => style.clone(),
             "script" => script.clone(),
             "facts" => items(facts.get(1..).unwrap_or_default()),
             "warnings" => items(&evidence.warnings().chain(warnings(&summary)).collect::<Vec<_>>()),
@@ -126,7 +120,7 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
             other => format!("(no {other})"),
         })
     };
-    filled(TEMPLATE, fill)
+    document(title, Some(&script), TEMPLATE, fill)
 }
 
 /// The section about schemes. A page has it only if schemes ran.
@@ -165,21 +159,41 @@ pub(crate) fn items(lines: &[String]) -> String {
     lines.iter().map(|line| format!("<li>{}</li>\n", markup(line))).collect()
 }
 
-/// The style of a page with pictures.
-pub(crate) fn style() -> String {
-    format!("\n{PICTURE_STYLE}{STYLE}")
+/// A page with this title, whose body is the template with each `{{name}}` replaced. Its content security policy allows
+/// no other script than the given one, and nothing from elsewhere.
+pub(crate) fn document(
+    title: &str,
+    script: Option<&str>,
+    body: &str,
+    fill: impl Fn(&str) -> Result<String, ReportError>,
+) -> Result<String, ReportError> {
+    let style = format!("\n{PICTURE_STYLE}{STYLE}");
+    let [script, images] = match script {
+        Some(script) => [format!("script-src '{}'; ", hash(script)), "img-src data:; ".into()],
+        None => Default::default(),
+    };
+    let policy = format!(
+        "default-src 'none'; {script}style-src '{}'; {images}base-uri 'none'; form-action 'none'",
+        hash(&style)
+    );
+    let head = filled(HEAD, |name| {
+        Ok(match name {
+            "policy" => policy.clone(),
+            "title" => markup(title),
+            "style" => style.clone(),
+            other => format!("(no {other})"),
+        })
+    })?;
+    Ok(head + &filled(body, fill)?)
 }
 
 /// The hash of an inline script or style, in the form of a content security policy.
-pub(crate) fn hash(text: &str) -> String {
+fn hash(text: &str) -> String {
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
 /// The template with each `{{name}}` replaced. The replacements are not expanded again.
-pub(crate) fn filled(
-    template: &str,
-    fill: impl Fn(&str) -> Result<String, ReportError>,
-) -> Result<String, ReportError> {
+fn filled(template: &str, fill: impl Fn(&str) -> Result<String, ReportError>) -> Result<String, ReportError> {
     let mut out = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {

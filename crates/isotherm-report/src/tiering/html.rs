@@ -5,20 +5,15 @@ use isotherm_core::units::{bytes, percent, table_bytes};
 use super::text::{LATER, foot, what};
 use super::{TierTrial, svg};
 use crate::escape::markup;
-use crate::html::{filled, hash, items, style};
+use crate::html::{document, items};
 use crate::{Picture, ReportError};
 
 const TEMPLATE: &str = include_str!("../../assets/tier-try.html");
 
 /// The page. It needs no network and has no script.
 pub(super) fn page(trial: &TierTrial, picture: Picture) -> Result<String, ReportError> {
-    let style = style();
-    filled(TEMPLATE, |name| {
+    document("two tiers of memory", None, TEMPLATE, |name| {
         Ok(match name {
-            "policy" => {
-                format!("default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'", hash(&style))
-            }
-            "style" => style.clone(),
             "facts" => markup(&what(trial)),
             "warnings" => items(&[&trial.warnings[..], &trial.notes].concat()),
             "sentences" => items(&trial.sentences()),
