@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::NodeId;
-use isotherm_core::survey::{BLOCK_PAGES, NodePages, PageBits};
+use isotherm_core::survey::{NodePages, PageBits};
 use isotherm_kernel::nodes_with_memory;
 use isotherm_kernel::pages::{FrameNodes, SystemRam};
 
@@ -85,16 +85,6 @@ impl PageNodes {
         }
     }
 
-    /// Adds pages of the block at `start`, of which the frames follow each other from `frame` on.
-    pub(crate) fn add_from(&mut self, start: u64, pages: PageBits, frame: u64) {
-        match self.frames.around(frame) {
-            Some((range, Some(node))) if frame + BLOCK_PAGES as u64 <= range.end => {
-                self.found.push(NodePages { start, node, pages });
-            }
-            _ => self.add(start, pages, |page| Some(frame + page as u64)),
-        }
-    }
-
     /// The pages of the part, in the order of addresses.
     pub(crate) fn found(&mut self) -> impl Iterator<Item = NodePages> + '_ {
         self.found.sort_by_key(|found| found.start);
@@ -138,8 +128,8 @@ mod tests {
         nodes.begin_part();
         // The pages of the second block lie on both sides of the border, and one has no frame.
         nodes.add(2 << 20, PageBits::of(0..4), |page| (page != 1).then_some(border - 2 + page as u64));
-        nodes.add_from(0, PageBits::of(7..9), 0);
-        nodes.add_from(4 << 20, PageBits::ALL, border - 100);
+        nodes.add(0, PageBits::of(7..9), |page| Some(page as u64));
+        nodes.add(4 << 20, PageBits::ALL, |page| Some(border - 100 + page as u64));
         let found: Vec<_> = nodes.found().map(|on| (on.start >> 20, on.node.0, on.pages)).collect();
         let expected = [
             (0, 0, PageBits::of(7..9)),

@@ -34,9 +34,8 @@ impl Survey for BpfProbe {
         nodes.begin_part();
         let done = match nodes.are_several() {
             false => self.read_with_frames(target, part, blocks, &mut |_, _| {}),
-            true => self.read_with_frames(target, part, blocks, &mut |block, frames| match frames.first() {
-                Some(first) => nodes.add_from(block.start, block.present, first),
-                None => nodes.add(block.start, block.present, |page| frames.frame(page)),
+            true => self.read_with_frames(target, part, blocks, &mut |block, frames| {
+                nodes.add(block.start, block.present, |page| frames.frame(page));
             }),
         };
         self.nodes = nodes;
