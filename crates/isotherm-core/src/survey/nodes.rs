@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{PageBits, PageSums, TargetSurvey};
+use super::{PageBits, PageSums};
 use crate::NodeId;
 
 /// The pages of one block that are in the memory of one node.
@@ -41,19 +41,5 @@ impl ByNode {
     /// The sums, in the order of the nodes.
     pub(crate) fn into_sums(self) -> Vec<NodeSums> {
         self.0.into_iter().map(|(node, sums)| NodeSums { node, sums }).collect()
-    }
-}
-
-impl TargetSurvey {
-    /// The sums by node of mappings that lie on one node each. Empty if no two of these nodes differ.
-    pub(super) fn by_node_of_mappings(&self) -> Vec<NodeSums> {
-        let mut by_node = ByNode::default();
-        for found in &self.by_mapping {
-            if let Some(node) = self.mappings.get(found.mapping as usize).and_then(|mapping| mapping.node) {
-                by_node.add(node, &found.sums);
-            }
-        }
-        let sums = by_node.into_sums();
-        if sums.len() > 1 { sums } else { Vec::new() }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::estimate::Pages;
 use super::tally::Tallies;
 use super::windows::Windows;
-use super::{BlockList, MappingSums, NodeSums, PageHistory, PageSums, TotalSums};
+use super::{BlockList, ByNode, MappingSums, NodeSums, PageHistory, PageSums, TotalSums};
 use crate::{Mapping, TargetId};
 
 /// What a survey found in one target.
@@ -66,6 +66,18 @@ impl TargetSurvey {
         let mut total = PageSums::default();
         self.by_mapping.iter().for_each(|mapping| total.add(&mapping.sums));
         total
+    }
+
+    /// The sums by node of mappings that lie on one node each. Empty if no two of these nodes differ.
+    fn by_node_of_mappings(&self) -> Vec<NodeSums> {
+        let mut by_node = ByNode::default();
+        for found in &self.by_mapping {
+            if let Some(node) = self.mappings.get(found.mapping as usize).and_then(|mapping| mapping.node) {
+                by_node.add(node, &found.sums);
+            }
+        }
+        let sums = by_node.into_sums();
+        if sums.len() > 1 { sums } else { Vec::new() }
     }
 }
 
