@@ -13,6 +13,7 @@ mod score;
 pub mod simulated;
 pub mod speed;
 pub mod table;
+pub mod tiering;
 mod truth;
 pub mod wakeups;
 pub mod watch;

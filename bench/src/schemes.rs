@@ -5,7 +5,7 @@
 
 pub mod machine;
 mod prepare;
-mod redis;
+pub(crate) mod redis;
 pub mod run;
 mod sampler;
 pub mod summary;

@@ -12,10 +12,10 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 /// Requests in flight.
-const PIPELINE: u64 = 200;
+pub(crate) const PIPELINE: u64 = 200;
 
 /// Size of a value in bytes.
-const VALUE: usize = 1000;
+pub(crate) const VALUE: usize = 1000;
 
 /// One in this many keys is read.
 const READ: u64 = 25;
@@ -66,7 +66,8 @@ pub(crate) fn drive(place: &Path, keys: u64, requests: u64) -> Result<()> {
     Ok(())
 }
 
-fn connect(place: &Path) -> Result<UnixStream> {
+/// Connects to the server whose socket is in `place`, and waits until it listens.
+pub(crate) fn connect(place: &Path) -> Result<UnixStream> {
     let start = Instant::now();
     loop {
         match UnixStream::connect(place.join("redis.sock")) {
@@ -77,7 +78,8 @@ fn connect(place: &Path) -> Result<UnixStream> {
     }
 }
 
-fn pipelined(
+/// Sends `many` requests and reads the answers, each of which must be a status or a value of [`VALUE`] bytes.
+pub(crate) fn pipelined(
     stream: &mut UnixStream,
     answers: &mut impl BufRead,
     many: u64,

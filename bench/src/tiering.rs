@@ -1,0 +1,81 @@
+//! What `isotherm tier run` does for a key-value store beside cold memory, on two memory nodes.
+//!
+//! A [`Run`](run::Run) is redis with one [`Distribution`] of requests, beside an amount of cold memory, under a
+//! [`Configuration`]. A program of this crate sends the requests, so the share of the requests that read each record is
+//! known, and so is the page of each record: that gives the share of the accesses that slow memory serves.
+
+pub mod placement;
+pub mod run;
+mod server;
+mod steering;
+pub mod summary;
+pub mod ycsb;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// Which records are read how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// Some records are popular, wherever they are: scrambled zipfian with constant 0.99
+    Zipfian,
+    /// The records that were written last are the most popular
+    Latest,
+}
+
+impl Distribution {
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zipfian => "zipfian",
+            Self::Latest => "latest",
+        }
+    }
+
+    /// The execution time with all memory in the slow tier, normalised to that with all of it in the fast tier: as the
+    /// patches for two tiers measured it with DRAM and CXL memory.
+    pub fn slow_only(self) -> f64 {
+        match self {
+            Self::Zipfian => 1.21,
+            Self::Latest => 1.18,
+        }
+    }
+
+    /// The execution time, normalised to the fast tier only, if the slow tier serves this share of the accesses. It is
+    /// a model: linear from 1 to [`slow_only`](Self::slow_only).
+    pub fn modelled_time(self, slow_share: f64) -> f64 {
+        1.0 + slow_share * (self.slow_only() - 1.0)
+    }
+}
+
+/// Where memory is, and what moves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Configuration {
+    /// redis on the fast node, no cold memory
+    Fast,
+    /// redis on the slow node, no cold memory
+    Slow,
+    /// Where the kernel allocates it: the fast node first
+    Default,
+    /// The same, and `isotherm tier run`
+    Isotherm,
+}
+
+impl Configuration {
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast only",
+            Self::Slow => "slow only",
+            Self::Default => "default",
+            Self::Isotherm => "isotherm",
+        }
+    }
+
+    /// Whether it is measured without cold memory only.
+    pub fn is_alone(self) -> bool {
+        matches!(self, Self::Fast | Self::Slow)
+    }
+}
