@@ -109,7 +109,8 @@ fn mib(bytes: f64) -> String {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.1}", share * 100.0)
+    // Zero is shown without a sign.
+    format!("{:.1}", share * 100.0 + 0.0)
 }
 
 /// The cold memory of a run as a share of the fast node.
