@@ -164,6 +164,19 @@ impl Tiers {
     }
 }
 
+/// As [`Tiers::described`] takes it: `0,1/2` for a fast tier of two nodes and a slow one.
+impl fmt::Display for Tiers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (rank, tier) in self.tiers.iter().enumerate() {
+            f.write_str(if rank > 0 { "/" } else { "" })?;
+            for (nth, node) in tier.iter().enumerate() {
+                write!(f, "{}{node}", if nth > 0 { "," } else { "" })?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn by_id(nodes: impl IntoIterator<Item = Node>) -> BTreeMap<NodeId, Node> {
     nodes.into_iter().map(|node| (node.id, node)).collect()
 }
@@ -239,7 +252,8 @@ mod tests {
     fn a_user_describes_each_node_once() {
         let tiers = |text| Tiers::described(five(), text);
         assert_eq!(ids(&tiers("4 / 1,0/2,3").unwrap()), [vec![4], vec![1, 0], vec![2, 3]]);
-        assert_eq!(tiers("0,1/2,3/4").unwrap().origin(), TierOrigin::User);
+        let plain = tiers("0,1/2,3/4").unwrap();
+        assert_eq!((plain.origin(), plain.to_string().as_str()), (TierOrigin::User, "0,1/2,3/4"));
         for wrong in ["", "0,/1", "a/b", "0//1", "-1"] {
             assert_eq!(tiers(wrong), Err(TierError::Form(wrong.into())));
         }

@@ -12,7 +12,7 @@ use isotherm_input::{Background, Input, Problem};
 use procfs::ProcError;
 use thiserror::Error;
 
-use crate::node_use::{NodeUseError, node_used_share};
+use crate::node_use::{NodeUseError, node_size, node_used_share};
 use crate::pages::{PageBuffer, Pagemap};
 use crate::usage::{PRESSURE, pressure, stall_time, system_memory};
 
@@ -146,6 +146,16 @@ impl Gauges for SystemGauges {
             Metric::NodeUsed(part) => node_used_share(&self.root, part).ok(),
             Metric::NodeFree(part) => node_used_share(&self.root, part).ok().map(|used| 1.0 - used),
             Metric::Fed(path) => self.fed(path, READ_PATIENCE).ok(),
+        }
+    }
+
+    fn size(&mut self, metric: &Metric) -> Option<u64> {
+        match metric {
+            Metric::NodeUsed(part) | Metric::NodeFree(part) => node_size(&self.root, part.node).ok(),
+            // What becomes free elsewhere than in the memory acted on, or is used meanwhile, is not known beforehand.
+            Metric::FreeMemory | Metric::Pressure | Metric::StallTime | Metric::WorkingSetResident | Metric::Fed(_) => {
+                None
+            }
         }
     }
 }

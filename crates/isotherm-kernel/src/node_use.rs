@@ -48,15 +48,28 @@ pub enum NodeUseError {
 /// # Errors
 /// Fails if there is no such node or cgroup, or a file cannot be read.
 pub fn node_used_share(root: &Path, part: &NodePart) -> Result<f64, NodeUseError> {
-    let node = part.node;
+    let (text, total) = node_meminfo(root, part.node)?;
+    let used = match &part.cgroup {
+        None => total.saturating_sub(meminfo_bytes(&text, "MemFree:").unwrap_or(0)),
+        Some(cgroup) => cgroup_bytes(root, cgroup, part.node)?,
+    };
+    Ok((used as f64 / total as f64).min(1.0))
+}
+
+/// The bytes of memory that a node has. `root` stands for `/`.
+///
+/// # Errors
+/// Fails if there is no such node, or it has no memory.
+pub fn node_size(root: &Path, node: NodeId) -> Result<u64, NodeUseError> {
+    node_meminfo(root, node).map(|(_, total)| total)
+}
+
+/// What the kernel tells of the memory of a node, and the bytes that the node has, more than 0.
+fn node_meminfo(root: &Path, node: NodeId) -> Result<(String, u64), NodeUseError> {
     let path = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
     let text = fs::read_to_string(&path).map_err(|source| NodeUseError::NoNode { node, path, source })?;
     let total = meminfo_bytes(&text, "MemTotal:").filter(|&total| total > 0).ok_or(NodeUseError::Empty(node))?;
-    let used = match &part.cgroup {
-        None => total.saturating_sub(meminfo_bytes(&text, "MemFree:").unwrap_or(0)),
-        Some(cgroup) => cgroup_bytes(root, cgroup, node)?,
-    };
-    Ok((used as f64 / total as f64).min(1.0))
+    Ok((text, total))
 }
 
 /// The bytes of a cgroup on LRU lists of this node.
@@ -103,6 +116,7 @@ mod tests {
     #[test]
     fn the_share_of_a_node_is_of_its_own_memory() {
         assert_eq!(used(1, None), Ok(0.75));
+        assert_eq!(node_size(root().path(), NodeId(1)).unwrap(), 1000 << 10);
         assert_eq!(used(1, Some("/a/b")), Ok(0.25));
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Budget {
     recent_bytes: f64,
     recent_seconds: f64,
     tuner: Option<Tuner>,
+    /// How many bytes the goals were away when they were read last. `None` if that is not known, and the quota is tuned.
+    missing: Option<u64>,
     /// The stall time when it was read last, and when that was.
     stalled: Option<(Duration, f64)>,
     /// How far the goals were reached when they were read last; 1 is exactly.
@@ -44,6 +46,7 @@ impl Budget {
             recent_bytes: 0.0,
             recent_seconds: 0.0,
             tuner: (!quota.goals().is_empty()).then(|| Tuner::new(quota.bytes())),
+            missing: None,
             stalled: None,
             score: None,
             exceeded: false,
@@ -78,6 +81,7 @@ impl Budget {
     /// Puts another quota in force. The use in this period stays as it is.
     pub(crate) fn replace(&mut self, quota: &Quota) {
         self.tuner = Self::new(quota).tuner;
+        self.missing = None;
         self.stalled = None;
         self.score = None;
     }
@@ -99,6 +103,7 @@ impl Budget {
         // Goals do not make up for the slowdown.
         let exhausted = !self.is_slowed() && (self.exceeded || before.is_some_and(|limit| self.charged >= limit / 2));
         if let Some(score) = self.read_goals(quota, now, gauges, snapshot)
+            && self.missing.is_none()
             && let Some(tuner) = &mut self.tuner
         {
             tuner.period(score, exhausted, quota.bytes());
@@ -118,6 +123,7 @@ impl Budget {
         snapshot: &Snapshot,
     ) -> Option<f64> {
         let mut best: Option<f64> = None;
+        let mut missing = Some(u64::MAX);
         for goal in quota.goals() {
             let Some(value) = gauges.read(goal.metric(), snapshot) else {
                 continue;
@@ -133,9 +139,18 @@ impl Budget {
             };
             let score = goal.score(value);
             best = Some(best.map_or(score, |best| best.max(score)));
+            missing = missing.zip(gauges.size(goal.metric())).map(|(least, size)| least.min(goal.missing(value, size)));
+        }
+        if best.is_some() {
+            self.missing = missing;
         }
         self.score = best;
         best
+    }
+
+    /// The bytes that the goals allow in a period.
+    fn wanted(&self) -> Option<u64> {
+        self.missing.or_else(|| self.tuner.as_ref().map(Tuner::quota))
     }
 
     /// How far the goals were reached when they were read last; 1 is exactly.
@@ -145,9 +160,8 @@ impl Budget {
 
     /// The bytes that a whole period allows. `None` if nothing limits it.
     pub(crate) fn limit(&self, quota: &Quota) -> Option<u64> {
-        let tuned = self.tuner.as_ref().map(Tuner::quota);
         let timed = quota.time().map(|time| self.bytes_in(time));
-        [quota.bytes(), tuned, timed]
+        [quota.bytes(), self.wanted(), timed]
             .into_iter()
             .flatten()
             .min()
@@ -157,8 +171,7 @@ impl Budget {
 
     /// The bytes that may still be acted on in this period, if an action takes at least `granule` bytes.
     pub(crate) fn left(&self, quota: &Quota, granule: u64) -> u64 {
-        let tuned = self.tuner.as_ref().map(Tuner::quota);
-        let bytes = [quota.bytes(), tuned].into_iter().flatten().min();
+        let bytes = [quota.bytes(), self.wanted()].into_iter().flatten().min();
         let bytes = bytes.map_or(u64::MAX, |limit| self.slowed(limit).saturating_sub(self.charged));
         let Some(time) = quota.time() else {
             return bytes;
@@ -192,8 +205,9 @@ impl Budget {
         self.recent_seconds = self.recent_seconds / 2.0 + time.as_secs_f64();
     }
 
-    /// Notes that the quota did not suffice. Returns whether that is the first time in this period.
+    /// Notes that the quota did not suffice. Returns whether that is the first time in this period. Where the goals are
+    /// reached, there is nothing that it should suffice for.
     pub(crate) fn exceed(&mut self) -> bool {
-        !std::mem::replace(&mut self.exceeded, true)
+        self.missing != Some(0) && !std::mem::replace(&mut self.exceeded, true)
     }
 }

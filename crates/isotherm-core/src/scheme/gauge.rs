@@ -48,6 +48,12 @@ pub trait Gauges {
     /// The value of the metric now, or `None` if it cannot be read now. `snapshot` is the last one. It is empty
     /// while nothing is monitored.
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64>;
+
+    /// The bytes of which the metric is a share, if each byte that an action moves or frees changes the metric by one
+    /// part of them. Then it is known how many bytes a goal is away. `None` if that has to be found out by trying.
+    fn size(&mut self, _metric: &Metric) -> Option<u64> {
+        None
+    }
 }
 
 /// Gauges without a value for any metric. With them every scheme is awake, and goals do not change quotas.
@@ -67,5 +73,9 @@ impl<G: Gauges + ?Sized> Gauges for Box<G> {
 
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64> {
         (**self).read(metric, snapshot)
+    }
+
+    fn size(&mut self, metric: &Metric) -> Option<u64> {
+        (**self).size(metric)
     }
 }

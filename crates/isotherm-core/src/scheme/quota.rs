@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::PAGE_SIZE;
+
 use super::Metric;
 
 /// How much a scheme may do.
 ///
 /// Periods follow each other without a gap from the first application on. In each period the smallest of three
 /// limits holds: the bytes, the time converted to bytes by the measured speed of the action, and the bytes that the
-/// goals have tuned the quota to.
+/// goals allow. Where it is known how many bytes a goal is away ([`Gauges::size`](super::Gauges::size)), that many.
+/// Otherwise the goals tune the quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
     bytes: Option<u64>,
@@ -190,6 +193,13 @@ impl Goal {
             Metric::WorkingSetResident => (1.0 - value) / (1.0 - self.target),
             _ => value / self.target,
         }
+    }
+
+    /// The bytes of whole pages by which a share of `size` bytes is below the goal; 0 if it is reached.
+    pub(crate) fn missing(&self, value: f64, size: u64) -> u64 {
+        // A cast from f64 saturates.
+        let missing = ((self.target - value) * size as f64) as u64;
+        missing - missing % PAGE_SIZE
     }
 }
 

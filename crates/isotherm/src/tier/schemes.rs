@@ -14,7 +14,8 @@ use isotherm_core::{NodeId, Tiers};
 /// and the patches for two tiers use the same (`node_mem_free_bp` of 50).
 const FREE: f64 = 0.005;
 
-/// Memory is promoted while more than [`FREE`] less this share is free.
+/// Memory is promoted while more than [`FREE`] less this share is free. In a period, no more than the overlap can go
+/// up and make way.
 const OVERLAP: f64 = 0.002;
 
 /// What is to be free on a small node above the watermarks of the kernel: more than what migration leaves free, or
@@ -34,11 +35,10 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, rate: u64, dry_run: boo
     let up: Vec<_> = nodes().filter_map(|from| Some((from, *tiers.faster(from).first()?))).collect();
     let down: Vec<_> = nodes().filter_map(|from| Some((from, *tiers.slower(from).first()?))).collect();
     let each = |schemes: usize| rate / 2 / schemes.max(1) as u64;
-    let mut text =
-        format!("# Made by `isotherm tier config`; docs/tiers.md explains it. The tiers are {}.\n", list(tiers));
+    let mut text = format!("# Made by `isotherm tier config`; docs/tiers.md explains it. The tiers are {tiers}.\n");
     text.push_str("schemes:\n");
     for (from, to) in &up {
-        let used = 1.0 - free(tiers, room, *to) + OVERLAP;
+        let used = 1.0 - free(tiers, room, *to) + overlap(tiers, room, *to);
         let action =
             if dry_run { "action: stat".into() } else { format!("action: migrate_hot\n    target_node: {to}") };
         let _ = write!(
@@ -88,15 +88,16 @@ fn free(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId) -> f64 {
     ((watermarks + KEPT) as f64 / known.size as f64).clamp(FREE, MOST_FREE)
 }
 
+/// By which share of a node the goals of both directions overlap. On a small node, memory is promoted until migration
+/// leaves no more free.
+fn overlap(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId) -> f64 {
+    let size = tiers.node(node).map_or(0, |node| node.size).max(1);
+    ((KEPT - MIGRATION_MARGIN) as f64 / size as f64).max(OVERLAP).min(free(tiers, room, node) / 2.0)
+}
+
 /// A share as the language of schemes has it, in tenths of a per cent.
 fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
-}
-
-/// The tiers as a user describes them.
-fn list(tiers: &Tiers) -> String {
-    let tier = |nodes: &Vec<NodeId>| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    tiers.tiers().iter().map(tier).collect::<Vec<_>>().join("/")
 }
 
 #[cfg(test)]
@@ -148,6 +149,9 @@ mod tests {
         let share = free(&small, &room, NodeId(0));
         assert!((share - 264.0 / 1024.0).abs() < 1e-6 || share == MOST_FREE, "{share}");
         assert_eq!(free(&tiers, &room, NodeId(0)), FREE);
+        assert!((overlap(&small, &room, NodeId(0)) - 32.0 / 1024.0).abs() < 1e-6);
+        let tiny = Tiers::new((0..4).map(|id| Node { size: 1 << 26, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
+        assert_eq!(overlap(&tiny, &room, NodeId(0)), MOST_FREE / 2.0, "less than what is to be free");
     }
 
     #[test]
