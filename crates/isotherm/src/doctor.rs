@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm_act::{self as act, Capability};
-use isotherm_core::chain;
+use isotherm_core::{Tiers, chain};
 use isotherm_kernel::Host;
 use isotherm_output::standard_output;
 use isotherm_probes::doctor;
@@ -14,6 +14,7 @@ use isotherm_probes::usdt::UsdtTracer;
 use serde_json::json;
 
 use crate::cli::{Doctor, DoctorFormat};
+use crate::tier;
 
 pub fn run(options: &Doctor) -> Result<ExitCode> {
     let host = Host::read();
@@ -25,6 +26,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let disturbance = doctor::disturbance();
     let stacks = StackTracer::check().map_err(|error| chain(&error));
     let usdt = UsdtTracer::check().map_err(|error| chain(&error));
+    let tiers = tiers(&actions);
     let mut out = standard_output();
     match options.format {
         DoctorFormat::Json => {
@@ -37,6 +39,11 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 "actions": actions,
                 "stacks": { "works": stacks.is_ok(), "why_not": stacks.err() },
                 "usdt": { "works": usdt.is_ok(), "why_not": usdt.err() },
+                "tiers": {
+                    "works": tiers.is_ok(),
+                    "why_not": tiers.as_ref().err(),
+                    "nodes": tiers.as_ref().ok().map(numbers),
+                },
                 "disturbance": disturbance,
             });
             serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
@@ -66,8 +73,13 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
             if let Some(disturbance) = &disturbance {
                 writeln!(out, "! {disturbance}.")?;
             }
-            write_option(&mut out, "stacks", "which code maps memory", stacks)?;
-            write_option(&mut out, "usdt", "marks of the probes that programs have", usdt)?;
+            write_command(&mut out, "record --stacks", "which code maps memory", stacks)?;
+            write_command(&mut out, "record --usdt", "marks of the probes that programs have", usdt)?;
+            let about = match &tiers {
+                Ok(tiers) => format!("hot memory to fast nodes, cold memory to slow ones; the tiers are {tiers}"),
+                Err(_) => "hot memory to fast nodes, cold memory to slow ones".into(),
+            };
+            write_command(&mut out, "tier run", &about, tiers.map(|_| ()))?;
             writeln!(out, "\nActions of schemes:")?;
             write_actions(&mut out, &actions)?;
         }
@@ -75,11 +87,27 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Writes whether an option of `isotherm record` works.
-fn write_option(out: &mut impl Write, name: &str, about: &str, tried: Result<(), String>) -> std::io::Result<()> {
-    let works = if tried.is_ok() { "works" } else { "does not work" };
-    writeln!(out, "\n`isotherm record --{name}` {works}: {about}.")?;
-    tried.err().map_or(Ok(()), |why_not| writeln!(out, "      {why_not}"))
+/// The tiers between which memory can be moved here, or why it cannot.
+fn tiers(actions: &[Capability]) -> Result<Tiers, String> {
+    let tiers = tier::found()?;
+    let used = |capability: &&Capability| matches!(capability.action, "migrate_hot" | "migrate_cold");
+    match actions.iter().filter(used).find_map(|capability| capability.why_not.clone()) {
+        Some(why_not) => Err(why_not),
+        None => Ok(tiers),
+    }
+}
+
+/// The numbers of the nodes of each tier.
+fn numbers(tiers: &Tiers) -> Vec<Vec<u32>> {
+    tiers.tiers().iter().map(|tier| tier.iter().map(|node| node.0).collect()).collect()
+}
+
+/// Writes whether a command, or one with this option, works.
+fn write_command(out: &mut impl Write, command: &str, about: &str, tried: Result<(), String>) -> std::io::Result<()> {
+    match tried {
+        Ok(()) => writeln!(out, "\n`isotherm {command}` works: {about}."),
+        Err(why_not) => writeln!(out, "\n`isotherm {command}` does not work: {about}.\n      {why_not}"),
+    }
 }
 
 /// Writes the actions that work, and then those that do not, with the reason.

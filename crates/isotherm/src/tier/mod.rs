@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm_core::Tiers;
+use isotherm_core::{Tiers, chain};
 use isotherm_kernel::{NodesError, memory_nodes, memory_tiers};
 
 use crate::WrongCall;
@@ -42,6 +42,15 @@ fn tiers(subcommand: &'static str, described: Option<&str>) -> Result<Result<Tie
             Tiers::described(nodes, described).map_err(|error| WrongCall::new(subcommand, error.to_string()))?
         }
     }))
+}
+
+/// The tiers between which `isotherm tier run` moves memory on this machine.
+///
+/// # Errors
+/// Says why there is nothing to move between.
+pub fn found() -> Result<Tiers, String> {
+    let tiers = tiers("doctor", None).map_err(|error| chain(&*error))?.map_err(|error| chain(&error))?;
+    only_one(&tiers).map_or(Ok(tiers), Err)
 }
 
 /// Why there is nothing to move between, if all memory is of one tier.
