@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::scheme::{RefusalReason, Report};
 use isotherm_core::{AddrRange, NodeId, PAGE_SIZE};
 use isotherm_kernel::pages::{FrameNodes, PageBuffer, Pagemap, SystemRam};
-use isotherm_kernel::room_by_node;
+use isotherm_kernel::{memory_nodes, room_by_node};
 use isotherm_lab::{EMULATED, HOT_IN_COLD, Running, Workload, eventually, isotherm, result_file, run};
 use isotherm_record::Recording;
 use serde_json::Value;
@@ -325,4 +325,30 @@ fn a_node_that_does_not_exist_is_told_before_the_run() {
     let ran = run(isotherm(&["run", "--pid", "1", "--duration", "1s", "--schemes"]).arg(&file));
     assert_ne!(ran.status, 0, "{ran:?}");
     assert!(ran.err.contains("no memory on a node 7 (the nodes with memory: 0, 1)"), "{ran:?}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_goal_of_a_node_is_reached_and_not_exceeded() {
+    let memory = Memory::of(128 * MIB);
+    let nodes = memory_nodes(Path::new("/")).unwrap();
+    let fast = nodes.into_iter().find(|node| node.id == FAST).unwrap();
+    let wanted = (fast.free + 32 * MIB) as f64 / fast.size as f64;
+    let goals = format!("goals: [{{node_mem_free: {{node: {FAST}, value: {:.2}%}}}}]", wanted * 100.0);
+    let condition = format!("action: demote, access_rate: 0%, age: {{min: 2s}}, quota: {{bytes: 100M, {goals}}}");
+    let ran = run(&mut acting("goal", &scheme("down", &condition, memory.range()), std::process::id(), "12s"));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    println!("{}", ran.err);
+    let moved = reports("goal")[0].total.applied_bytes;
+    // Other programs use and free a little of the node meanwhile.
+    assert!((16 * MIB..64 * MIB).contains(&moved), "{moved}: {:?}", reports("goal")[0]);
+    memory.check(&[0]);
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_doctor_finds_that_memory_can_be_moved_between_tiers() {
+    let ran = run(&mut isotherm(&["doctor", "--format", "json"]));
+    let found: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(found["tiers"], serde_json::json!({ "works": true, "why_not": null, "nodes": [[0], [1]] }), "{found}");
 }

@@ -11,8 +11,8 @@ use thiserror::Error;
 /// The number of frames in a huge page.
 const HUGE: u64 = HUGE_PAGE_SIZE / PAGE_SIZE;
 
-/// The most bytes of which the frames are read in one step.
-const BYTES_AT_ONCE: u64 = HUGE_PAGE_SIZE;
+/// The most pages whose frames are read in one step.
+const PAGES_AT_ONCE: usize = HUGE as usize;
 
 /// Why the page frames of processes cannot be read, and how to fix it.
 #[derive(Debug, Error)]
@@ -30,6 +30,7 @@ pub enum FramesError {
 pub(crate) struct Frames {
     root: PathBuf,
     buffer: PageBuffer,
+    addresses: Vec<u64>,
     read: Vec<Option<u64>>,
 }
 
@@ -50,31 +51,38 @@ impl Frames {
 
     /// Without the check.
     pub(crate) fn unchecked(root: &Path) -> Self {
-        Self { root: root.into(), buffer: PageBuffer::default(), read: Vec::new() }
+        Self { root: root.into(), buffer: PageBuffer::default(), addresses: Vec::new(), read: Vec::new() }
     }
 
-    /// Calls `each` with the address and the frame of each page of process `pid` in memory that lies in `range`.
+    /// Calls `each` with the address and the frame of each page of process `pid` in memory that lies in `ranges`, which
+    /// are sorted and disjoint; in the order of addresses.
     ///
     /// # Errors
     /// Returns the error of open(2) or read(2) on the pagemap, or of `each`.
     pub(crate) fn each(
         &mut self,
         pid: u32,
-        range: AddrRange,
+        ranges: &[AddrRange],
         mut each: impl FnMut(u64, u64) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|error| error.errno())?;
-        for part in range.pieces(BYTES_AT_ONCE) {
+        let mut addresses = ranges.iter().flat_map(|range| range.page_addresses());
+        loop {
+            self.addresses.clear();
+            self.addresses.extend(addresses.by_ref().take(PAGES_AT_ONCE));
+            if self.addresses.is_empty() {
+                return Ok(());
+            }
             self.read.clear();
-            let read = pagemap.frames(part.page_addresses(), &mut self.buffer, |frame| self.read.push(frame));
+            let at = self.addresses.iter().copied();
+            let read = pagemap.frames(at, &mut self.buffer, |frame| self.read.push(frame));
             read.map_err(|error| error.errno())?;
-            for (addr, frame) in part.page_addresses().zip(&self.read) {
+            for (&addr, frame) in self.addresses.iter().zip(&self.read) {
                 if let Some(frame) = *frame {
                     each(addr, frame)?;
                 }
             }
         }
-        Ok(())
     }
 }
 

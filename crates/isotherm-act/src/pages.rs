@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::{PageInspector, PageKind, ProcessFacts, Refusal};
-use isotherm_core::{
-    AccessProbe, AddrRange, BoxError, Layout, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
-};
+use isotherm_core::{AccessProbe, AddrRange, BoxError, Layout, Mapping, Observation, Sample, TargetId, TargetSpace};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -23,7 +21,7 @@ use super::resident::resident;
 
 /// The maximum number of pages, 32 MiB, of which a probe is asked in one step. To look at one page, the probe `idle`
 /// has the kernel check the 64 frames of a word of the bitmap. With many pages at once, each word is read once.
-const LOOKS_AT_ONCE: u64 = 8192;
+const LOOKS_AT_ONCE: usize = 8192;
 
 /// Inspects the processes of a process table and their pages.
 #[derive(Debug)]
@@ -89,7 +87,7 @@ impl PageInspector for ProcessInspector {
     fn pages(
         &mut self,
         target: TargetId,
-        range: AddrRange,
+        ranges: &[AddrRange],
         kind: PageKind,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
@@ -97,9 +95,9 @@ impl PageInspector for ProcessInspector {
         let held = Held::new(&self.process_table, target).ok_or_else(|| refusal(Errno::SRCH))?;
         self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
         let result = match (kind, &mut self.young, &mut self.huge, &mut self.places) {
-            (PageKind::Young, Some(young), _, _) => young.find(target, range, found),
-            (PageKind::Huge, _, Some(huge), _) => huge.find(held.pid, range, found),
-            (PageKind::Node(node), _, _, Some(places)) => places.on_node(held.pid, range, node, found),
+            (PageKind::Young, Some(young), _, _) => young.find(target, ranges, found),
+            (PageKind::Huge, _, Some(huge), _) => huge.find(held.pid, ranges, found),
+            (PageKind::Node(node), _, _, Some(places)) => places.on_node(held.pid, ranges, node, found),
             _ => Err(Errno::OPNOTSUPP),
         };
         self.spent += began.elapsed();
@@ -148,13 +146,27 @@ impl Young {
         Self { probe, samples: Vec::new(), answers: Vec::new() }
     }
 
-    pub(super) fn find(&mut self, target: TargetId, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
-        let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(range)]);
+    /// Appends to `found` the young pages in `ranges`, which are sorted and disjoint.
+    ///
+    /// # Errors
+    /// If the probe fails, or one of the pages cannot be observed.
+    pub(super) fn find(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        found: &mut Vec<AddrRange>,
+    ) -> Result<(), Errno> {
+        let mappings: Arc<[Mapping]> = ranges.iter().copied().map(Mapping::anonymous).collect();
         let space = TargetSpace { id: target, layout: Layout::Process, mappings };
         self.probe.update(&[space]).map_err(|_| Errno::PERM)?;
-        for part in range.pieces(LOOKS_AT_ONCE * PAGE_SIZE) {
+        let mut addresses = ranges.iter().flat_map(|range| range.page_addresses());
+        loop {
             self.samples.clear();
-            self.samples.extend(part.page_addresses().map(|addr| Sample { target, addr }));
+            let next = addresses.by_ref().take(LOOKS_AT_ONCE);
+            self.samples.extend(next.map(|addr| Sample { target, addr }));
+            if self.samples.is_empty() {
+                return Ok(());
+            }
             self.answers.clear();
             self.answers.resize(self.samples.len(), Observation::Idle);
             self.probe.read(&self.samples, &mut self.answers).map_err(|_| Errno::IO)?;
@@ -164,7 +176,6 @@ impl Young {
             let young = self.samples.iter().zip(&self.answers).filter(|(_, answer)| **answer == Observation::Accessed);
             young.for_each(|(sample, _)| add_page(found, sample.addr));
         }
-        Ok(())
     }
 }
 
@@ -195,10 +206,14 @@ impl Huge {
         Ok(Self { frames: Frames::open(root)?, huge_pages: HugePages::open(root).map_err(FramesError::from)? })
     }
 
-    pub(super) fn find(&mut self, pid: u32, range: AddrRange, found: &mut Vec<AddrRange>) -> Result<(), Errno> {
+    /// Appends to `found` the parts of `ranges`, which are sorted and disjoint, that are in huge pages.
+    ///
+    /// # Errors
+    /// Returns the error of open(2) or read(2) on a table.
+    pub(super) fn find(&mut self, pid: u32, ranges: &[AddrRange], found: &mut Vec<AddrRange>) -> Result<(), Errno> {
         let Self { frames, huge_pages } = self;
         huge_pages.forget();
-        frames.each(pid, range, |addr, frame| {
+        frames.each(pid, ranges, |addr, frame| {
             if huge_pages.hold(addr, frame)? {
                 add_page(found, addr);
             }

@@ -31,7 +31,7 @@ fn apply(actuator: &mut ProcessActuator, target: &Target, action: Action, ranges
 
 fn pages(inspector: &mut ProcessInspector, target: &Target, kind: PageKind) -> Vec<AddrRange> {
     let mut found = Vec::new();
-    inspector.pages(target.id, target.memory, kind, &mut found).unwrap();
+    inspector.pages(target.id, &[target.memory], kind, &mut found).unwrap();
     found
 }
 

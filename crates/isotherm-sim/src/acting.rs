@@ -263,21 +263,24 @@ impl PageInspector for SimActuator {
     fn pages(
         &mut self,
         _target: TargetId,
-        range: AddrRange,
+        ranges: &[AddrRange],
         kind: PageKind,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
-        let (area, first, end) = self.locate(range).ok_or(RefusalReason::NotMapped)?;
         let since = self.clock.now().saturating_sub(self.costs.young);
         let machine = self.machine.borrow();
-        let pages = self.memory.presence().borrow().reclaimed[area].len() as u64;
-        let is = |page: usize| match kind {
-            PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
-            PageKind::Huge => machine.huge[area][self.huge(area, page)],
-            PageKind::Node(node) => node == if machine.slow[area][page] { SLOW } else { FAST },
-        };
-        let at = |page: usize| range.start() + (page - first) as u64 * PAGE_SIZE;
-        found.extend((first..end).filter(|&page| is(page)).filter_map(|page| AddrRange::new(at(page), at(page + 1))));
+        for range in ranges {
+            let (area, first, end) = self.locate(*range).ok_or(RefusalReason::NotMapped)?;
+            let pages = self.memory.presence().borrow().reclaimed[area].len() as u64;
+            let is = |page: usize| match kind {
+                PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
+                PageKind::Huge => machine.huge[area][self.huge(area, page)],
+                PageKind::Node(node) => node == if machine.slow[area][page] { SLOW } else { FAST },
+            };
+            let at = |page: usize| range.start() + (page - first) as u64 * PAGE_SIZE;
+            let of_kind = (first..end).filter(|&page| is(page));
+            found.extend(of_kind.filter_map(|page| AddrRange::new(at(page), at(page + 1))));
+        }
         Ok(())
     }
 

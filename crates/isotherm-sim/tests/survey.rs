@@ -151,10 +151,10 @@ fn idle_ranges_are_those_that_no_survey_found_accessed() {
     let target = &found.snapshot.targets[0];
     let history = found.snapshot.history(target.id).unwrap();
     let all = isotherm_core::AddrRange::new(0, u64::MAX).unwrap();
-    let idle = |time| history.idle_ranges(all, time).iter().map(|range| range.size()).sum::<u64>();
+    let idle = |time| history.idle_ranges(all, time).iter().map(|(range, _)| range.size()).sum::<u64>();
     assert_eq!(idle(SECOND * 5), 256 * MIB);
     assert_eq!(idle(SECOND * 60), 0);
-    assert_eq!(history.idle_ranges(all, SECOND * 5)[0], target.mappings[0].range);
+    assert_eq!(history.idle_ranges(all, SECOND * 5)[0].0, target.mappings[0].range);
 }
 
 #[test]

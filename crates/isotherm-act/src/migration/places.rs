@@ -114,20 +114,21 @@ impl Places {
         })
     }
 
-    /// Appends to `found` the parts of `range` in process `pid` that are in memory on `node`.
+    /// Appends to `found` the parts of `ranges`, which are sorted and disjoint, in process `pid` that are in memory on
+    /// `node`.
     ///
     /// # Errors
     /// Returns the error of open(2) or read(2) on a table.
     pub(crate) fn on_node(
         &mut self,
         pid: u32,
-        range: AddrRange,
+        ranges: &[AddrRange],
         node: NodeId,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Errno> {
         let Self { frames, nodes, .. } = self;
         nodes.is_fresh = false;
-        frames.each(pid, range, |addr, frame| {
+        frames.each(pid, ranges, |addr, frame| {
             if nodes.of(frame) == Some(node) {
                 add_page(found, addr);
             }
@@ -146,17 +147,17 @@ impl Places {
         let Self { frames, huge_pages, nodes } = self;
         nodes.is_fresh = false;
         huge_pages.forget();
-        for &range in ranges {
-            frames.each(pid, range, |addr, frame| {
-                if let Some(node) = nodes.of(frame)
-                    && let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE)
-                {
-                    each(Placed { page, node }, huge_pages.hold(addr, frame)?, range);
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
+        let mut later = ranges;
+        frames.each(pid, ranges, |addr, frame| {
+            later = &later[later.partition_point(|range| range.end() <= addr)..];
+            if let Some(node) = nodes.of(frame)
+                && let Some(page) = AddrRange::new(addr, addr + PAGE_SIZE)
+                && let Some(&within) = later.first()
+            {
+                each(Placed { page, node }, huge_pages.hold(addr, frame)?, within);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -254,12 +255,12 @@ mod tests {
         let (_root, mut places) = places();
         let mut on = |node| {
             let mut found = Vec::new();
-            places.on_node(7, range(0, 1024), NodeId(node), &mut found).unwrap();
+            places.on_node(7, &[range(0, 700), range(700, 1024)], NodeId(node), &mut found).unwrap();
             found
         };
         assert_eq!(on(0), [range(0, 768)]);
         assert_eq!(on(1), [range(768, 1024)]);
         assert_eq!(on(2), []);
-        assert_eq!(places.on_node(8, range(0, 1), NodeId(0), &mut Vec::new()), Err(Errno::NOENT));
+        assert_eq!(places.on_node(8, &[range(0, 1)], NodeId(0), &mut Vec::new()), Err(Errno::NOENT));
     }
 }

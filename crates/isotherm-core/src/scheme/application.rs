@@ -12,7 +12,8 @@ use super::history::ActionHistory;
 use super::moved::Moved;
 use super::victims::Victims;
 use super::{
-    ActedRegion, Action, Actuator, Application, Filter, Outcome, PageInspector, ProcessFacts, Scheme, Statistics, Work,
+    ActedRegion, Action, Actuator, Application, Filter, Moves, Outcome, PageInspector, PageKind, ProcessFacts, Scheme,
+    Statistics, Work,
 };
 
 /// The most bytes that are inspected or acted on before the budget is checked again. It bounds by how much a quota
@@ -28,7 +29,12 @@ pub(crate) struct Batch {
     ranges: Vec<(TargetId, AddrRange)>,
     /// The size of `ranges`.
     bytes: u64,
-    /// Bytes whose pages were inspected for the batch.
+    /// Parts of candidates whose pages have to be inspected. They are inspected together, since to look at many pages of
+    /// a process costs little more than to look at one.
+    waiting: Vec<(Candidate, AddrRange)>,
+    /// The size of `waiting`.
+    waiting_bytes: u64,
+    /// Bytes whose pages were inspected, or wait for it.
     inspected: u64,
     /// Bytes of the batch that an action between nodes found in their place.
     in_place: u64,
@@ -54,6 +60,8 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub moved: &'a mut Moved,
     /// When memory was found where the scheme would move it to.
     pub in_place: &'a mut ActionHistory,
+    /// When hot memory was found not to be accessed again.
+    pub not_again: &'a mut ActionHistory,
     pub victims: &'a mut Victims,
     pub total: &'a mut Statistics,
     pub last: &'a mut Application,
@@ -98,8 +106,10 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     /// nothing.
     fn within_budget(&mut self, range: AddrRange, most: u64) -> Result<Option<AddrRange>, BoxError> {
         let granule = self.granule();
-        let used = |batch: &Batch| batch.bytes.max(batch.inspected);
-        if used(self.batch) >= BATCH_BYTES || self.batch.ranges.len() >= BATCH_RANGES {
+        // All that waits may be acted on.
+        let used = |batch: &Batch| (batch.bytes + batch.waiting_bytes).max(batch.inspected);
+        let ranges = self.batch.ranges.len() + self.batch.waiting.len();
+        if used(self.batch) >= BATCH_BYTES || ranges >= BATCH_RANGES {
             self.flush()?;
         }
         loop {
@@ -122,40 +132,61 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         if kind.moves().is_some() && is_small { PAGE_SIZE } else { kind.granule() }
     }
 
-    /// Adds to the batch what the filters allow of `range`.
+    /// Adds `range` to the batch, or to what has to be inspected first.
     fn take(&mut self, candidate: &Candidate, range: AddrRange) {
-        let Some(first) = candidate.page_filter else {
-            self.push(candidate.target, range);
-            return;
-        };
-        self.batch.inspected += range.size();
-        let context = FilterContext {
-            target: candidate.target,
-            mapping: &self.snapshot.targets[candidate.target_index].mappings[candidate.mapping_index],
-            process: self.facts.get(candidate.target_index).and_then(Option::as_ref),
-        };
-        let mut allowed = std::mem::take(&mut self.batch.allowed);
-        allowed.clear();
-        self.examine(first, context, range, &mut allowed);
-        allowed.sort_unstable();
-        for range in allowed.drain(..) {
-            if let Some(range) = whole_granules(range, self.scheme.action.kind()) {
-                self.push(candidate.target, range);
-            }
+        if candidate.page_filter.is_none() {
+            return self.push(candidate.target, range);
         }
-        self.batch.allowed = allowed;
+        self.batch.inspected += range.size();
+        self.batch.waiting_bytes += range.size();
+        self.batch.waiting.push((*candidate, range));
     }
 
-    /// Passes `range` through the filters from index `from` on, and inspects its pages where a filter needs it.
-    fn examine(&mut self, from: usize, context: FilterContext<'_>, range: AddrRange, allowed: &mut Vec<AddrRange>) {
+    /// Inspects what waits for it, and adds to the batch what the filters allow.
+    fn inspect_waiting(&mut self) {
+        let mut waiting = std::mem::take(&mut self.batch.waiting);
+        let mut allowed = std::mem::take(&mut self.batch.allowed);
+        let together = |(candidate, _): &(Candidate, AddrRange)| {
+            (candidate.target_index, candidate.mapping_index, candidate.page_filter)
+        };
+        waiting.sort_unstable_by_key(|part| (together(part), part.1));
+        for parts in waiting.chunk_by(|a, b| together(a) == together(b)) {
+            let candidate = parts[0].0;
+            let context = FilterContext {
+                target: candidate.target,
+                mapping: &self.snapshot.targets[candidate.target_index].mappings[candidate.mapping_index],
+                process: self.facts.get(candidate.target_index).and_then(Option::as_ref),
+            };
+            let ranges: Vec<AddrRange> = parts.iter().map(|(_, range)| *range).collect();
+            allowed.clear();
+            self.examine(candidate.page_filter.unwrap_or(0), context, &ranges, &mut allowed);
+            allowed.sort_unstable();
+            for range in allowed.drain(..) {
+                if let Some(range) = whole_granules(range, self.scheme.action.kind()) {
+                    self.push(candidate.target, range);
+                }
+            }
+        }
+        waiting.clear();
+        self.batch.waiting_bytes = 0;
+        (self.batch.waiting, self.batch.allowed) = (waiting, allowed);
+    }
+
+    /// Passes `ranges`, which are sorted and disjoint, through the filters from index `from` on, and inspects their
+    /// pages where a filter needs it.
+    fn examine(&mut self, from: usize, context: FilterContext<'_>, ranges: &[AddrRange], allowed: &mut Vec<AddrRange>) {
         let mut parts = Vec::new();
-        filter_range(self.filters, from, context, range, &mut |part, verdict| parts.push((part, verdict)));
-        for (part, verdict) in parts {
-            match verdict {
+        for &range in ranges {
+            filter_range(self.filters, from, context, range, &mut |part, verdict| match verdict {
                 Verdict::Allowed => allowed.push(part),
                 Verdict::Rejected => self.total.rejected_bytes += part.size(),
-                Verdict::Pages(nth) => self.inspect_pages(nth, context, part, allowed),
-            }
+                Verdict::Pages(nth) => parts.push((nth, part)),
+            });
+        }
+        parts.sort_unstable();
+        for of_one in parts.chunk_by(|(a, _), (b, _)| a == b) {
+            let ranges: Vec<AddrRange> = of_one.iter().map(|(_, part)| *part).collect();
+            self.inspect_pages(of_one[0].0, context, &ranges, allowed);
         }
     }
 
@@ -164,7 +195,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         &mut self,
         nth: usize,
         context: FilterContext<'_>,
-        range: AddrRange,
+        ranges: &[AddrRange],
         allowed: &mut Vec<AddrRange>,
     ) {
         let filters = self.filters;
@@ -173,24 +204,39 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             return;
         };
         let mut found = Vec::new();
-        if let Err(refusal) = self.inspector.pages(context.target, range, kind, &mut found) {
-            self.total.refuse(refusal, range.size());
+        if let Err(refusal) = self.inspector.pages(context.target, ranges, kind, &mut found) {
+            match ranges {
+                [range] => self.total.refuse(refusal, range.size()),
+                ranges => ranges.iter().for_each(|&range| self.inspect_pages(nth, context, &[range], allowed)),
+            }
             return;
         }
-        let mut decide = |this: &mut Self, part: Option<AddrRange>, is_of_kind: bool| match part {
-            Some(part) if is_of_kind != filter.matching => this.examine(nth + 1, context, part, allowed),
+        let seeks_young = kind == PageKind::Young && self.scheme.action.kind().moves() == Some(Moves::Hot);
+        let mut others = Vec::new();
+        let mut decide = |part: Option<AddrRange>, is_of_kind: bool| match part {
+            Some(part) if is_of_kind != filter.matching => others.push(part),
             Some(part) if filter.allow => allowed.push(part),
-            Some(part) if nth < this.by_place => this.in_place.mark(context.target, part, this.snapshot.time),
-            Some(part) => this.total.rejected_bytes += part.size(),
+            Some(part) if nth < self.by_place => self.in_place.mark(context.target, part, self.snapshot.time),
+            Some(part) => {
+                self.total.rejected_bytes += part.size();
+                if seeks_young && !is_of_kind {
+                    self.not_again.mark(context.target, part, self.snapshot.time);
+                }
+            }
             None => {}
         };
-        let mut at = range.start();
-        for pages in found.into_iter().filter_map(|pages| pages.intersection(range)) {
-            decide(self, AddrRange::new(at, pages.start()), false);
-            decide(self, AddrRange::new(at.max(pages.start()), pages.end()), true);
-            at = at.max(pages.end());
+        let mut later = found.as_slice();
+        for range in ranges {
+            let mut at = range.start();
+            later = &later[later.partition_point(|pages| pages.end() <= at)..];
+            for pages in later.iter().map_while(|pages| pages.intersection(*range)) {
+                decide(AddrRange::new(at, pages.start()), false);
+                decide(Some(pages), true);
+                at = pages.end();
+            }
+            decide(AddrRange::new(at, range.end()), false);
         }
-        decide(self, AddrRange::new(at, range.end()), false);
+        self.examine(nth + 1, context, &others, allowed);
     }
 
     fn push(&mut self, target: TargetId, range: AddrRange) {
@@ -208,8 +254,9 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         self.batch.ranges.push((target, range));
     }
 
-    /// Acts on the batch, target by target, and charges it to the budget.
+    /// Inspects what waits for it, acts on the batch, target by target, and charges both to the budget.
     fn flush(&mut self) -> Result<(), BoxError> {
+        self.inspect_waiting();
         let mut ranges = std::mem::take(&mut self.batch.ranges);
         ranges.sort_unstable();
         for of_one in ranges.chunk_by(|(a, _), (b, _)| a == b) {

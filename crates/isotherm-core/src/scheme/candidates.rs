@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::rate::{sampling_interval, share_of_counts};
+use crate::survey::PageHistory;
 use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::filter::{FilterContext, Verdict, filter_range};
@@ -53,12 +54,14 @@ pub(crate) struct Seen<'a> {
     pub moved: &'a Moved,
     /// When the scheme found memory where it would move it to.
     pub in_place: &'a ActionHistory,
+    /// When the scheme looked at hot memory once more, and found that it was not accessed since the survey.
+    pub not_again: &'a ActionHistory,
 }
 
 impl Seen<'_> {
     /// Cuts `range` where the time of the last action changes, and calls `each` with the parts that may be acted on,
-    /// and with that time. Memory that was moved lately, or was found in its place, is left out for actions that would
-    /// move it.
+    /// and with that time. Memory that was moved lately, was found in its place, or was found not to be accessed again
+    /// is left out for actions that would move it.
     fn pieces(
         &self,
         kind: ActionKind,
@@ -70,23 +73,35 @@ impl Seen<'_> {
             return self.history.pieces(target, range, each);
         };
         let now = self.snapshot.time;
+        let surveyed = self.snapshot.history(target).map_or(Duration::ZERO, PageHistory::time);
         self.in_place.pieces(target, range, |piece, at| {
             if at.is_none_or(|at| now >= at.saturating_add(LOOK_AGAIN)) {
-                self.moved.free_to_move(direction, target, piece, now, |piece| {
-                    self.history.pieces(target, piece, &mut each);
+                self.not_again.pieces(target, piece, |piece, at| {
+                    if at.is_none_or(|at| is_time_to_look_again(now, at, surveyed)) {
+                        self.moved.free_to_move(direction, target, piece, now, |piece| {
+                            self.history.pieces(target, piece, &mut each);
+                        });
+                    }
                 });
             }
         });
     }
 }
 
+/// Whether to look again at memory that was not accessed from the survey to the look `at`: after another survey, or
+/// when twice that time has passed since the survey. So there are few looks at memory that is not accessed, and memory
+/// that is accessed is found so within twice the time.
+fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> bool {
+    at <= surveyed || now.saturating_sub(surveyed) >= (at - surveyed) * 2
+}
+
 /// Collects the candidates of `scheme` in the order of targets and addresses, and returns what was left out.
 ///
 /// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
-/// action that takes memory away is done only to pages that the survey has found idle for the age asked for: a sample
-/// speaks for its region, a survey for each page. An action that frees memory is done to a page once between two
-/// surveys. An action that moves hot memory is done to pages that the survey has not found idle, and only after two
-/// looks have found the memory hot.
+/// action that takes memory away is done only to pages that the survey has found idle for the age asked for, and their
+/// age is that of the page: a sample speaks for its region, a survey for each page. An action that frees memory is done
+/// to a page once between two surveys. An action that moves hot memory is done to pages that the survey has not found
+/// idle, and only after two looks have found the memory hot.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
 /// age leaves it out. A target without facts is left out if a filter needs them.
@@ -126,20 +141,20 @@ pub(crate) fn collect(
                 return;
             }
             parts.clear();
+            let monitored = snapshot.aggregation.saturating_mul(region.age);
+            let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().map(|&range| (range, monitored)));
             match (pages, kind.reach()) {
                 (Some(pages), Reach::IdlePages) => {
                     parts.extend(pages.idle_ranges(range, scheme.condition.age.min()));
                 }
-                (Some(pages), Reach::TouchedPages) => parts.extend(pages.touched_ranges(range)),
-                (Some(pages), Reach::PresentPages) => parts.extend(pages.present_ranges(range)),
-                (Some(pages), Reach::PresentHugePages) => parts.extend(pages.present_blocks(range)),
-                (Some(_), Reach::Region) | (None, _) => parts.push(range),
+                (Some(pages), Reach::TouchedPages) => of_region(&pages.touched_ranges(range)),
+                (Some(pages), Reach::PresentPages) => of_region(&pages.present_ranges(range)),
+                (Some(pages), Reach::PresentHugePages) => of_region(&pages.present_blocks(range)),
+                (Some(_), Reach::Region) | (None, _) => of_region(&[range]),
             }
             let context = FilterContext { target: target.id, mapping: &target.mappings[mapping_index], process };
-            let monitored = snapshot.aggregation.saturating_mul(region.age);
-            let known = if surveyed { monitored.max(scheme.condition.age.min()) } else { monitored };
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
-            for &range in &parts {
+            for &(range, known) in &parts {
                 seen.pieces(kind, target.id, range, |piece, acted_at| {
                     // What was freed since the survey is absent, until a survey finds it in memory again.
                     if kind.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {

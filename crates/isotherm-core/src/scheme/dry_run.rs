@@ -54,7 +54,7 @@ impl PageInspector for DryRunInspector {
     fn pages(
         &mut self,
         _target: TargetId,
-        _range: AddrRange,
+        _ranges: &[AddrRange],
         _kind: PageKind,
         _found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {

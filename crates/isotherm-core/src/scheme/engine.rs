@@ -68,6 +68,8 @@ struct ActiveScheme {
     victims: Victims,
     /// When memory was found where the scheme would move it to.
     in_place: ActionHistory,
+    /// When hot memory was looked at once more, and was not accessed again.
+    not_again: ActionHistory,
     /// Whether too much of what it freed came back lately.
     returning: bool,
     report: Report,
@@ -94,6 +96,7 @@ impl ActiveScheme {
             applied_at: None,
             victims: Victims::default(),
             in_place: ActionHistory::default(),
+            not_again: ActionHistory::default(),
             returning: false,
             report,
         }
@@ -110,6 +113,7 @@ impl ActiveScheme {
         }
         if scheme.action != self.scheme.action {
             self.in_place = ActionHistory::default();
+            self.not_again = ActionHistory::default();
         }
         self.report.action = scheme.action.into();
         self.scheme = scheme;
@@ -273,7 +277,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 
     /// Applies the scheme with this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
-        let ActiveScheme { scheme, budget, cursor, applied_at, victims, in_place, report, .. } =
+        let ActiveScheme { scheme, budget, cursor, applied_at, victims, in_place, not_again, report, .. } =
             &mut self.active[index];
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
@@ -295,6 +299,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             history: &self.history,
             moved: &self.moved,
             in_place,
+            not_again,
         };
         let excluded = collect(scheme, &filters, &seen, &mut self.candidates);
         report.total.rejected_bytes += excluded.rejected;
@@ -318,6 +323,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             history: &mut self.history,
             moved: &mut self.moved,
             in_place,
+            not_again,
             victims,
             total: &mut report.total,
             last: &mut report.last,
@@ -402,6 +408,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
         self.moved.tidy(snapshot.time, lives);
         for active in &mut self.active {
             active.in_place.tidy(snapshot.time, snapshot.time.saturating_sub(LOOK_AGAIN), lives);
+            // What was found before the last survey has no effect any more. Surveys of all targets differ little.
+            let surveyed = snapshot.histories.iter().map(|(_, history)| history.time()).min().unwrap_or_default();
+            active.not_again.tidy(snapshot.time, surveyed, lives);
         }
 
         self.look_at_victims(snapshot);

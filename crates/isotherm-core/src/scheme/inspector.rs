@@ -50,15 +50,17 @@ pub trait PageInspector {
     /// The facts of a target that is a process; `None` if it has ended. It is called only if filters need it.
     fn process(&mut self, target: TargetId) -> Option<ProcessFacts>;
 
-    /// Finds the pages of this kind in `range` just before an action. It appends to `found` disjoint, page-aligned
-    /// ranges within `range`, in the order of addresses.
+    /// Finds the pages of this kind in `ranges`, which are sorted and disjoint, just before an action. It appends to
+    /// `found` disjoint, page-aligned ranges, in the order of addresses. A range may go on where the next of `ranges`
+    /// begins.
     ///
     /// # Errors
-    /// If the pages cannot be found now. Then nothing of `range` is acted on.
+    /// If the pages cannot be found now. Several ranges are then asked for one by one, and nothing is acted on in those
+    /// that fail.
     fn pages(
         &mut self,
         target: TargetId,
-        range: AddrRange,
+        ranges: &[AddrRange],
         kind: PageKind,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal>;
@@ -84,11 +86,11 @@ impl<I: PageInspector + ?Sized> PageInspector for Box<I> {
     fn pages(
         &mut self,
         target: TargetId,
-        range: AddrRange,
+        ranges: &[AddrRange],
         kind: PageKind,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
-        (**self).pages(target, range, kind, found)
+        (**self).pages(target, ranges, kind, found)
     }
 
     fn present(&mut self, target: TargetId, range: AddrRange) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! The history of one block of pages.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use rand::Rng;
 use rand::seq::IteratorRandom;
@@ -155,6 +155,30 @@ impl Block<'_> {
             self.exact
         } else {
             self.exact & PageBits::from_fn(|page| self.idle(page) >= surveys)
+        }
+    }
+
+    /// Calls `found` with the runs of the pages in `within` that have been idle for at least `surveys` surveys, at least
+    /// 1, and with how many times that time doubles until it is longer than they have been idle.
+    pub(super) fn idle_runs(&self, within: PageBits, surveys: u16, mut found: impl FnMut(Range<usize>, u32)) {
+        let (least, most) = self.idle_bounds();
+        if most < surveys {
+            return;
+        }
+        let doublings = |idle: u16| (idle / surveys).ilog2();
+        let runs = (self.idle_for(surveys) & within).runs();
+        if least >= surveys && doublings(least) == doublings(most) {
+            return runs.for_each(|run| found(run, doublings(least)));
+        }
+        for run in runs {
+            let mut start = run.start;
+            for page in run.clone() {
+                let of_this = doublings(self.idle(page));
+                if page + 1 == run.end || doublings(self.idle(page + 1)) != of_this {
+                    found(start..page + 1, of_this);
+                    start = page + 1;
+                }
+            }
         }
     }
 

@@ -192,14 +192,25 @@ impl PageHistory {
         self.chunks.get(index)?.nth_present(nth - self.below[index].present)
     }
 
-    /// The parts of `range` whose present pages are all known to have been idle for at least `time`. Pages that
-    /// are absent lie in no part.
-    pub fn idle_ranges(&self, range: AddrRange, time: Duration) -> Vec<AddrRange> {
+    /// The parts of `range` whose present pages are all known to have been idle for at least `time`, each with a time for
+    /// which they have been idle at least. The pages of a part have been idle for less than about twice that time. Pages
+    /// that are absent lie in no part.
+    pub fn idle_ranges(&self, range: AddrRange, time: Duration) -> Vec<(AddrRange, Duration)> {
         let surveys = self.times.len().min(usize::from(LONGEST)) as u16;
         let Some(enough) = (1..surveys).find(|&surveys| self.idle_time(surveys) >= time) else {
             return Vec::new();
         };
-        self.ranges(range, |block| block.idle_for(enough))
+        let mut parts: Vec<(AddrRange, u32)> = Vec::new();
+        for block in self.blocks_in(range) {
+            block.idle_runs(block.within(range), enough, |run, doublings| {
+                let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
+                let before = parts.pop_if(|(part, of)| part.end() == at(run.start) && *of == doublings);
+                let start = before.map_or(at(run.start), |(part, _)| part.start());
+                parts.extend(AddrRange::new(start, at(run.end)).map(|part| (part, doublings)));
+            });
+        }
+        // No page has been idle for more surveys than there were, so nothing is shifted out.
+        parts.into_iter().map(|(part, doublings)| (part, self.idle_time(enough << doublings))).collect()
     }
 
     /// The parts of `range` whose present pages were accessed since the survey before the last, or may have been.
@@ -223,11 +234,8 @@ impl PageHistory {
         for block in self.blocks_in(range) {
             for run in (pages(&block) & block.within(range)).runs() {
                 let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
-                let last = ranges.last().filter(|last| last.end() == at(run.start)).copied();
+                let last = ranges.pop_if(|last| last.end() == at(run.start));
                 let start = last.map_or(at(run.start), AddrRange::start);
-                if last.is_some() {
-                    ranges.pop();
-                }
                 ranges.extend(AddrRange::new(start, at(run.end)));
             }
         }

@@ -158,15 +158,14 @@ impl PageInspector for TestInspector {
     fn pages(
         &mut self,
         _target: TargetId,
-        range: AddrRange,
+        ranges: &[AddrRange],
         kind: PageKind,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
-        for page in range.start() / PAGE_SIZE..range.end() / PAGE_SIZE {
-            if (self.is_of)(kind, page) {
-                found.push(pages(page, page + 1));
-            }
-        }
+        assert!(ranges.is_sorted_by(|a, b| a.end() <= b.start()), "{ranges:?}");
+        let pages_of = |range: &AddrRange| range.start() / PAGE_SIZE..range.end() / PAGE_SIZE;
+        let of_kind = ranges.iter().flat_map(pages_of).filter(|&page| (self.is_of)(kind, page));
+        found.extend(of_kind.map(|page| pages(page, page + 1)));
         Ok(())
     }
 

@@ -1,13 +1,16 @@
 //! Schemes that move memory between nodes.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Condition, NoGauges, PageKind, Quota, Report, Scheme, Schemes, Weights,
+    Action, Actuator, ClosedInterval, Condition, Gauges, Goal, Metric, NoGauges, NodePart, Outcome, PageKind, Quota,
+    Report, Scheme, Schemes, Weights, Work,
 };
 use isotherm_core::survey::{BlockPages, PageBits, PageHistory};
-use isotherm_core::{NodeId, PAGE_SIZE, Sink, Snapshot};
+use isotherm_core::{BoxError, NodeId, PAGE_SIZE, Sink, Snapshot};
 
 use crate::fixtures::{AGGREGATION, Log, Region, TestActuator, TestInspector, process, snapshot, target};
 
@@ -168,4 +171,101 @@ fn a_survey_leaves_idle_pages_to_demotion_and_touched_ones_to_promotion() {
         moved.push(log.take_pages());
     }
     assert_eq!(moved, [vec![(0, 40)], vec![(50, 200)]]);
+}
+
+/// A fast node of 1024 pages, shared with what acts on it: the number of pages that are used.
+#[derive(Clone)]
+struct FastNode(Rc<Cell<u64>>);
+
+const NODE_PAGES: u64 = 1024;
+
+impl Gauges for FastNode {
+    fn read(&mut self, metric: &Metric, _: &Snapshot) -> Option<f64> {
+        let used = self.0.get() as f64 / NODE_PAGES as f64;
+        match metric {
+            Metric::NodeUsed(_) => Some(used),
+            Metric::NodeFree(_) => Some(1.0 - used),
+            _ => None,
+        }
+    }
+
+    fn size(&mut self, _: &Metric) -> Option<u64> {
+        Some(NODE_PAGES * PAGE_SIZE)
+    }
+}
+
+impl Actuator for FastNode {
+    fn supports(&mut self, _: Action, _: bool) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
+        for (range, outcome) in work.ranges.iter().zip(outcomes) {
+            let used = self.0.get();
+            self.0.set(if work.action == Action::Promote { used + range.pages() } else { used - range.pages() });
+            *outcome = Outcome::all(*range);
+        }
+        Ok(())
+    }
+
+    fn time_spent(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[test]
+fn goals_of_a_node_move_what_they_are_away_and_no_more() {
+    let part = || NodePart { node: NodeId(0), cgroup: None };
+    let to = |metric, share| {
+        let goals = vec![Goal::new(metric, share).unwrap()];
+        Quota::new(Some(1 << 30), None, AGGREGATION * SECOND, Weights::DEFAULT, goals).unwrap()
+    };
+    let up = Scheme { quota: to(Metric::NodeUsed(part()), 0.95), ..up() };
+    let down = Scheme { quota: to(Metric::NodeFree(part()), 0.1), ..down() };
+    let node = FastNode(Rc::new(Cell::new(1020)));
+    let mut engine = Schemes::new(vec![up, down], node.clone(), TestInspector::NONE, node.clone()).unwrap();
+    // There is much more to move, in both directions. In each period, what went down makes room for as much.
+    let mut used = Vec::new();
+    for nth in 100..150 {
+        engine.aggregated(&of(nth, &[(0, 2048, 0, 50), (2048, 4096, 20, 50)])).unwrap();
+        used.push(node.0.get());
+    }
+    let (fullest, emptiest) = (NODE_PAGES * 95 / 100, NODE_PAGES * 9 / 10);
+    assert_eq!(used[0], emptiest + 1, "all of what has to be free is freed in the first period");
+    assert!(used.iter().all(|used| (emptiest..=fullest + 1).contains(used)), "{used:?}");
+    let [up, down] = engine.reports().collect::<Vec<_>>()[..] else { panic!() };
+    assert!(up.total.applied_bytes >= 4 * 50 * PAGE_SIZE, "{up:?}");
+    assert!(down.quota.is_some_and(|quota| quota <= 52 * PAGE_SIZE), "{down:?}");
+
+    // Where nothing is hot, memory goes down once.
+    let node = FastNode(Rc::new(Cell::new(1000)));
+    let down = Scheme { quota: to(Metric::NodeFree(part()), 0.1), ..self::down() };
+    let mut engine = Schemes::new(vec![down], node.clone(), TestInspector::NONE, node.clone()).unwrap();
+    (100..150).for_each(|nth| engine.aggregated(&of(nth, &[(0, 2048, 0, 50)])).unwrap());
+    let down = engine.reports().next().unwrap();
+    assert_eq!((node.0.get(), down.quota), (emptiest + 1, Some(0)));
+    assert_eq!(down.total.quota_exceeded, 1, "a goal that is reached needs no more");
+}
+
+#[test]
+fn memory_that_is_not_accessed_again_is_looked_at_more_and_more_rarely() {
+    let mut history = PageHistory::default();
+    let block = BlockPages { present: PageBits::ALL, accessed: PageBits::of(0..256), ..BlockPages::default() };
+    (1..=5).for_each(|second| history.take(&[block], Duration::from_secs(second)));
+    let log = Log::default();
+    let mut engine = engine(vec![up()], &log);
+    let looks = |engine: &mut Engine, nth, history: &PageHistory| {
+        let mut target = target(1, &[(0, 512, 20, 50)], &[(0, 512, "")]);
+        target.regions[0].pages = Some(history.pages_in(target.regions[0].range));
+        let histories = vec![(process(1), Arc::new(history.clone()))];
+        let before = reports(engine)[0].total.tried_bytes;
+        engine.aggregated(&Snapshot { histories, ..snapshot(nth, vec![target]) }).unwrap();
+        reports(engine)[0].total.tried_bytes > before
+    };
+    // The survey was at the 50th aggregation.
+    let looked: Vec<_> = (51..=100).filter(|&nth| looks(&mut engine, nth, &history)).collect();
+    assert_eq!(looked, [51, 52, 54, 58, 66, 82]);
+    history.take(&[block], Duration::from_secs(10));
+    assert!(looks(&mut engine, 101, &history), "another survey says that it was accessed");
+    assert_eq!(log.take(), []);
 }

@@ -108,6 +108,28 @@ fn what_is_absent_is_neither_reclaimed_nor_counted_nor_locked() {
 }
 
 #[test]
+fn of_a_region_the_pages_that_are_idle_for_longest_are_reclaimed_first() {
+    // The region is idle since second 9. Some of its pages are idle for longer.
+    let mut history = PageHistory::default();
+    for second in 1..=40 {
+        let accessed = |page: usize| (100..200).contains(&page) && second <= 25 || (page >= 300) && second <= 35;
+        let block =
+            BlockPages { present: PageBits::ALL, accessed: PageBits::from_fn(accessed), ..BlockPages::default() };
+        history.take(&[block], SECOND * second);
+    }
+    let log = Log::default();
+    let quota = Quota::new(Some(250 * PAGE_SIZE), None, AGGREGATION, Weights::DEFAULT, Vec::new()).unwrap();
+    let mut schemes = schemes(Scheme { quota, ..Scheme::new("out", idle(SECOND), Action::PageOut) }, &log);
+    let mut acted = |nth| {
+        schemes.aggregated(&surveyed(nth, &[(0, 512, 0, 40)], &history)).unwrap();
+        log.take_pages()
+    };
+    assert_eq!(acted(401), [(0, 150), (200, 300)]);
+    assert_eq!(acted(402), [(150, 200), (300, 500)]);
+    assert_eq!(acted(403), [(500, 512)]);
+}
+
+#[test]
 fn what_was_reclaimed_is_left_alone_until_a_survey_finds_it_in_memory_again() {
     let mut history = history(5, FIRST);
     let log = Log::default();

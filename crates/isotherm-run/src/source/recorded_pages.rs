@@ -155,7 +155,8 @@ mod tests {
         for (second, (snapshot, survey)) in (1..).zip(surveys) {
             recorded.take(Duration::from_secs(second), std::slice::from_ref(survey), snapshot);
         }
-        recorded.histories()[0].1.idle_ranges(pages(0, 1024), Duration::from_secs(age))
+        let idle = recorded.histories()[0].1.idle_ranges(pages(0, 1024), Duration::from_secs(age));
+        idle.into_iter().map(|(range, _)| range).collect()
     }
 
     #[test]
