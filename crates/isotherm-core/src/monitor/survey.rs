@@ -8,7 +8,7 @@ use rand::Rng;
 
 use super::{Monitor, MonitorError, SurveyWork};
 use crate::survey::{
-    BlockFrames, BlockPages, ByNode, CLEAR_BLOCK, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned,
+    Begun, BlockFrames, BlockPages, ByNode, CLEAR_BLOCK, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned,
     PageHistory, PageSums, SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain,
     Windows,
 };
@@ -55,6 +55,7 @@ struct Found {
     by_node: ByNode,
     /// What of it is estimated.
     uncertain: Uncertain,
+    begun: Begun,
 }
 
 impl Found {
@@ -62,6 +63,7 @@ impl Found {
         self.sums.add(&target.total());
         self.by_node.add_all(&target.by_node);
         target.by_block.uncertain().iter().for_each(|uncertain| self.uncertain.add(uncertain));
+        target.by_block.begun().into_iter().for_each(|begun| self.begun.add_target(begun));
     }
 }
 
@@ -345,8 +347,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let by_node = all.by_node.into_sums();
         let (total, by_node) = match once {
             Some(once) => {
-                let total = once.total(all.sums, &all.uncertain);
-                let by_node = by_node.into_iter().map(|found| once.on_node(found, &all.uncertain)).collect();
+                let total = once.total(all.sums, &all.uncertain, &all.begun);
+                let by_node =
+                    by_node.into_iter().map(|found| once.on_node(found, &all.uncertain, &all.begun)).collect();
                 self.once = once;
                 (Some(total), by_node)
             }

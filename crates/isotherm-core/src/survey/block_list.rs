@@ -8,6 +8,7 @@ use super::PageHistory;
 use super::block::Block;
 use super::estimate::{Pages, Uncertain};
 use super::tally::BlockCounter;
+use super::windows::Begun;
 
 /// The sums of one block of 2 MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +58,14 @@ impl BlockList {
         match &self.0 {
             Source::Sums(_) => None,
             Source::Survey { total, .. } => Some(total.uncertain(total)),
+        }
+    }
+
+    /// What was accessed last in the intervals in which windows begin. `None` if that is not known.
+    pub(crate) fn begun(&self) -> Option<&Begun> {
+        match &self.0 {
+            Source::Sums(_) => None,
+            Source::Survey { total, .. } => Some(&total.begun),
         }
     }
 

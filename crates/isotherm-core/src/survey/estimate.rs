@@ -2,7 +2,7 @@
 
 use super::PageSums;
 use super::block::LAGS;
-use super::windows::{COUNT, Windows};
+use super::windows::{Begun, COUNT, Windows};
 use crate::PAGE_SIZE;
 
 /// With fewer pages that were accessed in an interval and have been followed since, nothing is estimated from them.
@@ -18,6 +18,8 @@ pub(super) struct Pages {
     pub(super) known: Known,
     /// Of `known.last`, the pages accessed in the interval before, too.
     pub(super) again: f64,
+    /// The known pages by the intervals in which windows begin.
+    pub(super) begun: Begun,
     /// The known pages in the panel, which stand for those of which it is not known when they were accessed last.
     ///
     /// Of a page outside of the panel it is known until it is accessed again, and not afterwards. So the known ones
@@ -40,6 +42,8 @@ pub(super) struct Known {
     pub(super) within: [f64; COUNT],
     /// The pages accessed in the last interval that do not count in `within` yet.
     pub(super) last: f64,
+    /// The pages accessed last in the interval in which each window begins. They do not count in it yet.
+    pub(super) begun: [f64; COUNT],
 }
 
 impl Known {
@@ -48,12 +52,16 @@ impl Known {
         self.touched += other.touched;
         self.last += other.last;
         self.within.iter_mut().zip(other.within).for_each(|(sum, pages)| *sum += pages);
+        self.begun.iter_mut().zip(other.begun).for_each(|(sum, pages)| *sum += pages);
     }
 
-    /// Adds to each window its part of the pages that were accessed in the last interval.
-    fn spread(&mut self, parts: [f64; COUNT]) {
-        let last = std::mem::take(&mut self.last);
-        self.within.iter_mut().zip(parts).for_each(|(within, part)| *within += last * part);
+    /// Adds to each window its part of the pages that were accessed in the last interval, and of those that were
+    /// accessed in the interval in which it begins.
+    fn spread(&mut self, of_last: [f64; COUNT], of_begun: [f64; COUNT]) {
+        let (last, begun) = (std::mem::take(&mut self.last), std::mem::take(&mut self.begun));
+        for (nth, within) in self.within.iter_mut().enumerate() {
+            *within += last * of_last[nth] + begun[nth] * of_begun[nth];
+        }
     }
 
     /// The number of pages that were accessed within the window with this index. [`COUNT`] stands for all pages.
@@ -112,11 +120,13 @@ impl Pages {
         Self { panel: self.known, ..self }
     }
 
-    /// Adds to each window its part of the pages that were accessed in the last interval.
-    pub(super) fn spread(&mut self, windows: &Windows) {
+    /// Adds to each window its part of the pages that were accessed in the last interval, and of those that were
+    /// accessed in the interval in which it begins, as of `all` pages of the target.
+    pub(super) fn spread(&mut self, windows: &Windows, all: &Begun) {
         let parts = windows.of_last(std::mem::take(&mut self.again) / self.known.last.max(1.0));
-        self.known.spread(parts);
-        self.panel.spread(parts);
+        self.begun.parts = windows.of_begun(all);
+        self.known.spread(parts, self.begun.parts);
+        self.panel.spread(parts, self.begun.parts);
         for pages in &mut self.followed {
             let touched = pages.touched;
             pages.within.iter_mut().zip(parts).for_each(|(within, part)| *within += touched * part);
@@ -183,6 +193,7 @@ impl Pages {
         self.swapped += other.swapped;
         self.known.add(&other.known);
         self.again += other.again;
+        self.begun.add(&other.begun);
         self.panel.add(&other.panel);
         self.followed.iter_mut().zip(&other.followed).for_each(|(sum, pages)| sum.add(pages));
         self.uncertain.iter_mut().zip(other.uncertain).for_each(|(sum, pages)| *sum += pages);

@@ -57,7 +57,7 @@ pub use states::BlockStates;
 pub use sums::{MappingSums, PageSums, TotalSums};
 pub use update::HistoryUpdate;
 pub use windows::WINDOWS;
-pub(crate) use windows::Windows;
+pub(crate) use windows::{Begun, Windows};
 
 use crate::{AddrRange, BoxError, PAGE_SIZE, TargetId, TargetSpace};
 

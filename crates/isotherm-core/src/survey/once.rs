@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use super::block::Block;
 use super::estimate::Uncertain;
-use super::windows::Windows;
+use super::windows::{Begun, Windows};
 use super::{BlockFrames, NodePages, NodeSums, PageBits, PageSums, TotalSums, WINDOWS};
 use crate::{FrameMap, NodeId, PAGE_SIZE};
 
@@ -132,29 +132,33 @@ impl CountedOnce {
 
     /// What is left of `sums`, which count each page of each target, if each page frame and each place in swap counts
     /// once. They contain what is estimated of `uncertain` pages.
-    pub(crate) fn total(&self, sums: PageSums, uncertain: &Uncertain) -> TotalSums {
-        let once = self.once(&self.again, sums, uncertain);
+    ///
+    /// `begun` says what each window holds of the pages that were accessed in the interval in which it begins.
+    pub(crate) fn total(&self, sums: PageSums, uncertain: &Uncertain, begun: &Begun) -> TotalSums {
+        let once = self.once(&self.again, sums, uncertain, begun);
         let swapped = sums.swapped.map(|swapped| swapped.saturating_sub(self.swapped_again * PAGE_SIZE));
         TotalSums { sums: PageSums { swapped, ..once }, shared: (self.shared * PAGE_SIZE).min(once.present) }
     }
 
     /// What is left of the sums of a node, if each page frame counts once. Of uncertain pages, the same part was
     /// accessed as on all nodes together.
-    pub(crate) fn on_node(&self, found: NodeSums, uncertain: &Uncertain) -> NodeSums {
+    pub(crate) fn on_node(&self, found: NodeSums, uncertain: &Uncertain, begun: &Begun) -> NodeSums {
         match self.again_on.get(&found.node) {
-            Some(again) => NodeSums { sums: self.once(again, found.sums, uncertain), ..found },
+            Some(again) => NodeSums { sums: self.once(again, found.sums, uncertain, begun), ..found },
             None => found,
         }
     }
 
     /// What is left of the memory in `sums` without pages that were seen before.
-    fn once(&self, seen_again: &[u64; CLASSES], sums: PageSums, uncertain: &Uncertain) -> PageSums {
+    fn once(&self, seen_again: &[u64; CLASSES], sums: PageSums, uncertain: &Uncertain, begun: &Begun) -> PageSums {
         // A page was counted twice as accessed within a window if the window holds both accesses.
         let again = |classes: usize| seen_again[..classes].iter().sum::<u64>() * PAGE_SIZE;
         let again_uncertain = (seen_again[usize::from(UNCERTAIN)] * PAGE_SIZE) as f64;
         let of_uncertain = |pages: f64| again_uncertain * (pages / uncertain.pages.max(1.0)).min(1.0);
         let within = |window: usize| {
-            let parts = self.parts.iter().zip(&seen_again[1..]).map(|(parts, &again)| again as f64 * parts[window]);
+            let part = |part: f64| if 0.0 < part && part < 1.0 { begun.part(window).unwrap_or(part) } else { part };
+            let parts = self.parts.iter().map(|parts| part(parts[window]));
+            let parts = parts.zip(&seen_again[1..]).map(|(part, &again)| again as f64 * part);
             let of_uncertain = of_uncertain(uncertain.within[window]);
             // Of what was accessed in the last interval, a shorter window holds the same part as of all targets.
             let of_last = (sums.within[window] as f64 / sums.touched.max(1) as f64).min(1.0);
@@ -220,7 +224,7 @@ mod tests {
         let last = [PageBits::NONE, PageBits::NONE, PageBits::NONE, PageBits::NONE, PageBits::NONE, half];
         let mut sums = survey(&mut once, 0x1000, &all);
         sums.add(&survey(&mut once, 0x1000, &last));
-        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default());
+        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default(), &Begun::default());
         let mib = 1 << 20;
         assert_eq!((sums.present, total.present, shared), (4 * mib, 2 * mib, 2 * mib));
         assert_eq!((sums.touched, total.touched), (mib, mib));
@@ -249,7 +253,8 @@ mod tests {
         let bytes = 2 << 20;
         let all = Uncertain { pages: 1024.0, touched: 1024.0, within: [1024.0; WINDOWS.len()] };
         let sums = PageSums { present: bytes * 2, touched: bytes * 2, unknown: bytes * 2, ..PageSums::default() };
-        let TotalSums { sums: total, shared } = once.total(PageSums { within: [bytes * 2; 10], ..sums }, &all);
+        let TotalSums { sums: total, shared } =
+            once.total(PageSums { within: [bytes * 2; 10], ..sums }, &all, &Begun::default());
         assert_eq!((total.present, shared), (bytes, bytes));
         assert!([total.touched, total.unknown].iter().chain(&total.within).all(|&part| part <= bytes), "{total:?}");
     }
@@ -260,7 +265,8 @@ mod tests {
         let bytes = 2 << 20;
         let quarter = Uncertain { pages: 1024.0, touched: 256.0, within: [256.0; WINDOWS.len()] };
         let sums = PageSums { present: bytes * 2, touched: bytes / 2, unknown: bytes * 2, ..PageSums::default() };
-        let TotalSums { sums: total, .. } = once.total(PageSums { within: [bytes / 2; 10], ..sums }, &quarter);
+        let TotalSums { sums: total, .. } =
+            once.total(PageSums { within: [bytes / 2; 10], ..sums }, &quarter, &Begun::default());
         assert_eq!((total.touched, total.within[2]), (bytes / 4, bytes / 4));
     }
 
@@ -277,7 +283,8 @@ mod tests {
         }
         let on = |node, pages: u64| {
             let sums = PageSums { present: pages * PAGE_SIZE, ..PageSums::default() };
-            once.on_node(NodeSums { node: NodeId(node), sums }, &Uncertain::default()).sums.present / PAGE_SIZE
+            once.on_node(NodeSums { node: NodeId(node), sums }, &Uncertain::default(), &Begun::default()).sums.present
+                / PAGE_SIZE
         };
         assert_eq!([on(0, 224), on(2, 800), on(5, 7)], [112, 400, 7]);
     }
@@ -300,10 +307,13 @@ mod tests {
             let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
             sums.add(&Arc::new(history).sums(TargetId::PhysicalMemory, &mappings).total());
         }
-        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default());
+        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default(), &Begun::default());
         assert_eq!((sums.swapped, total.swapped), (Some(600 * PAGE_SIZE), Some(350 * PAGE_SIZE)));
         assert_eq!((total.present, shared), (0, 0));
-        assert_eq!(once.total(PageSums { swapped: None, ..sums }, &Uncertain::default()).sums.swapped, None);
+        assert_eq!(
+            once.total(PageSums { swapped: None, ..sums }, &Uncertain::default(), &Begun::default()).sums.swapped,
+            None
+        );
     }
 
     #[test]
@@ -312,7 +322,7 @@ mod tests {
         let mut sums = survey(&mut once, 0, &[PageBits::ALL]);
         // The frames of the second target begin where half of those of the first end.
         sums.add(&survey(&mut once, 256, &[PageBits::ALL]));
-        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default());
+        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default(), &Begun::default());
         assert_eq!((total.present, shared), (3 << 20, 1 << 20));
         assert_eq!(total.touched, 3 << 20);
     }

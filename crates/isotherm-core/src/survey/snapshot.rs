@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::estimate::Pages;
 use super::tally::Tallies;
-use super::windows::Windows;
+use super::windows::{Begun, Windows};
 use super::{BlockList, ByNode, MappingSums, NodeSums, PageHistory, PageSums, TotalSums};
 use crate::{Mapping, TargetId};
 
@@ -95,15 +95,21 @@ impl PageHistory {
         mut tallies: Tallies,
     ) -> TargetSurvey {
         let windows = Windows::new(self);
-        let mut total = Pages::default();
+        let mut begun = Begun::default();
         let mut by_mapping: Vec<(u32, Pages)> = Vec::new();
         for (index, mapping) in mappings.iter().enumerate() {
             let pages = tallies.pages_in(self, mapping.range, &windows);
             if pages.present > 0.0 || pages.swapped > 0.0 {
-                total.add(&pages);
+                begun.add(&pages.begun);
                 by_mapping.push((index as u32, pages));
             }
         }
+        let mut total = Pages::default();
+        for (_, pages) in &mut by_mapping {
+            pages.spread(&windows, &begun);
+            total.add(pages);
+        }
+        total.begun.parts = windows.of_begun(&begun);
         let by_mapping = by_mapping.iter().map(|(mapping, pages)| {
             let sums = pages.sums(&total);
             MappingSums {
@@ -112,10 +118,10 @@ impl PageHistory {
             }
         });
         let by_mapping = by_mapping.collect();
-        let by_node = tallies
-            .by_node(&windows)
-            .into_iter()
-            .map(|(node, pages)| NodeSums { node, sums: PageSums { swapped: None, ..pages.sums(&total) } });
+        let by_node = tallies.by_node(&windows).into_iter().map(|(node, mut pages)| {
+            pages.spread(&windows, &begun);
+            NodeSums { node, sums: PageSums { swapped: None, ..pages.sums(&total) } }
+        });
         let by_node = by_node.collect();
         let by_block = BlockList::of(Arc::clone(self), total);
         let mut found = TargetSurvey { id, mappings: Arc::clone(mappings), by_mapping, by_block, by_node };

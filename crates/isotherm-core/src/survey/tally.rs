@@ -179,8 +179,14 @@ impl Tally {
                 _ => windows.parts().get(windows.class(age)).copied().unwrap_or([0.0; COUNT]),
             };
             known.last += if age == 0 { f64::from(exact) } else { 0.0 };
+            windows.begun_in(age).for_each(|window| {
+                known.begun[window] += f64::from(exact);
+                pages.begun.pages[window] += f64::from(exact);
+            });
+            windows.begun_in(age.saturating_sub(1)).for_each(|window| pages.begun.before[window] += f64::from(exact));
             for (window, within) in known.within.iter_mut().enumerate() {
-                *within += f64::from(exact) * parts[window];
+                let is_whole = parts[window] == 1.0;
+                *within += if is_whole { f64::from(exact) } else { 0.0 };
                 *within += if window < first { hot_share } else { f64::from(hot) };
             }
         }
@@ -244,13 +250,13 @@ impl Tallies {
         }
     }
 
-    /// The pages by node. What was found unobservable since a part was counted counts there as before.
+    /// The pages by node, which are not spread yet. What was found unobservable since a part was counted counts there as
+    /// before.
     pub(super) fn by_node(&self, windows: &Windows) -> BTreeMap<NodeId, Pages> {
         let mut by_node: BTreeMap<NodeId, Pages> = BTreeMap::new();
         for (node, tallies) in &self.nodes {
             add(by_node.entry(*node).or_default(), tallies, windows);
         }
-        by_node.values_mut().for_each(|pages| pages.spread(windows));
         by_node
     }
 
@@ -259,7 +265,7 @@ impl Tallies {
         self.ranges.clear();
     }
 
-    /// The pages of `history` in `range`. What was not counted before is counted now.
+    /// The pages of `history` in `range`, which are not spread yet. What was not counted before is counted now.
     pub(super) fn pages_in(&mut self, history: &PageHistory, range: AddrRange, windows: &Windows) -> Pages {
         let mut pages = Pages::default();
         let first = self.ranges.partition_point(|(counted, _)| counted.start() < range.start());
@@ -275,7 +281,6 @@ impl Tallies {
         if let Some(gap) = AddrRange::new(from, range.end()) {
             add(&mut pages, &self.counter.count_in(|| history.blocks_in(gap), gap), windows);
         }
-        pages.spread(windows);
         pages
     }
 }
@@ -306,7 +311,7 @@ impl<'a> BlockCounter<'a> {
         }
         let counted = self.counter.count(std::iter::once((block, PageBits::ALL)));
         let mut pages = counted.pages(&self.windows).as_panel();
-        pages.spread(&self.windows);
+        pages.spread(&self.windows, &others.begun);
         (pages.sums(others).touched / crate::PAGE_SIZE) as u16
     }
 
@@ -373,5 +378,60 @@ mod tests {
         // The 300 pages were accessed between 6 s and 3 s ago. 5 s hold two thirds of that time.
         // No page was accessed in both intervals, so that accesses are rare: 1 s holds a third of those of 3 s.
         assert_eq!(pages[..4], [33, 67, 300, 400], "1, 2, 5 and 10 s");
+    }
+
+    /// The pages of a block of 512, of `accessed(page, from, to)`, that are found to be accessed within 5 s by surveys at
+    /// these times.
+    fn within_5s(times: &[u64], accessed: impl Fn(usize, f64, f64) -> bool) -> f64 {
+        let mut history = PageHistory::since(Some(Duration::ZERO));
+        let mut before = 0.0;
+        for &time in times {
+            let accessed = PageBits::from_fn(|page| accessed(page, before, time as f64));
+            let found = BlockPages { present: PageBits::ALL, accessed, ..BlockPages::default() };
+            history.take(&[found], Duration::from_secs(time));
+            history.cleared(&[ClearPages { pages: accessed, ..ClearPages::default() }]);
+            before = time as f64;
+        }
+        let mapping = Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap());
+        let total = Arc::new(history).sums(TargetId::PhysicalMemory, &Arc::from([mapping])).total();
+        (total.within[2] / PAGE_SIZE) as f64
+    }
+
+    #[test]
+    fn a_window_that_begins_between_two_surveys_holds_more_of_the_later_accesses() {
+        let times: Vec<u64> = (1..=20).map(|nth| 3 * nth).collect();
+        // Each page is accessed every `period` seconds, one after the other.
+        let periodic = |period: f64| {
+            within_5s(&times, |page, from, to| {
+                let phase = page as f64 / 512.0 * period;
+                ((from - phase) / period).floor() < ((to - phase) / period).floor()
+            })
+        };
+        for (period, error) in
+            [(0.5, 0.0), (3.5, 0.05), (4.0, 0.06), (5.0, 0.1), (6.0, 0.09), (8.0, 0.03), (20.0, 0.01)]
+        {
+            let (found, all) = (periodic(period), 512.0 * (5.0_f64 / period).min(1.0));
+            assert!((found / all - 1.0).abs() <= error, "{found} of {all}, every {period} s");
+        }
+        // Accesses come at random, at a rate of 1 in 1 s to 1 in 30 s.
+        let mut rng = Pcg64Mcg::seed_from_u64(5);
+        for mean in [1.0_f64, 2.0, 4.0, 8.0, 30.0] {
+            let (mut found, mut all) = (0.0, 0.0);
+            for _ in 0..20 {
+                let accesses: Vec<Vec<f64>> = (0..512)
+                    .map(|_| {
+                        let mut at = 0.0;
+                        std::iter::from_fn(|| {
+                            at -= mean * (1.0 - rng.random::<f64>()).ln();
+                            (at < 60.0).then_some(at)
+                        })
+                        .collect()
+                    })
+                    .collect();
+                found += within_5s(&times, |page, from, to| accesses[page].iter().any(|&at| from < at && at <= to));
+                all += accesses.iter().filter(|times| times.last().is_some_and(|&at| at > 55.0)).count() as f64;
+            }
+            assert!((found / all - 1.0).abs() <= 0.02, "{found} of {all}, every {mean} s at random");
+        }
     }
 }
