@@ -35,20 +35,24 @@ class Keeping(threading.Thread):
             self.target.during()
 
 
+# How many windows in a row have to agree within which share, and how many there may be.
+STEADY, STEADY_WITHIN, MOST_WINDOWS = 4, 0.02, 16
+
+
 def steady(root, window):
-    """Measures until two windows in a row agree within 3 %, at most six times. Returns the last, and notes."""
-    last = truth.measure(root, window)
-    for _ in range(5):
-        before, last = last, truth.measure(root, window)
-        if agree(before, last, 0.03):
-            return last, []
-    return last, ["not steady"]
+    """Measures until several windows in a row agree. Returns the last, and notes."""
+    measured = []
+    for _ in range(MOST_WINDOWS):
+        measured.append(truth.measure(root, window))
+        if len(measured) >= STEADY and agree(measured[-STEADY:], STEADY_WITHIN):
+            return measured[-1], []
+    return measured[-1], ["not steady"]
 
 
-def agree(one, other, share):
-    """Whether two truths differ by no more than this share, or 64 KiB."""
-    low, high = sorted((one.touched, other.touched))
-    return high <= (1 + share) * low + 65536
+def agree(truths, share):
+    """Whether truths differ by no more than this share, or 64 KiB."""
+    touched = [each.touched for each in truths]
+    return max(touched) <= (1 + share) * min(touched) + 65536
 
 
 def ratio(found, low, high):
@@ -80,7 +84,7 @@ def one_run(name, options, number_of_run):
     measured = [each for each in (before, after) if each]
     low = statistics.mean(each.touched - each.doubtful for each in measured)
     high = statistics.mean(each.touched for each in measured)
-    if before and not agree(before, after, 0.05):
+    if before and not agree([before, after], 0.05):
         notes.append("truth moved")
     if low < 0.98 * high:
         notes.append(f"truth at least {mib(low)}, files of several processes apart")

@@ -27,15 +27,20 @@ pub struct Budget {
     pub targets: f64,
     /// How long it takes a target to set the accessed bit of a page again.
     pub set_again: Duration,
+    /// How long it takes isotherm to clear the accessed bit of a page, of many in a row.
+    pub clear: Duration,
 }
 
 impl Default for Budget {
     /// 1 % of a CPU for isotherm, half a percent for the targets.
     fn default() -> Self {
         let SurveySettings { target_share, set_again, .. } = SurveySettings::default();
-        Self { cpu: 0.01, targets: target_share, set_again }
+        Self { cpu: 0.01, targets: target_share, set_again, clear: CLEAR }
     }
 }
+
+/// What it takes to clear a page: 65 to 95 ns (November 2026, on a virtual machine).
+const CLEAR: Duration = Duration::from_nanos(88);
 
 /// What a run settled on, and what it costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -84,10 +89,6 @@ const LEAST: f64 = 0.1;
 /// has to fit the window of 5 s of a working set, with some time to spare.
 const RARE: Duration = Duration::from_secs(3);
 const MOST_SURVEYS: f64 = 0.75;
-
-/// To clear a page takes this part of what its target takes to set the accessed bit again, about: 65 to 95 ns where
-/// that takes 350 to 400 ns (November 2026, on a virtual machine).
-const CLEAR_OF_SET_AGAIN: f64 = 0.22;
 
 /// What it takes to read a block is known only beside what else a survey does. So what a page counts as, in blocks, is
 /// at most twice as much as usual, and at least so many times less.
@@ -429,12 +430,7 @@ impl Controller {
     /// How many blocks are read in the time in which a page is cleared.
     fn clear_page(&self) -> f64 {
         let block = self.survey.block.unwrap_or(0.0).max(1e-9);
-        (self.clear_price() / block).clamp(CLEAR_PAGE / MOST_RATIO, CLEAR_PAGE * 2.0)
-    }
-
-    /// What it takes to clear a page, in seconds.
-    fn clear_price(&self) -> f64 {
-        self.budget.set_again.as_secs_f64() * CLEAR_OF_SET_AGAIN
+        (self.budget.clear.as_secs_f64() / block).clamp(CLEAR_PAGE / MOST_RATIO, CLEAR_PAGE * 2.0)
     }
 
     /// The most pages that a survey may clear with this share of one CPU: clearing takes half as long as reading, or
@@ -442,7 +438,7 @@ impl Controller {
     fn clears(&self, share: f64) -> f64 {
         let Some(block) = self.survey.block.filter(|_| self.fixed.is_none()) else { return f64::INFINITY };
         let reading = self.survey.blocks as f64 * block;
-        (reading / 2.0).max(share * WANTED.as_secs_f64() - reading) / self.clear_price().max(1e-12)
+        (reading / 2.0).max(share * WANTED.as_secs_f64() - reading) / self.budget.clear.as_secs_f64().max(1e-9)
     }
 
     /// Of how many rounds one has samples from now on. `sampling` is the sampling interval in force, and `samples` the

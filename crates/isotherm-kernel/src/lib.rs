@@ -14,7 +14,7 @@
 //! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there
 //! - [`transparent_huge_pages`]: their setting
 //! - [`scheduling`]: how a thread is scheduled
-//! - [`set_again_price`]: what it costs a process to set accessed bits again
+//! - [`bit_prices`]: what it costs to clear accessed bits, and a process to set them again
 //! - [`listening_names`], [`peer_user`]: Unix sockets with abstract names
 //! - [`Waiter`]: waits for the next sampling round
 //! - [`User`]: a user as whom a command is started
@@ -65,7 +65,7 @@ pub use part::{Part, page_ranges};
 pub use pattern::{Glob, NamePattern, PatternError};
 pub use physical::PhysicalMemory;
 pub use pidfd::Pidfd;
-pub use price::set_again_price;
+pub use price::{BitPrices, bit_prices};
 pub use process::{Process, TargetError, mapped_ranges, mapped_within, mappings_of, since_boot};
 pub use processes::{ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use isotherm_core::survey::{BlockPages, ClearLimits, PageHistory, Survey, SurveyPart};
 use isotherm_core::{AddressSpace, BoxError, TargetId};
 use isotherm_kernel::{PhysicalMemory, monitor_cpu_time};
-use isotherm_probes::bpf::SharedMemory;
+use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_probes::mapped::MappedProbe;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -21,7 +21,7 @@ const LIMITS: ClearLimits = ClearLimits { again: 12_500.0, clears: f64::INFINITY
 fn main() -> Result<(), BoxError> {
     let surveys: u32 = std::env::args().nth(1).map_or(Ok(10), |surveys| surveys.parse())?;
     let memory = PhysicalMemory::new([])?.read_targets()?.remove(0);
-    let mut probe = MappedProbe::open(SharedMemory::Auto)?;
+    let mut probe = MappedProbe::open(SharedMemory::Auto, SharedLimits::default())?;
     let mut history = PageHistory::since(None);
     probe.set_parts_above(0);
     let mut blocks: Vec<BlockPages> = Vec::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity, NodeId};
 use isotherm_kernel::{Part, Selection, Selector, User};
-use isotherm_probes::bpf::SharedMemory;
+use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_probes::usdt::{MOST_PROBES, UsdtProbe};
 use isotherm_sim::Pattern;
 
@@ -45,6 +45,9 @@ pub struct RunConfig {
     pub survey: SurveyChoice,
     /// Whether surveys observe memory that several processes map.
     pub shared: SharedMemory,
+    /// The longest time for which page faults of a target may wait while such memory is observed, if `shared` is
+    /// [`SharedMemory::Auto`].
+    pub shared_hold: Duration,
     /// Whether the sampling and the aggregation interval follow from what is observed, if the attributes set neither.
     pub intervals: IntervalsChoice,
     /// What the run may cost. `None` is the default budget, which samples need not keep with surveys turned off or with
@@ -253,6 +256,7 @@ impl RunConfig {
             sampling: true,
             survey: SurveyChoice::Auto,
             shared: SharedMemory::Auto,
+            shared_hold: SharedLimits::default().longest_hold,
             intervals: IntervalsChoice::Auto,
             budget: None,
             stacks: false,

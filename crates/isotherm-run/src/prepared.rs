@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
-use isotherm_kernel::{Part, PhysicalMemory, Processes, Selection, Selector, TargetError, set_again_price, unix_ns};
+use isotherm_kernel::{Part, PhysicalMemory, Processes, Selection, Selector, TargetError, bit_prices, unix_ns};
+use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::stacks::StackTracer;
 use isotherm_probes::usdt::{UsdtProbe, UsdtTracer};
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
@@ -110,6 +111,7 @@ impl Prepared {
             sampling,
             survey,
             shared,
+            shared_hold,
             budget,
             stacks,
             usdt,
@@ -129,15 +131,24 @@ impl Prepared {
                 // what its probe lacks is reported first.
                 let wants_samples = attributes.sampling.is_some() || attributes.aggregation.is_some() || has_schemes;
                 let by_mapping = survey != SurveyChoice::Off && !wants_samples;
+                // Without a budget of their own, users who ask for an interval get it, and users who turn surveys off
+                // get DAMON's method.
+                let spares = budget.is_some() || (attributes.sampling.is_none() && survey != SurveyChoice::Off);
+                let mut budget = budget.unwrap_or_default();
+                if survey != SurveyChoice::Off
+                    && let Some(prices) = bit_prices()
+                {
+                    (budget.set_again, budget.clear) = (prices.set_again, prices.clear);
+                }
+                let limits = SharedLimits::default().with_longest_hold(shared_hold);
+                let shared =
+                    (shared, SharedLimits { time_share: budget.targets, set_again: budget.set_again, ..limits });
                 let (unbound, mut probe) = if targets.is_physical() {
                     let probe = OpenProbe::open(probe, &targets, shared, by_mapping)?;
                     (Unbound::new(&targets)?, probe)
                 } else {
                     (Unbound::new(&targets)?, OpenProbe::open(probe, &targets, shared, by_mapping)?)
                 };
-                // Without a budget of their own, users who ask for an interval get it, and users who turn surveys off
-                // get DAMON's method.
-                let spares = budget.is_some() || (attributes.sampling.is_none() && survey != SurveyChoice::Off);
                 let survey = probe.survey(survey)?;
                 // Without sampling, the sampling interval only says how often there is a snapshot.
                 if sampling && !probe.has_samples() && attributes.sampling.is_some() {
@@ -174,10 +185,6 @@ impl Prepared {
                 let most_aggregation = duration.map_or(most, |duration| most.min(duration / LEAST_SNAPSHOTS));
                 let goal = tunes.then(|| IntervalsGoal { most_aggregation, ..IntervalsGoal::default() });
                 let has_budget = probe.is_paced() && (spares || !sampling);
-                let mut budget = budget.unwrap_or_default();
-                if let Some(price) = survey.and_then(|_| set_again_price()) {
-                    budget.set_again = price;
-                }
                 let pace = PaceOptions { budget, has_budget, spares, samples: sampling, survey, goal };
                 let follows = survey.is_some() && !targets.is_physical();
                 let update = attributes.update.or(follows.then_some(SHORT_UPDATE));

@@ -33,19 +33,20 @@ pub(crate) enum ProbeKind {
 }
 
 impl OpenProbe {
-    /// Opens the probe that was asked for, or the best that works here for the targets.
+    /// Opens the probe that was asked for, or the best that works here for the targets. `shared` says how memory is
+    /// observed that several processes map, and what that may cost them.
     /// `by_mapping` says whether a probe that sees whole mappings only is to survey them. It samples them otherwise.
     pub(crate) fn open(
         choice: ProbeChoice,
         targets: &Targets,
-        shared: SharedMemory,
+        shared: (SharedMemory, SharedLimits),
         by_mapping: bool,
     ) -> Result<Self, RunError> {
         match choice {
             ProbeChoice::Auto if targets.is_physical() => Self::best_for_physical_memory(shared),
             ProbeChoice::Auto => Self::best_for_processes(shared, by_mapping),
             ProbeChoice::Idle => Self::idle(IdleProbe::open()?),
-            ProbeChoice::Bpf if targets.is_physical() => Self::mapped(MappedProbe::open(shared)?),
+            ProbeChoice::Bpf if targets.is_physical() => Self::mapped(MappedProbe::open(shared.0, shared.1)?),
             ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?, shared)),
             ProbeChoice::Refs => Ok(Self::refs(by_mapping)),
             ProbeChoice::Damon => {
@@ -61,18 +62,18 @@ impl OpenProbe {
         }
     }
 
-    fn best_for_physical_memory(shared: SharedMemory) -> Result<Self, RunError> {
+    fn best_for_physical_memory(shared: (SharedMemory, SharedLimits)) -> Result<Self, RunError> {
         let idle = match IdleProbe::open() {
             Ok(probe) => return Self::idle(probe),
             Err(error) => Box::new(error),
         };
-        match MappedProbe::open(shared) {
+        match MappedProbe::open(shared.0, shared.1) {
             Ok(probe) => Self::mapped(probe),
             Err(error) => Err(RunError::NoPhysicalProbe { idle, bpf: Box::new(error) }),
         }
     }
 
-    fn best_for_processes(shared: SharedMemory, by_mapping: bool) -> Result<Self, RunError> {
+    fn best_for_processes(shared: (SharedMemory, SharedLimits), by_mapping: bool) -> Result<Self, RunError> {
         let idle = match IdleProbe::open() {
             Ok(probe) => return Self::idle(probe),
             Err(error) => chain(&error),
@@ -93,8 +94,8 @@ impl OpenProbe {
         Ok(Self { name: "idle", kind: ProbeKind::Monitor(Box::new(probe)), look, notice: None })
     }
 
-    fn bpf(mut probe: BpfProbe, shared: SharedMemory) -> Self {
-        probe.set_shared_memory(shared, SharedLimits::default());
+    fn bpf(mut probe: BpfProbe, shared: (SharedMemory, SharedLimits)) -> Self {
+        probe.set_shared_memory(shared.0, shared.1);
         Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
     }
 

@@ -42,11 +42,8 @@ impl Properties {
             header.max_regions as usize,
         );
         let granularity = if header.granularity == "mapping" { Granularity::Mapping } else { Granularity::Page };
-        let budget = header.budget.map(|isotherm_record::Budget { cpu, targets }| Budget {
-            cpu,
-            targets,
-            set_again: Budget::default().set_again,
-        });
+        let budget =
+            header.budget.map(|isotherm_record::Budget { cpu, targets }| Budget { cpu, targets, ..Budget::default() });
         Self {
             probe: header.probe.clone(),
             granularity,

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use isotherm_core::{sanitise, shown_name, units};
 use isotherm_kernel::{ProcessTable, Selector, Stop, Waiter, Woken, monitor_cpu_time, unix_ns};
 use isotherm_output::{LockedOutput, Output, standard_output};
+use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::idle_scan::{
     self, CpuAccount, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Rate, Scan, ScanChoice, ScanError,
     ScanMethod, Scope,
@@ -51,7 +52,8 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
         ));
     }
     command::raise_file_limit();
-    let scan = idle_scan::open(method(options.probe), scope.clone(), detail, options.shared.shared.into())?;
+    let limits = SharedLimits::default().with_longest_hold(options.shared.shared_hold);
+    let scan = idle_scan::open(method(options.probe), scope.clone(), detail, options.shared.shared.into(), limits)?;
 
     let stop = Stop::new().context("this process has no file descriptor left")?;
     let asked = stop.clone();

@@ -128,6 +128,7 @@ impl<'a> Call<'a> {
             stacks,
             usdt: usdt.to_vec(),
             shared: watch.shared.shared.into(),
+            shared_hold: watch.shared.shared_hold,
             intervals: match options.intervals {
                 cli::IntervalsChoice::Auto => most_aggregation.map_or(IntervalsChoice::Auto, IntervalsChoice::Within),
                 cli::IntervalsChoice::Fixed => IntervalsChoice::Fixed,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use isotherm_core::survey::SurveySettings;
 use isotherm_core::units;
 
 /// Whether memory that several processes map is observed.
@@ -43,12 +44,34 @@ pub struct SharedLimits {
     /// The share of time, 0 to 1, that a process may lose to waiting and to setting accessed bits again. With the
     /// multi-generational LRU, this is its only limit.
     pub time_share: f64,
+    /// How long it takes a process to set an accessed bit again.
+    pub set_again: Duration,
 }
 
 impl Default for SharedLimits {
-    /// 5 ms, 50 ms, and 1 %.
+    /// 5 ms, 50 ms, and half a percent.
     fn default() -> Self {
-        Self { longest_hold: Duration::from_millis(5), together: Duration::from_millis(50), time_share: 0.01 }
+        let SurveySettings { target_share, set_again, .. } = SurveySettings::default();
+        Self {
+            longest_hold: Duration::from_millis(5),
+            together: Duration::from_millis(50),
+            time_share: target_share,
+            set_again,
+        }
+    }
+}
+
+impl SharedLimits {
+    /// The same, if page faults of a process may wait for this long. All processes together may wait for ten times as
+    /// long.
+    #[must_use]
+    pub fn with_longest_hold(self, longest_hold: Duration) -> Self {
+        Self { longest_hold, together: longest_hold * 10, ..self }
+    }
+
+    /// For how long a process that has lost this much time is left alone.
+    pub(crate) fn rest_after(&self, lost: Duration) -> Duration {
+        Duration::from_secs_f64((lost.as_secs_f64() / self.time_share.max(1e-4)).min(1e6))
     }
 }
 
@@ -86,10 +109,12 @@ impl SharedLeftOut {
         let why = match self.reason {
             SharedReason::Never => return None,
             SharedReason::LongHold { estimate, longest } => format!(
-                "to observe it, page faults of a process would wait for {}, and the limit is {} (--shared always has \
-                 none)",
+                "to observe it, page faults of a process would wait for {}, and the limit is {} (--shared-hold {}ms \
+                 allows it, --shared always has no limit)",
                 units::duration(estimate),
-                units::duration(longest)
+                units::duration(longest),
+                // Clears differ from one to the next.
+                (estimate.as_secs_f64() * 1500.0).ceil()
             ),
             SharedReason::SmallPart => "it is shared since a fork, and to observe it, all memory of the process would \
                                         have to be cleared (--shared always does so)"
@@ -118,6 +143,6 @@ mod tests {
         let (estimate, longest) = (Duration::from_millis(8), Duration::from_millis(5));
         let remark = of(SharedReason::LongHold { estimate, longest }).unwrap();
         assert!(remark.starts_with("1 GiB") && remark.contains("8 ms"), "{remark}");
-        assert!(remark.contains("--shared always"), "{remark}");
+        assert!(remark.contains("--shared-hold 12ms") && remark.contains("--shared always"), "{remark}");
     }
 }

@@ -1,6 +1,6 @@
 //! Chooses the method of a scan.
 
-use crate::bpf::SharedMemory;
+use crate::bpf::{SharedLimits, SharedMemory};
 
 use super::{Detail, PageTableScan, PhysicalScan, Scan, ScanError, Scope};
 
@@ -15,7 +15,8 @@ pub enum ScanChoice {
     Bpf,
 }
 
-/// Opens a scan of `scope`. `shared` says how a scan of page tables observes memory that several processes map.
+/// Opens a scan of `scope`. `shared` says how a scan of page tables observes memory that several processes map,
+/// within `limits`.
 ///
 /// # Errors
 /// If the method that was asked for does not work here, or neither does for [`ScanChoice::Auto`]; or if a given process
@@ -25,12 +26,13 @@ pub fn open(
     scope: Scope,
     detail: Detail,
     shared: SharedMemory,
+    limits: SharedLimits,
 ) -> Result<Box<dyn Scan>, ScanError> {
     match choice {
         ScanChoice::Idle => Ok(Box::new(PhysicalScan::open(scope, detail)?)),
-        ScanChoice::Bpf => Ok(Box::new(PageTableScan::open(scope, detail, shared)?)),
+        ScanChoice::Bpf => Ok(Box::new(PageTableScan::open(scope, detail, shared, limits)?)),
         ScanChoice::Auto => match PhysicalScan::open(scope.clone(), detail) {
-            Err(ScanError::Idle(idle)) => match PageTableScan::open(scope, detail, shared) {
+            Err(ScanError::Idle(idle)) => match PageTableScan::open(scope, detail, shared, limits) {
                 Err(ScanError::Bpf(bpf)) => Err(ScanError::Neither { idle: Box::new(idle), bpf: Box::new(bpf) }),
                 opened => Ok(Box::new(opened?)),
             },

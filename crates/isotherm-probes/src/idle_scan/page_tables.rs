@@ -64,11 +64,11 @@ struct Visited {
 
 impl PageTableScan {
     /// Loads the eBPF program and tests it on this process's own memory. `shared` says how memory is observed that
-    /// several processes map.
+    /// several processes map, within `limits`.
     ///
     /// # Errors
     /// If the program does not work here, or if a given process or cgroup does not exist.
-    pub fn open(scope: Scope, detail: Detail, shared: SharedMemory) -> Result<Self, ScanError> {
+    pub fn open(scope: Scope, detail: Detail, shared: SharedMemory, limits: SharedLimits) -> Result<Self, ScanError> {
         let root = Path::new("/");
         let hierarchy = Hierarchy::find(root);
         let mut notes = Vec::new();
@@ -79,7 +79,7 @@ impl PageTableScan {
         population.check(&scope)?;
         let mut probe = BpfProbe::open()?.with_sweeps(false);
         // Intervals are long enough that the processes that map the same memory need not take turns.
-        probe.set_shared_memory(shared, SharedLimits { together: Duration::MAX, ..SharedLimits::default() });
+        probe.set_shared_memory(shared, SharedLimits { together: Duration::MAX, ..limits });
         let mut scan = Self {
             probe,
             population,

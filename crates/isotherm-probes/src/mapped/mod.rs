@@ -82,21 +82,21 @@ pub struct MappedProbe {
 }
 
 impl MappedProbe {
-    /// Loads the eBPF program. `shared` says how memory is observed that several processes map.
+    /// Loads the eBPF program. `shared` says how memory is observed that several processes map, within `limits`.
     ///
     /// # Errors
     /// If the program does not work here.
-    pub fn open(shared: SharedMemory) -> Result<Self, BpfError> {
-        Self::open_at(Path::new("/"), shared)
+    pub fn open(shared: SharedMemory, limits: SharedLimits) -> Result<Self, BpfError> {
+        Self::open_at(Path::new("/"), shared, limits)
     }
 
     /// Like [`open`](Self::open). The processes are those that are listed in `proc` below `root`.
     ///
     /// # Errors
     /// The same as those of [`open`](Self::open).
-    pub fn open_at(root: &Path, shared: SharedMemory) -> Result<Self, BpfError> {
+    pub fn open_at(root: &Path, shared: SharedMemory, limits: SharedLimits) -> Result<Self, BpfError> {
         let mut probe = BpfProbe::open()?.with_sweeps(false);
-        probe.set_shared_memory(shared, SharedLimits::default());
+        probe.set_shared_memory(shared, limits);
         Ok(Self {
             probe,
             list: ProcessList::new(root),

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, Survey, SurveyPart};
 use isotherm_core::{AddressSpace, Observation, Sample, TargetId};
 use isotherm_kernel::PhysicalMemory;
-use isotherm_probes::bpf::SharedMemory;
+use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_probes::mapped::MappedProbe;
 
 use crate::target::Target;
@@ -26,7 +26,7 @@ impl Machine {
         drop(open()?);
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("proc")).unwrap();
-        let probe = MappedProbe::open_at(root.path(), shared).unwrap();
+        let probe = MappedProbe::open_at(root.path(), shared, SharedLimits::default()).unwrap();
         let machine = Self { root, probe, found: Vec::new() };
         targets.iter().for_each(|target| machine.start(target.pid()));
         Ok(machine)

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use isotherm_core::IdleTally;
 use isotherm_kernel::Selection;
 use isotherm_kernel::Stop;
-use isotherm_probes::bpf::SharedMemory;
+use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_probes::idle_scan::{Detail, IdleFindings, Pacer, PageTableScan, ProcessIdle, Scan, Scope};
 
 use crate::target::Target;
@@ -23,7 +23,8 @@ fn pacer() -> Pacer {
 fn marked(targets: &[&Target], shared: SharedMemory) -> Result<PageTableScan, &'static str> {
     drop(open()?);
     let pids = targets.iter().map(|target| target.pid());
-    let mut scan = PageTableScan::open(Scope::Processes(Selection::pids(pids)), DETAIL, shared).unwrap();
+    let mut scan =
+        PageTableScan::open(Scope::Processes(Selection::pids(pids)), DETAIL, shared, SharedLimits::default()).unwrap();
     scan.mark(&mut pacer()).unwrap();
     Ok(scan)
 }
@@ -160,7 +161,7 @@ fn memory_shared_since_a_fork_counts_once() {
     let child = target.request(&format!("fork-and-read {start} {SIZE}")) as u32;
     drop(or_skip!(open()));
     let scope = Scope::Processes(Selection::pids([target.pid(), child]));
-    let mut scan = PageTableScan::open(scope, DETAIL, SharedMemory::Always).unwrap();
+    let mut scan = PageTableScan::open(scope, DETAIL, SharedMemory::Always, SharedLimits::default()).unwrap();
     scan.mark(&mut pacer()).unwrap();
     target.read(start, 4 * MIB);
     let findings = read_scan(&mut scan);

@@ -95,9 +95,13 @@ pub struct Cpus(pub Vec<usize>);
 pub struct SharedOption {
     /// Whether surveys of page tables (bpf) observe memory that several processes map, by clearing the referenced marks
     /// of the process (/proc/PID/clear_refs) or, where the multi-generational LRU is on and this costs the process
-    /// less, by aging its cgroup
+    /// less, by aging its cgroup. The kernel chooses what to reclaim by the marks that are cleared
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub shared: SharedChoice,
+    /// With --shared auto: the longest time for which page faults of a process may wait while its shared memory is
+    /// observed. 8 ms allow about 1 GiB
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = units::parse_duration)]
+    pub shared_hold: Duration,
 }
 
 /// Physical memory that is watched, for commands that only watch.

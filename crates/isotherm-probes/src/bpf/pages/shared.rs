@@ -14,9 +14,6 @@ use super::sharing::Sharing;
 use crate::bpf::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};
 use crate::bpf::target::Target;
 
-/// What it costs a process to set an accessed bit again (see `isotherm_core::survey::SurveySettings`).
-const SET_AGAIN: Duration = Duration::from_nanos(400);
-
 /// All memory of a process is cleared only if at least this part of it is anonymous memory that is shared after a fork.
 const LEAST_FORKED: u64 = 50;
 
@@ -162,7 +159,7 @@ impl SharedPages {
 
     /// When targets may be cleared again that have to set at most this number of accessed bits now.
     pub(super) fn next_after(&self, bits: u64) -> Instant {
-        Instant::now() + set_again(bits).div_f64(self.limits.time_share.max(1e-4))
+        Instant::now() + self.limits.rest_after(self.set_again(bits))
     }
 
     /// Notes that the cgroup of the target was aged, and when it may be cleared again.
@@ -195,9 +192,9 @@ impl SharedPages {
             Some((refs, walked)) => {
                 let bits = if refs == Refs::All { sums.accessed } else { sums.file_accessed };
                 let hold = Duration::from_secs_f64(self.hold_rate.seconds(walked));
-                Costs { hold, bits: set_again(bits), all_bits: set_again(sums.accessed) }
+                Costs { hold, bits: self.set_again(bits), all_bits: self.set_again(sums.accessed) }
             }
-            None => Costs { all_bits: set_again(sums.accessed), ..Costs::default() },
+            None => Costs { all_bits: self.set_again(sums.accessed), ..Costs::default() },
         };
         self.targets.entry(target.id).or_default().costs = costs;
     }
@@ -295,17 +292,17 @@ impl SharedPages {
     /// Notes that the target was cleared in `took`, and that `bits` accessed bits were set.
     pub(super) fn cleared(&mut self, target: TargetId, plan: Plan, took: Took, bits: u64) {
         self.hold_rate.measured(plan.walked, took.cpu.as_secs_f64());
+        let next = Instant::now() + self.limits.rest_after(took.wall + self.set_again(bits));
         let Some(known) = self.targets.get_mut(&target) else { return };
-        let cost = took.wall + set_again(bits);
-        known.next = known.next.max(Some(Instant::now() + cost.div_f64(self.limits.time_share.max(1e-4))));
+        known.next = known.next.max(Some(next));
         known.cleared = self.survey;
         *self.waited.entry(Arc::clone(&known.name)).or_default() += plan.hold;
     }
-}
 
-/// The time that a process takes to set this number of accessed bits again.
-fn set_again(bits: u64) -> Duration {
-    SET_AGAIN * u32::try_from(bits).unwrap_or(u32::MAX)
+    /// The time that a process takes to set this number of accessed bits again.
+    fn set_again(&self, bits: u64) -> Duration {
+        self.limits.set_again * u32::try_from(bits).unwrap_or(u32::MAX)
+    }
 }
 
 impl Known {
