@@ -220,7 +220,12 @@ fn a_cgroup_is_not_aged_if_that_costs_its_processes_more() {
         probe.agings()
     };
     // Within the limits, clear_refs of the shared pages costs less than to set the bits of the private ones again.
-    let limits = SharedLimits { longest_hold: Duration::from_secs(10), together: Duration::MAX, time_share: 1e6 };
+    let limits = SharedLimits {
+        longest_hold: Duration::from_secs(10),
+        together: Duration::MAX,
+        time_share: 1e6,
+        ..SharedLimits::default()
+    };
     probe.set_shared_memory(SharedMemory::Auto, limits);
     assert_eq!((0..3).map(|_| survey(&mut probe, &mut targets)).max(), Some(0));
     // Without them, the cgroup is aged, until most of its memory is of a process that is not watched.

@@ -199,7 +199,7 @@ fn processes_that_share_memory_are_cleared_together_if_all_of_them_wait_for_less
     let mut probe = or_skip!(open());
     // Whatever a clear takes, all are allowed, and the next one at once.
     const LONG: Duration = Duration::from_secs(10);
-    let limits = SharedLimits { longest_hold: LONG, together: LONG, time_share: 1e6 };
+    let limits = SharedLimits { longest_hold: LONG, together: LONG, time_share: 1e6, ..SharedLimits::default() };
     probe.set_shared_memory(SharedMemory::Auto, limits);
     // 64 MiB in two mappings take longer than processes need no turns for.
     let file = SharedFile::new("turns");
