@@ -15,7 +15,8 @@ pub const UNKNOWN: Rgb = [192, 192, 192];
 /// of colour blindness (the sky blue of M. Okabe and K. Ito, "Color Universal Design", 2008).
 pub const SWAPPED: Rgb = [86, 180, 233];
 
-/// The colour of absent memory: a pale sand that the scale does not have, and that differs from both greys and from light blue.
+/// The colour of absent memory: a pale sand that the scale does not have, and that differs from both greys and from
+/// light blue.
 pub const ABSENT: Rgb = [226, 211, 180];
 
 /// The colour of a place on the scale from 0 to 1: matplotlib's plasma, from deep blue for cold to yellow for hot. The

@@ -107,16 +107,16 @@ fn why_unobservable(summary: &Summary) -> &'static str {
             "The probe idle cannot observe memory of hugetlb and of devices, and pages just faulted in"
         }
         "idle" => {
-            "Without a survey, the probe idle cannot observe memory that is hugetlb, of a device, just faulted in, or only \
-             read (the zero page)"
+            "Without a survey, the probe idle cannot observe memory that is hugetlb, of a device, just faulted in, or \
+             only read (the zero page)"
         }
         BY_PAGE_TABLES if surveyed => {
             "The probe bpf cannot observe memory that is locked, hugetlb, of a device, just faulted in, or shared and \
              left out by --shared or its limits"
         }
         BY_PAGE_TABLES => {
-            "Without a survey, the probe bpf cannot observe memory that is shared with other processes, locked, hugetlb, \
-             of a device, just faulted in, or only read (the zero page)"
+            "Without a survey, the probe bpf cannot observe memory that is shared with other processes, locked, \
+             hugetlb, of a device, just faulted in, or only read (the zero page)"
         }
         "refs" => "The probe refs cannot observe hugetlb memory",
         _ => "The recording does not tell why",
