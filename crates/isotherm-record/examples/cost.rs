@@ -110,7 +110,9 @@ fn surveyed(mappings: &Arc<[Mapping]>, idle: &mut [Duration], random: &mut Rando
     let by_block = (0..).zip(idle).map(|(nth, idle)| {
         let touched = if nth % 4 == 0 { random.below(513) as u16 } else { u16::from(random.below(50) == 0) };
         *idle = if touched > 0 { Duration::ZERO } else { *idle + Duration::from_secs(1) };
-        BlockSums { start: first + nth * BLOCK_SIZE, present: 512, touched, idle: *idle, swapped: Some(0) }
+        let none = Some(0);
+        let (start, swapped, unobservable, unknown) = (first + nth * BLOCK_SIZE, none, none, none);
+        BlockSums { start, present: 512, touched, idle: *idle, swapped, unobservable, unknown }
     });
     TargetSurvey {
         id: TargetId::process(4711, Duration::ZERO),

@@ -81,7 +81,8 @@ pub(crate) fn survey(target: &TargetSurvey) -> Result<(), &'static str> {
             return Err("a block of a survey begins within a block");
         }
         let swapped = usize::from(block.swapped.unwrap_or(0));
-        if usize::from(block.present) + swapped > BLOCK_PAGES || block.touched > block.present {
+        let parts = [block.touched, block.unobservable.unwrap_or(0), block.unknown.unwrap_or(0)];
+        if usize::from(block.present) + swapped > BLOCK_PAGES || parts.iter().any(|&part| part > block.present) {
             return Err("a block of a survey has more pages than there are");
         }
     }

@@ -444,6 +444,11 @@ table! {
         "idle_ns" => idle_ns: u64,
         /// the number of absent pages that are in swap; null if the survey does not know, and in older recordings
         "swapped_pages" => swapped_pages: Option<u16>,
+        /// how many of the present pages could not be observed; null in older recordings
+        "unobservable_pages" => unobservable_pages: Option<u16>,
+        /// of how many of the present pages it is not known whether they were accessed since the survey before;
+        /// `touched_pages` counts them as accessed in the same share as the rest; null in older recordings
+        "unknown_pages" => unknown_pages: Option<u16>,
     }
 }
 

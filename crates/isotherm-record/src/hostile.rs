@@ -308,6 +308,8 @@ fn surveys_that_break_the_rules_are_refused() {
     let pages = "a block of a survey has more pages than there are";
     assert_eq!(refused(&|found| found.blocks[0].present_pages = 513), pages);
     assert_eq!(refused(&|found| found.blocks[0].touched_pages = 6), pages);
+    assert_eq!(refused(&|found| found.blocks[0].unobservable_pages = Some(6)), pages);
+    assert_eq!(refused(&|found| found.blocks[0].unknown_pages = Some(6)), pages);
 
     assert_eq!(refusal(&[survey_row()]), "the first row of a target does not say what it is");
     let described = columns::Row { target: first_row(&[], &[]).target, ..survey_row() };

@@ -41,6 +41,8 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         touched_pages: block.touched,
         idle_ns: nanoseconds(block.idle),
         swapped_pages: block.swapped,
+        unobservable_pages: block.unobservable,
+        unknown_pages: block.unknown,
     });
     columns::Survey {
         time_ns: nanoseconds(survey.time),
@@ -112,6 +114,8 @@ pub(crate) fn read(
         touched: block.touched_pages,
         idle: Duration::from_nanos(block.idle_ns),
         swapped: block.swapped_pages,
+        unobservable: block.unobservable_pages,
+        unknown: block.unknown_pages,
     });
     Ok(TargetSurvey {
         id,

@@ -4,7 +4,7 @@
   const data = JSON.parse($('data').textContent);
   if (!data.targets.length) return;
   const palette = bytesOf(data.palette);
-  const HIGHEST = 250, ABSENT = 252, SWAP = 253, DARK = 254, NOTHING = 255, PAGE = 4096;
+  const HIGHEST = 250, UNKNOWN = 251, ABSENT = 252, SWAP = 253, DARK = 254, NOTHING = 255, PAGE = 4096;
   // Without samples there are no access rates, and what was touched is in their place.
   const SAMPLED = data.measure === 'access rate';
 
@@ -330,12 +330,14 @@
     const cell = row * target.columns + column, code = lived ? target.cells[cell] : NOTHING;
     const age = (2 ** (target.ages[cell] / 8) - 1) / 1e3;
     const what = code === NOTHING ? 'nothing mapped or recorded'
-      : code === DARK ? 'could not be observed' : code === SWAP ? 'mostly in swap'
+      : code === DARK ? 'could not be observed' : code === UNKNOWN ? 'not known yet' : code === SWAP ? 'mostly in swap'
       : code === ABSENT ? 'nothing in memory'
       : `${data.measure} ${percent(code / HIGHEST)}${frequency(cell, code)}, ${SAMPLED ? 'for' : 'idle for'} about ` +
         (age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2))));
     const share = lived && target.touched ? target.touched[cell] : NOTHING;
-    const touched = share <= HIGHEST ? `touched share ${percent(share / HIGHEST)} in a survey interval` : '';
+    const touched = share <= HIGHEST ? `touched share ${percent(share / HIGHEST)} in a survey interval`
+      : share === DARK && code !== DARK ? 'touched share could not be observed'
+      : share === UNKNOWN && code !== UNKNOWN ? 'touched share not known yet' : '';
     const digits = Math.max(0, Math.min(4, Math.ceil(-Math.log10(each || 1)) + 1));
     const [address, name] = piece ? [hex(Math.floor(piece.address)), piece.name] : ['', ''];
     const parts = [seconds(t, digits), address, name, what, touched, area && lived ? placed(cell, area, row) : ''];

@@ -8,11 +8,15 @@ pub type Rgb = [u8; 3];
 /// The colour of unobservable memory: a grey that the scale does not have.
 pub const UNOBSERVABLE: Rgb = [128, 128, 128];
 
+/// The colour of memory of which it is not known yet whether it was accessed: a lighter grey.
+pub const UNKNOWN: Rgb = [192, 192, 192];
+
 /// The colour of memory in swap: a light blue that the scale does not have, and that differs from grey with most kinds
 /// of colour blindness (the sky blue of M. Okabe and K. Ito, "Color Universal Design", 2008).
 pub const SWAPPED: Rgb = [86, 180, 233];
 
-/// The colour of absent memory: a pale sand that the scale does not have, and that differs from grey and light blue.
+/// The colour of absent memory: a pale sand that the scale does not have, and that differs from both greys and from
+/// light blue.
 pub const ABSENT: Rgb = [226, 211, 180];
 
 /// The colour of a place on the scale from 0 to 1: matplotlib's plasma, from deep blue for cold to yellow for hot. The

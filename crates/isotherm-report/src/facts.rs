@@ -74,7 +74,7 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     }
     if summary.total.unobservable_bytes > 0 {
         warnings.push(format!(
-            "{} could not be observed: it is {}; it counts as neither hot nor cold",
+            "{} could not be observed; it counts as neither hot nor cold. {}",
             units::bytes(summary.total.unobservable_bytes),
             why_unobservable(summary),
         ));
@@ -94,15 +94,31 @@ pub(crate) fn lost_aggregations(count: u64) -> String {
     )
 }
 
-/// The kinds of memory that the probe cannot observe.
+/// Which kinds of memory the probe cannot observe. How much there was of each is not recorded.
 fn why_unobservable(summary: &Summary) -> &'static str {
     let physical = summary.targets.iter().any(|target| target.pid == 0);
+    let surveyed = summary.total.surveyed.resident_bytes.is_some();
     match &summary.recording.probe[..] {
-        probe if physical && probe != BY_PAGE_TABLES => "free, the kernel's own, or hugetlb",
-        "idle" => "hugetlb, of a device, or was just faulted in",
-        _ if summary.total.surveyed.resident_bytes.is_some() => {
-            "locked, hugetlb, just faulted in, or shared memory that `--shared` leaves out"
+        "idle" if physical && surveyed => "The probe idle cannot observe hugetlb memory and pages just faulted in",
+        "idle" if physical => {
+            "Without a survey, the probe idle cannot observe memory that is free, the kernel's own, or hugetlb"
         }
-        _ => "shared with other processes, locked or hugetlb",
+        "idle" if surveyed => {
+            "The probe idle cannot observe memory of hugetlb and of devices, and pages just faulted in"
+        }
+        "idle" => {
+            "Without a survey, the probe idle cannot observe memory that is hugetlb, of a device, just faulted in, or \
+             only read (the zero page)"
+        }
+        BY_PAGE_TABLES if surveyed => {
+            "The probe bpf cannot observe memory that is locked, hugetlb, of a device, just faulted in, or shared and \
+             left out by --shared or its limits"
+        }
+        BY_PAGE_TABLES => {
+            "Without a survey, the probe bpf cannot observe memory that is shared with other processes, locked, \
+             hugetlb, of a device, just faulted in, or only read (the zero page)"
+        }
+        "refs" => "The probe refs cannot observe hugetlb memory",
+        _ => "The recording does not tell why",
     }
 }

@@ -84,6 +84,11 @@ pub(crate) struct Piece<'a> {
     pub(crate) touched: f64,
     /// For how long the page that was accessed last has been idle, at least.
     pub(crate) idle: Duration,
+    /// The share of the bytes in memory that could not be observed, 0 to 1. 0 also if the survey does not tell.
+    pub(crate) unobservable: f64,
+    /// The share of the bytes in memory of which it is not known whether they were accessed since the survey before, 0
+    /// to 1. 0 also if the survey does not tell.
+    pub(crate) unknown: f64,
 }
 
 /// The mapped and selected memory of a target that has a part in memory or in swap, in pieces.
@@ -93,12 +98,14 @@ pub(crate) fn pieces(target: &TargetSurvey, address: Option<AddrRange>) -> impl 
     let of_mappings = target.by_mapping.iter().filter(move |_| !has_blocks);
     let of_mappings = of_mappings.filter_map(|found| {
         let mapping = target.mappings.get(found.mapping as usize)?;
-        let PageSums { present, touched, within, swapped, .. } = found.sums;
+        let PageSums { present, touched, within, swapped, unobservable, unknown } = found.sums;
         let share = |bytes: u64| bytes as f64 / mapping.range.size() as f64;
+        let of_present = |bytes: u64| bytes as f64 / present.max(1) as f64;
+        let [touched_share, unobservable, unknown] = [touched, unobservable, unknown].map(of_present);
         let idle = WINDOWS.iter().zip(within).take_while(|(_, bytes)| *bytes == 0).last().map(|(window, _)| *window);
         let idle = idle.filter(|_| touched == 0).unwrap_or_default();
-        let (present, swapped, touched) = (share(present), swapped.map(share), touched as f64 / present.max(1) as f64);
-        Some(Piece { range: mapping.range, mapping, present, swapped, touched, idle })
+        let (range, present, swapped, touched) = (mapping.range, share(present), swapped.map(share), touched_share);
+        Some(Piece { range, mapping, present, swapped, touched, idle, unobservable, unknown })
     });
     let of_mappings = of_mappings.filter(|piece| is_memory(&target.mappings, piece.mapping));
     of_blocks.chain(of_mappings).filter_map(move |piece| {
@@ -108,7 +115,7 @@ pub(crate) fn pieces(target: &TargetSurvey, address: Option<AddrRange>) -> impl 
 }
 
 fn pieces_of_block(block: BlockSums, mappings: &[Mapping]) -> impl Iterator<Item = Piece<'_>> {
-    let BlockSums { start, present, touched, idle, swapped } = block;
+    let BlockSums { start, present, touched, idle, swapped, unobservable, unknown } = block;
     let range = AddrRange::new(start, start.saturating_add(BLOCK_SIZE));
     let first = mappings.partition_point(|mapping| mapping.range.end() <= start);
     let inside =
@@ -116,9 +123,11 @@ fn pieces_of_block(block: BlockSums, mappings: &[Mapping]) -> impl Iterator<Item
     let memory = inside.filter(|(_, mapping)| is_memory(mappings, mapping));
     let pages: u64 = memory.clone().map(|(range, _)| range.pages()).sum();
     let share = move |part: u16| (f64::from(part) / pages.max(1) as f64).min(1.0);
+    let of_present = move |part: u16| f64::from(part) / f64::from(present.max(1));
+    let [touched, unobservable, unknown] = [touched, unobservable.unwrap_or(0), unknown.unwrap_or(0)].map(of_present);
     memory.map(move |(range, mapping)| {
-        let touched = f64::from(touched) / f64::from(present.max(1));
-        Piece { range, mapping, present: share(present), swapped: swapped.map(share), touched, idle }
+        let (present, swapped) = (share(present), swapped.map(share));
+        Piece { range, mapping, present, swapped, touched, idle, unobservable, unknown }
     })
 }
 

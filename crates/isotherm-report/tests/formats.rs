@@ -94,10 +94,7 @@ fn physical_memory_has_a_name_and_no_process_id() {
         assert!(!text.contains("pid 0"), "{text}");
     }
     let summary = text(Kind::Summary, &source, plain(100, 30));
-    assert!(
-        summary.starts_with("physical memory: 6 s") && summary.contains("it is free, the kernel's own"),
-        "{summary}"
-    );
+    assert!(summary.starts_with("physical memory: 6 s") && summary.contains("free, the kernel's own"), "{summary}");
     // Page tables show less of it.
     source.header.probe = "bpf".into();
     let summary = text(Kind::Summary, &source, plain(100, 30));

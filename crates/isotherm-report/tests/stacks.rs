@@ -103,7 +103,7 @@ fn surveys_tell_what_each_stack_holds_and_does_not_use() {
         present: 512,
         touched,
         idle: Duration::from_secs(idle),
-        swapped: None,
+        ..BlockSums::default()
     };
     let blocks: Vec<_> = (0..8).map(|nth| block(nth, 512, 0)).chain((8..10).map(|nth| block(nth, 0, 1000))).collect();
     let sums =

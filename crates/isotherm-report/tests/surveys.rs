@@ -428,6 +428,87 @@ fn a_heatmap_in_json_says_what_it_measures() {
     assert!(matches!(error, Err(ReportError::NotSurveyed { .. })));
 }
 
+/// What [`surveyed`] has, where the first 16 MiB could not be observed, and nothing is known of the next 16 MiB.
+fn in_the_dark(seconds: u32) -> Made {
+    let mut source = surveyed(seconds);
+    for target in source.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
+        let blocks = (0..).zip(target.by_block.iter()).map(|(nth, block)| {
+            let part = |here: bool| Some(if here { block.present } else { 0 });
+            let (unobservable, unknown) = (part(nth < 8), part((8..16).contains(&nth)));
+            let touched = if nth < 8 { 0 } else { block.touched };
+            BlockSums { touched, unobservable, unknown, ..block }
+        });
+        target.by_block = blocks.collect();
+    }
+    source
+}
+
+#[test]
+fn memory_without_evidence_is_not_shown_as_idle_or_in_use() {
+    let source = in_the_dark(6);
+    for measure in [Measure::Touched, Measure::IdleTime] {
+        let options = |colour| {
+            let terminal = Terminal { columns: 150, rows: 30, colour, ..Terminal::default() };
+            Options { measure: Some(measure), terminal, cells: Some((6, 48)), ..Options::default() }
+        };
+        let target = json_of(Kind::Heatmap, &source, &options(Colour::None))["targets"][0].clone();
+        let matrix = if measure == Measure::Touched { "touched" } else { "idle_s" };
+        let mut found = [(0, 0); 3];
+        for (row, place) in target["rows"].as_array().unwrap().iter().enumerate() {
+            let cell = |matrix: &str| target[matrix][row][4].clone();
+            // Rows at a border have both sides of it.
+            let (part, shares) = match place["end"].as_u64().unwrap().saturating_sub(made::ANON) / MIB {
+                0..16 => (0, [1.0, 0.0]),
+                18..32 => (1, [0.0, 1.0]),
+                34..60 => (2, [0.0, 0.0]),
+                _ => continue,
+            };
+            assert_eq!([cell("unobservable"), cell("unknown")], shares.map(|share| json!(share)), "{place}");
+            found[part].0 += 1;
+            found[part].1 += usize::from(cell(matrix).is_null());
+        }
+        let [unobservable, unknown, known] = found;
+        assert!(unobservable.0 > 0 && unobservable.0 == unobservable.1, "{matrix}: {found:?}");
+        assert!(unknown.0 > 0 && unknown.0 == unknown.1, "{matrix}: {found:?}");
+        assert!(known.0 > 0 && known.1 == 0, "{matrix}: {found:?}");
+
+        let text = report(Kind::Heatmap, Format::Text, &source, &options(Colour::None));
+        assert!(text.contains("????????") && text.contains("uuuuuuuu"), "{text}");
+        assert!(text.contains("?: could not be observed; u: not known yet"), "{text}");
+        let picture = report(Kind::Heatmap, Format::Svg, &source, &options(Colour::None));
+        assert!(picture.contains("not observable</text>") && picture.contains("unknown</text>"), "{measure:?}");
+        // A legend has only what is shown.
+        let all = report(Kind::Heatmap, Format::Text, &surveyed(6), &options(Colour::None));
+        assert!(!all.contains("could not be observed") && !all.contains("not known yet"), "{all}");
+    }
+}
+
+#[test]
+fn an_older_recording_does_not_say_where_evidence_was_missing() {
+    let json = |source: &Made| {
+        let options = Options { measure: Some(Measure::Touched), ..Options::default() };
+        json_of(Kind::Heatmap, source, &options)
+    };
+    let mut older = in_the_dark(6);
+    for target in older.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
+        let blocks = target.by_block.iter().map(|block| BlockSums { unobservable: None, unknown: None, ..block });
+        target.by_block = blocks.collect();
+    }
+    assert_eq!(json(&older)["targets"][0]["touched"][0][4], json!(0.0));
+    assert_eq!(json(&in_the_dark(6))["targets"][0]["touched"][0][4], Value::Null);
+}
+
+#[test]
+fn a_bar_has_a_part_for_what_is_not_known() {
+    let source = surveyed(6);
+    let summary = text(Kind::Summary, &source);
+    assert!(summary.contains("?u"), "{summary}");
+    let picture = report(Kind::Summary, Format::Svg, &source, &Options::default());
+    assert!(picture.contains("unknown</text>") && picture.contains("MiB unknown</title>"), "{picture}");
+    let all_known = report(Kind::Summary, Format::Svg, &made::phases(5), &Options::default());
+    assert!(!all_known.contains("unknown</text>"), "{all_known}");
+}
+
 #[test]
 fn little_evidence_is_said_first() {
     let blind = Made { surveys: vec![], ..surveyed(3) };

@@ -193,7 +193,8 @@ impl Prepared {
                 check_duration(duration, attributes)?;
                 // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
                 let look = if survey.is_some() { probe.look } else { None };
-                let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look)).transpose()?.map(Box::new);
+                let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look, survey.is_some()));
+                let schemes = schemes.transpose()?.map(Box::new);
                 let stacks = stacks.then(StackTracer::open).transpose()?;
                 let usdt = without_repetitions(usdt).map(UsdtTracer::open).transpose()?;
                 inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));

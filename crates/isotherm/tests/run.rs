@@ -98,6 +98,24 @@ fn schemes_act_on_the_memory_that_they_select_and_the_recording_contains_it() {
 }
 
 #[test]
+fn a_scheme_that_takes_memory_away_without_a_survey_is_warned_of() {
+    or_skip!(bpf_works());
+    // No memory is that old.
+    let prcl = "- {name: prcl, access_rate: 0%, age: {min: 1h}, action: pageout}\n";
+    let warned = |schemes: &str, how: &[&str]| {
+        let ran = place(schemes).run(&[&["run", "-s", "mine.yaml"], how, &["--", "sleep", "0.5"]].concat());
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        let told = ran.err.contains("without a survey, the scheme prcl acts on whole regions");
+        assert_eq!(told, ran.err.contains("leave out --survey off"), "{}", ran.err);
+        told
+    };
+    assert!(warned(prcl, &["--survey", "off"]));
+    assert!(warned(prcl, &["--probe", "refs"]));
+    assert!(!warned(prcl, &[]));
+    assert!(!warned(HOT, &["--survey", "off"]), "it takes nothing away");
+}
+
+#[test]
 fn the_exit_status_of_the_command_is_returned_and_quiet_prints_nothing() {
     or_skip!(bpf_works());
     let ran = place(HOT).run(&["run", "-s", "mine.yaml", "-q", "--", "sh", "-c", "sleep 0.5; exit 7"]);

@@ -23,6 +23,11 @@ pub struct BlockSums {
     pub idle: Duration,
     /// The number of absent pages that are in swap. `None` if the survey does not know.
     pub swapped: Option<u16>,
+    /// The number of present pages that cannot be observed. `None` if that is not known.
+    pub unobservable: Option<u16>,
+    /// The number of present pages of which it is not known whether they were accessed since the survey before, as in
+    /// [`PageSums::unknown`](super::PageSums::unknown). `None` if that is not known either.
+    pub unknown: Option<u16>,
 }
 
 /// The sums of the blocks of a target, in the order of addresses.
@@ -77,12 +82,17 @@ impl BlockList {
         };
         let made = survey.into_iter().flat_map(|(history, total)| {
             let mut counter = BlockCounter::new(history);
-            listed(history).map(move |block| BlockSums {
-                start: block.start,
-                present: block.counts().present as u16,
-                touched: counter.touched(block, total),
-                idle: counter.idle(block),
-                swapped: history.knows_swap.then(|| block.counts().swapped as u16),
+            listed(history).map(move |block| {
+                let counts = block.counts();
+                BlockSums {
+                    start: block.start,
+                    present: counts.present as u16,
+                    touched: counter.touched(block, total),
+                    idle: counter.idle(block),
+                    swapped: history.knows_swap.then_some(counts.swapped as u16),
+                    unobservable: Some(counts.unobservable as u16),
+                    unknown: Some(counts.unknown as u16),
+                }
             })
         });
         sums.iter().copied().chain(made)

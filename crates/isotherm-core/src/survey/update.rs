@@ -336,6 +336,13 @@ mod tests {
             (history, found) = update.finish_with_sums(end, (TargetId::PhysicalMemory, last), true);
             let all = AddrRange::new(0, 80 * BLOCK_SIZE).unwrap();
             assert_eq!(history.pages_in(all).present / PAGE_SIZE, history.present());
+            // Blocks and mappings hold the same memory.
+            let of_blocks = |pages: fn(&BlockSums) -> Option<u16>| -> u64 {
+                found.by_block.iter().filter_map(|block| pages(&block)).map(|pages| u64::from(pages) * PAGE_SIZE).sum()
+            };
+            let total = found.total();
+            assert_eq!(of_blocks(|block| block.unobservable), total.unobservable);
+            assert_eq!(of_blocks(|block| block.unknown), total.unknown);
             (
                 found.by_mapping,
                 found.by_block.iter().collect(),

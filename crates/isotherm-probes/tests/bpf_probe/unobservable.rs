@@ -53,8 +53,9 @@ fn shared_memory_that_one_process_uses_is_observed() {
     assert!(count(&answers, Idle) + STRAGGLERS >= 256);
 }
 
+/// A survey counts it as absent.
 #[test]
-fn the_zero_page_is_unobservable() {
+fn the_zero_page_is_unobservable_to_samples() {
     let answers = or_skip!(after_clear("small", |target, start| target.read(start, MIB)));
     assert!(nearly_all(count(&answers, Unobservable), 256));
 }

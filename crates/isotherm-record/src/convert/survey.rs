@@ -82,6 +82,8 @@ struct Block {
     touched_pages: u16,
     idle_ns: u64,
     swapped_pages: Option<u16>,
+    unobservable_pages: Option<u16>,
+    unknown_pages: Option<u16>,
 }
 
 impl<'a> SurveyOut<'a> {
@@ -154,6 +156,8 @@ impl<'a> Target<'a> {
             touched_pages: block.touched,
             idle_ns: nanoseconds(block.idle),
             swapped_pages: block.swapped,
+            unobservable_pages: block.unobservable,
+            unknown_pages: block.unknown,
         });
         Self {
             pid: pid_column(target.id),

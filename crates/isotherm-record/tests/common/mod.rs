@@ -232,6 +232,8 @@ pub fn survey(i: u32) -> SurveyRecord {
                 touched: 3,
                 idle: Duration::from_secs(nth),
                 swapped: (nth > 0).then_some(2),
+                unobservable: Some(4),
+                unknown: (nth != 1).then_some(1),
             })
             .collect(),
         by_node: Vec::new(),

@@ -12,16 +12,34 @@ pub struct Cell {
     /// Accesses that samples found in a second. At most one is found in a sample, so that this is the least there was
     /// where `rate` is 1.
     pub hz: f32,
-    /// The share of unobservable samples, 0 to 1.
+    /// The share of unobservable samples, 0 to 1; with surveys, of memory that they could not observe.
     pub unobservable: f32,
-    /// The mean age: the time for which the access rate has been about the same. With surveys, the mean idle time.
+    /// The share of the memory of which surveys did not know whether it was accessed, 0 to 1. In `rate` it counts as
+    /// accessed in the same share as the rest. 0 with samples.
+    pub unknown: f32,
+    /// The mean age: the time for which the access rate has been about the same. With surveys, the mean idle time of
+    /// what is known.
     pub age: Duration,
 }
 
 impl Cell {
-    /// Whether most samples are unobservable, so that the rate means little.
+    /// Whether the rate means little, mostly because memory or samples could not be observed.
     pub fn is_unobservable(&self) -> bool {
-        self.unobservable > 0.5
+        self.is_in_the_dark() && self.unobservable >= self.unknown
+    }
+
+    /// Whether the rate means little, mostly because it is not known yet whether the memory was accessed.
+    pub fn is_unknown(&self) -> bool {
+        self.is_in_the_dark() && self.unobservable < self.unknown
+    }
+
+    /// Whether something is known of a part of it.
+    pub(super) fn has_evidence(&self) -> bool {
+        self.unobservable + self.unknown < 1.0
+    }
+
+    fn is_in_the_dark(&self) -> bool {
+        self.unobservable + self.unknown > 0.5
     }
 }
 
@@ -29,11 +47,16 @@ impl Cell {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sums {
     pub(super) weight: f64,
+    /// What could be observed.
     pub(super) observed: f64,
+    /// The part of `observed` of which surveys know nothing yet.
+    pub(super) unknown: f64,
     pub(super) accessed: f64,
     /// Accesses found in a second.
     pub(super) found: f64,
     pub(super) age: f64,
+    /// What has an age.
+    pub(super) aged: f64,
 }
 
 impl Sums {
@@ -42,7 +65,12 @@ impl Sums {
             rate: if self.observed > 0.0 { (self.accessed / self.observed).clamp(0.0, 1.0) as f32 } else { 0.0 },
             hz: if self.observed > 0.0 { (self.found / self.observed) as f32 } else { 0.0 },
             unobservable: (1.0 - self.observed / self.weight).clamp(0.0, 1.0) as f32,
-            age: Duration::try_from_secs_f64(self.age / self.weight).unwrap_or(Duration::MAX),
+            unknown: (self.unknown / self.weight).clamp(0.0, 1.0) as f32,
+            age: if self.aged > 0.0 {
+                Duration::try_from_secs_f64(self.age / self.aged).unwrap_or(Duration::MAX)
+            } else {
+                Duration::ZERO
+            },
         })
     }
 }
@@ -52,8 +80,10 @@ impl Sums {
 pub enum Shown {
     /// The rate of its memory, or another measure from 0 (cold) to 1 (hot).
     Rate(f32),
-    /// Most of it could not be observed.
+    /// Most of it could not be observed, or is not known for this and the next reason together.
     Unobservable,
+    /// Of most of it surveys did not know yet whether it was accessed.
+    Unknown,
     /// More of it was in swap than in memory.
     Swapped,
     /// It was mapped, but nothing of it was in memory or in swap.

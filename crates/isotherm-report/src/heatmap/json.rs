@@ -121,17 +121,21 @@ impl Serialize for TargetMap {
         map.serialize_entry("absent_bytes", &self.at_end.and_then(|bytes| bytes.absent))?;
         map.serialize_entry("swapped", &self.shares(|placement| placement.swapped))?;
         map.serialize_entry("absent", &self.shares(|placement| (!physical).then(|| placement.absent())))?;
-        let rates = self.cells(|cell| (cell.unobservable < 1.0).then(|| rounded(cell.rate)));
+        let rates = self.cells(|cell| cell.has_evidence().then(|| rounded(cell.rate)));
+        map.serialize_entry("unobservable", &self.cells(|cell| Some(rounded(cell.unobservable))))?;
+        if self.measure != Measure::Rate {
+            map.serialize_entry("unknown", &self.cells(|cell| Some(rounded(cell.unknown))))?;
+        }
         match self.measure {
             Measure::Rate => {
-                let hz = self.cells(|cell| (cell.unobservable < 1.0).then(|| rounded(cell.hz)));
+                let hz = self.cells(|cell| cell.has_evidence().then(|| rounded(cell.hz)));
                 map.serialize_entry("rates", &rates)?;
                 map.serialize_entry("rates_hz", &hz)?;
-                map.serialize_entry("unobservable", &self.cells(|cell| Some(rounded(cell.unobservable))))?;
             }
             Measure::Touched => map.serialize_entry("touched", &rates)?,
             Measure::IdleTime => {
-                let idle = self.cells(|cell| Some((cell.age.as_secs_f64() * 10.0).round() / 10.0));
+                let idle =
+                    self.cells(|cell| cell.has_evidence().then(|| (cell.age.as_secs_f64() * 10.0).round() / 10.0));
                 map.serialize_entry("idle_s", &idle)?;
             }
         }

@@ -78,7 +78,11 @@ impl TargetMap {
             let recorded = self.recorded.get(column) == Some(&true) && self.id != TargetId::PhysicalMemory;
             return placement.filter(|_| recorded).map(|_| Shown::Absent);
         };
-        Some(if cell.is_unobservable() { Shown::Unobservable } else { Shown::Rate(cell.rate) })
+        Some(match cell {
+            cell if cell.is_unobservable() => Shown::Unobservable,
+            cell if cell.is_unknown() => Shown::Unknown,
+            cell => Shown::Rate(cell.rate),
+        })
     }
 
     /// How large the target is: `64 MiB in memory, 12 MiB in swap at the end`; without surveys, what was mapped.
@@ -193,14 +197,18 @@ impl Heatmap {
             let columns = map.columns.overlaps(survey.time.saturating_sub(survey.interval), survey.time);
             columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
             for piece in pieces(found, selection.address) {
+                let observed = (1.0 - piece.unobservable).max(0.0);
+                let known = (observed - piece.unknown).max(0.0);
                 for (row, bytes) in map.axis.rows_of(piece.range) {
                     for &(column, seconds) in &columns {
                         let weight = bytes as f64 * piece.present * seconds;
                         let sums = &mut map.sums[row * map.columns.count + column];
                         sums.weight += weight;
-                        sums.observed += weight;
+                        sums.observed += weight * observed;
+                        sums.unknown += weight * piece.unknown;
                         sums.accessed += weight * piece.touched;
-                        sums.age += weight * piece.idle.as_secs_f64();
+                        sums.age += weight * known * piece.idle.as_secs_f64();
+                        sums.aged += weight * known;
                     }
                 }
             }
@@ -290,6 +298,11 @@ impl Heatmap {
         self.targets.iter().any(|target| target.at_end.is_some())
     }
 
+    /// Whether the legend has this: if a cell is shown so. Any recording with samples may have unobservable memory.
+    pub(crate) fn may_show(&self, what: Shown) -> bool {
+        what == Shown::Unobservable && self.measure == Measure::Rate || self.shows(what)
+    }
+
     /// Whether a cell is shown as this.
     pub(crate) fn shows(&self, what: Shown) -> bool {
         let in_row = |map: &TargetMap, row| (0..map.columns.count).any(|column| map.shown(row, column) == Some(what));
@@ -326,6 +339,7 @@ impl View for Heatmap {
                     sums.accessed += weight * accessed;
                     sums.found += weight * found;
                     sums.age += weight * age;
+                    sums.aged += weight;
                 }
             }
         }

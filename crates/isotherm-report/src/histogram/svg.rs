@@ -7,7 +7,7 @@ use isotherm_core::units;
 use isotherm_record::Mark;
 
 use super::{Histogram, Moment, NamedSizes, Sizes, folded};
-use crate::colour::{Rgb, UNOBSERVABLE, hex, of_rate};
+use crate::colour::{Rgb, UNKNOWN, UNOBSERVABLE, hex, of_rate};
 use crate::options::Picture;
 use crate::svg::{Across, Anchor, Drawing, ON_COLOURS, fit, mark_row};
 use crate::text::time_of;
@@ -53,13 +53,12 @@ pub(crate) fn draw(histogram: &Histogram<'_>, marks: &[Mark], picture: Picture) 
 /// The bands, and what is in none of them: their names and colours.
 fn parts<'a>(histogram: &'a Histogram<'_>) -> Vec<(&'a str, Rgb)> {
     let bands = histogram.bands.iter().map(|band| (&*band.name, of_rate(band.heat)));
-    bands.chain([("not observable or unknown", UNOBSERVABLE)]).collect()
+    bands.chain([("not observable", UNOBSERVABLE), ("unknown", UNKNOWN)]).collect()
 }
 
 /// The bytes of each of the [`parts`].
 fn bytes(sizes: &Sizes) -> Vec<u64> {
-    let dark = sizes.unobservable_bytes.saturating_add(sizes.unknown_bytes);
-    sizes.bytes.iter().copied().chain([dark]).collect()
+    sizes.bytes.iter().copied().chain([sizes.unobservable_bytes, sizes.unknown_bytes]).collect()
 }
 
 fn bands(drawing: &mut Drawing, histogram: &Histogram<'_>, parts: &[(&str, Rgb)], mut y: f64) -> f64 {
@@ -69,10 +68,12 @@ fn bands(drawing: &mut Drawing, histogram: &Histogram<'_>, parts: &[(&str, Rgb)]
     drawing.text(NAME - 10.0, y + 6.0, Anchor::End, "label", histogram.quantity);
     y += 14.0;
     let all = histogram.total.all().max(1) as f64;
-    let over_time = histogram.over_time.iter().map(|moment| &moment.sizes);
-    let has_dark = over_time.chain([histogram.total]).any(|sizes| sizes.known() < sizes.all());
+    let ever = |nth: usize| {
+        let over_time = histogram.over_time.iter().map(|moment| &moment.sizes);
+        over_time.chain([histogram.total]).any(|sizes| self::bytes(sizes).get(nth) > Some(&0))
+    };
     for (nth, ((name, colour), &bytes)) in parts.iter().zip(&sizes).enumerate() {
-        if nth == histogram.bands.len() && !has_dark {
+        if nth >= histogram.bands.len() && !ever(nth) {
             continue;
         }
         drawing.text(NAME - 10.0, y + 13.0, Anchor::End, "name", &fit(name, NAME - 22.0));

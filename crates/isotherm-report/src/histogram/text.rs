@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use isotherm_core::units;
 
 use super::{Histogram, NamedSizes, Sizes, folded};
-use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::colour::{UNKNOWN, UNOBSERVABLE, of_rate};
 use crate::text::bar::{Part, stacked};
 use crate::text::chart::Chart;
 use crate::text::table::{Cell, Column, table};
@@ -60,7 +60,7 @@ fn bands(out: &mut dyn Write, terminal: &Terminal, histogram: &Histogram<'_>) ->
         (&*band.name, bytes, full)
     });
     let unobservable = (histogram.total.unobservable_bytes, UNOBSERVABLE, "?", "?");
-    let unknown = (histogram.total.unknown_bytes, UNOBSERVABLE, "?", "?");
+    let unknown = (histogram.total.unknown_bytes, UNKNOWN, "u", "u");
     let others = [("not observable", unobservable), ("unknown", unknown)];
     let others = others.into_iter().filter(|(_, part)| part.0 > 0).map(|(name, part)| (name, part.0, part));
     let rows: Vec<_> = rows.chain(others).collect();
@@ -98,8 +98,8 @@ fn names(
     };
     let of_bar = |sizes: &Sizes| {
         let parts = histogram.bands.iter().zip(&sizes.bytes).map(|(band, &bytes)| part(bytes, band.heat));
-        let dark = sizes.unobservable_bytes.saturating_add(sizes.unknown_bytes);
-        let parts: Vec<Part> = parts.chain([(dark, UNOBSERVABLE, "?", "?")]).collect();
+        let unobservable = (sizes.unobservable_bytes, UNOBSERVABLE, "?", "?");
+        let parts: Vec<Part> = parts.chain([unobservable, (sizes.unknown_bytes, UNKNOWN, "u", "u")]).collect();
         stacked(&parts, largest, 12, terminal)
     };
     let rows = shown.iter().map(|of| row(&of.name, &of.sizes, of_bar(&of.sizes)));

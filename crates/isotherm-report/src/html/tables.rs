@@ -8,7 +8,7 @@ use isotherm_core::units;
 use isotherm_record::Mark;
 
 use super::data::MARKS;
-use crate::colour::{SWAPPED, UNOBSERVABLE, hex, of_rate};
+use crate::colour::{SWAPPED, UNKNOWN, UNOBSERVABLE, hex, of_rate};
 use crate::command::shown_command;
 use crate::escape::markup;
 use crate::groups::GroupBy;
@@ -63,12 +63,12 @@ const HEADS: &str = "<th>size</th><th>hot</th><th>warm</th><th>cold</th>\
     <th title=\"how long the cold had been cold at the end\">cold for</th>\
     <th title=\"mapped, and neither in memory nor in swap\">absent</th><th title=\"in swap at the end\">swapped</th>";
 
-/// A bar with parts for hot, warm, cold and unobservable memory, and for that in swap.
+/// A bar with parts for hot, warm, cold, unobservable and unknown memory, and for that in swap.
 fn bar(t: &Temperature, largest: u64) -> String {
     let mut parts = String::new();
     let mut x = 0.0;
-    let colours = [of_rate(0.9), of_rate(0.5), of_rate(0.08), UNOBSERVABLE, SWAPPED];
-    let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, in_swap(t)];
+    let colours = [of_rate(0.9), of_rate(0.5), of_rate(0.08), UNOBSERVABLE, UNKNOWN, SWAPPED];
+    let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, t.unknown_bytes, in_swap(t)];
     for (bytes, colour) in sizes.into_iter().zip(colours) {
         let wide = bytes as f64 / largest.max(1) as f64 * 100.0;
         if wide > 0.0 {

@@ -116,7 +116,7 @@ mod tests {
             present,
             touched,
             idle: Duration::from_secs(idle),
-            swapped: None,
+            ..BlockSums::default()
         };
         let blocks = [block(0, 300, 300, 0), block(2, 100, 0, 1000)];
         let sums = PageSums { present: 400, touched: 300, within: [300; WINDOWS.len()], ..PageSums::default() };

@@ -36,7 +36,7 @@ pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
     drawing.text(MARGIN, 26.0, Anchor::Start, "title", &fit(&title(summary), width * 0.8));
     let note = format!("width: {quantity}, means over the time in which a stack has any");
     drawing.text(MARGIN, 46.0, Anchor::Start, "label", &fit(&note, width - 2.0 * MARGIN));
-    drawing.scale(&Scale { measure, most_hz: None, swap: false, absent: false }, width - MARGIN, 58.0);
+    drawing.scale(&Scale { measure, unobservable: measure == Measure::Rate, ..Scale::default() }, width - MARGIN, 58.0);
 
     let mut root = Function::default();
     for group in &summary.groups {

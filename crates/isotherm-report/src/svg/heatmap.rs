@@ -56,6 +56,8 @@ pub(crate) fn scale(heatmap: &Heatmap) -> Scale {
     Scale {
         measure: heatmap.measure,
         most_hz: heatmap.most_hz(),
+        unobservable: heatmap.may_show(Shown::Unobservable),
+        unknown: heatmap.shows(Shown::Unknown),
         swap: heatmap.shows(Shown::Swapped),
         absent: heatmap.shows(Shown::Absent),
     }

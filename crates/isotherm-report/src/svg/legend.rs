@@ -3,7 +3,7 @@
 use isotherm_core::units;
 
 use super::{Anchor, Drawing, text_width};
-use crate::colour::{ABSENT, Rgb, SWAPPED, UNOBSERVABLE, hex, of_rate};
+use crate::colour::{ABSENT, Rgb, SWAPPED, UNKNOWN, UNOBSERVABLE, hex, of_rate};
 use crate::measure::Measure;
 
 /// The width of the colour scale.
@@ -12,10 +12,15 @@ const WIDTH: f64 = 180.0;
 pub(crate) const HEIGHT: f64 = 30.0;
 
 /// What the colours of a picture mean.
+#[derive(Default)]
 pub(crate) struct Scale {
     pub(crate) measure: Measure,
     /// The rate in Hz at its hot end, which is the least there was.
     pub(crate) most_hz: Option<f64>,
+    /// Whether unobservable memory is shown.
+    pub(crate) unobservable: bool,
+    /// Whether memory of which nothing is known yet is shown.
+    pub(crate) unknown: bool,
     /// Whether memory in swap is shown.
     pub(crate) swap: bool,
     /// Whether absent memory is shown.
@@ -26,7 +31,8 @@ impl Scale {
     /// The colours that are not of the scale, each with what it means.
     fn others(&self) -> impl Iterator<Item = (Rgb, &'static str)> {
         let all = [
-            (UNOBSERVABLE, "not observable", self.measure == Measure::Rate),
+            (UNOBSERVABLE, "not observable", self.unobservable),
+            (UNKNOWN, "unknown", self.unknown),
             (SWAPPED, "in swap", self.swap),
             (ABSENT, "absent", self.absent),
         ];

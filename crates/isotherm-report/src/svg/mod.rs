@@ -20,7 +20,7 @@ use base64::Engine as _;
 use isotherm_record::Mark;
 
 use crate::ReportError;
-use crate::colour::{ABSENT, SWAPPED, UNOBSERVABLE};
+use crate::colour::{ABSENT, SWAPPED, UNKNOWN, UNOBSERVABLE};
 use crate::escape::markup;
 use crate::groups::GroupBy;
 use crate::heatmap::Shown;
@@ -188,8 +188,10 @@ impl Drawing {
     }
 }
 
-/// Bytes that stand for rates, for absent memory, for memory in swap, for unobservable memory and for nothing.
+/// Bytes that stand for rates, for unknown memory, for absent memory, for memory in swap, for unobservable memory and
+/// for nothing.
 pub(crate) const HIGHEST_RATE: u8 = 250;
+pub(crate) const IS_UNKNOWN: u8 = 251;
 pub(crate) const IS_ABSENT: u8 = 252;
 pub(crate) const IN_SWAP: u8 = 253;
 pub(crate) const IN_THE_DARK: u8 = 254;
@@ -200,6 +202,7 @@ pub(crate) fn code(cell: Option<Shown>) -> u8 {
     match cell {
         None => NOTHING,
         Some(Shown::Unobservable) => IN_THE_DARK,
+        Some(Shown::Unknown) => IS_UNKNOWN,
         Some(Shown::Swapped) => IN_SWAP,
         Some(Shown::Absent) => IS_ABSENT,
         // Only memory without accesses is 0.
@@ -211,6 +214,7 @@ pub(crate) fn code(cell: Option<Shown>) -> u8 {
 pub(crate) fn palette(measure: Measure) -> Vec<u8> {
     let colour = |byte: u8| match byte {
         ..=HIGHEST_RATE => measure.colour(f64::from(byte) / f64::from(HIGHEST_RATE)),
+        IS_UNKNOWN => UNKNOWN,
         IS_ABSENT => ABSENT,
         IN_SWAP => SWAPPED,
         _ => UNOBSERVABLE,

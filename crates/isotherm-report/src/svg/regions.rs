@@ -87,7 +87,11 @@ impl<'a> RegionLines<'a> {
         let surveyed = bars().any(|bar| bar.pages.is_some());
         let swap = bars().any(|bar| bar.placement.is_some_and(|of| of.swapped > Some(0.0)));
         let measure = if self.sampled || !surveyed { Measure::Rate } else { Measure::Touched };
-        drawing.scale(&Scale { measure, most_hz: None, swap, absent: false }, width - 12.0, 12.0);
+        drawing.scale(
+            &Scale { measure, unobservable: measure == Measure::Rate, swap, ..Scale::default() },
+            width - 12.0,
+            12.0,
+        );
         let mut y = 44.0;
         for Target { title, bars, sampling, .. } in &self.targets {
             drawing.text(12.0, y + 14.0, Anchor::Start, "title", &fit(title, width * 0.8));

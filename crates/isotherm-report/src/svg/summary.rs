@@ -1,10 +1,10 @@
-//! The summary as a picture: a bar for each mapping name, with parts for hot, warm, cold and unobservable memory and
-//! for that in swap. With surveys, columns tell swapped and absent bytes.
+//! The summary as a picture: a bar for each mapping name, with parts for hot, warm, cold, unobservable and unknown
+//! memory and for that in swap. With surveys, columns tell swapped and absent bytes.
 
 use isotherm_core::units;
 
 use super::{Anchor, Drawing, fit};
-use crate::colour::{SWAPPED, UNOBSERVABLE, hex, of_rate};
+use crate::colour::{SWAPPED, UNKNOWN, UNOBSERVABLE, hex, of_rate};
 use crate::facts::facts;
 use crate::options::Picture;
 use crate::summary::{Summary, Temperature, folded};
@@ -28,10 +28,12 @@ pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
         ("warm", of_rate(0.5)),
         ("cold", of_rate(0.0)),
         ("not observable", UNOBSERVABLE),
+        ("unknown", UNKNOWN),
         ("in swap", SWAPPED),
     ];
-    let swap = summary.total.surveyed.swapped_bytes > Some(0);
-    for (name, colour) in parts.into_iter().take(if swap { 5 } else { 4 }) {
+    let [unknown, swap] = [summary.total.unknown_bytes > 0, summary.total.surveyed.swapped_bytes > Some(0)];
+    let shown = [true, true, true, true, unknown, swap];
+    for ((name, colour), _) in parts.into_iter().zip(shown).filter(|(_, shown)| *shown) {
         drawing.rect((x, 42.0), (12.0, 12.0), &format!(r#"fill="{}""#, hex(colour)));
         drawing.text(x + 18.0, 52.0, Anchor::Start, "label", name);
         x += 36.0 + super::text_width(name);
@@ -59,7 +61,7 @@ pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
         let scale = max_width / if total { length(t) } else { largest };
         let mut x = NAMES;
         let swapped = t.surveyed.swapped_bytes.unwrap_or(0);
-        let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, swapped];
+        let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, t.unknown_bytes, swapped];
         for ((name, colour), bytes) in parts.into_iter().zip(sizes) {
             let long = bytes as f64 * scale;
             let tip = format!("{}: {} {name}", t.name, units::bytes(bytes));

@@ -10,7 +10,7 @@ use super::marks::above_axis;
 use super::title::{title, title_in};
 use super::{Colour, Terminal, cut, name_in, right};
 use crate::axis::{Area, Axis, AxisResolution};
-use crate::colour::{ABSENT, Rgb, SWAPPED, UNOBSERVABLE, of_rate};
+use crate::colour::{ABSENT, Rgb, SWAPPED, UNKNOWN, UNOBSERVABLE, of_rate};
 use crate::extent::{Extent, shown_name};
 use crate::heatmap::{Heatmap, LeftOut, Plan, Shown, TargetMap};
 use crate::measure::Measure;
@@ -159,6 +159,7 @@ fn colour_of(measure: Measure, cell: Shown) -> Rgb {
         Shown::Rate(rate) => measure.colour(f64::from(rate)),
         Shown::Absent => ABSENT,
         Shown::Unobservable => UNOBSERVABLE,
+        Shown::Unknown => UNKNOWN,
         Shown::Swapped => SWAPPED,
     }
 }
@@ -188,6 +189,7 @@ fn plain(terminal: &Terminal, measure: Measure, cells: impl Iterator<Item = Opti
         .map(|cell| match cell {
             None => ' ',
             Some(Shown::Unobservable) => '?',
+            Some(Shown::Unknown) => 'u',
             Some(Shown::Swapped) => 's',
             Some(Shown::Absent) => '.',
             Some(Shown::Rate(rate)) => digit(f64::from(rate)),
@@ -229,7 +231,8 @@ struct OtherMark {
 /// The marks of a heatmap that are not of its scale.
 fn other_marks(heatmap: &Heatmap) -> Vec<OtherMark> {
     let all = [
-        (UNOBSERVABLE, '?', "could not be observed", "unobserved", heatmap.measure == Measure::Rate),
+        (UNOBSERVABLE, '?', "could not be observed", "unobserved", heatmap.may_show(Shown::Unobservable)),
+        (UNKNOWN, 'u', "not known yet", "unknown", heatmap.shows(Shown::Unknown)),
         (SWAPPED, 's', "in swap", "swap", heatmap.shows(Shown::Swapped)),
         (ABSENT, '.', "absent", "absent", heatmap.shows(Shown::Absent)),
     ];

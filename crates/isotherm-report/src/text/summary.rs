@@ -10,7 +10,7 @@ use super::groups::{figures, groups};
 use super::marks::list;
 use super::table::{Cell, Column, table};
 use super::{Terminal, wrap};
-use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::colour::{UNKNOWN, UNOBSERVABLE, of_rate};
 use crate::facts::{facts, warnings};
 use crate::groups::GroupBy;
 use crate::node_memory::NodeMemory;
@@ -156,13 +156,14 @@ fn line(t: &Temperature, (text, styled): &(String, String)) -> Vec<Cell> {
     cells
 }
 
-/// A bar with parts for hot, warm, cold and unobservable memory, as plain and as styled text.
+/// A bar with parts for hot, warm, cold, unobservable and unknown memory, as plain and as styled text.
 fn stacked(t: &Temperature, largest: u64, columns: usize, terminal: &Terminal) -> (String, String) {
-    let parts: [Part; 4] = [
+    let parts: [Part; 5] = [
         (t.hot_bytes, of_rate(0.9), "█", "#"),
         (t.warm_bytes, of_rate(0.5), "▓", "+"),
         (t.cold_bytes, of_rate(0.15), "░", "."),
         (t.unobservable_bytes, UNOBSERVABLE, "?", "?"),
+        (t.unknown_bytes, UNKNOWN, "u", "u"),
     ];
     bar::stacked(&parts, largest, columns, terminal)
 }

@@ -8,7 +8,7 @@ use isotherm_core::units;
 use super::Tune;
 use super::advice::Advice;
 use super::working_set::{Window, WorkingSet};
-use crate::colour::{UNOBSERVABLE, of_rate};
+use crate::colour::{UNKNOWN, UNOBSERVABLE, of_rate};
 use crate::command::{shown_command, shown_pid};
 use crate::escape::sanitise;
 use crate::text::bar::{Part, stacked};
@@ -165,11 +165,13 @@ fn bar(window: &Window, found: &WorkingSet, largest: u64, columns: usize, termin
     let rest = found.resident_bytes.unwrap_or(0).saturating_sub(window.peak_bytes);
     let idle = window.idle.map_or(0, |idle| idle.bytes).min(rest);
     let rest = rest.saturating_sub(idle);
-    let unseen = found.unobservable_bytes.unwrap_or(0).saturating_add(found.unknown_bytes.unwrap_or(0)).min(rest);
-    let parts: [Part; 4] = [
+    let unseen = found.unobservable_bytes.unwrap_or(0).min(rest);
+    let unknown = found.unknown_bytes.unwrap_or(0).min(rest - unseen);
+    let parts: [Part; 5] = [
         (window.median_bytes, of_rate(0.9), "█", "#"),
         (peak, of_rate(0.5), "▓", "+"),
         (unseen, UNOBSERVABLE, "?", "?"),
+        (unknown, UNKNOWN, "u", "u"),
         (idle, of_rate(0.15), "░", "."),
     ];
     stacked(&parts, largest, columns, terminal)

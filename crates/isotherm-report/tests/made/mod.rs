@@ -403,6 +403,7 @@ pub fn surveyed(seconds: u32) -> Made {
                     touched,
                     idle: Duration::from_secs(idle.into()),
                     swapped: Some(0),
+                    ..BlockSums::default()
                 }
             };
             let in_swap =

@@ -41,12 +41,17 @@ pub(crate) struct PreparedSchemes {
     engine: Engine,
     file: Option<SchemeFile>,
     memory_use: bool,
+    surveyed: bool,
 }
 
 impl PreparedSchemes {
     /// Reads the schemes and tries what they ask for. `look` tells which pages are young; page tables tell it if it is
-    /// `None`.
-    pub(crate) fn new(options: SchemeOptions, look: Option<Box<dyn AccessProbe + Send>>) -> Result<Self, RunError> {
+    /// `None`. `surveyed` says whether the run has surveys.
+    pub(crate) fn new(
+        options: SchemeOptions,
+        look: Option<Box<dyn AccessProbe + Send>>,
+        surveyed: bool,
+    ) -> Result<Self, RunError> {
         let (schemes, file) = match options.schemes {
             SchemeSource::Fixed(schemes) => (schemes, None),
             SchemeSource::File(path) => {
@@ -61,7 +66,7 @@ impl PreparedSchemes {
             None => inspector,
         };
         let engine = Schemes::new(schemes, ProcessActuator::new(processes), inspector, SystemGauges::new())?;
-        Ok(Self { engine, file, memory_use: options.memory_use })
+        Ok(Self { engine, file, memory_use: options.memory_use, surveyed })
     }
 
     /// The files that the schemes read while they run.
@@ -82,7 +87,7 @@ impl PreparedSchemes {
         control: Control,
         delivery: Delivery,
     ) -> Result<SchemeThread, RunError> {
-        let Self { mut engine, file, memory_use } = self;
+        let Self { mut engine, file, memory_use, surveyed } = self;
         engine.actuator_mut().act_on(processes.clone());
         engine.inspector_mut().inspect(processes.clone());
         let interrupt = engine.actuator().interrupt();
@@ -95,6 +100,7 @@ impl PreparedSchemes {
             delivery,
             processes,
             memory_use,
+            surveyed,
             start: Instant::now(),
             next_memory_use: Instant::now(),
             memory: Vec::new(),
@@ -158,6 +164,8 @@ struct Worker {
     delivery: Delivery,
     processes: ProcessTable,
     memory_use: bool,
+    /// Whether the run has surveys.
+    surveyed: bool,
     /// When the run began, by the times of its snapshots.
     start: Instant,
     next_memory_use: Instant,
@@ -242,6 +250,9 @@ impl Worker {
 
     fn report_schemes(&self) {
         self.delivery.send(Event::Schemes(self.engine.schemes().cloned().collect()));
+        if let Some(text) = unsurveyed(self.engine.schemes()).filter(|_| !self.surveyed) {
+            self.notice(Severity::Warning, &text);
+        }
     }
 
     /// Says why no call could be made inside a target; once, as long as the reason is the same.
@@ -312,4 +323,20 @@ impl Worker {
     fn notice(&self, severity: Severity, text: &str) {
         self.delivery.send(Event::Notice(Notice::new(severity, text)));
     }
+}
+
+/// What the user should know of schemes that take memory away on the word of samples alone. `None` if there is none.
+fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
+    let names: Vec<&str> =
+        schemes.filter(|scheme| scheme.action.kind().takes_away()).map(|scheme| &*scheme.name).collect();
+    let (first, rest) = names.split_first()?;
+    let (what, acts) = match rest {
+        [] => (format!("the scheme {first}"), "acts"),
+        _ => (format!("the schemes {}", names.join(", ")), "act"),
+    };
+    Some(format!(
+        "without a survey, {what} {acts} on whole regions, of which samples looked at single pages: they can hold \
+         pages that are in use, and no page is looked at again just before the action; leave out --survey off, and use \
+         the probe bpf or idle (isotherm doctor says what they need)"
+    ))
 }

@@ -95,7 +95,8 @@ pub struct Cpus(pub Vec<usize>);
 pub struct SharedOption {
     /// Whether surveys of page tables (bpf) observe memory that several processes map, by clearing the referenced marks
     /// of the process (/proc/PID/clear_refs) or, where the multi-generational LRU is on and this costs the process
-    /// less, by aging its cgroup. The kernel chooses what to reclaim by the marks that are cleared
+    /// less, by aging its cgroup. The kernel chooses by these marks what to reclaim. Page faults of the process wait
+    /// while clear_refs runs
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub shared: SharedChoice,
     /// With --shared auto: the longest time for which page faults of a process may wait while its shared memory is

@@ -10,7 +10,7 @@ use isotherm_report::{Parts, pieces};
 
 use super::shares::Shares;
 
-/// The temperature of some memory, in bytes. `size` is the sum of the next four fields.
+/// The temperature of some memory, in bytes. `size` is the sum of the next five fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Temperature {
     pub size: f64,
@@ -18,24 +18,32 @@ pub struct Temperature {
     pub warm: f64,
     pub cold: f64,
     pub unobservable: f64,
+    /// Of which nothing is known yet.
+    pub unknown: f64,
     pub working_set: f64,
 }
 
 impl Temperature {
+    /// Whether nothing is known of any of it.
+    pub fn is_in_the_dark(&self) -> bool {
+        self.unobservable + self.unknown >= self.size
+    }
+
     fn add(&mut self, other: &Self) {
         self.size += other.size;
         self.hot += other.hot;
         self.warm += other.warm;
         self.cold += other.cold;
         self.unobservable += other.unobservable;
+        self.unknown += other.unknown;
         self.working_set += other.working_set;
     }
 
     fn over(self, n: f64) -> Self {
-        let Self { size, hot, warm, cold, unobservable, working_set } = self;
-        let [size, hot, warm, cold, unobservable, working_set] =
-            [size, hot, warm, cold, unobservable, working_set].map(|sum| sum / n);
-        Self { size, hot, warm, cold, unobservable, working_set }
+        let Self { size, hot, warm, cold, unobservable, unknown, working_set } = self;
+        let [size, hot, warm, cold, unobservable, unknown, working_set] =
+            [size, hot, warm, cold, unobservable, unknown, working_set].map(|sum| sum / n);
+        Self { size, hot, warm, cold, unobservable, unknown, working_set }
     }
 }
 
@@ -81,7 +89,7 @@ impl Figures {
         let mut sum = Self::default();
         let (mut observed, mut accessed) = (0.0, 0.0);
         for figures in of {
-            let bytes = figures.total.size - figures.total.unobservable;
+            let bytes = figures.total.size - figures.total.unobservable - figures.total.unknown;
             observed += bytes;
             accessed += bytes * figures.rate;
             sum.total.add(&figures.total);
@@ -113,7 +121,8 @@ impl Part {
             hot: bytes * hot,
             warm: bytes * warm,
             cold: bytes * cold,
-            unobservable: bytes * (unobservable + unknown),
+            unobservable: bytes * unobservable,
+            unknown: bytes * unknown,
             working_set: bytes * if region.pages.is_some() { hot + warm } else { f64::from(region.nr_accesses > 0) },
         };
         let surveyed = region.pages.is_some();

@@ -128,6 +128,7 @@ impl Grid {
             rate: if observed > 0.0 { (accessed / observed).clamp(0.0, 1.0) as f32 } else { 0.0 },
             unobservable: (1.0 - observed / weight).clamp(0.0, 1.0) as f32,
             hz: if observed > 0.0 { (found / observed) as f32 } else { 0.0 },
+            unknown: 0.0,
             age: Duration::ZERO,
         })
     }

@@ -40,7 +40,10 @@ impl<'a> Shares<'a> {
             return Parts::of(region, self.row.samples);
         }
         let Share { observed, accessed } = self.of(region);
-        Parts { warm: accessed, cold: observed - accessed, unobservable: 1.0 - observed, ..Parts::default() }
+        let unobservable = region.pages.map_or(0.0, |pages| pages.unobservable as f64 / pages.present.max(1) as f64);
+        let unobservable = unobservable.min(1.0 - observed);
+        let unknown = 1.0 - observed - unobservable;
+        Parts { hot: 0.0, warm: accessed, cold: observed - accessed, unobservable, unknown }
     }
 
     /// The part of the addresses of a region that counts as memory: with surveys, what is in memory.
@@ -74,6 +77,8 @@ mod tests {
         let Share { observed, accessed } = shares.of(region);
         assert!((observed - 0.5).abs() < 1e-6 && (accessed - 0.2).abs() < 1e-6, "{observed} {accessed}");
         assert_eq!(shares.weight(region), 0.5);
+        let Parts { unobservable, unknown, .. } = shares.parts(region);
+        assert!((unobservable - 0.1).abs() < 1e-6 && (unknown - 0.4).abs() < 1e-6, "{unobservable} {unknown}");
     }
 
     #[test]

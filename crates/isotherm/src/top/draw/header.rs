@@ -2,7 +2,7 @@
 
 use isotherm_core::survey::NodeSums;
 use isotherm_core::units;
-use isotherm_report::{shown_command, shown_pid};
+use isotherm_report::{colour, shown_command, shown_pid};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -84,12 +84,16 @@ pub fn memory(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: 
     let Some(second) = rows.next() else { return };
     let x = label(painter, buffer, second, "memory");
     let parts = |dark| {
-        [
+        let mut parts = vec![
             ("hot", total.hot, painter.rate(0.9)),
             ("warm", total.warm, painter.rate(0.5)),
             ("cold", total.cold, painter.rate(0.15)),
-            (dark, total.unobservable, painter.grey()),
-        ]
+            (dark, total.unobservable, painter.in_colour(colour::UNOBSERVABLE)),
+        ];
+        if total.unknown >= 1.0 {
+            parts.push(("unknown", total.unknown, painter.in_colour(colour::UNKNOWN)));
+        }
+        parts
     };
     let width = |parts: &[(&str, f64, Style)]| -> usize {
         parts.iter().map(|(name, bytes, _)| name.len() + painter.width(&size(*bytes)) + 5).sum::<usize>()

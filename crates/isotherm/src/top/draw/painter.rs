@@ -57,8 +57,9 @@ impl Painter {
         Style::new().fg(self.rgb(colour::of_rate(rate)))
     }
 
-    pub fn grey(&self) -> Style {
-        Style::new().fg(self.rgb(colour::UNOBSERVABLE))
+    /// The style of text in this colour.
+    pub fn in_colour(&self, rgb: colour::Rgb) -> Style {
+        Style::new().fg(self.rgb(rgb))
     }
 
     /// The style of charts.
@@ -70,13 +71,14 @@ impl Painter {
         Style::new().fg(self.rgb([214, 158, 46])).add_modifier(Modifier::BOLD)
     }
 
-    /// Draws a bar of hot, warm, cold and unobservable memory. The full width of `place` means `most` bytes.
+    /// Draws a bar of hot, warm, cold, unobservable and unknown memory. The full width of `place` means `most` bytes.
     pub fn bar(&self, buffer: &mut Buffer, place: Rect, memory: &Temperature, most: f64) {
         let parts = [
             (memory.hot, colour::of_rate(0.9), "#"),
             (memory.warm, colour::of_rate(0.5), "+"),
             (memory.cold, colour::of_rate(0.15), "."),
             (memory.unobservable, colour::UNOBSERVABLE, "?"),
+            (memory.unknown, colour::UNKNOWN, "u"),
         ];
         let (mut sum, mut drawn) = (0.0, 0);
         for (bytes, rgb, ascii) in parts {

@@ -105,7 +105,7 @@ pub fn size(bytes: f64) -> (String, Style) {
 
 /// An access rate as it stands in a cell, of memory of this temperature.
 pub fn rate(rate: f64, temperature: &Temperature) -> (String, Style) {
-    if temperature.unobservable >= temperature.size {
+    if temperature.is_in_the_dark() {
         return ("?".into(), DIM);
     }
     (format!("{rate:.2}"), Style::new())
@@ -118,7 +118,7 @@ fn cell(painter: &Painter, mapping: &MappingFigures, column: Column) -> (String,
         Column::WorkingSet => size(temperature.working_set),
         Column::Size => size(temperature.size),
         Column::Rate => rate(mapping.rate, temperature),
-        Column::Hz if temperature.unobservable >= temperature.size => ("?".into(), DIM),
+        Column::Hz if temperature.is_in_the_dark() => ("?".into(), DIM),
         // More accesses than one in a sample are not seen.
         Column::Hz => {
             let at_least = if mapping.rate >= 1.0 { painter.pick("≥", ">=") } else { "" };
