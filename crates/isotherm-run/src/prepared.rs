@@ -15,6 +15,7 @@ use crate::command::Command;
 use crate::config::check_duration;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};
 use crate::outlet::Outlet;
+use crate::pace::HelperCpu;
 use crate::probe::{OpenProbe, ProbeKind};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
@@ -116,6 +117,7 @@ impl Prepared {
             stacks,
             usdt,
             intervals,
+            intervals_goal,
             scheduling,
             seed,
             duration,
@@ -183,7 +185,13 @@ impl Prepared {
                     IntervalsChoice::Auto | IntervalsChoice::Fixed => Duration::MAX,
                 };
                 let most_aggregation = duration.map_or(most, |duration| most.min(duration / LEAST_SNAPSHOTS));
-                let goal = tunes.then(|| IntervalsGoal { most_aggregation, ..IntervalsGoal::default() });
+                if intervals_goal.is_some() && !tunes {
+                    return Err(ConfigError::GoalOfFixedIntervals.into());
+                }
+                let goal = tunes.then(|| {
+                    let goal = intervals_goal.unwrap_or_default();
+                    IntervalsGoal { most_aggregation: most_aggregation.min(goal.most_aggregation), ..goal }
+                });
                 let has_budget = probe.is_paced() && (spares || !sampling);
                 let pace = PaceOptions { budget, has_budget, spares, samples: sampling, survey, goal };
                 let follows = survey.is_some() && !targets.is_physical();
@@ -277,6 +285,11 @@ impl Prepared {
     /// A further sink of all events, on a thread of its own. `name` names it in errors.
     pub fn add_sink(&mut self, name: &str, sink: impl EventSink + 'static) {
         self.sinks.add(name, Box::new(sink));
+    }
+
+    /// Counts further threads of this program as threads of the run.
+    pub fn helper_cpu(&self) -> HelperCpu {
+        self.sinks.helpers().clone()
     }
 
     /// Starts the command of the run before the run itself, so that its caller can pass signals on to it from its
