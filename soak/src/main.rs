@@ -69,7 +69,7 @@ fn main() -> Result<ExitCode> {
         Command::Faults { only, each, one_error, kill } => {
             let room = Room::new(&isotherm, &start)?;
             let mut found = 0;
-            for case in faults::cases(room.bpf) {
+            for case in faults::cases(&room) {
                 let call = case.arguments.join(" ");
                 // Only what writes or acts can be killed at a bad moment.
                 let is_harmless = kill && case.output.is_none() && !case.live;

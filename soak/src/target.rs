@@ -1,6 +1,7 @@
 //! A process that is watched and acted on: it checks its own memory, again and again.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -64,6 +65,12 @@ pub fn is_target(rounds: u64) -> ExitCode {
 pub struct Start(pub Vec<String>);
 
 impl Start {
+    /// The name of its program.
+    pub fn name(&self) -> String {
+        let program = self.0.first().map(Path::new).and_then(Path::file_name);
+        program.unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// Starts a target, and waits until it has written to its memory.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ fn check(chosen: impl Fn(&Case) -> bool, extent: Extent) -> Result<(), &'static 
     available()?;
     let room = Room::new(ISOTHERM.as_ref(), &target()).unwrap();
     let mut findings = vec![];
-    for case in cases(room.bpf).iter().filter(|case| chosen(case)) {
+    for case in cases(&room).iter().filter(|case| !case.long && chosen(case)) {
         let begun = std::time::Instant::now();
         let (found, runs) = sweep(&room, case, &Kind::ALL, extent).unwrap();
         assert!(runs > 1, "{case:?}");
@@ -46,6 +46,19 @@ fn check(chosen: impl Fn(&Case) -> bool, extent: Extent) -> Result<(), &'static 
     }
     assert!(findings.is_empty(), "{findings:#?}");
     Ok(())
+}
+
+/// A command that is new has a case.
+#[test]
+fn faults_are_injected_into_each_command() {
+    or_skip!(available());
+    let room = Room::new(ISOTHERM.as_ref(), &target()).unwrap();
+    let cases: Vec<String> = cases(&room).iter().map(|case| case.arguments.join(" ") + " ").collect();
+    let needs_bpf = ["run", "idle", "top"];
+    for command in common::Place::new().commands() {
+        let has_one = cases.iter().any(|case| case.starts_with(&format!("{command} ")));
+        assert!(has_one || (!room.bpf && needs_bpf.contains(&&*command)), "{command}");
+    }
 }
 
 #[test]
@@ -68,7 +81,7 @@ fn a_call_that_fails_harms_no_target_of_record() {
 
 #[test]
 fn a_call_that_fails_harms_no_target_of_run_or_idle() {
-    or_skip!(check_slow(&["run", "idle"]));
+    or_skip!(check_slow(&["run", "idle", "tier"]));
 }
 
 #[test]
@@ -81,7 +94,8 @@ fn a_killed_command_leaves_a_readable_recording_and_the_next_one_nothing_of_it()
     or_skip!(available());
     let room = Room::new(ISOTHERM.as_ref(), &target()).unwrap();
     let mut killed = 0;
-    for case in cases(room.bpf).iter().filter(|case| case.keeps && !case.arguments.contains(&"TARGET".to_owned())) {
+    let is_killed = |case: &Case| case.keeps && !case.long && !case.arguments.contains(&"TARGET".to_owned());
+    for case in cases(&room).iter().filter(|case| is_killed(case)) {
         let extent = Extent { each: 1, every_error: false };
         let (findings, kills) = kills(&room, case, &[Kind::Write, Kind::Clone, Kind::Ptrace], extent).unwrap();
         assert!(findings.is_empty(), "{findings:#?}");

@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
+use super::recorder::Recorder;
 use crate::target::{ROUNDS, Start};
 
 /// A directory with the files that the commands read, and nothing else.
@@ -17,14 +19,28 @@ pub struct Room {
     pub(super) target: Start,
     /// Whether the probe bpf works here.
     pub bpf: bool,
+    /// What else works here that not every kernel has.
+    able: Able,
+    /// What makes a recording while other commands run. It is started by the first of them.
+    recorder: OnceLock<Recorder>,
     /// The names of the files.
     pub(super) inputs: Vec<String>,
+}
+
+/// What works on a machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Able {
+    stacks: bool,
+    usdt: bool,
+    /// Whether there are tiers between which memory can move.
+    tiers: bool,
 }
 
 /// A call of isotherm.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its arguments. `PID` stands for the process ID of a target, `TARGET` for the call of one that ends by itself.
+    /// Its arguments. `PID` stands for the process ID of a target, `NAME` for the name of its program, `TARGET` for the
+    /// call of one that ends by itself, and `RECORDING` for a recording in progress.
     pub arguments: Vec<String>,
     /// Its exit status without a fault.
     pub status: i32,
@@ -38,6 +54,8 @@ pub struct Case {
     pub varies: bool,
     /// Whether it takes so long that a short form tries few faults.
     pub slow: bool,
+    /// Whether it is left to the long form (`./dev soak`), since another case is much like it.
+    pub long: bool,
     /// Whether it runs on a terminal.
     pub terminal: bool,
 }
@@ -60,8 +78,9 @@ impl Room {
     /// If it cannot be made, or a recording cannot.
     pub fn new(isotherm: &Path, target: &Start) -> io::Result<Self> {
         let directory = tempfile::tempdir()?;
-        let mut room =
-            Self { directory, isotherm: isotherm.to_owned(), target: target.clone(), bpf: true, inputs: vec![] };
+        let (isotherm, target) = (isotherm.to_owned(), target.clone());
+        let (able, recorder, inputs) = (Able::default(), OnceLock::new(), vec![]);
+        let mut room = Self { directory, isotherm, target, bpf: true, able, recorder, inputs };
         for (name, text) in [
             ("stat.yaml", STAT),
             ("pageout.yaml", PAGEOUT),
@@ -90,8 +109,14 @@ impl Room {
                 return Err(io::Error::other("the recording cannot be cut"));
             }
         }
-        room.bpf = by_bpf;
-        room.inputs = room.names()?;
+        let inputs = room.names()?;
+        let works = |call: &str| Ok::<_, io::Error>(recorded(call)?.success());
+        let able = Able {
+            stacks: works(&format!("record -q --stacks -o out.rec {}", probe("refs")))?,
+            usdt: works(&format!("record -q --usdt isotherm:mark -o out.rec {}", probe("refs")))?,
+            tiers: works("tier config")?,
+        };
+        (room.bpf, room.able, room.inputs) = (by_bpf, able, inputs);
         Ok(room)
     }
 
@@ -100,8 +125,20 @@ impl Room {
         self.directory.path()
     }
 
+    /// The path of a recording in progress.
+    pub(super) fn recording(&self) -> io::Result<String> {
+        let recorder = match self.recorder.get() {
+            Some(recorder) => recorder,
+            None => {
+                let started = Recorder::start(&self.isotherm, &self.target)?;
+                self.recorder.get_or_init(|| started)
+            }
+        };
+        Ok(recorder.recording().to_string_lossy().into_owned())
+    }
+
     /// isotherm with these arguments, in the directory, with its streams closed.
-    fn call(&self, arguments: &[&str]) -> Command {
+    pub(super) fn call(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.isotherm);
         command.args(arguments);
         self.prepare(&mut command);
@@ -126,16 +163,26 @@ impl Room {
     }
 }
 
+/// The status of a call without a fault.
+fn status(call: &str, able: Able) -> i32 {
+    let fails = call.contains("bad.yaml")
+        // Without tiers, there is nothing to move.
+        || (["tier config", "tier run"].iter().any(|tier| call.starts_with(tier)) && !able.tiers);
+    // A recording without its end has a status of its own.
+    if call.starts_with("check cut.rec") { 3 } else { i32::from(fails) }
+}
+
 /// All commands: those that read files, and those that watch a target.
-pub fn cases(bpf: bool) -> Vec<Case> {
+pub fn cases(room: &Room) -> Vec<Case> {
+    let able = room.able;
     let mut cases = vec![];
-    let mut add = |call: &str, output: Option<&'static str>, keeps: bool, live: bool| {
+    let mut add = |call: &str, output: Option<&'static str>, keeps: bool, live: bool, long: bool| {
         let arguments = call.split(' ').map(str::to_owned).collect();
-        let varies = live || call.starts_with("doctor");
+        // The doctor tells times, the list of tiers how much memory is free.
+        let varies = live || call.starts_with("doctor") || call.starts_with("tier list");
         let slow = varies || ["png", "pdf"].iter().any(|format| call.contains(format));
-        // A file of schemes that is wrong, and a recording without its end.
-        let status = if call.contains("bad.yaml") { 1 } else { 3 * i32::from(call.starts_with("check cut.rec")) };
-        cases.push(Case { arguments, status, output, keeps, live, varies, slow, terminal: call.starts_with("top") });
+        let (status, terminal) = (status(call, able), call.starts_with("top"));
+        cases.push(Case { arguments, status, output, keeps, live, varies, slow, long, terminal });
     };
     for call in [
         "--version",
@@ -160,41 +207,89 @@ pub fn cases(bpf: bool) -> Vec<Case> {
         "report temperature known.rec -f json",
         "report tune known.rec -f text",
         "diff known.rec known.rec -f text",
+        "tier list",
+        "tier config",
+        "tier try known.rec -f text",
+        "mark text --recording RECORDING",
     ] {
-        add(call, None, false, false);
+        add(call, None, false, false, false);
     }
-    add("report heatmap known.rec -f png -o out.png", Some("out.png"), false, false);
-    add("report overhead known.rec -f pdf -o out.pdf", Some("out.pdf"), false, false);
-    add("report wss known.rec -f svg -o out.svg", Some("out.svg"), false, false);
-    add("report html known.rec -f html -o out.html", Some("out.html"), false, false);
-    add("diff known.rec known.rec -f html -o out.html", Some("out.html"), false, false);
-    add("cut known.rec --time 0s:1h -o out.rec", Some("out.rec"), true, false);
-    add("merge first.rec second.rec -o out.rec", Some("out.rec"), true, false);
-    add("convert known.rec out.csv", Some("out.csv"), false, false);
-    add("convert known.rec out.parquet", Some("out.parquet"), false, false);
-    add("convert known.rec out.damo", Some("out.damo"), false, false);
-    add("import damo known.damo -q -o out.rec", Some("out.rec"), true, false);
-    add("recover cut.rec out.rec", Some("out.rec"), true, false);
-    add("man pages", None, false, false);
+    for call in [
+        "scheme try pageout.yaml known.rec --format json",
+        "report heatmap known.rec -f json",
+        "report wss known.rec -f json",
+        "report regions known.rec -f text",
+        "report summary known.rec -f json",
+        "report overhead known.rec -f json",
+        "report schemes known.rec -f json",
+        "report idle-time known.rec -f json",
+        "report temperature known.rec -f text",
+        "report tune known.rec -f json",
+        "diff known.rec known.rec -f json",
+        "tier list --format json",
+        "tier try known.rec -f json",
+    ] {
+        add(call, None, false, false, true);
+    }
+    let mut writes = |call: &str, output, keeps, long| add(call, Some(output), keeps, false, long);
+    writes("report heatmap known.rec -f png -o out.png", "out.png", false, false);
+    writes("report overhead known.rec -f pdf -o out.pdf", "out.pdf", false, false);
+    writes("report wss known.rec -f svg -o out.svg", "out.svg", false, false);
+    writes("report html known.rec -f html -o out.html", "out.html", false, false);
+    writes("diff known.rec known.rec -f html -o out.html", "out.html", false, false);
+    writes("tier try known.rec -f html -o out.html", "out.html", false, true);
+    writes("cut known.rec --time 0s:1h -o out.rec", "out.rec", true, false);
+    writes("merge first.rec second.rec -o out.rec", "out.rec", true, false);
+    writes("convert known.rec out.csv", "out.csv", false, false);
+    writes("convert known.rec out.parquet", "out.parquet", false, false);
+    writes("convert known.rec out.damo", "out.damo", false, false);
+    writes("convert known.rec out.damo.json", "out.damo.json", false, true);
+    writes("convert known.rec out.json", "out.json", false, true);
+    writes("convert known.rec out.rec", "out.rec", true, true);
+    writes("import damo known.damo -q -o out.rec", "out.rec", true, false);
+    writes("recover cut.rec out.rec", "out.rec", true, false);
+    for kind in ["heatmap", "wss", "regions", "summary", "idle-time", "temperature", "overhead", "schemes"] {
+        for (format, output) in [("png", "out.png"), ("svg", "out.svg"), ("pdf", "out.pdf")] {
+            writes(&format!("report {kind} known.rec -f {format} -o {output}"), output, false, true);
+        }
+    }
+    add("man pages", None, false, false, false);
+    watching(room, &mut |call, output, keeps, long| add(&call, output, keeps, true, long));
+    cases
+}
 
+/// The commands that watch a target.
+fn watching(room: &Room, live: &mut dyn FnMut(String, Option<&'static str>, bool, bool)) {
     let fast = "--sample 10ms --aggr 50ms";
     let attached = format!("{fast} --duration 200ms --pid PID");
     let started = format!("{fast} -- TARGET");
-    let mut live = |call: String, output, keeps| add(&call, output, keeps, true);
-    live(format!("record -q --probe refs -o out.rec {attached}"), Some("out.rec"), true);
-    live(format!("record -q --probe refs -o out.rec {started}"), Some("out.rec"), true);
-    live(format!("tune -q --probe refs -o out.txt -f text {attached}"), Some("out.txt"), false);
-    if bpf {
-        live(format!("record --probe bpf -o out.rec {attached}"), Some("out.rec"), true);
-        live(format!("record -q --probe bpf -o out.rec {started}"), Some("out.rec"), true);
-        live(format!("run -q -s stat.yaml --probe bpf --record out.rec {attached}"), Some("out.rec"), true);
-        live(format!("run -q -s pageout.yaml --probe bpf {attached}"), None, false);
-        live(format!("run -q -s inside.yaml --probe bpf --record out.rec {attached}"), Some("out.rec"), true);
-        live(format!("tune -q --probe bpf -f json {attached}"), None, false);
-        live("idle -q --probe bpf --pid PID -i 100ms -n 1 -f json -o out.json".into(), Some("out.json"), false);
-        live("idle --probe bpf --pid PID -i 100ms -n 2".into(), None, false);
-        live(format!("top --probe bpf --log out.log {started}"), Some("out.log"), false);
-        live(format!("top -s pageout.yaml --probe bpf {attached}"), None, false);
+    let refs = "record -q --probe refs -o out.rec";
+    live(format!("{refs} {attached}"), Some("out.rec"), true, false);
+    live(format!("{refs} {started}"), Some("out.rec"), true, false);
+    live(format!("{refs} --children {attached}"), Some("out.rec"), true, true);
+    live(format!("{refs} --stdin-marks {attached}"), Some("out.rec"), true, true);
+    live(format!("{refs} {fast} --duration 200ms --name NAME"), Some("out.rec"), true, true);
+    if room.able.stacks {
+        live(format!("{refs} --stacks {started}"), Some("out.rec"), true, true);
     }
-    cases
+    if room.able.usdt {
+        live(format!("{refs} --usdt isotherm:mark {attached}"), Some("out.rec"), true, true);
+    }
+    live(format!("tune -q --probe refs -o out.txt -f text {attached}"), Some("out.txt"), false, false);
+    live(format!("tier run --dry-run {attached}"), None, false, false);
+    if room.bpf {
+        live(format!("record --probe bpf -o out.rec {attached}"), Some("out.rec"), true, false);
+        live(format!("record -q --probe bpf -o out.rec {started}"), Some("out.rec"), true, false);
+        live(format!("run -q -s stat.yaml --probe bpf --record out.rec {attached}"), Some("out.rec"), true, false);
+        live(format!("run -q -s pageout.yaml --probe bpf {attached}"), None, false, false);
+        live(format!("run -q -s inside.yaml --probe bpf --record out.rec {attached}"), Some("out.rec"), true, false);
+        live(format!("tune -q --probe bpf -f json {attached}"), None, false, false);
+        let idle = "idle -q --probe bpf -i 100ms -n 1";
+        live(format!("{idle} --pid PID -f json -o out.json"), Some("out.json"), false, false);
+        live("idle --probe bpf --pid PID -i 100ms -n 2".into(), None, false, false);
+        live(format!("{idle} --pid PID -f prometheus -o out.prom"), Some("out.prom"), false, true);
+        live(format!("{idle} --name NAME -f json"), None, false, true);
+        live(format!("top --probe bpf --log out.log {started}"), Some("out.log"), false, false);
+        live(format!("top -s pageout.yaml --probe bpf {attached}"), None, false, false);
+    }
 }

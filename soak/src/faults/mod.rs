@@ -17,6 +17,7 @@
 mod cases;
 mod fault;
 mod kills;
+mod recorder;
 mod sweep;
 mod tracer;
 

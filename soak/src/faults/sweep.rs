@@ -90,6 +90,9 @@ pub fn sweep(room: &Room, case: &Case, kinds: &[Kind], extent: Extent) -> io::Re
                 runs += 1;
                 passed &= outcome.traced.failed.is_none();
                 let mut wrong = judge(case, &usual, &outcome, kind, error);
+                if outcome.traced.end == usual.traced.end {
+                    wrong.extend(not_whole(room, case)?);
+                }
                 if let Some(Err(harm)) = target.as_mut().map(Target::check) {
                     wrong.push(format!("the target is harmed: {harm}"));
                     target = Some(room.target.target()?);
@@ -143,6 +146,15 @@ fn judge(case: &Case, usual: &Outcome, outcome: &Outcome, kind: Kind, error: Err
     wrong
 }
 
+/// What is wrong with the recording of a command that watched and ended as usual: what it left out, it has to tell.
+fn not_whole(room: &Room, case: &Case) -> io::Result<Option<String>> {
+    let Some(recording) = case.output.filter(|_| case.live && case.keeps) else { return Ok(None) };
+    let checked = room.call(&["check", recording]).stdout(Stdio::piped()).output()?;
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let whole = checked.status.success() && !said.starts_with("whole: 0 snapshots");
+    Ok((!whole).then(|| format!("it ends as usual, and its recording is not whole ({}): {said}", checked.status)))
+}
+
 /// How a message may say why something failed: in the words of the C library, or as what the error means there.
 fn reasons(kind: Kind, error: Errno) -> Vec<String> {
     let words = |error: Errno| {
@@ -186,6 +198,8 @@ pub(super) fn run_again(
     for argument in &case.arguments {
         match argument.as_str() {
             "PID" => arguments.push(pid.clone()),
+            "NAME" => arguments.push(room.target.name()),
+            "RECORDING" => arguments.push(room.recording()?),
             "TARGET" => arguments.extend(room.target.0.iter().cloned()),
             other => arguments.push(other.to_owned()),
         }
