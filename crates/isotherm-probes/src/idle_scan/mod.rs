@@ -130,6 +130,16 @@ pub enum ScanError {
     /// No process belongs to the selection.
     #[error("no process matches: {0} (`ps -e` lists the processes)")]
     NoneSelected(String),
+    /// More processes belong to the selection than may.
+    #[error("{count} processes match, and at most {most} are scanned: {selection} (ask for fewer)")]
+    TooMany {
+        /// What was asked for.
+        selection: String,
+        /// How many processes match.
+        count: usize,
+        /// How many are scanned at most.
+        most: usize,
+    },
     /// A given cgroup is no path, nor a pattern of paths.
     #[error(transparent)]
     Pattern(#[from] PatternError),

@@ -73,6 +73,9 @@ impl Population {
     /// Checks that the given processes can be scanned.
     pub(super) fn check(&self, scope: &Scope) -> Result<(), ScanError> {
         let Scope::Processes(selection) = scope else { return Ok(()) };
+        if let Err(count) = selection.check_count(&self.root) {
+            return Err(ScanError::TooMany { selection: selection.to_string(), count, most: selection.most });
+        }
         if selection.is_open() && selection.find(&self.root).is_empty() {
             return Err(ScanError::NoneSelected(selection.to_string()));
         }
@@ -117,7 +120,12 @@ impl Population {
         };
         match scope {
             Scope::Processes(selection) => {
-                for pid in selection.find(&self.root) {
+                let found = selection.find(&self.root);
+                if found.len() > selection.most {
+                    let most = selection.most;
+                    note(notes, format!("{} processes match; only the first {most} are scanned", found.len()));
+                }
+                for pid in found.into_iter().take(selection.most) {
                     match self.open(pid).map(|process| process.map(|process| self.look(&process))) {
                         Ok(None | Some(Looked::WithoutMemory)) if selection.named_pids().any(|named| named == pid) => {
                             note(notes, format!("process {pid} has ended"));

@@ -75,7 +75,7 @@ impl SelectorOptions {
             any.push(Selector::All);
         }
         let least_resident = self.min_rss.unwrap_or(0);
-        Ok(Selection { any, except: exclude.exclude.clone(), least_resident, children })
+        Ok(Selection { any, except: exclude.exclude.clone(), least_resident, children, ..Selection::default() })
     }
 }
 
