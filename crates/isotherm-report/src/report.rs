@@ -110,8 +110,10 @@ fn write_text(
             let mut view = RegionsText { out, terminal: *terminal, options: options.regions, surveys };
             walk(source, &at(source, selection, options)?, &mut [&mut view])?;
         }
-        Kind::IdleTime => histogram::write(out, &shorter, &IdleTime::new(source, selection)?.histogram())?,
-        Kind::Temperature => histogram::write(out, &shorter, &Temperatures::new(source, selection)?.histogram())?,
+        Kind::IdleTime => histogram::write(out, &shorter, &IdleTime::new(source, selection, options.by)?.histogram())?,
+        Kind::Temperature => {
+            histogram::write(out, &shorter, &Temperatures::new(source, selection, options.by)?.histogram())?
+        }
         Kind::Schemes => {}
         _ => return Ok(text::summary(out, terminal, &summary(source, selection, options)?, &marks)?),
     }
@@ -132,8 +134,8 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
             escape::json(&Marked::new(report, &marks()?))
         }
         Kind::Overhead => overhead(source, selection)?.json(),
-        Kind::IdleTime => escape::json(&IdleTime::new(source, selection)?),
-        Kind::Temperature => escape::json(&Temperatures::new(source, selection)?),
+        Kind::IdleTime => escape::json(&IdleTime::new(source, selection, options.by)?),
+        Kind::Temperature => escape::json(&Temperatures::new(source, selection, options.by)?),
         Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
         _ => escape::json(&Marked::new(summary(source, selection, options)?, &marks()?)),
     }
@@ -152,9 +154,11 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
         }
         Kind::Wss => svg::wss(&Wss::new(source, selection, options.window)?, marks, picture),
         Kind::Overhead => svg::overhead(&overhead(source, selection)?, marks, picture),
-        Kind::IdleTime => histogram::draw(&IdleTime::new(source, selection)?.histogram(), marks, picture).standalone(),
+        Kind::IdleTime => {
+            histogram::draw(&IdleTime::new(source, selection, options.by)?.histogram(), marks, picture).standalone()
+        }
         Kind::Temperature => {
-            histogram::draw(&Temperatures::new(source, selection)?.histogram(), marks, picture).standalone()
+            histogram::draw(&Temperatures::new(source, selection, options.by)?.histogram(), marks, picture).standalone()
         }
         Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, marks, picture),
         Kind::Regions => {
