@@ -223,6 +223,11 @@ impl Processes {
         Ok(Self { part, ..self })
     }
 
+    /// Whether processes can join that have not been named by their ID.
+    pub fn is_open(&self) -> bool {
+        self.finder.selection().is_open()
+    }
+
     /// The shared table of the processes. Every survey updates it.
     pub fn process_table(&self) -> ProcessTable {
         self.process_table.clone()
@@ -276,18 +281,14 @@ impl AddressSpace for Processes {
                 let parents = with(|activity| activity != Activity::Rest).chain(unfinished).collect();
                 self.find_children(&mut members, parents);
             } else {
+                self.unfinished.clear();
                 self.find_descendants(&mut members);
             }
         }
         if self.finder.selection().is_open() {
             self.find_selected(&mut members);
         }
-        let space = |(&id, member): (&TargetId, &Member)| TargetSpace {
-            id,
-            layout: Layout::Process,
-            mappings: Arc::clone(&member.mappings),
-        };
-        let mut spaces: Vec<_> = members.iter().map(space).collect();
+        let mut spaces = spaces(&members);
         if self.leader.is_some_and(|leader| !members.contains_key(&leader)) {
             spaces.clear();
         }
@@ -298,6 +299,17 @@ impl AddressSpace for Processes {
             return Err(lost.into());
         }
         Ok(spaces)
+    }
+
+    fn look_for_new(&mut self) -> Result<Option<Vec<TargetSpace>>, BoxError> {
+        let table = self.process_table.clone();
+        let mut members = table.members();
+        let before = members.len();
+        self.room = self.most_join;
+        if self.finder.selection().is_open() {
+            self.find_selected(&mut members);
+        }
+        Ok((members.len() > before).then(|| spaces(&members)))
     }
 
     fn set_most_join(&mut self, most: usize) {
@@ -456,6 +468,16 @@ impl Processes {
         self.last_read = turn.last().copied();
         turn.into_iter().collect()
     }
+}
+
+/// What the members have mapped, as it was read last.
+fn spaces(members: &BTreeMap<TargetId, Member>) -> Vec<TargetSpace> {
+    let space = |(&id, member): (&TargetId, &Member)| TargetSpace {
+        id,
+        layout: Layout::Process,
+        mappings: Arc::clone(&member.mappings),
+    };
+    members.iter().map(space).collect()
 }
 
 /// The identity of the process with this ID.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::AddressSpace;
 use isotherm_kernel::cgroup::of_process;
-use isotherm_kernel::{Process, Processes, Rest, Selection, Stop, TargetError, Waiter, Woken};
+use isotherm_kernel::{NamePattern, Process, Processes, Rest, Selection, Selector, Stop, TargetError, Waiter, Woken};
 
 /// A child that is killed when the test ends. Descendants that read from the test end too.
 struct ChildGuard(Child);
@@ -223,6 +223,35 @@ fn no_more_processes_join_at_a_reading_than_may() {
         let counts: Vec<usize> = (0..4).map(|_| ids(&mut processes).len() - before).collect();
         assert_eq!(counts, [2, 4, 5, 5], "all children join, although their parent rests");
     }
+}
+
+#[test]
+fn a_look_finds_new_processes_and_leaves_the_mappings_of_the_others_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("lookedfor");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let name = Selector::Name(NamePattern::new("^lookedfor$").unwrap());
+    let start = || ChildGuard::start(program.to_str().unwrap(), &["600"]);
+    let mut processes = Processes::wait_for(Selection { any: vec![name], ..Selection::default() }).unwrap();
+    let mut look = || processes.look_for_new().unwrap();
+    let first = start();
+    let mut before = None;
+    eventually(|| {
+        before = look();
+        before.is_some()
+    });
+    let before = before.unwrap();
+    assert_eq!(before.iter().map(|space| space.id.pid().unwrap()).collect::<Vec<_>>(), [first.id()]);
+    assert!(look().is_none(), "nothing is new");
+    let _second = start();
+    let mut both = None;
+    eventually(|| {
+        both = look();
+        both.is_some()
+    });
+    let both = both.unwrap();
+    assert_eq!(both.len(), 2);
+    assert!(both.iter().any(|space| std::sync::Arc::ptr_eq(&space.mappings, &before[0].mappings)));
 }
 
 #[test]

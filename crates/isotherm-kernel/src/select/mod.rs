@@ -135,6 +135,16 @@ impl Selection {
                 && (self.least_resident == 0 || process.resident() >= self.least_resident)
     }
 
+    /// Whether a process belongs to the selection by its program, name and user alone, which the kernel tells.
+    pub(crate) fn is_told(&self) -> bool {
+        let mut selectors = self.any.iter().chain(&self.except);
+        self.least_resident == 0
+            && selectors.all(|selector| match selector {
+                Selector::Pid(_) | Selector::Name(_) | Selector::User(_) | Selector::All => true,
+                Selector::Command(_) | Selector::Cgroup(_) | Selector::Unit(_) | Selector::Container(_) => false,
+            })
+    }
+
     /// Whether a process is excepted.
     pub(crate) fn excepts(&self, process: &Facts<'_>) -> bool {
         self.except.iter().any(|selector| selector.matches(process))
@@ -244,8 +254,7 @@ mod tests {
     ];
 
     fn selected(root: &Path, any: &[Selector], except: &[Selector], least_resident: u64) -> Vec<u32> {
-        let selection =
-            Selection { any: any.into(), except: except.into(), least_resident, ..Selection::default() };
+        let selection = Selection { any: any.into(), except: except.into(), least_resident, ..Selection::default() };
         let containers = Containers::new(root);
         let takes = |pid: &u32| selection.takes(&Facts::new(root, *pid, &containers));
         PROCESSES.iter().map(|process| process.0).filter(takes).collect()
@@ -312,6 +321,23 @@ mod tests {
         assert_eq!(of(&[Selector::Pid(8)], true, 3), Ok(()));
         assert_eq!(of(&[Selector::Pid(8)], true, 2), Err(3), "with its descendants");
         assert_eq!(of(&[Selector::Pid(7), Selector::Pid(9)], false, 1), Err(2));
+    }
+
+    #[test]
+    fn a_cgroup_that_vanishes_selects_nothing_until_it_is_back() {
+        let root = made(&PROCESSES);
+        let cgroup = |pid: u32, path: &str| {
+            fs::write(root.path().join(format!("proc/{pid}/cgroup")), format!("0::{path}\n")).unwrap();
+        };
+        let any = vec![Selector::Cgroup(Glob::new("/system.slice/app@*").unwrap())];
+        let selection = Selection { any, ..Selection::default() };
+        assert_eq!(selection.find(root.path()), [9]);
+        // The kernel removes a cgroup when the last process has left it or ended.
+        cgroup(9, "/system.slice");
+        fs::remove_dir_all(root.path().join("proc/10")).unwrap();
+        assert_eq!(selection.find(root.path()), [] as [u32; 0]);
+        cgroup(8, "/system.slice/app@green.service");
+        assert_eq!(selection.find(root.path()), [8]);
     }
 
     #[test]

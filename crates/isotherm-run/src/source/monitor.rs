@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Outlet, Source};
-use crate::pace::{CpuMeter, PaceNews};
+use crate::pace::{CpuMeter, LookPace, PaceNews};
 use crate::targets::{InfoReader, LiveTargets};
 use crate::{EndReason, Event, Notice, RunError, Scheduling, Severity};
 
@@ -120,6 +120,8 @@ struct Driver {
     processes: ProcessTable,
     /// Whether it was told that memory is left unobservable.
     told_left_out: bool,
+    /// How often new targets are looked for. `None` if there can be none.
+    looks: Option<LookPace>,
 }
 
 impl Driver {
@@ -133,6 +135,7 @@ impl Driver {
             infos: targets.infos(),
             processes: targets.processes(),
             told_left_out: false,
+            looks: targets.are_open().then(|| LookPace::new(pace.budget.cpu)),
         }
     }
 
@@ -150,6 +153,11 @@ impl Driver {
     fn take_in(&mut self, monitor: &mut LiveMonitor, now: Duration, outlet: &mut Outlet) {
         let work = monitor.work();
         let survey_cpu = self.meter.stepped(&mut self.pacer, now, work);
+        if let Some(looks) = self.looks.as_mut().filter(|_| work.looked || now.is_zero()) {
+            let is_alone = work.looked && work.survey.is_none();
+            let cost = if is_alone { self.meter.last_step() } else { Duration::ZERO };
+            monitor.set_look_gap(looks.looked(now, cost));
+        }
         let Found { snapshot, survey } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();
         let mut settled = None;
