@@ -167,6 +167,15 @@ pub trait AddressSpace {
     /// Fails only if the run cannot go on. A target that can no longer be read is left out instead.
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError>;
 
+    /// Looks for targets that have appeared, without reading the mappings of the others again. Returns all targets if
+    /// there are new ones, or else `None`. A space that does not find targets by itself has none.
+    ///
+    /// # Errors
+    /// As [`read_targets`](Self::read_targets).
+    fn look_for_new(&mut self) -> Result<Option<Vec<TargetSpace>>, BoxError> {
+        Ok(None)
+    }
+
     /// Lets at most this many targets join at a reading, unless it is the first. A space that does not find targets by
     /// itself ignores this.
     fn set_most_join(&mut self, most: usize) {

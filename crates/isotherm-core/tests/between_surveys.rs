@@ -222,6 +222,57 @@ fn regions_that_samples_have_found_stay_when_a_survey_has_read_the_pages_before_
     assert_hot_is_found(Duration::from_secs(5), Duration::from_millis(5200));
 }
 
+/// Processes, of which one is new at each look. The first has ended, which only a reading finds out.
+struct Growing {
+    readings: u32,
+    looks: u32,
+}
+
+impl AddressSpace for Growing {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+        self.readings += 1;
+        Ok((self.readings.min(2)..3 + self.looks).map(|pid| target(pid, &[range(pid)])).collect())
+    }
+
+    fn look_for_new(&mut self) -> Result<Option<Vec<TargetSpace>>, BoxError> {
+        self.looks += 1;
+        Ok(Some((1..3 + self.looks).map(|pid| target(pid, &[range(pid)])).collect()))
+    }
+}
+
+#[test]
+fn a_new_target_joins_without_a_reading_of_the_mappings_of_all_others() {
+    for surveys in [false, true] {
+        let memory = Memory { pages: 8, idle: true, hot: range(1), sampled: Vec::new() };
+        let [sampling, aggregation] = [5, 50].map(|factor| MILLISECOND * factor);
+        let attributes = Attributes::new(sampling, aggregation, MINUTE, 10, 100).unwrap();
+        let space = Growing { readings: 0, looks: 0 };
+        let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(1), space, memory, Kept::default());
+        if surveys {
+            monitor.set_survey(SurveySettings { interval: MINUTE, early_gap: MINUTE, ..SurveySettings::default() });
+        }
+        // What a reading costs does not hold up a look.
+        monitor.set_update_gap(MINUTE);
+        monitor.set_look_gap(MILLISECOND * 100);
+        let mut next = monitor.start().unwrap();
+        let (mut now, mut counts) = (Duration::ZERO, Vec::new());
+        while let Next::Step { after } = next
+            && counts.len() < 3
+        {
+            now += after;
+            next = monitor.step(now).unwrap();
+            if monitor.work().looked {
+                assert_eq!((monitor.work().joined, monitor.work().updated), (1, true), "{now:?}");
+                let pids: std::collections::BTreeSet<_> =
+                    monitor.regions().map(|region| region.range().start() >> 30).collect();
+                counts.push(pids.len());
+            }
+        }
+        assert_eq!(counts, [3, 4, 5], "surveys: {surveys}");
+        assert!(now < MILLISECOND * 600, "{now:?}");
+    }
+}
+
 /// Processes that join and end all the time: each lives for as many readings as there are processes at a time.
 struct Crowd {
     at_a_time: u32,

@@ -303,6 +303,17 @@ mod tests {
     }
 
     #[test]
+    fn names_that_a_process_gives_its_anonymous_memory_are_shown_as_they_are() {
+        // By prctl(PR_SET_VMA_ANON_NAME), of private and of shared memory. The kernel refuses control characters.
+        let names =
+            ["[anon:dalvik-main space]", "[anon:glibc: malloc]", "[anon:]", "[anon_shmem:ring 1]", "[anon:a]b]"];
+        let lines: Vec<String> =
+            (1..).zip(names).map(|(at, name)| format!("{at}000-{at}800 rw-p 00000000 00:00 0      {name}\n")).collect();
+        let read = read(lines.concat().as_bytes()).unwrap();
+        assert_eq!(read.iter().map(Mapping::shown_name).collect::<Vec<_>>(), names);
+    }
+
+    #[test]
     fn lines_that_overlap_are_disjoint_mappings() {
         let line = |range: &str, rss: u32| format!("{range} rw-p 00000000 00:00 0 /x\nRss: {rss} kB\n");
         let text = [line("1000-3000", 8), line("1000-5000", 16), line("2000-4000", 8), line("6000-7000", 4)].concat();

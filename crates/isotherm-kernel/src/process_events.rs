@@ -1,6 +1,7 @@
-//! Tells which processes have executed a program, or changed their name or user: the kernel's process connector
+//! Tells which processes have begun, executed a program, or changed their name or user: the kernel's process connector
 //! (`CONFIG_PROC_EVENTS`; Linux `Documentation/driver-api/connector.rst`).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,6 +17,7 @@ const LISTEN: u32 = 1;
 const IGNORE: u32 = 2;
 
 /// What happened to a process (`struct proc_event`).
+const BEGUN: u32 = 1;
 const EXECUTED: u32 = 2;
 const CHANGED_USER: u32 = 4;
 const CHANGED_NAME: u32 = 0x200;
@@ -23,10 +25,13 @@ const CHANGED_NAME: u32 = 0x200;
 /// The lengths of the headers of a message: those of netlink and of the connector.
 const NETLINK: usize = 16;
 const CONNECTOR: usize = 20;
-/// Where a message says what happened, and to which thread of which process. These events have the IDs in one place.
+/// Where a message says what happened, and to which thread of which process. Of a thread that has begun, the message has
+/// the parent there, and the thread behind.
 const WHAT: usize = NETLINK + CONNECTOR;
 const THREAD: usize = WHAT + 16;
 const PROCESS: usize = THREAD + 4;
+const BEGUN_THREAD: usize = THREAD + 8;
+const BEGUN_PROCESS: usize = BEGUN_THREAD + 4;
 
 /// A message has fewer bytes.
 const LONGEST: usize = 256;
@@ -38,6 +43,15 @@ const AT_A_TIME: usize = 1024;
 /// The kernel keeps the events until they are taken. It drops some if there are too many.
 #[derive(Debug)]
 pub(crate) struct ProcessEvents(OwnedFd);
+
+/// What was heard of processes.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    /// The IDs of the processes that something happened to.
+    pub(crate) pids: BTreeSet<u32>,
+    /// Whether no event is missing.
+    pub(crate) is_all: bool,
+}
 
 impl ProcessEvents {
     /// Begins to listen.
@@ -56,19 +70,25 @@ impl ProcessEvents {
         Ok(events)
     }
 
-    /// The IDs of processes that something happened to since the last call. A process can be listed several times.
-    pub(crate) fn take(&self) -> Vec<u32> {
+    /// The processes that something happened to since the last call.
+    pub(crate) fn take(&self) -> Heard {
         let mut message = [0; LONGEST];
-        let mut found = Vec::new();
+        let mut heard = Heard { pids: BTreeSet::new(), is_all: true };
         for _ in 0..AT_A_TIME {
             match recv(self.0.as_fd(), &mut message, RecvFlags::empty()) {
-                Ok((len, _)) => found.extend(number(&message[..len], PROCESS)),
-                // Events were dropped.
-                Err(rustix::io::Errno::NOBUFS) => {}
-                Err(_) => break,
+                Ok((len, _)) => heard.pids.extend(process(&message[..len])),
+                Err(rustix::io::Errno::AGAIN) => return heard,
+                // Events were dropped, or cannot be read.
+                Err(error) => {
+                    heard.is_all = false;
+                    if error != rustix::io::Errno::NOBUFS {
+                        return heard;
+                    }
+                }
             }
         }
-        found
+        heard.is_all = false;
+        heard
     }
 
     fn ask(&self, operation: u32) -> io::Result<()> {
@@ -94,14 +114,19 @@ impl Drop for ProcessEvents {
     }
 }
 
+/// The process that a message is about. `None` if the message is too short.
+fn process(message: &[u8]) -> Option<u32> {
+    number(message, if number(message, WHAT)? == BEGUN { BEGUN_PROCESS } else { PROCESS })
+}
+
 /// A number of a message. `None` if the message is too short.
 fn number(message: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*message.get(at..)?.first_chunk()?))
 }
 
-/// A program of the socket filter that takes the messages that a process, not one of its other threads, executed a
-/// program, or changed its name or user.
-fn wanted() -> [SockFilter; 10] {
+/// A program of the socket filter that takes the messages that a process, not one of its other threads, has begun,
+/// executed a program, or changed its name or user.
+fn wanted() -> [SockFilter; 15] {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_MISC, BPF_RET, BPF_TAX, BPF_W, BPF_X};
     let step = |code: u32, if_true: u8, if_false: u8, k: u32| SockFilter::new(code as u16, if_true, if_false, k);
     let load = |at: usize| step(BPF_LD | BPF_W | BPF_ABS, 0, 0, at as u32);
@@ -109,9 +134,14 @@ fn wanted() -> [SockFilter; 10] {
     let equals = |what: u32, if_true, if_false| step(BPF_JMP | BPF_JEQ | BPF_K, if_true, if_false, what.to_be());
     [
         load(WHAT),
-        equals(EXECUTED, 2, 0),
-        equals(CHANGED_USER, 1, 0),
-        equals(CHANGED_NAME, 0, 5),
+        equals(BEGUN, 3, 0),
+        equals(EXECUTED, 6, 0),
+        equals(CHANGED_USER, 5, 0),
+        equals(CHANGED_NAME, 4, 9),
+        load(BEGUN_THREAD),
+        step(BPF_MISC | BPF_TAX, 0, 0, 0),
+        load(BEGUN_PROCESS),
+        step(BPF_JMP | BPF_JEQ | BPF_X, 4, 5, 0),
         load(THREAD),
         step(BPF_MISC | BPF_TAX, 0, 0, 0),
         load(PROCESS),

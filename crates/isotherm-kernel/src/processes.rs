@@ -12,7 +12,7 @@ use crate::ends::Ends;
 use crate::listing::{ROOT, parent, process_ids};
 use crate::member::{Activity, Member, Update};
 use crate::part::{Part, page_ranges};
-use crate::select::{Finder, MOST_SELECTED, Selection};
+use crate::select::{Finder, Selection};
 use crate::unreadable::Unreadable;
 
 /// The processes of a run as of the last survey. Clones share one table.
@@ -64,12 +64,15 @@ pub struct Processes {
     /// The part of each process that is watched.
     part: Part,
     finder: Finder,
-    /// How many processes of an open selection may join at a reading.
+    /// How many processes may join at a reading, and how many more at this one.
     most_join: usize,
+    room: usize,
     /// Whether it was told that the selection names more processes than are watched.
     told_too_many: bool,
     /// The processes of the machine whose parents are known not to be in the table.
     others: HashSet<u32>,
+    /// Members with children that did not join, and may join later.
+    unfinished: BTreeSet<TargetId>,
     /// The last process whose mappings were read, if not all are read each time.
     last_read: Option<TargetId>,
     /// The first process that is no longer watched although it lives.
@@ -100,7 +103,7 @@ impl Processes {
     /// another parent then.
     ///
     /// # Errors
-    /// Fails if a process that is named by its ID cannot be monitored, if no process or more than [`MOST_SELECTED`]
+    /// Fails if a process that is named by its ID cannot be monitored, if no process or more than [`Selection::most`]
     /// match, if none of them can be monitored, or if descendants belong to the selection and the kernel does not list
     /// children.
     pub fn select(selection: Selection) -> Result<Self, TargetError> {
@@ -116,6 +119,11 @@ impl Processes {
     }
 
     fn begin(selection: Selection, waits: bool) -> Result<Self, TargetError> {
+        selection.check_count(Path::new(ROOT)).map_err(|count| TargetError::TooMany {
+            selection: selection.to_string(),
+            count,
+            most: selection.most,
+        })?;
         let mut begun = Self {
             process_table: ProcessTable::default(),
             leader: None,
@@ -123,8 +131,10 @@ impl Processes {
             part: Part::default(),
             finder: Finder::new(selection),
             most_join: MOST_JOIN,
+            room: usize::MAX,
             told_too_many: false,
             others: HashSet::new(),
+            unfinished: BTreeSet::new(),
             last_read: None,
             lost: None,
             kept_out: BTreeMap::new(),
@@ -142,6 +152,10 @@ impl Processes {
                     return Err(TargetError::Lookup { pid: member.process.pid(), source });
                 }
             }
+            let table = begun.process_table.clone();
+            let mut members = table.members();
+            let all = members.keys().copied().collect();
+            begun.find_children(&mut members, all);
         }
         Ok(begun)
     }
@@ -150,15 +164,8 @@ impl Processes {
     fn find_first(&mut self) -> Result<(), TargetError> {
         let table = self.process_table.clone();
         let mut members = table.members();
-        let found = self.finder.find(Instant::now(), usize::MAX, |pid| with_pid(&members, pid).is_some());
-        let count = found.len() + members.len();
-        if count > MOST_SELECTED {
-            return Err(TargetError::TooMany {
-                selection: self.finder.selection().to_string(),
-                count,
-                most: MOST_SELECTED,
-            });
-        }
+        let most = self.finder.selection().most.saturating_sub(members.len());
+        let found = self.finder.find(Instant::now(), most, |pid| with_pid(&members, pid).is_some());
         let mut errors = Vec::new();
         for pid in found {
             match Member::open(pid, &self.part, &self.process_table.ends) {
@@ -216,6 +223,11 @@ impl Processes {
         Ok(Self { part, ..self })
     }
 
+    /// Whether processes can join that have not been named by their ID.
+    pub fn is_open(&self) -> bool {
+        self.finder.selection().is_open()
+    }
+
     /// The shared table of the processes. Every survey updates it.
     pub fn process_table(&self) -> ProcessTable {
         self.process_table.clone()
@@ -261,23 +273,22 @@ impl AddressSpace for Processes {
                 }
         });
         // Children are looked for last: their parent has run since it was read if it starts more of them meanwhile.
+        self.room = self.most_join;
         if children {
             if members.len() <= MOST_READ {
                 self.others.clear();
-                self.find_children(&mut members, with(|activity| activity != Activity::Rest).collect());
+                let unfinished = std::mem::take(&mut self.unfinished).into_iter();
+                let parents = with(|activity| activity != Activity::Rest).chain(unfinished).collect();
+                self.find_children(&mut members, parents);
             } else {
+                self.unfinished.clear();
                 self.find_descendants(&mut members);
             }
         }
         if self.finder.selection().is_open() {
             self.find_selected(&mut members);
         }
-        let space = |(&id, member): (&TargetId, &Member)| TargetSpace {
-            id,
-            layout: Layout::Process,
-            mappings: Arc::clone(&member.mappings),
-        };
-        let mut spaces: Vec<_> = members.iter().map(space).collect();
+        let mut spaces = spaces(&members);
         if self.leader.is_some_and(|leader| !members.contains_key(&leader)) {
             spaces.clear();
         }
@@ -288,6 +299,17 @@ impl AddressSpace for Processes {
             return Err(lost.into());
         }
         Ok(spaces)
+    }
+
+    fn look_for_new(&mut self) -> Result<Option<Vec<TargetSpace>>, BoxError> {
+        let table = self.process_table.clone();
+        let mut members = table.members();
+        let before = members.len();
+        self.room = self.most_join;
+        if self.finder.selection().is_open() {
+            self.find_selected(&mut members);
+        }
+        Ok((members.len() > before).then(|| spaces(&members)))
     }
 
     fn set_most_join(&mut self, most: usize) {
@@ -318,14 +340,7 @@ impl Processes {
 
     /// Adds the processes that belong to the selection by now.
     fn find_selected(&mut self, members: &mut BTreeMap<TargetId, Member>) {
-        for pid in self.finder.find(Instant::now(), self.most_join, |pid| with_pid(members, pid).is_some()) {
-            if members.len() >= MOST_SELECTED {
-                if !std::mem::replace(&mut self.told_too_many, true) {
-                    let selection = self.finder.selection();
-                    self.process_table.tell(format!("{selection}: no more than {MOST_SELECTED} are watched"));
-                }
-                return;
-            }
+        for pid in self.finder.find(Instant::now(), self.room, |pid| with_pid(members, pid).is_some()) {
             if let Ok(Some(id)) = self.join(members, pid)
                 && let Some(member) = members.get_mut(&id)
             {
@@ -347,23 +362,33 @@ impl Processes {
                 }
             };
             for pid in children {
-                parents.extend(self.join(members, pid).ok().flatten());
+                match self.join(members, pid) {
+                    Ok(joined) => parents.extend(joined),
+                    Err(()) => {
+                        self.unfinished.insert(parent);
+                    }
+                }
             }
         }
     }
 
-    /// Adds a process, unless it is a member already. A process that has ended or may not be monitored does not join.
+    /// Adds a process, unless it is a member already. A process that has ended or may not be monitored does not join,
+    /// nor does this one, which watches.
     ///
     /// # Errors
     /// Fails if a later attempt can succeed.
     fn join(&mut self, members: &mut BTreeMap<TargetId, Member>, pid: u32) -> Result<Option<TargetId>, ()> {
-        if with_pid(members, pid).is_some() || self.finder.excepts(pid) {
+        if pid == std::process::id() || with_pid(members, pid).is_some() || self.finder.excepts(pid) {
             return Ok(None);
+        }
+        if self.room == 0 || self.is_full(members.len()) {
+            return Err(());
         }
         let (error, again) = match Member::open(pid, &self.part, &self.process_table.ends) {
             Ok(member) => {
                 let id = member.process.id();
                 self.kept_out.remove(&pid);
+                self.room = self.room.saturating_sub(1);
                 members.insert(id, member);
                 return Ok(Some(id));
             }
@@ -378,6 +403,16 @@ impl Processes {
             self.process_table.tell(format!("a process is not watched: {}", chain(&error)));
         }
         again
+    }
+
+    /// Whether as many processes are members as may be. It is told once.
+    fn is_full(&mut self, members: usize) -> bool {
+        let selection = self.finder.selection();
+        let is_full = members >= selection.most;
+        if is_full && !std::mem::replace(&mut self.told_too_many, true) {
+            self.process_table.tell(format!("{selection}: no more than {} are watched", selection.most));
+        }
+        is_full
     }
 
     /// Remembers that a process does not join. Returns whether that is news.
@@ -409,12 +444,11 @@ impl Processes {
         loop {
             let before = new.len();
             new.retain(|&(pid, parent)| {
-                if again.contains(&pid) || with_pid(members, parent).is_none() {
-                    return true;
-                }
+                let Some(parent) = with_pid(members, parent).filter(|_| !again.contains(&pid)) else { return true };
                 let joined = self.join(members, pid);
                 if joined.is_err() {
                     again.insert(pid);
+                    self.unfinished.insert(parent);
                 }
                 !matches!(joined, Ok(Some(_)))
             });
@@ -434,6 +468,16 @@ impl Processes {
         self.last_read = turn.last().copied();
         turn.into_iter().collect()
     }
+}
+
+/// What the members have mapped, as it was read last.
+fn spaces(members: &BTreeMap<TargetId, Member>) -> Vec<TargetSpace> {
+    let space = |(&id, member): (&TargetId, &Member)| TargetSpace {
+        id,
+        layout: Layout::Process,
+        mappings: Arc::clone(&member.mappings),
+    };
+    members.iter().map(space).collect()
 }
 
 /// The identity of the process with this ID.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::AddressSpace;
 use isotherm_kernel::cgroup::of_process;
-use isotherm_kernel::{Process, Processes, Rest, Stop, TargetError, Waiter, Woken};
+use isotherm_kernel::{NamePattern, Process, Processes, Rest, Selection, Selector, Stop, TargetError, Waiter, Woken};
 
 /// A child that is killed when the test ends. Descendants that read from the test end too.
 struct ChildGuard(Child);
@@ -157,6 +157,101 @@ fn a_process_has_the_cgroup_that_it_was_found_in() {
     assert_eq!(ids(&mut processes), [sleep.id()]);
     let cgroups: Vec<_> = processes.process_table().members().values().map(|member| member.cgroup.clone()).collect();
     assert_eq!(cgroups, [of_process(Path::new("/"), std::process::id())]);
+}
+
+#[test]
+fn the_process_that_watches_is_not_a_descendant_unless_it_is_named() {
+    let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+    let child = ChildGuard::start("cat", &[]);
+    // The descendants of many processes are found in another way.
+    for others in [0, 70] {
+        let others: Vec<ChildGuard> = (0..others).map(|_| ChildGuard::start("cat", &[])).collect();
+        let named: Vec<u32> = others.iter().map(ChildGuard::id).chain([parent]).collect();
+        let mut processes = Processes::new(named.clone(), true).unwrap();
+        for _ in 0..2 {
+            let watched = ids(&mut processes);
+            assert!(watched.contains(&parent) && !watched.contains(&own) && !watched.contains(&child.id()));
+        }
+        let mut processes = Processes::new(named.into_iter().chain([own]), true).unwrap();
+        let watched = ids(&mut processes);
+        assert!(watched.contains(&own) && watched.contains(&child.id()), "it is named");
+    }
+}
+
+/// A shell that starts this many processes as soon as it gets a line, and then rests.
+fn parent_of(children: usize) -> ChildGuard {
+    let script = format!("exec 3<&0; read line; for i in $(seq {children}); do cat <&3 & done; wait");
+    ChildGuard::start("sh", &["-c", &script])
+}
+
+fn start_children(shell: &mut ChildGuard, children: usize) {
+    std::io::Write::write_all(shell.0.stdin.as_mut().unwrap(), b"\n").unwrap();
+    let process = Process::open(shell.id()).unwrap();
+    eventually(|| process.children().unwrap().len() == children);
+}
+
+#[test]
+fn more_processes_than_may_be_watched_are_refused_at_the_start_and_do_not_join_later() {
+    let mut shell = parent_of(5);
+    let selection = |children| Selection { children, most: 3, ..Selection::pids([shell.id()]) };
+    let mut processes = Processes::select(selection(true)).unwrap();
+    start_children(&mut shell, 5);
+    for _ in 0..3 {
+        assert_eq!(ids(&mut processes).len(), 3);
+    }
+    let news = processes.process_table().take_news();
+    assert_eq!(news, [format!("process {}, with their descendants: no more than 3 are watched", shell.id())]);
+
+    let selection = |children| Selection { children, most: 3, ..Selection::pids([shell.id()]) };
+    let error = Processes::select(selection(true)).unwrap_err();
+    assert!(matches!(error, TargetError::TooMany { count: 6, most: 3, .. }), "{error}");
+    assert!(Processes::select(selection(false)).is_ok());
+}
+
+#[test]
+fn no_more_processes_join_at_a_reading_than_may() {
+    // Of few members, the children are looked for; of many, the parents of all processes.
+    for others in [0, 70] {
+        let mut shell = parent_of(5);
+        let others: Vec<ChildGuard> = (0..others).map(|_| ChildGuard::start("cat", &[])).collect();
+        let named = others.iter().map(ChildGuard::id).chain([shell.id()]);
+        let mut processes = Processes::new(named, true).unwrap();
+        processes.set_most_join(2);
+        let before = ids(&mut processes).len();
+        assert_eq!(before, others.len() + 1);
+        start_children(&mut shell, 5);
+        let counts: Vec<usize> = (0..4).map(|_| ids(&mut processes).len() - before).collect();
+        assert_eq!(counts, [2, 4, 5, 5], "all children join, although their parent rests");
+    }
+}
+
+#[test]
+fn a_look_finds_new_processes_and_leaves_the_mappings_of_the_others_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("lookedfor");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let name = Selector::Name(NamePattern::new("^lookedfor$").unwrap());
+    let start = || ChildGuard::start(program.to_str().unwrap(), &["600"]);
+    let mut processes = Processes::wait_for(Selection { any: vec![name], ..Selection::default() }).unwrap();
+    let mut look = || processes.look_for_new().unwrap();
+    let first = start();
+    let mut before = None;
+    eventually(|| {
+        before = look();
+        before.is_some()
+    });
+    let before = before.unwrap();
+    assert_eq!(before.iter().map(|space| space.id.pid().unwrap()).collect::<Vec<_>>(), [first.id()]);
+    assert!(look().is_none(), "nothing is new");
+    let _second = start();
+    let mut both = None;
+    eventually(|| {
+        both = look();
+        both.is_some()
+    });
+    let both = both.unwrap();
+    assert_eq!(both.len(), 2);
+    assert!(both.iter().any(|space| std::sync::Arc::ptr_eq(&space.mappings, &before[0].mappings)));
 }
 
 #[test]

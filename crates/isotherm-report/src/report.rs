@@ -103,8 +103,10 @@ fn write_text(
             let mut view = RegionsText { out, terminal: *terminal, options: options.regions, surveys };
             walk(source, &at(source, selection, options)?, &mut [&mut view])?;
         }
-        Kind::IdleTime => histogram::write(out, &shorter, &IdleTime::new(source, selection)?.histogram())?,
-        Kind::Temperature => histogram::write(out, &shorter, &Temperatures::new(source, selection)?.histogram())?,
+        Kind::IdleTime => histogram::write(out, &shorter, &IdleTime::new(source, selection, options.by)?.histogram())?,
+        Kind::Temperature => {
+            histogram::write(out, &shorter, &Temperatures::new(source, selection, options.by)?.histogram())?
+        }
         Kind::Schemes => text::schemes(out, terminal, &Schemes::new(source, selection)?)?,
         _ => return Ok(text::summary(out, terminal, &summary(source, selection, options)?, &marks)?),
     }
@@ -129,8 +131,8 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
             escape::json(&Noted::new(Marked::new(report, &marks()?), notes))
         }
         Kind::Overhead => escape::json(&Noted::new(overhead(source, selection)?.json()?, notes)),
-        Kind::IdleTime => escape::json(&Noted::new(IdleTime::new(source, selection)?, notes)),
-        Kind::Temperature => escape::json(&Noted::new(Temperatures::new(source, selection)?, notes)),
+        Kind::IdleTime => escape::json(&Noted::new(IdleTime::new(source, selection, options.by)?, notes)),
+        Kind::Temperature => escape::json(&Noted::new(Temperatures::new(source, selection, options.by)?, notes)),
         Kind::Schemes => escape::json(&Noted::new(Schemes::new(source, selection)?, notes)),
         _ => {
             let summary = summary(source, selection, options)?;
@@ -158,8 +160,10 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
         }
         Kind::Wss => svg::draw_wss(&Wss::new(source, selection, options.window)?, marks, picture),
         Kind::Overhead => svg::draw_overhead(&overhead(source, selection)?, marks, picture),
-        Kind::IdleTime => histogram::draw(&IdleTime::new(source, selection)?.histogram(), marks, picture),
-        Kind::Temperature => histogram::draw(&Temperatures::new(source, selection)?.histogram(), marks, picture),
+        Kind::IdleTime => histogram::draw(&IdleTime::new(source, selection, options.by)?.histogram(), marks, picture),
+        Kind::Temperature => {
+            histogram::draw(&Temperatures::new(source, selection, options.by)?.histogram(), marks, picture)
+        }
         Kind::Schemes => svg::draw_schemes(&Schemes::new(source, selection)?, marks, picture),
         Kind::Regions => {
             let selection = one_snapshot(source, selection, options.regions.at)?;

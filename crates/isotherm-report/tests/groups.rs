@@ -126,6 +126,19 @@ fn groups_are_by_cgroup_and_by_the_innermost_unit() {
     assert_eq!(names(&units), ["web.service", "no unit", "unknown cgroup"]);
     assert_eq!(units[0]["size_bytes"], json!(60 * MIB));
     assert_eq!(names(&of(Kind::Wss, GroupBy::Unit)), ["web.service", "no unit", "unknown cgroup"]);
+    for kind in [Kind::IdleTime, Kind::Temperature] {
+        assert_eq!(names(&of(kind, GroupBy::Cgroup)), paths, "{kind:?}");
+        let units = of(kind, GroupBy::Unit);
+        assert_eq!(names(&units), ["web.service", "no unit", "unknown cgroup"], "{kind:?}");
+        let bytes = units[0]["bytes"].as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap());
+        assert_eq!(bytes.sum::<u64>(), 60 * MIB, "{kind:?}");
+        assert_eq!(names(&of(kind, GroupBy::Process)), ["1 a", "2 b", "3 c", "4 d"], "{kind:?}");
+        assert!(of(kind, GroupBy::Mapping).is_empty(), "mappings are listed in any case");
+        let text = report(kind, Format::Text, &source, &by(GroupBy::Unit));
+        assert!(text.contains("web.service"), "{kind:?}");
+        let json = json_of(kind, &source, &Options::default());
+        assert_eq!(json["group_by"], json!("command"), "{kind:?}");
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn text(kind: Kind, source: &Made) -> String {
 
 #[test]
 fn surveys_tell_for_how_long_memory_has_been_idle() {
-    let idle = IdleTime::new(&made::surveyed(20), &Selection::default()).unwrap();
+    let idle = IdleTime::new(&made::surveyed(20), &Selection::default(), None).unwrap();
     assert_eq!((idle.basis, idle.time), (Basis::Survey, Duration::from_secs(20)));
     assert_eq!(idle.edges, [0, 1, 2, 5, 10].map(Duration::from_secs));
     // 8 MiB are touched all the time, 8 MiB were 15 s ago, and 4 MiB cannot be observed.
@@ -34,12 +34,12 @@ fn surveys_tell_for_how_long_memory_has_been_idle() {
     assert_eq!(moment.sizes.unknown_bytes, 44 * MIB);
     assert_eq!(idle.mappings[0].name, "anonymous");
     assert_eq!(idle.mappings[0].sizes, idle.total);
-    assert_eq!(idle.programs[0].name, "demo");
+    assert_eq!(idle.groups[0].name, "demo");
 }
 
 #[test]
 fn without_surveys_idle_times_are_the_ages_of_regions_without_an_access() {
-    let idle = IdleTime::new(&made::phases(40), &Selection::default()).unwrap();
+    let idle = IdleTime::new(&made::phases(40), &Selection::default(), None).unwrap();
     assert_eq!(idle.basis, Basis::Samples);
     assert_eq!(idle.edges, [0, 1, 2].map(Duration::from_secs));
     // 20 MiB of the heap have been idle for 4 s, and 8 MiB of it cannot be observed.
@@ -52,7 +52,7 @@ fn without_surveys_idle_times_are_the_ages_of_regions_without_an_access() {
 
 #[test]
 fn temperatures_are_the_rates_of_samples_and_what_surveys_add() {
-    let temperatures = Temperatures::new(&made::phases(40), &Selection::default()).unwrap();
+    let temperatures = Temperatures::new(&made::phases(40), &Selection::default(), None).unwrap();
     let bands = &temperatures.bands;
     assert_eq!(bands[0].kind, BandKind::NotAccessed);
     assert!(bands[1..].iter().all(|band| band.kind == BandKind::Rate && band.from_hz < band.to_hz), "{bands:?}");
@@ -66,7 +66,7 @@ fn temperatures_are_the_rates_of_samples_and_what_surveys_add() {
     let cache = temperatures.mappings.iter().find(|of| of.name == "/dev/shm/cache").unwrap();
     assert_eq!((cache.sizes.bytes[0], cache.sizes.all()), (22 * MIB, 22 * MIB));
 
-    let surveyed = Temperatures::new(&made::surveyed(20), &Selection::default()).unwrap();
+    let surveyed = Temperatures::new(&made::surveyed(20), &Selection::default(), None).unwrap();
     assert_eq!(
         surveyed.bands.iter().map(|band| band.kind).collect::<Vec<_>>(),
         [BandKind::NotAccessed, BandKind::SurveysOnly]

@@ -51,6 +51,40 @@ impl HelperThread {
     }
 }
 
+/// New targets are looked for this often, unless that costs too much. What appears joins within 200 ms then, also if the
+/// look waits for a round.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The part of the budget that looks for new targets may take, with what it costs that they join.
+const LOOKS: f64 = 0.3;
+
+/// So many seconds' worth of that part may be used at once.
+const SAVED: f64 = 3.0;
+
+/// Says how often new targets are looked for.
+#[derive(Debug)]
+pub(crate) struct LookPace {
+    /// The share of one CPU that looks may take.
+    share: f64,
+    /// The CPU time of looks at `at` that is not paid for yet, in seconds.
+    owed: f64,
+    at: Duration,
+}
+
+impl LookPace {
+    /// `cpu` is the budget: a share of one CPU.
+    pub(crate) fn new(cpu: f64) -> Self {
+        Self { share: cpu * LOOKS, owed: 0.0, at: Duration::ZERO }
+    }
+
+    /// Takes in that the step at `now`, which looked for new targets, cost `cpu`. Returns the time to the next look.
+    pub(crate) fn looked(&mut self, now: Duration, cpu: Duration) -> Duration {
+        let paid = self.share * now.saturating_sub(std::mem::replace(&mut self.at, now)).as_secs_f64();
+        self.owed = (self.owed - paid).max(0.0) + cpu.as_secs_f64();
+        LOOK_EVERY.max(Duration::from_secs_f64((self.owed / self.share - SAVED).max(0.0)))
+    }
+}
+
 /// A pace is told if an interval has changed by at least this part.
 const TOLD: f64 = 0.2;
 
@@ -61,13 +95,21 @@ pub(crate) struct CpuMeter {
     helped: Duration,
     /// The CPU time of the thread that was taken in.
     counted: Duration,
+    /// CPU time of the last step.
+    step: Duration,
     /// CPU time of the survey under way.
     survey: Duration,
 }
 
 impl CpuMeter {
     pub(crate) fn new(helpers: HelperCpu) -> Self {
-        Self { helpers, helped: Duration::ZERO, counted: monitor_cpu_time(), survey: Duration::ZERO }
+        Self {
+            helpers,
+            helped: Duration::ZERO,
+            counted: monitor_cpu_time(),
+            step: Duration::ZERO,
+            survey: Duration::ZERO,
+        }
     }
 
     /// Tells `pacer` what a step cost that did `work` and ended at `now`. Returns the CPU time of a survey that has
@@ -75,6 +117,7 @@ impl CpuMeter {
     pub(crate) fn stepped(&mut self, pacer: &mut Pacer, now: Duration, work: StepWork) -> Option<Duration> {
         let cpu = monitor_cpu_time();
         let spent = cpu.saturating_sub(std::mem::replace(&mut self.counted, cpu));
+        self.step = spent;
         let helped = self.helpers.take();
         self.helped += helped;
         pacer.helped(helped);
@@ -86,6 +129,11 @@ impl CpuMeter {
     /// meanwhile is part of the cost, and not of the last ten seconds.
     pub(crate) fn rested(&mut self) {
         self.helped += self.helpers.take();
+    }
+
+    /// The CPU time of the last step.
+    pub(crate) fn last_step(&self) -> Duration {
+        self.step
     }
 
     /// The CPU time of the helper threads since the last call.
@@ -125,6 +173,23 @@ impl PaceNews {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_for_new_targets_take_a_part_of_the_budget() {
+        let milliseconds = Duration::from_millis;
+        let mut cheap = LookPace::new(0.01);
+        for step in 0..100 {
+            assert_eq!(cheap.looked(LOOK_EVERY * step, milliseconds(1) / 4), LOOK_EVERY);
+        }
+        let mut dear = LookPace::new(0.01);
+        let (mut now, mut spent) = (Duration::ZERO, Duration::ZERO);
+        while now < Duration::from_secs(100) {
+            spent += milliseconds(4);
+            now += dear.looked(now, milliseconds(4));
+        }
+        let share = spent.as_secs_f64() / now.as_secs_f64();
+        assert!((0.003..0.0033).contains(&share), "{share}");
+    }
 
     #[test]
     fn the_cpu_time_of_helper_threads_is_added_up() {

@@ -25,6 +25,11 @@ impl LiveTargets {
         }
     }
 
+    /// Whether new targets can be found at any time.
+    pub(crate) fn are_open(&self) -> bool {
+        matches!(self, Self::Processes(processes) if processes.is_open())
+    }
+
     /// A reader of what each target is.
     pub(crate) fn infos(&self) -> InfoReader {
         match self {
@@ -50,6 +55,13 @@ impl AddressSpace for LiveTargets {
                 let is_over = processes.read_targets()?.is_empty();
                 if is_over { Ok(Vec::new()) } else { memory.read_targets() }
             }
+        }
+    }
+
+    fn look_for_new(&mut self) -> Result<Option<Vec<TargetSpace>>, BoxError> {
+        match self {
+            Self::Processes(processes) => processes.look_for_new(),
+            Self::Physical(..) => Ok(None),
         }
     }
 

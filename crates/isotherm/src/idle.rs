@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm_core::{sanitise, shown_name, units};
-use isotherm_kernel::{ProcessTable, Selector, Stop, Waiter, Woken, monitor_cpu_time, unix_ns};
+use isotherm_core::{AddressSpace, sanitise, shown_name, units};
+use isotherm_kernel::{
+    Part, ProcessTable, Processes, Selector, Stop, Waiter, Woken, monitor_cpu_time, page_ranges, unix_ns,
+};
 use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::idle_scan::{
-    self, CpuAccount, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, Rate, Scan, ScanChoice, ScanError,
-    ScanMethod, Scope,
+    self, CpuAccount, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, ProcessScope, Rate, Scan, ScanChoice,
+    ScanError, ScanMethod, Scope,
 };
 use isotherm_record::permission_letters;
 use isotherm_report::Terminal;
@@ -29,6 +31,9 @@ use crate::{WrongCall, tell};
 
 /// The default interval.
 const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The time from one look for a process that is waited for to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The minimum time from one display of the progress to the next.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
@@ -75,17 +80,27 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
 /// Whose memory is reported. If nothing but cgroups is named, that is what is charged to them; otherwise the memory of
 /// processes.
 fn scope(options: &Idle) -> Result<Scope, String> {
-    let mut selection = options.selectors.selection(options.user.as_deref(), &options.exclude, options.children)?;
-    let is_narrowed = !selection.except.is_empty() || selection.least_resident > 0 || selection.children;
+    let mut selection = options.selectors.selection(&options.user, &options.exclude, options.children)?;
+    let ranges = page_ranges(options.range.iter().copied());
+    let part = Part { ranges, mappings: options.mapping.clone(), ..Part::default() };
+    if !part.ranges.is_empty() && !matches!(selection.any[..], [Selector::Pid(_)]) {
+        return Err("--range is of one process; give one --pid with --range, or --mapping instead".into());
+    }
+    let is_narrowed =
+        !selection.except.is_empty() || selection.least_resident > 0 || selection.children || !part.is_whole();
     if selection.any.is_empty() && is_narrowed {
         selection.any.push(Selector::All);
     }
+    if options.wait && !selection.is_open() {
+        return Err("--wait needs processes that can appear; name them with --name or --cgroup, for example".into());
+    }
+    let is_narrowed = is_narrowed || options.wait;
     let cgroups = &options.selectors.cgroup;
     Ok(match &selection.any[..] {
         [] => Scope::All,
         [Selector::All] if !is_narrowed => Scope::All,
         any if any.len() == cgroups.len() && !is_narrowed => Scope::Cgroups(cgroups.clone()),
-        _ => Scope::Processes(selection),
+        _ => Scope::Processes(ProcessScope { selection, part, waits: options.wait }),
     })
 }
 
@@ -126,6 +141,9 @@ impl Run<'_> {
     /// Makes `count` reports, or fewer if the run is stopped or all named processes have ended.
     fn until(mut self, count: u64) -> Result<ExitCode> {
         let mut waiter = Waiter::new(ProcessTable::default(), self.stop.clone());
+        if self.wait_for_process(&mut waiter)? == Woken::Stopped {
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut began = Instant::now();
         let rate = self.options.rate.unwrap_or(Rate::Budget(self.options.cpu_budget));
         let mut pacer = self.pacer("marking", Some(rate), self.stop.clone());
@@ -158,7 +176,7 @@ impl Run<'_> {
                 cpu_ns: (monitor_cpu_time() - cpu).as_nanos() as u64,
                 wall_ns: now.elapsed().as_nanos() as u64,
             };
-            let over = matches!(self.named, Scope::Processes(_)) && found.total.is_empty();
+            let over = matches!(&self.named, Scope::Processes(named) if !named.waits) && found.total.is_empty();
             let mut report = self.report(found, cost);
             (report.number, report.interval_ns) = (number, (now - began).as_nanos() as u64);
             report.cut_short = stopped;
@@ -176,6 +194,27 @@ impl Run<'_> {
             began = now;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Waits until there is a process in the scope, if it is to be waited for, or until the run is stopped.
+    fn wait_for_process(&self, waiter: &mut Waiter) -> Result<Woken> {
+        let Scope::Processes(ProcessScope { selection, part, waits: true }) = &self.named else {
+            return Ok(Woken::Due);
+        };
+        let mut processes = Processes::wait_for(selection.clone())?.narrowed_to(part.clone())?;
+        let mut is_there = || -> Result<bool> {
+            let spaces = processes.read_targets().map_err(anyhow::Error::from_boxed)?;
+            Ok(spaces.iter().any(|space| !space.mappings.is_empty()))
+        };
+        while !is_there()? {
+            self.show(format_args!("waiting for a process that matches  (Ctrl-C to end)"));
+            if waiter.until(Instant::now() + LOOK_EVERY).context("waiting failed")? == Woken::Stopped {
+                self.clear_line();
+                return Ok(Woken::Stopped);
+            }
+        }
+        self.clear_line();
+        Ok(Woken::Due)
     }
 
     /// Waits until `due`. Returns whether the run was stopped before.

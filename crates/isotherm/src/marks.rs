@@ -75,7 +75,7 @@ pub fn make_run(
 
 /// Lets `isotherm mark` reach the run that records to this path, until the socket is dropped. Without a socket, the run
 /// goes on.
-fn listen(recording: &Path, control: Control) -> Option<MarkSocket> {
+pub fn listen(recording: &Path, control: Control) -> Option<MarkSocket> {
     let socket = MarkSocket::open(recording, control);
     let unreachable = |error| tell(format_args!("isotherm: `isotherm mark` cannot reach this recording: {error}"));
     socket.map_err(unreachable).ok()

@@ -90,8 +90,12 @@ impl<'a> Call<'a> {
     /// A [`WrongCall`] that says which value is wrong.
     pub fn selection(&self) -> Result<Selection> {
         let watch = self.watch;
-        let user = watch.user.as_deref().filter(|_| watch.command.is_empty());
-        let selection = watch.selectors.selection(user, &watch.exclude, watch.children);
+        let users: &[String] = match (&watch.user[..], watch.command.is_empty()) {
+            (users, true) => users,
+            ([] | [_], false) => &[],
+            _ => return Err(WrongCall::new(self.subcommand, "a command runs as one user; give --user once").into()),
+        };
+        let selection = watch.selectors.selection(users, &watch.exclude, watch.children);
         Ok(selection.map_err(|what| WrongCall::new(self.subcommand, what))?)
     }
 
@@ -173,8 +177,8 @@ pub fn prepare(call: Call<'_>) -> Result<Prepared> {
 /// If there is no such user, or this process may not start a command as another user.
 fn user(watch: &WatchOptions, quiet: bool) -> Result<Option<User>> {
     let caller = geteuid();
-    let of_sudo = std::env::var("SUDO_UID").ok().filter(|_| caller.is_root() && watch.user.is_none());
-    let Some(name) = watch.user.as_ref().or(of_sudo.as_ref()) else { return Ok(None) };
+    let of_sudo = std::env::var("SUDO_UID").ok().filter(|_| caller.is_root() && watch.user.is_empty());
+    let Some(name) = watch.user.first().or(of_sudo.as_ref()) else { return Ok(None) };
     let found = User::find(name).with_context(|| format!("the user {name} cannot be looked up"))?;
     let Some(user) = found else {
         let option = if of_sudo.is_some() { "name one with --user, such as --user root" } else { "check the name" };

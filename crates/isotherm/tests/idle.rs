@@ -75,6 +75,34 @@ fn the_idle_memory_of_a_process_is_found_and_ages() {
 }
 
 #[test]
+fn a_part_of_a_process_that_is_waited_for_is_reported() {
+    or_skip!(bpf_works());
+    let _alone = alone();
+    let place = Place::new();
+    let program = place.path("idlewaited");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let named = ["idle", "--probe", "bpf", "--name", "^idlewaited$", "-i", "200ms", "-n", "1", "-f", "json"];
+    let none = place.run(&named);
+    assert!(none.status == 1 && none.err.contains("no process matches"), "{none:?}");
+    let mut command = place.isotherm(&[&named[..], &["--wait", "--mapping", "^\\[stack\\]$"]].concat());
+    let idle = command.stdout(Stdio::piped()).spawn().unwrap();
+    let _kept = Kept(Command::new(&program).arg("1000").spawn().unwrap());
+    let out = idle.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let mappings = report["processes"][0]["mappings"].as_array().unwrap();
+    assert!(!mappings.is_empty() && mappings.iter().all(|mapping| mapping["name"] == "[stack]"), "{report}");
+
+    for (wrong, word) in [
+        (&["--wait", "--pid", "1"][..], "--wait needs processes that can appear"),
+        (&["--range", "0:4096", "--name", "x"], "--range is of one process"),
+        (&["--user", "0", "--user", "no-such-user"], "there is no user no-such-user"),
+    ] {
+        let ran = place.run(&[&["idle"], wrong].concat());
+        assert!(ran.status == 2 && ran.err.contains(word), "{ran:?}");
+    }
+}
+
+#[test]
 fn locked_memory_is_neither_idle_nor_accessed() {
     or_skip!(bpf_works());
     let mut memory = memmap2::MmapMut::map_anon((8 * MIB) as usize).unwrap();

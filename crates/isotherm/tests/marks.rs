@@ -18,9 +18,13 @@ fn target() -> Kept {
 
 /// A recorder of this process in `marked.rec`, by the probe that works for every user.
 fn recorder(place: &Place, target: &Kept, arguments: &[&str]) -> Kept {
+    start(place, target, &[&["record", "-o", "marked.rec"], arguments].concat())
+}
+
+fn start(place: &Place, target: &Kept, arguments: &[&str]) -> Kept {
     let pid = target.0.id().to_string();
-    let mut command = place.isotherm(&["record", "--probe", "refs", "--pid", &pid, "-o", "marked.rec"]);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut command = place.isotherm(arguments);
+    command.args(["--probe", "refs", "--pid", &pid]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     Kept(command.spawn().unwrap())
 }
 
@@ -107,6 +111,14 @@ fn a_mark_reaches_a_running_recorder_and_fails_without_one() {
     end(recorder);
     assert_eq!(marks(&place), ["load", "again\u{202e}"]);
     assert_eq!(mark(&place, "too late").status, 1);
+}
+
+#[test]
+fn a_mark_reaches_a_run_of_tune_that_keeps_its_recording() {
+    let (place, target) = (Place::new(), target());
+    let tune = start(&place, &target, &["tune", "-q", "--record", "marked.rec"]);
+    mark_when_it_listens(&place, "load");
+    end(tune);
 }
 
 #[test]

@@ -149,6 +149,8 @@ fn wrong_selectors_are_refused() {
         (&["--name", "a("][..], 2, "unclosed group"),
         (&["--cgroup", "/a["], 2, "/a[ is no pattern of a path"),
         (&["--user", "no-such-user"], 2, "there is no user no-such-user"),
+        (&["--user", "0", "--user", "no-such-user"], 2, "there is no user no-such-user"),
+        (&["--user", "0", "--user", "1", "--", "true"], 2, "a command runs as one user"),
         (&["--exclude", "comm=x"], 2, "write KIND=VALUE"),
         (&["--pid", "1", "--wait"], 2, "cannot be waited for"),
         (&["--name", "^no-such-program$"], 1, "no process matches: name ^no-such-program$"),

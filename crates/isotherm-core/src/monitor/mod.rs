@@ -91,6 +91,12 @@ pub struct Monitor<S, P, K, R> {
     /// The least time from one reading of the mappings to the next.
     update_gap: Duration,
     update_asked: bool,
+    /// The time from one look for new targets to the next. `None` if they are found by readings alone.
+    look_gap: Option<Duration>,
+    /// When new targets were looked for last.
+    looked: Duration,
+    /// The targets, if the last look has found new ones.
+    found: Option<Vec<TargetSpace>>,
     /// The clears of the probe up to the last aggregation.
     clears: u64,
     /// When to survey. `None` if there is no survey.
@@ -128,6 +134,8 @@ pub struct StepWork {
     pub updated: bool,
     /// How many targets joined then.
     pub joined: usize,
+    /// Whether new targets were looked for. If there were, they have joined as in a reading of the mappings.
+    pub looked: bool,
 }
 
 /// What a part of a survey did.
@@ -165,6 +173,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             updated: Duration::ZERO,
             update_gap: Duration::ZERO,
             update_asked: false,
+            look_gap: None,
+            looked: Duration::ZERO,
+            found: None,
             clears: 0,
             survey: None,
             pass: None,
@@ -215,6 +226,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Reads the mappings no sooner than this after the last time, also when it is asked for. The default is zero.
     pub fn set_update_gap(&mut self, gap: Duration) {
         self.update_gap = gap;
+    }
+
+    /// Looks for new targets this often, also between readings of the mappings, which cost more if there are many
+    /// targets. By default, targets join when the mappings are read.
+    pub fn set_look_gap(&mut self, gap: Duration) {
+        self.look_gap = Some(gap);
     }
 
     /// Lets at most this many targets join at a time, if the address space finds them by itself.
@@ -315,7 +332,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
             }
         }
-        let is_update_due = now >= self.update_due();
+        let is_update_due = now >= self.update_due() || self.finds_new(now)?;
         match &self.survey {
             Some(plan) if now >= plan.due() => {
                 if !round_is_over {
@@ -324,6 +341,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 if self.pass.is_some() && is_update_due {
                     self.refresh(now)?;
                 }
+                // A survey that begins reads all mappings.
+                self.found = None;
                 if let Some(found) = self.survey(now)? {
                     self.sink.surveyed(&found).map_err(MonitorError::Sink)?;
                 }
@@ -404,7 +423,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         let mut due = self.round.due;
         let survey = self.survey.as_ref().map(SurveyPlan::due);
-        for other in survey.into_iter().chain([self.update_due()]) {
+        for other in survey.into_iter().chain([self.update_due()]).chain(self.look_due()) {
             // What is due shortly before a round is over waits for it, to save a wake-up.
             if other + SHORTLY.min(self.attributes.sampling()) < due {
                 due = other;
@@ -419,6 +438,21 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.updated + interval.max(self.update_gap)
     }
 
+    /// When new targets are looked for again.
+    fn look_due(&self) -> Option<Duration> {
+        self.look_gap.map(|gap| self.looked + gap)
+    }
+
+    /// Looks for new targets if that is due. Returns whether there are some, which then join.
+    fn finds_new(&mut self, now: Duration) -> Result<bool, MonitorError> {
+        if self.look_due().is_none_or(|due| now < due) {
+            return Ok(false);
+        }
+        (self.looked, self.work.looked) = (now, true);
+        self.found = self.space.look_for_new().map_err(MonitorError::Space)?;
+        Ok(self.found.is_some())
+    }
+
     /// Reads the mappings again. Targets join and leave, and regions follow the mappings.
     fn update(&mut self, now: Duration) -> Result<(), MonitorError> {
         let spaces = self.read_targets(now)?;
@@ -426,15 +460,21 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(())
     }
 
-    /// The targets and their mappings as they are at `now`. The probe takes them in.
+    /// The targets and their mappings as they are at `now`, or as a look has just found them. The probe takes them in.
     fn read_targets(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
-        let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
+        let mut spaces = match self.found.take() {
+            Some(found) => found,
+            None => {
+                self.updated = now;
+                self.update_asked = false;
+                self.space.read_targets().map_err(MonitorError::Space)?
+            }
+        };
+        self.looked = now;
         spaces.retain(|space| !space.mappings.is_empty());
         let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
         self.work.joined = spaces.iter().filter(|space| !known.contains(&space.id)).count();
         self.probe.update(&spaces).map_err(MonitorError::Probe)?;
-        self.updated = now;
-        self.update_asked = false;
         self.work.updated = true;
         Ok(spaces)
     }

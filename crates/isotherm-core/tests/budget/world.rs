@@ -181,6 +181,7 @@ impl World {
             survey: part.map(|_| SurveyWork { read: blocks, cleared: 0, is_last_part: self.left == 0 }),
             updated: updates,
             joined: 0,
+            looked: false,
         };
         self.account(Duration::from_secs_f64(all), work);
         if updates {

@@ -194,6 +194,29 @@ mod tests {
     }
 
     #[test]
+    fn a_process_of_a_nested_container_belongs_to_all_containers_around_it() {
+        let (inner, other) = (ID.replace('0', "7"), ID.replace('0', "9"));
+        let (_root, containers) =
+            made(&[(format!("var/lib/docker/containers/{ID}/config.v2.json"), r#"{"Name": "/outer"}"#.into())]);
+        for around in [
+            format!("/docker/{ID}"),
+            format!("/system.slice/docker-{ID}.scope"),
+            format!("/lxc.payload.outer/docker/{ID}"),
+            format!("/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{ID}.scope", POD.replace('-', "_")),
+        ] {
+            for nested in [format!("{around}/docker/{inner}"), format!("{around}/system.slice/docker-{inner}.scope")] {
+                for wanted in [ID, "outer", &inner[..12]] {
+                    assert!(containers.is_in(&nested, wanted), "{wanted} in {nested}");
+                }
+                assert!(!containers.is_in(&nested, &other[..12]), "{nested}");
+            }
+            assert!(!containers.is_in(&around, &inner[..12]), "a process of the outer one alone");
+        }
+        let in_pod = format!("/kubepods/burstable/pod{POD}/{ID}/docker/{inner}");
+        assert!(containers.is_in(&in_pod, POD) && containers.is_in(&in_pod, &inner));
+    }
+
+    #[test]
     fn a_pod_is_found_by_its_uid() {
         let (_root, containers) = made(&[]);
         let slice = format!("/kubepods.slice/kubepods-burstable-pod{}.slice/x", POD.replace('-', "_"));

@@ -1,6 +1,6 @@
 //! Finds the processes of a selection as they appear.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,9 @@ use crate::process_events::ProcessEvents;
 const FIRST_GAP: Duration = Duration::from_millis(100);
 const LONGEST_GAP: Duration = Duration::from_secs(5);
 
+/// Where the kernel tells which processes begin, all are listed this often, to forget those that have ended.
+const LIST_EVERY: Duration = Duration::from_secs(5);
+
 /// Finds the processes of a selection.
 #[derive(Debug)]
 pub(crate) struct Finder {
@@ -24,6 +27,8 @@ pub(crate) struct Finder {
     forgotten: Option<Instant>,
     /// The processes that do not belong to the selection.
     others: HashMap<u32, Other>,
+    /// When all processes were listed last. `None` if they are listed the next time.
+    listed: Option<Instant>,
     /// Tells what processes do. `None` if the kernel does not.
     events: Option<ProcessEvents>,
 }
@@ -45,6 +50,7 @@ impl Finder {
             containers: Containers::new(Path::new(ROOT)),
             forgotten: None,
             others: HashMap::new(),
+            listed: None,
             events,
         }
     }
@@ -69,32 +75,68 @@ impl Finder {
 
     /// The processes of the machine that belong to the selection at `now` and are no members: at most `most`, those
     /// with the lowest IDs. A process that was found is found again as long as it is no member, less and less often.
+    ///
+    /// Where the kernel tells what processes do, only those are looked at that did something or are due. All processes
+    /// are listed now and then.
     pub(crate) fn find(&mut self, now: Instant, most: usize, is_member: impl Fn(u32) -> bool) -> Vec<u32> {
         if self.forgotten.is_none_or(|at| now >= at + LONGEST_GAP) {
             self.containers.forget();
             self.forgotten = Some(now);
         }
-        for pid in self.events.iter().flat_map(ProcessEvents::take) {
-            self.others.remove(&pid);
+        let mut candidates = self.hear(now);
+        if self.listed.is_none_or(|at| now >= at + LIST_EVERY) {
+            self.listed = Some(now);
+            let before = std::mem::take(&mut self.others);
+            for pid in process_ids(Path::new(ROOT)) {
+                self.others.insert(pid, before.get(&pid).copied().unwrap_or(Other::new(now)));
+            }
         }
-        let (before, own) = (std::mem::take(&mut self.others), std::process::id());
+        candidates.extend(self.others.iter().filter(|(_, other)| now >= other.due).map(|(pid, _)| *pid));
         let mut found = Vec::new();
-        for pid in process_ids(Path::new(ROOT)) {
-            if pid == own || is_member(pid) {
+        for pid in candidates {
+            if pid == std::process::id() || is_member(pid) {
+                self.others.remove(&pid);
                 continue;
             }
-            let known = before.get(&pid).copied();
-            if found.len() >= most || known.is_some_and(|other| now < other.due) {
-                self.others.extend(known.map(|other| (pid, other)));
-                continue;
+            if found.len() >= most {
+                break;
             }
-            let gap = known.map_or(FIRST_GAP, |other| (other.gap * 2).min(LONGEST_GAP));
-            self.others.insert(pid, Other { due: now + gap, gap });
-            if self.takes(pid) {
+            let takes = self.takes(pid);
+            // A process that belongs to the selection, but cannot join yet, is found again soon.
+            let is_told = !takes && self.events.is_some() && self.selection.is_told();
+            self.others.entry(pid).and_modify(|other| other.looked_at(now, is_told));
+            if takes {
                 found.push(pid);
             }
         }
         found
+    }
+
+    /// The processes that something happened to since the last time. They are due.
+    fn hear(&mut self, now: Instant) -> BTreeSet<u32> {
+        let Some(events) = &self.events else {
+            self.listed = None;
+            return BTreeSet::new();
+        };
+        let heard = events.take();
+        if !heard.is_all {
+            self.listed = None;
+        }
+        self.others.extend(heard.pids.iter().map(|pid| (*pid, Other::new(now))));
+        heard.pids
+    }
+}
+
+impl Other {
+    /// A process that was not looked at yet.
+    fn new(now: Instant) -> Self {
+        Self { due: now, gap: FIRST_GAP / 2 }
+    }
+
+    /// `is_told` says whether the kernel tells all that can make the process belong to the selection.
+    fn looked_at(&mut self, now: Instant, is_told: bool) {
+        self.gap = if is_told { LONGEST_GAP } else { (self.gap * 2).min(LONGEST_GAP) };
+        self.due = now + self.gap;
     }
 }
 
@@ -108,6 +150,29 @@ mod tests {
     use super::*;
     use crate::NamePattern;
     use crate::select::Selector;
+
+    #[test]
+    fn a_process_is_found_without_a_list_of_all_processes_where_the_kernel_tells_what_begins() {
+        or_skip!(ProcessEvents::open());
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("foundunlisted");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let name = Selector::Name(NamePattern::new("^foundunlisted$").unwrap());
+        let mut finder = Finder::new(Selection { any: vec![name], ..Selection::default() });
+        let now = Instant::now();
+        finder.find(now, usize::MAX, |_| false);
+        let mut child = Command::new(&program).arg("600").spawn().unwrap();
+        // No time passes for the finder. A list would set its time.
+        finder.listed = Some(now + LIST_EVERY);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut found = Vec::new();
+        while found.is_empty() && Instant::now() < deadline {
+            found = finder.find(now, usize::MAX, |_| false);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((found, finder.listed), (vec![child.id()], Some(now + LIST_EVERY)));
+    }
 
     #[test]
     fn a_process_that_executes_another_program_long_after_its_start_is_found_at_once() {

@@ -40,7 +40,7 @@ pub enum Selector {
 
 /// The processes that are watched: those that a selector names, without those that are excepted. Those that appear
 /// later count, too. What is named by its ID is watched in any case. The process that watches is watched only then.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// What any of these names is watched.
     pub any: Vec<Selector>,
@@ -50,10 +50,18 @@ pub struct Selection {
     pub least_resident: u64,
     /// Whether the descendants of what is watched are watched, too.
     pub children: bool,
+    /// More processes than this are refused at the start, and do not join later.
+    pub most: usize,
 }
 
-/// A selection of more processes than this is refused.
+/// What [`Selection::most`] is unless it is set.
 pub const MOST_SELECTED: usize = 10_000;
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { any: Vec::new(), except: Vec::new(), least_resident: 0, children: false, most: MOST_SELECTED }
+    }
+}
 
 impl Selection {
     /// The processes with these IDs.
@@ -77,6 +85,19 @@ impl Selection {
     /// Whether nothing is named.
     pub fn is_empty(&self) -> bool {
         self.any.is_empty()
+    }
+
+    /// Checks that no more processes belong to the selection now than may. `root` stands for `/`.
+    ///
+    /// # Errors
+    /// Fails with their number if there are more.
+    pub fn check_count(&self, root: &Path) -> Result<(), usize> {
+        // Whom the processes belong to is looked up only on a machine that has as many.
+        if self.named_pids().count() <= self.most && process_ids(root).nth(self.most).is_none() {
+            return Ok(());
+        }
+        let count = self.find(root).len();
+        if count > self.most { Err(count) } else { Ok(()) }
     }
 
     /// The processes below `root`, which stands for `/`, that belong to the selection now, in the order of their IDs.
@@ -112,6 +133,16 @@ impl Selection {
             || self.any.iter().any(|selector| selector.matches(process))
                 && !self.excepts(process)
                 && (self.least_resident == 0 || process.resident() >= self.least_resident)
+    }
+
+    /// Whether a process belongs to the selection by its program, name and user alone, which the kernel tells.
+    pub(crate) fn is_told(&self) -> bool {
+        let mut selectors = self.any.iter().chain(&self.except);
+        self.least_resident == 0
+            && selectors.all(|selector| match selector {
+                Selector::Pid(_) | Selector::Name(_) | Selector::User(_) | Selector::All => true,
+                Selector::Command(_) | Selector::Cgroup(_) | Selector::Unit(_) | Selector::Container(_) => false,
+            })
     }
 
     /// Whether a process is excepted.
@@ -223,7 +254,7 @@ mod tests {
     ];
 
     fn selected(root: &Path, any: &[Selector], except: &[Selector], least_resident: u64) -> Vec<u32> {
-        let selection = Selection { any: any.into(), except: except.into(), least_resident, children: false };
+        let selection = Selection { any: any.into(), except: except.into(), least_resident, ..Selection::default() };
         let containers = Containers::new(root);
         let takes = |pid: &u32| selection.takes(&Facts::new(root, *pid, &containers));
         PROCESSES.iter().map(|process| process.0).filter(takes).collect()
@@ -278,12 +309,45 @@ mod tests {
     }
 
     #[test]
+    fn more_processes_than_may_be_selected_are_counted() {
+        let root = made(&PROCESSES);
+        let of = |any: &[Selector], children, most| {
+            let selection = Selection { any: any.into(), children, most, ..Selection::default() };
+            selection.check_count(root.path())
+        };
+        assert_eq!(of(&[Selector::All], false, 4), Ok(()));
+        assert_eq!(of(&[Selector::All], false, 3), Err(4));
+        assert_eq!(of(&[Selector::Pid(8)], false, 1), Ok(()));
+        assert_eq!(of(&[Selector::Pid(8)], true, 3), Ok(()));
+        assert_eq!(of(&[Selector::Pid(8)], true, 2), Err(3), "with its descendants");
+        assert_eq!(of(&[Selector::Pid(7), Selector::Pid(9)], false, 1), Err(2));
+    }
+
+    #[test]
+    fn a_cgroup_that_vanishes_selects_nothing_until_it_is_back() {
+        let root = made(&PROCESSES);
+        let cgroup = |pid: u32, path: &str| {
+            fs::write(root.path().join(format!("proc/{pid}/cgroup")), format!("0::{path}\n")).unwrap();
+        };
+        let any = vec![Selector::Cgroup(Glob::new("/system.slice/app@*").unwrap())];
+        let selection = Selection { any, ..Selection::default() };
+        assert_eq!(selection.find(root.path()), [9]);
+        // The kernel removes a cgroup when the last process has left it or ended.
+        cgroup(9, "/system.slice");
+        fs::remove_dir_all(root.path().join("proc/10")).unwrap();
+        assert_eq!(selection.find(root.path()), [] as [u32; 0]);
+        cgroup(8, "/system.slice/app@green.service");
+        assert_eq!(selection.find(root.path()), [8]);
+    }
+
+    #[test]
     fn a_selection_says_what_it_is() {
         let selection = Selection {
             any: vec![Selector::Name(regex("x.*")), Selector::User(0)],
             except: vec![Selector::Pid(1)],
             least_resident: 1 << 20,
             children: true,
+            ..Selection::default()
         };
         assert_eq!(
             selection.to_string(),

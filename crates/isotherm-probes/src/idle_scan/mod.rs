@@ -32,7 +32,7 @@ use crate::bpf::BpfError;
 use crate::idle::IdleError;
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::pages::{RamError, TableError};
-use isotherm_kernel::{Glob, PatternError, Selection};
+use isotherm_kernel::{Glob, Part, PatternError, Selection};
 
 /// Whose memory is scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +40,28 @@ pub enum Scope {
     /// All memory.
     All,
     /// The memory of the processes of a selection, at each scan.
-    Processes(Selection),
+    Processes(ProcessScope),
     /// The memory of these cgroups and the cgroups below them. A path, which may be a pattern ([`Glob`]), is relative
     /// to the hierarchy, or it is in the directory where the hierarchy is mounted.
     Cgroups(Vec<String>),
+}
+
+/// The processes whose memory is scanned, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessScope {
+    /// Which processes.
+    pub selection: Selection,
+    /// The part of each process that is scanned.
+    pub part: Part,
+    /// Whether it is no error if there is no such process or part at the start.
+    pub waits: bool,
+}
+
+impl From<Selection> for ProcessScope {
+    /// All memory of these processes, at least one of which is there at the start.
+    fn from(selection: Selection) -> Self {
+        Self { selection, part: Part::default(), waits: false }
+    }
 }
 
 /// What the findings list, besides cgroups.
@@ -130,6 +148,24 @@ pub enum ScanError {
     /// No process belongs to the selection.
     #[error("no process matches: {0} (`ps -e` lists the processes)")]
     NoneSelected(String),
+    /// Nothing of the processes belongs to the part that is asked for.
+    #[error("nothing is mapped that matches: {part}, in {selection} (/proc/PID/maps lists the mappings)")]
+    NothingMapped {
+        /// The part that was asked for.
+        part: String,
+        /// The processes that were asked for.
+        selection: String,
+    },
+    /// More processes belong to the selection than may.
+    #[error("{count} processes match, and at most {most} are scanned: {selection} (ask for fewer)")]
+    TooMany {
+        /// What was asked for.
+        selection: String,
+        /// How many processes match.
+        count: usize,
+        /// How many are scanned at most.
+        most: usize,
+    },
     /// A given cgroup is no path, nor a pattern of paths.
     #[error(transparent)]
     Pattern(#[from] PatternError),

@@ -11,10 +11,10 @@ use procfs::ProcError;
 use procfs::process::{Process, all_processes_with_root};
 use rustix::io::Errno;
 
-use super::{ScanError, Scope, tops};
+use super::{ProcessScope, ScanError, Scope, tops};
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::{
-    MappingNames, command_line, inner_pid, memory_id, read_mapping_uses, read_mappings, resident, since_boot,
+    MappingNames, Part, command_line, inner_pid, memory_id, read_mapping_uses, read_mappings, resident, since_boot,
 };
 
 /// A process at the time when it was listed.
@@ -45,6 +45,8 @@ enum Looked {
     Member(Member),
     /// The process has ended, or it is a kernel thread.
     WithoutMemory,
+    /// It has mapped nothing that belongs to the part of processes that is scanned.
+    OutsidePart,
     /// Reading its mappings is not permitted.
     Refused,
     /// Its mappings cannot be read for another reason, such as too many open files.
@@ -72,14 +74,17 @@ impl Population {
 
     /// Checks that the given processes can be scanned.
     pub(super) fn check(&self, scope: &Scope) -> Result<(), ScanError> {
-        let Scope::Processes(selection) = scope else { return Ok(()) };
-        if selection.is_open() && selection.find(&self.root).is_empty() {
+        let Scope::Processes(ProcessScope { selection, part, waits }) = scope else { return Ok(()) };
+        if let Err(count) = selection.check_count(&self.root) {
+            return Err(ScanError::TooMany { selection: selection.to_string(), count, most: selection.most });
+        }
+        if selection.is_open() && !waits && selection.find(&self.root).is_empty() {
             return Err(ScanError::NoneSelected(selection.to_string()));
         }
         for pid in selection.named_pids() {
             let refused = |why: &str| Err(ScanError::NoProcess(format!("process {pid} {why}")));
             let looked = match self.open(pid) {
-                Ok(Some(process)) => self.look(&process),
+                Ok(Some(process)) => self.look(&process, part),
                 Ok(None) => {
                     let why = format!("there is no process {pid} (`ps -e` lists the processes)");
                     return Err(ScanError::NoProcess(why));
@@ -87,7 +92,7 @@ impl Population {
                 Err(error) => Looked::Failed(error),
             };
             match looked {
-                Looked::Member(_) => {}
+                Looked::Member(_) | Looked::OutsidePart => {}
                 Looked::Failed(error) => return refused(&format!("cannot be scanned: {error}")),
                 Looked::WithoutMemory => {
                     return refused("has no memory: it has ended, or it is a kernel thread (choose another process)");
@@ -100,6 +105,9 @@ impl Population {
                 }
             }
         }
+        if !part.is_whole() && !waits && self.members(scope, &mut Vec::new())?.is_empty() {
+            return Err(ScanError::NothingMapped { part: part.to_string(), selection: selection.to_string() });
+        }
         Ok(())
     }
 
@@ -111,14 +119,19 @@ impl Population {
         let mut failed: Vec<io::Error> = Vec::new();
         let mut take = |looked| match looked {
             Looked::Member(member) => members.push(member),
-            Looked::WithoutMemory => {}
+            Looked::WithoutMemory | Looked::OutsidePart => {}
             Looked::Refused => refused += 1,
             Looked::Failed(error) => failed.push(error),
         };
         match scope {
-            Scope::Processes(selection) => {
-                for pid in selection.find(&self.root) {
-                    match self.open(pid).map(|process| process.map(|process| self.look(&process))) {
+            Scope::Processes(ProcessScope { selection, part, .. }) => {
+                let found = selection.find(&self.root);
+                if found.len() > selection.most {
+                    let most = selection.most;
+                    note(notes, format!("{} processes match; only the first {most} are scanned", found.len()));
+                }
+                for pid in found.into_iter().take(selection.most) {
+                    match self.open(pid).map(|process| process.map(|process| self.look(&process, part))) {
                         Ok(None | Some(Looked::WithoutMemory)) if selection.named_pids().any(|named| named == pid) => {
                             note(notes, format!("process {pid} has ended"));
                         }
@@ -129,6 +142,7 @@ impl Population {
                 }
             }
             Scope::All | Scope::Cgroups(_) => {
+                let part = &Part::default();
                 let failed = |e: ProcError| ScanError::Processes { path: self.proc.clone(), why: e.to_string() };
                 let tops = match (scope, &self.hierarchy) {
                     (Scope::Cgroups(named), Some(hierarchy)) => Some(tops(hierarchy, named)?),
@@ -141,7 +155,7 @@ impl Population {
                             continue;
                         }
                     }
-                    take(self.look(&process));
+                    take(self.look(&process, part));
                 }
             }
         }
@@ -165,7 +179,7 @@ impl Population {
     /// Notes that a process ended after it was listed, or cannot be observed, if it was given by PID.
     pub(super) fn note_ended(&self, member: &Member, scope: &Scope, notes: &mut Vec<String>) {
         let pid = member.pid;
-        let Scope::Processes(selection) = scope else { return };
+        let Scope::Processes(ProcessScope { selection, .. }) = scope else { return };
         if !selection.named_pids().any(|named| named == pid) {
             return;
         }
@@ -200,7 +214,8 @@ impl Population {
         }
     }
 
-    fn look(&self, process: &Process) -> Looked {
+    /// Reads the part of a process that is scanned.
+    fn look(&self, process: &Process, part: &Part) -> Looked {
         let pid = process.pid.unsigned_abs();
         let id = memory_id(&self.root, pid);
         let maps = File::open(self.proc.join(id.to_string()).join("maps"));
@@ -213,10 +228,16 @@ impl Population {
             }
             Err(e) => return Looked::Failed(e),
         };
+        let mappings = part.of(&mappings);
+        if mappings.is_empty() {
+            return Looked::OutsidePart;
+        }
         let start = process.stat().map_or(Duration::ZERO, |stat| since_boot(stat.starttime));
         let cgroup = self.hierarchy.as_ref().and_then(|hierarchy| hierarchy.of_process(pid));
         let command = command_line(&self.root, pid);
-        let (resident, inner_pid) = (resident(&self.root, pid).unwrap_or_default(), inner_pid(&self.root, pid));
+        let mapped = mappings.iter().map(|mapping| mapping.range.size()).sum();
+        let resident = resident(&self.root, pid).unwrap_or_default().min(mapped);
+        let inner_pid = inner_pid(&self.root, pid);
         Looked::Member(Member { pid, inner_pid, start, command, cgroup, resident, mappings })
     }
 }

@@ -23,8 +23,8 @@ fn pacer() -> Pacer {
 fn marked(targets: &[&Target], shared: SharedMemory) -> Result<PageTableScan, &'static str> {
     drop(open()?);
     let pids = targets.iter().map(|target| target.pid());
-    let mut scan =
-        PageTableScan::open(Scope::Processes(Selection::pids(pids)), DETAIL, shared, SharedLimits::default()).unwrap();
+    let scope = Scope::Processes(Selection::pids(pids).into());
+    let mut scan = PageTableScan::open(scope, DETAIL, shared, SharedLimits::default()).unwrap();
     scan.mark(&mut pacer()).unwrap();
     Ok(scan)
 }
@@ -160,7 +160,7 @@ fn memory_shared_since_a_fork_counts_once() {
     target.write(start, SIZE);
     let child = target.request(&format!("fork-and-read {start} {SIZE}")) as u32;
     drop(or_skip!(open()));
-    let scope = Scope::Processes(Selection::pids([target.pid(), child]));
+    let scope = Scope::Processes(Selection::pids([target.pid(), child]).into());
     let mut scan = PageTableScan::open(scope, DETAIL, SharedMemory::Always, SharedLimits::default()).unwrap();
     scan.mark(&mut pacer()).unwrap();
     target.read(start, 4 * MIB);

@@ -48,6 +48,14 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
+    /// What a group is, in a word: that of the command line.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            _ => self.title(),
+        }
+    }
+
     /// The title of the names of groups.
     pub(crate) const fn title(self) -> &'static str {
         match self {
@@ -152,6 +160,15 @@ impl Grouping {
     /// What the groups are by.
     pub fn by(&self) -> GroupBy {
         self.by
+    }
+
+    /// The name of a group in a list that has only names: processes of the same command are told apart by their IDs.
+    pub(crate) fn name(&self, nth: usize) -> String {
+        let Some(group) = self.groups.get(nth) else { return String::new() };
+        match group.pids.as_deref() {
+            Some(&[pid]) if self.by == GroupBy::Process && pid != 0 => format!("{pid} {}", group.name),
+            _ => group.name.clone(),
+        }
     }
 
     /// The groups, in the order in which they appear.

@@ -1,4 +1,4 @@
-//! A histogram of memory: how many bytes lie in each band of a quantity, by mapping name and by program, and over time.
+//! A histogram of memory: how many bytes lie in each band of a quantity, by mapping name and by group, and over time.
 //!
 //! The reports on idle times and on temperature fill it, each format renders it.
 
@@ -6,11 +6,11 @@ mod svg;
 mod text;
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::groups::GroupBy;
 use crate::wss::PERCENTILES;
 
 pub(crate) use svg::draw;
@@ -30,7 +30,7 @@ pub struct Sizes {
 /// The bytes of one name in each band.
 #[derive(Clone, Debug, Serialize)]
 pub struct NamedSizes {
-    /// The name of the mappings, `anonymous` for memory without a name; or that of the program.
+    /// The name of the mappings, `anonymous` for memory without a name; or that of the group.
     pub name: String,
     /// Its bytes.
     #[serde(flatten)]
@@ -91,7 +91,7 @@ impl Sizes {
 }
 
 /// The memory of each name, with the largest first.
-pub(crate) fn sorted(named: HashMap<String, Sizes>) -> Vec<NamedSizes> {
+pub(crate) fn sorted(named: impl IntoIterator<Item = (String, Sizes)>) -> Vec<NamedSizes> {
     let mut all: Vec<_> = named.into_iter().map(|(name, sizes)| NamedSizes { name, sizes }).collect();
     all.retain(|of| of.sizes.all() > 0);
     all.sort_by(|a, b| {
@@ -133,13 +133,21 @@ pub(crate) struct Histogram<'a> {
     pub(crate) bands: Vec<Band>,
     pub(crate) total: &'a Sizes,
     pub(crate) mappings: &'a [NamedSizes],
-    pub(crate) programs: &'a [NamedSizes],
+    pub(crate) by: GroupBy,
+    pub(crate) groups: &'a [NamedSizes],
     pub(crate) over_time: &'a [Moment],
     /// A chart over time for text: its title, and the bands of which it has the sum.
     pub(crate) chart: Option<(String, std::ops::Range<usize>)>,
 }
 
 impl Histogram<'_> {
+    /// The names of mappings, and the groups unless there is only one that nobody asked for: what they are, and which.
+    fn lists(&self) -> impl Iterator<Item = (&'static str, &[NamedSizes])> {
+        let has_groups = self.groups.len() > 1 || self.by != GroupBy::Command && !self.groups.is_empty();
+        let groups = has_groups.then_some((self.by.word(), self.groups));
+        std::iter::once(("mapping", self.mappings)).chain(groups)
+    }
+
     /// The sum of some bands over time.
     fn over_time(&self, bands: &std::ops::Range<usize>) -> Vec<(Duration, f64)> {
         let sum = |moment: &Moment| moment.sizes.bytes.get(bands.clone()).map_or(0, |bytes| bytes.iter().sum::<u64>());
@@ -162,7 +170,7 @@ mod tests {
     #[test]
     fn names_beyond_the_most_are_summed_up() {
         let named = |name: &str, bytes| (name.to_owned(), Sizes { bytes: vec![bytes], ..Sizes::default() });
-        let all = sorted(HashMap::from([named("a", 1), named("b", 3), named("c", 2), named("d", 0)]));
+        let all = sorted([named("a", 1), named("b", 3), named("c", 2), named("d", 0)]);
         let names = |most| folded(&all, most).iter().map(|of| (of.name.clone(), of.sizes.all())).collect::<Vec<_>>();
         assert_eq!(names(3), [("b".into(), 3), ("c".into(), 2), ("a".into(), 1)]);
         assert_eq!(names(2), [("b".into(), 3), ("others (2)".into(), 3)]);

@@ -41,10 +41,8 @@ pub(crate) fn draw(histogram: &Histogram<'_>, marks: &[Mark], picture: Picture) 
         let height = f64::from(picture.height) / 2.5;
         y = over_time(&mut drawing, histogram, &parts, marks, (y + 16.0, height));
     }
-    for (title, all) in [("by mapping", histogram.mappings), ("by command", histogram.programs)] {
-        if title == "by mapping" || all.len() > 1 {
-            y = names(&mut drawing, &parts, title, all, y + 16.0);
-        }
+    for (title, all) in histogram.lists() {
+        y = names(&mut drawing, &parts, &format!("by {title}"), all, y + 16.0);
     }
     drawing.height = y + 8.0;
     drawing

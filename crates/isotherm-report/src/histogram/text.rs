@@ -27,11 +27,9 @@ pub(crate) fn write(out: &mut dyn Write, terminal: &Terminal, histogram: &Histog
     }
     writeln!(out)?;
     bands(out, terminal, histogram)?;
-    for (title, all) in [("mapping", histogram.mappings), ("command", histogram.programs)] {
-        if title == "mapping" || all.len() > 1 {
-            writeln!(out)?;
-            names(out, terminal, histogram, title, all)?;
-        }
+    for (title, all) in histogram.lists() {
+        writeln!(out)?;
+        names(out, terminal, histogram, title, all)?;
     }
     let Some((title, bands)) = &histogram.chart else { return Ok(()) };
     let points = histogram.over_time(bands);

@@ -66,7 +66,8 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
         None
     };
     let overhead = overhead.finish();
-    let (idle_time, temperatures) = (IdleTime::new(source, selection)?, Temperatures::new(source, selection)?);
+    let idle_time = IdleTime::new(source, selection, options.by)?;
+    let temperatures = Temperatures::new(source, selection, options.by)?;
     let schemes = Schemes::if_any(source, selection)?;
     let mut summary = summary.finish(source.header(), source.cut_short(), &overhead);
     crate::surveyed::add(&mut summary, source, selection)?;

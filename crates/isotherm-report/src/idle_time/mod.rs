@@ -1,4 +1,4 @@
-//! For how long memory has been idle: how many bytes were accessed last how long ago, by mapping name and by program.
+//! For how long memory has been idle: how many bytes were accessed last how long ago, by mapping name and by group.
 //!
 //! Surveys tell it of each page. A recording without surveys has an estimate only: the age of the regions in which no
 //! sample found an access.
@@ -15,6 +15,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::ReportError;
+use crate::groups::{GroupBy, Grouping};
 use crate::histogram::{Band, Histogram, Moment, NamedSizes, Sizes, sorted};
 use crate::source::{Selection, Source};
 use crate::wss::Basis;
@@ -40,21 +41,24 @@ pub struct IdleTime {
     pub total: Sizes,
     /// The names of mappings, the largest first.
     pub mappings: Vec<NamedSizes>,
-    /// The programs, the largest first.
-    pub programs: Vec<NamedSizes>,
+    /// What groups are by.
+    pub by: GroupBy,
+    /// The groups, the largest first. Empty if they are by mapping.
+    pub groups: Vec<NamedSizes>,
     /// All memory at each survey, or at each snapshot.
     pub over_time: Vec<Moment>,
 }
 
 impl IdleTime {
-    /// The idle times of a selection.
+    /// The idle times of a selection, and of its groups: of programs unless `by` names others.
     ///
     /// # Errors
-    /// If the source cannot be read or has nothing in the selection.
-    pub fn new(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        match surveyed::idle_time(source, selection)? {
+    /// If the source cannot be read or has nothing in the selection, or does not tell the cgroups that groups are by.
+    pub fn new(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
+        let grouping = Grouping::of(source, selection, by.or(Some(GroupBy::Command)))?;
+        match surveyed::idle_time(source, selection, &grouping)? {
             Some(idle_time) => Ok(idle_time),
-            None => sampled::idle_time(source, selection),
+            None => sampled::idle_time(source, selection, &grouping),
         }
     }
 
@@ -111,7 +115,8 @@ impl IdleTime {
             bands,
             total: &self.total,
             mappings: &self.mappings,
-            programs: &self.programs,
+            by: self.by,
+            groups: &self.groups,
             over_time: &self.over_time,
             chart: (from > 0).then(|| (title_of_chart(), from..self.edges.len())),
         }
@@ -132,18 +137,19 @@ fn edges(shortest: Duration, longest: Duration) -> Vec<Duration> {
 struct ByName {
     total: Sizes,
     mappings: HashMap<String, Sizes>,
-    programs: HashMap<String, Sizes>,
+    groups: HashMap<usize, Sizes>,
 }
 
 impl ByName {
-    fn add(&mut self, mapping: &str, program: &str, sizes: &Sizes) {
+    fn add(&mut self, mapping: &str, group: Option<usize>, sizes: &Sizes) {
         self.total.add(sizes);
         self.mappings.entry(mapping.into()).or_default().add(sizes);
-        self.programs.entry(program.into()).or_default().add(sizes);
+        group.into_iter().for_each(|nth| self.groups.entry(nth).or_default().add(sizes));
     }
 
-    fn into_names(self) -> [Vec<NamedSizes>; 2] {
-        [sorted(self.mappings), sorted(self.programs)]
+    fn into_names(self, grouping: &Grouping) -> [Vec<NamedSizes>; 2] {
+        let groups = self.groups.into_iter().map(|(nth, sizes)| (grouping.name(nth), sizes));
+        [sorted(self.mappings), sorted(groups)]
     }
 }
 
@@ -160,7 +166,8 @@ impl Serialize for IdleTime {
         map.serialize_entry("percentiles", &Percentiles(self))?;
         map.serialize_entry("total", &self.total)?;
         map.serialize_entry("mappings", &self.mappings)?;
-        map.serialize_entry("commands", &self.programs)?;
+        map.serialize_entry("group_by", &self.by)?;
+        map.serialize_entry("groups", &self.groups)?;
         map.serialize_entry("over_time", &self.over_time)?;
         map.end()
     }

@@ -4,25 +4,30 @@ use std::time::Duration;
 
 use super::{ByName, IdleTime, edges};
 use crate::ReportError;
-use crate::command::program_of;
 use crate::extent::shown_name;
+use crate::groups::Grouping;
 use crate::histogram::{Moment, Sizes};
 use crate::parts::Parts;
 use crate::source::{Selection, Source, View, Visit, walk};
 use crate::wss::Basis;
 
 /// The idle times as samples estimate them.
-pub(super) fn idle_time(source: &dyn Source, selection: &Selection) -> Result<IdleTime, ReportError> {
+pub(super) fn idle_time(
+    source: &dyn Source,
+    selection: &Selection,
+    grouping: &Grouping,
+) -> Result<IdleTime, ReportError> {
     let mut end = End::default();
     walk(source, selection, &mut [&mut end])?;
     let edges = edges(end.aggregation, end.time);
-    let mut sampled = Sampled { edges, time: Duration::ZERO, names: ByName::default(), over_time: vec![], targets: 0 };
+    let mut sampled =
+        Sampled { grouping, edges, time: Duration::ZERO, names: ByName::default(), over_time: vec![], targets: 0 };
     walk(source, selection, &mut [&mut sampled])?;
     sampled.finish_snapshot();
     let Sampled { edges, names, mut over_time, targets, .. } = sampled;
     over_time.retain(|moment| moment.sizes.all() > 0);
     let total = names.total.clone();
-    let [mappings, programs] = names.into_names();
+    let [mappings, groups] = names.into_names(grouping);
     Ok(IdleTime {
         basis: Basis::Samples,
         time: end.time,
@@ -32,7 +37,8 @@ pub(super) fn idle_time(source: &dyn Source, selection: &Selection) -> Result<Id
         counts_once: targets < 2,
         total,
         mappings,
-        programs,
+        by: grouping.by(),
+        groups,
         over_time,
     })
 }
@@ -53,7 +59,8 @@ impl View for End {
     }
 }
 
-struct Sampled {
+struct Sampled<'a> {
+    grouping: &'a Grouping,
     edges: Vec<Duration>,
     /// The time of the snapshot that is being added, its memory, and the number of its targets.
     time: Duration,
@@ -62,7 +69,7 @@ struct Sampled {
     over_time: Vec<Moment>,
 }
 
-impl Sampled {
+impl Sampled<'_> {
     fn finish_snapshot(&mut self) {
         let mut sizes = Sizes::empty(self.edges.len());
         sizes.add(&self.names.total);
@@ -70,7 +77,7 @@ impl Sampled {
     }
 }
 
-impl View for Sampled {
+impl View for Sampled<'_> {
     fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
         if !visit.chosen {
             return Ok(());
@@ -81,7 +88,7 @@ impl View for Sampled {
             (self.time, self.names, self.targets) = (row.time, ByName::default(), 0);
         }
         self.targets += 1;
-        let program = program_of(row.target.id, &row.info.command);
+        let group = self.grouping.of_target(row.target.id);
         for (piece, bytes) in visit.present_pieces() {
             let parts = Parts::of(piece.region, row.samples);
             let of = |share: f64| (bytes as f64 * share).round() as u64;
@@ -91,7 +98,7 @@ impl View for Sampled {
             sizes.bytes[band] = of(parts.cold);
             sizes.bytes[0] += of(parts.hot + parts.warm);
             (sizes.unobservable_bytes, sizes.unknown_bytes) = (of(parts.unobservable), of(parts.unknown));
-            self.names.add(shown_name(&piece.mapping.label()), &program, &sizes);
+            self.names.add(shown_name(&piece.mapping.label()), group, &sizes);
         }
         Ok(())
     }

@@ -6,15 +6,19 @@ use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
 
 use super::{ByName, IdleTime, edges};
 use crate::ReportError;
-use crate::command::program_of;
 use crate::extent::shown_name;
+use crate::groups::Grouping;
 use crate::histogram::{Moment, Sizes};
 use crate::source::{Selection, Source};
 use crate::surveys::{Reach, part, selected};
 use crate::wss::{Basis, Percentiles};
 
 /// The idle times from surveys. `None` if the selection has no survey after the first.
-pub(super) fn idle_time(source: &dyn Source, selection: &Selection) -> Result<Option<IdleTime>, ReportError> {
+pub(super) fn idle_time(
+    source: &dyn Source,
+    selection: &Selection,
+    grouping: &Grouping,
+) -> Result<Option<IdleTime>, ReportError> {
     let is_selected = |survey: &SurveySnapshot| {
         let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
         has_targets && selection.holds_time(survey.time) && !survey.interval.is_zero()
@@ -38,6 +42,7 @@ pub(super) fn idle_time(source: &dyn Source, selection: &Selection) -> Result<Op
         edges: edges(interval, known),
         survey_interval: Some(Duration::from_millis((interval.as_micros() as u64 + 500) / 1000)),
         counts_once,
+        by: grouping.by(),
         ..IdleTime::default()
     };
     let mut reach = Reach::default();
@@ -60,16 +65,16 @@ pub(super) fn idle_time(source: &dyn Source, selection: &Selection) -> Result<Op
             continue;
         }
         let mut names = ByName::default();
-        for (target, info) in record.described().filter(|(target, _)| selection.holds_target(target.id)) {
-            let program = program_of(target.id, &info.command);
+        for target in targets() {
+            let group = grouping.of_target(target.id);
             for found in &target.by_mapping {
                 let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
                 let sums = part(&found.sums, mapping.range, selection.address);
-                names.add(shown_name(&mapping.label()), &program, &self::sizes(&sums, &idle_time.edges, known));
+                names.add(shown_name(&mapping.label()), group, &self::sizes(&sums, &idle_time.edges, known));
             }
         }
         (idle_time.total, idle_time.estimated_bytes) = (sizes, total.unknown);
-        [idle_time.mappings, idle_time.programs] = names.into_names();
+        [idle_time.mappings, idle_time.groups] = names.into_names(grouping);
     }
     Ok(Some(idle_time))
 }

@@ -1,4 +1,4 @@
-//! The temperature of memory: how many bytes are accessed how often, by mapping name and by program.
+//! The temperature of memory: how many bytes are accessed how often, by mapping name and by group.
 //!
 //! Rates are in Hz: the accesses that samples found in a second. Sizes are means over the selected time.
 
@@ -12,8 +12,8 @@ use isotherm_core::{TargetId, units};
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::command::program_of;
 use crate::extent::shown_name;
+use crate::groups::{GroupBy, Grouping};
 use crate::histogram::{self, Histogram, Moment, NamedSizes, Sizes, sorted};
 use crate::intervals::IntervalRange;
 use crate::parts::Parts;
@@ -62,20 +62,23 @@ pub struct Temperatures {
     pub total: Sizes,
     /// The names of mappings, the largest first.
     pub mappings: Vec<NamedSizes>,
-    /// The programs, the largest first.
-    #[serde(rename = "commands")]
-    pub programs: Vec<NamedSizes>,
+    /// What groups are by.
+    #[serde(rename = "group_by")]
+    pub by: GroupBy,
+    /// The groups, the largest first. Empty if they are by mapping.
+    pub groups: Vec<NamedSizes>,
     /// All memory at each snapshot.
     pub over_time: Vec<Moment>,
 }
 
 impl Temperatures {
-    /// The temperature of a selection.
+    /// The temperature of a selection, and of its groups: of programs unless `by` names others.
     ///
     /// # Errors
-    /// If the source cannot be read or has nothing in the selection.
-    pub fn new(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let mut builder = Builder::default();
+    /// If the source cannot be read or has nothing in the selection, or does not tell the cgroups that groups are by.
+    pub fn new(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
+        let grouping = Grouping::of(source, selection, by.or(Some(GroupBy::Command)))?;
+        let mut builder = Builder { grouping, ..Builder::default() };
         walk(source, selection, &mut [&mut builder])?;
         Ok(builder.finish())
     }
@@ -109,7 +112,8 @@ impl Temperatures {
             bands,
             total: &self.total,
             mappings: &self.mappings,
-            programs: &self.programs,
+            by: self.by,
+            groups: &self.groups,
             over_time: &self.over_time,
             chart: (count > 1).then(|| ("accessed memory over time".to_owned(), 1..count)),
         }
@@ -182,9 +186,10 @@ impl Areas {
 
 #[derive(Default)]
 struct Builder {
+    grouping: Grouping,
     total: Areas,
     mappings: HashMap<String, Areas>,
-    programs: HashMap<String, Areas>,
+    groups: HashMap<usize, Areas>,
     /// The memory at each snapshot, with weights in bytes.
     over_time: Vec<(Duration, Areas)>,
     span: Option<(Duration, Duration)>,
@@ -205,9 +210,8 @@ impl Builder {
             places.extend((first..=last).map(Place::Rate));
         }
         let seconds = self.covered.as_secs_f64().max(1e-9);
-        let named = |all: HashMap<String, Areas>| {
-            sorted(all.into_iter().map(|(name, areas)| (name, areas.sizes(&places, seconds))).collect())
-        };
+        let named = |(name, areas): (String, Areas)| (name, areas.sizes(&places, seconds));
+        let groups = self.groups.into_iter().map(|(nth, areas)| (self.grouping.name(nth), areas));
         let moment = |(time, areas): &(Duration, Areas)| Moment {
             time_ns: time.as_nanos() as u64,
             sizes: areas.sizes(&places, 1.0),
@@ -231,8 +235,9 @@ impl Builder {
             bands: places.iter().map(band).collect(),
             total: self.total.sizes(&places, seconds),
             over_time: self.over_time.iter().map(moment).collect(),
-            mappings: named(self.mappings),
-            programs: named(self.programs),
+            mappings: sorted(self.mappings.into_iter().map(named)),
+            by: self.grouping.by(),
+            groups: sorted(groups.map(named)),
         }
     }
 }
@@ -252,19 +257,20 @@ impl View for Builder {
         self.intervals.add_row(row);
         self.targets.insert(row.target.id);
         let interval = sampling_interval(row.aggregation, row.samples);
-        let program = program_of(row.target.id, &row.info.command);
+        let group = self.grouping.of_target(row.target.id);
         for (piece, bytes) in visit.present_pieces() {
             let rate = Share::of(piece.region, row.samples).rate().unwrap_or(0.0);
             let found = (&Parts::of(piece.region, row.samples), rate);
             let area = bytes as f64 * visit.span().as_secs_f64();
             self.total.add(found, interval, area);
-            for (named, name) in
-                [(&mut self.mappings, shown_name(&piece.mapping.label())), (&mut self.programs, &program)]
-            {
-                match named.get_mut(name) {
-                    Some(areas) => areas.add(found, interval, area),
-                    None => named.entry(name.into()).or_default().add(found, interval, area),
-                }
+            let label = piece.mapping.label();
+            let name = shown_name(&label);
+            match self.mappings.get_mut(name) {
+                Some(areas) => areas.add(found, interval, area),
+                None => self.mappings.entry(name.into()).or_default().add(found, interval, area),
+            }
+            if let Some(nth) = group {
+                self.groups.entry(nth).or_default().add(found, interval, area);
             }
             if let Some((_, areas)) = self.over_time.last_mut() {
                 areas.add(found, interval, bytes as f64);

@@ -15,7 +15,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Outlet, Source};
-use crate::pace::{CpuMeter, PaceNews};
+use crate::pace::{CpuMeter, LookPace, PaceNews};
 use crate::targets::{InfoReader, LiveTargets};
 use crate::{EndReason, Event, Notice, RunError, Scheduling, Severity};
 
@@ -127,6 +127,8 @@ struct Driver {
     surveys_follow: bool,
     /// Whether the last survey did not know much of the memory.
     much_unknown: bool,
+    /// How often new targets are looked for. `None` if there can be none.
+    looks: Option<LookPace>,
 }
 
 /// With a larger share of unknown memory, surveys do not clear what they would without a budget.
@@ -146,6 +148,7 @@ impl Driver {
             told_left_out: false,
             surveys_follow,
             much_unknown: false,
+            looks: targets.are_open().then(|| LookPace::new(pace.budget.cpu)),
         }
     }
 
@@ -163,6 +166,11 @@ impl Driver {
     fn take_in(&mut self, monitor: &mut LiveMonitor, now: Duration, outlet: &mut Outlet) {
         let work = monitor.work();
         let survey_cpu = self.meter.stepped(&mut self.pacer, now, work);
+        if let Some(looks) = self.looks.as_mut().filter(|_| work.looked || now.is_zero()) {
+            let is_alone = work.looked && work.survey.is_none();
+            let cost = if is_alone { self.meter.last_step() } else { Duration::ZERO };
+            monitor.set_look_gap(looks.looked(now, cost));
+        }
         let Found { snapshot, survey } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();
         let mut settled = None;

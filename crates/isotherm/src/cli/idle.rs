@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use isotherm_core::AddrRange;
 use isotherm_core::units::{self, QuantityError};
+use isotherm_kernel::NamePattern;
 use isotherm_probes::idle_scan::Rate;
 
 use super::SharedOption;
-use super::targets::{ExcludeOption, SelectorOptions, TARGETS};
+use super::targets::{ExcludeOption, SelectorOptions, TARGETS, name as mapping};
 use super::watch::share;
 
 /// Report how much memory is idle, by cgroup, process and mapping
@@ -33,12 +35,22 @@ pub struct Idle {
     pub selectors: SelectorOptions,
     #[command(flatten)]
     pub exclude: ExcludeOption,
-    /// Processes that run as this user, given by name or user ID
+    /// Processes that run as this user, given by name or user ID. May be given several times
     #[arg(long, help_heading = TARGETS, value_name = "NAME")]
-    pub user: Option<String>,
+    pub user: Vec<String>,
     /// Also the descendants of the processes
     #[arg(long, help_heading = TARGETS)]
     pub children: bool,
+    /// Wait for a process before the first interval, and go on after the last one has ended
+    #[arg(long, help_heading = TARGETS)]
+    pub wait: bool,
+    /// Only mappings with a matching name: the path of a file, or a name such as heap, stack or anonymous. May be given
+    /// several times
+    #[arg(long, help_heading = TARGETS, value_name = "REGEX", value_parser = mapping)]
+    pub mapping: Vec<NamePattern>,
+    /// Only these addresses of one --pid, such as 0x7f0000000000:0x7f0040000000. May be given several times
+    #[arg(long, help_heading = TARGETS, value_name = "FROM:TO", value_parser = units::parse_address_range)]
+    pub range: Vec<AddrRange>,
     /// List the figures of these, separated by commas. Cgroups are always listed [default: cgroup; with --pid also
     /// process and, but for Prometheus, mapping]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]

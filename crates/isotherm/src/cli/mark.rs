@@ -7,9 +7,9 @@ use clap::Args;
 
 /// Give this moment a name in the recordings that are being made
 ///
-/// The mark goes to each recording that `isotherm record` or `isotherm run --record` of the same user makes on this
-/// machine; a mark by root goes to those of all users. Reports draw it as a line on their time axes, with the text as
-/// its label. `isotherm record --stdin-marks` takes marks from a pipe instead.
+/// The mark goes to each recording that `isotherm record`, `run --record` or `tune --record` of the same user makes on
+/// this machine; a mark by root goes to those of all users. Reports draw it as a line on their time axes, with the text
+/// as its label. `isotherm record --stdin-marks` takes marks from a pipe instead.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Mark {

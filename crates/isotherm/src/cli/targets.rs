@@ -55,11 +55,11 @@ pub struct ExcludeOption {
 }
 
 impl SelectorOptions {
-    /// The selection of these options and of `user`.
+    /// The selection of these options and of `users`.
     ///
     /// # Errors
     /// Says which value is wrong.
-    pub fn selection(&self, user: Option<&str>, exclude: &ExcludeOption, children: bool) -> Result<Selection, String> {
+    pub fn selection(&self, users: &[String], exclude: &ExcludeOption, children: bool) -> Result<Selection, String> {
         let mut any: Vec<Selector> = self.pid.iter().copied().map(Selector::Pid).collect();
         any.extend(self.name.iter().cloned().map(Selector::Name));
         any.extend(self.command_line.iter().cloned().map(Selector::Command));
@@ -68,14 +68,14 @@ impl SelectorOptions {
         }
         any.extend(self.unit.iter().cloned().map(Selector::Unit));
         any.extend(self.container.iter().cloned().map(Selector::Container));
-        if let Some(user) = user {
+        for user in users {
             any.push(Selector::User(user_id(user)?));
         }
         if self.all {
             any.push(Selector::All);
         }
         let least_resident = self.min_rss.unwrap_or(0);
-        Ok(Selection { any, except: exclude.exclude.clone(), least_resident, children })
+        Ok(Selection { any, except: exclude.exclude.clone(), least_resident, children, ..Selection::default() })
     }
 }
 

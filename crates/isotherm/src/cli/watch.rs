@@ -49,10 +49,10 @@ pub struct WatchOptions {
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// Without a command: processes that run as this user, given by name or user ID. With a command: start it as this
-    /// user, with the user's groups, HOME, SHELL, USER and LOGNAME, which needs root, unless it is one's own name
+    /// user (one only), with the user's groups, HOME, SHELL, USER and LOGNAME, which needs root, unless it is one's own name
     /// [default: the user who called sudo, if that started isotherm]
     #[arg(long, help_heading = TARGETS, value_name = "NAME")]
-    pub user: Option<String>,
+    pub user: Vec<String>,
     /// Start this command and watch it
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = SELECTORS)]
     pub command: Vec<OsString>,

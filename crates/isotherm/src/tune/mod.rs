@@ -17,6 +17,7 @@ use isotherm_run::{Events, Prepared};
 use crate::WrongCall;
 use crate::cli::{Tune, TuneFormat};
 use crate::command;
+use crate::marks;
 use crate::progress::Progress;
 use crate::report::{unknown_format, warn_of_damage, write_file};
 use crate::terminal::terminal;
@@ -49,6 +50,7 @@ pub fn run(options: &Tune) -> Result<ExitCode> {
     let call = Call { quiet: options.quiet, ..Call::new("tune", watch).with(&options.physical) };
     let targets = surroundings::target_options(watch, &call.selection()?, options.physical.physical);
     let run = watch::prepare(Call { recording: Some(recording.into()), duration, ..call })?;
+    let _socket = options.record.as_deref().and_then(|path| marks::listen(path, run.control()));
     let looks = Looks::new(targets);
     command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
         report(output, format, recording, &observe(run, events, options, looks)?)

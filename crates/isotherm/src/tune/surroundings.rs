@@ -159,8 +159,8 @@ mod tests {
             "--all --exclude 'name=^sh$' --min-rss 1048576"
         );
         assert_eq!(
-            of(&["--command", "a b", "--user", "0", "--mapping", "heap"]),
-            "--command 'a b' --user 0 --mapping heap"
+            of(&["--command", "a b", "--user", "0", "--user", "4294967294", "--mapping", "heap"]),
+            "--command 'a b' --user 0 --user 4294967294 --mapping heap"
         );
         assert_eq!(of(&["--", "sh", "-c", "it's; $x", ""]), r"-- sh -c 'it'\''s; $x' ''");
         assert_eq!(of(&["--physical"]), "--physical");
