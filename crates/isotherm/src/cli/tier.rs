@@ -7,6 +7,7 @@ use isotherm_core::units;
 use isotherm_report::tiering::{DEFAULT_RATE, FastSize};
 
 use super::report::{ReportFormat, SelectionOptions};
+use super::watch::share;
 use super::{RECORDING, Reading, WatchOptions};
 
 /// Fast and slow memory: keep hot memory in the fast one
@@ -73,6 +74,8 @@ pub struct TiersOption {
 /// the hottest first, and memory that was idle for 10 s to a slower node if the fast one is full. `isotherm tier
 /// config` prints the schemes that do this; docs/tiers.md explains them. At the end, pages stay where they are.
 ///
+/// --cpu-budget bounds both watching and moving: half of it is for each.
+///
 /// Moving needs root and at least two memory nodes. Before the run, isotherm tries it on its own memory.
 #[derive(Args)]
 #[command(after_long_help = RUN_EXAMPLES)]
@@ -101,6 +104,10 @@ pub struct TierRun {
 pub struct TierConfig {
     #[command(flatten)]
     pub schemes: TierSchemes,
+    /// The share of one CPU that `isotherm tier run` would take at most. Half of it is for inspecting and moving pages,
+    /// and is the `time` of the schemes [default: 10%]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub cpu_budget: Option<f64>,
 }
 
 /// What the schemes depend on.

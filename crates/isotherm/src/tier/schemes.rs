@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use isotherm_act::MIGRATION_MARGIN;
+use isotherm_core::scheme::MOST_DESTINATIONS;
 use isotherm_core::{NodeId, Tiers};
 
 /// The share of a node that is to be free, at least: memory is demoted below it. The kernel's documentation of DAMON
@@ -25,44 +27,67 @@ const KEPT: u64 = 2 * MIGRATION_MARGIN;
 /// The largest share of a node that is to be free, whatever its watermarks are.
 const MOST_FREE: f64 = 0.2;
 
+/// The least time of a scheme in a second. In less, nothing can be moved.
+const LEAST_TIME: Duration = Duration::from_micros(100);
+
 /// For how long memory was idle that is demoted.
 const IDLE: &str = "10s";
 
-/// The schemes for these tiers. `room` is how much each node can take before the kernel reclaims there, and `rate` how
-/// many bytes are moved in a second at most. With `dry_run`, they move nothing.
-pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, rate: u64, dry_run: bool) -> String {
+/// What the schemes keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many bytes are moved in a second at most.
+    pub rate: u64,
+    /// For how long pages are inspected and moved in a second at most.
+    pub time: Duration,
+    /// Whether nothing is moved.
+    pub dry_run: bool,
+}
+
+/// The schemes for these tiers. `room` is how much each node can take before the kernel reclaims there.
+pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> String {
+    let Limits { rate, time, dry_run } = limits;
     let nodes = || tiers.tiers().iter().flatten().copied();
-    let up: Vec<_> = nodes().filter_map(|from| Some((from, *tiers.faster(from).first()?))).collect();
-    let down: Vec<_> = nodes().filter_map(|from| Some((from, *tiers.slower(from).first()?))).collect();
-    let each = |schemes: usize| rate / 2 / schemes.max(1) as u64;
+    let up = || nodes().map(|from| (from, nearest(tiers.faster(from)))).filter(|(_, to)| !to.is_empty());
+    let down = || nodes().map(|from| (from, nearest(tiers.slower(from)))).filter(|(_, to)| !to.is_empty());
+    // Each direction has half, in equal parts for its schemes.
+    let each = |schemes: usize| {
+        let schemes = schemes.max(1) as u32;
+        let time = (time / 2 / schemes).clamp(LEAST_TIME, Duration::from_secs(1));
+        format!("bytes: {}\n      time: {}us", rate / 2 / u64::from(schemes), time.as_micros())
+    };
     let mut text = format!("# Made by `isotherm tier config`; docs/tiers.md explains it. The tiers are {tiers}.\n");
     text.push_str("schemes:\n");
-    for (from, to) in &up {
-        let used = 1.0 - free(tiers, room, *to) + overlap(tiers, room, *to);
-        let action =
-            if dry_run { "action: stat".into() } else { format!("action: migrate_hot\n    target_node: {to}") };
+    for (from, to) in up() {
+        let goal = |&to: &NodeId| {
+            let used = 1.0 - free(tiers, room, to) + overlap(tiers, room, to);
+            format!("{{node_mem_used: {{node: {to}, value: {}}}}}", percent(used))
+        };
+        let goals: Vec<String> = to.iter().map(goal).collect();
+        let action = action("migrate_hot", &to, dry_run);
         let _ = write!(
             text,
-            "  # What is in use on node {from} goes to node {to}, the hottest first, until that is full.
+            "  # What is in use on node {from} goes to {}, the hottest first, until {} full.
   - name: promote-{from}
     {action}
     filters:
       - reject: {{not: {{node: {from}}}}}
       - reject: {{not: young}}
     quota:
-      bytes: {}
-      goals: [{{node_mem_used: {{node: {to}, value: {}}}}}]
+      {}
+      goals: [{}]
 ",
-            each(up.len()),
-            percent(used),
+            words(&to),
+            if to.len() == 1 { "that is" } else { "all are" },
+            each(up().count()),
+            goals.join(", "),
         );
     }
-    for (from, to) in &down {
-        let action =
-            if dry_run { "action: stat".into() } else { format!("action: migrate_cold\n    target_node: {to}") };
+    for (from, to) in down() {
+        let action = action("migrate_cold", &to, dry_run);
         let _ = write!(
             text,
-            "  # While little of node {from} is free, what is idle on it goes to node {to}, the coldest first.
+            "  # While little of node {from} is free, what is idle on it goes to {}, the coldest first.
   - name: demote-{from}
     {action}
     access_rate: 0%
@@ -71,14 +96,44 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, rate: u64, dry_run: boo
       - reject: {{not: {{node: {from}}}}}
       - reject: young
     quota:
-      bytes: {}
+      {}
       goals: [{{node_mem_free: {{node: {from}, value: {}}}}}]
 ",
-            each(down.len()),
-            percent(free(tiers, room, *from)),
+            words(&to),
+            each(down().count()),
+            percent(free(tiers, room, from)),
         );
     }
     text
+}
+
+/// As many of the nearest nodes as an action can name.
+fn nearest(mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+    nodes.truncate(MOST_DESTINATIONS);
+    nodes
+}
+
+/// The lines that say what is done, as fields of a scheme.
+fn action(name: &str, to: &[NodeId], dry_run: bool) -> String {
+    match to {
+        _ if dry_run => "action: stat".into(),
+        [to] => format!("action: {name}\n    target_node: {to}"),
+        several => {
+            let nodes: Vec<String> = several.iter().map(NodeId::to_string).collect();
+            format!("action: {name}\n    target_node: {{first_with_room: [{}]}}", nodes.join(", "))
+        }
+    }
+}
+
+/// The nodes in words, such as `node 1, or node 2 if that is full`.
+fn words(to: &[NodeId]) -> String {
+    let nodes: Vec<String> = to.iter().map(|node| format!("node {node}")).collect();
+    let full = match to.len() {
+        1 => "",
+        2 => " if that is full",
+        _ => " if those are full",
+    };
+    nodes.join(", or ") + full
 }
 
 /// The share of a node that is to be free, 0 to 1.
@@ -106,6 +161,9 @@ mod tests {
     use isotherm_core::Node;
     use isotherm_core::scheme::{Action, Destinations};
 
+    /// What the schemes are to keep to, unless a test says otherwise.
+    const LIMITS: Limits = Limits { rate: 200_000_000, time: Duration::from_millis(100), dry_run: false };
+
     use super::*;
 
     /// Two nodes with processors and two without, of 100 GiB each; 200 MiB of each are below the watermarks.
@@ -124,21 +182,25 @@ mod tests {
     #[test]
     fn each_node_has_a_scheme_to_the_tier_above_and_to_that_below() {
         let (tiers, room) = machine();
-        let schemes = isotherm_scheme::parse("config", &text(&tiers, &room, 200_000_000, false)).unwrap();
+        let schemes = isotherm_scheme::parse("config", &text(&tiers, &room, LIMITS)).unwrap();
         let found: Vec<_> = schemes.iter().map(|scheme| (&*scheme.name, scheme.action)).collect();
-        let to = |node| Destinations::one(NodeId(node));
+        let to = |nodes: [u32; 2]| Destinations::first_with_room(&nodes.map(NodeId)).unwrap();
         assert_eq!(
             found,
             [
-                ("promote-2", Action::MigrateHot(to(0))),
-                ("promote-3", Action::MigrateHot(to(1))),
-                ("demote-0", Action::MigrateCold(to(2))),
-                ("demote-1", Action::MigrateCold(to(3))),
+                ("promote-2", Action::MigrateHot(to([0, 1]))),
+                ("promote-3", Action::MigrateHot(to([1, 0]))),
+                ("demote-0", Action::MigrateCold(to([2, 3]))),
+                ("demote-1", Action::MigrateCold(to([3, 2]))),
             ]
         );
         assert!(schemes.iter().all(|scheme| scheme.quota.bytes() == Some(50_000_000)), "{schemes:?}");
-        let text = text(&tiers, &room, 200_000_000, false);
-        assert!(text.contains("node_mem_used: {node: 0, value: 99.7%}"), "{text}");
+        let text = text(&tiers, &room, LIMITS);
+        // Half of the time is for each direction, and half of that for each of its schemes.
+        assert!(schemes.iter().all(|scheme| scheme.quota.time() == Some(LIMITS.time / 4)), "{schemes:?}");
+        let goals = "[{node_mem_used: {node: 0, value: 99.7%}}, {node_mem_used: {node: 1, value: 99.7%}}]";
+        assert!(text.contains(goals), "{text}");
+        assert!(text.contains("goes to node 0, or node 1 if that is full, the hottest first, until all are"), "{text}");
         assert!(text.contains("node_mem_free: {node: 0, value: 0.5%}"), "{text}");
     }
 
@@ -157,7 +219,8 @@ mod tests {
     #[test]
     fn a_dry_run_moves_nothing() {
         let (tiers, room) = machine();
-        let schemes = isotherm_scheme::parse("config", &text(&tiers, &room, 1 << 20, true)).unwrap();
+        let schemes =
+            isotherm_scheme::parse("config", &text(&tiers, &room, Limits { dry_run: true, ..LIMITS })).unwrap();
         assert!(schemes.len() == 4 && schemes.iter().all(|scheme| scheme.action == Action::Stat), "{schemes:?}");
     }
 }
