@@ -3,7 +3,6 @@
 mod list;
 mod placed;
 mod run;
-mod schemes;
 mod trial;
 
 use std::path::Path;

@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 use isotherm_kernel::room_by_node;
 use isotherm_output::standard_output;
 use isotherm_run::SchemeSource;
+use isotherm_run::tiering::{self, Limits};
 
-use super::schemes::{self, Limits};
 use super::{only_one, tiers};
 use crate::cli::{TierConfig, TierRun, TierSchemes};
 use crate::watch::Call;
@@ -56,5 +56,5 @@ fn text(subcommand: &'static str, options: &TierSchemes, budget: f64, dry_run: b
         bail!("memory cannot move between tiers here: {why_not}");
     }
     let limits = Limits { rate: options.rate.rate, time: Duration::from_secs(1).mul_f64(budget * MOVING), dry_run };
-    Ok(schemes::text(&found, &room_by_node(Path::new("/"))?, limits))
+    Ok(tiering::text(&found, &room_by_node(Path::new("/"))?, limits))
 }

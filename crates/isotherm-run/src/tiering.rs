@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use isotherm_act::MIGRATION_MARGIN;
+pub use isotherm_act::MIGRATION_MARGIN;
 use isotherm_core::scheme::MOST_DESTINATIONS;
 use isotherm_core::{NodeId, Tiers};
 
@@ -17,12 +17,8 @@ use isotherm_core::{NodeId, Tiers};
 const FREE: f64 = 0.005;
 
 /// Memory is promoted while more than [`FREE`] less this share is free. In a period, no more than the overlap can go
-/// up and make way.
+/// up and make way. It is at least what the rate allows to go up in a period, or else a small node would fill slowly.
 const OVERLAP: f64 = 0.002;
-
-/// What is to be free on a small node above the watermarks of the kernel: more than what migration leaves free, or
-/// nothing would be demoted to make room.
-const KEPT: u64 = 2 * MIGRATION_MARGIN;
 
 /// The largest share of a node that is to be free, whatever its watermarks are.
 const MOST_FREE: f64 = 0.2;
@@ -60,7 +56,7 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
     text.push_str("schemes:\n");
     for (from, to) in up() {
         let goal = |&to: &NodeId| {
-            let used = 1.0 - free(tiers, room, to) + overlap(tiers, room, to);
+            let used = 1.0 - free(tiers, room, to, rate) + overlap(tiers, room, to, rate);
             format!("{{node_mem_used: {{node: {to}, value: {}}}}}", percent(used))
         };
         let goals: Vec<String> = to.iter().map(goal).collect();
@@ -101,7 +97,7 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
 ",
             words(&to),
             each(down().count()),
-            percent(free(tiers, room, from)),
+            percent(free(tiers, room, from, rate)),
         );
     }
     text
@@ -136,18 +132,25 @@ fn words(to: &[NodeId]) -> String {
     nodes.join(", or ") + full
 }
 
-/// The share of a node that is to be free, 0 to 1.
-fn free(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId) -> f64 {
+/// The bytes that go up in a second at most: at least what migration leaves free, so that some can go at all.
+fn in_a_second(rate: u64) -> u64 {
+    (rate / 2).max(MIGRATION_MARGIN)
+}
+
+/// The share of a node that is to be free, 0 to 1: on a small node, more than what migration leaves free, or nothing
+/// would be demoted to make room.
+fn free(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId, rate: u64) -> f64 {
     let Some(known) = tiers.node(node).filter(|node| node.size > 0) else { return FREE };
     let watermarks = room.get(&node).map_or(0, |room| known.free.saturating_sub(*room));
-    ((watermarks + KEPT) as f64 / known.size as f64).clamp(FREE, MOST_FREE)
+    let kept = watermarks + MIGRATION_MARGIN + in_a_second(rate);
+    (kept as f64 / known.size as f64).clamp(FREE, MOST_FREE)
 }
 
 /// By which share of a node the goals of both directions overlap. On a small node, memory is promoted until migration
 /// leaves no more free.
-fn overlap(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId) -> f64 {
+fn overlap(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId, rate: u64) -> f64 {
     let size = tiers.node(node).map_or(0, |node| node.size).max(1);
-    ((KEPT - MIGRATION_MARGIN) as f64 / size as f64).max(OVERLAP).min(free(tiers, room, node) / 2.0)
+    (in_a_second(rate) as f64 / size as f64).max(OVERLAP).min(free(tiers, room, node, rate) * 0.75)
 }
 
 /// A share as the language of schemes has it, in tenths of a per cent.
@@ -208,12 +211,12 @@ mod tests {
     fn on_a_small_node_more_is_to_be_free_than_migration_keeps_free() {
         let (tiers, room) = machine();
         let small = Tiers::new((0..4).map(|id| Node { size: 1 << 30, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
-        let share = free(&small, &room, NodeId(0));
-        assert!((share - 264.0 / 1024.0).abs() < 1e-6 || share == MOST_FREE, "{share}");
-        assert_eq!(free(&tiers, &room, NodeId(0)), FREE);
-        assert!((overlap(&small, &room, NodeId(0)) - 32.0 / 1024.0).abs() < 1e-6);
+        assert_eq!(free(&small, &room, NodeId(0), LIMITS.rate), MOST_FREE);
+        assert_eq!(free(&tiers, &room, NodeId(0), LIMITS.rate), FREE);
+        // What may go up in a second, 100 MB.
+        assert!((overlap(&small, &room, NodeId(0), LIMITS.rate) - 1e8 / 1024.0 / 1048_576.0).abs() < 1e-6);
         let tiny = Tiers::new((0..4).map(|id| Node { size: 1 << 26, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
-        assert_eq!(overlap(&tiny, &room, NodeId(0)), MOST_FREE / 2.0, "less than what is to be free");
+        assert_eq!(overlap(&tiny, &room, NodeId(0), LIMITS.rate), MOST_FREE * 0.75, "less than what is to be free");
     }
 
     #[test]
