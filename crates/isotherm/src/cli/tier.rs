@@ -42,12 +42,34 @@ pub struct TierList {
     pub tiers: TiersOption,
     #[command(flatten)]
     pub watch: WatchOptions,
+    /// What has a line for each node
+    #[arg(long, value_name = "WHAT", default_value = "program")]
+    pub by: Grouping,
     /// The format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub format: TierFormat,
     /// Show no progress
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// What the memory of processes is added up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Grouping {
+    /// Programs
+    Program,
+    /// Cgroups
+    Cgroup,
+}
+
+impl Grouping {
+    /// The name of the column.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Cgroup => "cgroup",
+        }
+    }
 }
 
 /// The format of the list.
@@ -172,7 +194,8 @@ Examples:
   isotherm tier list
   isotherm tier list --format json
   isotherm tier list --name '^redis-server$'     where is its memory?
-  isotherm tier list --all --min-rss 100M --duration 1m";
+  isotherm tier list --all --min-rss 100M --duration 1m
+  isotherm tier list --all --by cgroup           whose memory is where?";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

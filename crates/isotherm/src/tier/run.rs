@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use isotherm_core::Tiers;
 use isotherm_kernel::room_by_node;
 use isotherm_output::standard_output;
 use isotherm_run::SchemeSource;
 use isotherm_run::tiering::{self, Limits};
 
-use super::{only_one, tiers};
+use super::{MovesLine, only_one, tiers};
 use crate::cli::{TierConfig, TierRun, TierSchemes};
+use crate::progress::Progress;
 use crate::watch::Call;
 use crate::{command, run as acting};
 
@@ -27,13 +29,14 @@ const MOVING: f64 = 0.5;
 
 pub fn config(options: &TierConfig) -> Result<ExitCode> {
     let budget = options.cpu_budget.unwrap_or(CPU_BUDGET);
-    write!(standard_output(), "{}", text("tier config", &options.schemes, budget, false)?)?;
+    let (_, text) = schemes("tier config", &options.schemes, budget, false)?;
+    write!(standard_output(), "{text}")?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn run(options: &TierRun) -> Result<ExitCode> {
     let budget = options.watch.budget.cpu_budget.unwrap_or(CPU_BUDGET);
-    let text = text(SUBCOMMAND, &options.schemes, budget, options.dry_run)?;
+    let (tiers, text) = schemes(SUBCOMMAND, &options.schemes, budget, options.dry_run)?;
     let schemes = isotherm_scheme::parse("the schemes of this machine", &text)?;
     let call = Call {
         cpu_budget: Some(budget * (1.0 - MOVING)),
@@ -43,18 +46,23 @@ pub fn run(options: &TierRun) -> Result<ExitCode> {
         quiet: options.quiet,
         ..Call::new(SUBCOMMAND, &options.watch)
     };
-    acting::apply(call, command::handle_signals)
+    let progress = match options.dry_run {
+        true => Progress::new(options.quiet),
+        false => Progress::of_moves(options.quiet, MovesLine::new(&tiers, "/")),
+    };
+    acting::apply(call, command::handle_signals, progress)
 }
 
-/// The schemes for this machine, at this share of one CPU.
+/// The tiers of this machine, and the schemes for them at this share of one CPU.
 ///
 /// # Errors
 /// If there is nothing to move between.
-fn text(subcommand: &'static str, options: &TierSchemes, budget: f64, dry_run: bool) -> Result<String> {
+fn schemes(subcommand: &'static str, options: &TierSchemes, budget: f64, dry_run: bool) -> Result<(Tiers, String)> {
     let found = tiers(subcommand, options.tiers.tiers.as_deref())??;
     if let Some(why_not) = only_one(&found) {
         bail!("memory cannot move between tiers here: {why_not}");
     }
     let limits = Limits { rate: options.rate.rate, time: Duration::from_secs(1).mul_f64(budget * MOVING), dry_run };
-    Ok(tiering::text(&found, &room_by_node(Path::new("/"))?, limits))
+    let text = tiering::text(&found, &room_by_node(Path::new("/"))?, limits);
+    Ok((found, text))
 }
