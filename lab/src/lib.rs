@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 pub mod idle;
+pub mod migration;
 mod switches;
 mod zram;
 

@@ -15,7 +15,10 @@ const TIERS: &str = "sys/devices/virtual/memory_tiering";
 #[derive(Debug, Error)]
 pub enum NodesError {
     /// The kernel has no NUMA.
-    #[error("{0} is missing: the kernel is built without NUMA (CONFIG_NUMA), or /sys is not mounted")]
+    #[error(
+        "{0} is missing: the kernel is built without NUMA, or /sys is not mounted (use a kernel with CONFIG_NUMA, and \
+         mount /sys)"
+    )]
     NoNuma(PathBuf),
     /// A file cannot be read.
     #[error("{path} cannot be read")]

@@ -45,6 +45,7 @@ mod source;
 mod stacks;
 mod survey;
 mod targets;
+pub mod tiering;
 mod usage;
 mod usdt;
 mod watched;

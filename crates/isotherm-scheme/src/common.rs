@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::NodeId;
-use isotherm_core::scheme::{Action, ActionKind, Destinations, Moves, Scheme};
+use isotherm_core::scheme::{Action, ActionKind, DestinationError, Destinations, Moves, Scheme};
 use isotherm_core::units::{self, A_TIME, QuantityError};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Position};
@@ -57,7 +57,20 @@ pub fn destinations(
     position: Position,
     diagnostics: &mut Diagnostics,
 ) -> Option<Destinations> {
-    match Destinations::new(nodes) {
+    checked(Destinations::new(nodes), position, diagnostics)
+}
+
+/// The first of `nodes` that has room as destinations. What is wrong with them is reported at `position`.
+pub fn first_with_room(nodes: &[NodeId], position: Position, diagnostics: &mut Diagnostics) -> Option<Destinations> {
+    checked(Destinations::first_with_room(nodes), position, diagnostics)
+}
+
+fn checked(
+    to: Result<Destinations, DestinationError>,
+    position: Position,
+    diagnostics: &mut Diagnostics,
+) -> Option<Destinations> {
+    match to {
         Ok(to) => Some(to),
         Err(error) => diagnostics.fail(position, error.to_string()),
     }

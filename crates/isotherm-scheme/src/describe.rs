@@ -1,8 +1,10 @@
 //! What a scheme does, in sentences.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use isotherm_core::NodeId;
 use isotherm_core::scheme::{
     Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, NodePart, Order, PageKind, Quota, Scheme,
     Watermarks,
@@ -51,6 +53,9 @@ fn action(scheme: &Scheme) -> Cow<'static, str> {
         (Action::MigrateHot(to) | Action::MigrateCold(to), _) => {
             return match to.single() {
                 Some(node) => format!("moves memory to node {node} (move_pages).").into(),
+                None if to.are_in_order() => {
+                    format!("moves memory to the first of the nodes {to} that has room (move_pages).").into()
+                }
                 None => format!("spreads memory over nodes by weight, {to} (move_pages).").into(),
             };
         }
@@ -156,8 +161,21 @@ fn goals(quota: &Quota) -> Option<String> {
     match goals.as_slice() {
         [] => None,
         [one] => Some(format!("The quota adjusts itself so that {one}.")),
+        several if fill_nodes(quota) => {
+            Some(format!("The quota adjusts itself so that all of these hold: {}.", several.join("; ")))
+        }
         several => Some(format!("The quota adjusts itself so that one of these holds: {}.", several.join("; "))),
     }
+}
+
+/// Whether each goal is about the use of another node: such a scheme fills all of them.
+fn fill_nodes(quota: &Quota) -> bool {
+    let filled = |goal: &Goal| match goal.metric() {
+        Metric::NodeUsed(part) => Some(part.node),
+        _ => None,
+    };
+    let nodes: Option<BTreeSet<NodeId>> = quota.goals().iter().map(filled).collect();
+    nodes.is_some_and(|nodes| nodes.len() == quota.goals().len())
 }
 
 fn goal(goal: &Goal, quota: &Quota) -> String {

@@ -11,7 +11,8 @@ use isotherm_core::scheme::{ClosedInterval, Condition, Destinations, Scheme};
 use isotherm_core::units::{self, QuantityError};
 
 use crate::common::{
-    Names, action, at_least_one, check_inside, destinations, node_number, node_weight, with_destinations,
+    Names, action, at_least_one, check_inside, destinations, first_with_room, node_number, node_weight,
+    with_destinations,
 };
 use crate::diagnostic::{Diagnostics, Position};
 use crate::message::shortened;
@@ -104,8 +105,15 @@ fn scheme(words: &[Word<'_>], start: Position, diagnostics: &mut Diagnostics) ->
     Some(Scheme { inside, ..Scheme::new("", condition, action?) })
 }
 
-/// Reads nodes such as `1`, or `0:3,1:1` with weights.
+/// Reads nodes such as `1`, `0:3,1:1` with weights, or `0|1` for the first that has room.
 fn target_nodes(text: &str, position: Position, diagnostics: &mut Diagnostics) -> Option<Destinations> {
+    if text.contains('|') {
+        let nodes: Result<Vec<_>, _> = text.split('|').map(node_number).collect();
+        return match nodes {
+            Ok(nodes) => first_with_room(&nodes, position, diagnostics),
+            Err(message) => diagnostics.fail(position, message),
+        };
+    }
     let mut nodes = Vec::new();
     for one in text.split(',') {
         let (number, weight) = one.split_once(':').unwrap_or((one, "1"));

@@ -11,8 +11,8 @@ use isotherm_core::scheme::{
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 
 use crate::common::{
-    A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, node_number,
-    node_weight, positive_duration, with_destinations,
+    A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, first_with_room,
+    node_number, node_weight, positive_duration, with_destinations,
 };
 use crate::diagnostic::Diagnostics;
 use crate::fields::Fields;
@@ -84,10 +84,16 @@ fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagno
     })
 }
 
-/// One node, or a list of nodes with weights.
+/// One node, a list of nodes with weights, or nodes of which the first that has room is meant.
 fn target_nodes(value: &Node, diagnostics: &mut Diagnostics) -> Option<Destinations> {
     if let Value::Text(_) = &value.value {
         return Some(Destinations::one(value.scalar(A_NODE, diagnostics, node_number)?));
+    }
+    if let Value::Map(_) = &value.value {
+        let fields = Fields::open(value, "a choice of target nodes", &["first_with_room"], diagnostics)?;
+        let nodes = fields.require("first_with_room", diagnostics)?;
+        let read = |item: &Node, diagnostics: &mut Diagnostics| item.scalar(A_NODE, diagnostics, node_number);
+        return first_with_room(&nodes.list("nodes", diagnostics, read)?, nodes.position, diagnostics);
     }
     let nodes = value.list("target nodes, each such as {node: 1, weight: 3}", diagnostics, |item, diagnostics| {
         let fields = Fields::open(item, "a target node", &["node", "weight"], diagnostics)?;

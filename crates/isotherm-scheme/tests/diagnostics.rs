@@ -74,6 +74,10 @@ fn target_nodes() {
     wrong(&to("target_node: [{node: 1, weight: 0}]"), &[(3, 37, "a whole number from 1 to 1000")]);
     wrong(&to("target_node: [{node: 1}, {node: 1}]"), &[(3, 18, "the target node 1 is given twice")]);
     assert!(parse("f", &to("target_node: [{node: 0, weight: 3}, {node: 1}]")).is_ok());
+    wrong(&to("target_node: {first: [0]}"), &[(3, 19, "did you mean first_with_room?")]);
+    wrong(&to("target_node: {first_with_room: []}"), &[(3, 36, "there is no target node")]);
+    wrong(&to("target_node: {first_with_room: [0, 0]}"), &[(3, 36, "the target node 0 is given twice")]);
+    wrong(&to("target_node: {first_with_room: [0, -1]}"), &[(3, 40, "the number of a memory node")]);
 }
 
 #[test]

@@ -178,7 +178,11 @@ const BETWEEN_NODES: &str = "
       - node_mem_used: {node: 0, cgroup: /redis, value: 50%}
       - node_mem_free: {node: 0, cgroup: /redis, value: 50%}
 - {name: to one, action: migrate_hot, target_node: 0}
+- name: to fill both
+  action: promote
+  quota: {goals: [{node_mem_used: {node: 0, value: 99%}}, {node_mem_used: {node: 1, value: 98%}}]}
 - {name: to several, action: migrate_cold, target_node: [{node: 1, weight: 3}, {node: 2}]}
+- {name: to the first, action: migrate_cold, target_node: {first_with_room: [3, 2]}}
 ";
 
 #[test]
@@ -190,6 +194,9 @@ fn nodes_to_move_memory_to_are_read_in_yaml_and_in_one_line() {
     assert_eq!(of(&format!("[{both}]")), of("min max min max min max migrate_cold node=0:3,1"));
     let weights = of(&format!("[{both}]")).destinations().unwrap().nodes().to_vec();
     assert_eq!(weights, [(NodeId(0), 3), (NodeId(1), 1)]);
+    let first = "{action: migrate_cold, target_node: {first_with_room: [3, 2]}}";
+    assert_eq!(of(&format!("[{first}]")), of("min max min max min max migrate_cold node=3|2"));
+    assert!(of(&format!("[{first}]")).destinations().unwrap().are_in_order());
     assert_eq!(of("min max min max min max demote"), Action::Demote);
 }
 

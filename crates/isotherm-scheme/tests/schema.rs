@@ -76,6 +76,7 @@ fn what_is_right_is_right_for_both() {
         json!({"action": "stat", "quota": {"goals": [{"node_mem_used": {"node": 0, "value": 0.9, "cgroup": "/a"}}]}}),
         json!({"action": "migrate_cold", "target_node": "1"}),
         json!({"action": "migrate_cold", "target_node": [{"node": 0, "weight": 3}, {"node": "1", "weight": null}]}),
+        json!({"action": "migrate_cold", "target_node": {"first_with_room": [1, "0"]}}),
     ] {
         both(&json!({"schemes": [scheme]}), true);
         both(&json!([scheme]), true);
@@ -98,6 +99,9 @@ fn what_is_wrong_is_wrong_for_both() {
         json!({"action": "migrate_hot", "target_node": 1024}),
         json!({"action": "migrate_hot", "target_node": []}),
         json!({"action": "migrate_hot", "target_node": [{"weight": 2}]}),
+        json!({"action": "migrate_hot", "target_node": {}}),
+        json!({"action": "migrate_hot", "target_node": {"first_with_room": []}}),
+        json!({"action": "demote", "target_node": {"first_with_room": [1]}}),
         json!({"action": "migrate_hot", "target_node": [{"node": 1, "weight": 0}]}),
         json!({"action": "migrate_hot", "target_node": [{"node": 1, "weight": 1001}]}),
         json!({"action": "promote", "target_node": 1}),

@@ -205,7 +205,7 @@ impl SimActuator {
                 let pages = reclaimed[first..end].iter().zip(&mut machine.slow[area][first..end]);
                 for ((&reclaimed, slow), addr) in pages.zip(range.page_addresses()) {
                     let to = match action.destinations().zip(AddrRange::new(addr, addr + PAGE_SIZE)) {
-                        Some((to, page)) => to.of_page(page),
+                        Some((to, page)) => to.of_page(page)[0].0,
                         None if action.kind().moves() == Some(Moves::Hot) => FAST,
                         None => SLOW,
                     };
@@ -233,7 +233,7 @@ impl Actuator for SimActuator {
         match action {
             Action::Promote => vec![FAST],
             Action::Demote => vec![SLOW],
-            _ => action.destinations().and_then(Destinations::single).into_iter().collect(),
+            _ => action.destinations().into_iter().flat_map(Destinations::all_keep).collect(),
         }
     }
 

@@ -35,7 +35,7 @@ pub use record::Record;
 pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey, selected};
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
-pub use tier::{Tier, TierCommand, TierConfig, TierFormat, TierList, TierRun, TierSchemes, TierTry};
+pub use tier::{Grouping, Tier, TierCommand, TierConfig, TierFormat, TierList, TierRun, TierSchemes, TierTry};
 pub use tools::{Completions, Doctor, DoctorFormat, Workload};
 pub use top::Top;
 pub use tune::{Tune, TuneFormat};

@@ -11,6 +11,7 @@ use isotherm_record::{Activity, SnapshotRecord};
 use isotherm_run::{Event, Events, Missed, Session, Severity, Summary};
 
 use crate::tell;
+use crate::tier::MovesLine;
 
 /// The minimum time from one display of the line to the next.
 const EVERY: Duration = Duration::from_millis(250);
@@ -25,11 +26,19 @@ pub struct Progress {
     lost: u64,
     /// The bytes on which each scheme has acted, as text.
     acted: String,
+    /// Tells of memory that moves between tiers, instead of schemes and regions.
+    moves: Option<MovesLine>,
 }
 
 impl Progress {
     pub fn new(quiet: bool) -> Self {
-        Self { on: !quiet && stderr().is_terminal(), quiet, shown: None, late_rounds: 0, lost: 0, acted: String::new() }
+        let on = !quiet && stderr().is_terminal();
+        Self { on, quiet, shown: None, late_rounds: 0, lost: 0, acted: String::new(), moves: None }
+    }
+
+    /// The progress of a run that moves memory between tiers.
+    pub fn of_moves(quiet: bool, moves: MovesLine) -> Self {
+        Self { moves: Some(moves), ..Self::new(quiet) }
     }
 
     /// Follows a run to its end: shows the progress, and calls `seen` with each event.
@@ -72,13 +81,13 @@ impl Progress {
             return;
         }
         self.shown = Some(Instant::now());
-        let mut line = format!(
-            "{:7.1} s  {} regions  working set {}  isotherm {} of a CPU",
-            record.snapshot.time.as_secs_f64(),
-            record.snapshot.regions().count(),
-            bytes(record.snapshot.working_set()),
-            percent(cpu_share(record)),
-        );
+        let (time, isotherm) = (record.snapshot.time.as_secs_f64(), percent(cpu_share(record)));
+        if self.moves.is_some() {
+            return self.write(&format!("{time:7.1} s{}  isotherm {isotherm} of a CPU", self.acted));
+        }
+        let (regions, working_set) = (record.snapshot.regions().count(), bytes(record.snapshot.working_set()));
+        let mut line =
+            format!("{time:7.1} s  {regions} regions  working set {working_set}  isotherm {isotherm} of a CPU");
         if self.late_rounds > 0 {
             line += &format!("  {} late rounds", self.late_rounds);
         }
@@ -93,7 +102,10 @@ impl Progress {
     /// and it is shown at once.
     fn activity(&mut self, activity: &Activity) {
         let of = |scheme: &Report| format!("  {}: {}", scheme.name, bytes(scheme.total.applied_bytes));
-        self.acted = activity.schemes.iter().map(of).collect();
+        self.acted = match &mut self.moves {
+            Some(moves) => moves.text(activity),
+            None => activity.schemes.iter().map(of).collect(),
+        };
         if self.on && activity.schemes.iter().all(|scheme| !scheme.awake) {
             self.shown = Some(Instant::now());
             self.write(&format!("{:7.1} s  all schemes sleep{}", activity.time.as_secs_f64(), self.acted));

@@ -28,13 +28,17 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         usdt: &options.usdt,
         ..Call::new("run", &options.watch)
     };
-    apply(call, handle_signals)
+    apply(call, handle_signals, Progress::new(options.quiet))
 }
 
 /// Makes a run that acts by the schemes of the call, until its end. Signals are handled by `signals`.
-pub fn apply(call: Call, signals: impl FnOnce(Option<&Command>, Control) -> Result<()>) -> Result<ExitCode> {
+pub fn apply(
+    call: Call,
+    signals: impl FnOnce(Option<&Command>, Control) -> Result<()>,
+    progress: Progress,
+) -> Result<ExitCode> {
     let quiet = call.quiet;
-    marks::make_run(call, signals, |run, events| act(run, events, quiet))
+    marks::make_run(call, signals, |run, events| act(run, events, quiet, progress))
 }
 
 /// Like [`command::handle_signals`], but a SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends
@@ -50,9 +54,8 @@ fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
 }
 
 /// Watches and acts until the end of the run, and shows the progress.
-fn act(run: Prepared, events: Events, quiet: bool) -> Result<()> {
+fn act(run: Prepared, events: Events, quiet: bool, mut progress: Progress) -> Result<()> {
     let session = run.start()?;
-    let mut progress = Progress::new(quiet);
     let mut last: Option<Arc<Activity>> = None;
     let summary = progress.follow(session, events, |event| {
         if let Event::Activity(activity) = event {

@@ -37,6 +37,8 @@ pub struct Call<'a> {
     pub recording: Option<PathBuf>,
     /// The longest aggregation interval that is chosen, if there is a limit.
     pub most_aggregation: Option<Duration>,
+    /// The share of one CPU that watching takes at most, if it is not that of the options.
+    pub cpu_budget: Option<f64>,
     /// The standard streams of the command that is watched.
     pub streams: Streams,
     /// The user as whom the command runs, if that is another.
@@ -63,6 +65,7 @@ impl<'a> Call<'a> {
             duration: watch.duration,
             recording: None,
             most_aggregation: None,
+            cpu_budget: watch.budget.cpu_budget,
             streams: Streams::Inherited,
             user: None,
             stacks: false,
@@ -104,6 +107,7 @@ impl<'a> Call<'a> {
         let selection = self.selection()?;
         let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, usdt, .. } =
             self;
+        let cpu_budget = self.cpu_budget;
         let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone(), ..Part::default() };
         let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
         let command = (!watch.command.is_empty()).then_some(command);
@@ -143,7 +147,7 @@ impl<'a> Call<'a> {
                 cli::IntervalsChoice::Fixed => IntervalsChoice::Fixed,
             },
             intervals_goal: options.intervals_goal.map(IntervalsGoal::of_share),
-            budget: budget(&watch.budget),
+            budget: budget(cpu_budget, &watch.budget),
             scheduling: Scheduling { nice: watch.scheduling.nice, cpus, locks_memory: true },
             seed: options.seed,
             duration,
@@ -265,10 +269,10 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
 }
 
 /// The budget, if any of it was asked for.
-fn budget(options: &BudgetOptions) -> Option<Budget> {
+fn budget(cpu: Option<f64>, options: &BudgetOptions) -> Option<Budget> {
     let default = Budget::default();
-    let budget = Budget { cpu: options.cpu_budget.unwrap_or(default.cpu), targets: options.target_budget, ..default };
-    (budget != default || options.cpu_budget.is_some()).then_some(budget)
+    let budget = Budget { cpu: cpu.unwrap_or(default.cpu), targets: options.target_budget, ..default };
+    (budget != default || cpu.is_some()).then_some(budget)
 }
 
 fn probe(choice: cli::ProbeChoice) -> ProbeChoice {

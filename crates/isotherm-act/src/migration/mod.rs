@@ -75,7 +75,7 @@ impl Migration {
         match action {
             Action::Promote => nodes().into_iter().filter(|node| open.tiers.faster(*node).is_empty()).collect(),
             Action::Demote => nodes().into_iter().filter(|node| open.tiers.slower(*node).is_empty()).collect(),
-            _ => action.destinations().and_then(Destinations::single).into_iter().collect(),
+            _ => action.destinations().into_iter().flat_map(Destinations::all_keep).collect(),
         }
     }
 

@@ -44,11 +44,11 @@ impl<'a> Plan<'a> {
     /// Decides on a page, and takes its room on the node that it goes to.
     pub(super) fn decide(&mut self, placed: Placed) -> Decision {
         let Placed { page, node } = placed;
-        let fixed;
+        let named: Vec<NodeId>;
         let targets = match (self.action.destinations(), self.action) {
             (Some(to), _) => {
-                fixed = [to.of_page(page)];
-                &fixed[..]
+                named = to.of_page(page).iter().map(|(node, _)| *node).collect();
+                &named
             }
             (None, action) => self.targets.entry(node).or_insert_with(|| match action {
                 Action::Promote => self.tiers.faster(node),
@@ -115,6 +115,14 @@ mod tests {
         assert_eq!(decisions(Action::Demote, 9, &[0, 1, 2, 4]), [Some(2), Some(3), Some(4), None]);
         assert_eq!(decisions(Action::Promote, 9, &[0, 3, 4]), [None, Some(1), Some(2)]);
         assert_eq!(decisions(Action::Demote, 1, &[0, 0, 0]), [Some(2), Some(3), Some(99)], "then there is no room");
+    }
+
+    #[test]
+    fn of_nodes_in_order_the_first_that_has_room_gets_a_page() {
+        let order = Destinations::first_with_room(&[NodeId(3), NodeId(2)]).unwrap();
+        let pages = [1, 0, 0, 2, 3];
+        let expected = [Some(3), Some(2), Some(99), None, None];
+        assert_eq!(decisions(Action::MigrateCold(order), 1, &pages), expected);
     }
 
     #[test]

@@ -51,7 +51,8 @@ pub enum MigrationError {
     Scratch(#[from] NoScratch),
 }
 
-/// Tries on memory of this process whether it may move pages as `action` does: a page stays on its node.
+/// Tries on memory of this process whether it may move pages as `action` does: a page goes to another node and back, or
+/// stays on its node if there is no other.
 ///
 /// # Errors
 /// If it may not.
@@ -73,7 +74,19 @@ pub(super) fn try_on_own_memory(action: Action) -> Result<(), MigrationError> {
     let own = Pages { pid: std::process::id(), shared: true };
     let page = [scratch.start()];
     let node = own.locate(&page).and_then(|found| found.first().copied().unwrap_or(Err(Errno::NOENT)));
-    own.migrate(&page, &[node.map_err(failed)?]).map_err(failed)?;
+    let node = node.map_err(failed)?;
+    own.migrate(&page, &[node]).map_err(failed)?;
+    let nodes = memory_nodes(Path::new("/")).unwrap_or_default();
+    if let Some(other) = nodes.iter().find(|other| other.id != node && other.size > 0) {
+        match own.migrate(&page, &[other.id]).map(|status| status.first().copied()) {
+            // The cpuset of this process says nothing about targets. A node can be full, or a page busy, for a moment.
+            Err(Errno::ACCESS) | Ok(Some(Err(Errno::NOMEM | Errno::BUSY | Errno::AGAIN))) => {}
+            Ok(Some(Ok(there))) if there == other.id => drop(own.migrate(&page, &[node]).map_err(failed)?),
+            // The kernel has left the page where it was, and gives no reason.
+            Ok(Some(Ok(_)) | None) => {}
+            Err(errno) | Ok(Some(Err(errno))) => return Err(failed(errno)),
+        }
+    }
     // Memory of other processes needs more than that of this one. An action on cold memory does not move shared pages.
     let allowed =
         rustix::thread::capabilities(None).map_or(true, |sets| sets.effective.contains(CapabilitySet::SYS_NICE));

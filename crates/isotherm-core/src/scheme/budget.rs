@@ -1,8 +1,9 @@
 //! Budgets: how much of a quota is left in a period.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::Snapshot;
+use crate::{NodeId, Snapshot};
 
 use super::slowdown::{Judgement, Slowdown};
 use super::tuner::Tuner;
@@ -35,6 +36,33 @@ pub(crate) struct Budget {
     exceeded: bool,
     /// The share of the quota that is in force.
     slowdown: Slowdown,
+}
+
+/// How many bytes goals of nodes are away.
+#[derive(Debug, Default)]
+struct Missing {
+    /// For each node that is to be filled, the least of its goals.
+    filled: BTreeMap<NodeId, u64>,
+    /// The least of all other goals.
+    least: Option<u64>,
+}
+
+impl Missing {
+    fn take(&mut self, metric: &Metric, bytes: u64) {
+        match metric {
+            Metric::NodeUsed(part) => {
+                let least = self.filled.entry(part.node).or_insert(bytes);
+                *least = bytes.min(*least);
+            }
+            _ => self.least = Some(self.least.map_or(bytes, |least| least.min(bytes))),
+        }
+    }
+
+    /// A scheme that fills several nodes has to fill all of them. Otherwise, the goal that is closest counts.
+    fn bytes(&self) -> u64 {
+        let filled = self.filled.values().copied().reduce(u64::saturating_add);
+        [filled, self.least].into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
 }
 
 impl Budget {
@@ -123,7 +151,7 @@ impl Budget {
         snapshot: &Snapshot,
     ) -> Option<f64> {
         let mut best: Option<f64> = None;
-        let mut missing = Some(u64::MAX);
+        let mut missing = Some(Missing::default());
         for goal in quota.goals() {
             let Some(value) = gauges.read(goal.metric(), snapshot) else {
                 continue;
@@ -139,10 +167,13 @@ impl Budget {
             };
             let score = goal.score(value);
             best = Some(best.map_or(score, |best| best.max(score)));
-            missing = missing.zip(gauges.size(goal.metric())).map(|(least, size)| least.min(goal.missing(value, size)));
+            missing = missing.zip(gauges.size(goal.metric())).map(|(mut missing, size)| {
+                missing.take(goal.metric(), goal.missing(value, size));
+                missing
+            });
         }
         if best.is_some() {
-            self.missing = missing;
+            self.missing = missing.map(|missing| missing.bytes());
         }
         self.score = best;
         best

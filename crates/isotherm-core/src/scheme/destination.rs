@@ -15,12 +15,15 @@ pub const MOST_DESTINATIONS: usize = 8;
 /// The entries that are not used are all equal, so that equal destinations are.
 const UNUSED: [(NodeId, u32); MOST_DESTINATIONS] = [(NodeId(0), 0); MOST_DESTINATIONS];
 
-/// One or several nodes. Of several, each gets a share of the memory that is in proportion to its weight.
+/// One or several nodes. Of several, either each gets a share of the memory that is in proportion to its weight, or the
+/// first that has room gets all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Destinations {
     /// Nodes and weights; those after the first `count` are not used.
     nodes: [(NodeId, u32); MOST_DESTINATIONS],
-    count: usize,
+    count: u8,
+    /// Whether a page goes to the first node that has room. The weights are 1 then.
+    in_order: bool,
 }
 
 /// Why nodes cannot be destinations.
@@ -45,7 +48,7 @@ impl Destinations {
     pub const fn one(node: NodeId) -> Self {
         let mut nodes = UNUSED;
         nodes[0] = (node, 1);
-        Self { nodes, count: 1 }
+        Self { nodes, count: 1, in_order: false }
     }
 
     /// These nodes, each with its weight.
@@ -59,7 +62,7 @@ impl Destinations {
         if nodes.len() > MOST_DESTINATIONS {
             return Err(DestinationError::TooMany(nodes.len()));
         }
-        let mut made = Self { nodes: UNUSED, count: nodes.len() };
+        let mut made = Self { nodes: UNUSED, count: nodes.len() as u8, in_order: false };
         for (index, &(node, weight)) in nodes.iter().enumerate() {
             if nodes[..index].iter().any(|(earlier, _)| *earlier == node) {
                 return Err(DestinationError::Twice(node));
@@ -72,9 +75,18 @@ impl Destinations {
         Ok(made)
     }
 
+    /// The first of these nodes that has room.
+    ///
+    /// # Errors
+    /// If there is no node or there are too many, or a node is given twice.
+    pub fn first_with_room(nodes: &[NodeId]) -> Result<Self, DestinationError> {
+        let nodes: Vec<(NodeId, u32)> = nodes.iter().map(|&node| (node, 1)).collect();
+        Ok(Self { in_order: nodes.len() > 1, ..Self::new(&nodes)? })
+    }
+
     /// The nodes and their weights, in the order in which they were given.
     pub fn nodes(&self) -> &[(NodeId, u32)] {
-        &self.nodes[..self.count]
+        &self.nodes[..usize::from(self.count)]
     }
 
     /// The node, if there is only one.
@@ -85,33 +97,51 @@ impl Destinations {
         }
     }
 
-    /// The node for the page at `range`, which is a small or a huge page.
+    /// Whether a page goes to the first of several nodes that has room.
+    pub const fn are_in_order(&self) -> bool {
+        self.in_order
+    }
+
+    /// The nodes on which memory stays, wherever it is there. Of several nodes with weights, there is none.
+    pub fn all_keep(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let nodes = if self.in_order || self.count == 1 { self.nodes() } else { &[] };
+        nodes.iter().map(|(node, _)| *node)
+    }
+
+    /// The nodes for a page, which is a small or a huge one: the first of them that has room. A page on one of them
+    /// stays.
     ///
-    /// It depends on the address and the weights only, so that memory that was moved stays where it is. Neighbouring
+    /// Of nodes with weights, it is one node. It depends on the address and the weights only, so that memory that was moved stays where it is. Neighbouring
     /// pages go to the nodes in turn: to each as many in a row as its weight says. This is the weighted interleave of
     /// the kernel's DAMON (Linux `Documentation/admin-guide/mm/damon/usage.rst`, `schemes/N/dests`).
-    pub fn of_page(&self, page: AddrRange) -> NodeId {
+    pub fn of_page(&self, page: AddrRange) -> &[(NodeId, u32)] {
+        if self.in_order {
+            return self.nodes();
+        }
         let size = if page.size() >= HUGE_PAGE_SIZE { HUGE_PAGE_SIZE } else { PAGE_SIZE };
         let all: u64 = self.nodes().iter().map(|(_, weight)| u64::from(*weight)).sum();
         let mut turn = page.start() / size % all.max(1);
-        for &(node, weight) in self.nodes() {
-            match turn.checked_sub(u64::from(weight)) {
+        for (index, (_, weight)) in self.nodes().iter().enumerate() {
+            match turn.checked_sub(u64::from(*weight)) {
                 Some(rest) => turn = rest,
-                None => return node,
+                None => return &self.nodes[index..=index],
             }
         }
-        self.nodes[0].0
+        &self.nodes[..1]
     }
 }
 
 impl fmt::Display for Destinations {
-    /// A node such as `1`, or nodes with weights such as `0:3, 1:1`.
+    /// A node such as `1`, nodes with weights such as `0:3, 1:1`, or nodes in order such as `0, 1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(node) = self.single() {
             return node.fmt(f);
         }
         for (index, (node, weight)) in self.nodes().iter().enumerate() {
-            write!(f, "{}{node}:{weight}", if index == 0 { "" } else { ", " })?;
+            write!(f, "{}{node}", if index == 0 { "" } else { ", " })?;
+            if !self.in_order {
+                write!(f, ":{weight}")?;
+            }
         }
         Ok(())
     }
@@ -130,12 +160,24 @@ mod tests {
         let both = Destinations::new(&[(FAST, 3), (SLOW, 1)]).unwrap();
         for size in [PAGE_SIZE, HUGE_PAGE_SIZE] {
             let page = |nth: u64| AddrRange::new(nth * size, (nth + 1) * size).unwrap();
-            let nodes: Vec<u32> = (4..12).map(|nth| both.of_page(page(nth)).0).collect();
+            let nodes: Vec<u32> = (4..12).map(|nth| both.of_page(page(nth))[0].0.0).collect();
             assert_eq!(nodes, [0, 0, 0, 1, 0, 0, 0, 1]);
         }
         let one = Destinations::one(SLOW);
         assert_eq!((one.single(), both.single()), (Some(SLOW), None));
         assert_eq!((one.to_string(), both.to_string()), ("1".into(), "0:3, 1:1".into()));
+        assert_eq!((one.all_keep().count(), both.all_keep().count()), (1, 0));
+    }
+
+    #[test]
+    fn nodes_in_order_are_all_tried_and_memory_on_each_stays() {
+        let first = Destinations::first_with_room(&[SLOW, FAST]).unwrap();
+        let page = AddrRange::new(0, PAGE_SIZE).unwrap();
+        assert_eq!(first.of_page(page), [(SLOW, 1), (FAST, 1)]);
+        assert_eq!(first.all_keep().collect::<Vec<_>>(), [SLOW, FAST]);
+        assert_eq!((first.to_string(), first.single()), ("1, 0".into(), None));
+        assert_eq!(Destinations::first_with_room(&[SLOW]), Ok(Destinations::one(SLOW)));
+        assert_eq!(Destinations::first_with_room(&[SLOW, SLOW]), Err(DestinationError::Twice(SLOW)));
     }
 
     #[test]

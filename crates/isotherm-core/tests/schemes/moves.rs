@@ -248,6 +248,34 @@ fn goals_of_a_node_move_what_they_are_away_and_no_more() {
 }
 
 #[test]
+fn a_scheme_that_fills_several_nodes_has_what_is_missing_on_all_of_them() {
+    /// The used pages of the nodes 0 and 1.
+    struct TwoNodes([u64; 2]);
+    impl Gauges for TwoNodes {
+        fn read(&mut self, metric: &Metric, _: &Snapshot) -> Option<f64> {
+            let Metric::NodeUsed(part) = metric else { return None };
+            Some(self.0[part.node.0 as usize] as f64 / NODE_PAGES as f64)
+        }
+
+        fn size(&mut self, _: &Metric) -> Option<u64> {
+            Some(NODE_PAGES * PAGE_SIZE)
+        }
+    }
+    let quota = |used| {
+        let goal = |node| Goal::new(Metric::NodeUsed(NodePart { node: NodeId(node), cgroup: None }), 0.5).unwrap();
+        let quota = Quota::new(None, None, AGGREGATION * SECOND, Weights::DEFAULT, vec![goal(0), goal(1)]).unwrap();
+        let (actuator, gauges) = (TestActuator::new(&Log::default()), TwoNodes(used));
+        let scheme = Scheme { quota, ..up() };
+        let mut engine = Schemes::new(vec![scheme], actuator, TestInspector::NONE, gauges).unwrap();
+        engine.aggregated(&of(100, &[(0, 2048, 20, 50)])).unwrap();
+        engine.reports().next().unwrap().quota.unwrap() / PAGE_SIZE
+    };
+    assert_eq!(quota([412, 500]), 112);
+    assert_eq!(quota([600, 500]), 12, "one is full, and the other has room");
+    assert_eq!(quota([600, 512]), 0);
+}
+
+#[test]
 fn memory_that_is_not_accessed_again_is_looked_at_more_and_more_rarely() {
     let mut history = PageHistory::default();
     let block = BlockPages { present: PageBits::ALL, accessed: PageBits::of(0..256), ..BlockPages::default() };

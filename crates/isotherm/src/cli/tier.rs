@@ -7,6 +7,7 @@ use isotherm_core::units;
 use isotherm_report::tiering::{DEFAULT_RATE, FastSize};
 
 use super::report::{ReportFormat, SelectionOptions};
+use super::watch::share;
 use super::{RECORDING, Reading, WatchOptions};
 
 /// Fast and slow memory: keep hot memory in the fast one
@@ -41,12 +42,34 @@ pub struct TierList {
     pub tiers: TiersOption,
     #[command(flatten)]
     pub watch: WatchOptions,
+    /// What has a line for each node
+    #[arg(long, value_name = "WHAT", default_value = "program")]
+    pub by: Grouping,
     /// The format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub format: TierFormat,
     /// Show no progress
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// What the memory of processes is added up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Grouping {
+    /// Programs
+    Program,
+    /// Cgroups
+    Cgroup,
+}
+
+impl Grouping {
+    /// The name of the column.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Cgroup => "cgroup",
+        }
+    }
 }
 
 /// The format of the list.
@@ -72,6 +95,8 @@ pub struct TiersOption {
 /// isotherm watches processes as `isotherm record` does. It moves memory of slow nodes that is in use to a faster node,
 /// the hottest first, and memory that was idle for 10 s to a slower node if the fast one is full. `isotherm tier
 /// config` prints the schemes that do this; docs/tiers.md explains them. At the end, pages stay where they are.
+///
+/// --cpu-budget bounds both watching and moving: half of it is for each.
 ///
 /// Moving needs root and at least two memory nodes. Before the run, isotherm tries it on its own memory.
 #[derive(Args)]
@@ -101,6 +126,10 @@ pub struct TierRun {
 pub struct TierConfig {
     #[command(flatten)]
     pub schemes: TierSchemes,
+    /// The share of one CPU that `isotherm tier run` would take at most. Half of it is for inspecting and moving pages,
+    /// and is the `time` of the schemes [default: 10%]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub cpu_budget: Option<f64>,
 }
 
 /// What the schemes depend on.
@@ -165,7 +194,8 @@ Examples:
   isotherm tier list
   isotherm tier list --format json
   isotherm tier list --name '^redis-server$'     where is its memory?
-  isotherm tier list --all --min-rss 100M --duration 1m";
+  isotherm tier list --all --min-rss 100M --duration 1m
+  isotherm tier list --all --by cgroup           whose memory is where?";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

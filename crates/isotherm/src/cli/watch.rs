@@ -63,7 +63,7 @@ pub struct WatchOptions {
 pub struct BudgetOptions {
     /// The share of one CPU that isotherm takes at most, for all that it does while it watches. Surveys and samples
     /// come as often as that allows. With --sample, or with --survey off, samples are taken at their interval, whatever
-    /// they cost, unless a budget is given [default: 1%]
+    /// they cost, unless a budget is given [default: 1%, of `isotherm tier run` 10%]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub cpu_budget: Option<f64>,
     /// The share of one CPU that the targets lose at most because they have to set accessed bits again

@@ -52,7 +52,7 @@ fn watch(call: Call<'_>, options: &TierList, tiers: &Tiers, why_not: Option<&str
     command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
         let (mut progress, mut surveys) = (Progress::new(options.quiet), Surveys::default());
         progress.follow(run.start()?, events, |event| surveys.event(event))?;
-        let placed = surveys.placed().context(
+        let placed = surveys.placed(options.by).context(
             "no survey told on which nodes the memory is (it needs root, the probe bpf or idle, and more time than one \
              survey takes)",
         )?;

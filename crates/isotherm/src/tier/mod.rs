@@ -1,9 +1,9 @@
 //! `isotherm tier`: fast and slow memory.
 
+mod line;
 mod list;
 mod placed;
 mod run;
-mod schemes;
 mod trial;
 
 use std::path::Path;
@@ -12,6 +12,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm_core::{Tiers, chain};
 use isotherm_kernel::{NodesError, memory_nodes, memory_tiers};
+
+pub use line::MovesLine;
 
 use crate::WrongCall;
 use crate::cli::{Tier as Options, TierCommand};
@@ -62,7 +64,7 @@ fn only_one(tiers: &Tiers) -> Option<String> {
         }
         tiers => {
             let node = tiers.iter().flatten().next().map(|node| format!(", {node}")).unwrap_or_default();
-            Some(format!("this machine has one memory node{node}"))
+            Some(format!("this machine has one memory node{node} (a second one is needed, such as CXL memory)"))
         }
     }
 }

@@ -12,6 +12,8 @@ use isotherm_report::program;
 use isotherm_run::Event;
 use serde_json::{Value, json};
 
+use crate::cli::Grouping;
+
 /// Memory that was not accessed for so long is cold: `isotherm tier run` demotes it.
 const COLD: Duration = Duration::from_secs(10);
 
@@ -37,12 +39,16 @@ impl Surveys {
     }
 
     /// What the last survey says. `None` if no survey told the nodes of pages.
-    pub fn placed(&self) -> Option<Placed> {
+    pub fn placed(&self, by: Grouping) -> Option<Placed> {
         let (first, record) = (self.first?, self.last.as_ref()?);
         let watched = record.survey.time.saturating_sub(first);
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
         for (target, info) in record.described() {
-            let group = groups.entry(program(&info.command).to_owned()).or_default();
+            let name = match by {
+                Grouping::Program => program(&info.command).to_owned(),
+                Grouping::Cgroup => info.cgroup.clone().unwrap_or_else(|| "unknown".into()),
+            };
+            let group = groups.entry(name).or_default();
             group.processes += 1;
             group.add(&target.by_node, watched);
         }
@@ -53,21 +59,22 @@ impl Surveys {
         if groups.len() > 1 && !all.nodes.is_empty() {
             groups.push((ALL.into(), all));
         }
-        Some(Placed { interval: record.survey.interval, watched, groups })
+        Some(Placed { by, interval: record.survey.interval, watched, groups })
     }
 }
 
 /// Where the memory of processes is.
 pub struct Placed {
+    by: Grouping,
     /// The time between the last two surveys.
     interval: Duration,
     /// The time from the first to the last survey.
     watched: Duration,
-    /// Programs, the largest first, and all of them.
+    /// Programs or cgroups, the largest first, and all of them.
     groups: Vec<(String, Group)>,
 }
 
-/// The processes of one program.
+/// The processes of one program or cgroup.
 #[derive(Default)]
 struct Group {
     processes: usize,
@@ -114,9 +121,10 @@ impl Placed {
         })
     }
 
-    /// A table of programs and nodes, and what its columns mean.
+    /// A table of groups and nodes, and what its columns mean.
     pub fn text(&self, tiers: &Tiers) -> String {
-        let mut text = String::from("tier  node  resident       hot      warm      cold    unobs.  program\n");
+        let header = "tier  node  resident       hot      warm      cold    unobs.";
+        let mut text = format!("{header}  {}\n", self.by.name());
         for (name, group, tier, node, on) in self.rows(tiers) {
             let figures = [on.resident, on.hot, on.warm, on.cold, on.unobservable].map(units::table_bytes);
             let figures: String = figures.iter().map(|bytes| format!("  {bytes:>8}")).collect();
@@ -138,11 +146,11 @@ impl Placed {
         text
     }
 
-    /// The same for programs.
+    /// The same for other programs to read.
     pub fn json(&self, tiers: &Tiers) -> Value {
         let row = |(name, group, tier, node, on): (&str, &Group, usize, NodeId, &OnNode)| {
             json!({
-                "program": name,
+                (self.by.name()): name,
                 "processes": group.processes,
                 "tier": tier,
                 "node": node.0,
@@ -203,7 +211,10 @@ mod tests {
             by_node: by_node(mib),
         };
         let targets = vec![target(7, 8), target(8, 40), target(9, 80)];
-        let info = |command: &str| Arc::new(TargetInfo { command: command.into(), ..TargetInfo::default() });
+        let info = |command: &str| {
+            let cgroup = command.starts_with("redis").then(|| "/system.slice".into());
+            Arc::new(TargetInfo { command: command.into(), cgroup, ..TargetInfo::default() })
+        };
         let infos = targets.iter().zip(["/bin/cat x", "redis-server *:1", "redis-server *:2"]);
         let infos = infos.map(|(target, command)| (target.id, info(command))).collect();
         let (time, interval) = (Duration::from_secs(second), Duration::from_secs(second.min(2)));
@@ -214,9 +225,9 @@ mod tests {
     #[test]
     fn memory_is_told_by_program_and_node() {
         let mut surveys = Surveys::default();
-        assert!(surveys.placed().is_none());
+        assert!(surveys.placed(Grouping::Program).is_none());
         [0, 2, 12].map(survey).iter().for_each(|event| surveys.event(event));
-        let placed = surveys.placed().unwrap();
+        let placed = surveys.placed(Grouping::Program).unwrap();
         let expected = "\
 tier  node  resident       hot      warm      cold    unobs.  program
    0     0   120 MiB    30 MiB    30 MiB    58 MiB     2 MiB  redis-server (2 processes)
@@ -234,10 +245,21 @@ hot: accessed in the last 2 s; warm: in the last 10 s; cold: not for 10 s; unobs
     }
 
     #[test]
+    fn memory_is_told_by_cgroup_as_well() {
+        let mut surveys = Surveys::default();
+        [0, 2, 12].map(survey).iter().for_each(|event| surveys.event(event));
+        let placed = surveys.placed(Grouping::Cgroup).unwrap();
+        let text = placed.text(&tiers());
+        assert!(text.contains("unobs.  cgroup\n") && text.contains("  /system.slice (2 processes)\n"), "{text}");
+        assert!(text.contains("  16 MiB     4 MiB     4 MiB     7 MiB     1 MiB  unknown\n"), "{text}");
+        assert_eq!(placed.json(&tiers())["memory"][0]["cgroup"], json!("/system.slice"));
+    }
+
+    #[test]
     fn a_short_run_says_what_it_cannot_tell() {
         let mut surveys = Surveys::default();
         [0, 2].map(survey).iter().for_each(|event| surveys.event(event));
-        let text = surveys.placed().unwrap().text(&tiers());
+        let text = surveys.placed(Grouping::Program).unwrap().text(&tiers());
         assert!(text.contains("cold: not for 2 s") && text.contains("--duration"), "{text}");
     }
 }

@@ -1,0 +1,229 @@
+//! The schemes that keep hot memory in the fast tier, as text in the language of schemes.
+//!
+//! For each node with a faster tier above, one scheme promotes what is in use; for each node with a slower tier below,
+//! one demotes what is idle. The goals of both overlap, so that both directions settle: memory is promoted until the
+//! fast node is almost full, and demoted only while less than a little of it is free.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+pub use isotherm_act::MIGRATION_MARGIN;
+use isotherm_core::scheme::MOST_DESTINATIONS;
+use isotherm_core::{NodeId, Tiers};
+
+/// The share of a node that is to be free, at least: memory is demoted below it. The kernel's documentation of DAMON
+/// and the patches for two tiers use the same (`node_mem_free_bp` of 50).
+const FREE: f64 = 0.005;
+
+/// Memory is promoted while more than [`FREE`] less this share is free. In a period, no more than the overlap can go
+/// up and make way. It is at least what the rate allows to go up in a period, or else a small node would fill slowly.
+const OVERLAP: f64 = 0.002;
+
+/// The largest share of a node that is to be free, whatever its watermarks are.
+const MOST_FREE: f64 = 0.2;
+
+/// The least time of a scheme in a second. In less, nothing can be moved.
+const LEAST_TIME: Duration = Duration::from_micros(100);
+
+/// For how long memory was idle that is demoted.
+const IDLE: &str = "10s";
+
+/// What the schemes keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many bytes are moved in a second at most.
+    pub rate: u64,
+    /// For how long pages are inspected and moved in a second at most.
+    pub time: Duration,
+    /// Whether nothing is moved.
+    pub dry_run: bool,
+}
+
+/// The schemes for these tiers. `room` is how much each node can take before the kernel reclaims there.
+pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> String {
+    let Limits { rate, time, dry_run } = limits;
+    let nodes = || tiers.tiers().iter().flatten().copied();
+    let up = || nodes().map(|from| (from, nearest(tiers.faster(from)))).filter(|(_, to)| !to.is_empty());
+    let down = || nodes().map(|from| (from, nearest(tiers.slower(from)))).filter(|(_, to)| !to.is_empty());
+    // Each direction has half, in equal parts for its schemes.
+    let each = |schemes: usize| {
+        let schemes = schemes.max(1) as u32;
+        let time = (time / 2 / schemes).clamp(LEAST_TIME, Duration::from_secs(1));
+        format!("bytes: {}\n      time: {}us", rate / 2 / u64::from(schemes), time.as_micros())
+    };
+    let mut text = format!("# Made by `isotherm tier config`; docs/tiers.md explains it. The tiers are {tiers}.\n");
+    text.push_str("schemes:\n");
+    for (from, to) in up() {
+        let goal = |&to: &NodeId| {
+            let used = 1.0 - free(tiers, room, to, rate) + overlap(tiers, room, to, rate);
+            format!("{{node_mem_used: {{node: {to}, value: {}}}}}", percent(used))
+        };
+        let goals: Vec<String> = to.iter().map(goal).collect();
+        let action = action("migrate_hot", &to, dry_run);
+        let _ = write!(
+            text,
+            "  # What is in use on node {from} goes to {}, the hottest first, until {} full.
+  - name: promote-{from}
+    {action}
+    filters:
+      - reject: {{not: {{node: {from}}}}}
+      - reject: {{not: young}}
+    quota:
+      {}
+      goals: [{}]
+",
+            words(&to),
+            if to.len() == 1 { "that is" } else { "all are" },
+            each(up().count()),
+            goals.join(", "),
+        );
+    }
+    for (from, to) in down() {
+        let action = action("migrate_cold", &to, dry_run);
+        let _ = write!(
+            text,
+            "  # While little of node {from} is free, what is idle on it goes to {}, the coldest first.
+  - name: demote-{from}
+    {action}
+    access_rate: 0%
+    age: {{min: {IDLE}}}
+    filters:
+      - reject: {{not: {{node: {from}}}}}
+      - reject: young
+    quota:
+      {}
+      goals: [{{node_mem_free: {{node: {from}, value: {}}}}}]
+",
+            words(&to),
+            each(down().count()),
+            percent(free(tiers, room, from, rate)),
+        );
+    }
+    text
+}
+
+/// As many of the nearest nodes as an action can name.
+fn nearest(mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+    nodes.truncate(MOST_DESTINATIONS);
+    nodes
+}
+
+/// The lines that say what is done, as fields of a scheme.
+fn action(name: &str, to: &[NodeId], dry_run: bool) -> String {
+    match to {
+        _ if dry_run => "action: stat".into(),
+        [to] => format!("action: {name}\n    target_node: {to}"),
+        several => {
+            let nodes: Vec<String> = several.iter().map(NodeId::to_string).collect();
+            format!("action: {name}\n    target_node: {{first_with_room: [{}]}}", nodes.join(", "))
+        }
+    }
+}
+
+/// The nodes in words, such as `node 1, or node 2 if that is full`.
+fn words(to: &[NodeId]) -> String {
+    let nodes: Vec<String> = to.iter().map(|node| format!("node {node}")).collect();
+    let full = match to.len() {
+        1 => "",
+        2 => " if that is full",
+        _ => " if those are full",
+    };
+    nodes.join(", or ") + full
+}
+
+/// The bytes that go up in a second at most: at least what migration leaves free, so that some can go at all.
+fn in_a_second(rate: u64) -> u64 {
+    (rate / 2).max(MIGRATION_MARGIN)
+}
+
+/// The share of a node that is to be free, 0 to 1: on a small node, more than what migration leaves free, or nothing
+/// would be demoted to make room.
+fn free(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId, rate: u64) -> f64 {
+    let Some(known) = tiers.node(node).filter(|node| node.size > 0) else { return FREE };
+    let watermarks = room.get(&node).map_or(0, |room| known.free.saturating_sub(*room));
+    let kept = watermarks + MIGRATION_MARGIN + in_a_second(rate);
+    (kept as f64 / known.size as f64).clamp(FREE, MOST_FREE)
+}
+
+/// By which share of a node the goals of both directions overlap. On a small node, memory is promoted until migration
+/// leaves no more free.
+fn overlap(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId, rate: u64) -> f64 {
+    let size = tiers.node(node).map_or(0, |node| node.size).max(1);
+    (in_a_second(rate) as f64 / size as f64).max(OVERLAP).min(free(tiers, room, node, rate) * 0.75)
+}
+
+/// A share as the language of schemes has it, in tenths of a per cent.
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use isotherm_core::Node;
+    use isotherm_core::scheme::{Action, Destinations};
+
+    /// What the schemes are to keep to, unless a test says otherwise.
+    const LIMITS: Limits = Limits { rate: 200_000_000, time: Duration::from_millis(100), dry_run: false };
+
+    use super::*;
+
+    /// Two nodes with processors and two without, of 100 GiB each; 200 MiB of each are below the watermarks.
+    fn machine() -> (Tiers, BTreeMap<NodeId, u64>) {
+        let node = |id: u32| Node {
+            id: NodeId(id),
+            size: 100 << 30,
+            free: 10 << 30,
+            has_processors: id < 2,
+            distances: (0..4).map(|to| (NodeId(to), if to % 2 == id % 2 { 10 } else { 20 })).collect(),
+        };
+        let room = (0..4).map(|id| (NodeId(id), (10 << 30) - (200 << 20))).collect();
+        (Tiers::new((0..4).map(node), &[]), room)
+    }
+
+    #[test]
+    fn each_node_has_a_scheme_to_the_tier_above_and_to_that_below() {
+        let (tiers, room) = machine();
+        let schemes = isotherm_scheme::parse("config", &text(&tiers, &room, LIMITS)).unwrap();
+        let found: Vec<_> = schemes.iter().map(|scheme| (&*scheme.name, scheme.action)).collect();
+        let to = |nodes: [u32; 2]| Destinations::first_with_room(&nodes.map(NodeId)).unwrap();
+        assert_eq!(
+            found,
+            [
+                ("promote-2", Action::MigrateHot(to([0, 1]))),
+                ("promote-3", Action::MigrateHot(to([1, 0]))),
+                ("demote-0", Action::MigrateCold(to([2, 3]))),
+                ("demote-1", Action::MigrateCold(to([3, 2]))),
+            ]
+        );
+        assert!(schemes.iter().all(|scheme| scheme.quota.bytes() == Some(50_000_000)), "{schemes:?}");
+        let text = text(&tiers, &room, LIMITS);
+        // Half of the time is for each direction, and half of that for each of its schemes.
+        assert!(schemes.iter().all(|scheme| scheme.quota.time() == Some(LIMITS.time / 4)), "{schemes:?}");
+        let goals = "[{node_mem_used: {node: 0, value: 99.7%}}, {node_mem_used: {node: 1, value: 99.7%}}]";
+        assert!(text.contains(goals), "{text}");
+        assert!(text.contains("goes to node 0, or node 1 if that is full, the hottest first, until all are"), "{text}");
+        assert!(text.contains("node_mem_free: {node: 0, value: 0.5%}"), "{text}");
+    }
+
+    #[test]
+    fn on_a_small_node_more_is_to_be_free_than_migration_keeps_free() {
+        let (tiers, room) = machine();
+        let small = Tiers::new((0..4).map(|id| Node { size: 1 << 30, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
+        assert_eq!(free(&small, &room, NodeId(0), LIMITS.rate), MOST_FREE);
+        assert_eq!(free(&tiers, &room, NodeId(0), LIMITS.rate), FREE);
+        // What may go up in a second, 100 MB.
+        assert!((overlap(&small, &room, NodeId(0), LIMITS.rate) - 1e8 / 1024.0 / 1048_576.0).abs() < 1e-6);
+        let tiny = Tiers::new((0..4).map(|id| Node { size: 1 << 26, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
+        assert_eq!(overlap(&tiny, &room, NodeId(0), LIMITS.rate), MOST_FREE * 0.75, "less than what is to be free");
+    }
+
+    #[test]
+    fn a_dry_run_moves_nothing() {
+        let (tiers, room) = machine();
+        let schemes =
+            isotherm_scheme::parse("config", &text(&tiers, &room, Limits { dry_run: true, ..LIMITS })).unwrap();
+        assert!(schemes.len() == 4 && schemes.iter().all(|scheme| scheme.action == Action::Stat), "{schemes:?}");
+    }
+}
