@@ -48,8 +48,8 @@ impl Default for IntervalsGoal {
 }
 
 impl IntervalsGoal {
-    /// The default, with this share of all accesses, above 0 and at most 1. Five times as many of the accesses of memory
-    /// in use suffice, as by default.
+    /// The default, with this share of all accesses, above 0 and at most 1. Five times as many of the accesses of
+    /// memory in use suffice, as by default.
     pub fn of_share(share: f64) -> Self {
         let default = Self::default();
         let in_use = (share * default.accesses_in_use / default.accesses).min(1.0);
