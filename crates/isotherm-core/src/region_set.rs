@@ -109,6 +109,11 @@ impl RegionSet {
         self.targets.iter_mut().flat_map(|target| &mut target.regions)
     }
 
+    /// How many pages of all targets are known to be in memory.
+    pub(crate) fn present(&self) -> u64 {
+        self.targets.iter().filter_map(TargetRegions::pages).map(|pages| pages.present()).sum()
+    }
+
     /// How many regions there are.
     pub(crate) fn len(&self) -> usize {
         self.targets.iter().map(|target| target.regions.len()).sum()

@@ -37,8 +37,8 @@ fn target(pid: u32, ranges: &[AddrRange]) -> TargetSpace {
     TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings }
 }
 
-/// Each mapping has these pages at its start; all targets share the first 8. The first survey finds all of them idle,
-/// or all accessed. Samples find those accessed that lie in `hot`.
+/// Each mapping has at most these pages at its start; all targets share the first 8. The first survey finds all of them
+/// idle, or all accessed. Samples find those accessed that lie in `hot`.
 struct Memory {
     pages: u64,
     idle: bool,
@@ -74,7 +74,8 @@ impl AccessProbe for Memory {
 
 impl Memory {
     fn blocks(&self, range: AddrRange, blocks: &mut Vec<BlockPages>) {
-        let present = AddrRange::new(range.start(), range.start() + self.pages * PAGE_SIZE).unwrap();
+        let pages = self.pages.min(range.pages());
+        let present = AddrRange::new(range.start(), range.start() + pages * PAGE_SIZE).unwrap();
         for piece in present.pieces(BLOCK_SIZE) {
             let start = piece.start() / BLOCK_SIZE * BLOCK_SIZE;
             let present = PageBits::within(start, piece);
@@ -193,6 +194,54 @@ fn new_memory_of_a_target_is_known_and_sampled_before_the_next_survey() {
     assert!(hot.clone().count() > 0 && hot.clone().all(|region| new.intersection(region.range).is_some()), "{last:?}");
     let regions = last.regions.windows(2);
     assert!(regions.clone().all(|pair| pair[0].range.end() <= pair[1].range.start()), "{last:?}");
+}
+
+/// Watches a target of `old` pages that has `new` pages more 200 ms after the start, for this time, with an aggregation
+/// interval of a second. Returns the length of each aggregation and the bytes that it found.
+fn aggregations(old: u64, new: u64, time: Duration) -> Vec<(Duration, Vec<u64>)> {
+    let [old, new] = [(0, old), (64 * MIB / PAGE_SIZE, new)]
+        .map(|(start, pages)| AddrRange::new(start * PAGE_SIZE, (start + pages) * PAGE_SIZE).unwrap());
+    let [small, large] = [&[old][..], &[old, new]].map(|ranges| target(1, ranges));
+    let attributes = Attributes::new(MILLISECOND * 5, MILLISECOND * 1000, MILLISECOND * 200, 10, 100).unwrap();
+    let memory = Memory { pages: u64::MAX, idle: false, hot: old, sampled: Vec::new() };
+    let space = Space(vec![vec![small], vec![large]]);
+    let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(1), space, memory, Kept::default());
+    monitor.set_survey(SurveySettings { interval: MINUTE, early_gap: MINUTE, ..SurveySettings::default() });
+    let mut now = Duration::ZERO;
+    let mut next = monitor.start().unwrap();
+    while let Next::Step { after } = next
+        && now < time
+    {
+        now += after;
+        next = monitor.step(now).unwrap();
+    }
+    assert_eq!(monitor.attributes(), attributes);
+    let snapshots = monitor.sink().snapshots.iter();
+    let found = snapshots.inspect(|snapshot| {
+        assert!(snapshot.sampled_rounds <= snapshot.samples, "{snapshot:?}");
+        assert_eq!(snapshot.aggregation, MILLISECOND * 5 * snapshot.samples);
+        for region in &snapshot.targets[0].regions {
+            // Neither rates nor ages change with the length of the aggregation.
+            let is_hot = old.intersection(region.range).is_some();
+            assert_eq!(region.nr_accesses, if is_hot { snapshot.samples } else { 0 }, "{snapshot:?}");
+            let age = snapshot.aggregation * region.age;
+            assert!(age <= snapshot.time, "{snapshot:?}");
+            assert!(!is_hot || age + snapshot.aggregation >= snapshot.time, "{snapshot:?}");
+        }
+    });
+    found.map(|snapshot| (snapshot.aggregation, present(snapshot))).collect()
+}
+
+#[test]
+fn much_new_memory_ends_the_aggregation_and_is_in_its_snapshot() {
+    let found = aggregations(100, 10, MILLISECOND * 2300);
+    assert_eq!(found, [205, 1000, 1000].map(|length| (MILLISECOND * length, vec![110 * PAGE_SIZE])));
+}
+
+#[test]
+fn little_new_memory_waits_for_the_end_of_the_aggregation() {
+    let found = aggregations(100, 4, MILLISECOND * 2300);
+    assert_eq!(found, vec![(MILLISECOND * 1000, vec![104 * PAGE_SIZE]); 2]);
 }
 
 /// Watches 64 MiB that surveys find idle, and of which samples find 5 MiB in use. Checks that the regions say so.

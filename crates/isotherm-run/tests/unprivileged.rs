@@ -11,7 +11,7 @@ use isotherm_core::{AddrRange, AttributeOptions, AttributesError, BoxError};
 use isotherm_record::Recording;
 use isotherm_run::{
     ConfigError, EndReason, Event, MarkError, MarkSocket, NamePattern, Part, ProbeChoice, RunConfig, RunError,
-    RunningRecording, Selection, Selector, Source, Targets, UnreachedError,
+    RunningRecording, Selection, Selector, Source, SurveyChoice, Targets, UnreachedError,
 };
 use isotherm_sim::Pattern;
 
@@ -295,4 +295,38 @@ fn a_duration_is_compared_with_the_aggregation_interval_of_the_probe() {
     assert_eq!(of(ProbeChoice::Refs), Ok(()));
     assert_eq!(of(ProbeChoice::Auto), Ok(()));
     assert!(matches!(of(ProbeChoice::Bpf), Err(ConfigError::DurationTooShort { .. })));
+}
+
+#[test]
+fn a_recording_of_1_gib_with_surveys_takes_at_most_1_mib_a_minute() {
+    let pattern = r#"
+        about = "a server: much cold memory, some in use at random, some hot"
+        [[area]]
+        name = "cold"
+        size = "704 MiB"
+        [[area]]
+        name = "cache"
+        size = "256 MiB"
+        [[area]]
+        name = "hot"
+        size = "64 MiB"
+        [[phase]]
+        time = "60s"
+        touch = [{ area = "cache", every = "20s", order = "random" }, { area = "hot", every = "50ms" }]
+    "#;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let intervals = AttributeOptions {
+        sampling: Some(Duration::from_millis(25)),
+        aggregation: Some(Duration::from_millis(500)),
+        ..AttributeOptions::default()
+    };
+    let simulation = RunConfig::new(Source::Simulation(Box::new(Pattern::parse(pattern).unwrap())));
+    let config = simulation.seed(1).attributes(intervals).survey(SurveyChoice::Every(Duration::from_secs(1)));
+    events(config.record(&path));
+    let recording = Recording::open(&path).unwrap();
+    assert!(recording.surveys().unwrap().count() >= 60);
+    assert!(recording.snapshots().unwrap().count() >= 110);
+    let bytes = path.metadata().unwrap().len();
+    assert!((100 << 10..1 << 20).contains(&bytes), "{bytes}");
 }

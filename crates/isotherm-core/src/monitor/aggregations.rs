@@ -9,17 +9,39 @@ use super::{Monitor, MonitorError};
 use crate::{AccessProbe, AddressSpace, Sink, TargetSnapshot};
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
-    /// Ends the aggregation: merges regions, and hands them to the sink.
+    /// Ends the aggregation: merges regions, and hands them to the sink. With fewer rounds than usual, it is as long as
+    /// these.
     pub(super) fn aggregate(&mut self, now: Duration) -> Result<(), MonitorError> {
-        self.settle();
+        self.ends_early = false;
+        let is_short = self.shorten();
+        self.settle(is_short);
         self.regions.merge(&self.attributes, self.probe.granularity());
         self.take_snapshot(now)
     }
 
-    /// Turns the samples of the aggregation into frequencies and ages.
-    fn settle(&mut self) {
+    /// Makes the aggregation interval as long as the rounds so far, until the next aggregation begins. Returns whether
+    /// that is shorter.
+    fn shorten(&mut self) -> bool {
+        let whole = self.attributes;
+        if self.rounds == 0 || self.rounds >= whole.samples() {
+            return false;
+        }
+        let length = whole.sampling().saturating_mul(self.rounds);
+        let Ok(short) = whole.with_intervals(whole.sampling(), length) else { return false };
         for region in self.regions.iter_mut() {
-            region.settle(&self.attributes, self.every);
+            region.rescale(&whole, &short);
+        }
+        self.attributes = short;
+        self.next_attributes.get_or_insert(whole);
+        true
+    }
+
+    /// Turns the samples of the aggregation into frequencies and ages.
+    fn settle(&mut self, is_short: bool) {
+        // In a short aggregation, as with few samples, chance moves the counts. That makes no region young.
+        let every = if is_short { self.every.max(2) } else { self.every };
+        for region in self.regions.iter_mut() {
+            region.settle(&self.attributes, every);
         }
     }
 

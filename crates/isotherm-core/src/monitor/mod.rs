@@ -84,6 +84,8 @@ pub struct Monitor<S, P, K, R> {
     rounds: u32,
     /// When the aggregation began.
     aggregation_began: Duration,
+    /// Whether the aggregation ends with its next round, because much memory is new.
+    ends_early: bool,
     /// The round that was begun last.
     round: Round,
     /// When the mappings were read last.
@@ -169,6 +171,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             regions: RegionSet::default(),
             rounds: 0,
             aggregation_began: Duration::ZERO,
+            ends_early: false,
             round: Round::default(),
             updated: Duration::ZERO,
             update_gap: Duration::ZERO,
@@ -319,6 +322,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Does what is due: ends the round that was waited for, aggregates, surveys, reads the mappings, and begins the
     /// next round. `now` is the time since the start of the run.
     ///
+    /// Where there is a survey, an aggregation ends early if a reading of the mappings or a survey finds much new
+    /// memory, at least a twentieth of what was in memory, so that it is in a snapshot soon. The snapshot has the real
+    /// length.
+    ///
     /// # Errors
     /// If the address space, the probe or the sink fails.
     pub fn step(&mut self, now: Duration) -> Result<Next, MonitorError> {
@@ -326,7 +333,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let round_is_over = now >= self.round.due;
         if round_is_over {
             self.check_accesses(now)?;
-            if self.rounds >= self.attributes.samples() {
+            if self.rounds >= self.attributes.samples() || (self.ends_early && self.rounds > 0) {
                 self.aggregate(now)?;
                 self.reset();
                 self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
@@ -365,18 +372,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// If the sink fails.
     pub fn cut_short(&mut self, now: Duration) -> Result<(), MonitorError> {
         self.work = StepWork::default();
-        let whole = self.attributes;
-        let rounds = self.rounds.max(self.rounds_until(now));
-        if rounds == 0 {
+        self.rounds = self.rounds.max(self.rounds_until(now));
+        if self.rounds == 0 {
             return Ok(());
         }
-        self.rounds = rounds.min(whole.samples());
-        let short = whole.with_intervals(whole.sampling(), whole.sampling().saturating_mul(self.rounds));
-        let Ok(short) = short else { return Ok(()) };
-        self.attributes = short;
-        let taken = self.aggregate(now);
-        self.attributes = whole;
-        taken?;
+        self.aggregate(now)?;
         self.reset();
         Ok(())
     }
@@ -390,6 +390,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.regions.clear();
         self.rounds = 0;
         self.aggregation_began = now;
+        self.ends_early = false;
         self.snapshot.sampled_rounds = 0;
         self.snapshot.reads = 0;
         self.snapshot.max_reads = 0;

@@ -49,7 +49,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     pub(super) fn begin_round(&mut self, now: Duration) -> Result<(), MonitorError> {
         self.prepare_access_checks()?;
         self.work.chosen = self.samples.len();
-        let length = if self.samples.is_empty() {
+        let length = if self.samples.is_empty() && !self.ends_early {
             // All regions are steady.
             let strides = self.regions.iter().map(|region| region.stride(&self.attributes).saturating_mul(self.every));
             let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
@@ -64,6 +64,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let due = beat + sampling.saturating_mul(length);
         self.round = Round { cleared: now, due, looked: false };
         Ok(())
+    }
+
+    /// Ends the aggregation with the round under way, or with the next one if this is over. The round is no longer than
+    /// one sampling interval.
+    pub(super) fn end_aggregation_soon(&mut self, now: Duration) {
+        self.ends_early = true;
+        self.round.due = self.round.due.min(now.max(self.round.cleared + self.attributes.sampling()));
     }
 
     /// Reads what the pages that were chosen say so far. A survey is going to clear some of them.

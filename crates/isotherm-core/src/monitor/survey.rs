@@ -356,7 +356,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             None if surveyed.len() > 1 => (None, Vec::new()),
             None => (Some(TotalSums { sums: all.sums, shared: 0 }), by_node),
         };
+        let before = self.regions.present();
         self.regions.follow(surveyed, &self.attributes);
+        if before > 0 {
+            self.tell_growth_soon(before, now);
+        }
         Ok(SurveySnapshot { time: now, interval, cost, targets, total, by_node })
     }
 
@@ -366,6 +370,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let spaces = self.read_targets(now)?;
         self.regions.replace_spaces(&spaces);
         let has_joined = self.work.joined > 0;
+        let before = self.regions.present();
         if has_joined {
             self.look_at_joined(&spaces, now)?;
         }
@@ -374,10 +379,20 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         {
             plan.hurry();
         }
+        self.tell_growth_soon(before, now);
         if let Some(pass) = &mut self.pass {
             pass.follow(spaces);
         }
         Ok(())
+    }
+
+    /// Ends the aggregation soon if there is much more memory than the pages `before`, so that a snapshot has it.
+    fn tell_growth_soon(&mut self, before: u64, now: Duration) {
+        let mut all = Learned::default();
+        all.grown(before, self.regions.present());
+        if all.grows {
+            self.end_aggregation_soon(now);
+        }
     }
 
     /// Reads the pages of targets that have joined, without clearing any: as many as a part of a survey reads.

@@ -1,0 +1,87 @@
+//! Processes with as many mappings as runtimes and databases have, and with new ones.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{ISOTHERM, Place, bpf_works};
+use isotherm_core::Snapshot;
+use isotherm_record::Recording;
+use isotherm_testing::or_skip;
+use memmap2::{Mmap, MmapMut};
+
+const MAPPINGS: usize = 30_000;
+const PAGE: usize = 4096;
+const MIB: u64 = 1 << 20;
+
+/// Pages in memory, each a mapping of its own: neighbours have other permissions, so that the kernel does not join
+/// them.
+fn pages() -> (Vec<MmapMut>, Vec<Mmap>) {
+    let page = || {
+        let mut page = MmapMut::map_anon(PAGE).unwrap();
+        page[0] = 1;
+        page
+    };
+    (0..MAPPINGS / 2).map(|_| (page(), page().make_read_only().unwrap())).unzip()
+}
+
+#[test]
+fn a_process_with_30_000_mappings_is_surveyed_to_the_page() {
+    or_skip!(bpf_works());
+    let place = Place::new();
+    let (mut used, idle) = pages();
+    let ended = AtomicBool::new(false);
+    let pid = std::process::id().to_string();
+    // A build without optimisation needs more than the default budget.
+    let how = ["record", "-q", "--probe", "bpf", "--cpu-budget", "50%", "--survey", "1s", "--duration", "8s", "--pid"];
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                used.iter_mut().for_each(|page| page[0] = page[0].wrapping_add(1));
+            }
+        });
+        let ran = place.run(&[&how[..], &[&pid, "-o", "a.rec"]].concat());
+        ended.store(true, Ordering::Relaxed);
+        ran
+    });
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_eq!(idle.len(), MAPPINGS / 2);
+
+    let recording = Recording::open(&place.path("a.rec")).unwrap();
+    let last = recording.snapshots().unwrap().last().unwrap().unwrap().snapshot;
+    let target = &last.targets[0];
+    assert!(target.mappings.len() >= MAPPINGS, "{}", target.mappings.len());
+    assert!((10..=1000).contains(&target.regions.len()), "{}", target.regions.len());
+    let survey = recording.surveys().unwrap().last().unwrap().unwrap().survey;
+    let total = survey.targets[0].total();
+    let all = (MAPPINGS * PAGE) as u64;
+    assert!((all..all + 64 * MIB).contains(&total.present), "{total:?}");
+    assert!(total.unknown < 8 * MIB, "{total:?}");
+    assert!((all / 2..all / 2 + 32 * MIB).contains(&(total.touched + MIB)), "{total:?}");
+
+    for kind in ["summary", "heatmap", "wss"] {
+        let ran = place.run(&["report", kind, "a.rec"]);
+        assert!(ran.status == 0 && !ran.out.is_empty(), "{kind}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_snapshot_has_new_memory_before_the_aggregation_interval_is_over() {
+    or_skip!(bpf_works());
+    let place = Place::new();
+    // The workload maps 64 MiB more every three seconds.
+    let how = ["record", "-q", "--probe", "bpf", "--aggr", "10s", "--sample", "50ms", "-o", "a.rec", "--"];
+    let ran = place.run(&[&how[..], &[ISOTHERM, "workload", "growing-and-shrinking", "--time", "11s"]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let recording = Recording::open(&place.path("a.rec")).unwrap();
+    let snapshots: Vec<Snapshot> = recording.snapshots().unwrap().map(|record| record.unwrap().snapshot).collect();
+    let present = |snapshot: &Snapshot| -> u64 { snapshot.regions().map(|region| region.size()).sum() };
+    // The last snapshot is short, because the run ends.
+    let (_, before_the_end) = snapshots.split_last().unwrap();
+    let grown = before_the_end.windows(2).filter(|pair| {
+        pair[1].samples < 200 && present(&pair[0]) > 60 * MIB && present(&pair[1]) > present(&pair[0]) + 3 * MIB
+    });
+    let seen: Vec<_> = snapshots.iter().map(|snapshot| (snapshot.samples, present(snapshot) / MIB)).collect();
+    assert!(grown.count() > 0, "{seen:?}");
+}
