@@ -151,6 +151,7 @@ impl Processes {
         let table = self.process_table.clone();
         let mut members = table.members();
         let found = self.finder.find(Instant::now(), usize::MAX, |pid| with_pid(&members, pid).is_some());
+        let found = found.map_err(TargetError::Listing)?;
         let count = found.len() + members.len();
         if count > MOST_SELECTED {
             return Err(TargetError::TooMany {
@@ -318,7 +319,9 @@ impl Processes {
 
     /// Adds the processes that belong to the selection by now.
     fn find_selected(&mut self, members: &mut BTreeMap<TargetId, Member>) {
-        for pid in self.finder.find(Instant::now(), self.most_join, |pid| with_pid(members, pid).is_some()) {
+        let found = self.finder.find(Instant::now(), self.most_join, |pid| with_pid(members, pid).is_some());
+        // What cannot be listed now is found the next time.
+        for pid in found.unwrap_or_default() {
             if members.len() >= MOST_SELECTED {
                 if !std::mem::replace(&mut self.told_too_many, true) {
                     let selection = self.finder.selection();
@@ -396,7 +399,9 @@ impl Processes {
     /// Adds the descendants of the members. If there are many members, it is cheaper to look at the parents of the
     /// processes that are new on the machine.
     fn find_descendants(&mut self, members: &mut BTreeMap<TargetId, Member>) {
-        let pids: HashSet<u32> = process_ids(Path::new(ROOT)).collect();
+        // What cannot be listed now is found the next time.
+        let Ok(pids) = process_ids(Path::new(ROOT)) else { return };
+        let pids: HashSet<u32> = pids.collect();
         self.others.retain(|pid| pids.contains(pid));
         let is_new = |pid: &u32| !self.others.contains(pid) && with_pid(members, *pid).is_none();
         let mut new: Vec<(u32, u32)> = pids

@@ -1,6 +1,7 @@
 //! Finds the processes of a selection as they appear.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -69,7 +70,11 @@ impl Finder {
 
     /// The processes of the machine that belong to the selection at `now` and are no members: at most `most`, those
     /// with the lowest IDs. A process that was found is found again as long as it is no member, less and less often.
-    pub(crate) fn find(&mut self, now: Instant, most: usize, is_member: impl Fn(u32) -> bool) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// If the processes cannot be listed. The next call finds what this one has missed.
+    pub(crate) fn find(&mut self, now: Instant, most: usize, is_member: impl Fn(u32) -> bool) -> io::Result<Vec<u32>> {
+        let pids = process_ids(Path::new(ROOT))?;
         if self.forgotten.is_none_or(|at| now >= at + LONGEST_GAP) {
             self.containers.forget();
             self.forgotten = Some(now);
@@ -79,7 +84,7 @@ impl Finder {
         }
         let (before, own) = (std::mem::take(&mut self.others), std::process::id());
         let mut found = Vec::new();
-        for pid in process_ids(Path::new(ROOT)) {
+        for pid in pids {
             if pid == own || is_member(pid) {
                 continue;
             }
@@ -94,7 +99,7 @@ impl Finder {
                 found.push(pid);
             }
         }
-        found
+        Ok(found)
     }
 }
 
@@ -123,14 +128,14 @@ mod tests {
         let mut now = Instant::now();
         for _ in 0..10 {
             now += LONGEST_GAP;
-            assert!(finder.find(now, usize::MAX, |_| false).is_empty());
+            assert!(finder.find(now, usize::MAX, |_| false).unwrap().is_empty());
         }
         child.stdin.take().unwrap().write_all(b"\n").unwrap();
         // No time passes for the finder.
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut found = Vec::new();
         while found.is_empty() && Instant::now() < deadline {
-            found = finder.find(now, usize::MAX, |_| false);
+            found = finder.find(now, usize::MAX, |_| false).unwrap();
         }
         child.kill().unwrap();
         child.wait().unwrap();

@@ -6,6 +6,7 @@ mod finder;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use container::Containers;
@@ -81,13 +82,16 @@ impl Selection {
 
     /// The processes below `root`, which stands for `/`, that belong to the selection now, in the order of their IDs.
     /// Those that are named by their IDs are among them, whether they are there or not.
-    pub fn find(&self, root: &Path) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// If the processes cannot be listed.
+    pub fn find(&self, root: &Path) -> io::Result<Vec<u32>> {
         let containers = Containers::new(root);
         let mut found: BTreeSet<u32> = self.named_pids().collect();
         if !self.is_open() && !self.children {
-            return found.into_iter().collect();
+            return Ok(found.into_iter().collect());
         }
-        let pids: Vec<u32> = process_ids(root).filter(|pid| *pid != std::process::id()).collect();
+        let pids: Vec<u32> = process_ids(root)?.filter(|pid| *pid != std::process::id()).collect();
         if self.is_open() {
             found.extend(pids.iter().filter(|pid| self.takes(&Facts::new(root, **pid, &containers))));
         }
@@ -103,7 +107,7 @@ impl Selection {
                 found.extend(joined);
             }
         }
-        found.into_iter().collect()
+        Ok(found.into_iter().collect())
     }
 
     /// Whether a process belongs to the selection.
@@ -270,11 +274,11 @@ mod tests {
         let of = |any: &[Selector], except: &[Selector]| {
             let selection =
                 Selection { any: any.into(), except: except.into(), children: true, ..Selection::default() };
-            selection.find(root.path())
+            selection.find(root.path()).unwrap()
         };
         assert_eq!(of(&[Selector::Pid(8)], &[]), [8, 9, 10]);
         assert_eq!(of(&[Selector::Name(regex("cli"))], &[Selector::Name(regex("java"))]), [8], "and their children");
-        assert_eq!(Selection::pids([99, 9]).find(root.path()), [9, 99]);
+        assert_eq!(Selection::pids([99, 9]).find(root.path()).unwrap(), [9, 99]);
     }
 
     #[test]

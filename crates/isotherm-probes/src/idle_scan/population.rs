@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::{ScanError, Scope, tops};
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::{
-    MappingNames, command_line, inner_pid, memory_id, read_mapping_uses, read_mappings, resident, since_boot,
+    MappingNames, Selection, command_line, inner_pid, memory_id, read_mapping_uses, read_mappings, resident, since_boot,
 };
 
 /// A process at the time when it was listed.
@@ -70,10 +70,16 @@ impl Population {
         self.hierarchy.as_ref()
     }
 
+    /// The processes that belong to a selection.
+    fn selected(&self, selection: &Selection) -> Result<Vec<u32>, ScanError> {
+        let failed = |error: io::Error| ScanError::Processes { path: self.proc.clone(), why: error.to_string() };
+        selection.find(&self.root).map_err(failed)
+    }
+
     /// Checks that the given processes can be scanned.
     pub(super) fn check(&self, scope: &Scope) -> Result<(), ScanError> {
         let Scope::Processes(selection) = scope else { return Ok(()) };
-        if selection.is_open() && selection.find(&self.root).is_empty() {
+        if selection.is_open() && self.selected(selection)?.is_empty() {
             return Err(ScanError::NoneSelected(selection.to_string()));
         }
         for pid in selection.named_pids() {
@@ -117,7 +123,7 @@ impl Population {
         };
         match scope {
             Scope::Processes(selection) => {
-                for pid in selection.find(&self.root) {
+                for pid in self.selected(selection)? {
                     match self.open(pid).map(|process| process.map(|process| self.look(&process))) {
                         Ok(None | Some(Looked::WithoutMemory)) if selection.named_pids().any(|named| named == pid) => {
                             note(notes, format!("process {pid} has ended"));
