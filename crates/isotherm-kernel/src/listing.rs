@@ -1,5 +1,6 @@
 //! The processes of the machine.
 
+use std::io;
 use std::path::Path;
 
 use crate::names::{stat_field, status_field};
@@ -11,9 +12,12 @@ pub(crate) const ROOT: &str = "/";
 const PARENT: usize = 4;
 
 /// The IDs of all processes of the machine. It opens none of them, which would take ten times as long.
-pub(crate) fn process_ids(root: &Path) -> impl Iterator<Item = u32> + use<> {
-    let entries = std::fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+///
+/// # Errors
+/// If the directory cannot be opened.
+pub(crate) fn process_ids(root: &Path) -> io::Result<impl Iterator<Item = u32> + use<>> {
+    let entries = std::fs::read_dir(root.join("proc"))?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
 /// The ID of the parent of a process.

@@ -81,6 +81,9 @@ pub enum TargetError {
         /// The error.
         source: io::Error,
     },
+    /// The processes of the machine cannot be listed.
+    #[error("the processes cannot be listed from /proc{}", lookup_hint(.0))]
+    Listing(#[source] io::Error),
     /// No process belongs to the selection.
     #[error("no process matches: {selection} (`ps -e` lists the processes)")]
     NoneSelected {

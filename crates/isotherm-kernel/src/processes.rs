@@ -119,11 +119,9 @@ impl Processes {
     }
 
     fn begin(selection: Selection, waits: bool) -> Result<Self, TargetError> {
-        selection.check_count(Path::new(ROOT)).map_err(|count| TargetError::TooMany {
-            selection: selection.to_string(),
-            count,
-            most: selection.most,
-        })?;
+        if let Some(count) = selection.too_many(Path::new(ROOT)).map_err(TargetError::Listing)? {
+            return Err(TargetError::TooMany { selection: selection.to_string(), count, most: selection.most });
+        }
         let mut begun = Self {
             process_table: ProcessTable::default(),
             leader: None,
@@ -166,6 +164,7 @@ impl Processes {
         let mut members = table.members();
         let most = self.finder.selection().most.saturating_sub(members.len());
         let found = self.finder.find(Instant::now(), most, |pid| with_pid(&members, pid).is_some());
+        let found = found.map_err(TargetError::Listing)?;
         let mut errors = Vec::new();
         for pid in found {
             match Member::open(pid, &self.part, &self.process_table.ends) {
@@ -340,7 +339,9 @@ impl Processes {
 
     /// Adds the processes that belong to the selection by now.
     fn find_selected(&mut self, members: &mut BTreeMap<TargetId, Member>) {
-        for pid in self.finder.find(Instant::now(), self.room, |pid| with_pid(members, pid).is_some()) {
+        let found = self.finder.find(Instant::now(), self.room, |pid| with_pid(members, pid).is_some());
+        // What cannot be listed now is found the next time.
+        for pid in found.unwrap_or_default() {
             if let Ok(Some(id)) = self.join(members, pid)
                 && let Some(member) = members.get_mut(&id)
             {
@@ -431,7 +432,9 @@ impl Processes {
     /// Adds the descendants of the members. If there are many members, it is cheaper to look at the parents of the
     /// processes that are new on the machine.
     fn find_descendants(&mut self, members: &mut BTreeMap<TargetId, Member>) {
-        let pids: HashSet<u32> = process_ids(Path::new(ROOT)).collect();
+        // What cannot be listed now is found the next time.
+        let Ok(pids) = process_ids(Path::new(ROOT)) else { return };
+        let pids: HashSet<u32> = pids.collect();
         self.others.retain(|pid| pids.contains(pid));
         let is_new = |pid: &u32| !self.others.contains(pid) && with_pid(members, *pid).is_none();
         let mut new: Vec<(u32, u32)> = pids

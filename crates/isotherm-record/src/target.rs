@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId};
+use isotherm_core::{
+    AddrRange, LONGEST_NAME, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId, bytes_of, start_of,
+};
 
 use crate::id::StoredId;
 use crate::{Cost, NotAfforded, TargetInfo, check, columns, permissions};
@@ -123,6 +125,11 @@ pub(crate) fn range(start: u64, end: u64) -> Result<AddrRange, &'static str> {
     AddrRange::new(start, end).ok_or("a range of addresses is empty or reversed")
 }
 
+/// The command line of a recording, as recorders keep it: those of other tools, and older ones of isotherm, keep all.
+fn shortened(command: &str) -> String {
+    if command.len() <= LONGEST_NAME { command.into() } else { start_of(&bytes_of(command), LONGEST_NAME).into_owned() }
+}
+
 impl From<&TargetInfo> for columns::Target {
     fn from(info: &TargetInfo) -> Self {
         Self {
@@ -137,7 +144,7 @@ impl From<&TargetInfo> for columns::Target {
 impl From<columns::Target> for TargetInfo {
     fn from(target: columns::Target) -> Self {
         Self {
-            command: target.command.as_ref().into(),
+            command: shortened(&target.command),
             started_unix_ns: target.started_unix_ns,
             cgroup: target.cgroup.as_deref().map(String::from),
             inner_pid: target.inner_pid,

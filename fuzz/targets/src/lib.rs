@@ -7,6 +7,7 @@
 
 mod damo;
 mod kernel;
+mod pattern;
 mod recording;
 mod schemes;
 mod scratch;
@@ -14,6 +15,7 @@ mod usdt;
 
 pub use damo::damo_import;
 pub use kernel::{proc_readers, tracepoint_format};
+pub use pattern::pattern_toml;
 pub use recording::{recording_convert, recording_reader};
 pub use schemes::{scheme_damo, scheme_lines, scheme_yaml};
 pub use usdt::usdt_notes;
@@ -33,12 +35,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "recording_reader", run: recording_reader, seeds: recording::seeds },
     Target { name: "recording_convert", run: recording_convert, seeds: recording::seeds },
     Target { name: "scheme_yaml", run: scheme_yaml, seeds: schemes::yaml_seeds },
     Target { name: "scheme_lines", run: scheme_lines, seeds: schemes::line_seeds },
     Target { name: "scheme_damo", run: scheme_damo, seeds: schemes::damo_seeds },
+    Target { name: "pattern_toml", run: pattern_toml, seeds: pattern::seeds },
     Target { name: "damo_import", run: damo_import, seeds: damo::seeds },
     Target { name: "tracepoint_format", run: tracepoint_format, seeds: kernel::format_seeds },
     Target { name: "proc_readers", run: proc_readers, seeds: kernel::proc_seeds },

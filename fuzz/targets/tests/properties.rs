@@ -228,6 +228,11 @@ fn usdt_notes() {
 }
 
 #[test]
+fn pattern_toml() {
+    check("pattern_toml");
+}
+
+#[test]
 fn cargo_fuzz_has_the_same_targets() {
     let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz_targets")).unwrap();
     let names: BTreeSet<String> =

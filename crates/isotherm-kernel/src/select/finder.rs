@@ -1,6 +1,7 @@
 //! Finds the processes of a selection as they appear.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -78,16 +79,20 @@ impl Finder {
     ///
     /// Where the kernel tells what processes do, only those are looked at that did something or are due. All processes
     /// are listed now and then.
-    pub(crate) fn find(&mut self, now: Instant, most: usize, is_member: impl Fn(u32) -> bool) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// If the processes cannot be listed. The next call finds what this one has missed.
+    pub(crate) fn find(&mut self, now: Instant, most: usize, is_member: impl Fn(u32) -> bool) -> io::Result<Vec<u32>> {
         if self.forgotten.is_none_or(|at| now >= at + LONGEST_GAP) {
             self.containers.forget();
             self.forgotten = Some(now);
         }
         let mut candidates = self.hear(now);
         if self.listed.is_none_or(|at| now >= at + LIST_EVERY) {
+            let pids = process_ids(Path::new(ROOT))?;
             self.listed = Some(now);
             let before = std::mem::take(&mut self.others);
-            for pid in process_ids(Path::new(ROOT)) {
+            for pid in pids {
                 self.others.insert(pid, before.get(&pid).copied().unwrap_or(Other::new(now)));
             }
         }
@@ -109,7 +114,7 @@ impl Finder {
                 found.push(pid);
             }
         }
-        found
+        Ok(found)
     }
 
     /// The processes that something happened to since the last time. They are due.
@@ -160,14 +165,14 @@ mod tests {
         let name = Selector::Name(NamePattern::new("^foundunlisted$").unwrap());
         let mut finder = Finder::new(Selection { any: vec![name], ..Selection::default() });
         let now = Instant::now();
-        finder.find(now, usize::MAX, |_| false);
+        finder.find(now, usize::MAX, |_| false).unwrap();
         let mut child = Command::new(&program).arg("600").spawn().unwrap();
         // No time passes for the finder. A list would set its time.
         finder.listed = Some(now + LIST_EVERY);
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut found = Vec::new();
         while found.is_empty() && Instant::now() < deadline {
-            found = finder.find(now, usize::MAX, |_| false);
+            found = finder.find(now, usize::MAX, |_| false).unwrap();
         }
         child.kill().unwrap();
         child.wait().unwrap();
@@ -188,14 +193,14 @@ mod tests {
         let mut now = Instant::now();
         for _ in 0..10 {
             now += LONGEST_GAP;
-            assert!(finder.find(now, usize::MAX, |_| false).is_empty());
+            assert!(finder.find(now, usize::MAX, |_| false).unwrap().is_empty());
         }
         child.stdin.take().unwrap().write_all(b"\n").unwrap();
         // No time passes for the finder.
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut found = Vec::new();
         while found.is_empty() && Instant::now() < deadline {
-            found = finder.find(now, usize::MAX, |_| false);
+            found = finder.find(now, usize::MAX, |_| false).unwrap();
         }
         child.kill().unwrap();
         child.wait().unwrap();

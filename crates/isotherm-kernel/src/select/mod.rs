@@ -6,6 +6,7 @@ mod finder;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use container::Containers;
@@ -87,28 +88,30 @@ impl Selection {
         self.any.is_empty()
     }
 
-    /// Checks that no more processes belong to the selection now than may. `root` stands for `/`.
+    /// How many processes belong to the selection now, if there are more than may be. `root` stands for `/`.
     ///
     /// # Errors
-    /// Fails with their number if there are more.
-    pub fn check_count(&self, root: &Path) -> Result<(), usize> {
+    /// If the processes cannot be listed.
+    pub fn too_many(&self, root: &Path) -> io::Result<Option<usize>> {
         // Whom the processes belong to is looked up only on a machine that has as many.
-        if self.named_pids().count() <= self.most && process_ids(root).nth(self.most).is_none() {
-            return Ok(());
+        if self.named_pids().count() <= self.most && process_ids(root)?.nth(self.most).is_none() {
+            return Ok(None);
         }
-        let count = self.find(root).len();
-        if count > self.most { Err(count) } else { Ok(()) }
+        Ok(Some(self.find(root)?.len()).filter(|&count| count > self.most))
     }
 
     /// The processes below `root`, which stands for `/`, that belong to the selection now, in the order of their IDs.
     /// Those that are named by their IDs are among them, whether they are there or not.
-    pub fn find(&self, root: &Path) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// If the processes cannot be listed.
+    pub fn find(&self, root: &Path) -> io::Result<Vec<u32>> {
         let containers = Containers::new(root);
         let mut found: BTreeSet<u32> = self.named_pids().collect();
         if !self.is_open() && !self.children {
-            return found.into_iter().collect();
+            return Ok(found.into_iter().collect());
         }
-        let pids: Vec<u32> = process_ids(root).filter(|pid| *pid != std::process::id()).collect();
+        let pids: Vec<u32> = process_ids(root)?.filter(|pid| *pid != std::process::id()).collect();
         if self.is_open() {
             found.extend(pids.iter().filter(|pid| self.takes(&Facts::new(root, **pid, &containers))));
         }
@@ -124,7 +127,7 @@ impl Selection {
                 found.extend(joined);
             }
         }
-        found.into_iter().collect()
+        Ok(found.into_iter().collect())
     }
 
     /// Whether a process belongs to the selection.
@@ -301,11 +304,11 @@ mod tests {
         let of = |any: &[Selector], except: &[Selector]| {
             let selection =
                 Selection { any: any.into(), except: except.into(), children: true, ..Selection::default() };
-            selection.find(root.path())
+            selection.find(root.path()).unwrap()
         };
         assert_eq!(of(&[Selector::Pid(8)], &[]), [8, 9, 10]);
         assert_eq!(of(&[Selector::Name(regex("cli"))], &[Selector::Name(regex("java"))]), [8], "and their children");
-        assert_eq!(Selection::pids([99, 9]).find(root.path()), [9, 99]);
+        assert_eq!(Selection::pids([99, 9]).find(root.path()).unwrap(), [9, 99]);
     }
 
     #[test]
@@ -313,14 +316,14 @@ mod tests {
         let root = made(&PROCESSES);
         let of = |any: &[Selector], children, most| {
             let selection = Selection { any: any.into(), children, most, ..Selection::default() };
-            selection.check_count(root.path())
+            selection.too_many(root.path()).unwrap()
         };
-        assert_eq!(of(&[Selector::All], false, 4), Ok(()));
-        assert_eq!(of(&[Selector::All], false, 3), Err(4));
-        assert_eq!(of(&[Selector::Pid(8)], false, 1), Ok(()));
-        assert_eq!(of(&[Selector::Pid(8)], true, 3), Ok(()));
-        assert_eq!(of(&[Selector::Pid(8)], true, 2), Err(3), "with its descendants");
-        assert_eq!(of(&[Selector::Pid(7), Selector::Pid(9)], false, 1), Err(2));
+        assert_eq!(of(&[Selector::All], false, 4), None);
+        assert_eq!(of(&[Selector::All], false, 3), Some(4));
+        assert_eq!(of(&[Selector::Pid(8)], false, 1), None);
+        assert_eq!(of(&[Selector::Pid(8)], true, 3), None);
+        assert_eq!(of(&[Selector::Pid(8)], true, 2), Some(3), "with its descendants");
+        assert_eq!(of(&[Selector::Pid(7), Selector::Pid(9)], false, 1), Some(2));
     }
 
     #[test]
@@ -331,13 +334,13 @@ mod tests {
         };
         let any = vec![Selector::Cgroup(Glob::new("/system.slice/app@*").unwrap())];
         let selection = Selection { any, ..Selection::default() };
-        assert_eq!(selection.find(root.path()), [9]);
+        assert_eq!(selection.find(root.path()).unwrap(), [9]);
         // The kernel removes a cgroup when the last process has left it or ended.
         cgroup(9, "/system.slice");
         fs::remove_dir_all(root.path().join("proc/10")).unwrap();
-        assert_eq!(selection.find(root.path()), [] as [u32; 0]);
+        assert_eq!(selection.find(root.path()).unwrap(), [] as [u32; 0]);
         cgroup(8, "/system.slice/app@green.service");
-        assert_eq!(selection.find(root.path()), [8]);
+        assert_eq!(selection.find(root.path()).unwrap(), [8]);
     }
 
     #[test]

@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use super::{ProcessScope, ScanError, Scope, tops};
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::{
-    MappingNames, Part, command_line, inner_pid, memory_id, read_mapping_uses, read_mappings, resident, since_boot,
+    MappingNames, Part, Selection, command_line, inner_pid, memory_id, read_mapping_uses, read_mappings, resident,
+    since_boot,
 };
 
 /// A process at the time when it was listed.
@@ -72,13 +73,23 @@ impl Population {
         self.hierarchy.as_ref()
     }
 
+    /// The processes that belong to a selection.
+    fn selected(&self, selection: &Selection) -> Result<Vec<u32>, ScanError> {
+        selection.find(&self.root).map_err(|error| self.unlisted(&error))
+    }
+
+    /// The processes cannot be listed.
+    fn unlisted(&self, error: &io::Error) -> ScanError {
+        ScanError::Processes { path: self.proc.clone(), why: error.to_string() }
+    }
+
     /// Checks that the given processes can be scanned.
     pub(super) fn check(&self, scope: &Scope) -> Result<(), ScanError> {
         let Scope::Processes(ProcessScope { selection, part, waits }) = scope else { return Ok(()) };
-        if let Err(count) = selection.check_count(&self.root) {
+        if let Some(count) = selection.too_many(&self.root).map_err(|error| self.unlisted(&error))? {
             return Err(ScanError::TooMany { selection: selection.to_string(), count, most: selection.most });
         }
-        if selection.is_open() && !waits && selection.find(&self.root).is_empty() {
+        if selection.is_open() && !waits && self.selected(selection)?.is_empty() {
             return Err(ScanError::NoneSelected(selection.to_string()));
         }
         for pid in selection.named_pids() {
@@ -125,7 +136,7 @@ impl Population {
         };
         match scope {
             Scope::Processes(ProcessScope { selection, part, .. }) => {
-                let found = selection.find(&self.root);
+                let found = self.selected(selection)?;
                 if found.len() > selection.most {
                     let most = selection.most;
                     note(notes, format!("{} processes match; only the first {most} are scanned", found.len()));

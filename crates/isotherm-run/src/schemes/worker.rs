@@ -284,12 +284,9 @@ impl Worker {
     /// Says for how long targets were stopped for calls inside them, if they were.
     fn report_stops(&self) {
         let (all, longest) = (self.engine.actuator().stopped(), self.engine.actuator().longest_stop());
-        if all.is_zero() {
-            return;
+        if let Some((severity, text)) = stops(all, longest) {
+            self.notice(severity, &text);
         }
-        let severity = if longest > LONG_STOP { Severity::Warning } else { Severity::Info };
-        let text = format!("targets were stopped for {all:.1?} for calls inside them, for {longest:.1?} at most");
-        self.notice(severity, &text);
     }
 
     /// Keeps applications that acted on something: others that follow before the report may find the quota used up.
@@ -350,4 +347,25 @@ fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
          pages that are in use, and no page is looked at again just before the action; leave out --survey off, and use \
          the probe bpf or idle (isotherm doctor says what they need)"
     ))
+}
+
+/// What is said of the time for which targets were stopped, in all and at most. A long stop is a warning.
+fn stops(all: Duration, longest: Duration) -> Option<(Severity, String)> {
+    let severity = if longest > LONG_STOP { Severity::Warning } else { Severity::Info };
+    let text = format!("targets were stopped for {all:.1?} for calls inside them, for {longest:.1?} at most");
+    (!all.is_zero()).then_some((severity, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_for_which_targets_were_stopped_is_told_and_a_long_stop_is_a_warning() {
+        let ms = Duration::from_millis;
+        let text = |longest| format!("targets were stopped for 94.0ms for calls inside them, for {longest} at most");
+        assert_eq!(stops(ms(0), ms(0)), None);
+        assert_eq!(stops(ms(94), ms(5)), Some((Severity::Info, text("5.0ms"))));
+        assert_eq!(stops(ms(94), ms(94)), Some((Severity::Warning, text("94.0ms"))));
+    }
 }
