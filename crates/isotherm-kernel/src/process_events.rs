@@ -25,8 +25,8 @@ const CHANGED_NAME: u32 = 0x200;
 /// The lengths of the headers of a message: those of netlink and of the connector.
 const NETLINK: usize = 16;
 const CONNECTOR: usize = 20;
-/// Where a message says what happened, and to which thread of which process. Of a thread that has begun, the message has
-/// the parent there, and the thread behind.
+/// Where a message says what happened, and to which thread of which process. Of a thread that has begun, the message
+/// has the parent there, and the thread behind.
 const WHAT: usize = NETLINK + CONNECTOR;
 const THREAD: usize = WHAT + 16;
 const PROCESS: usize = THREAD + 4;

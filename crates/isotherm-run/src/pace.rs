@@ -51,8 +51,8 @@ impl HelperThread {
     }
 }
 
-/// New targets are looked for this often, unless that costs too much. What appears joins within 200 ms then, also if the
-/// look waits for a round.
+/// New targets are looked for this often, unless that costs too much. What appears joins within 200 ms then, also if
+/// the look waits for a round.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The part of the budget that looks for new targets may take, with what it costs that they join.

@@ -49,8 +49,8 @@ pub struct WatchOptions {
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// Without a command: processes that run as this user, given by name or user ID. With a command: start it as this
-    /// user (one only), with the user's groups, HOME, SHELL, USER and LOGNAME, which needs root, unless it is one's own name
-    /// [default: the user who called sudo, if that started isotherm]
+    /// user (one only), with the user's groups, HOME, SHELL, USER and LOGNAME, which needs root, unless it is one's own
+    /// name [default: the user who called sudo, if that started isotherm]
     #[arg(long, help_heading = TARGETS, value_name = "NAME")]
     pub user: Vec<String>,
     /// Start this command and watch it
