@@ -7,6 +7,7 @@
 
 mod crates;
 mod cycles;
+mod files;
 mod source;
 
 use std::fs;
@@ -56,6 +57,13 @@ fn a_crate_uses_only_the_crates_that_the_architecture_allows() {
     let table = fs::read_to_string(workspace().join("docs/architecture.md")).unwrap();
     let found = crates::violations(&table, &workspace().join("crates"));
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn files_of_the_user_are_opened_by_the_crates_for_inputs_and_outputs_alone() {
+    let found = files::violations(&workspace().join("crates"));
+    let fix = "use isotherm-output or isotherm-input, or allow the file in tests/architecture/files.rs and say why";
+    assert!(found.is_empty(), "{}\n{fix}", found.join("\n"));
 }
 
 mod self_tests {

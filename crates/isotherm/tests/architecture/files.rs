@@ -1,0 +1,123 @@
+//! Who opens files. Outputs are opened by `isotherm-output`, and files of the user by `isotherm-input`, since these two
+//! keep the rules of docs/outputs.md and docs/inputs.md.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What creates, changes, moves or removes a file.
+const WRITES: [&str; 9] = [
+    "File::create",
+    "File::options",
+    "OpenOptions::new",
+    "fs::write(",
+    "fs::copy(",
+    "fs::rename(",
+    "fs::remove_file(",
+    "fs::hard_link(",
+    "openat(",
+];
+
+/// What opens a file to read it.
+const READS: [&str; 3] = ["File::open", "fs::read(", "fs::read_to_string("];
+
+/// The crates that read files of the kernel, which are no files of the user.
+const READERS: [&str; 3] = ["isotherm-kernel", "isotherm-probes", "isotherm-act"];
+
+/// The crates that keep the rules, and one that only tests use.
+const OTHERS: [&str; 3] = ["isotherm-output", "isotherm-input", "isotherm-testing"];
+
+/// Where else files are opened, and why.
+const ALLOWED: [(&str, &str); 8] = [
+    ("isotherm/src/top/mod.rs", "/dev/tty, to know whether there is a terminal"),
+    ("isotherm-act/src/inside/prepared.rs", "/proc/PID/mem, for a call inside a target"),
+    ("isotherm-kernel/src/clear_refs.rs", "/proc/PID/clear_refs"),
+    ("isotherm-kernel/src/lru_gen/mod.rs", "/sys/kernel/debug/lru_gen"),
+    ("isotherm-kernel/src/pages/table.rs", "/sys/kernel/mm/page_idle/bitmap and its like"),
+    (
+        "isotherm-probes/src/damon/claim.rs",
+        "/run/isotherm: who uses the kernel's DAMON, created exclusively and locked",
+    ),
+    ("isotherm-probes/src/damon/files.rs", "/sys/kernel/mm/damon"),
+    ("isotherm-probes/src/refs.rs", "/proc/PID/clear_refs"),
+];
+
+/// The places where a crate opens files and must not, and the entries of [`ALLOWED`] that nothing needs.
+pub fn violations(crates: &Path) -> Vec<String> {
+    let (mut found, mut needed) = (Vec::new(), BTreeSet::new());
+    for package in fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        if OTHERS.contains(&&*package) {
+            continue;
+        }
+        let patterns = if READERS.contains(&&*package) { &WRITES[..] } else { &[&WRITES[..], &READS].concat() };
+        for file in sources(&crates.join(&package).join("src")) {
+            let name = file.strip_prefix(crates).unwrap().to_str().unwrap().to_owned();
+            let text = fs::read_to_string(&file).unwrap();
+            for (nth, line) in without_tests(&text).lines().enumerate() {
+                let code = line.split("//").next().unwrap_or_default();
+                let Some(pattern) = patterns.iter().find(|pattern| calls(code, pattern)) else { continue };
+                match ALLOWED.iter().find(|(place, _)| name == *place) {
+                    Some((place, _)) => _ = needed.insert(*place),
+                    None => found.push(format!("{name}:{}: {pattern}", nth + 1)),
+                }
+            }
+        }
+    }
+    let unneeded = ALLOWED.iter().filter(|(place, _)| !needed.contains(place));
+    found.extend(unneeded.map(|(place, _)| format!("{place} opens no file, and need not be allowed to")));
+    found
+}
+
+/// Whether a line has this call, and not that of a longer name, such as `SchemeFile::open`.
+fn calls(code: &str, call: &str) -> bool {
+    code.match_indices(call)
+        .any(|(at, _)| !code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
+}
+
+/// The source files of a directory. Those of modules that only tests have are left out.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let (mut found, mut ahead) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = ahead.pop() {
+        for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            match path.extension() {
+                _ if path.is_dir() => ahead.push(path),
+                Some(extension) if extension == "rs" => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    let for_tests: BTreeSet<PathBuf> = found.iter().flat_map(|file| modules_of_tests(file)).collect();
+    found.retain(|file| !for_tests.contains(file));
+    found.sort();
+    found
+}
+
+/// The files of the modules that a file declares for tests.
+fn modules_of_tests(file: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(file).unwrap();
+    let text = text.replace("#[cfg(all(test,", "#[cfg(test)] #[cfg(all(");
+    let declared = text.split("#[cfg(test)]").skip(1).filter_map(|rest| {
+        let mut lines = rest.lines().map(str::trim).filter(|line| !line.is_empty());
+        let (mut path, mut item) = (None, lines.next()?);
+        while item.starts_with("#[") {
+            path = path.or_else(|| item.strip_prefix("#[path = \"")?.split('"').next());
+            item = lines.next()?;
+        }
+        let name = item.strip_suffix(';')?.rsplit_once("mod ")?.1;
+        let is_root = ["lib.rs", "main.rs", "mod.rs"].iter().any(|root| file.ends_with(root));
+        let below = if is_root { file.parent()?.to_owned() } else { file.with_extension("") };
+        // Modules with a path attribute, as `app_tests.rs`, stand beside the file.
+        Some(path.map_or_else(|| below.join(format!("{name}.rs")), |path| file.with_file_name(path)))
+    });
+    declared.collect()
+}
+
+/// The text of a file up to its tests, which are at its end.
+fn without_tests(text: &str) -> &str {
+    let mut starts = text.match_indices("#[cfg(test)]\n").map(|(at, _)| at);
+    let is_last = |at: &usize| {
+        let item = text[*at..].lines().find(|line| !line.starts_with("#["));
+        item.is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
+    };
+    starts.find(is_last).map_or(text, |at| &text[..at])
+}
