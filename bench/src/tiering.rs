@@ -7,6 +7,7 @@
 pub mod placement;
 pub mod run;
 mod server;
+pub mod simulated;
 mod steering;
 pub mod summary;
 pub mod ycsb;

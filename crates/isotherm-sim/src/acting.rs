@@ -1,5 +1,6 @@
 //! Acting on simulated memory: reclaimed pages are not resident until they are touched again, and faults are counted.
-//! There are two memory nodes: node 0 is the fast one, and all memory is there at first; node 1 is the slow one.
+//! There are two memory nodes: node 0 is the fast one, which the memory fills first, in the order of addresses; node 1
+//! is the slow one, and has no end.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -25,6 +26,17 @@ pub struct Costs {
     pub spare: u64,
     /// A page is young if it was touched within this time before the inspection.
     pub young: Duration,
+    /// The fast node. `None` for one that has no end.
+    pub fast: Option<FastNode>,
+}
+
+/// The fast node of a simulated machine. Reclaimed pages keep their place on it.
+#[derive(Clone, Copy, Debug)]
+pub struct FastNode {
+    /// Its size in bytes, at least a page.
+    pub size: u64,
+    /// The bytes that stay free: nothing is placed or moved there.
+    pub kept: u64,
 }
 
 impl Default for Costs {
@@ -35,6 +47,7 @@ impl Default for Costs {
             fault: Duration::from_micros(10),
             spare: 0,
             young: Duration::from_millis(5),
+            fast: None,
         }
     }
 }
@@ -42,7 +55,7 @@ impl Default for Costs {
 /// The number of pages in a huge page.
 const PER_HUGE: usize = (HUGE_PAGE_SIZE / PAGE_SIZE) as usize;
 
-/// The fast node, on which all memory is at first.
+/// The fast node.
 pub const FAST: NodeId = NodeId(0);
 /// The slow node.
 pub const SLOW: NodeId = NodeId(1);
@@ -59,6 +72,8 @@ struct Machine {
     huge: Vec<Vec<bool>>,
     /// Whether each page is on the slow node.
     slow: Vec<Vec<bool>>,
+    /// How many pages the fast node can still take.
+    room: u64,
     /// The time that tasks have waited for faults.
     stalled: Duration,
     /// The stall time at times within the window of pressure.
@@ -86,12 +101,13 @@ impl SimActuator {
             let granules = |range: AddrRange| range.end().div_ceil(granule) - range.start() / granule;
             memory.areas().map(|range| vec![false; granules(range) as usize]).collect()
         };
-        let machine = Machine {
-            locked: none(PAGE_SIZE),
-            huge: none(HUGE_PAGE_SIZE),
-            slow: none(PAGE_SIZE),
-            ..Machine::default()
-        };
+        let mut room = costs.fast.map_or(u64::MAX, |fast| fast.size.saturating_sub(fast.kept) / PAGE_SIZE);
+        let mut slow = none(PAGE_SIZE);
+        for slow in slow.iter_mut().flatten() {
+            *slow = room == 0;
+            room = room.saturating_sub(1);
+        }
+        let machine = Machine { locked: none(PAGE_SIZE), huge: none(HUGE_PAGE_SIZE), slow, room, ..Machine::default() };
         Self { memory, clock, costs, machine: Rc::new(RefCell::new(machine)) }
     }
 
@@ -118,6 +134,14 @@ impl SimActuator {
         Some(machine.slow[area].iter().zip(reclaimed).filter(|&page| is_there(page)).count() as u64 * PAGE_SIZE)
     }
 
+    /// Whether each page of the area with this index is on the slow node.
+    ///
+    /// # Panics
+    /// If there is no such area.
+    pub fn slow_pages(&self, area: usize) -> Vec<bool> {
+        self.machine.borrow().slow[area].clone()
+    }
+
     /// The number of faults: touches of pages that had been reclaimed.
     pub fn faults(&self) -> u64 {
         self.memory.presence().borrow().faults
@@ -142,6 +166,12 @@ impl SimActuator {
         while machine.past.front().is_some_and(|(then, _)| now - *then > PRESSURE_WINDOW) {
             machine.past.pop_front();
         }
+    }
+
+    /// The share of the fast node that is free, if it can still take `room` pages.
+    fn free_of_fast(&self, room: u64) -> Option<f64> {
+        let FastNode { size, kept } = self.costs.fast?;
+        Some((room * PAGE_SIZE + kept) as f64 / size as f64)
     }
 
     /// The index of the huge page that a page of an area belongs to. Index 0 is the first huge page that the area has
@@ -201,27 +231,42 @@ impl SimActuator {
                 machine.huge[area][split].fill(false);
             }
             Action::Promote | Action::Demote | Action::MigrateHot(_) | Action::MigrateCold(_) => {
-                let mut outcome = Outcome::default();
                 let pages = reclaimed[first..end].iter().zip(&mut machine.slow[area][first..end]);
-                for ((&reclaimed, slow), addr) in pages.zip(range.page_addresses()) {
-                    let to = match action.destinations().zip(AddrRange::new(addr, addr + PAGE_SIZE)) {
-                        Some((to, page)) => to.of_page(page)[0].0,
-                        None if action.kind().moves() == Some(Moves::Hot) => FAST,
-                        None => SLOW,
-                    };
-                    if ![FAST, SLOW].contains(&to) {
-                        outcome.refuse(PAGE_SIZE, RefusalReason::Unsupported.into());
-                    } else if !reclaimed && *slow != (to == SLOW) {
-                        *slow = to == SLOW;
-                        outcome.applied += PAGE_SIZE;
-                    }
-                }
-                return outcome;
+                return move_pages(action, pages.zip(range.page_addresses()), &mut machine.room);
             }
             Action::Stat | Action::Cold => {}
         }
         Outcome::all(range)
     }
+}
+
+/// Moves pages: each with whether it is reclaimed, whether it is on the slow node, and its address. `room` is how many
+/// pages the fast node can take.
+fn move_pages<'a>(
+    action: Action,
+    pages: impl Iterator<Item = ((&'a bool, &'a mut bool), u64)>,
+    room: &mut u64,
+) -> Outcome {
+    let tier = if action.kind().moves() == Some(Moves::Hot) { [(FAST, 1)] } else { [(SLOW, 1)] };
+    let mut outcome = Outcome::default();
+    for ((&reclaimed, slow), addr) in pages {
+        let named = action.destinations().zip(AddrRange::new(addr, addr + PAGE_SIZE));
+        let targets = named.map_or(&tier[..], |(to, page)| to.of_page(page));
+        let here = if *slow { SLOW } else { FAST };
+        if targets.iter().any(|(node, _)| ![FAST, SLOW].contains(node)) {
+            outcome.refuse(PAGE_SIZE, RefusalReason::Unsupported.into());
+        } else if reclaimed || targets.iter().any(|(node, _)| *node == here) {
+        } else if here == FAST {
+            (*slow, *room) = (true, room.saturating_add(1));
+            outcome.applied += PAGE_SIZE;
+        } else if *room > 0 {
+            (*slow, *room) = (false, *room - 1);
+            outcome.applied += PAGE_SIZE;
+        } else {
+            outcome.refuse(PAGE_SIZE, RefusalReason::NoMemory.into());
+        }
+    }
+    outcome
 }
 
 impl Actuator for SimActuator {
@@ -320,8 +365,17 @@ impl Gauges for SimActuator {
                 }
                 (all > 0).then(|| resident as f64 / all as f64)
             }
-            // The nodes of a simulated machine have no end.
+            Metric::NodeUsed(part) if part.node == FAST => Some(1.0 - self.free_of_fast(machine.room)?),
+            Metric::NodeFree(part) if part.node == FAST => self.free_of_fast(machine.room),
+            // The slow node has no end.
             Metric::Fed(_) | Metric::NodeUsed(_) | Metric::NodeFree(_) => None,
+        }
+    }
+
+    fn size(&mut self, metric: &Metric) -> Option<u64> {
+        match metric {
+            Metric::NodeUsed(part) | Metric::NodeFree(part) if part.node == FAST => Some(self.costs.fast?.size),
+            _ => None,
         }
     }
 }

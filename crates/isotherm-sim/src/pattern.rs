@@ -292,6 +292,19 @@ impl Touch {
         }
     }
 
+    /// How often a page of an area with `pages` pages is touched in a second, on the mean.
+    pub fn frequency(&self, page: u64, pages: u64) -> f64 {
+        let sweeps = 1.0 / self.every.as_secs_f64();
+        match self.order {
+            Order::Sequential | Order::Random => sweeps,
+            Order::Strided(stride) if page.is_multiple_of(stride) => sweeps * stride as f64,
+            Order::Strided(_) => 0.0,
+            Order::Zipfian(exponent) => {
+                sweeps * pages as f64 * ((page + 1) as f64).powf(-exponent) / harmonic(pages, exponent)
+            }
+        }
+    }
+
     /// The page of the `nth` touch since the start of a phase, in an area with `pages` pages.
     pub fn page(&self, nth: u64, pages: u64, rng: &mut impl Rng) -> u64 {
         match self.order {
@@ -306,10 +319,10 @@ impl Touch {
     }
 }
 
-/// The sum of n to the power of minus `exponent`, for n from 1 to `pages`: exact for the first thousand, and from
-/// there by the Euler-Maclaurin formula, whose first omitted term is under 10^-12 of it.
+/// The sum of n to the power of minus `exponent`, for n from 1 to `pages`: exact for the first terms, and from there by
+/// the Euler-Maclaurin formula, whose first omitted term is under 10^-11 of it for exponents up to 2.
 fn harmonic(pages: u64, exponent: f64) -> f64 {
-    const EXACT: u64 = 1000;
+    const EXACT: u64 = 64;
     let term = |n: u64| (n as f64).powf(-exponent);
     let exact: f64 = (1..=pages.min(EXACT)).map(term).sum();
     if pages <= EXACT {
@@ -318,7 +331,9 @@ fn harmonic(pages: u64, exponent: f64) -> f64 {
     let antiderivative = |n: f64| if exponent == 1.0 { n.ln() } else { n.powf(1.0 - exponent) / (1.0 - exponent) };
     let integral = antiderivative(pages as f64) - antiderivative(EXACT as f64);
     let derivative = |n: u64| -exponent * (n as f64).powf(-exponent - 1.0);
+    let third = |n: u64| derivative(n) * (exponent + 1.0) * (exponent + 2.0) / (n as f64).powi(2);
     exact + integral + (term(pages) - term(EXACT)) / 2.0 + (derivative(pages) - derivative(EXACT)) / 12.0
+        - (third(pages) - third(EXACT)) / 720.0
 }
 
 #[cfg(test)]
