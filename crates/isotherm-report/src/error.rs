@@ -46,6 +46,16 @@ pub enum ReportError {
     /// The recording has no call stacks.
     #[error("the recording does not tell which code mapped memory; record with --stacks, or use another --by")]
     NoStacks,
+    /// The calls that mapped memory are more than a report keeps.
+    #[error(
+        "the calls of the recording that mapped memory take more than {} of memory; report on one process at a time \
+         with --target, or use another --by",
+        units::bytes(*most as u64)
+    )]
+    TooManyCalls {
+        /// The most bytes that they take.
+        most: usize,
+    },
     /// The recording has no surveys.
     #[error(
         "the recording has no survey, so the working set within {} is not known; record with --survey auto, or leave \

@@ -97,9 +97,25 @@ touch()";
             assert_eq!(ran.status, 0, "{output}: {}", ran.err);
         }
     }
+    watch_otherwise(&place, &pid);
+}
+
+/// The other commands that watch a process: each succeeds, and prints no control characters.
+#[track_caller]
+fn watch_otherwise(place: &Place, pid: &str) {
+    std::fs::write(place.path("all.yaml"), "- {name: all, action: stat}\n").unwrap();
+    let mut calls = vec!["tune -q --probe refs --sample 20ms --aggr 100ms -d 1s -f text -p PID"];
     if bpf_works().is_ok() {
-        let ran = place.run(&["idle", "-p", &pid, "-i", "200ms", "-n", "1"]);
-        assert!(ran.status == 0 && !ran.out.contains('\x1b'), "{} {}", ran.out, ran.err);
+        calls.extend([
+            "tune -q --probe bpf -d 1s -f text -p PID",
+            "run -s all.yaml --probe bpf -d 1s -p PID",
+            "idle --probe bpf -i 200ms -n 1 -p PID",
+        ]);
+    }
+    for call in calls {
+        let ran = place.run(&call.replace("PID", pid).split(' ').collect::<Vec<_>>());
+        let said = ran.out + &ran.err;
+        assert!(ran.status == 0 && !said.contains(['\x1b', '\x07']), "{call}: {} {said}", ran.status);
     }
 }
 
@@ -173,36 +189,76 @@ touch()";
     }
 }
 
-#[test]
-fn a_run_that_ends_for_another_reason_than_the_end_of_its_target_fails_and_says_why() {
-    // A process that is not dumpable can be read by root only.
-    let script = "
+/// At a signal, it becomes a process that is not dumpable, which root alone can read.
+const CLOSES: &str = "
 memory = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 def close(*_): ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
 import signal
 signal.signal(signal.SIGUSR1, close)
 print('ready', flush=True)
 touch()";
-    let place = Place::new();
+
+/// Lets an ordinary user run a command, if this one is root.
+fn as_nobody(command: &mut Command) {
+    if is_root() {
+        command.uid(65534).gid(65534);
+    }
+}
+
+/// Starts a recorder of an ordinary user, and waits until there is a recording. An error is the reason to skip the
+/// test.
+fn record_as_nobody(place: &Place, pids: &[&str]) -> std::io::Result<Kept> {
     // The build directory may be closed to other users.
     let program = place.path("isotherm");
     std::fs::copy(common::ISOTHERM, &program).unwrap();
-    let as_nobody = |command: &mut Command| {
-        if is_root() {
-            command.uid(65534).gid(65534);
-        }
-    };
-    let target = installed_or_skip!(python(script, |command| as_nobody(command.current_dir("/"))));
-    let pid = target.0.id().to_string();
     let err = std::fs::File::create(place.path("err")).unwrap();
     let mut command = Command::new(&program);
-    command.args(["record", "--probe", "refs", "-p", &pid, "-o", "a.rec"]).current_dir(place.dir.path());
-    as_nobody(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(err));
-    let mut recorder = Kept(or_skip!(command.spawn()));
+    command.args(["record", "--probe", "refs", "-o", "a.rec"]).args(pids.iter().flat_map(|pid| ["-p", pid]));
+    as_nobody(command.current_dir(place.dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(err));
+    let mut recorder = Kept(command.spawn()?);
     eventually("there is a snapshot", || {
-        assert!(recorder.0.try_wait().unwrap().is_none(), "{}", messages(&place));
+        assert!(recorder.0.try_wait().unwrap().is_none(), "{}", messages(place));
         place.path("a.rec").exists()
     });
+    Ok(recorder)
+}
+
+#[test]
+fn a_target_that_cannot_be_read_any_longer_takes_no_other_target_with_it() {
+    let place = Place::new();
+    let start = || python(CLOSES, |command| as_nobody(command.current_dir("/")));
+    let (closing, healthy) = (installed_or_skip!(start()), installed_or_skip!(start()));
+    let (closing_pid, healthy_pid) = (closing.0.id(), healthy.0.id());
+    let mut recorder = or_skip!(record_as_nobody(&place, &[&closing_pid.to_string(), &healthy_pid.to_string()]));
+    signal(&closing.0, Signal::USR1);
+    eventually("its loss is told", || {
+        assert!(recorder.0.try_wait().unwrap().is_none(), "{}", messages(&place));
+        messages(&place).contains("no longer watched")
+    });
+    // Each snapshot has the processes that are in it.
+    let watched = || {
+        let recording = Recording::open(&place.path("a.rec")).unwrap();
+        let pids = |record: isotherm_record::SnapshotRecord| {
+            let pids = record.snapshot.targets.iter().filter_map(|target| target.id.pid());
+            pids.collect::<Vec<u32>>()
+        };
+        recording.snapshots().unwrap().map(|record| pids(record.unwrap())).collect::<Vec<_>>()
+    };
+    let count = watched().len();
+    eventually("the other one is watched", || watched().len() > count + 2);
+    let last = watched().pop().unwrap();
+    assert_eq!(last, [healthy_pid], "{}", messages(&place));
+    signal(&recorder.0, Signal::TERM);
+    assert!(recorder.0.wait().unwrap().success(), "{}", messages(&place));
+    assert_eq!(place.run(&["check", "a.rec"]).status, 0);
+}
+
+#[test]
+fn a_run_that_ends_for_another_reason_than_the_end_of_its_target_fails_and_says_why() {
+    let place = Place::new();
+    let target = installed_or_skip!(python(CLOSES, |command| as_nobody(command.current_dir("/"))));
+    let pid = target.0.id().to_string();
+    let mut recorder = or_skip!(record_as_nobody(&place, &[&pid]));
     signal(&target.0, Signal::USR1);
     assert_eq!(recorder.0.wait().unwrap().code(), Some(1), "{}", messages(&place));
     let told = messages(&place);

@@ -1,6 +1,7 @@
 //! Which code mapped memory: the call stack that each address belongs to, and how stacks are named.
 
 mod divide;
+mod known;
 mod name;
 mod owners;
 
@@ -8,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use isotherm_core::{CallStack, Mapping, StackId, TargetId};
+use known::Known;
 
 use crate::ReportError;
 use crate::source::{Selection, Source};
@@ -21,31 +23,37 @@ pub(crate) const UNKNOWN: &str = "(mapped before, or stack not recorded)";
 /// The name of memory that has a name of its own: files, shared memory, the stack of the main thread.
 pub(crate) const NAMED: &str = "(files and other memory with a name)";
 
+/// The most bytes that the calls of a recording take: about three million calls.
+const MOST_BYTES: usize = 128 << 20;
+
 /// The calls of a recording that mapped memory, and their stacks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Stacks {
     pub(crate) owners: Arc<Owners>,
+    /// The stacks that are told apart. A call with another one has none.
     pub(crate) of_id: HashMap<StackId, CallStack>,
-    /// How many calls were lost.
-    pub(crate) lost: u64,
 }
 
 impl Stacks {
     /// Reads the calls of the selected targets.
     ///
     /// # Errors
-    /// If the source cannot be read, or has no calls.
+    /// If the source cannot be read, has no calls, or has more of the selected targets than are kept.
     pub(crate) fn read(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let (mut owners, mut stacks, mut some) = (Owners::default(), Self::default(), false);
+        let (mut owners, mut known, mut some) = (Owners::default(), Known::default(), false);
         for found in source.allocations().map_err(ReportError::Source)? {
             let found = found.map_err(ReportError::Source)?;
             some = true;
-            stacks.of_id.extend(found.stacks);
-            stacks.lost = stacks.lost.saturating_add(found.lost);
-            found.calls.iter().filter(|call| selection.holds_target(call.target)).for_each(|call| owners.add(call));
+            known.add(found.stacks);
+            for call in found.calls.iter().filter(|call| selection.holds_target(call.target)) {
+                owners.add(call);
+            }
+            if owners.bytes() > MOST_BYTES {
+                return Err(ReportError::TooManyCalls { most: MOST_BYTES });
+            }
         }
-        stacks.owners = Arc::new(owners);
-        if some { Ok(stacks) } else { Err(ReportError::NoStacks) }
+        let (owners, of_id) = (Arc::new(owners), known.into_stacks());
+        if some { Ok(Self { owners, of_id }) } else { Err(ReportError::NoStacks) }
     }
 
     /// The targets that have made calls, with the stacks of each.

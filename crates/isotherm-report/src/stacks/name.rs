@@ -24,7 +24,7 @@ const STARTERS: [&str; 8] = [
 const MAIN: &str = "main";
 
 /// The longest name of a function, in characters.
-const LONGEST: usize = 80;
+pub(super) const LONGEST: usize = 80;
 
 /// How many functions of a long stack a terminal shows.
 const INNERMOST: usize = 6;

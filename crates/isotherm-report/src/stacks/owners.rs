@@ -8,17 +8,33 @@ use isotherm_core::{AddrRange, Allocation, StackId, TargetId};
 
 /// The stacks that mapped memory, over time.
 #[derive(Debug, Default)]
-pub(crate) struct Owners(HashMap<TargetId, Vec<(Duration, AddrRange, Option<StackId>)>>);
+pub(crate) struct Owners {
+    calls: HashMap<TargetId, Vec<Call>>,
+    bytes: usize,
+}
+
+/// When a call was made, what it mapped, and from where.
+type Call = (Duration, AddrRange, Option<StackId>);
+
+/// What a target takes, apart from its calls: its entry, and the room for the first calls.
+const BYTES_OF_TARGET: usize = 256;
 
 impl Owners {
     /// Adds a call. Those of a target come in the order of time.
     pub(crate) fn add(&mut self, call: &Allocation) {
-        self.0.entry(call.target).or_default().push((call.time, call.range, call.stack));
+        let calls = self.calls.entry(call.target).or_default();
+        self.bytes += size_of::<Call>() + if calls.is_empty() { BYTES_OF_TARGET } else { 0 };
+        calls.push((call.time, call.range, call.stack));
+    }
+
+    /// About how many bytes the calls take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Each stack of each target, once.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = (TargetId, StackId)> {
-        self.0.iter().flat_map(|(target, calls)| {
+        self.calls.iter().flat_map(|(target, calls)| {
             let stacks: HashSet<StackId> = calls.iter().filter_map(|(_, _, stack)| *stack).collect();
             stacks.into_iter().map(move |stack| (*target, stack))
         })
@@ -41,7 +57,7 @@ impl OwnerMaps {
     /// The map of a target at a time, which is not before that of the last call for it.
     pub(crate) fn at(&mut self, target: TargetId, time: Duration) -> &OwnerMap {
         let (done, map) = self.maps.entry(target).or_default();
-        let calls = self.owners.0.get(&target).map_or(&[][..], |calls| calls);
+        let calls = self.owners.calls.get(&target).map_or(&[][..], |calls| calls);
         let due = calls[*done..].iter().take_while(|(made, ..)| *made <= time);
         for (_, range, stack) in due {
             map.set(*range, *stack);
