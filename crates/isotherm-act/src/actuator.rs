@@ -19,8 +19,8 @@ use super::migration::Migration;
 use super::outside::{advise_ranges, cut_at_mappings};
 use super::refusal::{NOT_MAPPED, refusal};
 use super::resident::resident;
-use isotherm_kernel::ProcessTable;
 use isotherm_kernel::madvise::Advice;
+use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 
 /// Acts on the processes of a process table.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub struct ProcessActuator {
     inside: Inside,
     migration: Migration,
     spent: Duration,
+    cpu: Duration,
     /// Set when the work must end.
     interrupt: Arc<AtomicBool>,
     /// For each target, the last reason why no call could be made inside it.
@@ -45,6 +46,7 @@ impl ProcessActuator {
             inside: Inside::new(),
             migration: Migration::new("/".as_ref()),
             spent: Duration::ZERO,
+            cpu: Duration::ZERO,
             interrupt: Arc::default(),
             refusals: HashMap::new(),
         }
@@ -59,6 +61,11 @@ impl ProcessActuator {
     /// the next one fails.
     pub fn interrupt(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupt)
+    }
+
+    /// The CPU time of the calling threads that [`apply`](Actuator::apply) took since the start.
+    pub fn cpu_time(&self) -> Duration {
+        self.cpu
     }
 
     /// The targets inside which no call could be made since the previous `take_refusals`, each with the last reason.
@@ -162,7 +169,7 @@ impl Actuator for ProcessActuator {
         if self.interrupt.load(Ordering::Relaxed) {
             return Err("the run has ended".into());
         }
-        let began = Instant::now();
+        let (began, cpu) = (Instant::now(), monitor_cpu_time());
         let method = CallMethod::of(work.action, work.inside)?;
         match (Held::new(&self.process_table, work.target).filter(|held| !held.has_ended()), method) {
             (None, _) => refuse_all(work.ranges, outcomes, refusal(Errno::SRCH)),
@@ -180,6 +187,7 @@ impl Actuator for ProcessActuator {
             (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
         }
         self.spent += began.elapsed();
+        self.cpu += monitor_cpu_time().saturating_sub(cpu);
         Ok(())
     }
 

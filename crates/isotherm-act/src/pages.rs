@@ -10,7 +10,7 @@ use isotherm_core::{AccessProbe, AddrRange, BoxError, Layout, Mapping, Observati
 use rustix::io::Errno;
 use thiserror::Error;
 
-use isotherm_kernel::ProcessTable;
+use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 
 use super::facts::facts;
 use super::frames::{Frames, FramesError, HugePages, add_page};
@@ -33,6 +33,7 @@ pub struct ProcessInspector {
     huge: Option<Huge>,
     places: Option<Places>,
     spent: Duration,
+    cpu: Duration,
 }
 
 impl ProcessInspector {
@@ -47,6 +48,7 @@ impl ProcessInspector {
             huge: None,
             places: None,
             spent: Duration::ZERO,
+            cpu: Duration::ZERO,
         }
     }
 
@@ -54,6 +56,11 @@ impl ProcessInspector {
     #[must_use]
     pub fn with_probe(self, probe: Box<dyn AccessProbe + Send>) -> Self {
         Self { young: Some(Young::new(probe)), ..self }
+    }
+
+    /// The CPU time of the calling threads that [`pages`](PageInspector::pages) took since the start.
+    pub fn cpu_time(&self) -> Duration {
+        self.cpu
     }
 
     /// Replaces the process table.
@@ -91,7 +98,7 @@ impl PageInspector for ProcessInspector {
         kind: PageKind,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
-        let began = Instant::now();
+        let (began, cpu) = (Instant::now(), monitor_cpu_time());
         let held = Held::new(&self.process_table, target).ok_or_else(|| refusal(Errno::SRCH))?;
         self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
         let result = match (kind, &mut self.young, &mut self.huge, &mut self.places) {
@@ -101,6 +108,7 @@ impl PageInspector for ProcessInspector {
             _ => Err(Errno::OPNOTSUPP),
         };
         self.spent += began.elapsed();
+        self.cpu += monitor_cpu_time().saturating_sub(cpu);
         // If the process has ended, another process may have had its ID while the pages were read.
         let result = if held.has_ended() { Err(Errno::SRCH) } else { result };
         result.map_err(refusal)

@@ -192,6 +192,11 @@ impl Cost {
         self.unobservable_bytes = self.unobservable_bytes.max(other.unobservable_bytes);
     }
 
+    /// The CPU time of all threads of isotherm since the last snapshot.
+    pub fn cpu_time(&self) -> Duration {
+        Duration::from_nanos(self.cpu_ns.saturating_add(self.other_cpu_ns.unwrap_or(0)))
+    }
+
     /// How many aggregations of `samples` are missing between this snapshot and the one before it. Their rounds are in
     /// [`rounds`](Self::rounds). Only the kernel's DAMON loses aggregations: where rounds were late, the aggregation
     /// was a longer one.

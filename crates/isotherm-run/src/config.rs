@@ -230,7 +230,7 @@ pub struct SchemeOptions {
     /// The schemes, or the file that holds them.
     pub schemes: SchemeSource,
     /// Whether activities say how much memory the targets use. A look at a large process takes long; looks take at
-    /// most a twentieth of the time of one CPU.
+    /// most a thousandth of the time of one CPU.
     pub memory_use: bool,
 }
 

@@ -62,6 +62,7 @@ pub use isotherm_probes::bpf::SharedMemory;
 pub use isotherm_probes::usdt::{UsdtProbe, UsdtProbeError};
 pub use marking::{MarkSocket, RunningRecording, UnreachedError};
 pub use marks::MarkError;
+pub use pace::{HelperCpu, HelperThread};
 pub use prepared::Prepared;
 pub use properties::Properties;
 pub use recording::RecordingSummary;

@@ -7,9 +7,15 @@ use std::time::Duration;
 use isotherm_core::{Pace, Pacer, StepWork};
 use isotherm_kernel::monitor_cpu_time;
 
-/// The CPU time of the threads that help a run, in nanoseconds, since it was taken last.
+/// The CPU time of the threads that help a run. It counts as that of the run, and so is part of its budget and its cost.
+///
+/// Sinks, and threads that iterate over [`Events`](crate::Events), are counted without it. It is for threads of the
+/// program that work for the run otherwise, such as one that draws what a sink has found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HelperCpu(Arc<AtomicU64>);
+pub struct HelperCpu(
+    /// In nanoseconds, since it was taken last.
+    Arc<AtomicU64>,
+);
 
 impl HelperCpu {
     fn take(&self) -> Duration {
@@ -17,23 +23,29 @@ impl HelperCpu {
     }
 
     /// Measures the calling thread from now on.
-    pub(crate) fn thread(&self) -> HelperThread {
+    pub fn thread(&self) -> HelperThread {
         HelperThread { sum: self.clone(), counted: monitor_cpu_time() }
     }
 }
 
-/// Measures one thread that helps a run.
+/// Measures one thread that helps a run: the one that [`HelperCpu::thread`] was called on.
 #[derive(Debug)]
-pub(crate) struct HelperThread {
+pub struct HelperThread {
     sum: HelperCpu,
     counted: Duration,
 }
 
 impl HelperThread {
     /// Counts what the thread, which is the calling one, has spent since the last count.
-    pub(crate) fn count(&mut self) {
+    pub fn count(&mut self) {
+        self.count_without(Duration::ZERO);
+    }
+
+    /// Counts what the thread, which is the calling one, has spent since the last count, but for `exempt`, which the
+    /// budget does not bound.
+    pub(crate) fn count_without(&mut self, exempt: Duration) {
         let now = monitor_cpu_time();
-        let spent = now.saturating_sub(std::mem::replace(&mut self.counted, now));
+        let spent = now.saturating_sub(std::mem::replace(&mut self.counted, now)).saturating_sub(exempt);
         self.sum.0.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
     }
 }
@@ -67,6 +79,12 @@ impl CpuMeter {
         pacer.helped(helped);
         self.survey += pacer.stepped(now, work, spent);
         work.survey.is_some_and(|part| part.is_last_part).then(|| std::mem::take(&mut self.survey))
+    }
+
+    /// Takes in that nothing was monitored until now, because all schemes slept. What the threads that help spent
+    /// meanwhile is part of the cost, and not of the last ten seconds.
+    pub(crate) fn rested(&mut self) {
+        self.helped += self.helpers.take();
     }
 
     /// The CPU time of the helper threads since the last call.
@@ -115,5 +133,18 @@ mod tests {
         std::thread::scope(|scope| (0..2).for_each(|_| _ = scope.spawn(|| work(helpers.clone()))));
         assert!(helpers.take() >= Duration::from_millis(4));
         assert_eq!(helpers.take(), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_the_budget_does_not_bound_is_not_counted() {
+        let helpers = HelperCpu::default();
+        let mut thread = helpers.thread();
+        let began = thread.counted;
+        while began + Duration::from_millis(2) > monitor_cpu_time() {}
+        thread.count_without(Duration::from_secs(3600));
+        assert_eq!(helpers.take(), Duration::ZERO);
+        while began + Duration::from_millis(4) > monitor_cpu_time() {}
+        thread.count();
+        assert!(helpers.take() > Duration::ZERO, "what follows is");
     }
 }

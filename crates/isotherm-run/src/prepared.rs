@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::config::check_duration;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};
 use crate::outlet::Outlet;
+use crate::pace::HelperCpu;
 use crate::probe::{OpenProbe, ProbeKind};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
@@ -269,6 +270,11 @@ impl Prepared {
     /// A further sink of all events, on a thread of its own. `name` names it in errors.
     pub fn add_sink(&mut self, name: &str, sink: impl EventSink + 'static) {
         self.sinks.add(name, Box::new(sink));
+    }
+
+    /// Counts further threads of this program as threads of the run.
+    pub fn helper_cpu(&self) -> HelperCpu {
+        self.sinks.helpers().clone()
     }
 
     /// Starts the command of the run before the run itself, so that its caller can pass signals on to it from its

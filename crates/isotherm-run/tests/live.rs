@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use isotherm_core::AttributeOptions;
+use isotherm_kernel::monitor_cpu_time;
 use isotherm_run::{EndReason, Event, ProbeChoice, RunConfig, RunError};
 
 /// A process that lives until it is dropped.
@@ -109,6 +110,32 @@ fn a_target_that_is_not_there_is_told_before_any_probe_is_opened() {
     let config = RunConfig::processes([pid]).probe(ProbeChoice::Damon);
     let error = config.prepare().err().unwrap();
     assert!(matches!(error, RunError::Target(_)), "{error:?}");
+}
+
+#[test]
+fn threads_of_the_program_that_help_are_part_of_the_cost() {
+    const SPENT: u64 = 20_000_000;
+    let target = Target::start();
+    let mut run = watch(target.pid()).prepare().unwrap();
+    let (events, helpers) = (run.subscribe(), run.helper_cpu());
+    let session = run.start().unwrap();
+    let helper = std::thread::spawn(move || {
+        let mut thread = helpers.thread();
+        let began = monitor_cpu_time();
+        while monitor_cpu_time() < began + Duration::from_nanos(SPENT) {}
+        thread.count();
+    });
+    let mut others = 0;
+    for event in events {
+        if let Event::Snapshot(record) = event {
+            others += record.cost.unwrap().other_cpu_ns.unwrap();
+        }
+        if others >= SPENT {
+            break;
+        }
+    }
+    helper.join().unwrap();
+    session.stop().unwrap();
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Progress {
         }
         self.shown = Some(Instant::now());
         let mut line = format!(
-            "{:7.1} s  {} regions  working set {}  monitor {} of a CPU",
+            "{:7.1} s  {} regions  working set {}  isotherm {} of a CPU",
             record.snapshot.time.as_secs_f64(),
             record.snapshot.regions().count(),
             bytes(record.snapshot.working_set()),
@@ -133,7 +133,7 @@ impl Progress {
     }
 }
 
-/// The share of one CPU that the monitor took in an aggregation interval.
+/// The share of one CPU that isotherm took in an aggregation interval.
 fn cpu_share(record: &SnapshotRecord) -> f64 {
-    record.cost.unwrap_or_default().cpu_ns as f64 / record.snapshot.aggregation.as_nanos() as f64
+    record.cost.unwrap_or_default().cpu_time().as_secs_f64() / record.snapshot.aggregation.as_secs_f64()
 }

@@ -208,6 +208,11 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         &mut self.actuator
     }
 
+    /// The inspector.
+    pub fn inspector(&self) -> &I {
+        &self.inspector
+    }
+
     /// The inspector, to change its state between two snapshots.
     pub fn inspector_mut(&mut self) -> &mut I {
         &mut self.inspector

@@ -73,6 +73,11 @@ impl fmt::Debug for Sinks {
 }
 
 impl Sinks {
+    /// What the threads of the sinks cost.
+    pub(crate) fn helpers(&self) -> &HelperCpu {
+        &self.helpers
+    }
+
     /// A further receiver.
     pub(crate) fn subscribe(&mut self) -> Events {
         Events { queue: self.queue(), helpers: self.helpers.clone(), thread: None }

@@ -21,13 +21,14 @@ use super::returns::notice;
 use crate::delivery::Delivery;
 use crate::error::chain;
 use crate::mailbox::Messages;
+use crate::pace::HelperThread;
 use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity};
 
 /// An activity is reported, and the scheme file checked, at least this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Reading how much memory the targets use takes at most one part in this many of the time.
-const MEMORY_USE_SHARE: u32 = 20;
+const MEMORY_USE_SHARE: u32 = 1000;
 
 type Engine = Schemes<ProcessActuator, ProcessInspector, SystemGauges>;
 
@@ -103,7 +104,8 @@ impl PreparedSchemes {
             acting: HashMap::new(),
         };
         let work = move || {
-            let ended = worker.work();
+            let mut helper = worker.delivery.helpers().thread();
+            let ended = worker.work(&mut helper);
             // Without schemes there is nothing to rest for.
             worker.control.rest.want(false);
             if ended.is_err() {
@@ -170,12 +172,15 @@ struct Worker {
 }
 
 impl Worker {
-    fn work(&mut self) -> Result<(), RunError> {
+    fn work(&mut self, helper: &mut HelperThread) -> Result<(), RunError> {
         self.report_schemes();
         // Only faults from here on count.
         self.read_faults();
         let mut reported = Instant::now();
+        let mut acted = self.action_cpu_time();
         loop {
+            let before = std::mem::replace(&mut acted, self.action_cpu_time());
+            helper.count_without(acted.saturating_sub(before));
             let mut due = reported + REPORT_EVERY;
             if let Some(until) = self.engine.sleeps_until() {
                 due = due.min(self.start + until);
@@ -217,6 +222,12 @@ impl Worker {
                 return Ok(());
             }
         }
+    }
+
+    /// The CPU time of this thread that actions, and looks at the pages that they act on, took so far. Quotas bound it,
+    /// and the budget does not.
+    fn action_cpu_time(&self) -> Duration {
+        self.engine.actuator().cpu_time() + self.engine.inspector().cpu_time()
     }
 
     /// Puts what the scheme file has now in force.

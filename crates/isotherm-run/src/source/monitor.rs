@@ -57,6 +57,7 @@ impl Source for MonitorSource {
             let Next::Step { after } = next else { break EndReason::Finished };
             if control.rest.is_wanted() {
                 let woken = waiter.rest(&control.rest, deadline).map_err(RunError::Wait)?;
+                driver.meter.rested();
                 if woken == Woken::Stopped {
                     break EndReason::Stopped;
                 }

@@ -30,7 +30,7 @@ fn digits_show_hot_cold_and_unobservable_memory() {
         " isotherm pid 7: made --number 7                                            6 s",
         "working set  21 MiB of 69 MiB mapped (30 %)  ########++................????????",
         "     memory  hot 16 MiB  warm 5 MiB  cold 32 MiB  unobservable 16 MiB",
-        "    monitor  bpf . 0.5 % CPU . 6/1,000 regions . 1,200 reads/s . 60 late",
+        "    monitor  bpf . 0.6 % CPU . 6/1,000 regions . 1,200 reads/s . 60 late",
         "   21 MiB |                                          ########### working set",
         "          - 0x7f0000000000 to 0x7ffc00100000: 65 MiB -----------",
         "   64 MiB |                                          11111111111\\ anonymous",

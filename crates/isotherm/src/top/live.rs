@@ -1,7 +1,7 @@
 //! The main loop of the live screen. It receives events of the run, keys and signals, and draws the screen.
 //!
 //! A sink of the run updates the state. It never uses the terminal, so no event waits for a terminal that is slow or
-//! stopped (Ctrl-S). The screen is drawn when the state has changed. Drawing takes at most a twentieth of a CPU.
+//! stopped (Ctrl-S). The screen is drawn when the state has changed. What drawing takes is a part of the budget of the run.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::BoxError;
-use isotherm_run::{EndReason, Event as RunEvent, EventSink};
+use isotherm_kernel::monitor_cpu_time;
+use isotherm_run::{EndReason, Event as RunEvent, EventSink, HelperCpu};
 use ratatui::crossterm::event::{self, Event};
 
 use super::app::{App, Outcome};
@@ -19,6 +20,13 @@ use super::screen::Screen;
 
 /// The minimum time between two drawings of changes of the state. Effects of keys are drawn at once.
 const REDRAW: Duration = Duration::from_millis(150);
+
+/// The part of the budget that drawing changes of the state takes at most. If it took more, together with the work of
+/// the other threads that help, the run would have fewer snapshots.
+const DRAWING: f64 = 0.15;
+
+/// For how long keys can keep changes of the state from being drawn.
+const LONGEST_DEBT: Duration = Duration::from_secs(2);
 
 /// The maximum time until the loop notices that another thread has panicked.
 const IDLE: Duration = Duration::from_secs(1);
@@ -80,10 +88,13 @@ pub fn sink(state: Arc<Shared>, inputs: SyncSender<ScreenEvent>) -> impl EventSi
 }
 
 /// Starts the thread that reads keys and changes of the size.
-pub fn listen(inputs: SyncSender<ScreenEvent>) -> Result<()> {
+pub fn listen(inputs: SyncSender<ScreenEvent>, helpers: HelperCpu) -> Result<()> {
     let listen = move || {
+        let mut helper = helpers.thread();
         loop {
-            let (input, last) = match event::read() {
+            let read = event::read();
+            helper.count();
+            let (input, last) = match read {
                 Ok(event) => (ScreenEvent::Terminal(event), false),
                 Err(error) => (ScreenEvent::InputClosed(error), true),
             };
@@ -98,14 +109,18 @@ pub fn listen(inputs: SyncSender<ScreenEvent>) -> Result<()> {
 
 /// Shows the state until the user quits.
 ///
+/// The calling thread counts as one of `helpers`. Drawing changes takes a part of `budget`, a share of one CPU.
 /// `ended` returns a text that says how the run ended, which is shown until the user quits. `None` ends the screen.
 pub fn run(
     screen: &mut Screen,
     state: &Shared,
     inputs: &Receiver<ScreenEvent>,
+    helpers: &HelperCpu,
+    budget: f64,
     mut ended: impl FnMut(&EndReason) -> Option<String>,
 ) -> Result<()> {
-    let mut pace = Pace::default();
+    let mut pace = Pace::new(budget);
+    let mut helper = helpers.thread();
     // The number of notices so far, and when the last one is removed.
     let (mut notices, mut gone) = (0, None);
     // Whether the screen must be drawn, and whether at once.
@@ -124,17 +139,18 @@ pub fn run(
                 (stale, urgent) = (true, true);
             }
         }
-        if stale && (urgent || pace.is_due()) {
-            let drawing = Instant::now();
+        if stale && (urgent || pace.left(Instant::now()).is_zero()) {
+            let (start, cpu) = (Instant::now(), monitor_cpu_time());
             screen.draw(|size| {
                 let mut app = state.lock();
                 app.size = (size.width, size.height);
                 app
             })?;
-            pace.drawn(drawing);
+            pace.drawn(start, monitor_cpu_time().saturating_sub(cpu));
             (stale, urgent) = (false, false);
         }
-        let wait = if stale { pace.left() } else { IDLE };
+        helper.count();
+        let wait = if stale { pace.left(Instant::now()) } else { IDLE };
         match inputs.recv_timeout(wait) {
             Ok(ScreenEvent::Changed) => stale = true,
             Ok(ScreenEvent::Ended(reason)) => {
@@ -174,22 +190,70 @@ pub fn run(
 }
 
 /// Limits how often the screen is drawn.
-#[derive(Default)]
 struct Pace {
+    /// The share of one CPU for drawing changes of the state.
+    share: f64,
+    /// When changes may be drawn again.
     next: Option<Instant>,
 }
 
 impl Pace {
-    fn drawn(&mut self, start: Instant) {
-        let took = start.elapsed();
-        self.next = Some(start + REDRAW.max(took * 20));
+    fn new(budget: f64) -> Self {
+        Self { share: budget * DRAWING, next: None }
     }
 
-    fn left(&self) -> Duration {
-        self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
+    /// Takes in that a drawing, which began at `start`, took `cpu`. The time until the next pays for it, and for those
+    /// before it that were not waited for.
+    fn drawn(&mut self, start: Instant, cpu: Duration) {
+        let gap = Duration::from_secs_f64((cpu.as_secs_f64() / self.share).min(60.0)).max(REDRAW);
+        let unpaid = self.left(start).min(LONGEST_DEBT.saturating_sub(gap));
+        self.next = Some(start + unpaid + gap);
     }
 
-    fn is_due(&self) -> bool {
-        self.left().is_zero()
+    /// The time from `now` until changes may be drawn.
+    fn left(&self, now: Instant) -> Duration {
+        self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const BUDGET: f64 = 0.01;
+
+    #[test]
+    fn drawing_changes_takes_its_part_of_the_budget_however_long_a_drawing_takes() {
+        for cpu in [MS / 10, MS, MS * 8, MS * 50] {
+            let start = Instant::now();
+            let (mut pace, mut now, mut drawings) = (Pace::new(BUDGET), start, 0);
+            while now < start + Duration::from_secs(100) {
+                now += pace.left(now);
+                pace.drawn(now, cpu);
+                drawings += 1;
+            }
+            let share = (cpu * drawings).as_secs_f64() / (now + pace.left(now) - start).as_secs_f64();
+            assert!(share <= BUDGET * DRAWING + 1e-9, "{cpu:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn cheap_drawings_come_no_sooner_than_they_can_be_seen() {
+        let (mut pace, now) = (Pace::new(BUDGET), Instant::now());
+        assert_eq!(pace.left(now), Duration::ZERO);
+        pace.drawn(now, MS / 100);
+        assert_eq!(pace.left(now), REDRAW);
+    }
+
+    #[test]
+    fn changes_wait_for_what_keys_have_drawn_but_not_for_long() {
+        let (mut pace, now) = (Pace::new(BUDGET), Instant::now());
+        pace.drawn(now, MS);
+        let once = pace.left(now);
+        pace.drawn(now, MS);
+        assert_eq!(pace.left(now), once * 2);
+        (0..100).for_each(|_| pace.drawn(now, MS));
+        assert_eq!(pace.left(now), LONGEST_DEBT);
     }
 }

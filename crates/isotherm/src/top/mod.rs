@@ -110,6 +110,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
         options.log.as_deref().map_or("discarded; --log FILE keeps it".into(), |log| log.display().to_string());
     let properties = prepared.properties();
     let attributes = properties.attributes.unwrap_or_default();
+    let budget = properties.budget.unwrap_or_default().cpu;
     let run = RunInfo {
         probe: properties.probe.clone(),
         coarse: properties.granularity == Granularity::Mapping,
@@ -142,11 +143,12 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
     })?;
 
     let mut screen = Screen::take()?;
-    live::listen(sender.clone())?;
+    let helpers = prepared.helper_cpu();
+    live::listen(sender.clone(), helpers.clone())?;
     prepared.add_sink("screen", live::sink(state.clone(), sender));
     let session = prepared.start()?;
     let mut ended = false;
-    let shown = live::run(&mut screen, &state, &inputs, |reason| {
+    let shown = live::run(&mut screen, &state, &inputs, &helpers, budget, |reason| {
         ended = true;
         match reason {
             EndReason::DurationOver => None,

@@ -58,7 +58,7 @@ pub struct Other {
 /// The cost of the monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MonitorCost {
-    /// CPU time of the monitor's thread in the last interval, as a share of it.
+    /// CPU time of all threads of isotherm in the last interval, as a share of it.
     pub cpu: f64,
     /// Pages read per second in the last interval.
     pub reads: f64,
@@ -94,7 +94,7 @@ pub struct Model {
 #[derive(Clone, Copy, Default)]
 struct Pending {
     start: Duration,
-    cpu_ns: u64,
+    cpu: Duration,
     reads: u64,
 }
 
@@ -153,11 +153,11 @@ impl Model {
         monitor.late_rounds += u64::from(cost.late_rounds);
         monitor.regions = regions;
         monitor.unobservable = cost.unobservable_bytes;
-        pending.cpu_ns += cost.cpu_ns;
+        pending.cpu += cost.cpu_time();
         pending.reads += cost.reads;
         if over {
             let seconds = time.saturating_sub(pending.start).as_secs_f64().max(1e-3);
-            monitor.cpu = pending.cpu_ns as f64 / 1e9 / seconds;
+            monitor.cpu = pending.cpu.as_secs_f64() / seconds;
             monitor.reads = pending.reads as f64 / seconds;
             *pending = Pending { start: time, ..Pending::default() };
         }
@@ -165,7 +165,7 @@ impl Model {
 
     /// Counts the cost of snapshots that did not arrive, because this screen was stopped for long.
     pub fn missed(&mut self, missed: &Missed) {
-        self.pending.cpu_ns += missed.cost.cpu_ns;
+        self.pending.cpu += missed.cost.cpu_time();
         self.pending.reads += missed.cost.reads;
         self.monitor.rounds += u64::from(missed.cost.rounds);
         self.monitor.late_rounds += u64::from(missed.cost.late_rounds);
