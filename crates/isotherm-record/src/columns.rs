@@ -167,8 +167,25 @@ table! {
         /// whether the budget did not suffice, so that surveys or samples were rarer than they would be without it;
         /// null in older recordings, and if there is no budget
         "limited" => limited: Option<bool>,
+        /// what the budget did not suffice for; null in older recordings, and if there is no budget
+        "not_afforded" => not_afforded: Option<NotAfforded>,
         /// mapped bytes that could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
+    }
+}
+
+table! {
+    /// What the budget did not suffice for.
+    struct NotAfforded, NotAffordedBuilder, NotAffordedReader {
+        /// whether surveys came less often than once a second
+        "surveys" => surveys: bool,
+        /// whether some rounds were without samples
+        "samples" => samples: bool,
+        /// whether the mappings were read less often than the update interval says
+        "mappings" => mappings: bool,
+        /// whether surveys did not clear all pages that they found accessed, so that the last one did not know of more
+        /// than a tenth of the resident memory whether it was accessed
+        "clears" => clears: bool,
     }
 }
 

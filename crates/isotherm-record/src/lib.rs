@@ -59,7 +59,8 @@ pub use id::{identity, pid_column};
 pub use layout::Damage;
 pub use mark::{Mark, MarkText, Marks};
 pub use model::{
-    Activity, Budget, Cost, Header, Host, Part, Row, Run, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos,
+    Activity, Budget, Cost, Header, Host, NotAfforded, Part, Row, Run, SnapshotRecord, SurveyRecord, TargetInfo,
+    TargetInfos,
 };
 pub use permissions::permission_letters;
 pub use reader::Recording;

@@ -148,6 +148,33 @@ pub struct TargetInfo {
     pub inner_pid: Option<u32>,
 }
 
+/// What a budget did not suffice for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotAfforded {
+    /// Surveys came less often than once a second.
+    pub surveys: bool,
+    /// Some rounds were without samples.
+    pub samples: bool,
+    /// The mappings were read less often than the update interval says.
+    pub mappings: bool,
+    /// Surveys did not clear all pages that they found accessed: of more than a tenth of the resident memory, the last
+    /// one did not know whether it was accessed.
+    pub clears: bool,
+}
+
+impl NotAfforded {
+    /// What one or the other did not suffice for.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            surveys: self.surveys || other.surveys,
+            samples: self.samples || other.samples,
+            mappings: self.mappings || other.mappings,
+            clears: self.clears || other.clears,
+        }
+    }
+}
+
 /// What one snapshot took, of all targets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
@@ -171,6 +198,8 @@ pub struct Cost {
     /// Whether the budget did not suffice, so that surveys or samples were rarer than they would be without it. `None`
     /// if that is not known.
     pub limited: Option<bool>,
+    /// What the budget did not suffice for. `None` if that is not known.
+    pub not_afforded: Option<NotAfforded>,
     /// Mapped bytes that could not be observed.
     pub unobservable_bytes: u64,
 }
@@ -183,6 +212,7 @@ impl Cost {
         self.sampled_rounds = sum(self.sampled_rounds, other.sampled_rounds, u32::saturating_add);
         self.other_cpu_ns = sum(self.other_cpu_ns, other.other_cpu_ns, u64::saturating_add);
         self.limited = sum(self.limited, other.limited, |one, other| one || other);
+        self.not_afforded = sum(self.not_afforded, other.not_afforded, NotAfforded::or);
         self.rounds = self.rounds.saturating_add(other.rounds);
         self.late_rounds = self.late_rounds.saturating_add(other.late_rounds);
         self.reads += other.reads;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isotherm_core::{AddrRange, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId};
 
 use crate::id::StoredId;
-use crate::{Cost, TargetInfo, check, columns, permissions};
+use crate::{Cost, NotAfforded, TargetInfo, check, columns, permissions};
 
 /// A row of a target as it is in a batch: what has not changed is left out.
 #[derive(Debug)]
@@ -157,8 +157,21 @@ impl From<Cost> for columns::Cost {
             cpu_ns: cost.cpu_ns,
             other_cpu_ns: cost.other_cpu_ns,
             limited: cost.limited,
+            not_afforded: cost.not_afforded.map(Into::into),
             unobservable_bytes: cost.unobservable_bytes,
         }
+    }
+}
+
+impl From<NotAfforded> for columns::NotAfforded {
+    fn from(NotAfforded { surveys, samples, mappings, clears }: NotAfforded) -> Self {
+        Self { surveys, samples, mappings, clears }
+    }
+}
+
+impl From<columns::NotAfforded> for NotAfforded {
+    fn from(of: columns::NotAfforded) -> Self {
+        Self { surveys: of.surveys, samples: of.samples, mappings: of.mappings, clears: of.clears }
     }
 }
 
@@ -174,6 +187,7 @@ impl From<columns::Cost> for Cost {
             cpu_ns: cost.cpu_ns,
             other_cpu_ns: cost.other_cpu_ns,
             limited: cost.limited,
+            not_afforded: cost.not_afforded.map(Into::into),
             unobservable_bytes: cost.unobservable_bytes,
         }
     }

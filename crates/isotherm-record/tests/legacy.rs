@@ -30,7 +30,7 @@ fn snapshot(i: u32) -> SnapshotRecord {
     let mut record = common::as_read(common::snapshot_record(i));
     record.snapshot.sampled_rounds = 0;
     if let Some(cost) = &mut record.cost {
-        (cost.sampled_rounds, cost.other_cpu_ns, cost.limited) = (None, None, None);
+        (cost.sampled_rounds, cost.other_cpu_ns, cost.limited, cost.not_afforded) = (None, None, None, None);
     }
     for target in &mut record.snapshot.targets {
         target.id = common::process_by_epoch(target.id.pid().unwrap());

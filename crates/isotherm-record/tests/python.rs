@@ -74,7 +74,8 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
             .to_owned(),
         "cost: struct<rounds: uint32 not null, late_rounds: uint32 not null, sampled_rounds: uint32, \
          reads: uint64 not null, max_reads: uint32 not null, clears: uint64 not null, cpu_ns: uint64 not null, \
-         other_cpu_ns: uint64, limited: bool, unobservable_bytes: uint64 not null>"
+         other_cpu_ns: uint64, limited: bool, not_afforded: struct<surveys: bool not null, samples: bool not null, \
+         mappings: bool not null, clears: bool not null>, unobservable_bytes: uint64 not null>"
             .to_owned(),
     ];
     assert_eq!(read["schema"], json!(schema));

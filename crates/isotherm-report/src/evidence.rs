@@ -97,7 +97,12 @@ impl Evidence {
 
     /// What a reader has to know if the monitor got too little CPU time, or if the evidence is little; and what to do.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        self.punctuality.warning(self.has_intervals()).into_iter().chain(self.little())
+        self.starved().into_iter().chain(self.little())
+    }
+
+    /// What a reader has to know if the monitor got too little CPU time.
+    pub(crate) fn starved(&self) -> Option<String> {
+        self.punctuality.warning(self.has_intervals())
     }
 
     fn little(&self) -> Option<String> {

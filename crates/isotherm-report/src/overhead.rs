@@ -6,10 +6,10 @@ use isotherm_record::Header;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::pace::{Pace, Pacing, Windows, cpu_time};
+use crate::ReportError;
+use crate::pace::{Pace, Pacing, Windows};
 use crate::source::{Selection, Source, View, Visit};
 use crate::wss::Percentiles;
-use crate::{ReportError, escape};
 
 /// The cost of one snapshot, of all targets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -189,17 +189,17 @@ impl Overhead {
         self
     }
 
-    /// JSON on one line. Figures that were not measured are `null`.
-    pub(crate) fn json(&self) -> Result<String, ReportError> {
-        if self.measured {
-            return escape::json(self);
-        }
+    /// The JSON. Figures that were not measured are `null`.
+    pub(crate) fn json(&self) -> Result<Value, ReportError> {
         let mut json = serde_json::to_value(self)?;
+        if self.measured {
+            return Ok(json);
+        }
         nothing(&mut json, &MEASURED);
         for moment in json["over_time"].as_array_mut().into_iter().flatten() {
             nothing(moment, &MEASURED_OF_MOMENT);
         }
-        escape::json(&json)
+        Ok(json)
     }
 
     /// The share of rounds that began late, 0 to 1.
@@ -238,7 +238,7 @@ impl View for Overhead {
                 regions: 0,
                 reads_per_sampling: share(cost.reads, u64::from(cost.rounds)),
                 max_reads: u64::from(cost.max_reads),
-                cpu_percent: share(cpu_time(&cost).as_nanos() as u64, elapsed) * 100.0,
+                cpu_percent: share(cost.cpu_time().as_nanos() as u64, elapsed) * 100.0,
                 late_rounds: u64::from(cost.late_rounds),
                 unobservable_bytes: cost.unobservable_bytes,
                 elapsed: visit.elapsed,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::units;
-use isotherm_record::Cost;
+use isotherm_record::{Cost, NotAfforded};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -41,6 +41,9 @@ pub struct Pace {
     /// Whether the budget made intervals longer for most of the time.
     #[serde(skip)]
     limited: bool,
+    /// What the budget did not suffice for, most of the time.
+    #[serde(skip)]
+    not_afforded: NotAfforded,
 }
 
 /// CPU time over each 10 s, in per cent of one CPU.
@@ -54,6 +57,18 @@ pub struct Windows {
     pub max: f64,
 }
 
+impl Windows {
+    /// Those of the CPU time over each 10 s. `None` if there is none.
+    pub fn of(percents: Vec<f64>) -> Option<Self> {
+        if percents.is_empty() {
+            return None;
+        }
+        let mean = percents.iter().sum::<f64>() / percents.len() as f64;
+        let [.., p99, max] = Percentiles::of(percents).0;
+        Some(Self { mean, p99, max })
+    }
+}
+
 impl Pace {
     /// Whether the recording tells that it has no samples.
     pub(crate) fn is_unsampled(&self) -> bool {
@@ -63,7 +78,7 @@ impl Pace {
     /// The pace in one line: `survey every 3.2 s, sampling every 40 ms: 1.0 % of a CPU, budget 1 %`. `None` if nothing
     /// of it is known.
     pub fn line(&self) -> Option<String> {
-        let every = |ns: u64| units::duration(two_digits(Duration::from_nanos(ns)));
+        let every = |ns: u64| shown_interval(Duration::from_nanos(ns));
         let mut parts = vec![];
         parts.extend(self.survey_interval_ns.map(|ns| format!("survey every {}", every(ns))));
         parts.extend(self.sampling_interval_ns.map(|ns| format!("sampling every {}", every(ns))));
@@ -83,19 +98,29 @@ impl Pace {
             (false, None) => parts.join(", "),
             (false, Some(cost)) => format!("{}: {cost}", parts.join(", ")),
         };
-        Some(self.remarks().fold(line, |line, remark| line + "; " + remark))
+        Some(self.remarks().fold(line, |line, remark| line + "; " + &remark))
     }
 
     /// What the budget could not hold or afford.
-    fn remarks(&self) -> impl Iterator<Item = &'static str> {
+    fn remarks(&self) -> impl Iterator<Item = String> {
         // The budget is one of ten seconds.
         let exceeded = self.windows.and_then(|windows| match () {
             () if self.exceeds(self.cpu_percent) => Some("the budget was exceeded"),
             () if self.exceeds(Some(windows.max)) => Some("the budget was exceeded at times"),
             () => None,
         });
-        let limited = self.limited.then_some("the intervals are longer than wanted, to keep the budget (--cpu-budget)");
-        exceeded.into_iter().chain(limited)
+        let NotAfforded { surveys, samples, mappings, clears } = self.not_afforded;
+        let kinds = [(surveys, "surveys"), (samples, "samples"), (mappings, "readings of the mappings")];
+        let rarer: Vec<&str> = kinds.into_iter().filter_map(|(is_rarer, kind)| is_rarer.then_some(kind)).collect();
+        let limited = match rarer[..] {
+            [] => {
+                self.limited.then(|| "the intervals are longer than wanted, to keep the budget (--cpu-budget)".into())
+            }
+            _ => Some(format!("rarer than wanted, to keep the budget (--cpu-budget): {}", rarer.join(", "))),
+        };
+        let unknown =
+            clears.then(|| "the budget does not suffice to clear all accessed pages (--target-budget)".into());
+        exceeded.map(String::from).into_iter().chain(limited).chain(unknown)
     }
 
     fn exceeds(&self, percent: Option<f64>) -> bool {
@@ -113,11 +138,11 @@ fn share(percent: f64) -> String {
     }
 }
 
-/// A time with two digits.
-fn two_digits(time: Duration) -> Duration {
+/// An interval with two digits: `3.2 s`.
+pub fn shown_interval(time: Duration) -> String {
     let nanoseconds = time.as_nanos();
     let step = 10_u128.pow(nanoseconds.max(1).ilog10().saturating_sub(1));
-    Duration::from_nanos(((nanoseconds + step / 2) / step * step) as u64)
+    units::duration(Duration::from_nanos(((nanoseconds + step / 2) / step * step) as u64))
 }
 
 /// Computes the pace from the snapshots and surveys of a selection.
@@ -133,6 +158,8 @@ pub struct Pacing {
     spent: Vec<Spent>,
     /// The time that the snapshots cover, and of it the time in which the budget made intervals longer.
     covered: (Duration, Duration),
+    /// For how long the budget did not suffice for surveys, samples, readings of the mappings, and clears.
+    not_afforded: [Duration; 4],
 }
 
 /// The CPU time of one snapshot.
@@ -161,12 +188,16 @@ impl Pacing {
         let elapsed = to.saturating_sub(from);
         match self.spent.last_mut().filter(|last| last.to == to && !to.is_zero()) {
             // Of another recorder at the same time.
-            Some(last) => last.cpu += cpu_time(cost),
-            None => self.spent.push(Spent { from, to, cpu: cpu_time(cost) }),
+            Some(last) => last.cpu += cost.cpu_time(),
+            None => self.spent.push(Spent { from, to, cpu: cost.cpu_time() }),
         }
         self.covered.0 += elapsed;
         if cost.limited == Some(true) {
             self.covered.1 += elapsed;
+        }
+        let NotAfforded { surveys, samples, mappings, clears } = cost.not_afforded.unwrap_or_default();
+        for (time, was_not) in self.not_afforded.iter_mut().zip([surveys, samples, mappings, clears]) {
+            *time += if was_not { elapsed } else { Duration::ZERO };
         }
         if let Some(rounds) = cost.sampled_rounds {
             self.tells_samples = true;
@@ -193,14 +224,17 @@ impl Pacing {
     /// The pace. All snapshots and surveys must have been added.
     pub fn finish(&self) -> Pace {
         let median = |values: Vec<(u64, f64)>| (!values.is_empty()).then(|| Percentiles::weighted(values).median());
+        let mostly = |time: Duration| time > self.covered.0 / 2;
+        let [surveys, samples, mappings, clears] = self.not_afforded.map(mostly);
         Pace {
             survey_interval_ns: median(self.surveys.clone()),
             sampling_interval_ns: median(self.gaps.clone()),
             cpu_percent: self.cpu_percent(),
             budget_percent: self.budget,
-            windows: self.windows(),
+            windows: Windows::of(self.over_windows()),
             unsampled: self.tells_samples && self.gaps.is_empty(),
-            limited: self.covered.1 > self.covered.0 / 2,
+            limited: mostly(self.covered.1),
+            not_afforded: NotAfforded { surveys, samples, mappings, clears },
         }
     }
 
@@ -212,8 +246,9 @@ impl Pacing {
         (wall > 0.0).then(|| sum(|spent| spent.cpu) / wall * 100.0)
     }
 
-    /// The CPU time over each window that begins with a snapshot. What a snapshot took counts evenly over its time.
-    fn windows(&self) -> Option<Windows> {
+    /// The CPU time over each 10 s that begin with a snapshot, after the first 2 s, in per cent of one CPU. What a
+    /// snapshot took counts evenly over its time.
+    pub fn over_windows(&self) -> Vec<f64> {
         let mut shares = vec![];
         for (first, Spent { from, .. }) in self.spent.iter().enumerate().filter(|(_, spent)| spent.from >= START) {
             let end = *from + WINDOW;
@@ -233,13 +268,7 @@ impl Pacing {
             }
             shares.push(cpu.as_secs_f64() / WINDOW.as_secs_f64() * 100.0);
         }
-        if shares.is_empty() {
-            return None;
-        }
-        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-        let percentiles = Percentiles::of(shares);
-        let [.., p99, max] = percentiles.0;
-        Some(Windows { mean, p99, max })
+        shares
     }
 }
 
@@ -250,11 +279,6 @@ impl View for Pacing {
         }
         Ok(())
     }
-}
-
-/// The CPU time of all threads of isotherm.
-pub(crate) fn cpu_time(cost: &Cost) -> Duration {
-    Duration::from_nanos(cost.cpu_ns.saturating_add(cost.other_cpu_ns.unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -304,5 +328,19 @@ mod tests {
         let both = of(1.2, 1.3, true);
         assert!(both.contains("exceeded; the intervals are longer than wanted"), "{both}");
         assert_eq!(Pace::default().line(), None);
+    }
+
+    #[test]
+    fn the_line_says_what_was_not_afforded_for_most_of_the_time() {
+        let mut pacing = Pacing::new(Some(0.01));
+        for nth in 0..10 {
+            let often = NotAfforded { surveys: true, samples: nth < 6, mappings: nth < 5, clears: nth > 2 };
+            let cost = Cost { limited: Some(true), not_afforded: Some(often), ..Cost::default() };
+            pacing.snapshot(Duration::from_secs(nth), Duration::from_secs(nth + 1), &cost);
+        }
+        let line = pacing.finish().line().unwrap();
+        let rest = "; rarer than wanted, to keep the budget (--cpu-budget): surveys, samples; the budget does not suffice \
+                    to clear all accessed pages (--target-budget)";
+        assert!(line.ends_with(rest), "{line}");
     }
 }

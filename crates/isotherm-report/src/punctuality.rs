@@ -6,8 +6,9 @@ use crate::ReportError;
 use crate::source::{View, Visit};
 use crate::summary::MANY_LATE;
 
-/// The monitor was starved of CPU time if more than this share of its rounds was late.
-const STARVED: f64 = 0.25;
+/// The monitor was starved of CPU time if more than this share of its rounds was late: access rates and ages cannot be
+/// relied on.
+pub const STARVED: f64 = 0.25;
 
 /// The monitor was starved of CPU time if stretched aggregations took more than this share of the time.
 const MUCH_STRETCHED: f64 = 0.1;

@@ -12,6 +12,7 @@ use crate::heatmap::{Heatmap, Plan};
 use crate::idle_time::IdleTime;
 use crate::kind::{Format, Kind};
 use crate::marks::{self, Marked};
+use crate::notes::{Noted, Notes};
 use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
@@ -23,7 +24,7 @@ use crate::temperature::Temperatures;
 use crate::text::{RegionsText, Terminal};
 use crate::tune::{Surroundings, Tune};
 use crate::wss::{GroupedWss, Wss};
-use crate::{ReportError, escape, histogram, html, pdf, png, surveyed, svg, text};
+use crate::{ReportError, escape, facts, histogram, html, pdf, png, surveyed, svg, text};
 
 /// Writes a report.
 ///
@@ -74,30 +75,22 @@ fn write_text(
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let terminal = &options.terminal;
-    // These two have that line among their facts.
-    match kind {
-        Kind::Overhead => return Ok(text::overhead(out, terminal, &overhead(source, selection)?)?),
-        Kind::Schemes => text::schemes(out, terminal, &Schemes::new(source, selection)?)?,
-        _ => {}
+    let evidence = Evidence::of(source, selection);
+    let measure = evidence.as_ref().ok().map(Evidence::measure);
+    let Notes { warnings, pace } = Notes::of(kind, evidence)?;
+    warnings.into_iter().try_for_each(|warning| text::warning(out, terminal, Some(warning)))?;
+    // It has that line among its facts.
+    if kind == Kind::Overhead {
+        return Ok(text::overhead(out, terminal, &overhead(source, selection)?)?);
     }
-    let evidence = match Evidence::of(source, selection) {
-        // While all schemes are asleep, there are no snapshots.
-        Err(ReportError::NothingRecorded { .. } | ReportError::NothingMatches { .. }) if kind == Kind::Schemes => {
-            return Ok(());
-        }
-        evidence => evidence?,
-    };
-    let line = evidence.pace().line();
+    let line = pace.line();
     let marks = marks::selected(source, selection)?;
     let above_axis = if marks.is_empty() { 0 } else { 2 };
     let notes = usize::from(line.is_some()) + usize::from(kind == Kind::Heatmap) + above_axis;
     let shorter = Terminal { rows: terminal.rows.saturating_sub(notes), ..*terminal };
-    if kind != Kind::Schemes {
-        evidence.warnings().try_for_each(|warning| text::warning(out, terminal, Some(warning)))?;
-    }
     match kind {
         Kind::Heatmap => {
-            let measure = options.measure.unwrap_or_else(|| evidence.measure());
+            let measure = options.measure.or(measure).unwrap_or_default();
             let map = Heatmap::of(source, selection, measure, |extent| text::plan(&shorter, extent))?;
             text::heatmap(out, &shorter, &map, &marks)?;
         }
@@ -112,7 +105,7 @@ fn write_text(
         }
         Kind::IdleTime => histogram::write(out, &shorter, &IdleTime::new(source, selection)?.histogram())?,
         Kind::Temperature => histogram::write(out, &shorter, &Temperatures::new(source, selection)?.histogram())?,
-        Kind::Schemes => {}
+        Kind::Schemes => text::schemes(out, terminal, &Schemes::new(source, selection)?)?,
         _ => return Ok(text::summary(out, terminal, &summary(source, selection, options)?, &marks)?),
     }
     text::note(out, terminal, line)?;
@@ -121,63 +114,62 @@ fn write_text(
 
 fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     let marks = || marks::selected(source, selection);
+    let evidence = Evidence::of(source, selection);
+    let measure = evidence.as_ref().ok().map(Evidence::measure);
+    let notes = Notes::of(kind, evidence)?;
     match kind {
         Kind::Heatmap => {
-            let map = heatmap(source, selection, options, |extent| all_targets(options, extent))?;
-            escape::json(&Marked::new(map, &marks()?))
+            let measure = options.measure.or(measure).unwrap_or_default();
+            let map = Heatmap::of(source, selection, measure, |extent| all_targets(options, extent))?;
+            escape::json(&Noted::new(Marked::new(map, &marks()?), notes))
         }
         Kind::Wss => {
             let wss = Wss::new(source, selection, options.window)?;
             let report = WssReport { groups: grouped(&wss, source, selection, options)?, wss };
-            escape::json(&Marked::new(report, &marks()?))
+            escape::json(&Noted::new(Marked::new(report, &marks()?), notes))
         }
-        Kind::Overhead => overhead(source, selection)?.json(),
-        Kind::IdleTime => escape::json(&IdleTime::new(source, selection)?),
-        Kind::Temperature => escape::json(&Temperatures::new(source, selection)?),
-        Kind::Schemes => escape::json(&Schemes::new(source, selection)?),
-        _ => escape::json(&Marked::new(summary(source, selection, options)?, &marks()?)),
+        Kind::Overhead => escape::json(&Noted::new(overhead(source, selection)?.json()?, notes)),
+        Kind::IdleTime => escape::json(&Noted::new(IdleTime::new(source, selection)?, notes)),
+        Kind::Temperature => escape::json(&Noted::new(Temperatures::new(source, selection)?, notes)),
+        Kind::Schemes => escape::json(&Noted::new(Schemes::new(source, selection)?, notes)),
+        _ => {
+            let summary = summary(source, selection, options)?;
+            let warnings = notes.warnings.into_iter().chain(facts::warnings(&summary)).collect();
+            escape::json(&Noted::new(Marked::new(summary, &marks()?), Notes { warnings, ..notes }))
+        }
     }
 }
 
+/// A picture of its own, with what cannot be relied on above it, and how often the recording surveyed and sampled below.
 fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     let picture = options.picture;
     let marks = &marks::selected(source, selection)?;
-    Ok(match kind {
+    let evidence = Evidence::of(source, selection);
+    let measure = evidence.as_ref().ok().map(Evidence::measure);
+    let notes = Notes::of(kind, evidence)?;
+    let drawing = match kind {
         Kind::Heatmap => {
             let plan = |extent: &Extent| {
                 let (columns, rows) = cells(options, extent);
                 svg::plan(extent, picture, columns, rows)
             };
-            svg::heatmap(&heatmap(source, selection, options, plan)?, marks, picture)?
+            let measure = options.measure.or(measure).unwrap_or_default();
+            svg::draw_heatmap(&Heatmap::of(source, selection, measure, plan)?, marks, picture)?
         }
-        Kind::Wss => svg::wss(&Wss::new(source, selection, options.window)?, marks, picture),
-        Kind::Overhead => svg::overhead(&overhead(source, selection)?, marks, picture),
-        Kind::IdleTime => histogram::draw(&IdleTime::new(source, selection)?.histogram(), marks, picture).standalone(),
-        Kind::Temperature => {
-            histogram::draw(&Temperatures::new(source, selection)?.histogram(), marks, picture).standalone()
-        }
-        Kind::Schemes => svg::schemes(&Schemes::new(source, selection)?, marks, picture),
+        Kind::Wss => svg::draw_wss(&Wss::new(source, selection, options.window)?, marks, picture),
+        Kind::Overhead => svg::draw_overhead(&overhead(source, selection)?, marks, picture),
+        Kind::IdleTime => histogram::draw(&IdleTime::new(source, selection)?.histogram(), marks, picture),
+        Kind::Temperature => histogram::draw(&Temperatures::new(source, selection)?.histogram(), marks, picture),
+        Kind::Schemes => svg::draw_schemes(&Schemes::new(source, selection)?, marks, picture),
         Kind::Regions => {
             let selection = one_snapshot(source, selection, options.regions.at)?;
             let mut snapshots = svg::RegionLines::new(options.regions, LastSurveys::new(source)?);
             walk(source, &selection, &mut [&mut snapshots])?;
             snapshots.draw(picture)
         }
-        Kind::Summary | Kind::Tune | Kind::Html => svg::summary(&summary(source, selection, options)?, picture),
-    })
-}
-
-fn heatmap(
-    source: &dyn Source,
-    selection: &Selection,
-    options: &Options,
-    plan: impl FnOnce(&Extent) -> Plan,
-) -> Result<Heatmap, ReportError> {
-    let measure = match options.measure {
-        Some(measure) => measure,
-        None => Evidence::of(source, selection)?.measure(),
+        Kind::Summary | Kind::Tune | Kind::Html => svg::draw_summary(&summary(source, selection, options)?, picture),
     };
-    Heatmap::of(source, selection, measure, plan)
+    Ok(drawing.with_notes(&notes).standalone())
 }
 
 fn overhead(source: &dyn Source, selection: &Selection) -> Result<Overhead, ReportError> {

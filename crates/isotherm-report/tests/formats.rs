@@ -146,6 +146,50 @@ fn problems_of_a_recording_are_shown() {
     insta::assert_snapshot!(text(Kind::Summary, &source, plain(100, 30)));
 }
 
+/// A recording that a monitor made which got too little CPU time.
+fn starved() -> Made {
+    let mut source = made::phases(40);
+    source.activities = made::schemed(4).activities;
+    for row in &mut source.rows {
+        row.cost.as_mut().unwrap().late_rounds = 15;
+    }
+    source
+}
+
+#[test]
+fn every_format_of_every_report_says_what_cannot_be_relied_on_and_what_the_recording_cost() {
+    const STARVED: &str = "the monitor got too little CPU time: 75 % of the";
+    const PACE: &str = "sampling every 5 ms: 1.5 % of a CPU, budget 2 %";
+    let source = starved();
+    for kind in TEXTS.into_iter().filter(|kind| *kind != Kind::Tune) {
+        let text = text(kind, &source, plain(100, 40));
+        assert!(text.starts_with(&format!("! {STARVED}")), "{kind:?}: {text}");
+        assert!(text.contains(PACE), "{kind:?}: {text}");
+        let svg = String::from_utf8(report(kind, Format::Svg, &source, &Options::default()).unwrap()).unwrap();
+        let (at, pace) = (svg.find(STARVED).unwrap(), svg.find(PACE).unwrap());
+        assert!(at < svg.find("class=\"title\"").unwrap_or(pace), "{kind:?}: {svg}");
+        if kind != Kind::Regions {
+            let json = report(kind, Format::Json, &source, &Options::default()).unwrap();
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            assert!(json["warnings"][0].as_str().unwrap().starts_with(STARVED), "{kind:?}");
+            assert_eq!(
+                (&json["pace"]["text"], &json["pace"]["budget_percent"]),
+                (&PACE.into(), &2.0.into()),
+                "{kind:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_picture_of_a_good_recording_has_no_warning() {
+    let surveyed = made::surveyed(12);
+    for kind in [Kind::Heatmap, Kind::Wss, Kind::Summary] {
+        let svg = String::from_utf8(report(kind, Format::Svg, &surveyed, &Options::default()).unwrap()).unwrap();
+        assert!(!svg.contains("class=\"warning\"") && svg.contains("of a CPU, budget"), "{svg}");
+    }
+}
+
 #[test]
 fn regions_are_filtered_and_sorted() {
     let regions = RegionOptions {

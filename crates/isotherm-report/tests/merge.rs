@@ -89,7 +89,7 @@ fn without_header(mut report: Value) -> Value {
         return std::mem::take(values).into_iter().map(without_header).collect();
     }
     if let Some(map) = report.as_object_mut() {
-        let of_all = ["recording", "rounds", "late_rounds", "cpu_percent", "budget_percent", "counted_once"];
+        let of_all = ["recording", "rounds", "late_rounds", "cpu_percent", "budget_percent", "pace", "counted_once"];
         of_all.iter().for_each(|name| drop(map.remove(*name)));
         map.values_mut().for_each(|value| *value = without_header(value.take()));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isotherm_core::scheme::{Returns, Scheme};
 use isotherm_core::{Allocations, Attributes, Pace};
-use isotherm_record::{Activity, Cost, Mark, SnapshotRecord, SurveyRecord, TargetInfos};
+use isotherm_record::{Activity, Cost, Mark, NotAfforded, SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::RunError;
 
@@ -29,8 +29,13 @@ pub enum Event {
     Mark(Mark),
     /// Calls of the targets that mapped memory, with their call stacks; none unless the run records them.
     Allocations(Arc<Allocations>),
-    /// What the run has settled on to keep its budget, when that has changed.
-    Pace(Pace),
+    /// What the run has settled on to keep its budget, and what that does not suffice for, when that has changed.
+    Pace {
+        /// What it has settled on.
+        pace: Pace,
+        /// What the budget does not suffice for. [`Cost`] has it for each snapshot.
+        not_afforded: NotAfforded,
+    },
     /// Something that the user of the run may want to know.
     Notice(Notice),
     /// Events that this sink did not get, because its queue was full. Comes in the place of the events.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use isotherm_core::{Pace, Pacer, StepWork};
 use isotherm_kernel::monitor_cpu_time;
+use isotherm_record::NotAfforded;
 
 /// The CPU time of the threads that help a run. It counts as that of the run, and so is part of its budget and its cost.
 ///
@@ -93,28 +94,31 @@ impl CpuMeter {
     }
 }
 
-/// Tells what a run has settled on, when that has changed.
+/// Whether to tell what a run has settled on: when that has changed.
 #[derive(Default)]
 pub(crate) struct PaceNews {
-    told: Option<Pace>,
+    told: Option<(Pace, NotAfforded)>,
 }
 
 impl PaceNews {
-    /// Returns `pace` if it is worth telling.
-    pub(crate) fn of(&mut self, pace: Pace) -> Option<Pace> {
+    /// Whether this is worth telling. It is told then.
+    pub(crate) fn is_news(&mut self, pace: Pace, not_afforded: NotAfforded) -> bool {
         let has_changed = |one: Option<Duration>, other: Option<Duration>| match (one, other) {
             (Some(one), Some(other)) => (one.as_secs_f64() - other.as_secs_f64()).abs() > other.as_secs_f64() * TOLD,
             (one, other) => one.is_some() != other.is_some(),
         };
-        let is_news = self.told.is_none_or(|told| {
+        // Readings of the mappings are put off for moments: that alone is no news.
+        let without_mappings = |of: NotAfforded| NotAfforded { mappings: false, ..of };
+        let is_news = self.told.is_none_or(|(told, told_not_afforded)| {
             pace.is_limited != told.is_limited
+                || without_mappings(not_afforded) != without_mappings(told_not_afforded)
                 || has_changed(pace.survey_interval, told.survey_interval)
                 || has_changed(pace.sampling_interval, told.sampling_interval)
         });
-        is_news.then(|| {
-            self.told = Some(pace);
-            pace
-        })
+        if is_news {
+            self.told = Some((pace, not_afforded));
+        }
+        is_news
     }
 }
 
@@ -133,6 +137,18 @@ mod tests {
         std::thread::scope(|scope| (0..2).for_each(|_| _ = scope.spawn(|| work(helpers.clone()))));
         assert!(helpers.take() >= Duration::from_millis(4));
         assert_eq!(helpers.take(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_pace_is_told_when_it_has_changed_much() {
+        let mut news = PaceNews::default();
+        let pace = |ms| Pace { survey_interval: Some(Duration::from_millis(ms)), ..Pace::default() };
+        let nothing = NotAfforded::default();
+        assert!(news.is_news(pace(1000), nothing), "the first");
+        assert!(!news.is_news(pace(1100), nothing), "little");
+        assert!(news.is_news(pace(1300), nothing));
+        assert!(news.is_news(pace(1300), NotAfforded { clears: true, ..nothing }));
+        assert!(!news.is_news(pace(1300), NotAfforded { clears: true, mappings: true, ..nothing }), "for a moment");
     }
 
     #[test]

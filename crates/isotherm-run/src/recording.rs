@@ -75,7 +75,8 @@ impl EventSink for RecordingSink {
                     *summary = Some(RecordingSummary { path, bytes });
                 }
             }
-            Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::Pace(_) | Event::Notice(_) => {}
+            // Each snapshot has the pace among its costs.
+            Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::Pace { .. } | Event::Notice(_) => {}
         }
         if let (Event::Snapshot(record), Some(usage), Some(recorder)) = (event, &mut self.usage, &mut self.recorder)
             && let Some(activity) = usage.look(record)

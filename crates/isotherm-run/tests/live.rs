@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use isotherm_core::AttributeOptions;
+use isotherm_core::{AttributeOptions, Budget, Pace};
 use isotherm_kernel::monitor_cpu_time;
+use isotherm_record::{Cost, NotAfforded};
 use isotherm_run::{EndReason, Event, ProbeChoice, RunConfig, RunError};
 
 /// A process that lives until it is dropped.
@@ -136,6 +137,45 @@ fn threads_of_the_program_that_help_are_part_of_the_cost() {
     }
     helper.join().unwrap();
     session.stop().unwrap();
+}
+
+/// The first pace of a run that `is_told` accepts, with what the cost of the snapshot before it says.
+fn pace_of(run: RunConfig, is_told: impl Fn(Pace, NotAfforded) -> bool) -> (Pace, Cost) {
+    let mut run = run.prepare().unwrap();
+    let events = run.subscribe();
+    let session = run.start().unwrap();
+    let mut cost = Cost::default();
+    let mut told = None;
+    for event in events {
+        match event {
+            Event::Snapshot(record) => cost = record.cost.unwrap(),
+            Event::Pace { pace, not_afforded } if is_told(pace, not_afforded) => {
+                assert_eq!(cost.not_afforded, Some(not_afforded));
+                told = Some((pace, cost));
+                break;
+            }
+            _ => {}
+        }
+    }
+    session.stop().unwrap();
+    told.unwrap()
+}
+
+#[test]
+fn a_run_tells_what_it_has_settled_on() {
+    let target = Target::start();
+    let (pace, cost) = pace_of(watch(target.pid()), |_, _| true);
+    assert!(pace.survey_interval.is_some() || pace.sampling_interval.is_some(), "{pace:?}");
+    assert!(cost.limited.is_some());
+}
+
+#[test]
+fn a_run_tells_what_its_budget_does_not_suffice_for() {
+    let target = Target::start();
+    let run = watch(target.pid()).budget(Budget { cpu: 1e-5, ..Budget::default() });
+    let (pace, cost) = pace_of(run, |_, not_afforded| not_afforded.surveys);
+    assert!(pace.is_limited && cost.limited == Some(true));
+    assert!(pace.survey_interval > Some(Duration::from_secs(1)), "{pace:?}");
 }
 
 #[test]

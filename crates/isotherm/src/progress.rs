@@ -55,7 +55,7 @@ impl Progress {
             Event::Survey(_)
             | Event::Mark(_)
             | Event::Allocations(_)
-            | Event::Pace(_)
+            | Event::Pace { .. }
             | Event::Notice(_)
             | Event::Targets(_)
             | Event::Attributes(_)

@@ -17,7 +17,7 @@ use isotherm_core::{
     TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Budget, Contents, Cost, Header, Host, RecordError, Recorder, Recording, Row, SnapshotRecord,
+    Activity, Budget, Contents, Cost, Header, Host, NotAfforded, RecordError, Recorder, Recording, Row, SnapshotRecord,
     SurveyRecord, TargetInfo, pid_column,
 };
 
@@ -128,6 +128,12 @@ pub fn cost(i: u32) -> Cost {
         clears: 3,
         cpu_ns: 1000 + u64::from(i),
         limited: (i > 0).then_some(i.is_multiple_of(2)),
+        not_afforded: (i > 0).then_some(NotAfforded {
+            surveys: i.is_multiple_of(2),
+            samples: i.is_multiple_of(3),
+            mappings: i.is_multiple_of(5),
+            clears: i.is_multiple_of(7),
+        }),
         other_cpu_ns: (i > 0).then_some(10 * u64::from(i)),
         unobservable_bytes: 4096,
     }

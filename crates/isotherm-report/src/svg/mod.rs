@@ -17,7 +17,6 @@ use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
 use base64::Engine as _;
-use isotherm_record::Mark;
 
 use crate::ReportError;
 use crate::colour::{ABSENT, SWAPPED, UNOBSERVABLE};
@@ -25,6 +24,7 @@ use crate::escape::markup;
 use crate::groups::GroupBy;
 use crate::heatmap::Shown;
 use crate::measure::Measure;
+use crate::notes::Notes;
 use crate::options::Picture;
 use crate::ticks;
 
@@ -33,35 +33,11 @@ pub(crate) use regions::RegionLines;
 /// The style of a picture in a file of its own. The page has the same classes.
 const STYLE: &str = include_str!("../../assets/picture.css");
 
-/// The picture of a heatmap.
-pub(crate) fn heatmap(
-    heatmap: &crate::heatmap::Heatmap,
-    marks: &[Mark],
-    picture: Picture,
-) -> Result<String, ReportError> {
-    Ok(heatmap::draw(heatmap, marks, picture)?.standalone())
-}
-
-/// The picture of a working set.
-pub(crate) fn wss(wss: &crate::wss::Wss, marks: &[Mark], picture: Picture) -> String {
-    lines::wss(wss, marks, picture).standalone()
-}
-
-/// The picture of the costs.
-pub(crate) fn overhead(overhead: &crate::overhead::Overhead, marks: &[Mark], picture: Picture) -> String {
-    lines::overhead(overhead, marks, picture).standalone()
-}
-
-/// The picture of what schemes did.
-pub(crate) fn schemes(schemes: &crate::schemes::Schemes, marks: &[Mark], picture: Picture) -> String {
-    schemes::draw(schemes, marks, picture).standalone()
-}
-
-/// The picture of a summary: a flame graph if it is by stack.
-pub(crate) fn summary(summary: &crate::summary::Summary, picture: Picture) -> String {
+/// Draws a summary: a flame graph if it is by stack.
+pub(crate) fn draw_summary(summary: &crate::summary::Summary, picture: Picture) -> Drawing {
     match summary.group_by {
-        GroupBy::Stack => flame::draw(summary, picture).standalone(),
-        _ => summary::draw(summary, picture).standalone(),
+        GroupBy::Stack => flame::draw(summary, picture),
+        _ => summary::draw(summary, picture),
     }
 }
 
@@ -70,6 +46,10 @@ pub(crate) use legend::Scale;
 pub(crate) use lines::{overhead as draw_overhead, wss as draw_wss};
 pub(crate) use marks::{Across, ON_COLOURS, row as mark_row};
 pub(crate) use schemes::draw as draw_schemes;
+
+/// The left margin of notes, and the distance of their lines.
+const NOTES_LEFT: f64 = 12.0;
+const NOTES_LINE: f64 = 17.0;
 
 /// The anchor of a text.
 #[derive(Clone, Copy)]
@@ -171,6 +151,33 @@ impl Drawing {
     fn open(&self, attributes: &dyn Display) -> String {
         let (w, h) = (n(self.width), n(self.height));
         format!(r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" {attributes}>"#)
+    }
+
+    /// The picture with warnings above it, and how often the recording surveyed and sampled below it.
+    pub(crate) fn with_notes(self, notes: &Notes) -> Self {
+        let columns = ((self.width - 2.0 * NOTES_LEFT) / text_width("0")) as usize;
+        let lines = |text: &str| crate::text::wrap(text, columns, 2).lines().map(str::to_owned).collect::<Vec<_>>();
+        let mut drawing = Self::new(self.width);
+        let mut y = 0.0;
+        for line in notes.warnings.iter().flat_map(|warning| lines(&format!("! {warning}"))) {
+            drawing.text(NOTES_LEFT, y + 20.0, Anchor::Start, "warning", &line);
+            y += NOTES_LINE;
+        }
+        if y > 0.0 {
+            y += 8.0;
+            drawing.raw(&format!(r#"<g transform="translate(0 {})">"#, n(y)));
+        }
+        drawing.body += &self.body;
+        if y > 0.0 {
+            drawing.raw("</g>");
+        }
+        y += self.height;
+        for line in notes.pace.line().iter().flat_map(|line| lines(line)) {
+            drawing.text(NOTES_LEFT, y + 8.0, Anchor::Start, "label", &line);
+            y += NOTES_LINE;
+        }
+        drawing.height = y;
+        drawing
     }
 
     /// The picture as a file of its own.

@@ -79,7 +79,7 @@ impl<'a> RegionLines<'a> {
     }
 
     /// Draws a plot for each of the largest targets, and says how many more there are.
-    pub(crate) fn draw(&self, picture: Picture) -> String {
+    pub(crate) fn draw(&self, picture: Picture) -> Drawing {
         let width = f64::from(picture.width.max(420));
         let height = (f64::from(picture.height) / 3.0).max(100.0);
         let mut drawing = Drawing::new(width);
@@ -100,7 +100,7 @@ impl<'a> RegionLines<'a> {
             y += 28.0;
         }
         drawing.height = y;
-        drawing.standalone()
+        drawing
     }
 }
 

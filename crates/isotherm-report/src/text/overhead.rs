@@ -13,7 +13,6 @@ use crate::escape::sanitise;
 use crate::facts::lost_aggregations;
 use crate::overhead::{Load, Overhead};
 use crate::pace::Windows;
-use crate::summary::MANY_LATE;
 use crate::ticks;
 
 /// Writes the figures, the percentiles with the limit, and charts over time.
@@ -47,11 +46,6 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
     let unknown = [("cost", format!("not known: {} tells none", sanitise(&o.probe)))];
     for (name, text) in probe.iter().chain(if o.measured { rest } else { &unknown }) {
         fact(out, terminal, name, text)?;
-    }
-    if o.late_share() > MANY_LATE {
-        let text = "! many rounds began late: rates and ages are less sure than they look; \
-                    sample less often or with fewer regions";
-        writeln!(out, "{}", wrap(text, terminal.width(), 2))?;
     }
     if o.lost_aggregations > 0 {
         let text = format!("! {}", lost_aggregations(o.lost_aggregations));

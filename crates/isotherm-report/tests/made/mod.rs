@@ -162,6 +162,7 @@ pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionS
             cpu_ns: 1_200_000,
             other_cpu_ns: Some(100_000),
             limited: Some(false),
+            not_afforded: None,
             unobservable_bytes: 0,
         }),
     }

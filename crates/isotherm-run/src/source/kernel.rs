@@ -212,6 +212,7 @@ impl Converter {
             cpu_ns: cpu.saturating_sub(self.cpu).as_nanos() as u64,
             other_cpu_ns: None,
             limited: None,
+            not_afforded: None,
             unobservable_bytes: 0,
         };
         self.cpu = cpu;

@@ -5,10 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_core::survey::SurveySnapshot;
-use isotherm_core::{AccessProbe, Attributes, BoxError, Monitor, Next, PaceOptions, Pacer, Sink, Snapshot};
+use isotherm_core::survey::{PageSums, SurveySettings, SurveySnapshot};
+use isotherm_core::{
+    AccessProbe, Attributes, BoxError, Monitor, Next, Pace, PaceOptions, Pacer, Sink, Snapshot, SurveyInterval,
+};
 use isotherm_kernel::{ProcessTable, Waiter, Woken, monitor_cpu_time, now_since_boot};
-use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
+use isotherm_record::{Cost, NotAfforded, SnapshotRecord, SurveyRecord};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
@@ -121,10 +123,18 @@ struct Driver {
     processes: ProcessTable,
     /// Whether it was told that memory is left unobservable.
     told_left_out: bool,
+    /// Whether surveys follow from the budget, and not from an interval that was asked for.
+    surveys_follow: bool,
+    /// Whether the last survey did not know much of the memory.
+    much_unknown: bool,
 }
+
+/// With a larger share of unknown memory, surveys do not clear what they would without a budget.
+const MUCH_UNKNOWN: f64 = 0.1;
 
 impl Driver {
     fn new(pace: PaceOptions, meter: CpuMeter, targets: &LiveTargets) -> Self {
+        let surveys_follow = pace.survey == Some(SurveyInterval::Auto);
         Self {
             pacer: Pacer::new(pace),
             meter,
@@ -134,6 +144,8 @@ impl Driver {
             infos: targets.infos(),
             processes: targets.processes(),
             told_left_out: false,
+            surveys_follow,
+            much_unknown: false,
         }
     }
 
@@ -158,14 +170,18 @@ impl Driver {
             if let Some(attributes) = self.pacer.aggregated(&record.snapshot, monitor.attributes()) {
                 monitor.set_attributes(attributes);
             }
-            let pace = settled.insert(self.pacer.pace(monitor.attributes()));
+            let pace = self.pacer.pace(monitor.attributes());
+            let not_afforded = self.not_afforded(pace, monitor.attributes());
+            settled = Some((pace, not_afforded));
             if let Some(cost) = &mut record.cost {
                 cost.other_cpu_ns = Some(self.meter.take_helped().as_nanos() as u64);
                 cost.limited = self.pacer.has_budget().then_some(pace.is_limited);
+                cost.not_afforded = self.pacer.has_budget().then_some(not_afforded);
             }
             outlet.snapshot(Arc::new(record));
         }
         if let Some(record) = survey {
+            self.much_unknown = much_is_unknown(&record.survey);
             outlet.survey(SurveyRecord { cpu: survey_cpu, ..record });
             if !self.told_left_out
                 && let Some(left_out) = monitor.left_out()
@@ -190,10 +206,31 @@ impl Driver {
         if work.survey.is_some() || is_snapshot {
             monitor.set_sparing(self.pacer.every(attributes));
         }
-        if let Some(news) = settled.and_then(|pace| self.news.of(pace)) {
-            outlet.send(Event::Pace(news));
+        if let Some((pace, not_afforded)) = settled
+            && self.news.is_news(pace, not_afforded)
+        {
+            outlet.send(Event::Pace { pace, not_afforded });
         }
     }
+
+    /// What the budget does not suffice for now.
+    fn not_afforded(&mut self, pace: Pace, attributes: Attributes) -> NotAfforded {
+        let shortest = SurveySettings::default().interval;
+        let is_rare = pace.survey_interval.is_some_and(|interval| interval > shortest);
+        NotAfforded {
+            surveys: pace.is_limited && self.surveys_follow && is_rare,
+            samples: pace.is_limited && pace.sampling_interval.is_some() && self.pacer.every(attributes) > 1,
+            mappings: self.pacer.update_gap(attributes) > attributes.update(),
+            clears: self.much_unknown,
+        }
+    }
+}
+
+/// Whether a survey does not know of much of the memory whether it was accessed. The first one knows nothing.
+fn much_is_unknown(survey: &SurveySnapshot) -> bool {
+    let mut sums = PageSums::default();
+    survey.targets.iter().for_each(|target| sums.add(&target.total()));
+    !survey.interval.is_zero() && sums.unknown as f64 > sums.present as f64 * MUCH_UNKNOWN
 }
 
 /// What the monitor found in its last step.
@@ -227,6 +264,7 @@ impl Sink for Forward {
             // The driver adds these.
             other_cpu_ns: None,
             limited: None,
+            not_afforded: None,
             unobservable_bytes: unobservable.sum(),
         };
         self.cpu = cpu;

@@ -161,7 +161,11 @@ impl App {
             Event::Notice(notice) => (notice.text.to_string(), notice.severity == Severity::Warning),
             Event::Missed(missed) => return self.live.missed(&missed),
             Event::Survey(record) => return self.live.take_survey(&record.survey),
-            Event::Mark(_) | Event::Allocations(_) | Event::Pace(_) | Event::Targets(_) | Event::End(_) => return,
+            Event::Pace { pace, .. } => {
+                self.live.monitor.pace = Some(pace);
+                return;
+            }
+            Event::Mark(_) | Event::Allocations(_) | Event::Targets(_) | Event::End(_) => return,
         };
         if warning && self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
             self.warnings.push(text.clone());

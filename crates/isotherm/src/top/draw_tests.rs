@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use isotherm_core::Pace;
+use isotherm_record::{Cost, NotAfforded};
 use isotherm_report::{Colour, colour};
 use isotherm_run::{Event, Severity};
 use ratatui::style::Color;
 
-use super::super::fixtures::{acted, acting, app, finding, named, notice, on_two_nodes, record, report};
+use super::super::fixtures::{AGGREGATION, acted, acting, app, finding, named, notice, on_two_nodes, record, report};
 use super::super::keys::Action;
 use super::super::layout::ScreenLayout;
 use super::*;
@@ -63,6 +65,24 @@ fn the_memory_of_each_node_has_a_line_where_there_are_several() {
         app.size = size;
         drawn(&app);
     }
+}
+
+#[test]
+fn the_line_of_the_monitor_says_how_often_it_samples_and_what_cannot_be_relied_on() {
+    let mut app = app((200, 24), Colour::None, 60, &[7]);
+    let survey_interval = Some(Duration::from_millis(3217));
+    let pace = Pace { survey_interval, sampling_interval: Some(AGGREGATION / 20), is_limited: true, ..Pace::default() };
+    app.event(Event::Pace { pace, not_afforded: NotAfforded::default() });
+    let shown = lines(&drawn(&app));
+    assert!(shown[3].starts_with("    monitor  bpf . 0.6 % of a CPU . "), "{shown:#?}");
+    assert!(shown[3].ends_with(" . survey every 3.2 s . sampling every 5 ms . limited by the budget"), "{shown:#?}");
+    for nth in 61..=90 {
+        let mut late = record(nth, &[7]);
+        late.cost = late.cost.map(|cost| Cost { late_rounds: cost.rounds, ..cost });
+        app.event(Event::Snapshot(Arc::new(late)));
+    }
+    let shown = lines(&drawn(&app));
+    assert!(shown[3].starts_with("    monitor  rates and ages cannot be relied on . bpf . "), "{shown:#?}");
 }
 
 #[test]

@@ -135,6 +135,7 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
             cpu_ns: 500_000,
             other_cpu_ns: Some(100_000),
             limited: Some(false),
+            not_afforded: None,
             unobservable_bytes: 16 * MIB,
         }),
         infos: pids.iter().map(info).collect(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{NodeSums, SurveySnapshot};
-use isotherm_core::{Snapshot, TargetId};
+use isotherm_core::{Pace, Snapshot, TargetId};
 use isotherm_record::{Activity, Cost, Row, SnapshotRecord, TargetInfo};
 use isotherm_run::Missed;
 
@@ -69,6 +69,8 @@ pub struct MonitorCost {
     pub late_rounds: u64,
     /// MappedHistory bytes that cannot be observed now.
     pub unobservable: u64,
+    /// What the run has settled on.
+    pub pace: Option<Pace>,
 }
 
 /// The data of a run. A copy shares the histories.

@@ -1,8 +1,8 @@
 //! The lines above and below the pictures: title, memory, monitor, keys.
 
 use isotherm_core::survey::NodeSums;
-use isotherm_core::units;
-use isotherm_report::{shown_command, shown_pid};
+use isotherm_core::{Pace, units};
+use isotherm_report::{STARVED, shown_command, shown_interval, shown_pid};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -138,6 +138,7 @@ pub fn monitor(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     }
     let monitor = &app.model().monitor;
     let late = monitor.late_rounds as f64 / monitor.rounds.max(1) as f64;
+    let unreliable = late > STARVED;
     let late_style = if late > MANY_LATE { painter.warning() } else { Style::new() };
     let cpu = format!("{:.1} %", monitor.cpu * 100.0);
     let [regions, most] = [monitor.regions, app.run.max_regions].map(|n| units::count(n as u64));
@@ -146,6 +147,7 @@ pub fn monitor(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     let dark = units::bytes(monitor.unobservable);
     let coarse = if app.run.coarse { ", a mapping at a time" } else { "" };
     let plain = Style::new();
+    let pace = pace(monitor.pace);
     let long = [
         (format!("{}{coarse}", app.run.probe), BOLD),
         (format!("{cpu} of a CPU"), plain),
@@ -165,7 +167,17 @@ pub fn monitor(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     let start = label(painter, buffer, place, "monitor");
     let width = |parts: &[(String, Style)]| parts.iter().map(|(text, _)| painter.width(text) + 3).sum::<usize>();
     let parts = if usize::from(start) + width(&long) <= usize::from(place.width) + 3 { long } else { short };
-    in_a_row(parts, start, painter, place, buffer);
+    let warning = unreliable.then(|| ("rates and ages cannot be relied on".to_owned(), painter.warning()));
+    let pace = pace.into_iter().map(|part| (part, plain));
+    in_a_row(warning.into_iter().chain(parts).chain(pace), start, painter, place, buffer);
+}
+
+/// How often the run surveys and samples, and whether the budget allows for less than wanted.
+fn pace(pace: Option<Pace>) -> Vec<String> {
+    let Some(Pace { survey_interval, sampling_interval, is_limited, .. }) = pace else { return vec![] };
+    let survey = survey_interval.map(|interval| format!("survey every {}", shown_interval(interval)));
+    let sampling = sampling_interval.map(|interval| format!("sampling every {}", shown_interval(interval)));
+    survey.into_iter().chain(sampling).chain(is_limited.then(|| "limited by the budget".into())).collect()
 }
 
 /// Draws why nothing is monitored.
