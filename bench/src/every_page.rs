@@ -13,8 +13,9 @@ use isotherm_record::Cost;
 use isotherm_run::SurveyChoice;
 use serde::Serialize;
 
+use crate::pairs::median;
 use crate::real::Announced;
-use crate::speed::{PATTERN, median};
+use crate::speed::PATTERN;
 use crate::watch;
 
 /// Measured rounds.

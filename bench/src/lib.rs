@@ -5,8 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod busy;
 pub mod every_page;
 pub mod large;
+pub mod pairs;
 pub mod real;
 pub mod schemes;
 mod score;

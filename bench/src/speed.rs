@@ -14,6 +14,7 @@ use isotherm_record::Cost;
 use isotherm_run::SurveyChoice;
 use serde::Deserialize;
 
+use crate::pairs::{Change, Changes, Pairs, median};
 use crate::{wakeups, watch};
 
 /// The measured pattern: 1/64 of the memory is hot, the rest is cold.
@@ -28,8 +29,8 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// The results of running a monitor on one target several times.
 #[derive(Debug)]
 pub struct Visits {
-    /// Time of a touch with the monitor divided by the time without, minus 1, in per cent: median, minimum, maximum.
-    pub slowdown_percent: [f64; 3],
+    /// The change of the time of a touch by the monitor.
+    pub slowdown: Change,
     /// For each visit, the cost of each aggregation, with the time since the start of the visit.
     pub costs: Vec<Vec<(Duration, Cost)>>,
     /// CPU time of a thread that only wakes up in each sampling interval, in per cent of one CPU. It is
@@ -37,8 +38,8 @@ pub struct Visits {
     pub waking_percent: f64,
 }
 
-/// Runs a monitor with `probe` and `survey` `pairs` times for `time`, with pauses of `time` between. The target has
-/// `scale` times [`SIZE`] and touches its hot memory as fast as it can.
+/// Runs a monitor with `probe` and `survey` for `time`, in pairs with pauses of `time`. Every second pair begins with
+/// the monitor. The target has `scale` times [`SIZE`] and touches its hot memory as fast as it can.
 ///
 /// # Errors
 /// If isotherm or the workload fails.
@@ -46,26 +47,33 @@ pub fn visit(
     isotherm: &Path,
     (probe, survey): (&str, SurveyChoice),
     scale: u32,
-    pairs: u32,
+    pairs: Pairs,
     time: Duration,
 ) -> Result<Visits> {
     let target = Target::start(isotherm, scale)?;
-    let mut slowdowns = Vec::new();
     let mut costs = Vec::new();
     let mut waking = Vec::new();
-    for _ in 0..pairs {
-        let without = target.median_ns(time)?;
-        let (pid, probe) = (target.child.id(), probe.to_owned());
-        let monitor = std::thread::spawn(move || watch::costs(pid, &probe, survey, time));
-        let with = target.median_ns(time)?;
-        costs.push(monitor.join().map_err(|_| anyhow!("the monitor panicked"))??);
-        waking.push(wakeups::percent(Attributes::default().sampling()));
-        slowdowns.push((with / without - 1.0) * 100.0);
+    let mut changes = Changes::default();
+    let mut pair = 0;
+    while pairs.want_more(&changes) {
+        let mut watched = || {
+            let (pid, probe) = (target.child.id(), probe.to_owned());
+            let monitor = std::thread::spawn(move || watch::costs(pid, &probe, survey, time));
+            let with = target.median_ns(time)?;
+            costs.push(monitor.join().map_err(|_| anyhow!("the monitor panicked"))??);
+            waking.push(wakeups::percent(Attributes::default().sampling()));
+            anyhow::Ok(with)
+        };
+        let (without, with) = if pair % 2 == 0 {
+            (target.median_ns(time)?, watched()?)
+        } else {
+            let with = watched()?;
+            (target.median_ns(time)?, with)
+        };
+        pair += 1;
+        changes.add(without, with);
     }
-    let median = median(&mut slowdowns);
-    let least = slowdowns.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = slowdowns.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Ok(Visits { slowdown_percent: [median, least, most], costs, waking_percent: self::median(&mut waking) })
+    Ok(Visits { slowdown: changes.change(), costs, waking_percent: median(&mut waking) })
 }
 
 /// A workload that prints its speed.
@@ -124,11 +132,4 @@ impl Drop for Target {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The median of `values`, which are not empty.
-pub fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }

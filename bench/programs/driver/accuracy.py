@@ -12,7 +12,8 @@ from .processes import Failed, cpu_seconds, family
 from .table import mib, number, table
 
 HEADER = [
-    "program", "RSS", "found", "truth before", "after", "ratio", "worst", "unobs. %", "CPU %", "process %", "notes",
+    "program", "RSS", "found", "truth before", "after", "ratio", "worst", "unobs. %", "CPU %", "10 s p99", "10 s most",
+    "process %", "notes",
 ]  # fmt: skip
 
 
@@ -109,6 +110,11 @@ def median(runs, key):
     return statistics.median(values) if values else None
 
 
+def most(runs, key):
+    """The largest of a figure of the runs, or `None`."""
+    return max((value for value in map(key, runs) if value is not None), default=None)
+
+
 def row(name, runs):
     """A line of the table: medians, and the ratio that is farthest from 1."""
     ratios = [run["ratio"] for run in runs if run["ratio"] is not None]
@@ -124,6 +130,8 @@ def row(name, runs):
         number(worst),
         number(median(runs, lambda run: run["unobservable_percent"]), 1),
         number(median(runs, lambda run: run["found"]["monitor_cpu"])),
+        number(median(runs, lambda run: (run["found"]["cpu_10s"] or {}).get("p99"))),
+        number(most(runs, lambda run: (run["found"]["cpu_10s"] or {}).get("max"))),
         number(median(runs, lambda run: run["found"]["process_cpu"])),
         "; ".join(notes),
     ]

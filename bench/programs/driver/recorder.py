@@ -20,6 +20,8 @@ class Found:
     # CPU time in per cent of one CPU: of the monitor's thread as isotherm reports it, and of the whole process.
     monitor_cpu: float | None
     process_cpu: float
+    # CPU time of isotherm over each 10 s, in per cent of one CPU: `mean`, `p99` and `max`. `None` if it ran for less.
+    cpu_10s: dict | None
     # Bytes of a minute of recording.
     recorded: float
     notes: list = field(default_factory=list)
@@ -83,8 +85,9 @@ def read(isotherm, recording, window, cpu, wall):
     minutes = overhead["wall_ns"] / 60e9
     size = recording.stat().st_size / minutes if minutes else 0
     return Found(
-        nearest_rank(at.values()), once, unobservable, overhead.get("cpu_percent"), 100 * cpu / wall, size, notes
-    )
+        nearest_rank(at.values()), once, unobservable, overhead.get("cpu_percent"), 100 * cpu / wall,
+        overhead.get("cpu_percent_10s"), size, notes,
+    )  # fmt: skip
 
 
 def nearest_rank(values, share=0.5):

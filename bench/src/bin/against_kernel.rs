@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use comfy_table::Table;
 use isotherm_bench::every_page::{self, Target};
+use isotherm_bench::pairs::Pairs;
 use isotherm_bench::real::Pace;
 use isotherm_bench::speed::{self, PATTERN, SIZE};
 use isotherm_bench::table::{self, found_in, share};
@@ -150,10 +151,10 @@ fn main() -> Result<()> {
                 &options.isotherm,
                 (probe, SurveyChoice::Off),
                 options.scale,
-                options.pairs,
+                Pairs::fixed(options.pairs),
                 Duration::from_secs(4),
             )?;
-            figures.slowdowns.push(Slowdown { probe: probe.clone(), percent: visits.slowdown_percent });
+            figures.slowdowns.push(Slowdown { probe: probe.clone(), percent: visits.slowdown.pairs });
         }
         println!("\nSlowdown of {PATTERN} running as fast as it can: median (min to max)");
         let row = |s: &Slowdown| {

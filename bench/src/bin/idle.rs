@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
-use isotherm_bench::speed::median;
+use isotherm_bench::pairs::median;
 use isotherm_bench::table::table;
 use isotherm_core::units::setting;
 use serde::{Deserialize, Serialize};

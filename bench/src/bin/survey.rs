@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use isotherm_bench::large::{self, LargeMemory, SimulatedCpu};
-use isotherm_bench::{speed, table};
+use isotherm_bench::{pairs, table};
 use isotherm_core::survey::{BLOCK_SIZE, SurveySettings};
 use isotherm_core::units::setting;
 use isotherm_core::{Attributes, BoxError, Monitor, Next, Sink, Snapshot};
@@ -109,7 +109,7 @@ fn measure(size: u64, kind: Kind, surveys: usize) -> Result<Line> {
     Ok(Line {
         bytes: size,
         kind,
-        median_us: speed::median(&mut took.clone()),
+        median_us: pairs::median(&mut took.clone()),
         most_us: took.iter().copied().fold(0.0, f64::max),
         rss_bytes: large::resident().map_err(anyhow::Error::from_boxed)?.saturating_sub(before),
     })
