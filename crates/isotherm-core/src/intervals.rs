@@ -47,6 +47,16 @@ impl Default for IntervalsGoal {
     }
 }
 
+impl IntervalsGoal {
+    /// The default, with this share of all accesses, above 0 and at most 1. Five times as many of the accesses of
+    /// memory in use suffice, as by default.
+    pub fn of_share(share: f64) -> Self {
+        let default = Self::default();
+        let in_use = (share * default.accesses_in_use / default.accesses).min(1.0);
+        Self { accesses: share, accesses_in_use: in_use, ..default }
+    }
+}
+
 /// The most by which an interval changes at a time.
 const MOST_FACTOR: f64 = 2.0;
 

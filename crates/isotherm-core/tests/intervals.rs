@@ -52,8 +52,20 @@ impl Memory {
 
     /// The sampling intervals of a run of this many aggregations, beginning with `attributes`.
     fn run(self, attributes: Attributes, aggregations: u32, affordable: Duration, seed: u64) -> Vec<Attributes> {
+        self.run_to(IntervalsGoal::default(), attributes, aggregations, affordable, seed)
+    }
+
+    /// The same with this goal.
+    fn run_to(
+        self,
+        goal: IntervalsGoal,
+        attributes: Attributes,
+        aggregations: u32,
+        affordable: Duration,
+        seed: u64,
+    ) -> Vec<Attributes> {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let mut tuner = IntervalTuner::new(IntervalsGoal::default());
+        let mut tuner = IntervalTuner::new(goal);
         let mut all = vec![attributes];
         for _ in 0..aggregations {
             let attributes = *all.last().expect("the first attributes");
@@ -126,6 +138,18 @@ proptest! {
         prop_assert!(met > 0.7 || last >= goal.most.mul_f64(0.9), "{met} of the goal at {last:?}");
         prop_assert!(met < 1.4 || last <= goal.least.mul_f64(1.1), "{met} of the goal at {last:?}");
     }
+}
+
+#[test]
+fn a_larger_goal_takes_a_longer_interval() {
+    let memory = Memory { hot: 0.5, rate: 1.0, is_surveyed: false };
+    let of = |share| {
+        let goal = IntervalsGoal::of_share(share);
+        memory.run_to(goal, Attributes::default(), 150, Duration::ZERO, 1).last().unwrap().sampling().as_secs_f64()
+    };
+    assert_eq!(IntervalsGoal::of_share(0.04), IntervalsGoal::default());
+    let [small, default, large] = [0.01, 0.04, 0.16].map(of);
+    assert!(small * 2.0 < default && default * 2.0 < large, "{small} {default} {large}");
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there
 //! - [`transparent_huge_pages`]: their setting
 //! - [`scheduling`]: how a thread is scheduled
+//! - [`housekeeping_cpus`]: the processors that are not kept for the work of others
 //! - [`set_again_price`]: what it costs a process to set accessed bits again
 //! - [`listening_names`], [`peer_user`]: Unix sockets with abstract names
 //! - [`Waiter`]: waits for the next sampling round
@@ -24,6 +25,7 @@ pub mod clear_refs;
 mod ends;
 mod gauges;
 mod host;
+mod housekeeping;
 mod listing;
 pub mod lru_gen;
 pub mod madvise;
@@ -54,6 +56,7 @@ mod zones;
 
 pub use gauges::{GaugeError, SystemGauges};
 pub use host::{Host, in_another_user_namespace, monitor_cpu_time, now_since_boot, unix_ns};
+pub use housekeeping::{HousekeepingError, housekeeping_cpus};
 pub use listing::inner_pid;
 pub use maps::{CodeMapping, FileId, MappingNames, MappingUse, read_code_mappings, read_mapping_uses, read_mappings};
 pub use member::Member;

@@ -339,8 +339,8 @@ mod tests {
             pacing.snapshot(Duration::from_secs(nth), Duration::from_secs(nth + 1), &cost);
         }
         let line = pacing.finish().line().unwrap();
-        let rest = "; rarer than wanted, to keep the budget (--cpu-budget): surveys, samples; the budget does not suffice \
-                    to clear all accessed pages (--target-budget)";
+        let rest = "; rarer than wanted, to keep the budget (--cpu-budget): surveys, samples; the budget does not \
+                    suffice to clear all accessed pages (--target-budget)";
         assert!(line.ends_with(rest), "{line}");
     }
 }

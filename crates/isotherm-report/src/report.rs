@@ -140,7 +140,8 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
     }
 }
 
-/// A picture of its own, with what cannot be relied on above it, and how often the recording surveyed and sampled below.
+/// A picture of its own, with what cannot be relied on above it, and below it how often the recording surveyed and
+/// sampled.
 fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
     let picture = options.picture;
     let marks = &marks::selected(source, selection)?;

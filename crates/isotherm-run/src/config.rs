@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
-use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity, NodeId};
+use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity, IntervalsGoal, NodeId};
 use isotherm_kernel::{Part, Selection, Selector, User};
 use isotherm_probes::bpf::SharedMemory;
 use isotherm_probes::usdt::{MOST_PROBES, UsdtProbe};
@@ -47,6 +47,9 @@ pub struct RunConfig {
     pub shared: SharedMemory,
     /// Whether the sampling and the aggregation interval follow from what is observed, if the attributes set neither.
     pub intervals: IntervalsChoice,
+    /// How many accesses samples are to find where the intervals follow from what is observed. `None` is the default.
+    /// It is an error if they do not.
+    pub intervals_goal: Option<IntervalsGoal>,
     /// What the run may cost. `None` is the default budget, which samples need not keep with surveys turned off or with
     /// a fixed sampling interval.
     pub budget: Option<Budget>,
@@ -254,6 +257,7 @@ impl RunConfig {
             survey: SurveyChoice::Auto,
             shared: SharedMemory::Auto,
             intervals: IntervalsChoice::Auto,
+            intervals_goal: None,
             budget: None,
             stacks: false,
             usdt: Vec::new(),
@@ -314,6 +318,12 @@ impl RunConfig {
     #[must_use]
     pub fn budget(self, budget: Budget) -> Self {
         Self { budget: Some(budget), ..self }
+    }
+
+    /// The same run with this goal of the intervals.
+    #[must_use]
+    pub fn intervals_goal(self, goal: IntervalsGoal) -> Self {
+        Self { intervals_goal: Some(goal), ..self }
     }
 
     /// The same run with the call stacks of the calls that map memory.
@@ -402,6 +412,15 @@ impl RunConfig {
             && !(budget.cpu > 0.0 && budget.targets > 0.0)
         {
             return Err(ConfigError::NoBudget);
+        }
+        if let Some(goal) = self.intervals_goal {
+            if !(goal.accesses > 0.0 && goal.accesses <= 1.0) {
+                return Err(ConfigError::WrongGoal);
+            }
+            let is_fixed = self.attributes.sampling.is_some() || self.attributes.aggregation.is_some();
+            if is_fixed || self.intervals == IntervalsChoice::Fixed || self.schemes.is_some() || !self.sampling {
+                return Err(ConfigError::GoalOfFixedIntervals);
+            }
         }
         match self.survey {
             SurveyChoice::Off if !self.sampling => return Err(ConfigError::NothingMeasured),

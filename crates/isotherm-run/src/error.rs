@@ -74,6 +74,12 @@ pub enum ConfigError {
     /// A share of the budget is zero.
     #[error("the budget is zero")]
     NoBudget,
+    /// The goal of the intervals is no share.
+    #[error("the goal of the intervals is not a share above 0 and at most 1")]
+    WrongGoal,
+    /// The intervals do not follow from what is observed.
+    #[error("the intervals have a goal, but do not follow from what is observed")]
+    GoalOfFixedIntervals,
     /// Neither samples nor surveys are wanted.
     #[error("without samples and without surveys nothing is measured")]
     NothingMeasured,

@@ -8,7 +8,7 @@ use isotherm_core::{Pace, Pacer, StepWork};
 use isotherm_kernel::monitor_cpu_time;
 use isotherm_record::NotAfforded;
 
-/// The CPU time of the threads that help a run. It counts as that of the run, and so is part of its budget and its cost.
+/// The CPU time of the threads that help a run. It counts as that of the run: it is part of its budget and its cost.
 ///
 /// Sinks, and threads that iterate over [`Events`](crate::Events), are counted without it. It is for threads of the
 /// program that work for the run otherwise, such as one that draws what a sink has found.

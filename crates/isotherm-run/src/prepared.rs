@@ -115,6 +115,7 @@ impl Prepared {
             stacks,
             usdt,
             intervals,
+            intervals_goal,
             scheduling,
             seed,
             duration,
@@ -173,7 +174,13 @@ impl Prepared {
                     IntervalsChoice::Auto | IntervalsChoice::Fixed => Duration::MAX,
                 };
                 let most_aggregation = duration.map_or(most, |duration| most.min(duration / LEAST_SNAPSHOTS));
-                let goal = tunes.then(|| IntervalsGoal { most_aggregation, ..IntervalsGoal::default() });
+                if intervals_goal.is_some() && !tunes {
+                    return Err(ConfigError::GoalOfFixedIntervals.into());
+                }
+                let goal = tunes.then(|| {
+                    let goal = intervals_goal.unwrap_or_default();
+                    IntervalsGoal { most_aggregation: most_aggregation.min(goal.most_aggregation), ..goal }
+                });
                 let has_budget = probe.is_paced() && (spares || !sampling);
                 let mut budget = budget.unwrap_or_default();
                 if let Some(price) = survey.and_then(|_| set_again_price()) {

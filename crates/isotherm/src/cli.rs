@@ -40,7 +40,8 @@ pub use tools::{Completions, Doctor, DoctorFormat, Workload};
 pub use top::Top;
 pub use tune::{Tune, TuneFormat};
 pub use watch::{
-    BudgetOptions, IntervalsChoice, PhysicalOptions, ProbeChoice, RangeOption, Sampling, SharedOption, WatchOptions,
+    BudgetOptions, Cpus, IntervalsChoice, PhysicalOptions, ProbeChoice, RangeOption, Sampling, SharedOption,
+    WatchOptions,
 };
 
 /// The recording that commands use unless another is named.

@@ -1,18 +1,18 @@
 //! Prepares a run from the options that `record`, `run` and `top` have in common.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail};
-use isotherm_core::{AddrRange, AttributeOptions, Budget, NodeId, units};
-use isotherm_kernel::{Part, Selection};
+use isotherm_core::{AddrRange, AttributeOptions, Budget, IntervalsGoal, NodeId, units};
+use isotherm_kernel::{Part, Selection, housekeeping_cpus};
 use isotherm_run::{
     CommandLine, ConfigError, IntervalsChoice, Prepared, ProbeChoice, RunConfig, RunError, Scheduling, SchemeOptions,
     SchemeSource, Source, Streams, Summary, Targets, UsdtProbe, User,
 };
 use rustix::process::geteuid;
 
-use crate::cli::{self, BudgetOptions, PhysicalOptions, Sampling, WatchOptions};
+use crate::cli::{self, BudgetOptions, Cpus, PhysicalOptions, Sampling, WatchOptions};
 use crate::{WrongCall, command, tell};
 
 /// The options of a command, as far as they describe the run.
@@ -120,6 +120,11 @@ impl<'a> Call<'a> {
         let attributes =
             AttributeOptions { sampling, aggregation: options.aggr, update: options.update, regions: options.regions };
         let attributes = if samples { attributes } else { attributes.without_samples() };
+        let cpus = match &watch.scheduling.cpu_affinity {
+            Some(Cpus::Numbers(cpus)) => cpus.clone(),
+            Some(Cpus::Housekeeping) => housekeeping_cpus(Path::new("/")).context("--cpu-affinity housekeeping")?,
+            None => vec![],
+        };
         let schemes = schemes.map(|schemes| SchemeOptions { schemes, memory_use });
         Ok(RunConfig {
             attributes,
@@ -132,12 +137,9 @@ impl<'a> Call<'a> {
                 cli::IntervalsChoice::Auto => most_aggregation.map_or(IntervalsChoice::Auto, IntervalsChoice::Within),
                 cli::IntervalsChoice::Fixed => IntervalsChoice::Fixed,
             },
+            intervals_goal: options.intervals_goal.map(IntervalsGoal::of_share),
             budget: budget(&watch.budget),
-            scheduling: Scheduling {
-                nice: watch.scheduling.nice,
-                cpus: watch.scheduling.cpu_affinity.clone().map(|cpus| cpus.0).unwrap_or_default(),
-                locks_memory: true,
-            },
+            scheduling: Scheduling { nice: watch.scheduling.nice, cpus, locks_memory: true },
             seed: options.seed,
             duration,
             schemes,
@@ -238,6 +240,11 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
             "leave out --physical, and name processes with --pid or a command after --"
         }
         ConfigError::StacksOfProcesses => "leave out --stacks",
+        ConfigError::WrongGoal => "give a share such as --intervals-goal 4%",
+        ConfigError::GoalOfFixedIntervals => {
+            "leave out --intervals-goal, or what fixes the intervals: --intervals fixed, --sample off, --survey off \
+             without --cpu-budget, schemes, or the probe refs"
+        }
         ConfigError::UsdtOfProcesses => "leave out --usdt",
         ConfigError::TooManyUsdt => "leave some --usdt out",
         ConfigError::DurationTooShort { .. } => "lengthen --duration, or shorten --aggr",

@@ -151,6 +151,19 @@ fn invalid_intervals() {
 }
 
 #[test]
+fn a_goal_of_intervals_that_can_have_no_effect() {
+    for (arguments, words) in [
+        (&["--intervals-goal", "0"][..], &["--intervals-goal", "a goal of 0 asks for no access"][..]),
+        (&["--intervals-goal", "120%"], &["--intervals-goal"]),
+        (&["--intervals-goal", "4%", "--sample", "5ms"], &["--intervals-goal", "--sample"]),
+        (&["--intervals-goal", "4%", "--intervals", "fixed"], &["have a goal", "leave out --intervals-goal"]),
+    ] {
+        let call = [&["record"][..], arguments, &["--", "true"]].concat();
+        refused(&Place::new().run(&call), 2, words);
+    }
+}
+
+#[test]
 fn invalid_numbers_of_regions() {
     for (bounds, word) in [
         ("100:10", "exchange"),

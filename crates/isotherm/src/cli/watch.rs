@@ -78,17 +78,23 @@ pub struct SchedulingOptions {
     /// the thread wakes up late too often, where that is allowed]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(NICE))]
     pub nice: Option<i32>,
-    /// Run the thread that watches on these processors only, such as 0,2-3
-    #[arg(long, value_name = "CPUS", value_parser = cpus)]
+    /// Run the thread that watches on these processors only, such as 0,2-3. housekeeping stands for those that are
+    /// neither isolated (isolcpus) nor nohz_full
+    #[arg(long, value_name = "CPUS|housekeeping", value_parser = cpus)]
     pub cpu_affinity: Option<Cpus>,
 }
 
 /// The nice values that there are.
 const NICE: std::ops::Range<i64> = -20..20;
 
-/// Numbers of processors.
+/// Processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cpus(pub Vec<usize>);
+pub enum Cpus {
+    /// Those with these numbers.
+    Numbers(Vec<usize>),
+    /// Those that are not kept for the work of others.
+    Housekeeping,
+}
 
 /// How shared memory is observed: for all commands that survey processes.
 #[derive(Args)]
@@ -135,6 +141,11 @@ pub struct AttributeOptions {
     /// of the memory in use. fixed keeps 5ms and 100ms, as schemes do: their conditions are about these intervals
     #[arg(long, help_heading = ATTRIBUTES, value_name = "HOW", default_value = "auto")]
     pub intervals: IntervalsChoice,
+    /// With --intervals auto, the share of all accesses that samples are to find, as a mean of three aggregations. Five
+    /// times as many of those of the memory in use suffice. More accesses need longer intervals [default: 4%]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "SHARE", value_parser = goal)]
+    #[arg(conflicts_with_all = ["sample", "aggr"])]
+    pub intervals_goal: Option<f64>,
     /// Sampling interval: the time from clearing the accessed bit of a page to reading it, at least 100us. Without
     /// --aggr, the aggregation interval becomes 20 times as long (10 times with refs). off leaves the surveys alone,
     /// which tell whether and when each page was accessed, but not how often [default: 5ms; with refs 100ms]
@@ -182,9 +193,12 @@ fn sample(text: &str) -> Result<Sampling, QuantityError> {
     }
 }
 
-/// Reads a list of processors, as the kernel writes it: `0,2-3`.
+/// Reads a list of processors, as the kernel writes it: `0,2-3`; or `housekeeping`.
 fn cpus(text: &str) -> Result<Cpus, QuantityError> {
-    let form = || QuantityError::form("a list of processors such as 0,2-3", text);
+    if text == "housekeeping" {
+        return Ok(Cpus::Housekeeping);
+    }
+    let form = || QuantityError::form("a list of processors such as 0,2-3, or housekeeping", text);
     let number = |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MOST_CPUS);
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -194,7 +208,7 @@ fn cpus(text: &str) -> Result<Cpus, QuantityError> {
             _ => return Err(form()),
         }
     }
-    Ok(Cpus(cpus))
+    Ok(Cpus::Numbers(cpus))
 }
 
 /// Reads a share of one CPU, above 0.
@@ -202,6 +216,15 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     match units::parse_share(text) {
         Ok(share) if share > 0.0 => Ok(share),
         Ok(_) => Err("a budget of 0 allows no work; give a share such as 1%".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Reads the share of the accesses that samples are to find, above 0.
+fn goal(text: &str) -> Result<f64, String> {
+    match units::parse_share(text) {
+        Ok(share) if share > 0.0 => Ok(share),
+        Ok(_) => Err("a goal of 0 asks for no access; give a share such as 4%".into()),
         Err(error) => Err(error.to_string()),
     }
 }
