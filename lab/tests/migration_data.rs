@@ -1,4 +1,5 @@
-//! The content of memory stays as it is while the memory is moved between nodes all the time, whatever happens meanwhile.
+//! The content of memory stays as it is while the memory is moved between nodes all the time, whatever happens
+//! meanwhile.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;

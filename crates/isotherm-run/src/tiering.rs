@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(free(&small, &room, NodeId(0), LIMITS.rate), MOST_FREE);
         assert_eq!(free(&tiers, &room, NodeId(0), LIMITS.rate), FREE);
         // What may go up in a second, 100 MB.
-        assert!((overlap(&small, &room, NodeId(0), LIMITS.rate) - 1e8 / 1024.0 / 1048_576.0).abs() < 1e-6);
+        assert!((overlap(&small, &room, NodeId(0), LIMITS.rate) - 1e8 / 1_073_741_824.0).abs() < 1e-6);
         let tiny = Tiers::new((0..4).map(|id| Node { size: 1 << 26, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
         assert_eq!(overlap(&tiny, &room, NodeId(0), LIMITS.rate), MOST_FREE * 0.75, "less than what is to be free");
     }

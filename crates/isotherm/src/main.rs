@@ -15,6 +15,7 @@ mod import;
 mod man;
 mod marks;
 mod merge;
+mod moves_line;
 mod progress;
 mod record;
 mod report;

@@ -10,8 +10,8 @@ use isotherm_core::units::{bytes, percent};
 use isotherm_record::{Activity, SnapshotRecord};
 use isotherm_run::{Event, Events, Missed, Session, Severity, Summary};
 
+use crate::moves_line::MovesLine;
 use crate::tell;
-use crate::tier::MovesLine;
 
 /// The minimum time from one display of the line to the next.
 const EVERY: Duration = Duration::from_millis(250);

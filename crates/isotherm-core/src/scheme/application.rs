@@ -29,8 +29,8 @@ pub(crate) struct Batch {
     ranges: Vec<(TargetId, AddrRange)>,
     /// The size of `ranges`.
     bytes: u64,
-    /// Parts of candidates whose pages have to be inspected. They are inspected together, since to look at many pages of
-    /// a process costs little more than to look at one.
+    /// Parts of candidates whose pages have to be inspected. They are inspected together, since to look at many pages
+    /// of a process costs little more than to look at one.
     waiting: Vec<(Candidate, AddrRange)>,
     /// The size of `waiting`.
     waiting_bytes: u64,

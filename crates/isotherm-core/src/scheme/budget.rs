@@ -26,7 +26,8 @@ pub(crate) struct Budget {
     recent_bytes: f64,
     recent_seconds: f64,
     tuner: Option<Tuner>,
-    /// How many bytes the goals were away when they were read last. `None` if that is not known, and the quota is tuned.
+    /// How many bytes the goals were away when they were read last. `None` if that is not known, and the quota is
+    /// tuned.
     missing: Option<u64>,
     /// The stall time when it was read last, and when that was.
     stalled: Option<(Duration, f64)>,

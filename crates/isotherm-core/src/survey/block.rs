@@ -158,8 +158,8 @@ impl Block<'_> {
         }
     }
 
-    /// Calls `found` with the runs of the pages in `within` that have been idle for at least `surveys` surveys, at least
-    /// 1, and with how many times that time doubles until it is longer than they have been idle.
+    /// Calls `found` with the runs of the pages in `within` that have been idle for at least `surveys` surveys, at
+    /// least 1, and with how many times that time doubles until it is longer than they have been idle.
     pub(super) fn idle_runs(&self, within: PageBits, surveys: u16, mut found: impl FnMut(Range<usize>, u32)) {
         let (least, most) = self.idle_bounds();
         if most < surveys {

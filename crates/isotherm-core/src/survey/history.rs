@@ -192,9 +192,9 @@ impl PageHistory {
         self.chunks.get(index)?.nth_present(nth - self.below[index].present)
     }
 
-    /// The parts of `range` whose present pages are all known to have been idle for at least `time`, each with a time for
-    /// which they have been idle at least. The pages of a part have been idle for less than about twice that time. Pages
-    /// that are absent lie in no part.
+    /// The parts of `range` whose present pages are all known to have been idle for at least `time`, each with a time
+    /// for which they have been idle at least. The pages of a part have been idle for less than about twice that time.
+    /// Pages that are absent lie in no part.
     pub fn idle_ranges(&self, range: AddrRange, time: Duration) -> Vec<(AddrRange, Duration)> {
         let surveys = self.times.len().min(usize::from(LONGEST)) as u16;
         let Some(enough) = (1..surveys).find(|&surveys| self.idle_time(surveys) >= time) else {

@@ -250,8 +250,8 @@ impl Tallies {
         }
     }
 
-    /// The pages by node, which are not spread yet. What was found unobservable since a part was counted counts there as
-    /// before.
+    /// The pages by node, which are not spread yet. What was found unobservable since a part was counted counts there
+    /// as before.
     pub(super) fn by_node(&self, windows: &Windows) -> BTreeMap<NodeId, Pages> {
         let mut by_node: BTreeMap<NodeId, Pages> = BTreeMap::new();
         for (node, tallies) in &self.nodes {
@@ -380,8 +380,8 @@ mod tests {
         assert_eq!(pages[..4], [33, 67, 300, 400], "1, 2, 5 and 10 s");
     }
 
-    /// The pages of a block of 512, of `accessed(page, from, to)`, that are found to be accessed within 5 s by surveys at
-    /// these times.
+    /// The pages of a block of 512, of `accessed(page, from, to)`, that are found to be accessed within 5 s by surveys
+    /// at these times.
     fn within_5s(times: &[u64], accessed: impl Fn(usize, f64, f64) -> bool) -> f64 {
         let mut history = PageHistory::since(Some(Duration::ZERO));
         let mut before = 0.0;

@@ -28,8 +28,8 @@ pub(super) const COUNT: usize = WINDOWS.len();
 ///
 /// If a window begins between two surveys, it holds a part of the pages that were accessed last between them (see
 /// [`of_begun`](Self::of_begun)). What was accessed before the first survey, at a time that is not known, is in no
-/// window. Numbers of surveys with the same parts are one *class*; the classes are in the order of time, the most recent
-/// first.
+/// window. Numbers of surveys with the same parts are one *class*; the classes are in the order of time, the most
+/// recent first.
 pub(crate) struct Windows {
     /// The class of each number of surveys since the last access. Longer times are in no window.
     classes: Vec<u8>,

@@ -1,6 +1,5 @@
 //! `isotherm tier`: fast and slow memory.
 
-mod line;
 mod list;
 mod placed;
 mod run;
@@ -12,8 +11,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm_core::{Tiers, chain};
 use isotherm_kernel::{NodesError, memory_nodes, memory_tiers};
-
-pub use line::MovesLine;
 
 use crate::WrongCall;
 use crate::cli::{Tier as Options, TierCommand};

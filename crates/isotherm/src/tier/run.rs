@@ -12,8 +12,9 @@ use isotherm_output::standard_output;
 use isotherm_run::SchemeSource;
 use isotherm_run::tiering::{self, Limits};
 
-use super::{MovesLine, only_one, tiers};
+use super::{only_one, tiers};
 use crate::cli::{TierConfig, TierRun, TierSchemes};
+use crate::moves_line::MovesLine;
 use crate::progress::Progress;
 use crate::watch::Call;
 use crate::{command, run as acting};
