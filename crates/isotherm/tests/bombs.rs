@@ -6,29 +6,37 @@
 mod common;
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, Ran};
+use common::{ISOTHERM, Place, Ran};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Header, Recorder, Recording, SnapshotRecord};
+use isotherm_core::{
+    AddrRange, Allocation, Allocations, Mapping, MappingCall, PAGE_SIZE, RegionSnapshot, Snapshot, StackFrame,
+    TargetId, TargetSnapshot,
+};
+use isotherm_record::{Contents, Header, Recorder, Recording, SnapshotRecord, TargetInfo};
 use nix::sys::resource::{UsageWho, getrusage};
 
 const MIB: u64 = 1 << 20;
-/// Tests run at the same time, and the CPU time is that of all children.
-const MOST_CPU: Duration = Duration::from_secs(200);
+/// The most CPU time of a call, in seconds. The kernel ends a call that takes more.
+const MOST_CPU: u64 = 60;
 
-/// Runs isotherm, and checks that no call so far took more memory than this or more CPU time than [`MOST_CPU`].
+/// Runs isotherm, and checks that no call so far took more memory than this, and that this one took no more CPU time
+/// than [`MOST_CPU`].
 fn run(place: &Place, arguments: &[&str], most: u64) -> Ran {
-    let ran = place.run(arguments);
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
-    let peak = usage.max_rss() as u64 * 1024;
+    // Tests run at the same time, so that the CPU time of all children says nothing of one.
+    let limited = ["-c", "ulimit -t \"$0\" && exec \"$@\"", &MOST_CPU.to_string(), ISOTHERM].map(str::to_owned);
+    let mut command = Command::new("sh");
+    command.args(limited).args(arguments).current_dir(place.dir.path()).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.signal(), None, "{arguments:?} took more than {MOST_CPU} s of a CPU, or was killed");
+    let peak = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss() as u64 * 1024;
     assert!(peak <= most, "{arguments:?}: {} MiB", peak / MIB);
-    let cpu = Duration::from_secs(usage.user_time().tv_sec().unsigned_abs());
-    assert!(cpu <= MOST_CPU, "{arguments:?}: {cpu:?}");
-    ran
+    Ran::new(output)
 }
 
 /// A file of damo whose list of snapshots has `item` very often.
@@ -131,6 +139,74 @@ fn reports_on_very_many_names_take_bounded_memory_and_time() {
     assert!(names.iter().any(|name| name["name"] == "[other names]"));
 }
 
+/// A snapshot of the process 7 with memory at these pages.
+fn snapshot(nth: u32) -> SnapshotRecord {
+    let interval = Duration::from_millis(100);
+    let target = TargetSnapshot {
+        id: TargetId::process(7, Duration::ZERO),
+        regions: vec![region(pages(1, 1000))],
+        mappings: Arc::new([Mapping::anonymous(pages(1, 1000))]),
+    };
+    let (time, targets) = (interval * nth, vec![target]);
+    let snapshot = Snapshot { time, aggregation: interval, samples: 20, targets, ..Snapshot::default() };
+    SnapshotRecord { snapshot, ..SnapshotRecord::default() }
+}
+
+/// Writes a recording with these calls that mapped memory, each batch before a snapshot of its own.
+fn write_calls(place: &Place, name: &str, batches: u32, batch: impl Fn(u32) -> Allocations) {
+    let contents = Contents { allocations: true, ..Contents::default() };
+    let mut recorder = Recorder::create_with(&place.path(name), &header(place), contents).unwrap();
+    for nth in 1..=batches {
+        recorder.write_allocations(&batch(nth)).unwrap();
+        recorder.write(&snapshot(nth)).unwrap();
+    }
+    recorder.finish().unwrap();
+}
+
+/// A call of the process 7.
+fn call(nth: u32, stack: u32) -> Allocation {
+    let (target, range) = (TargetId::process(7, Duration::ZERO), pages(1, 1000));
+    Allocation { time: Duration::from_millis(99) * nth, target, call: MappingCall::Mmap, range, stack: Some(stack) }
+}
+
+#[test]
+fn reports_on_very_many_stacks_take_bounded_memory_and_time() {
+    let place = Place::new();
+    let long = "x".repeat(1 << 14);
+    write_calls(&place, "stacks.rec", 40, |nth| {
+        let stacks = (0..1_000).map(|each| {
+            let id = 1_000 * nth + each;
+            (id, [StackFrame { function: Some(format!("{id}{long}").into()), module: None, offset: 0 }].into())
+        });
+        let stacks: Vec<_> = stacks.collect();
+        let calls = stacks.iter().map(|(id, _)| call(nth, *id)).collect();
+        Allocations { time: Duration::from_millis(99) * nth, stacks, calls, lost: 0 }
+    });
+    for format in ["text", "json"] {
+        let ran = run(&place, &["report", "summary", "stacks.rec", "--by", "stack", "-f", format], 512 * MIB);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+    }
+    for call in ["check stacks.rec", "report summary stacks.rec -f json", "convert stacks.rec out.csv"] {
+        let ran = run(&place, &call.split(' ').collect::<Vec<_>>(), 512 * MIB);
+        assert_eq!(ran.status, 0, "{call}: {}", ran.err);
+    }
+}
+
+#[test]
+fn reports_on_very_many_calls_are_refused_with_a_way_out() {
+    let place = Place::new();
+    write_calls(&place, "calls.rec", 10, |nth| {
+        let of = |pid| Allocation { target: TargetId::process(pid, Duration::ZERO), ..call(nth, 0) };
+        let calls = (100_000 * nth..100_000 * (nth + 1)).map(of).collect();
+        Allocations { time: Duration::from_millis(99) * nth, stacks: vec![], calls, lost: 0 }
+    });
+    let ran = run(&place, &["report", "summary", "calls.rec", "--by", "stack"], 512 * MIB);
+    assert!(ran.status == 1 && ran.err.contains("take more than 128 MiB of memory"), "{ran:?}");
+    assert!(ran.err.contains("--target"), "{ran:?}");
+    let ran = run(&place, &["report", "summary", "calls.rec", "--by", "stack", "--target", "8"], 512 * MIB);
+    assert!(ran.status == 1 && ran.err.contains("nothing in the recording matches"), "{ran:?}");
+}
+
 #[test]
 fn an_option_sets_the_memory_that_a_part_of_a_recording_may_take() {
     let place = Place::new();
@@ -164,16 +240,69 @@ fn an_option_sets_the_memory_that_a_part_of_a_recording_may_take() {
     }
 }
 
+#[test]
+fn a_batch_that_compresses_well_takes_bounded_memory() {
+    let place = Place::new();
+    let long = "x".repeat(1 << 20);
+    let bytes = write(&place, "batch.rec", 1, |_| {
+        let named = |nth: u64| Mapping {
+            name: format!("/{nth}{long}").into(),
+            ..Mapping::anonymous(pages(2 * nth + 1, 2 * nth + 2))
+        };
+        let (mappings, regions) = ((0..100).map(named).collect(), vec![region(pages(1, 201))]);
+        vec![TargetSnapshot { id: TargetId::process(7, Duration::ZERO), regions, mappings }]
+    });
+    assert!(bytes < MIB, "{bytes}");
+    for call in ["check REC", "report regions REC -f json", "report summary REC", "convert REC out.csv"] {
+        let call = call.replace("REC", "batch.rec");
+        let ran = run(&place, &call.split(' ').collect::<Vec<_>>(), 512 * MIB);
+        let said = ran.err + &ran.out;
+        assert!(ran.status != 0 && said.contains("of memory (if you trust the recording"), "{call}: {said}");
+    }
+}
+
+#[test]
+fn a_long_command_line_of_a_recording_is_cut() {
+    let place = Place::new();
+    let command = format!("/bin/program {}", "x".repeat(1_700_000));
+    let info = TargetInfo { command, ..TargetInfo::default() };
+    let mut recorder = Recorder::create(&place.path("long.rec"), &header(&place)).unwrap();
+    for nth in 1..=2 {
+        let infos = [(TargetId::process(7, Duration::ZERO), Arc::new(info.clone()))].into_iter().collect();
+        recorder.write(&SnapshotRecord { infos, ..snapshot(nth) }).unwrap();
+    }
+    recorder.finish().unwrap();
+    for call in [
+        "report summary long.rec -f text",
+        "report summary long.rec -f json",
+        "report heatmap long.rec -f text",
+        "report heatmap long.rec -f json",
+        "report wss long.rec -f json",
+        "report regions long.rec -f text",
+        "report tune long.rec -f json",
+        "tier try long.rec -f text",
+    ] {
+        let ran = place.run(&call.split(' ').collect::<Vec<_>>());
+        assert_eq!(ran.status, 0, "{call}: {}", ran.err);
+        let longest = ran.out.split(' ').map(|word| word.matches('x').count()).max().unwrap_or_default();
+        assert!(longest <= 4_096, "{call}: {longest}");
+    }
+    let ran = place.run(&["report", "summary", "long.rec", "-f", "json"]);
+    assert!(ran.out.contains("/bin/program xxxx") && ran.out.contains("xxxx…"), "{}", ran.out);
+}
+
 /// In one test, since memory is measured as the most that any child took.
 #[test]
 fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
     let place = Place::new();
 
-    // Each field was compared with all before it.
-    let fields: Vec<String> = (0..80_000).map(|i| format!("f{i}: 1")).collect();
-    std::fs::write(place.path("fields.yaml"), format!("- {{action: stat, {}}}\n", fields.join(", "))).unwrap();
-    let ran = run(&place, &["scheme", "check", "fields.yaml"], 512 * MIB);
-    assert!(ran.status == 1 && ran.err.contains("has no field \"f0\""), "{}", ran.err);
+    // Each field was compared with all before it. As many as there are in 1 MiB are read.
+    for (count, told) in [(80_000, "has no field \"f0\""), (100_000, "has more than 1048576 bytes")] {
+        let fields: Vec<String> = (0..count).map(|i| format!("f{i}: 1")).collect();
+        std::fs::write(place.path("fields.yaml"), format!("- {{action: stat, {}}}\n", fields.join(", "))).unwrap();
+        let ran = run(&place, &["scheme", "check", "fields.yaml"], 512 * MIB);
+        assert!(ran.status == 1 && ran.err.contains(told), "{}", ran.err);
+    }
     std::fs::write(place.path("deep.yaml"), "[".repeat(1 << 19)).unwrap();
     assert_eq!(run(&place, &["scheme", "check", "deep.yaml"], 512 * MIB).status, 1);
 
@@ -190,7 +319,7 @@ fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
         regions: (1..150_000).map(|nth| region(pages(nth, nth + 1))).collect(),
         mappings: Arc::new([Mapping::anonymous(pages(1, 150_000))]),
     };
-    write(&place, "large.rec", 2, |_| vec![target.clone()]);
+    write(&place, "large.rec", 6, |_| vec![target.clone()]);
     for kind in ["regions", "summary", "wss", "heatmap", "overhead"] {
         let ran = run(&place, &["report", kind, "large.rec", "--format", "json"], 512 * MIB);
         assert_eq!(ran.status, 0, "{kind}: {}", ran.err);
