@@ -27,7 +27,8 @@ const MOST_CPU: u64 = 60;
 /// What isotherm maps without any input: its text, its libraries, and the stacks of its threads.
 const WITHOUT_INPUT: u64 = 256 * MIB;
 
-/// Runs isotherm, which may take this much memory and [`MOST_CPU`]. The kernel refuses it more memory, so that it aborts.
+/// Runs isotherm, which may take this much memory and [`MOST_CPU`]. The kernel refuses it more memory, so that it
+/// aborts.
 ///
 /// The peak of the resident memory that the kernel tells of a child holds that of this process before the child has
 /// executed its program, and tests run at the same time.
