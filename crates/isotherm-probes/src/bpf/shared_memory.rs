@@ -70,6 +70,7 @@ impl SharedLimits {
     }
 
     /// For how long a process that has lost this much time is left alone.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn rest_after(&self, lost: Duration) -> Duration {
         Duration::from_secs_f64((lost.as_secs_f64() / self.time_share.max(1e-4)).min(1e6))
     }
