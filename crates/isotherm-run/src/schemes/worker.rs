@@ -223,7 +223,7 @@ impl Worker {
             }
             if is_over || reported.elapsed() >= REPORT_EVERY {
                 reported = Instant::now();
-                self.report_activity();
+                self.report_activity(is_over);
             }
             if is_over {
                 self.report_stops();
@@ -299,12 +299,18 @@ impl Worker {
     }
 
     /// Reports what was done since the start, and of the applications since the last report the last that acted.
-    fn report_activity(&mut self) {
-        if self.memory_use && Instant::now() >= self.next_memory_use {
+    /// At the end of the run, the memory that the targets use is read in any case: what the schemes have done is the
+    /// difference to that at the start.
+    fn report_activity(&mut self, is_last: bool) {
+        if self.memory_use && (is_last || Instant::now() >= self.next_memory_use) {
             let began = Instant::now();
             let ids: Vec<TargetId> = self.processes.members().keys().copied().collect();
             let read = |id: TargetId| Some((id, memory_use(Path::new("/"), id.pid()?).ok()?));
-            self.memory = ids.into_iter().filter_map(read).collect();
+            let memory: Vec<(TargetId, MemoryUse)> = ids.into_iter().filter_map(read).collect();
+            // Of targets that have ended, the last reading is what is known.
+            if !is_last || !memory.is_empty() {
+                self.memory = memory;
+            }
             self.next_memory_use = Instant::now() + began.elapsed() * MEMORY_USE_SHARE;
         }
         let mut schemes: Vec<Report> = self.engine.reports().cloned().collect();
