@@ -58,7 +58,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Those of the CPU time over each 10 s. `None` if there is none.
+    /// Those of the CPU time over each 10 s. `None` without any.
     pub fn of(percents: Vec<f64>) -> Option<Self> {
         if percents.is_empty() {
             return None;

@@ -102,7 +102,7 @@ impl Destinations {
         self.in_order
     }
 
-    /// The nodes on which memory stays, wherever it is there. Of several nodes with weights, there is none.
+    /// The nodes on which memory stays, wherever it is there. With weights, memory stays on no node of several.
     pub fn all_keep(&self) -> impl Iterator<Item = NodeId> + '_ {
         let nodes = if self.in_order || self.count == 1 { self.nodes() } else { &[] };
         nodes.iter().map(|(node, _)| *node)

@@ -121,12 +121,11 @@ impl Pages {
     }
 
     /// Adds to each window its part of the pages that were accessed in the last interval, and of those that were
-    /// accessed in the interval in which it begins, as of `all` pages of the target.
-    pub(super) fn spread(&mut self, windows: &Windows, all: &Begun) {
+    /// accessed in the interval in which it begins: `of_begun`, as of all pages of the target.
+    pub(super) fn spread(&mut self, windows: &Windows, of_begun: [f64; COUNT]) {
         let parts = windows.of_last(std::mem::take(&mut self.again) / self.known.last.max(1.0));
-        self.begun.parts = windows.of_begun(all);
-        self.known.spread(parts, self.begun.parts);
-        self.panel.spread(parts, self.begun.parts);
+        self.known.spread(parts, of_begun);
+        self.panel.spread(parts, of_begun);
         for pages in &mut self.followed {
             let touched = pages.touched;
             pages.within.iter_mut().zip(parts).for_each(|(within, part)| *within += touched * part);

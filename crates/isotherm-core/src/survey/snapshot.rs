@@ -104,12 +104,13 @@ impl PageHistory {
                 by_mapping.push((index as u32, pages));
             }
         }
+        let of_begun = windows.of_begun(&begun);
         let mut total = Pages::default();
         for (_, pages) in &mut by_mapping {
-            pages.spread(&windows, &begun);
+            pages.spread(&windows, of_begun);
             total.add(pages);
         }
-        total.begun.parts = windows.of_begun(&begun);
+        total.begun.parts = of_begun;
         let by_mapping = by_mapping.iter().map(|(mapping, pages)| {
             let sums = pages.sums(&total);
             MappingSums {
@@ -119,7 +120,7 @@ impl PageHistory {
         });
         let by_mapping = by_mapping.collect();
         let by_node = tallies.by_node(&windows).into_iter().map(|(node, mut pages)| {
-            pages.spread(&windows, &begun);
+            pages.spread(&windows, of_begun);
             NodeSums { node, sums: PageSums { swapped: None, ..pages.sums(&total) } }
         });
         let by_node = by_node.collect();

@@ -311,7 +311,7 @@ impl<'a> BlockCounter<'a> {
         }
         let counted = self.counter.count(std::iter::once((block, PageBits::ALL)));
         let mut pages = counted.pages(&self.windows).as_panel();
-        pages.spread(&self.windows, &others.begun);
+        pages.spread(&self.windows, others.begun.parts);
         (pages.sums(others).touched / crate::PAGE_SIZE) as u16
     }
 

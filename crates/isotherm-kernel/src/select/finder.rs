@@ -156,6 +156,16 @@ mod tests {
     use crate::NamePattern;
     use crate::select::Selector;
 
+    /// What is found within 30 s, while no time passes for the finder.
+    fn found_soon(finder: &mut Finder, now: Instant) -> Vec<u32> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut found = Vec::new();
+        while found.is_empty() && Instant::now() < deadline {
+            found = finder.find(now, usize::MAX, |_| false).unwrap();
+        }
+        found
+    }
+
     #[test]
     fn a_process_is_found_without_a_list_of_all_processes_where_the_kernel_tells_what_begins() {
         or_skip!(ProcessEvents::open());
@@ -169,11 +179,7 @@ mod tests {
         let mut child = Command::new(&program).arg("600").spawn().unwrap();
         // No time passes for the finder. A list would set its time.
         finder.listed = Some(now + LIST_EVERY);
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let mut found = Vec::new();
-        while found.is_empty() && Instant::now() < deadline {
-            found = finder.find(now, usize::MAX, |_| false).unwrap();
-        }
+        let found = found_soon(&mut finder, now);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!((found, finder.listed), (vec![child.id()], Some(now + LIST_EVERY)));
@@ -197,11 +203,7 @@ mod tests {
         }
         child.stdin.take().unwrap().write_all(b"\n").unwrap();
         // No time passes for the finder.
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let mut found = Vec::new();
-        while found.is_empty() && Instant::now() < deadline {
-            found = finder.find(now, usize::MAX, |_| false).unwrap();
-        }
+        let found = found_soon(&mut finder, now);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found, [child.id()]);

@@ -339,7 +339,7 @@ impl Worker {
     }
 }
 
-/// What the user should know of schemes that take memory away on the word of samples alone. `None` if there is none.
+/// What the user should know of schemes that take memory away by samples alone. `None` without such schemes.
 fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
     let names: Vec<&str> =
         schemes.filter(|scheme| scheme.action.kind().takes_away()).map(|scheme| &*scheme.name).collect();
