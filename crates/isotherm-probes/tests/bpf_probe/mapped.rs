@@ -10,6 +10,7 @@ use isotherm_kernel::PhysicalMemory;
 use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_probes::mapped::MappedProbe;
 
+use crate::survey::nearly;
 use crate::target::Target;
 use crate::watch::*;
 
@@ -185,7 +186,7 @@ fn frames_that_a_process_accesses_are_found_and_no_others() {
         target.write(start, 40 * MIB);
         let mut machine = or_skip!(Machine::open(&[&target], SharedMemory::Never));
         let all = frames(&target, start, 64 * MIB);
-        assert_eq!(all.len() as u64, 40 * MIB / PAGE, "{kind}");
+        assert!(nearly(all.len() as u64, 40 * MIB / PAGE), "{kind}: {}", all.len());
         for round in 0..3 {
             // The kernel's DAMON, if it runs, often clears the accessed bit of a huge page between the read and the
             // survey.
@@ -213,7 +214,9 @@ fn a_frame_of_two_processes_counts_once_and_is_accessed_through_any_of_them() {
     }
     let mut machine = or_skip!(Machine::open(&[&targets[0], &targets[1]], SharedMemory::Always));
     let all = frames(&targets[0], starts[0], SIZE);
-    assert_eq!((all.len() as u64, &all), (SIZE / PAGE, &frames(&targets[1], starts[1], SIZE)));
+    // The kernel's DAMON may have unmapped a page if it runs and reclaims.
+    assert!(nearly(all.len() as u64, SIZE / PAGE), "{}", all.len());
+    assert_same(&frames(&targets[1], starts[1], SIZE), &all, "mapped by the second");
     machine.settle(&all);
     for _ in 0..2 {
         for (target, from) in targets.iter_mut().zip([starts[0], starts[1] + 4 * MIB]) {
@@ -247,7 +250,7 @@ fn a_survey_in_parts_finds_and_clears_the_same_as_one_in_one_part() {
     fs::remove_file(&path).unwrap();
     let [one, two, three] = &targets;
     let mut machine = or_skip!(Machine::open(&[one, two, three], SharedMemory::Always));
-    assert_eq!(all.len() as u64, (3 * SIZE + SIZE / 4) / PAGE);
+    assert!(nearly(all.len() as u64, (3 * SIZE + SIZE / 4) / PAGE), "{}", all.len());
     machine.settle(&all);
     for ((target, &(shared, start)), nth) in targets.iter_mut().zip(&own).zip(0..) {
         for (from, size) in [(shared + nth * MIB, 2 * MIB), (start + nth * 20 * MIB, 8 * MIB)] {
