@@ -1,4 +1,4 @@
-//! The inspector: finds young pages, pages in huge pages, and the properties of processes, just before an action.
+//! The inspector: finds pages in memory, young pages, pages in huge pages, and the properties of processes, just before an action.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,7 @@ pub struct ProcessInspector {
     process_table: ProcessTable,
     open_probe: OpenProbe,
     root: PathBuf,
+    frames: Frames,
     young: Option<Young>,
     huge: Option<Huge>,
     places: Option<Places>,
@@ -44,6 +45,7 @@ impl ProcessInspector {
             process_table,
             open_probe,
             root: "/".into(),
+            frames: Frames::unchecked("/".as_ref()),
             young: None,
             huge: None,
             places: None,
@@ -81,7 +83,7 @@ impl PageInspector for ProcessInspector {
                 };
                 places.has_node(node)?;
             }
-            PageKind::Young | PageKind::Huge => {}
+            PageKind::Present | PageKind::Young | PageKind::Huge => {}
         }
         Ok(())
     }
@@ -102,6 +104,10 @@ impl PageInspector for ProcessInspector {
         let held = Held::new(&self.process_table, target).ok_or_else(|| refusal(Errno::SRCH))?;
         self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
         let result = match (kind, &mut self.young, &mut self.huge, &mut self.places) {
+            (PageKind::Present, ..) => self.frames.each(held.pid, ranges, |addr, _| {
+                add_page(found, addr);
+                Ok(())
+            }),
             (PageKind::Young, Some(young), _, _) => young.find(target, ranges, found),
             (PageKind::Huge, _, Some(huge), _) => huge.find(held.pid, ranges, found),
             (PageKind::Node(node), _, _, Some(places)) => places.on_node(held.pid, ranges, node, found),

@@ -77,7 +77,7 @@ fn bpf(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Findi
     let surveys = format!(
         "surveys all pages, for isotherm idle as well; memory that several processes map through /proc/PID/clear_refs, \
          which clears the referenced marks of the process and holds up its page faults and mmap meanwhile, for at most \
-         5 ms by default (--shared-hold); {aging}"
+         10 ms by default (--shared-hold); {aging}"
     );
     Finding {
         features: tried.is_ok().then_some(surveys),

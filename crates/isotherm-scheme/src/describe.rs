@@ -118,6 +118,7 @@ fn memory(kind: &FilterKind) -> String {
         FilterKind::Process(pid) => format!("the process {pid}"),
         FilterKind::Command(pattern) => format!("processes named {}", pattern.as_str()),
         FilterKind::Cgroup(path) => format!("processes of the cgroup {path}"),
+        FilterKind::Pages(PageKind::Present) => "pages in memory".into(),
         FilterKind::Pages(PageKind::Young) => "young pages".into(),
         FilterKind::Pages(PageKind::Huge) => "huge pages".into(),
         FilterKind::Pages(PageKind::Node(node)) => format!("memory on node {node}"),

@@ -316,8 +316,10 @@ impl PageInspector for SimActuator {
         let machine = self.machine.borrow();
         for range in ranges {
             let (area, first, end) = self.locate(*range).ok_or(RefusalReason::NotMapped)?;
-            let pages = self.memory.presence().borrow().reclaimed[area].len() as u64;
+            let presence = self.memory.presence().borrow();
+            let pages = presence.reclaimed[area].len() as u64;
             let is = |page: usize| match kind {
+                PageKind::Present => !presence.reclaimed[area][page],
                 PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
                 PageKind::Huge => machine.huge[area][self.huge(area, page)],
                 PageKind::Node(node) => node == if machine.slow[area][page] { SLOW } else { FAST },

@@ -380,8 +380,9 @@ fn a_time_limit_ends_the_command_that_isotherm_started() {
     let place = Place::new();
     let ran = place.run(&["record", "--duration", "1s", "--", "sleep", "1000"]);
     assert_eq!(ran.status, 0, "{ran:?}");
-    let snapshots = place.regions("isotherm.rec").len();
-    assert!((1..=10).contains(&snapshots), "{snapshots}");
+    let snapshots = place.regions("isotherm.rec");
+    let end = snapshots.last().expect("a snapshot")["time_ns"].as_u64().unwrap();
+    assert!(end < 10_000_000_000, "{end} ns");
 }
 
 #[test]

@@ -29,7 +29,8 @@ impl Actuator for DryRunActuator {
     }
 }
 
-/// An inspector that inspects nothing. It knows the processes that were inserted, and finds no page young or huge.
+/// An inspector that inspects nothing. It knows the processes that were inserted, and finds no page young or huge. It
+/// does not tell which pages are present.
 #[derive(Clone, Debug, Default)]
 pub struct DryRunInspector {
     processes: BTreeMap<TargetId, ProcessFacts>,
@@ -43,8 +44,11 @@ impl DryRunInspector {
 }
 
 impl PageInspector for DryRunInspector {
-    fn tells(&mut self, _kind: PageKind) -> Result<(), BoxError> {
-        Ok(())
+    fn tells(&mut self, kind: PageKind) -> Result<(), BoxError> {
+        match kind {
+            PageKind::Present => Err("nothing is inspected".into()),
+            _ => Ok(()),
+        }
     }
 
     fn process(&mut self, target: TargetId) -> Option<ProcessFacts> {

@@ -364,6 +364,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 ///
 /// A scheme that moves memory between nodes leaves alone what is on a node that its action leaves as it is.
 ///
+/// A survey tells which pages are in memory. Where there is none, a scheme that takes memory away looks at that just
+/// before it acts, and leaves alone what is absent.
+///
 /// Where there is a survey, a scheme that takes memory away, or moves it, looks at each page once more just before it
 /// acts. It leaves alone cold memory that has been accessed since the survey, and hot memory that has not. A scheme
 /// with a filter of its own for young pages decides itself, and so does one for which nothing tells which pages are
@@ -383,9 +386,13 @@ fn effective_filters<'a>(
         filters.extend(nodes.filter(|&node| inspector.tells(node).is_ok()).map(|node| reject(node, true)));
     }
     let by_place = filters.len();
+    let surveyed = !snapshot.histories.is_empty();
+    if !surveyed && kind.takes_away() && inspector.tells(PageKind::Present).is_ok() {
+        filters.push(reject(PageKind::Present, false));
+    }
     let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
     if !decides_itself
-        && !snapshot.histories.is_empty()
+        && surveyed
         && (kind.takes_away() || moves.is_some())
         && inspector.tells(PageKind::Young).is_ok()
     {

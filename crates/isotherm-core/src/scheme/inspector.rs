@@ -10,6 +10,8 @@ use super::Refusal;
 /// A property of single pages, which only an inspector can find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageKind {
+    /// In memory.
+    Present,
     /// Accessed since the accessed bit of the page was cleared last.
     Young,
     /// Part of a huge page.
@@ -22,6 +24,7 @@ impl PageKind {
     /// Its name in scheme files.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Present => "present",
             Self::Young => "young",
             Self::Huge => "huge_page",
             Self::Node(_) => "node",

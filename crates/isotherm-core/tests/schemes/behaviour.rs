@@ -274,6 +274,24 @@ fn young_pages_are_left_out_page_by_page() {
 }
 
 #[test]
+fn without_a_survey_absent_pages_are_not_taken_away() {
+    let rules = || TestInspector { is_present: |page| page % 10 < 3, ..TestInspector::NONE };
+    let applied = |action| {
+        let log = Log::default();
+        let scheme = Scheme::new("any", Condition::ANY, action);
+        let scheme = Scheme { quota: bytes(8, SECOND), ..scheme };
+        let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), rules(), NoGauges).unwrap();
+        schemes.aggregated(&one(50, &[(0, 100, 0, 50)])).unwrap();
+        let total = &schemes.reports().next().unwrap().total;
+        (log.take_pages(), total.passed_bytes / PAGE_SIZE, total.rejected_bytes)
+    };
+    for action in [Action::PageOut, Action::Cold] {
+        assert_eq!(applied(action), (vec![(0, 3), (10, 13), (20, 21), (21, 22)], 8, 0), "the quota counts what is present");
+    }
+    assert_eq!(applied(Action::WillNeed), (vec![(0, 8)], 8, 0));
+}
+
+#[test]
 fn filters_of_pages_and_of_mappings_are_evaluated_in_one_order() {
     let log = Log::default();
     let filter = |allow, kind| Filter { kind, matching: true, allow };

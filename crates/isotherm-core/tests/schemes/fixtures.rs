@@ -137,13 +137,16 @@ impl Actuator for TestActuator {
 
 /// Tells pages and processes by rules, and takes no time.
 pub struct TestInspector {
+    /// Whether a page is in memory.
+    pub is_present: fn(u64) -> bool,
+    /// Whether a page is of another kind.
     pub is_of: fn(PageKind, u64) -> bool,
     pub process: fn(TargetId) -> Option<ProcessFacts>,
 }
 
 impl TestInspector {
-    /// No page is of any kind, and no process has facts.
-    pub const NONE: Self = Self { is_of: |_, _| false, process: |_| None };
+    /// All pages are in memory, no page is of another kind, and no process has facts.
+    pub const NONE: Self = Self { is_present: |_| true, is_of: |_, _| false, process: |_| None };
 }
 
 impl PageInspector for TestInspector {
@@ -164,7 +167,11 @@ impl PageInspector for TestInspector {
     ) -> Result<(), Refusal> {
         assert!(ranges.is_sorted_by(|a, b| a.end() <= b.start()), "{ranges:?}");
         let pages_of = |range: &AddrRange| range.start() / PAGE_SIZE..range.end() / PAGE_SIZE;
-        let of_kind = ranges.iter().flat_map(pages_of).filter(|&page| (self.is_of)(kind, page));
+        let is_of = |page: &u64| match kind {
+            PageKind::Present => (self.is_present)(*page),
+            kind => (self.is_of)(kind, *page),
+        };
+        let of_kind = ranges.iter().flat_map(pages_of).filter(is_of);
         found.extend(of_kind.map(|page| pages(page, page + 1)));
         Ok(())
     }

@@ -97,6 +97,7 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
 /// Whether a page is of a kind, by its number.
 fn is_of(kind: PageKind, page: u64) -> bool {
     match kind {
+        PageKind::Present => true,
         PageKind::Young => page.is_multiple_of(7),
         PageKind::Huge => (page / 64).is_multiple_of(3),
         PageKind::Node(node) => page / 32 % 3 == u64::from(node.0),

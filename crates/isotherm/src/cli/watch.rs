@@ -106,8 +106,8 @@ pub struct SharedOption {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub shared: SharedChoice,
     /// With --shared auto: the longest time for which page faults of a process may wait while its shared memory is
-    /// observed. 8 ms allow about 1 GiB
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = units::parse_duration)]
+    /// observed. 10 ms allow a process of 500 MiB to 1.2 GiB, depending on the machine
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
     pub shared_hold: Duration,
 }
 
@@ -264,10 +264,10 @@ pub enum ProbeChoice {
 /// Whether memory that several processes map is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SharedChoice {
-    /// If it holds up page faults and mmap of a process for less than 5 ms at a time, and costs it less than 1 % of the
-    /// time. A cgroup is aged only if targets have at least half of its memory
+    /// If it holds up page faults and mmap of a process for less than --shared-hold at a time, and costs it less than
+    /// --target-budget. A cgroup is aged only if targets have at least half of its memory
     Auto,
-    /// In every survey: clear_refs holds up page faults for about 8 ms for each GiB of the process
+    /// In every survey: clear_refs holds up page faults for 8 to 20 ms for each GiB of the process
     Always,
     /// Not at all: such memory is unobservable
     Never,
