@@ -35,6 +35,8 @@ pub struct Monitored {
     pub phases: Vec<PhaseTruth>,
     /// The snapshots, in order of time.
     pub snapshots: Vec<TakenSnapshot>,
+    /// When surveys were, since the start of the run. Simulated runs have none.
+    pub surveys: Vec<Duration>,
 }
 
 /// The parts of a snapshot that are used here.

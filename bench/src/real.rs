@@ -66,7 +66,7 @@ pub fn watch(isotherm: &Path, probe: &str, name: &str, scale: u32, pace: Pace, s
     .prepare()?;
     let events = run.subscribe();
     let session = run.start()?;
-    let mut records = Vec::new();
+    let (mut records, mut surveys) = (Vec::new(), Vec::new());
     // The start of the run by the clock. A snapshot arrives late, never early, so the earliest start is the best.
     let mut started = u64::MAX;
     for event in events {
@@ -75,6 +75,7 @@ pub fn watch(isotherm: &Path, probe: &str, name: &str, scale: u32, pace: Pace, s
                 started = started.min(unix_ns().saturating_sub(record.snapshot.time.as_nanos() as u64));
                 records.push(record);
             }
+            Event::Survey(record) => surveys.push(record.survey.time),
             Event::Missed(missed) => bail!("{} snapshots were missed: the machine is too busy", missed.snapshots),
             _ => {}
         }
@@ -102,5 +103,5 @@ pub fn watch(isotherm: &Path, probe: &str, name: &str, scale: u32, pace: Pace, s
         regions: record.snapshot.regions().copied().collect(),
         cost: record.cost.unwrap_or_default(),
     };
-    Ok(Monitored { phases, snapshots: records.iter().map(|record| taken(record)).collect() })
+    Ok(Monitored { phases, snapshots: records.iter().map(|record| taken(record)).collect(), surveys })
 }

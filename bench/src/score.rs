@@ -25,6 +25,9 @@ pub struct Score {
     /// For each phase that makes memory hot, the seconds from its start until that memory is found; nothing if it is
     /// not found.
     pub found_after_s: Vec<Option<f64>>,
+    /// For the same phases, how many surveys there were from the start of the phase until then. 0 if samples found the
+    /// memory before the first.
+    pub found_after_surveys: Vec<Option<usize>>,
 }
 
 #[derive(Default)]
@@ -40,7 +43,7 @@ impl Score {
     /// Compares what a run found with the truth.
     pub fn new(monitored: &Monitored) -> Self {
         let mut sum = Bytes::default();
-        let mut found_after_s = Vec::new();
+        let (mut found_after_s, mut found_after_surveys) = (Vec::new(), Vec::new());
         let phases = &monitored.phases;
         for (nth, phase) in phases.iter().enumerate() {
             let length = phase.end - phase.start;
@@ -62,6 +65,10 @@ impl Score {
                     bytes.right as f64 >= FOUND * bytes.hot as f64
                 });
                 found_after_s.push(found.map(|taken| (taken.time - phase.start).as_secs_f64()));
+                found_after_surveys.push(found.map(|taken| {
+                    let until = |survey: &&Duration| **survey >= phase.start && **survey <= taken.time;
+                    monitored.surveys.iter().filter(until).count()
+                }));
             }
         }
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
@@ -70,6 +77,7 @@ impl Score {
             recall: share(sum.right, sum.hot),
             error: sum.error / sum.all.max(1) as f64,
             found_after_s,
+            found_after_surveys,
         }
     }
 }

@@ -48,7 +48,7 @@ pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Mon
         monitor.sink_mut().took += took;
     }
     let snapshots = std::mem::take(&mut monitor.sink_mut().snapshots);
-    Ok(Monitored { phases, snapshots })
+    Ok(Monitored { phases, snapshots, surveys: Vec::new() })
 }
 
 /// Keeps the snapshots.

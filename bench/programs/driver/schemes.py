@@ -38,7 +38,7 @@ def measure(options):
         words += ["--file", file]
     script = f"import sys; sys.path.insert(0, '{GUEST}/bench/programs'); from driver import schemes; schemes.inside()"
     words += ["damon", "env", "PATH=/bin:/usr/lib/jre/bin", "python3", "-c", script, ",".join(options.only)]
-    words += [str(options.scheme_seconds)]
+    words += [str(options.scheme_seconds), options.scheme_probe]
     process = start(words, stdout=None)
     try:
         status = process.wait(options.lab_timeout + 300)
@@ -84,10 +84,10 @@ def needed(names):
 
 
 def inside():
-    """Runs in the laboratory: arguments are the programs and the seconds that the scheme acts on each."""
+    """Runs in the laboratory: arguments are the programs, the seconds that the scheme acts on each, and the probe."""
     if not install.LABORATORY:
         raise Failed("this changes the machine's swap: it runs in the laboratory only")
-    names, seconds = sys.argv[1].split(","), int(sys.argv[2])
+    names, seconds, probe = sys.argv[1].split(","), int(sys.argv[2]), sys.argv[3]
     Path("/sys/block/zram0/disksize").write_text("3G", encoding="ascii")
     for program in ("mkswap", "swapon"):
         install.run([program, "/dev/zram0"])
@@ -95,15 +95,15 @@ def inside():
     for name in names:
         print(f"bench/programs: {name} in the laboratory", flush=True)
         try:
-            results[name] = act_on(name, seconds)
+            results[name] = act_on(name, seconds, probe)
         except Failed as failure:
             results[name] = {"failed": str(failure)}
         print(f"  {results[name]}", flush=True)
         Path("/results/schemes.json").write_text(json.dumps(results), encoding="utf-8")
 
 
-def act_on(name, seconds):
-    """Starts a program, and lets the scheme act on it."""
+def act_on(name, seconds, probe):
+    """Starts a program, and lets the scheme act on it, with this probe."""
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         target = TARGETS[name](Path(place))
         try:
@@ -111,7 +111,7 @@ def act_on(name, seconds):
             working_set = truth.measure(target.root, 5).touched
             recording = Path(place) / "prcl.rec"
             words = ["isotherm", "run", "--quiet", "--pid", target.root, "--children", "--duration", f"{seconds}s"]
-            words += ["--schemes", "/root/prcl.yaml", "--record", recording, *INTERVALS]
+            words += ["--schemes", "/root/prcl.yaml", "--record", recording, "--probe", probe, *INTERVALS]
             before, began, faults, work = state(target.root), time.monotonic(), *busy(target.root)
             install.run(words)
             after, wall = state(target.root), time.monotonic() - began

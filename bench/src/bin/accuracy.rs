@@ -140,10 +140,20 @@ fn line(pattern: &str, how: &'static str, seed: u64, monitored: &Monitored, waki
     }
 }
 
-/// A row per pattern and kind: medians over its runs, but maxima of the times to find and of reads.
+/// A row per pattern and kind: medians over its runs, but maxima of the times and surveys to find, and of reads.
 fn table(lines: &[Line]) -> Table {
-    let header =
-        ["pattern", "kind", "precision", "recall", "error", "found in, max", "reads, mean", "reads, max", "CPU %"];
+    let header = [
+        "pattern",
+        "kind",
+        "precision",
+        "recall",
+        "error",
+        "found in, max",
+        "surveys, max",
+        "reads, mean",
+        "reads, max",
+        "CPU %",
+    ];
     let mut kinds: Vec<(&str, &str)> = lines.iter().map(|line| (line.pattern.as_str(), line.how)).collect();
     let mut seen = HashSet::new();
     kinds.retain(|kind| seen.insert(*kind));
@@ -154,6 +164,7 @@ fn table(lines: &[Line]) -> Table {
             (!figures.is_empty()).then(|| median(&mut figures))
         };
         let found: Vec<Option<f64>> = runs.iter().flat_map(|line| line.score.found_after_s.iter().copied()).collect();
+        let surveys = runs.iter().flat_map(|line| line.score.found_after_surveys.iter().flatten()).max();
         vec![
             pattern.into(),
             how.into(),
@@ -161,6 +172,7 @@ fn table(lines: &[Line]) -> Table {
             share(over(&|line| line.score.recall)),
             format!("{:.4}", over(&|line| Some(line.score.error)).unwrap_or_default()),
             found_in(&found),
+            surveys.filter(|_| how == "real").map_or("-".into(), ToString::to_string),
             format!("{:.0}", over(&|line| Some(line.reads_mean)).unwrap_or_default()),
             runs.iter().map(|line| line.reads_max).max().unwrap_or_default().to_string(),
             format!("{:.2}", over(&|line| Some(line.cpu_percent)).unwrap_or_default()),

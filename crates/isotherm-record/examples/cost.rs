@@ -76,7 +76,7 @@ fn surveys(path: &Path, mappings: u64, random: &mut Random) -> Result<(), Box<dy
         let infos = Arc::new([(target.id, Arc::clone(&info))]);
         let (time, interval) = (Duration::from_secs(i), Duration::from_secs(1));
         let cost = SurveyCost { reads: 1 << 18, clears: 1 << 14 };
-        let survey = SurveySnapshot { time, interval, cost, targets: vec![target], total: None, by_node: Vec::new() };
+        let survey = SurveySnapshot { time, interval, cost, targets: vec![target], ..SurveySnapshot::default() };
         let before = cpu_ns();
         recorder.write_survey(&SurveyRecord { survey, cpu: Some(Duration::from_millis(3)), infos })?;
         spent += cpu_ns() - before;

@@ -53,6 +53,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
             cpu_ns: cpu.map(nanoseconds),
         }),
         total,
+        left_out: survey.left_out.clone().filter(|_| cost.is_some()),
         windows_ns: WINDOWS.map(nanoseconds).to_vec(),
         mappings: mappings.collect(),
         blocks: blocks.collect(),

@@ -36,6 +36,7 @@ struct SurveyRow {
     total: Option<TotalSums>,
     /// All targets together on each node.
     by_node: Vec<NodeSums>,
+    left_out: Option<Arc<str>>,
     target: TargetSurvey,
     info: Arc<TargetInfo>,
 }
@@ -69,9 +70,11 @@ impl Gathered {
         let (cost, cpu) = first.cost.unwrap_or_default();
         let (time, interval, total) = (first.time, first.interval, first.total);
         let by_node = std::mem::take(&mut first.by_node);
-        let survey = SurveySnapshot { time, interval, cost, targets: Vec::new(), total, by_node };
+        let left_out = first.left_out.take();
+        let survey = SurveySnapshot { time, interval, cost, targets: Vec::new(), total, by_node, left_out };
+        let bytes = survey.left_out.as_deref().map_or(0, str::len);
         let record = SurveyRecord { survey, cpu, infos: Arc::default() };
-        let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes: 0 };
+        let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes };
         gathered.add(first);
         gathered
     }
@@ -142,7 +145,8 @@ impl SurveyReader {
             check::total(total)?;
         }
         check::nodes(&by_node)?;
-        Ok(Some(SurveyRow { time, interval, cost: survey::cost(&found), total, by_node, target, info }))
+        let (cost, left_out) = (survey::cost(&found), found.left_out);
+        Ok(Some(SurveyRow { time, interval, cost, total, by_node, left_out, target, info }))
     }
 }
 

@@ -229,8 +229,9 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
             let sums = PageSums { present: step, touched, within, swapped, ..PageSums::default() };
             let total = cpu.map(|cpu| TotalSums { sums, shared: cpu % step });
             let by_node = total.map_or_else(Vec::new, |_| by_node(step, reads));
+            let (interval, left_out) = (Duration::from_nanos(step), cpu.map(|cpu| cpu.to_string().into()));
             SurveyRecord {
-                survey: SurveySnapshot { time, interval: Duration::from_nanos(step), cost, targets, total, by_node },
+                survey: SurveySnapshot { time, interval, cost, targets, total, by_node, left_out },
                 cpu: cpu.map(Duration::from_nanos),
                 infos,
             }

@@ -1,11 +1,13 @@
 //! Whether the reports on a recording rest on enough evidence.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::PageSums;
 use isotherm_core::units;
 
 use crate::ReportError;
+use crate::escape::sanitise;
 use crate::measure::Measure;
 use crate::pace::{Pace, Pacing};
 use crate::punctuality::Punctuality;
@@ -30,6 +32,11 @@ pub(crate) struct Evidence {
     first: Option<Duration>,
     /// The sums of the last survey.
     last: PageSums,
+    /// Unobservable and present bytes of all surveys, added up.
+    unobservable: f64,
+    present: f64,
+    /// Why much memory was left unobservable, by the last survey that says so.
+    left_out: Option<Arc<str>>,
     pacing: Pacing,
     punctuality: Punctuality,
 }
@@ -57,6 +64,9 @@ impl Evidence {
             for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
                 evidence.last.add(&selected(target, selection.address).0);
             }
+            evidence.unobservable += evidence.last.unobservable as f64;
+            evidence.present += evidence.last.present as f64;
+            evidence.left_out = survey.left_out.or(evidence.left_out);
         }
         match walk(source, selection, &mut [&mut evidence]) {
             // A recording of surveys alone has no snapshots.
@@ -106,8 +116,7 @@ impl Evidence {
     }
 
     fn little(&self) -> Option<String> {
-        let PageSums { present, unobservable, unknown, .. } = self.last;
-        let share = |part: u64| part as f64 / present.max(1) as f64;
+        let PageSums { present, unknown, .. } = self.last;
         if !self.surveyed() {
             return self.has_few_hits().then(|| {
                 let found = if self.taken > 0.0 { self.hits / self.taken } else { 0.0 };
@@ -125,19 +134,23 @@ impl Evidence {
                     .into(),
             );
         }
-        if share(unknown) > MUCH {
+        let unobservable = self.unobservable / self.present.max(1.0);
+        if unobservable > MUCH {
+            let why = match &self.left_out {
+                Some(left_out) => format!(". In the last such survey, {}", sanitise(left_out)),
+                None => "; `isotherm doctor` says what would help".into(),
+            };
             return Some(format!(
+                "little evidence: on the mean, {} of the resident memory could not be observed{why}",
+                units::percent(unobservable)
+            ));
+        }
+        (unknown as f64 > MUCH * present as f64).then(|| {
+            format!(
                 "little evidence: at the end it was known of {} of {} of resident memory whether they are in use, and \
                  the rest is estimated from these; record for longer, or with a larger --target-budget",
                 units::bytes(present.saturating_sub(unknown)),
                 units::bytes(present)
-            ));
-        }
-        (share(unobservable) > MUCH).then(|| {
-            format!(
-                "little evidence: {} of the resident memory could not be observed; `isotherm doctor` says what would \
-                 help",
-                units::percent(share(unobservable))
             )
         })
     }

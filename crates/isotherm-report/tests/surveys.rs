@@ -5,7 +5,7 @@ mod made;
 
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, RegionPages, TargetSurvey, TotalSums};
+use isotherm_core::survey::{BlockSums, MappingSums, RegionPages, TargetSurvey, TotalSums};
 use isotherm_core::{AddrRange, MemoryUse, Permissions, SystemMemory, TargetId};
 use isotherm_record::{Activity, Row};
 use isotherm_report::schemes::Schemes;
@@ -521,6 +521,28 @@ fn little_evidence_is_said_first() {
     assert!(text(Kind::Wss, &once).starts_with("! little evidence: there was only one survey"));
     assert!(!text(Kind::Wss, &surveyed(3)).starts_with('!'));
     assert!(!text(Kind::Wss, &made::phases(10)).starts_with('!'));
+}
+
+#[test]
+fn why_much_memory_could_not_be_observed_is_said_first() {
+    let mut source = surveyed(4);
+    // The last survey could observe all of it, and the others little.
+    for record in source.surveys.iter_mut().take(3) {
+        let sums = record.survey.targets.iter_mut().flat_map(|target| &mut target.by_mapping);
+        sums.for_each(|MappingSums { sums, .. }| sums.unobservable = sums.present);
+    }
+    let first = |source: &Made| {
+        let text = text(Kind::Wss, source);
+        let lines = text.lines().take_while(|line| line.starts_with("! ") || line.starts_with("  "));
+        lines.map(|line| line[2..].to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let doctor = first(&source);
+    assert!(doctor.starts_with("little evidence: on the mean, 77 % of the resident memory"), "{doctor}");
+    assert!(doctor.contains("isotherm doctor"), "{doctor}");
+    source.surveys[1].survey.left_out = Some("9 MiB are unobservable: \u{1b}[2J (--shared-hold 9ms)".into());
+    let why = first(&source);
+    assert!(why.contains("9 MiB are unobservable: ") && why.contains("(--shared-hold 9ms)"), "{why}");
+    assert!(!why.contains('\u{1b}'), "{why}");
 }
 
 #[test]

@@ -256,13 +256,6 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.started = Some(since_boot);
     }
 
-    /// Much memory that the last survey has left unobservable, and why: see [`Survey::left_out`].
-    ///
-    /// [`Survey::left_out`]: crate::survey::Survey::left_out
-    pub fn left_out(&mut self) -> Option<String> {
-        self.probe.survey().and_then(|survey| survey.left_out())
-    }
-
     /// What the last step did.
     pub fn work(&self) -> StepWork {
         self.work

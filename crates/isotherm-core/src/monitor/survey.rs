@@ -361,7 +361,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if before > 0 {
             self.tell_growth_soon(before, now);
         }
-        Ok(SurveySnapshot { time: now, interval, cost, targets, total, by_node })
+        let left_out = self.probe.survey().and_then(|survey| survey.left_out()).map(Arc::from);
+        Ok(SurveySnapshot { time: now, interval, cost, targets, total, by_node, left_out })
     }
 
     /// Reads the mappings again between two parts or surveys. If a target has joined, or has grown by much, the next

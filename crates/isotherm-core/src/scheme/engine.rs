@@ -391,10 +391,7 @@ fn effective_filters<'a>(
         filters.push(reject(PageKind::Present, false));
     }
     let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
-    if !decides_itself
-        && surveyed
-        && (kind.takes_away() || moves.is_some())
-        && inspector.tells(PageKind::Young).is_ok()
+    if !decides_itself && surveyed && (kind.takes_away() || moves.is_some()) && inspector.tells(PageKind::Young).is_ok()
     {
         filters.push(reject(PageKind::Young, moves != Some(Moves::Hot)));
     }

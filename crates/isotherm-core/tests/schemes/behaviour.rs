@@ -286,7 +286,11 @@ fn without_a_survey_absent_pages_are_not_taken_away() {
         (log.take_pages(), total.passed_bytes / PAGE_SIZE, total.rejected_bytes)
     };
     for action in [Action::PageOut, Action::Cold] {
-        assert_eq!(applied(action), (vec![(0, 3), (10, 13), (20, 21), (21, 22)], 8, 0), "the quota counts what is present");
+        assert_eq!(
+            applied(action),
+            (vec![(0, 3), (10, 13), (20, 21), (21, 22)], 8, 0),
+            "the quota counts what is present"
+        );
     }
     assert_eq!(applied(Action::WillNeed), (vec![(0, 8)], 8, 0));
 }

@@ -16,6 +16,8 @@ pub(super) struct SurveyOut<'a> {
     cost: Cost,
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<Total<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<&'a str>,
     windows_ns: Vec<u64>,
     targets: Vec<Target<'a>>,
 }
@@ -97,6 +99,7 @@ impl<'a> SurveyOut<'a> {
             interval_ns: nanoseconds(survey.interval),
             cost,
             total: survey.total.as_ref().map(|total| Total::new(total, &survey.by_node)),
+            left_out: survey.left_out.as_deref(),
             windows_ns: WINDOWS.map(nanoseconds).to_vec(),
             targets: targets.collect(),
         }

@@ -252,6 +252,7 @@ pub fn survey(i: u32) -> SurveyRecord {
             targets: snapshot.targets.iter().map(target).collect(),
             total: None,
             by_node: Vec::new(),
+            left_out: i.is_multiple_of(30).then(|| format!("{i} bytes of shared memory").into()),
         },
         cpu: (!i.is_multiple_of(20)).then_some(Duration::from_micros(n)),
         infos: snapshot.targets.iter().map(|target| (target.id, info(target.id))).collect(),

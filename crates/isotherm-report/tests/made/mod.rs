@@ -422,8 +422,8 @@ pub fn surveyed(seconds: u32) -> Made {
                     interval: Duration::from_secs(u64::from(second > 1)),
                     cost: SurveyCost { reads: 16384, clears: 2048 },
                     total: Some(TotalSums { sums: target.total(), shared: 0 }),
-                    by_node: Vec::new(),
                     targets: vec![target],
+                    ..SurveySnapshot::default()
                 },
                 cpu: Some(Duration::from_millis(3)),
                 infos: vec![(process(1234), made.rows[0].info.clone())].into(),

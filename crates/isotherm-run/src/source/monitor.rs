@@ -190,10 +190,9 @@ impl Driver {
         }
         if let Some(record) = survey {
             self.much_unknown = much_is_unknown(&record.survey);
+            let left_out = record.survey.left_out.clone();
             outlet.survey(SurveyRecord { cpu: survey_cpu, ..record });
-            if !self.told_left_out
-                && let Some(left_out) = monitor.left_out()
-            {
+            if let Some(left_out) = left_out.filter(|_| !self.told_left_out) {
                 self.told_left_out = true;
                 outlet.send(Event::Notice(Notice::new(Severity::Warning, &left_out)));
             }

@@ -258,6 +258,7 @@ impl<'a> Merging<'a> {
                 // Its interval may be a little longer than the time since the survey before.
                 whole.survey.interval = if end == time { record.survey.interval } else { interval };
             }
+            whole.survey.left_out = whole.survey.left_out.or(record.survey.left_out);
             whole.survey.targets.extend(record.survey.targets);
         }
         whole.infos = infos.into();
