@@ -41,19 +41,18 @@ STEADY, STEADY_WITHIN, MOST_WINDOWS = 4, 0.02, 16
 
 
 def steady(root, window):
-    """Measures until several windows in a row agree. Returns the last, and notes."""
+    """Measures until several windows in a row agree. Returns the median of these, or of the last ones, and notes."""
     measured = []
     for _ in range(MOST_WINDOWS):
         measured.append(truth.measure(root, window))
         if len(measured) >= STEADY and agree(measured[-STEADY:], STEADY_WITHIN):
-            return measured[-1], []
-    return measured[-1], ["not steady"]
+            return middle(measured[-STEADY:]), []
+    return middle(measured[-STEADY:]), ["not steady"]
 
 
-def middle(root, window):
-    """The median of three windows: now and then, a process such as a checkpointer touches much in one of them."""
-    measured = [truth.measure(root, window) for _ in range(3)]
-    return sorted(measured, key=lambda each: each.touched)[1]
+def middle(measured):
+    """The median of some windows: now and then, a process such as a checkpointer touches much in one of them."""
+    return sorted(measured, key=lambda each: each.touched)[(len(measured) - 1) // 2]
 
 
 def agree(truths, share):
@@ -84,7 +83,7 @@ def one_run(name, options, number_of_run):
                     options.isotherm, target.root, recording, options.seconds, options.record_options
                 )
                 load_cpu = cpu_seconds(family(target.root)) - load_cpu
-                after = middle(target.root, options.window)
+                after = middle([truth.measure(target.root, options.window) for _ in range(3)])
             found = recorder.read(options.isotherm, recording, f"{options.window:g}s", cpu, wall)
         finally:
             target.finish()
