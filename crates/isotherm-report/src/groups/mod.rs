@@ -84,6 +84,16 @@ pub struct Group {
     pub frames: Option<Vec<Frame>>,
 }
 
+impl Group {
+    /// Its name in a list that has only names: processes of the same command are told apart by their IDs.
+    pub(crate) fn listed(&self, by: GroupBy) -> String {
+        match self.pids.as_deref() {
+            Some(&[pid]) if by == GroupBy::Process && pid != 0 => format!("{pid} {}", self.name),
+            _ => self.name.clone(),
+        }
+    }
+}
+
 /// A function in a call stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
@@ -162,13 +172,9 @@ impl Grouping {
         self.by
     }
 
-    /// The name of a group in a list that has only names: processes of the same command are told apart by their IDs.
+    /// The name of a group in a list that has only names.
     pub(crate) fn name(&self, nth: usize) -> String {
-        let Some(group) = self.groups.get(nth) else { return String::new() };
-        match group.pids.as_deref() {
-            Some(&[pid]) if self.by == GroupBy::Process && pid != 0 => format!("{pid} {}", group.name),
-            _ => group.name.clone(),
-        }
+        self.groups.get(nth).map_or_else(String::new, |group| group.listed(self.by))
     }
 
     /// The groups, in the order in which they appear.

@@ -205,6 +205,7 @@ impl Heatmap {
                         let sums = &mut map.sums[row * map.columns.count + column];
                         sums.weight += weight;
                         sums.observed += weight * observed;
+                        sums.rated += weight * observed;
                         sums.unknown += weight * piece.unknown;
                         sums.accessed += weight * piece.touched;
                         sums.age += weight * known * piece.idle.as_secs_f64();
@@ -335,7 +336,9 @@ impl View for Heatmap {
                     let weight = bytes as f64 * seconds;
                     let sums = &mut map.sums[row * map.columns.count + column];
                     sums.weight += weight;
-                    sums.observed += weight * share.observed;
+                    sums.observed += weight * (share.observed + share.unknown);
+                    sums.rated += weight * share.observed;
+                    sums.unknown += weight * share.unknown;
                     sums.accessed += weight * accessed;
                     sums.found += weight * found;
                     sums.age += weight * age;
