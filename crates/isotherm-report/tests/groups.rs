@@ -108,6 +108,8 @@ fn few_targets_are_by_process_and_others_are_so_on_request() {
     assert_eq!(group_by(&recording(&few), &Options::default()), json!("process"));
     assert_eq!(group_by(&build(), &Options::default()), json!("command"));
     assert_eq!(groups(Kind::Summary, &build(), &by(GroupBy::Process)).len(), 11);
+    let of_one_program: Vec<Process<'_>> = (1..=12).map(|pid| (pid, "a", None, 4, 1, 2)).collect();
+    assert_eq!(group_by(&recording(&of_one_program), &Options::default()), json!("process"));
 }
 
 #[test]

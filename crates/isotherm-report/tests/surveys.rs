@@ -577,4 +577,24 @@ fn memory_of_which_no_sample_was_taken_is_unknown_unless_a_survey_found_it_idle(
     assert_eq!(heatmap["unknown"], json!([[1.0, 0.0], [0.0, 0.0]]), "{heatmap}");
     let text = report(Kind::Heatmap, Format::Text, &source, &options);
     assert!(text.contains("u: not known yet") || text.contains("u: unknown"), "{text}");
+    let regions = report(Kind::Regions, Format::Text, &source, &Options::default());
+    let unsampled = regions.lines().filter(|line| line.contains('–')).count();
+    assert_eq!(unsampled, 2, "{regions}");
+}
+
+#[test]
+fn a_heatmap_of_rates_says_how_much_of_the_memory_in_use_looks_cold() {
+    let pages = |touched| RegionPages { present: 4 * MIB, touched, ..RegionPages::default() };
+    let (first, second, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
+    let mappings = vec![made::mapping(first, end, "")].into();
+    let region = |start, nr_accesses, touched| isotherm_core::RegionSnapshot {
+        pages: Some(pages(touched)),
+        ..made::region(start, start + 4 * MIB, nr_accesses, 1)
+    };
+    let picture = |unseen| {
+        let regions = vec![region(first, 20, 4 * MIB), region(second, 0, unseen)];
+        report(Kind::Heatmap, Format::Svg, &made::made(vec![made::row(1, 7, &mappings, regions)]), &Options::default())
+    };
+    assert!(picture(MIB).contains("20 % of what surveys found touched has a rate of 0"), "{}", picture(MIB));
+    assert!(!picture(MIB / 8).contains("has a rate of 0"));
 }

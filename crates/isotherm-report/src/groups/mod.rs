@@ -118,13 +118,13 @@ pub struct Grouping {
 
 impl Grouping {
     /// The groups of the targets of a selection. Without `by`, they are by process, or by command if there are more
-    /// than eight.
+    /// than eight of several programs.
     ///
     /// # Errors
     /// If the source cannot be read, or does not tell the cgroups that the groups are by.
     pub fn of(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
         let roster = Roster::of(source, selection, by == Some(GroupBy::Mapping))?;
-        let many = roster.targets.len() > MOST_TARGETS;
+        let many = roster.targets.len() > MOST_TARGETS && programs::are_several(&roster.targets);
         let by = by.unwrap_or(if many { GroupBy::Command } else { GroupBy::Process });
         let mut grouping = Self { by, ..Self::default() };
         if by == GroupBy::Mapping {

@@ -155,6 +155,9 @@ fn note(heatmap: &Heatmap, moments: &data::SampledSnapshots<'_>) -> String {
     if let Some(caption) = heatmap.caption() {
         note += &format!(" Intervals: {caption}.");
     }
+    if let Some(unseen) = heatmap.unseen() {
+        note += &format!(" {unseen}; the touched share shows it.");
+    }
     if let Some(left_out) = heatmap.left_out {
         note += &format!(" Without a lane: {}; report them with --target.", left_out.text());
     }

@@ -48,10 +48,8 @@ pub(super) fn groups(
     let all = units::count(grouped.groups.len() as u64);
     let title = format!("Working set by {}: {all} groups, one on the other", grouped.group_by.word());
     drawing.text(12.0, y + 20.0, Anchor::Start, "title", &title);
-    let mut note = "Means are over the life of a group, and of the others over all of the time".to_owned();
-    if grouped.group_by == GroupBy::Mapping || grouped.groups.len() > 1 {
-        note += "; what several share counts for each of them";
-    }
+    let others = if layers.len() < grouped.groups.len() { ", and of the others over all of the time" } else { "" };
+    let note = format!("means over the life of each{others}; what several share counts for each of them");
     drawing.text(12.0, y + 40.0, Anchor::Start, "label", &note);
     let top_of_plot = y + 58.0 + mark_row(marks) / 2.0;
     let highest = (0..columns).map(|column| layers.iter().map(|layer| layer.values[column]).sum::<f64>());
@@ -101,7 +99,11 @@ fn add(values: &mut [f64], group: &GroupWss, (start, end): (Duration, Duration))
     let wide = (end.saturating_sub(start)).as_secs_f64().max(1e-9) / values.len() as f64;
     for held in &group.over_time {
         let place = |time: Duration| (time.saturating_sub(start).as_secs_f64() / wide).min(values.len() as f64);
-        let (from, to) = (place(held.time.saturating_sub(held.span)), place(held.time));
+        let (mut from, mut to) = (place(held.time.saturating_sub(held.span)), place(held.time));
+        // An edge within a column would be a step of its own.
+        if to - from >= 2.0 {
+            (from, to) = (from.round(), to.round());
+        }
         for (column, value) in values.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
             let (left, right) = (column as f64, column as f64 + 1.0);
             *value += held.bytes as f64 * (to.min(right) - from.max(left)).max(0.0);
