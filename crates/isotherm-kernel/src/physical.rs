@@ -1,12 +1,11 @@
 //! Physical memory as a target: all System RAM, or some ranges of it.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, AddressSpace, BoxError, Layout, Mapping, NodeId, Permissions, TargetId, TargetSpace};
 
-use crate::pages::{Ram, RamError, SystemRam};
+use crate::pages::{FrameNodes, Ram, RamError, SystemRam};
 use crate::part::{page_ranges, whole_pages};
 
 /// Physical memory without the offline memory blocks.
@@ -57,12 +56,13 @@ impl PhysicalMemory {
     /// # Errors
     /// Fails if one of the nodes has none of the memory.
     pub fn of_nodes(mut self, nodes: &[NodeId]) -> Result<Self, RamError> {
-        let known: BTreeSet<NodeId> = self.mappings.iter().filter_map(|mapping| mapping.node).collect();
-        if let Some(node) = nodes.iter().find(|node| !known.contains(node)) {
-            let known: Vec<String> = known.iter().map(|node| node.0.to_string()).collect();
-            return Err(RamError::NotOfNode { node: node.0, nodes: known.join(", ") });
-        }
         if !nodes.is_empty() {
+            let watched = self.mappings.iter().map(|mapping| Ram {
+                range: mapping.range,
+                name: Arc::clone(&mapping.name),
+                node: mapping.node,
+            });
+            FrameNodes::new(&watched.collect::<Vec<_>>()).check(nodes)?;
             self.nodes = nodes.into();
             self.mappings = self.mappings.iter().filter(|mapping| is_of(mapping.node, nodes)).cloned().collect();
         }

@@ -75,6 +75,8 @@ pub struct Processes {
     unfinished: BTreeSet<TargetId>,
     /// The last process whose mappings were read, if not all are read each time.
     last_read: Option<TargetId>,
+    /// The last process whose cgroup was looked at, if the selection depends on it.
+    last_placed: Option<TargetId>,
     /// The first process that is no longer watched although it lives.
     lost: Option<(TargetId, TargetError)>,
     /// The processes that do not join, and the error number, which was told.
@@ -84,6 +86,9 @@ pub struct Processes {
 /// The mappings of at most this many known processes are read at a time. The others are read in turns. Processes that
 /// have not run since they were read need not be read again.
 const MOST_READ: usize = 64;
+
+/// The cgroups of at most this many members are looked at in a reading. The others have their turns.
+const MOST_PLACED: usize = 16;
 
 /// Errors of at most this many processes are remembered, so that they are told once.
 const MOST_KEPT_OUT: usize = 1024;
@@ -134,6 +139,7 @@ impl Processes {
             others: HashSet::new(),
             unfinished: BTreeSet::new(),
             last_read: None,
+            last_placed: None,
             lost: None,
             kept_out: BTreeMap::new(),
         };
@@ -244,12 +250,13 @@ impl AddressSpace for Processes {
         let table = self.process_table.clone();
         let mut members = table.members();
         self.leave(&mut members)?;
+        self.leave_by_cgroup(&mut members);
         let activities: Vec<_> = members.iter_mut().map(|(&id, member)| (id, member.activity())).collect();
         let with =
             |wanted: fn(Activity) -> bool| activities.iter().filter(move |(_, is)| wanted(*is)).map(|&(id, _)| id);
         let mut changed: BTreeSet<TargetId> = with(|activity| activity == Activity::Mapped).collect();
         if changed.len() > MOST_READ {
-            changed = self.turn(&changed);
+            changed = turn(&mut self.last_read, &changed, MOST_READ);
         }
         let children = self.finder.selection().children;
         let part = &self.part;
@@ -335,6 +342,21 @@ impl Processes {
             }
         }
         Ok(())
+    }
+
+    /// Removes the processes that were moved to a cgroup which the selection does not name. Descendants belong to it
+    /// wherever they are.
+    fn leave_by_cgroup(&mut self, members: &mut BTreeMap<TargetId, Member>) {
+        let selection = self.finder.selection();
+        if selection.children || !selection.is_by_cgroup() {
+            return;
+        }
+        let selected = members.iter().filter(|(_, member)| member.is_selected).map(|(id, _)| *id).collect();
+        for id in turn(&mut self.last_placed, &selected, MOST_PLACED) {
+            if id.pid().is_some_and(|pid| !self.finder.names(pid)) {
+                members.remove(&id);
+            }
+        }
     }
 
     /// Adds the processes that belong to the selection by now.
@@ -462,15 +484,15 @@ impl Processes {
         new.retain(|(pid, _)| !again.contains(pid));
         self.others.extend(new.into_iter().map(|(pid, _)| pid));
     }
+}
 
-    /// Those of many changed processes whose mappings are read now.
-    fn turn(&mut self, changed: &BTreeSet<TargetId>) -> BTreeSet<TargetId> {
-        let (first, rest): (Vec<TargetId>, Vec<TargetId>) =
-            changed.iter().copied().partition(|id| self.last_read.is_none_or(|last| *id > last));
-        let turn: Vec<TargetId> = first.into_iter().chain(rest).take(MOST_READ).collect();
-        self.last_read = turn.last().copied();
-        turn.into_iter().collect()
-    }
+/// At most `most` of many processes, each of which has its turn: those after `last`, which was the last one.
+fn turn(last: &mut Option<TargetId>, all: &BTreeSet<TargetId>, most: usize) -> BTreeSet<TargetId> {
+    let (first, rest): (Vec<TargetId>, Vec<TargetId>) =
+        all.iter().copied().partition(|id| last.is_none_or(|last| *id > last));
+    let turn: Vec<TargetId> = first.into_iter().chain(rest).take(most).collect();
+    *last = turn.last().copied();
+    turn.into_iter().collect()
 }
 
 /// What the members have mapped, as it was read last.

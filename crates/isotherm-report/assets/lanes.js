@@ -7,7 +7,12 @@ function laneList({ data, image, choose, life }) {
     name.type = 'button';
     name.className = 'name';
     name.title = target.title;
-    name.append(target.program, target.pid === null ? '' : ` ${target.pid}`);
+    // A long name is cut, and the process ID is not.
+    name.appendChild(document.createElement('span')).textContent = target.program;
+    if (target.pid !== null) {
+      name.append(' ');
+      name.appendChild(document.createElement('span')).textContent = target.pid;
+    }
     name.addEventListener('click', () => choose(i));
     const canvas = row.appendChild(document.createElement('canvas'));
     canvas.addEventListener('click', () => choose(i));

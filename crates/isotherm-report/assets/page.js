@@ -367,8 +367,12 @@
     // Bytes, or null if they are not known.
     const bytes = () => { const pages = number(); return pages ? (pages - 1) * PAGE : null; };
     const regions = Array.from({ length: moment.regions }, () => {
-      const region = { ...range(), rate: number() / samples, dark: number() / samples };
-      Object.assign(region, { hz: region.rate * samples / (aggregation / 1e3), age: number() * aggregation / 1e3 });
+      const region = { ...range(), accesses: number(), dark: number() / samples };
+      // Without a sample there is no rate.
+      const sampled = region.accesses <= samples;
+      region.rate = sampled ? region.accesses / samples : null;
+      region.hz = sampled ? region.accesses / (aggregation / 1e3) : null;
+      region.age = number() * aggregation / 1e3;
       return surveyed ? { ...region, swapped: bytes(), absent: bytes() } : region;
     });
     // What is in swap without a region has no rate and no age.
@@ -427,7 +431,7 @@
       }));
       const more = regions.length > most ? `, the first ${most} shown` : '';
       const outside = moment.absent ? `; ${size(moment.absent)} absent outside of regions` : '';
-      shown = { moment, sort, regions, more: more + outside, count: regions.filter(r => r.rate !== null).length };
+      shown = { moment, sort, regions, more: more + outside, count: regions.filter(r => r.age !== null).length };
     }
     const held = pinned === null ? '' : ', held';
     $('moment').textContent = `at ${seconds(moment.time / 1e3, 2)}: ${shown.count} regions${shown.more}${held}`;

@@ -19,6 +19,27 @@ pub const SWAPPED: Rgb = [86, 180, 233];
 /// light blue.
 pub const ABSENT: Rgb = [226, 211, 180];
 
+/// The colours of layers: they differ with most kinds of colour blindness, on black and on white (the scheme "muted" of
+/// P. Tol, "Colour Schemes", 2021).
+const LAYERS: [Rgb; 8] = [
+    [204, 102, 119],
+    [136, 204, 238],
+    [221, 204, 119],
+    [17, 119, 51],
+    [170, 68, 153],
+    [68, 170, 153],
+    [153, 153, 51],
+    [136, 34, 85],
+];
+
+/// The colour of the layer that sums up others.
+pub const OTHERS: Rgb = [160, 164, 170];
+
+/// The colour of the `nth` layer. After eight, they are repeated.
+pub fn of_layer(nth: usize) -> Rgb {
+    LAYERS[nth % LAYERS.len()]
+}
+
 /// The colour of a place on the scale from 0 to 1: matplotlib's plasma, from deep blue for cold to yellow for hot. The
 /// scale is perceptually even, also with most kinds of colour blindness, and is visible on black and on white.
 pub fn of_rate(rate: f64) -> Rgb {

@@ -39,7 +39,7 @@ pub struct Options {
     /// interval.
     pub window: Option<Duration>,
     /// What the summary and the working set are grouped by. The default is the process, or the command if there are
-    /// more than eight targets.
+    /// more than eight targets of several programs.
     pub by: Option<GroupBy>,
     /// What the mappings and groups of a summary are sorted by.
     pub summary_sort: SummarySort,

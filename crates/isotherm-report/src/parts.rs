@@ -31,11 +31,9 @@ impl Parts {
         let share = Share::of(region, samples);
         let rate = share.rate().unwrap_or(0.0);
         let Some(pages) = region.pages else {
-            if region.nr_samples == 0 && region.nr_accesses == 0 {
-                return Self { unobservable: 1.0 - share.observed, unknown: share.observed, ..Self::default() };
-            }
-            let known = Self { unobservable: 1.0 - share.observed, ..Self::default() };
-            return known.with(rate, share.observed, if rate > 0.0 { 1.0 } else { 0.0 });
+            let unobservable = 1.0 - share.observed - share.unknown;
+            let unseen = Self { unobservable, unknown: share.unknown, ..Self::default() };
+            return unseen.with(rate, share.observed, if rate > 0.0 { 1.0 } else { 0.0 });
         };
         let of = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;
         let unobservable = of(pages.unobservable).min(1.0);

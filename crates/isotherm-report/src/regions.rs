@@ -77,6 +77,8 @@ pub struct Region {
     pub end: u64,
     /// The number of samples that found it accessed.
     pub nr_accesses: u32,
+    /// The number of samples that were taken of it: the evidence for the rate.
+    pub nr_samples: u32,
     /// The share of samples that found it accessed, 0 to 1.
     pub access_rate: f64,
     /// Accesses that samples found in a second: `nr_accesses` divided by the aggregation interval. At most one is found
@@ -107,6 +109,11 @@ pub struct Region {
 }
 
 impl Region {
+    /// Whether its rate has any evidence. A process that has just joined may not have been sampled yet.
+    pub fn is_sampled(&self) -> bool {
+        self.nr_samples > 0 || self.nr_accesses > 0
+    }
+
     /// Whether each sample found an access, so that `access_hz` is only the least that there may be.
     pub fn is_saturated(&self) -> bool {
         self.access_rate >= 1.0
@@ -159,6 +166,7 @@ impl TargetRegions {
                     start: range.start(),
                     end: range.end(),
                     nr_accesses: piece.region.nr_accesses,
+                    nr_samples: piece.region.nr_samples,
                     access_rate: piece.region.access_rate(row.samples).min(1.0),
                     access_hz: piece.region.access_hz(row.aggregation),
                     age_ns: age,

@@ -159,7 +159,10 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
             let measure = options.measure.or(measure).unwrap_or_default();
             svg::draw_heatmap(&Heatmap::of(source, selection, measure, plan)?, marks, picture)?
         }
-        Kind::Wss => svg::draw_wss(&Wss::new(source, selection, options.window)?, marks, picture),
+        Kind::Wss => {
+            let wss = Wss::new(source, selection, options.window)?;
+            svg::draw_wss(&wss, &grouped(&wss, source, selection, options)?, marks, picture)
+        }
         Kind::Overhead => svg::draw_overhead(&overhead(source, selection)?, marks, picture),
         Kind::IdleTime => histogram::draw(&IdleTime::new(source, selection, options.by)?.histogram(), marks, picture),
         Kind::Temperature => {

@@ -324,13 +324,24 @@ pub struct Share {
     pub observed: f64,
     /// The share of samples that found an access, 0 to `observed`.
     pub accessed: f64,
+    /// The share of the memory of which no sample was taken, and which no survey found idle. It is no part of
+    /// `observed`.
+    pub unknown: f64,
 }
 
 impl Share {
     /// The shares of a region.
     pub fn of(region: &RegionSnapshot, samples: u32) -> Self {
         let observed = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
-        Self { observed, accessed: region.access_rate(samples).min(observed) }
+        if region.nr_samples == 0 && region.nr_accesses == 0 {
+            let idle = region.pages.map_or(0.0, |pages| {
+                let other = pages.touched.saturating_add(pages.unobservable).saturating_add(pages.unknown);
+                pages.present.saturating_sub(other) as f64 / pages.present.max(1) as f64
+            });
+            let known = observed.min(idle);
+            return Self { observed: known, accessed: 0.0, unknown: observed - known };
+        }
+        Self { observed, accessed: region.access_rate(samples).min(observed), unknown: 0.0 }
     }
 
     /// The access rate of the observed samples, 0 to 1. None if there are none.

@@ -108,6 +108,8 @@ fn few_targets_are_by_process_and_others_are_so_on_request() {
     assert_eq!(group_by(&recording(&few), &Options::default()), json!("process"));
     assert_eq!(group_by(&build(), &Options::default()), json!("command"));
     assert_eq!(groups(Kind::Summary, &build(), &by(GroupBy::Process)).len(), 11);
+    let of_one_program: Vec<Process<'_>> = (1..=12).map(|pid| (pid, "a", None, 4, 1, 2)).collect();
+    assert_eq!(group_by(&recording(&of_one_program), &Options::default()), json!("process"));
 }
 
 #[test]
@@ -297,6 +299,60 @@ fn texts_name_the_biggest_groups_and_count_the_others() {
     insta::assert_snapshot!("summary-120", text(Kind::Summary, 120, Some(GroupBy::Process)));
     insta::assert_snapshot!("summary-mapping", text(Kind::Summary, 100, Some(GroupBy::Mapping)));
     insta::assert_snapshot!("wss-80", text(Kind::Wss, 80, None));
+}
+
+/// The layers of a picture: what each says of itself, and where it begins and ends across.
+fn layers(svg: &str) -> Vec<(String, f64, f64)> {
+    let layer = |line: &str| {
+        let (path, rest) = line.strip_prefix("<path d=\"")?.split_once("\" fill=")?;
+        let tip = rest.split_once("<title>")?.1.split_once("</title>")?.0;
+        let number = |text: &str| text.split(['H', 'V', 'Z', ' ']).next()?.parse::<f64>().ok();
+        let across = path.split(['M', 'H']).filter_map(number);
+        let (left, right) = across.fold((f64::MAX, 0.0_f64), |(left, right), x| (left.min(x), right.max(x)));
+        Some((tip.to_owned(), left, right))
+    };
+    svg.lines().filter_map(layer).collect()
+}
+
+#[test]
+fn the_picture_of_the_working_set_has_a_layer_for_each_of_the_biggest_groups_and_one_for_the_others() {
+    let found = layers(&report(Kind::Wss, Format::Svg, &build(), &by(GroupBy::Command)));
+    let tips: Vec<&str> = found.iter().map(|(tip, ..)| tip.as_str()).collect();
+    let [cc1, make] = &tips[..] else { panic!("{tips:?}") };
+    assert!(cc1.starts_with("cc1: ") && *make == "make: 1 MiB", "{tips:?}");
+
+    let svg = report(Kind::Wss, Format::Svg, &build(), &by(GroupBy::Process));
+    assert!(svg.contains("Working set by process: 11 groups"), "{svg}");
+    let found = layers(&svg);
+    assert_eq!(found.len(), 9, "{found:?}");
+    assert!(found[..8].iter().all(|(tip, ..)| tip.contains(" cc1 -quiet") && tip.ends_with(": 40 MiB")), "{found:?}");
+    assert!(found[8].0.starts_with("3 others: "), "{found:?}");
+    // A compiler that lived for half a second of six has a twelfth of the width, within a column on each side.
+    let (_, left, right) = found.iter().find(|(tip, ..)| tip.starts_with("102 ")).unwrap();
+    let (_, first, last) = &found[8];
+    let share = (right - left) / (last - first);
+    assert!((share - 1.0 / 12.0).abs() < 0.01, "{share}");
+
+    let alone = recording(&[(1, "a", None, 4, 1, 4)]);
+    assert!(layers(&report(Kind::Wss, Format::Svg, &alone, &Options::default())).is_empty());
+    let mapped = layers(&report(Kind::Wss, Format::Svg, &alone, &by(GroupBy::Mapping)));
+    assert_eq!(mapped.len(), 1, "what was never accessed has no layer: {mapped:?}");
+}
+
+#[test]
+fn the_picture_of_the_summary_has_a_bar_for_each_group() {
+    let svg = |options: &Options| report(Kind::Summary, Format::Svg, &build(), options);
+    let picture = svg(&Options::default());
+    for text in [">by command, means", ">cc1</text>", "10 processes", ">make</text>", ">by mapping, means", ">[heap]<"]
+    {
+        assert!(picture.contains(text), "{text} in {picture}");
+    }
+    let picture = svg(&by(GroupBy::Mapping));
+    assert!(picture.contains(">by mapping, means over the life") && !picture.contains("over all of the time"));
+    let many: Vec<Process<'_>> = (1..=30).map(|pid| (pid, "a", None, u64::from(pid), 1, 2)).collect();
+    let picture = report(Kind::Summary, Format::Svg, &recording(&many), &by(GroupBy::Process));
+    assert!(picture.contains(">30 a</text>") && picture.contains("10 more, 10 MiB at most each"), "{picture}");
+    assert!(report(Kind::Html, Format::Html, &build(), &Options::default()).contains("10 processes"));
 }
 
 #[test]

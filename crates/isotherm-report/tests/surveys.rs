@@ -580,3 +580,43 @@ fn the_page_shows_the_working_set_by_window() {
     let page = report(Kind::Html, Format::Html, &surveyed(20), &Options::default());
     assert!(page.contains("touched within it, median") && page.contains("touched within 1 s, the survey interval"));
 }
+
+#[test]
+fn memory_of_which_no_sample_was_taken_is_unknown_unless_a_survey_found_it_idle() {
+    let pages = |touched| RegionPages { present: 4 * MIB, touched, ..RegionPages::default() };
+    let (first, second, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
+    let mappings = vec![made::mapping(first, second, "touched"), made::mapping(second, end, "idle")].into();
+    let region = |start, nr_samples, touched| isotherm_core::RegionSnapshot {
+        nr_samples,
+        pages: Some(pages(touched)),
+        ..made::region(start, start + 4 * MIB, 0, 1)
+    };
+    let of = |nr_samples| vec![region(first, nr_samples, 4 * MIB), region(second, nr_samples, 0)];
+    let source = made::made(vec![made::row(1, 7, &mappings, of(0)), made::row(2, 7, &mappings, of(20))]);
+    let options = Options { cells: Some((2, 2)), ..Options::default() };
+    let heatmap = &json_of(Kind::Heatmap, &source, &options)["targets"][0];
+    assert_eq!(heatmap["rates"], json!([[null, 0.0], [0.0, 0.0]]), "{heatmap}");
+    assert_eq!(heatmap["unknown"], json!([[1.0, 0.0], [0.0, 0.0]]), "{heatmap}");
+    let text = report(Kind::Heatmap, Format::Text, &source, &options);
+    assert!(text.contains("u: not known yet") || text.contains("u: unknown"), "{text}");
+    let regions = report(Kind::Regions, Format::Text, &source, &Options::default());
+    let unsampled = regions.lines().filter(|line| line.contains('–')).count();
+    assert_eq!(unsampled, 2, "{regions}");
+}
+
+#[test]
+fn a_heatmap_of_rates_says_how_much_of_the_memory_in_use_looks_cold() {
+    let pages = |touched| RegionPages { present: 4 * MIB, touched, ..RegionPages::default() };
+    let (first, second, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
+    let mappings = vec![made::mapping(first, end, "")].into();
+    let region = |start, nr_accesses, touched| isotherm_core::RegionSnapshot {
+        pages: Some(pages(touched)),
+        ..made::region(start, start + 4 * MIB, nr_accesses, 1)
+    };
+    let picture = |unseen| {
+        let regions = vec![region(first, 20, 4 * MIB), region(second, 0, unseen)];
+        report(Kind::Heatmap, Format::Svg, &made::made(vec![made::row(1, 7, &mappings, regions)]), &Options::default())
+    };
+    assert!(picture(MIB).contains("20 % of what surveys found touched has a rate of 0"), "{}", picture(MIB));
+    assert!(!picture(MIB / 8).contains("has a rate of 0"));
+}

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm_core::{AddressSpace, sanitise, shown_name, units};
+use isotherm_core::{AddressSpace, NodeId, sanitise, shown_name, units};
 use isotherm_kernel::{
     Part, ProcessTable, Processes, Selector, Stop, Waiter, Woken, monitor_cpu_time, page_ranges, unix_ns,
 };
@@ -58,7 +58,9 @@ pub fn run(options: &Idle) -> Result<ExitCode> {
     }
     command::raise_file_limit();
     let limits = SharedLimits::default().with_longest_hold(options.shared.shared_hold);
-    let scan = idle_scan::open(method(options.probe), scope.clone(), detail, options.shared.shared.into(), limits)?;
+    let nodes: Vec<NodeId> = options.node.iter().copied().map(NodeId).collect();
+    let shared = options.shared.shared.into();
+    let scan = idle_scan::open(method(options.probe), scope.clone(), &nodes, detail, shared, limits)?;
 
     let stop = Stop::new().context("this process has no file descriptor left")?;
     let asked = stop.clone();

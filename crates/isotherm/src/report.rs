@@ -36,18 +36,10 @@ pub fn run(options: &Report) -> Result<ExitCode> {
 
     check_region_options(&options.regions, kind, format)?;
     let (sort, summary_sort) = sort(options.sort, kind, format)?;
-    let flame_graph = kind == Kind::Summary && options.by == Some(GroupBy::Stack);
-    let grouped = page
-        || matches!(kind, Kind::IdleTime | Kind::Temperature)
-        || matches!((kind, format), (Kind::Summary | Kind::Wss, Format::Text | Format::Json));
-    if options.by.is_some() && !grouped && !flame_graph {
-        let what = match format {
-            Format::Text | Format::Json => format!("the report {}", kind.name()),
-            _ => "a picture".into(),
-        };
-        let of =
-            "it is for the page, for the reports idle-time and temperature, and for summary and wss as text and JSON";
-        let what = format!("--by has no effect on {what}; {of}");
+    let grouped = page || matches!(kind, Kind::IdleTime | Kind::Temperature | Kind::Summary | Kind::Wss);
+    if options.by.is_some() && !grouped {
+        let of = "it is for the page, and for the reports idle-time, temperature, summary and wss";
+        let what = format!("--by has no effect on the report {}; {of}", kind.name());
         return Err(WrongCall::new("report", what).into());
     }
     if options.by == Some(GroupBy::Stack) && (page || kind != Kind::Summary) {

@@ -111,7 +111,7 @@ fn options_without_an_effect_are_refused() {
     refused(&["regions", "known.rec", "--sort", "size", "-o", "out.svg"], ["--sort", "picture"]);
     refused(&["regions", "known.rec", "--sort", "wss"], ["--sort", "address, rate, age or size"]);
     refused(&["heatmap", "known.rec", "--by", "command"], ["--by", "summary and wss"]);
-    refused(&["summary", "known.rec", "--by", "command", "-o", "out.svg"], ["--by", "picture"]);
+    refused(&["heatmap", "known.rec", "--by", "command", "-o", "out.svg"], ["--by", "summary and wss"]);
     assert!(!place.path("out.html").exists() && !place.path("out.svg").exists());
     assert_eq!(place.run(&["report", "regions", "known.rec", "--min-rate", "1", "-o", "out.svg"]).status, 0);
     assert_eq!(sizes(&place, &["--sort", "size"]), [2, 1]);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use isotherm_core::{NodeId, PAGE_SIZE};
 
-use super::Ram;
+use super::{Ram, RamError};
 
 /// Which page frames lie on which NUMA node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,17 @@ impl FrameNodes {
     /// The nodes with memory, in ascending order.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
         self.ranges.iter().filter_map(|range| range.2).collect()
+    }
+
+    /// Checks that each node of `asked` has memory.
+    ///
+    /// # Errors
+    /// Names the first one that has none.
+    pub fn check(&self, asked: &[NodeId]) -> Result<(), RamError> {
+        let known = self.nodes();
+        let Some(node) = asked.iter().find(|node| !known.contains(node)) else { return Ok(()) };
+        let known: Vec<String> = known.iter().map(|node| node.0.to_string()).collect();
+        Err(RamError::NotOfNode { node: node.0, nodes: known.join(", ") })
     }
 
     /// The node of `frame`. `None` if it is unknown, or if the frame is not memory.
@@ -80,6 +91,9 @@ mod tests {
         let mut ram = SystemRam::new(root.path());
         let nodes = FrameNodes::new(&ram.read().unwrap());
         assert!(nodes.are_several());
+        assert!(nodes.check(&[NodeId(1), NodeId(0)]).is_ok());
+        let error = nodes.check(&[NodeId(1), NodeId(2)]).unwrap_err().to_string();
+        assert!(error.contains("node 2 has none") && error.contains("nodes: 0, 1"), "{error}");
         let block = 0x800_0000 / PAGE_SIZE;
         for (frame, node) in [
             (0, Some(0)),

@@ -65,6 +65,11 @@ impl Finder {
         self.selection.takes(&self.facts(pid))
     }
 
+    /// Whether a process belongs to the selection, however small it is.
+    pub(crate) fn names(&self, pid: u32) -> bool {
+        self.selection.names(&self.facts(pid))
+    }
+
     /// Whether a process is excepted from the selection.
     pub(crate) fn excepts(&self, pid: u32) -> bool {
         self.selection.excepts(&self.facts(pid))

@@ -132,10 +132,24 @@ impl Selection {
 
     /// Whether a process belongs to the selection.
     pub(crate) fn takes(&self, process: &Facts<'_>) -> bool {
+        self.names(process)
+            && (self.least_resident == 0
+                || process.resident() >= self.least_resident
+                || self.named_pids().any(|pid| pid == process.pid()))
+    }
+
+    /// Whether a process belongs to the selection, however small it is.
+    pub(crate) fn names(&self, process: &Facts<'_>) -> bool {
         self.named_pids().any(|pid| pid == process.pid())
-            || self.any.iter().any(|selector| selector.matches(process))
-                && !self.excepts(process)
-                && (self.least_resident == 0 || process.resident() >= self.least_resident)
+            || self.any.iter().any(|selector| selector.matches(process)) && !self.excepts(process)
+    }
+
+    /// Whether it depends on the cgroup of a process that it belongs to the selection.
+    pub(crate) fn is_by_cgroup(&self) -> bool {
+        self.any.iter().chain(&self.except).any(|selector| match selector {
+            Selector::Cgroup(_) | Selector::Unit(_) | Selector::Container(_) => true,
+            Selector::Pid(_) | Selector::Name(_) | Selector::Command(_) | Selector::User(_) | Selector::All => false,
+        })
     }
 
     /// Whether a process belongs to the selection by its program, name and user alone, which the kernel tells.
@@ -341,6 +355,19 @@ mod tests {
         assert_eq!(selection.find(root.path()).unwrap(), [] as [u32; 0]);
         cgroup(8, "/system.slice/app@green.service");
         assert_eq!(selection.find(root.path()).unwrap(), [8]);
+    }
+
+    #[test]
+    fn a_process_that_has_shrunk_is_still_named_and_one_that_was_moved_is_not() {
+        let root = made(&PROCESSES);
+        let any = vec![Selector::Unit(Glob::unit("redis").unwrap())];
+        let selection = Selection { any, least_resident: 1 << 30, ..Selection::default() };
+        assert!(selection.is_by_cgroup());
+        let containers = Containers::new(root.path());
+        let names = || selection.names(&Facts::new(root.path(), 7, &containers));
+        assert!(names() && !selection.takes(&Facts::new(root.path(), 7, &containers)));
+        fs::write(root.path().join("proc/7/cgroup"), "0::/system.slice\n").unwrap();
+        assert!(!names());
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub struct IdleFindings {
     pub total: IdleTally,
     /// The part of [`total`](Self::total) that several of the scanned processes map. `None` if that is not known.
     pub shared: Option<IdleTally>,
-    /// The memory of each NUMA node, sorted. Empty if all memory of the machine is on one node.
+    /// The memory of each NUMA node, sorted. Empty if all memory of the machine is on one node
+    /// and no node was named.
     pub nodes: Vec<NodeIdle>,
     /// The cgroups that have some of this memory, sorted by path.
     pub cgroups: Vec<CgroupIdle>,

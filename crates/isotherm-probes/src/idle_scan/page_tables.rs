@@ -11,17 +11,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use isotherm_core::survey::{BlockPages, ClearPages, PageBits, PageHistory, Survey, SurveyPart};
-use isotherm_core::{AddrRange, BoxError, IdleTally, PAGE_SIZE, PageState, TargetId, chain};
+use isotherm_core::{AddrRange, BoxError, IdleTally, NodeId, PAGE_SIZE, PageState, TargetId, chain};
 
 use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
-use super::nodes::NodeSums;
+use super::nodes::{NodeSums, Nodes};
 use super::population::{Member, Population};
 use super::sharing::Sharing;
 use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::bpf::{BpfError, BpfProbe, NO_FRAME, SharedLeftOut, SharedLimits, SharedMemory};
 use crate::left_out;
 use isotherm_kernel::cgroup::Hierarchy;
-use isotherm_kernel::pages::{FrameNodes, SystemRam};
 
 /// A scan of the page tables of processes.
 #[derive(Debug)]
@@ -32,8 +31,7 @@ pub struct PageTableScan {
     detail: Detail,
     known: BTreeMap<TargetId, Known>,
     sharing: Sharing,
-    ram: SystemRam,
-    nodes: FrameNodes,
+    nodes: Nodes,
     began: Instant,
     /// The time of the last pass, since the scan was opened.
     last: Duration,
@@ -58,6 +56,8 @@ struct Visited {
     known: Known,
     /// The ranges that are locked in memory.
     locked: Vec<AddrRange>,
+    /// The pages of each block that lie on the scanned nodes; `None` if all nodes are scanned.
+    scanned: Option<BTreeMap<u64, PageBits>>,
     /// The pages that the pass has cleared.
     cleared: Vec<ClearPages>,
 }
@@ -87,8 +87,7 @@ impl PageTableScan {
             detail,
             known: BTreeMap::new(),
             sharing: Sharing::default(),
-            ram: SystemRam::new(root),
-            nodes: FrameNodes::default(),
+            nodes: Nodes::new(root),
             began: Instant::now(),
             last: Duration::ZERO,
             left_out: None,
@@ -97,6 +96,15 @@ impl PageTableScan {
         };
         scan.check_cgroups()?;
         Ok(scan)
+    }
+
+    /// Only the memory of these nodes; all memory if `nodes` is empty.
+    ///
+    /// # Errors
+    /// If the ranges of System RAM cannot be read, or one of the nodes has none.
+    pub fn of_nodes(mut self, nodes: &[NodeId]) -> Result<Self, ScanError> {
+        self.nodes.narrow_to(nodes)?;
+        Ok(self)
     }
 
     /// Checks that the given cgroups have processes.
@@ -127,7 +135,11 @@ impl PageTableScan {
         let spaces: Vec<_> = members.iter().map(Member::space).collect();
         let refused: BTreeMap<_, _> = self.probe.hold(&spaces)?.into_iter().collect();
         self.probe.begin().map_err(failed)?;
-        self.nodes = self.ram.read().map(|ram| FrameNodes::new(&ram)).unwrap_or_default();
+        if let Err(error) = self.nodes.read()
+            && self.nodes.are_narrowed()
+        {
+            return Err(error.into());
+        }
         self.sharing.begin();
         let several = members.len() > 1;
         let now = self.began.elapsed();
@@ -158,16 +170,33 @@ impl PageTableScan {
             }
             history.take(&self.blocks, now);
             let locked = self.population.locked(&member);
+            let scanned = self.on_scanned_nodes(space.id)?;
             let mut cleared = without(history.accessed(), &locked);
+            if let Some(scanned) = &scanned {
+                keep_pages(&mut cleared, |start| scanned.get(&start).copied().unwrap_or_default());
+            }
             Survey::clear(&mut self.probe, space.id, &mut cleared).map_err(failed)?;
             if self.probe.address_space(space.id).is_none() {
                 self.population.note_ended(&member, &self.scope, &mut self.notes);
             }
             pacer.step(history.present() * PAGE_SIZE)?;
-            visited.push(Visited { member, known: Known { space: identity, history }, locked, cleared });
+            visited.push(Visited { member, known: Known { space: identity, history }, locked, scanned, cleared });
         }
         self.last = now;
         Ok(visited)
+    }
+
+    /// The pages of a process that lie on the scanned nodes, by block; `None` if all nodes are scanned.
+    fn on_scanned_nodes(&mut self, process: TargetId) -> Result<Option<BTreeMap<u64, PageBits>>, ScanError> {
+        if !self.nodes.are_narrowed() {
+            return Ok(None);
+        }
+        let mut scanned = BTreeMap::new();
+        let nodes = &self.nodes;
+        self.probe.frames(process, |start, frames| {
+            scanned.insert(start, PageBits::from_fn(|page| nodes.is_scanned(nodes.of(frames[page]))));
+        })?;
+        Ok(Some(scanned))
     }
 
     /// Ends a pass: what it has cleared counts from the next interval on.
@@ -196,8 +225,8 @@ impl PageTableScan {
         self.sharing.each(|frame, state, path| {
             shared.add(state, PAGE_SIZE);
             cgroups.entry(path.map(str::to_owned)).or_default().add(state, PAGE_SIZE);
-            if self.nodes.are_several() {
-                nodes.add(self.nodes.node(frame), state, PAGE_SIZE);
+            if self.nodes.are_listed() {
+                nodes.add(self.nodes.of(frame), state, PAGE_SIZE);
             }
         });
         let mut total = IdleTally::default();
@@ -229,8 +258,8 @@ impl PageTableScan {
         nodes: &mut NodeSums,
     ) -> Result<BTreeMap<u64, PageBits>, ScanError> {
         let mut shared = BTreeMap::new();
-        let several_nodes = self.nodes.are_several();
-        if !several && !several_nodes {
+        let by_node = self.nodes.are_listed();
+        if !several && !by_node {
             return Ok(shared);
         }
         let (sharing, nodes_of) = (&mut self.sharing, &self.nodes);
@@ -238,10 +267,11 @@ impl PageTableScan {
         self.probe.frames(process.member.id(), |start, frames| {
             let Some(states) = process.known.history.states_at(start) else { return };
             let locked = pages_in(start, &process.locked);
+            let scanned = process.scanned(start);
             let mut of_block = PageBits::NONE;
             for (page, &frame) in frames.iter().enumerate().filter(|(_, frame)| **frame != NO_FRAME) {
                 let is_shared = sharing.is_shared(frame);
-                if !is_shared && !several_nodes {
+                if !is_shared && !by_node || !scanned.contains(page) {
                     continue;
                 }
                 let Some(state) = states.state(page) else { continue };
@@ -250,7 +280,7 @@ impl PageTableScan {
                     sharing.merge(frame, state, cgroup);
                     of_block.insert(page);
                 } else {
-                    nodes.add(nodes_of.node(frame), state, PAGE_SIZE);
+                    nodes.add(nodes_of.of(frame), state, PAGE_SIZE);
                 }
             }
             if !of_block.is_empty() {
@@ -262,6 +292,11 @@ impl PageTableScan {
 }
 
 impl Visited {
+    /// The pages of the block that begins at `start` that lie on the scanned nodes.
+    fn scanned(&self, start: u64) -> PageBits {
+        self.scanned.as_ref().map_or(PageBits::ALL, |scanned| scanned.get(&start).copied().unwrap_or_default())
+    }
+
     /// The memory of the process, and the part of it that is not in `shared`.
     fn sums(&self, shared: &BTreeMap<u64, PageBits>, by_mapping: bool) -> (ProcessIdle, IdleTally) {
         let (mut total, mut alone, mut mappings) = (IdleTally::default(), IdleTally::default(), Vec::new());
@@ -269,6 +304,7 @@ impl Visited {
             let (mut own, mut others) = (IdleTally::default(), IdleTally::default());
             let locked = self.locked.iter().any(|locked| locked.intersection(mapping.range).is_some());
             for (block, pages) in self.known.history.states(mapping.range) {
+                let pages = pages & self.scanned(block.start());
                 let shared = shared.get(&block.start()).copied().unwrap_or_default();
                 for (tally, pages) in [(&mut own, pages & !shared), (&mut others, pages & shared)] {
                     if locked {
@@ -311,7 +347,7 @@ impl Scan for PageTableScan {
         let visited = self.pass(false, pacer)?;
         let mut findings = self.findings(&visited)?;
         self.notes.extend(self.left_out.and_then(|left_out| left_out.remark()));
-        if self.scope == Scope::All {
+        if self.scope == Scope::All && !self.nodes.are_narrowed() {
             self.notes
                 .extend(left_out::of_the_machine(Path::new("/"), findings.total.size() + findings.total.unevictable));
         }
@@ -324,10 +360,15 @@ impl Scan for PageTableScan {
 /// The pages to clear, without those that are locked: the kernel does not clear them.
 fn without(mut pages: Vec<ClearPages>, locked: &[AddrRange]) -> Vec<ClearPages> {
     if !locked.is_empty() {
-        pages.iter_mut().for_each(|block| block.pages &= !pages_in(block.start, locked));
-        pages.retain(|block| !block.pages.is_empty());
+        keep_pages(&mut pages, |start| !pages_in(start, locked));
     }
     pages
+}
+
+/// Keeps those pages of each block that `kept` names, by the start of the block.
+fn keep_pages(pages: &mut Vec<ClearPages>, kept: impl Fn(u64) -> PageBits) {
+    pages.iter_mut().for_each(|block| block.pages &= kept(block.start));
+    pages.retain(|block| !block.pages.is_empty());
 }
 
 /// The pages of the block that begins at `start` that lie in one of `ranges`.

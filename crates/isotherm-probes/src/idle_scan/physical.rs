@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use isotherm_core::{FrameSet, IdleTally, PAGE_SIZE, chain};
+use isotherm_core::{FrameSet, IdleTally, NodeId, PAGE_SIZE, chain};
 
 use super::findings::{CgroupIdle, IdleFindings, ScanMethod};
 use super::frames::Frames;
-use super::nodes::NodeSums;
+use super::nodes::{NodeSums, Nodes};
 use super::population::{Member, Population};
 use super::processes::Pagemaps;
 use super::wanted::Wanted;
@@ -20,7 +20,7 @@ use crate::idle::{BITMAP, IdleError, IdleProbe};
 use crate::mark::Mark;
 use isotherm_kernel::Glob;
 use isotherm_kernel::cgroup::{CgroupPaths, Hierarchy};
-use isotherm_kernel::pages::{FlagTable, Flags, FrameNodes, PageBuffer, SystemRam, Table};
+use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, Table};
 
 /// The cgroup of each page frame, relative to the root directory.
 const KPAGECGROUP: &str = "proc/kpagecgroup";
@@ -43,12 +43,11 @@ pub struct PhysicalScan {
     charged: Option<Table>,
     hierarchy: Option<Hierarchy>,
     paths: CgroupPaths,
-    ram: SystemRam,
     population: Population,
     scope: Scope,
     detail: Detail,
     frames: Frames,
-    nodes: FrameNodes,
+    nodes: Nodes,
     pagemaps: Pagemaps,
     notes: Vec<String>,
     buffer: PageBuffer,
@@ -74,7 +73,7 @@ struct Page {
 struct Sums {
     /// By the inode number of the cgroup. 0 stands for no cgroup.
     cgroups: BTreeMap<u64, IdleTally>,
-    /// Empty if all memory is on one node.
+    /// Empty if nodes are not listed.
     nodes: NodeSums,
 }
 
@@ -124,11 +123,10 @@ impl PhysicalScan {
             population: Population::new(root, hierarchy.clone()),
             hierarchy,
             paths: CgroupPaths::default(),
-            ram: SystemRam::new(root),
             scope,
             detail,
             frames: Frames::default(),
-            nodes: FrameNodes::default(),
+            nodes: Nodes::new(root),
             pagemaps: Pagemaps::new(root),
             notes,
             buffer: PageBuffer::default(),
@@ -142,6 +140,15 @@ impl PhysicalScan {
         scan.read_paths()?;
         scan.check_cgroups()?;
         Ok(scan)
+    }
+
+    /// Only the memory of these nodes; all memory if `nodes` is empty.
+    ///
+    /// # Errors
+    /// If one of the nodes has no memory.
+    pub fn of_nodes(mut self, nodes: &[NodeId]) -> Result<Self, ScanError> {
+        self.nodes.narrow_to(nodes)?;
+        Ok(self)
     }
 
     /// Reads the paths of all cgroups. If they cannot be read, that is an error only if cgroups were given.
@@ -225,9 +232,7 @@ impl PhysicalScan {
 
     /// Updates the list of frames to the memory that exists now.
     fn update_memory(&mut self) -> Result<(), ScanError> {
-        let ram = self.ram.read()?;
-        let went = self.frames.set_memory(&ram);
-        self.nodes = FrameNodes::new(&ram);
+        let went = self.frames.set_memory(&self.nodes.read()?);
         if went > 0 {
             self.notes.push(format!("{} MiB of memory went offline and are left out", (went * PAGE_SIZE) >> 20));
         }
@@ -267,7 +272,7 @@ impl PhysicalScan {
         self.look_up_cgroups()?;
 
         self.marks.clear();
-        let several_nodes = self.nodes.are_several();
+        let by_node = self.nodes.are_listed();
         let marks = self.frames.marks_mut(from, to);
         let mut next = 0;
         for (page, &cgroup) in self.pages.iter().zip(&self.cgroups) {
@@ -289,8 +294,8 @@ impl PhysicalScan {
             {
                 let bytes = page.count * PAGE_SIZE;
                 sums.cgroups.entry(cgroup).or_default().add(state, bytes);
-                if several_nodes {
-                    sums.nodes.add(self.nodes.node(page.head), state, bytes);
+                if by_node {
+                    sums.nodes.add(self.nodes.of(page.head), state, bytes);
                 }
             }
             // A page that is still idle needs no new mark.
@@ -386,7 +391,7 @@ impl Scan for PhysicalScan {
         let mut findings = self.findings(sums)?;
         if self.detail.any() {
             for member in members {
-                if let Some(process) = self.pagemaps.process(&member, &self.frames, self.detail.mappings) {
+                if let Some(process) = self.pagemaps.process(&member, &self.frames, &self.nodes, self.detail.mappings) {
                     findings.processes.push(process);
                 } else {
                     self.population.note_ended(&member, &self.scope, &mut self.notes);

@@ -6,6 +6,7 @@ use isotherm_core::{IdleTally, Mapping, PAGE_SIZE, PageState};
 
 use super::findings::{MappingIdle, ProcessIdle};
 use super::frames::Frames;
+use super::nodes::Nodes;
 use super::population::Member;
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
 
@@ -46,7 +47,13 @@ impl Pagemaps {
     }
 
     /// The idle memory of a process, or `None` if the process has ended or access to it is not permitted.
-    pub(super) fn process(&mut self, member: &Member, frames: &Frames, by_mapping: bool) -> Option<ProcessIdle> {
+    pub(super) fn process(
+        &mut self,
+        member: &Member,
+        frames: &Frames,
+        nodes: &Nodes,
+        by_mapping: bool,
+    ) -> Option<ProcessIdle> {
         let pagemap = Pagemap::open(&self.root, &member.pid.to_string()).ok()?;
         let mut process = ProcessIdle {
             pid: member.pid,
@@ -60,6 +67,9 @@ impl Pagemaps {
         for mapping in member.mappings.iter().filter(|mapping| is_worth_it(mapping)) {
             let mut tally = IdleTally::default();
             self.frames(&pagemap, mapping, &mut |frame| {
+                if !nodes.is_scanned(nodes.of(frame)) {
+                    return;
+                }
                 // A page that is not user memory (of a device or hugetlbfs, or the zero page) cannot be observed.
                 let state = frames.mark(frame).and_then(|mark| mark.state());
                 tally.add(state.unwrap_or(PageState::Unobservable), PAGE_SIZE);

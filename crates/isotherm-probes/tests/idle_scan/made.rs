@@ -62,6 +62,17 @@ impl Made {
         fs::metadata(self.path(path)).unwrap().ino()
     }
 
+    /// Divides the memory among nodes: `of[i]` is the node of the `i`th block of `frames` frames.
+    pub fn nodes(&self, frames: u64, of: &[u32]) {
+        let memory = "sys/devices/system/memory";
+        self.write(&format!("{memory}/block_size_bytes"), &format!("{:x}\n", frames * PAGE_SIZE));
+        self.write("proc/meminfo", "MemTotal: 1024 kB\n");
+        for (block, node) in of.iter().enumerate() {
+            self.write(&format!("{memory}/memory{block}/state"), "online\n");
+            fs::create_dir(self.path(&format!("{memory}/memory{block}/node{node}"))).unwrap();
+        }
+    }
+
     fn set(&self, path: &str, place: u64, entry: u64) {
         let file = File::options().write(true).open(self.path(path)).unwrap();
         file.write_all_at(&entry.to_ne_bytes(), place * 8).unwrap();

@@ -4,5 +4,6 @@
 mod cgroups;
 mod faults;
 mod made;
+mod nodes;
 mod pages;
 mod processes;

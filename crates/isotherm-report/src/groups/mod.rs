@@ -84,6 +84,16 @@ pub struct Group {
     pub frames: Option<Vec<Frame>>,
 }
 
+impl Group {
+    /// Its name in a list that has only names: processes of the same command are told apart by their IDs.
+    pub(crate) fn listed(&self, by: GroupBy) -> String {
+        match self.pids.as_deref() {
+            Some(&[pid]) if by == GroupBy::Process && pid != 0 => format!("{pid} {}", self.name),
+            _ => self.name.clone(),
+        }
+    }
+}
+
 /// A function in a call stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
@@ -108,13 +118,13 @@ pub struct Grouping {
 
 impl Grouping {
     /// The groups of the targets of a selection. Without `by`, they are by process, or by command if there are more
-    /// than eight.
+    /// than eight of several programs.
     ///
     /// # Errors
     /// If the source cannot be read, or does not tell the cgroups that the groups are by.
     pub fn of(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
         let roster = Roster::of(source, selection, by == Some(GroupBy::Mapping))?;
-        let many = roster.targets.len() > MOST_TARGETS;
+        let many = roster.targets.len() > MOST_TARGETS && programs::are_several(&roster.targets);
         let by = by.unwrap_or(if many { GroupBy::Command } else { GroupBy::Process });
         let mut grouping = Self { by, ..Self::default() };
         if by == GroupBy::Mapping {
@@ -162,13 +172,9 @@ impl Grouping {
         self.by
     }
 
-    /// The name of a group in a list that has only names: processes of the same command are told apart by their IDs.
+    /// The name of a group in a list that has only names.
     pub(crate) fn name(&self, nth: usize) -> String {
-        let Some(group) = self.groups.get(nth) else { return String::new() };
-        match group.pids.as_deref() {
-            Some(&[pid]) if self.by == GroupBy::Process && pid != 0 => format!("{pid} {}", group.name),
-            _ => group.name.clone(),
-        }
+        self.groups.get(nth).map_or_else(String::new, |group| group.listed(self.by))
     }
 
     /// The groups, in the order in which they appear.

@@ -36,6 +36,12 @@ pub(super) fn names(targets: &[(TargetId, Arc<TargetInfo>)]) -> Vec<String> {
     targets.iter().map(name).collect()
 }
 
+/// Whether the targets run more than one program.
+pub(super) fn are_several(targets: &[(TargetId, Arc<TargetInfo>)]) -> bool {
+    let names = names(targets);
+    names.iter().any(|name| *name != names[0])
+}
+
 /// The shortest end of `path`, in whole parts but at least two, that no other of `paths` has.
 fn distinct_end<'a>(path: &'a str, paths: &BTreeSet<&str>) -> &'a str {
     let ends = path.rmatch_indices('/').skip(1).map(|(at, _)| &path[at + 1..]);

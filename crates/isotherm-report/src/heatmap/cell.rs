@@ -14,8 +14,9 @@ pub struct Cell {
     pub hz: f32,
     /// The share of unobservable samples, 0 to 1; with surveys, of memory that they could not observe.
     pub unobservable: f32,
-    /// The share of the memory of which surveys did not know whether it was accessed, 0 to 1. In `rate` it counts as
-    /// accessed in the same share as the rest. 0 with samples.
+    /// The share of the memory of which it was not known whether it was accessed, 0 to 1. In `rate` it counts as
+    /// accessed in the same share as the rest. With samples, it is memory of which none was taken, unless a survey
+    /// found it idle.
     pub unknown: f32,
     /// The mean age: the time for which the access rate has been about the same. With surveys, the mean idle time of
     /// what is known.
@@ -49,8 +50,10 @@ pub(super) struct Sums {
     pub(super) weight: f64,
     /// What could be observed.
     pub(super) observed: f64,
-    /// The part of `observed` of which surveys know nothing yet.
+    /// The part of `observed` of which nothing is known yet.
     pub(super) unknown: f64,
+    /// What `accessed` and `found` are a part of.
+    pub(super) rated: f64,
     pub(super) accessed: f64,
     /// Accesses found in a second.
     pub(super) found: f64,
@@ -62,8 +65,8 @@ pub(super) struct Sums {
 impl Sums {
     pub(super) fn cell(self) -> Option<Cell> {
         (self.weight > 0.0).then(|| Cell {
-            rate: if self.observed > 0.0 { (self.accessed / self.observed).clamp(0.0, 1.0) as f32 } else { 0.0 },
-            hz: if self.observed > 0.0 { (self.found / self.observed) as f32 } else { 0.0 },
+            rate: if self.rated > 0.0 { (self.accessed / self.rated).clamp(0.0, 1.0) as f32 } else { 0.0 },
+            hz: if self.rated > 0.0 { (self.found / self.rated) as f32 } else { 0.0 },
             unobservable: (1.0 - self.observed / self.weight).clamp(0.0, 1.0) as f32,
             unknown: (self.unknown / self.weight).clamp(0.0, 1.0) as f32,
             age: if self.aged > 0.0 {
@@ -82,7 +85,7 @@ pub enum Shown {
     Rate(f32),
     /// Most of it could not be observed, or is not known for this and the next reason together.
     Unobservable,
-    /// Of most of it surveys did not know yet whether it was accessed.
+    /// Of most of it, it was not known yet whether it was accessed.
     Unknown,
     /// More of it was in swap than in memory.
     Swapped,

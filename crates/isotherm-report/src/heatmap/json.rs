@@ -123,9 +123,7 @@ impl Serialize for TargetMap {
         map.serialize_entry("absent", &self.shares(|placement| (!physical).then(|| placement.absent())))?;
         let rates = self.cells(|cell| cell.has_evidence().then(|| rounded(cell.rate)));
         map.serialize_entry("unobservable", &self.cells(|cell| Some(rounded(cell.unobservable))))?;
-        if self.measure != Measure::Rate {
-            map.serialize_entry("unknown", &self.cells(|cell| Some(rounded(cell.unknown))))?;
-        }
+        map.serialize_entry("unknown", &self.cells(|cell| Some(rounded(cell.unknown))))?;
         match self.measure {
             Measure::Rate => {
                 let hz = self.cells(|cell| cell.has_evidence().then(|| rounded(cell.hz)));

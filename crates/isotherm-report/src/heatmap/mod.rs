@@ -114,6 +114,8 @@ pub struct Heatmap {
     /// accessed, samples over a shorter one would find an unknown share accessed; the other way round, the share is
     /// known. So the same memory has the same colour, however the interval changes. Zero if there are no samples.
     pub reference: Duration,
+    /// Bytes × seconds that surveys found touched, and the part of them in which no sample found an access.
+    touched: (f64, f64),
     /// The place of each target among `targets`.
     places: HashMap<TargetId, usize>,
 }
@@ -205,6 +207,7 @@ impl Heatmap {
                         let sums = &mut map.sums[row * map.columns.count + column];
                         sums.weight += weight;
                         sums.observed += weight * observed;
+                        sums.rated += weight * observed;
                         sums.unknown += weight * piece.unknown;
                         sums.accessed += weight * piece.touched;
                         sums.age += weight * known * piece.idle.as_secs_f64();
@@ -261,7 +264,18 @@ impl Heatmap {
         let reference = extent.sampling.bounds().map_or(Duration::ZERO, |(_, longest)| longest);
         let intervals = IntervalRange::default();
         let (columns, left_out) = (plan.columns.max(1), plan.left_out);
-        Self { start, end, columns, targets, left_out, measure: Measure::Rate, intervals, reference, places }
+        Self {
+            start,
+            end,
+            columns,
+            targets,
+            left_out,
+            measure: Measure::Rate,
+            intervals,
+            reference,
+            touched: (0.0, 0.0),
+            places,
+        }
     }
 
     /// The rate in Hz that stands at the hot end of the scale, and that is the least there was. `None` if the heatmap
@@ -286,6 +300,16 @@ impl Heatmap {
             String::new()
         };
         Some(format!("sampling {text}{common}; a rate of 1 is {} or more", units::hertz(most)))
+    }
+
+    /// How much of the memory in use looks cold, if it is more than a tenth: surveys found it touched, and no sample
+    /// found an access.
+    pub(crate) fn unseen(&self) -> Option<String> {
+        let (touched, unseen) = self.touched;
+        (unseen > touched * 0.1).then(|| {
+            let share = units::percent(unseen / touched);
+            format!("{share} of what surveys found touched has a rate of 0, because no sample found an access")
+        })
     }
 
     /// Whether the heatmap measures rates of samples.
@@ -330,12 +354,20 @@ impl View for Heatmap {
             let accessed = share.observed * share_of_counts(found, samples, sampling, self.reference);
             let found = share.observed * rate / sampling.as_secs_f64().max(1e-9);
             let age = f64::from(piece.region.age) * aggregation;
+            if let Some(pages) = piece.region.pages {
+                let part = piece.range.size() as f64 / piece.region.range.size().max(1) as f64;
+                let touched = part * pages.touched as f64 * visit.span().as_secs_f64();
+                self.touched.0 += touched;
+                self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };
+            }
             for (row, bytes) in map.axis.rows_of(piece.range) {
                 for &(column, seconds) in &columns {
                     let weight = bytes as f64 * seconds;
                     let sums = &mut map.sums[row * map.columns.count + column];
                     sums.weight += weight;
-                    sums.observed += weight * share.observed;
+                    sums.observed += weight * (share.observed + share.unknown);
+                    sums.rated += weight * share.observed;
+                    sums.unknown += weight * share.unknown;
                     sums.accessed += weight * accessed;
                     sums.found += weight * found;
                     sums.age += weight * age;

@@ -154,7 +154,9 @@ impl View for SampledSnapshots<'_> {
                 }
                 _ => {
                     let unobservable = region.unobservable_share * f64::from(row.samples);
-                    (region.nr_accesses.into(), unobservable.round() as u64)
+                    // More than all samples stands for none.
+                    let accesses = if region.is_sampled() { region.nr_accesses } else { samples + 1 };
+                    (accesses.into(), unobservable.round() as u64)
                 }
             };
             let age = region.age_ns / row.aggregation.as_nanos().max(1) as u64;

@@ -24,7 +24,7 @@ use crate::surveys::LastSurveys;
 use crate::svg::Scale;
 use crate::temperature::Temperatures;
 use crate::text::wss_notes;
-use crate::wss::Wss;
+use crate::wss::{GroupedWss, Wss};
 use crate::{Measure, Options, Picture, ReportError, histogram, svg};
 
 /// The head of all pages.
@@ -53,7 +53,9 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let mut overhead = Overhead::new(source.header());
     overhead.add_surveys(source, selection)?;
     let wss = Wss::new(source, selection, options.window)?;
-    let mut summary = SummaryBuilder::grouped(Grouping::of(source, selection, options.by)?);
+    let grouping = Grouping::of(source, selection, options.by)?;
+    let wss_groups = GroupedWss::new(&wss, source, selection, &grouping)?;
+    let mut summary = SummaryBuilder::grouped(grouping);
     walk(source, selection, &mut [&mut heatmap, &mut moments, &mut overhead, &mut summary])?;
     heatmap.add_places(source, selection)?;
     if !sampled {
@@ -86,6 +88,8 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
             "facts" => items(facts.get(1..).unwrap_or_default()),
             "warnings" => items(&evidence.warnings().chain(warnings(&summary)).collect::<Vec<_>>()),
             "summary" => tables::summary(&summary),
+            "bars" => svg::draw_groups(&summary, picture)
+                .map_or_else(String::new, |drawing| drawing.embedded("Memory of the groups by temperature")),
             "marks" => tables::marks(marks),
             "hot" => markup(&summary.intervals.hot()),
             "groups" => tables::groups(&summary),
@@ -103,7 +107,9 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
                     .embedded("What the colours mean"),
                 None => String::new(),
             },
-            "wss" => svg::draw_wss(&wss, marks, picture).embedded("Working set over time, and its percentiles"),
+            "wss" => {
+                svg::draw_wss(&wss, &wss_groups, marks, picture).embedded("Working set over time, and its percentiles")
+            }
             "percentiles" => tables::percentiles(&wss) + &tables::windows(source, selection)?,
             "wss-notes" => items(&wss_notes(&wss)),
             "idle-time" => {
@@ -148,6 +154,9 @@ fn note(heatmap: &Heatmap, moments: &data::SampledSnapshots<'_>) -> String {
     }
     if let Some(caption) = heatmap.caption() {
         note += &format!(" Intervals: {caption}.");
+    }
+    if let Some(unseen) = heatmap.unseen() {
+        note += &format!(" {unseen}; the touched share shows it.");
     }
     if let Some(left_out) = heatmap.left_out {
         note += &format!(" Without a lane: {}; report them with --target.", left_out.text());

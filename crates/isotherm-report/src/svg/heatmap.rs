@@ -93,7 +93,8 @@ pub(crate) fn draw(heatmap: &Heatmap, marks: &[Mark], picture: Picture) -> Resul
     y += 30.0;
     let rest = LeftOut::of(rest.iter().map(|target| target.most_bytes));
     let left_out = rest.map(|rest| rest.and(heatmap.left_out)).or(heatmap.left_out);
-    for line in left_out.map(LeftOut::text).into_iter().chain(heatmap.caption()) {
+    let unseen = heatmap.unseen().map(|unseen| unseen + "; --measure touched shows it");
+    for line in left_out.map(LeftOut::text).into_iter().chain(heatmap.caption()).chain(unseen) {
         drawing.text(LEFT, y + 4.0, Anchor::Start, "label", &line);
         y += 18.0;
     }
@@ -191,7 +192,9 @@ fn names(drawing: &mut Drawing, target: &TargetMap, area: &Area, x: f64, y: f64,
         }
         taken.push(middle);
         let shown = shown_name(&name);
-        let base = if shown.starts_with('/') { shown.rsplit('/').next().unwrap_or(shown) } else { shown };
+        // Without its directory, a device such as /dev/zero has no meaning.
+        let is_file = shown.starts_with('/') && !shown.starts_with("/dev/");
+        let base = if is_file { shown.rsplit('/').next().unwrap_or(shown) } else { shown };
         let text = fit(&sanitise(base), RIGHT - 22.0);
         // Rows are rounded. The exact size is shown if the name has only one run.
         let bytes: u64 = area.mapped.iter().filter(|named| named.name == name).map(|named| named.range.size()).sum();

@@ -6,14 +6,15 @@ use isotherm_core::units;
 use isotherm_record::Mark;
 
 use super::plot::{Curve, LEFT, Plot, time_of};
-use super::{Anchor, Drawing, mark_row};
+use super::{Anchor, Drawing, mark_row, stack};
 use crate::options::Picture;
 use crate::overhead::{Moment, Overhead};
 use crate::ticks;
-use crate::wss::Wss;
+use crate::wss::{GroupedWss, Wss};
 
-/// Draws the working set over time, with its percentiles on the right.
-pub(crate) fn wss(wss: &Wss, marks: &[Mark], picture: Picture) -> Drawing {
+/// Draws the working set over time, with its percentiles on the right, and below it that of each group if there are
+/// several.
+pub(crate) fn wss(wss: &Wss, groups: &GroupedWss, marks: &[Mark], picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(420));
     let height = (f64::from(picture.height) / 2.0).max(160.0);
     let mut drawing = Drawing::new(width);
@@ -24,9 +25,9 @@ pub(crate) fn wss(wss: &Wss, marks: &[Mark], picture: Picture) -> Drawing {
     let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
     let present = wss.percentiles_of(|amount| amount.present_bytes).map(|present| present.median());
     let settled = wss.settled();
-    let time: f64 = settled.iter().map(|total| total.span.as_secs_f64()).sum();
+    let seconds: f64 = settled.iter().map(|total| total.span.as_secs_f64()).sum();
     let mapped = settled.iter().map(|total| total.amount.mapped as f64 * total.span.as_secs_f64()).sum::<f64>();
-    let mapped = mapped / time.max(1e-9);
+    let mapped = mapped / seconds.max(1e-9);
     let title = format!(
         "Working set{of}: {} median, {} most, of {}",
         units::bytes(percentiles.median()),
@@ -44,10 +45,12 @@ pub(crate) fn wss(wss: &Wss, marks: &[Mark], picture: Picture) -> Drawing {
     let top = largest as f64 * 1.06;
     let ticks = ticks::bytes(top as u64, 6).into_iter().map(|(v, label)| (v as f64, label)).collect();
     let size = (width - LEFT - side - 24.0, height);
+    let time = time_of(&points);
     Plot {
         at: (LEFT, top_of_plot),
         size,
-        time: time_of(&points),
+        time,
+        layers: &[],
         curves: &[Curve::main(&points)],
         ticks,
         top,
@@ -68,6 +71,10 @@ pub(crate) fn wss(wss: &Wss, marks: &[Mark], picture: Picture) -> Drawing {
         drawing.text(x + 54.0 + long, y + step / 2.0 + 2.0, Anchor::Start, "name", &units::bytes(bytes));
     }
     drawing.height = top_of_plot + height + 34.0;
+    if groups.groups.len() > 1 {
+        let at = (drawing.height + 6.0, width, height);
+        drawing.height += 6.0 + stack::groups(&mut drawing, groups, at, (time, side), marks);
+    }
     drawing
 }
 
@@ -120,7 +127,7 @@ pub(crate) fn overhead(overhead: &Overhead, marks: &[Mark], picture: Picture) ->
             .or(budget.map(|budget| (budget, format!("budget {budget} %"))));
         let size = (width - LEFT - 16.0, height);
         let (time, curves) = (time_of(&points), &[Curve::main(&points)]);
-        Plot { at: (LEFT, y), size, time, curves, ticks, top, limit, marks }.draw(&mut drawing);
+        Plot { at: (LEFT, y), size, time, layers: &[], curves, ticks, top, limit, marks }.draw(&mut drawing);
         y += height + 30.0;
     }
     drawing.height = y + 6.0;

@@ -11,6 +11,7 @@ mod marks;
 mod plot;
 mod regions;
 mod schemes;
+mod stack;
 mod summary;
 
 use std::fmt::{Display, Write as _};
@@ -39,6 +40,11 @@ pub(crate) fn draw_summary(summary: &crate::summary::Summary, picture: Picture) 
         GroupBy::Stack => flame::draw(summary, picture),
         _ => summary::draw(summary, picture),
     }
+}
+
+/// Draws the groups of a summary as bars. `None` if there are not several, or they are stacks.
+pub(crate) fn draw_groups(summary: &crate::summary::Summary, picture: Picture) -> Option<Drawing> {
+    (summary.groups.len() > 1 && summary.group_by != GroupBy::Stack).then(|| summary::draw_groups(summary, picture))
 }
 
 pub(crate) use heatmap::{draw as draw_heatmap, plan, scale};

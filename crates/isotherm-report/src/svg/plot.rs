@@ -6,6 +6,7 @@ use std::time::Duration;
 use isotherm_record::Mark;
 
 use super::marks::ON_PLOT;
+use super::stack::{self, Layer};
 use super::{Across, Anchor, Drawing, n};
 
 /// The left edge of plots. The labels of the vertical axis are left of it.
@@ -16,6 +17,8 @@ pub(super) struct Plot<'a> {
     pub(super) at: (f64, f64),
     pub(super) size: (f64, f64),
     pub(super) time: (Duration, Duration),
+    /// Layers, one on the other.
+    pub(super) layers: &'a [Layer],
     pub(super) curves: &'a [Curve<'a>],
     /// Ticks of the vertical axis, which goes from 0 to `top`.
     pub(super) ticks: Vec<(f64, String)>,
@@ -66,6 +69,7 @@ impl Plot<'_> {
             end = time.1,
         ));
         let across = Across { left: x, width: w, time: self.time };
+        stack::draw(drawing, self.layers, x, w, &height);
         for curve in self.curves {
             self.draw_curve(drawing, curve, &height);
         }

@@ -115,7 +115,7 @@ impl Page<'_> {
         let ticks = if most > 0.0 { ticks(top, 3) } else { vec![(0.0, "0".into())] };
         let curves: Vec<Curve<'_>> = curves.iter().map(|(points, class, _)| Curve { points, class }).collect();
         let (at, size) = ((LEFT, *y + above), (width - LEFT - 16.0, *height));
-        Plot { at, size, time: s.time(), curves: &curves, ticks, top, limit: None, marks }.draw(drawing);
+        Plot { at, size, time: s.time(), layers: &[], curves: &curves, ticks, top, limit: None, marks }.draw(drawing);
         *y += above + *height + 28.0;
     }
 }

@@ -158,6 +158,8 @@ impl RegionsText<'_> {
         };
         // More accesses than one in a sample are not seen.
         let at_least = if region.is_saturated() { self.terminal.pick("≥", ">=") } else { "" };
+        let none = self.terminal.pick("–", "-");
+        let hertz = format!("{at_least}{}", units::table_hertz(region.access_hz));
         shown([
             (format!("{:x}", region.start).into(), true),
             (format!("{:x}", region.end).into(), true),
@@ -167,9 +169,9 @@ impl RegionsText<'_> {
             (bytes(region.touched_bytes), surveyed),
             (bytes(region.absent_bytes), surveyed),
             (bytes(region.swapped_bytes), swapped),
-            (units::percent(region.access_rate).into(), true),
+            (if region.is_sampled() { units::percent(region.access_rate) } else { none.into() }.into(), true),
             (if self.terminal.colour == Colour::None { text.into() } else { Cell::painted(text, styled) }, true),
-            (format!("{at_least}{}", units::table_hertz(region.access_hz)).into(), true),
+            (if region.is_sampled() { hertz } else { String::new() }.into(), true),
             (units::nanoseconds(region.age_ns).into(), true),
             (dark.into(), unobservable),
             (bytes(region.unknown_bytes.filter(|&bytes| bytes > 0)), unknown),

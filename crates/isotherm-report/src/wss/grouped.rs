@@ -31,6 +31,17 @@ pub struct GroupWss {
     pub present_bytes: Option<u64>,
     /// Whether each page counts once: the group never had more than one target at a time.
     pub counted_once: bool,
+    /// The working set over time.
+    #[serde(skip)]
+    pub(crate) over_time: Vec<Held>,
+}
+
+/// The working set of a group at a time, which holds for a time before that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) time: Duration,
+    pub(crate) span: Duration,
+    pub(crate) bytes: u64,
 }
 
 /// The working sets of groups, the largest mean first.
@@ -43,11 +54,12 @@ pub struct GroupedWss {
 }
 
 /// The bytes of a group over time: accessed, and in memory.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Courses {
     accessed: Course,
     present: Course,
     tells_present: bool,
+    over_time: Vec<Held>,
 }
 
 impl Courses {
@@ -57,6 +69,10 @@ impl Courses {
         self.accessed.add(time, span, is_known.then_some(bytes));
         self.present.add(time, span, present.filter(|_| is_known));
         self.tells_present |= present.is_some();
+        match self.over_time.last_mut() {
+            Some(last) if (last.time, last.span) == (time, span) => last.bytes = last.bytes.saturating_add(bytes),
+            _ => self.over_time.push(Held { time, span, bytes }),
+        }
     }
 }
 
@@ -87,6 +103,7 @@ impl GroupedWss {
                 mean_bytes: courses.accessed.mean(),
                 present_bytes: courses.tells_present.then(|| courses.present.mean()),
                 counted_once: !courses.accessed.overlaps(),
+                over_time: courses.over_time,
             })
         };
         let mut groups: Vec<GroupWss> = courses.into_iter().filter_map(group).collect();

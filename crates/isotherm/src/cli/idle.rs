@@ -51,6 +51,9 @@ pub struct Idle {
     /// Only these addresses of one --pid, such as 0x7f0000000000:0x7f0040000000. May be given several times
     #[arg(long, help_heading = TARGETS, value_name = "FROM:TO", value_parser = units::parse_address_range)]
     pub range: Vec<AddrRange>,
+    /// Only memory on this NUMA node. May be given several times
+    #[arg(long, help_heading = TARGETS, value_name = "N")]
+    pub node: Vec<u32>,
     /// List the figures of these, separated by commas. Cgroups are always listed [default: cgroup; with --pid also
     /// process and, but for Prometheus, mapping]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]

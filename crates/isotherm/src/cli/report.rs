@@ -33,8 +33,8 @@ pub struct Report {
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub selection: SelectionOptions,
-    /// Group the memory in the summary and the working set [default: process; command with more than 8 targets], and in
-    /// idle-time and temperature [default: command]
+    /// Group the memory in the summary and the working set [default: process; command with more than 8 targets of
+    /// several programs], and in idle-time and temperature [default: command]
     #[arg(long, value_name = "WHAT", value_parser = EnumValueParser::<Group>::new().map(GroupBy::from))]
     pub by: Option<GroupBy>,
     /// In the working set, count what was touched within this time: 1s, 2s, 5s, 10s, 30s, 1m, 2m, 5m, 10m or 30m

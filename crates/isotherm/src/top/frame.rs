@@ -51,7 +51,7 @@ impl Frame {
         let mut strips = vec![];
         let shares = Shares::new(row);
         for piece in pieces(row, None) {
-            let Share { observed, accessed } = shares.of(piece.region);
+            let Share { observed, accessed, .. } = shares.of(piece.region);
             let (start, end) = (piece.range.start(), piece.range.end());
             push(&mut strips, Strip { start, end, observed: observed as f32, accessed: accessed as f32 });
         }

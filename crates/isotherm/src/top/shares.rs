@@ -31,7 +31,7 @@ impl<'a> Shares<'a> {
         let Some(pages) = region.pages.filter(|_| !self.sampled) else { return Share::of(region, self.row.samples) };
         let share = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;
         let observed = (1.0 - share(pages.unobservable + pages.unknown)).clamp(0.0, 1.0);
-        Share { observed, accessed: share(pages.touched).min(observed) }
+        Share { observed, accessed: share(pages.touched).min(observed), unknown: 0.0 }
     }
 
     /// The parts of a region by temperature. Without samples, what is touched is warm.
@@ -39,7 +39,7 @@ impl<'a> Shares<'a> {
         if self.sampled {
             return Parts::of(region, self.row.samples);
         }
-        let Share { observed, accessed } = self.of(region);
+        let Share { observed, accessed, .. } = self.of(region);
         let unobservable = region.pages.map_or(0.0, |pages| pages.unobservable as f64 / pages.present.max(1) as f64);
         let unobservable = unobservable.min(1.0 - observed);
         let unknown = 1.0 - observed - unobservable;
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(sampled, Share::of(&row.target.regions[0], row.samples));
         row.target.regions[0].nr_samples = 0;
         let (shares, region) = (Shares::new(&row), &row.target.regions[0]);
-        let Share { observed, accessed } = shares.of(region);
+        let Share { observed, accessed, .. } = shares.of(region);
         assert!((observed - 0.5).abs() < 1e-6 && (accessed - 0.2).abs() < 1e-6, "{observed} {accessed}");
         assert_eq!(shares.weight(region), 0.5);
         let Parts { unobservable, unknown, .. } = shares.parts(region);

@@ -1,0 +1,180 @@
+//! Quantities of several groups over time as layers, one on the other.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use isotherm_core::units;
+use isotherm_record::Mark;
+
+use super::plot::{LEFT, Plot};
+use super::{Anchor, Drawing, fit, mark_row, n};
+use crate::colour::{OTHERS, Rgb, hex, of_layer};
+use crate::escape::markup;
+use crate::groups::GroupBy;
+use crate::ticks;
+use crate::wss::{GroupWss, GroupedWss};
+
+/// The number of groups that have a layer of their own.
+const MOST: usize = 8;
+
+/// The width of a column, in which a layer has one height: the mean of its time.
+const COLUMN: f64 = 1.5;
+
+/// The height of a line of the legend, at most.
+const LINE: f64 = 24.0;
+
+/// One layer.
+pub(super) struct Layer {
+    name: String,
+    colour: Rgb,
+    /// The mean of each column, from the left to the right.
+    values: Vec<f64>,
+    /// What the legend says: bytes.
+    mean: u64,
+}
+
+/// The working sets of the groups below `at`, in the time and the place of the plot of the working set. Returns the
+/// height.
+pub(super) fn groups(
+    drawing: &mut Drawing,
+    grouped: &GroupedWss,
+    (y, width, height): (f64, f64, f64),
+    (time, side): ((Duration, Duration), f64),
+    marks: &[Mark],
+) -> f64 {
+    let plot_width = width - LEFT - side - 24.0;
+    let columns = (plot_width / COLUMN).max(1.0) as usize;
+    let layers = layers(&grouped.groups, grouped.group_by, time, columns);
+    let all = units::count(grouped.groups.len() as u64);
+    let title = format!("Working set by {}: {all} groups, one on the other", grouped.group_by.word());
+    drawing.text(12.0, y + 20.0, Anchor::Start, "title", &title);
+    let others = if layers.len() < grouped.groups.len() { ", and of the others over all of the time" } else { "" };
+    let note = format!("means over the life of each{others}; what several share counts for each of them");
+    drawing.text(12.0, y + 40.0, Anchor::Start, "label", &note);
+    let top_of_plot = y + 58.0 + mark_row(marks) / 2.0;
+    let highest = (0..columns).map(|column| layers.iter().map(|layer| layer.values[column]).sum::<f64>());
+    let top = highest.fold(1.0, f64::max) * 1.06;
+    let ticks = ticks::bytes(top as u64, 6).into_iter().map(|(v, label)| (v as f64, label)).collect();
+    let (at, size) = ((LEFT, top_of_plot), (plot_width, height));
+    Plot { at, size, time, layers: &layers, curves: &[], ticks, top, limit: None, marks }.draw(drawing);
+    // The legend has the order of the layers, from the top down.
+    let x = width - side;
+    drawing.text(width - 12.0, top_of_plot + 4.0, Anchor::End, "label", "mean");
+    let step = ((height - 12.0) / layers.len().max(1) as f64).min(LINE);
+    for (nth, layer) in layers.iter().rev().enumerate() {
+        let y = top_of_plot + 12.0 + step * nth as f64;
+        drawing.rect((x + 8.0, y), (14.0, (step - 6.0).min(14.0)), &format!(r#"fill="{}""#, hex(layer.colour)));
+        drawing.text(x + 28.0, y + 11.0, Anchor::Start, "name", &fit(&layer.name, side - 28.0 - 84.0));
+        drawing.text(width - 12.0, y + 11.0, Anchor::End, "name", &units::bytes(layer.mean));
+    }
+    top_of_plot - y + height + 34.0
+}
+
+/// The layers from the bottom up: the groups that hold most over the time, and then the sum of the others.
+fn layers(groups: &[GroupWss], by: GroupBy, time: (Duration, Duration), columns: usize) -> Vec<Layer> {
+    let weight = |group: &GroupWss| -> f64 {
+        group.over_time.iter().map(|held| held.bytes as f64 * held.span.as_secs_f64()).sum()
+    };
+    let mut order: Vec<(f64, &GroupWss)> = groups.iter().map(|group| (weight(group), group)).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let rest = if order.len() > MOST + 1 { order.split_off(MOST) } else { Vec::new() };
+    let layer = |(nth, (_, group)): (usize, &(f64, &GroupWss))| {
+        let mut values = vec![0.0; columns];
+        add(&mut values, group, time);
+        Layer { name: group.group.listed(by), colour: of_layer(nth), values, mean: group.mean_bytes }
+    };
+    let mut layers: Vec<Layer> = order.iter().enumerate().map(layer).collect();
+    if !rest.is_empty() {
+        let mut values = vec![0.0; columns];
+        rest.iter().for_each(|(_, group)| add(&mut values, group, time));
+        let mean = (values.iter().sum::<f64>() / columns as f64).round() as u64;
+        let name = format!("{} others", units::count(rest.len() as u64));
+        layers.push(Layer { name, colour: OTHERS, values, mean });
+    }
+    layers
+}
+
+/// Adds the mean bytes of a group in each column.
+fn add(values: &mut [f64], group: &GroupWss, (start, end): (Duration, Duration)) {
+    let wide = (end.saturating_sub(start)).as_secs_f64().max(1e-9) / values.len() as f64;
+    for held in &group.over_time {
+        let place = |time: Duration| (time.saturating_sub(start).as_secs_f64() / wide).min(values.len() as f64);
+        let (mut from, mut to) = (place(held.time.saturating_sub(held.span)), place(held.time));
+        // An edge within a column would be a step of its own.
+        if to - from >= 2.0 {
+            (from, to) = (from.round(), to.round());
+        }
+        for (column, value) in values.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
+            let (left, right) = (column as f64, column as f64 + 1.0);
+            *value += held.bytes as f64 * (to.min(right) - from.max(left)).max(0.0);
+        }
+    }
+}
+
+/// Draws layers within the plot whose left edge is `x` and whose width is `width`.
+pub(super) fn draw(drawing: &mut Drawing, layers: &[Layer], x: f64, width: f64, height: &dyn Fn(f64) -> f64) {
+    let columns = layers.first().map_or(0, |layer| layer.values.len());
+    let wide = width / columns.max(1) as f64;
+    let mut below = vec![0.0; columns];
+    for layer in layers {
+        let above: Vec<f64> = below.iter().zip(&layer.values).map(|(below, value)| below + value).collect();
+        let mut path = String::new();
+        let mut column = 0;
+        // Where a group has nothing, its layer has a gap.
+        while column < columns {
+            let end = (column..columns).find(|&at| layer.values[at] <= 0.0).unwrap_or(columns);
+            if end > column {
+                _ = write!(path, "M{} {}", n(x + wide * column as f64), n(height(below[column])));
+                steps(&mut path, column..end, &above, x, wide, height);
+                _ = write!(path, "V{}", n(height(below[end - 1])));
+                back(&mut path, column..end, &below, x, wide, height);
+                path.push('Z');
+            }
+            column = end + 1;
+        }
+        let (colour, name) = (hex(layer.colour), markup(&layer.name));
+        if !path.is_empty() {
+            let mean = units::bytes(layer.mean);
+            drawing.raw(&format!(r#"<path d="{path}" fill="{colour}"><title>{name}: {mean}</title></path>"#));
+        }
+        below = above;
+    }
+}
+
+/// Adds the steps of an edge from the left to the right. Columns of the same height are one step.
+fn steps(
+    path: &mut String,
+    columns: std::ops::Range<usize>,
+    edge: &[f64],
+    x: f64,
+    wide: f64,
+    height: &dyn Fn(f64) -> f64,
+) {
+    for column in columns.clone() {
+        if column == columns.start || edge[column] != edge[column - 1] {
+            _ = write!(path, "V{}", n(height(edge[column])));
+        }
+        if column + 1 == columns.end || edge[column] != edge[column + 1] {
+            _ = write!(path, "H{}", n(x + wide * (column + 1) as f64));
+        }
+    }
+}
+
+/// The same from the right to the left.
+fn back(
+    path: &mut String,
+    columns: std::ops::Range<usize>,
+    edge: &[f64],
+    x: f64,
+    wide: f64,
+    height: &dyn Fn(f64) -> f64,
+) {
+    for column in columns.clone().rev() {
+        if column + 1 < columns.end && edge[column] != edge[column + 1] {
+            _ = write!(path, "V{}", n(height(edge[column])));
+        }
+        if column == columns.start || edge[column] != edge[column - 1] {
+            _ = write!(path, "H{}", n(x + wide * column as f64));
+        }
+    }
+}
