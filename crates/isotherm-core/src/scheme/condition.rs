@@ -62,6 +62,12 @@ impl Condition {
             && self.age.contains(age)
     }
 
+    /// Whether the condition tells access rates apart other than by whether there was an access. Samples over another
+    /// interval find another rate.
+    pub fn compares_rates(&self) -> bool {
+        self.rate.min > 0.0 || (self.rate.max > 0.0 && self.rate.max < 1.0)
+    }
+
     /// Whether the condition depends on the access rate or the age. Then memory that could not be observed does not
     /// match.
     pub fn needs_frequency(&self) -> bool {
