@@ -174,14 +174,14 @@ impl AccessProbe for Charged {
 
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
         let began = monitor_cpu_time();
-        let cleared = self.memory.clear(samples);
+        let cleared = AccessProbe::clear(&mut self.memory, samples);
         self.charge(Duration::ZERO, began);
         cleared
     }
 
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         let began = monitor_cpu_time();
-        let read = self.memory.read(samples, answers);
+        let read = AccessProbe::read(&mut self.memory, samples, answers);
         self.charge(ROUND + SAMPLE * samples.len() as u32, began);
         read
     }
@@ -241,14 +241,14 @@ impl AccessProbe for Timed {
 
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
         let began = Instant::now();
-        let cleared = self.memory.clear(samples);
+        let cleared = AccessProbe::clear(&mut self.memory, samples);
         self.spent += began.elapsed();
         cleared
     }
 
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         let began = Instant::now();
-        let read = self.memory.read(samples, answers);
+        let read = AccessProbe::read(&mut self.memory, samples, answers);
         self.spent += began.elapsed();
         read
     }

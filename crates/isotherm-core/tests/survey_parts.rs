@@ -78,12 +78,7 @@ impl Survey for Memory {
         let left = ((memory().end() - from) / BLOCK_SIZE) as usize;
         for start in (from..memory().end()).step_by(BLOCK_SIZE as usize).take(part.most) {
             self.spend(start, self.read);
-            blocks.push(BlockPages {
-                start,
-                present: PageBits::ALL,
-                accessed: PageBits::ALL,
-                ..BlockPages::default()
-            });
+            blocks.push(BlockPages { start, present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() });
         }
         let end = from + left.min(part.most) as u64 * BLOCK_SIZE;
         Ok(Rest { from: (end < memory().end()).then_some(end), blocks: left.saturating_sub(part.most) })
@@ -126,8 +121,7 @@ fn survey(
     let clock = Clock::default();
     let of_memory = || Memory { clock: Arc::clone(&clock), read, clear, dear_from };
     let attributes = Attributes::default();
-    let mut monitor =
-        Monitor::new(attributes, Pcg64Mcg::seed_from_u64(1), of_memory(), of_memory(), Kept::default());
+    let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(1), of_memory(), of_memory(), Kept::default());
     monitor.without_samples();
     if is_measured {
         let clock = Arc::clone(&clock);
@@ -170,7 +164,8 @@ fn a_part_ends_after_its_time_although_its_blocks_cost_more_than_expected() {
 
 #[test]
 fn the_first_survey_has_short_parts_where_its_price_is_not_known() {
-    for (prices, why) in [((200_000, 0, BLOCKS), "all is dear"), ((4000, 2000, 1000), "it becomes dear within a part")] {
+    for (prices, why) in [((200_000, 0, BLOCKS), "all is dear"), ((4000, 2000, 1000), "it becomes dear within a part")]
+    {
         let budget = Budget { cpu: 0.01, targets: 1.0, ..Budget::default() };
         let mut pacer = Pacer::new(PaceOptions {
             budget,

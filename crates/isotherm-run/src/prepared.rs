@@ -177,8 +177,7 @@ impl Prepared {
                 let look = if survey.is_some() { probe.look.take() } else { None };
                 let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look, survey.is_some()));
                 let schemes = schemes.transpose()?.map(Box::new);
-                let of_schemes =
-                    schemes.as_ref().map_or(Some(Duration::MAX), |schemes| schemes.longest_aggregation());
+                let of_schemes = schemes.as_ref().map_or(Some(Duration::MAX), |schemes| schemes.longest_aggregation());
                 let tunes = spares
                     && attributes.sampling.is_none()
                     && attributes.aggregation.is_none()

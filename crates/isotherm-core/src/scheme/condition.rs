@@ -96,6 +96,14 @@ mod tests {
     }
 
     #[test]
+    fn rates_other_than_none_and_any_are_compared() {
+        let compares =
+            |min, max| Condition { rate: ClosedInterval::new(min, max).unwrap(), ..Condition::ANY }.compares_rates();
+        assert!(!compares(0.0, 0.0) && !compares(0.0, 1.0));
+        assert!(compares(0.0, 0.05) && compares(0.05, 1.0) && compares(1.0, 1.0));
+    }
+
+    #[test]
     fn a_reversed_interval_does_not_exist() {
         assert_eq!(ClosedInterval::new(2, 1), None);
         assert_eq!(ClosedInterval::new(f64::NAN, 1.0), None);

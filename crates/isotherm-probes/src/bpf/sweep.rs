@@ -94,7 +94,9 @@ impl Sweeper<'_> {
         // The block is not tried again, whatever the result.
         swept.note_block(addr);
         match block {
-            Some(block) if is_worth_it(mapping) && self.allowance.take(block.pages(), Instant::now()) == block.pages() => {
+            Some(block)
+                if is_worth_it(mapping) && self.allowance.take(block.pages(), Instant::now()) == block.pages() =>
+            {
                 self.piece(space, block)
             }
             _ => Ok(SweepResult::Cleared(0)),

@@ -9,10 +9,10 @@ use isotherm_kernel::clear_refs::{Refs, clear_refs};
 use isotherm_kernel::monitor_cpu_time;
 use rustix::io::Errno;
 
+use super::WHOLE;
 use super::aging::Aged;
 use super::done::{Done, merge};
 use super::folios::Zeros;
-use super::WHOLE;
 use super::masks::{Masks, is_of_a_file};
 use super::read::Reader;
 use super::shared::{Decision, Plan, SharedPages, Took};

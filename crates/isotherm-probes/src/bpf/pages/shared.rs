@@ -34,7 +34,9 @@ struct Known {
     next: Option<Instant>,
     /// The number of the last survey in which the cgroup of the target was aged.
     aged: u64,
-    /// What clearing the target would cost it, as it was read last.
+    /// What the survey has read of the target so far, or what the last one has read of it.
+    sums: Sums,
+    /// What clearing the target would cost it, by that.
     costs: Costs,
 }
 
