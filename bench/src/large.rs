@@ -14,13 +14,13 @@ use isotherm_core::{
 use isotherm_kernel::monitor_cpu_time;
 
 /// Reading a block: 1.3 ms a GiB.
-const READ_BLOCK: Duration = Duration::from_nanos(2500);
+pub(crate) const READ_BLOCK: Duration = Duration::from_nanos(2500);
 /// Clearing a page in a range, and a range.
-const CLEAR_PAGE: Duration = Duration::from_nanos(65);
-const CLEAR_RANGE: Duration = Duration::from_micros(5);
+pub(crate) const CLEAR_PAGE: Duration = Duration::from_nanos(65);
+pub(crate) const CLEAR_RANGE: Duration = Duration::from_micros(5);
 /// A round with samples, and a sample.
-const ROUND: Duration = Duration::from_micros(20);
-const SAMPLE: Duration = Duration::from_nanos(150);
+pub(crate) const ROUND: Duration = Duration::from_micros(20);
+pub(crate) const SAMPLE: Duration = Duration::from_nanos(150);
 
 /// The address of the first page.
 const BASE: u64 = 0x10_0000_0000;
@@ -35,7 +35,8 @@ impl SimulatedCpu {
         self.0.take()
     }
 
-    fn charge(&self, kernel: Duration, began: Duration) {
+    /// Charges what the kernel would have taken for what was simulated since `began`, by the CPU time of the thread.
+    pub(crate) fn charge(&self, kernel: Duration, began: Duration) {
         let (charged, own) = self.0.get();
         self.0.set((charged + kernel, own + monitor_cpu_time().saturating_sub(began)));
     }

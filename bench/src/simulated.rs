@@ -4,14 +4,18 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use isotherm_core::survey::{BlockPages, ClearPages, Rest, Survey, SurveyPart};
 use isotherm_core::{
-    AccessProbe, Attributes, BoxError, Monitor, Next, Observation, Sample, Sink, Snapshot, TargetSpace,
+    AccessProbe, AddrRange, AttributeOptions, Attributes, BoxError, Budget, Granularity, IntervalsGoal, Monitor, Next,
+    Observation, PaceOptions, Pacer, Sample, Sink, Snapshot, SurveyInterval, TargetId, TargetSpace,
 };
+use isotherm_kernel::monitor_cpu_time;
 use isotherm_record::Cost;
 use isotherm_sim::{Pattern, SimClock, SimMemory};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
+use crate::large::{CLEAR_PAGE, CLEAR_RANGE, READ_BLOCK, ROUND, SAMPLE, SimulatedCpu};
 use crate::{Monitored, PhaseTruth, TakenSnapshot};
 
 /// Runs the monitor over all phases of the pattern. CPU time in the snapshots is that of the monitor without
@@ -22,17 +26,7 @@ use crate::{Monitored, PhaseTruth, TakenSnapshot};
 pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Monitored> {
     let clock = SimClock::default();
     let memory = SimMemory::new(pattern.clone(), clock.clone(), seed);
-    let ranges: Vec<_> = memory.areas().collect();
-    let mut start = Duration::ZERO;
-    let shared = Rc::new(pattern.clone());
-    let phases = pattern.phases.iter().enumerate().map(|(nth, phase)| {
-        let mapped = |area: usize| (!phase.unmapped.contains(&pattern.areas[area].name)).then_some(ranges[area]);
-        let truth = PhaseTruth::new(&shared, nth, start, mapped);
-        start += phase.time;
-        truth
-    });
-    let phases = phases.collect();
-
+    let phases = phases(pattern, &memory);
     let probe = Timed { memory: memory.clone(), spent: Duration::ZERO };
     let rng = Pcg64Mcg::seed_from_u64(seed);
     let mut monitor = Monitor::new(attributes, rng, memory, probe, Keep::default());
@@ -51,10 +45,88 @@ pub fn watch(pattern: &Pattern, attributes: Attributes, seed: u64) -> Result<Mon
     Ok(Monitored { phases, snapshots, surveys: Vec::new() })
 }
 
+/// The truth of each phase.
+fn phases(pattern: &Pattern, memory: &SimMemory) -> Vec<PhaseTruth> {
+    let ranges: Vec<_> = memory.areas().collect();
+    let mut start = Duration::ZERO;
+    let shared = Rc::new(pattern.clone());
+    let phases = pattern.phases.iter().enumerate().map(|(nth, phase)| {
+        let mapped = |area: usize| (!phase.unmapped.contains(&pattern.areas[area].name)).then_some(ranges[area]);
+        let truth = PhaseTruth::new(&shared, nth, start, mapped);
+        start += phase.time;
+        truth
+    });
+    phases.collect()
+}
+
+/// Runs the monitor over all phases of the pattern with surveys and within a budget, as it runs by default. What the
+/// kernel does takes simulated CPU time, `slow` times that of [`large`](crate::large); what the monitor computes is
+/// measured. CPU time in the snapshots is the sum.
+///
+/// # Errors
+/// If the monitor fails.
+pub fn watch_within(pattern: &Pattern, budget: Budget, slow: f64, seed: u64) -> Result<Monitored> {
+    let clock = SimClock::default();
+    let memory = SimMemory::new(pattern.clone(), clock.clone(), seed);
+    let phases = phases(pattern, &memory);
+    let cpu = SimulatedCpu::default();
+    let probe = Charged { memory: memory.clone(), cpu: cpu.clone(), slow };
+    let attributes = AttributeOptions { update: Some(UPDATE), ..AttributeOptions::default() };
+    let attributes = attributes.resolve(Granularity::Page)?;
+    let mut pacer = Pacer::new(PaceOptions {
+        budget,
+        spares: true,
+        has_budget: true,
+        samples: true,
+        survey: Some(SurveyInterval::Auto),
+        goal: Some(IntervalsGoal::default()),
+    });
+    let rng = Pcg64Mcg::seed_from_u64(seed);
+    let mut monitor = Monitor::new(attributes, rng, memory, probe, Keep::default());
+    monitor.set_survey(pacer.survey_settings(attributes));
+    let mut began = monitor_cpu_time();
+    let mut next = monitor.start()?;
+    let mut known = 0;
+    loop {
+        let (kernel, own) = cpu.take();
+        let took = kernel + monitor_cpu_time().saturating_sub(began).saturating_sub(own);
+        monitor.sink_mut().took += took;
+        let work = monitor.work();
+        pacer.stepped(clock.now() + took, work, took);
+        let is_snapshot = monitor.sink().snapshots.len() > known;
+        if is_snapshot {
+            known = monitor.sink().snapshots.len();
+            let snapshot = monitor.sink_mut().last.take();
+            if let Some(new) = snapshot.and_then(|snapshot| pacer.aggregated(&snapshot, monitor.attributes())) {
+                monitor.set_attributes(new);
+            }
+        }
+        let attributes = monitor.attributes();
+        if work.survey.is_some() || work.updated || is_snapshot {
+            monitor.set_survey(pacer.survey_settings(attributes));
+            monitor.set_update_gap(pacer.update_gap(attributes));
+            monitor.set_sparing(pacer.every(attributes));
+        }
+        let Next::Step { after } = next else { break };
+        if clock.now() >= pattern.time() {
+            break;
+        }
+        let now = clock.pass(after.max(took));
+        began = monitor_cpu_time();
+        next = monitor.step(now)?;
+    }
+    let snapshots = std::mem::take(&mut monitor.sink_mut().snapshots);
+    Ok(Monitored { phases, snapshots })
+}
+
+/// The update interval of runs with surveys.
+const UPDATE: Duration = Duration::from_millis(200);
+
 /// Keeps the snapshots.
 #[derive(Default)]
 struct Keep {
     snapshots: Vec<TakenSnapshot>,
+    last: Option<Snapshot>,
     /// CPU time of the monitor since the last snapshot.
     took: Duration,
 }
@@ -77,7 +149,82 @@ impl Sink for Keep {
             regions,
             cost,
         });
+        self.last = Some(snapshot.clone());
         Ok(())
+    }
+}
+
+/// Simulated memory that charges what the kernel would take.
+struct Charged {
+    memory: SimMemory,
+    cpu: SimulatedCpu,
+    slow: f64,
+}
+
+impl Charged {
+    fn charge(&self, kernel: Duration, began: Duration) {
+        self.cpu.charge(kernel.mul_f64(self.slow), began);
+    }
+}
+
+impl AccessProbe for Charged {
+    fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
+        self.memory.update(targets)
+    }
+
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        let began = monitor_cpu_time();
+        let cleared = AccessProbe::clear(&mut self.memory, samples);
+        self.charge(Duration::ZERO, began);
+        cleared
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        let began = monitor_cpu_time();
+        let read = AccessProbe::read(&mut self.memory, samples, answers);
+        self.charge(ROUND + SAMPLE * samples.len() as u32, began);
+        read
+    }
+
+    fn clears(&self) -> u64 {
+        self.memory.clears()
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
+    }
+}
+
+impl Survey for Charged {
+    fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
+        let began = monitor_cpu_time();
+        let before = blocks.len();
+        let rest = Survey::read(&mut self.memory, target, part, blocks);
+        self.charge(READ_BLOCK * (blocks.len() - before) as u32, began);
+        rest
+    }
+
+    fn look(
+        &mut self,
+        target: &TargetSpace,
+        ranges: &[AddrRange],
+        most: usize,
+        blocks: &mut Vec<BlockPages>,
+    ) -> Result<(), BoxError> {
+        let began = monitor_cpu_time();
+        let before = blocks.len();
+        let looked = self.memory.look(target, ranges, most, blocks);
+        self.charge(READ_BLOCK * (blocks.len() - before) as u32, began);
+        looked
+    }
+
+    fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
+        let began = monitor_cpu_time();
+        let ranges = blocks.len() as u32;
+        let cleared = Survey::clear(&mut self.memory, target, blocks);
+        let pages = cleared.as_ref().map_or(0, |&pages| pages);
+        self.charge(CLEAR_RANGE * ranges + CLEAR_PAGE * pages as u32, began);
+        cleared
     }
 }
 
@@ -94,14 +241,14 @@ impl AccessProbe for Timed {
 
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
         let began = Instant::now();
-        let cleared = self.memory.clear(samples);
+        let cleared = AccessProbe::clear(&mut self.memory, samples);
         self.spent += began.elapsed();
         cleared
     }
 
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         let began = Instant::now();
-        let read = self.memory.read(samples, answers);
+        let read = AccessProbe::read(&mut self.memory, samples, answers);
         self.spent += began.elapsed();
         read
     }

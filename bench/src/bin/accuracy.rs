@@ -37,10 +37,14 @@ struct Options {
     /// Probe for real processes, as for `isotherm record`
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     probe: String,
-    /// Let the intervals of real runs follow from what is observed and from the budget, as they do by default. Without
-    /// this, they are DAMON's: 5 ms and 100 ms
+    /// Let the intervals follow from what is observed and from the budget, as they do by default, and survey simulated
+    /// memory, too. Without this, the intervals are DAMON's, 5 ms and 100 ms, and simulated memory is not surveyed
     #[arg(long)]
     auto: bool,
+    /// With --auto, what the kernel does in simulated runs takes this many times the CPU time that it takes on a fast
+    /// host
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "auto")]
+    slow: f64,
     /// The budget of these runs, in per cent of one CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * Budget::default().cpu, requires = "auto")]
     cpu_budget: f64,
@@ -85,7 +89,14 @@ fn main() -> Result<()> {
     for pattern in &patterns {
         for seed in 1..=options.runs {
             let scaled = Pattern::shipped(pattern)?.scaled(options.scale.into());
-            lines.push(line(pattern, "simulated", seed, &simulated::watch(&scaled, attributes, seed)?, None));
+            let monitored = match pace {
+                Pace::Fixed(attributes) => simulated::watch(&scaled, attributes, seed)?,
+                Pace::Tuned { cpu } => {
+                    let budget = Budget { cpu, ..Budget::default() };
+                    simulated::watch_within(&scaled, budget, options.slow, seed)?
+                }
+            };
+            lines.push(line(pattern, "simulated", seed, &monitored, None));
             if !options.simulated {
                 eprintln!("{pattern}: a real process, {} s", scaled.time().as_secs());
                 let monitored = real::watch(&options.isotherm, &options.probe, pattern, options.scale, pace, seed)?;

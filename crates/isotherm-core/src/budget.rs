@@ -74,6 +74,10 @@ const PART: f64 = 2.0;
 const LEAST_CHANGE: f64 = 0.83;
 const MOST_CHANGE: f64 = 2.0;
 
+/// A part that takes longer than planned ends after so many times the time that was planned for it. Below that, it goes
+/// on to its number of blocks.
+const LONGER: f64 = 1.25;
+
 /// A part of a survey within [`START`] takes this many seconds of [`START_SHARE`].
 const START_PART: f64 = 0.2;
 
@@ -96,6 +100,9 @@ const MOST_RATIO: f64 = 50.0;
 
 /// Surveys clear no more than lets them come this often, unless reading alone takes two thirds of that time.
 const WANTED: Duration = Duration::from_secs(2);
+
+/// The part of what the targets may lose that samples may take.
+const MOST_SAMPLES: f64 = 0.5;
 
 /// The least part of the budget that surveys may take, if other work takes most of it.
 const LEAST_SURVEYS: f64 = 0.25;
@@ -152,6 +159,8 @@ pub struct Controller {
     survey: SurveyCost,
     /// The CPU time of a round with samples on the mean, in seconds.
     round: Option<f64>,
+    /// How many accessed bits a round with samples clears on the mean.
+    round_clears: f64,
     /// The number of rounds with samples in an aggregation, at least 1.
     rounds: u32,
     /// The shares of one CPU that were spent lately, on all work and on what is neither survey nor sampling.
@@ -259,6 +268,7 @@ impl Controller {
             window: Window::default(),
             survey: SurveyCost::default(),
             round: None,
+            round_clears: 0.0,
             rounds: 1,
             lately: 0.0,
             other: 0.0,
@@ -296,8 +306,8 @@ impl Controller {
         }
     }
 
-    /// Takes in that `rounds` rounds with samples took `cpu` until `now`.
-    pub fn sampled(&mut self, now: Duration, cpu: Duration, rounds: u32) {
+    /// Takes in that `rounds` rounds with samples took `cpu` until `now`, and cleared so many accessed bits.
+    pub fn sampled(&mut self, now: Duration, cpu: Duration, rounds: u32, clears: u64) {
         let bounded = if self.bounds_samples { cpu } else { Duration::ZERO };
         self.spend(now, bounded);
         self.lately += (cpu - bounded).as_secs_f64() / LATELY;
@@ -306,6 +316,7 @@ impl Controller {
             // The mean of about ten rounds.
             let weight = (f64::from(rounds) / 10.0).min(0.5);
             self.round = Some(self.round.map_or(round, |mean| mean + (round - mean) * weight));
+            self.round_clears += (clears as f64 / f64::from(rounds) - self.round_clears) * weight;
         }
     }
 
@@ -372,11 +383,16 @@ impl Controller {
         (self.part_blocks() * block).min(self.survey.whole().unwrap_or(f64::INFINITY))
     }
 
+    /// The CPU time that is planned for a part of a survey, in seconds.
+    fn planned_part(&self) -> f64 {
+        if self.now < START { START_PART * START_SHARE } else { PART * self.budget.cpu }
+    }
+
     /// How many blocks the next part of a survey reads.
     fn part_blocks(&self) -> f64 {
         match self.survey.block {
             None => FIRST_BLOCKS,
-            Some(block) if self.now < START => (START_PART * START_SHARE / block.max(1e-9)).max(LEAST_BLOCKS),
+            Some(block) if self.now < START => (self.planned_part() / block.max(1e-9)).max(LEAST_BLOCKS),
             Some(_) => self.survey.part_blocks,
         }
     }
@@ -414,6 +430,7 @@ impl Controller {
         SurveySettings {
             interval,
             part_blocks: self.part_blocks() as usize,
+            part_time: Duration::from_secs_f64(LONGER * self.planned_part()),
             part_gap,
             early_gap: if is_start { Duration::ZERO } else { time((of_part - self.balance).max(0.0)) },
             earliest: match self.fixed {
@@ -465,7 +482,13 @@ impl Controller {
     /// The shortest time from a round with samples to the next that the budget allows. Zero as long as it is not known.
     pub fn least_sampling(&self, sampling: Duration) -> Duration {
         let time = self.round.unwrap_or(0.0) / self.shares(sampling).1.max(1e-9);
-        Duration::from_secs_f64(time.min(1e6))
+        Duration::from_secs_f64(time.max(self.least_for_targets()).min(1e6))
+    }
+
+    /// The shortest time, in seconds, from a round with samples to the next by what these may cost the targets.
+    fn least_for_targets(&self) -> f64 {
+        let lost = self.round_clears * self.budget.set_again.as_secs_f64();
+        lost / (self.budget.targets * MOST_SAMPLES).max(1e-9)
     }
 
     /// The share of one CPU that was spent lately on what is neither survey nor sampling.
@@ -487,7 +510,8 @@ impl Controller {
             survey_interval: self.surveys.then_some(settings.interval),
             sampling_interval: self.samples.then(|| sampling * self.every_in_force(samples)),
             cpu: self.lately,
-            is_limited: need + self.other > self.budget.cpu * PLANNED,
+            is_limited: need + self.other > self.budget.cpu * PLANNED
+                || self.samples && self.bounds_samples && self.least_for_targets() > sampling.as_secs_f64(),
         }
     }
 }

@@ -77,8 +77,8 @@ pub struct Pacer {
     has_budget: bool,
     /// The share of one CPU that all may take.
     cpu: f64,
-    /// CPU time of sampling, and the rounds with samples that took it.
-    sampling: (Duration, u32),
+    /// CPU time of sampling, the rounds with samples that took it, and the accessed bits that they cleared.
+    sampling: (Duration, u32, u64),
     /// CPU time of steps without samples and without a survey, and of helpers.
     other: Duration,
     /// When work was accounted for last.
@@ -106,7 +106,7 @@ impl Pacer {
             spares: options.spares,
             has_budget: options.has_budget,
             cpu: options.budget.cpu,
-            sampling: (Duration::ZERO, 0),
+            sampling: (Duration::ZERO, 0, 0),
             other: Duration::ZERO,
             accounted: Duration::ZERO,
             updated: Duration::ZERO,
@@ -128,7 +128,8 @@ impl Pacer {
             (rounds, true) => self.controller.round().mul_f64(rounds).min(cpu),
         };
         let rest = cpu - round;
-        self.sampling = (self.sampling.0 + round, self.sampling.1 + u32::from(work.samples > 0));
+        let (spent, rounds, clears) = self.sampling;
+        self.sampling = (spent + round, rounds + u32::from(work.samples > 0), clears + work.cleared);
         let Some(part) = work.survey else {
             if work.updated && now > START {
                 self.take_in_update(rest, work.joined as f64);
@@ -161,8 +162,8 @@ impl Pacer {
     }
 
     fn account(&mut self, now: Duration) {
-        let (cpu, rounds) = std::mem::take(&mut self.sampling);
-        self.controller.sampled(now, cpu, rounds);
+        let (cpu, rounds, clears) = std::mem::take(&mut self.sampling);
+        self.controller.sampled(now, cpu, rounds, clears);
         self.controller.worked(now, std::mem::take(&mut self.other));
         self.accounted = now;
     }

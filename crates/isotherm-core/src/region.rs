@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rate::{is_same_interval, possible_shares_over, share_over};
-use crate::steady::{self, Steadiness, blend, by_chance, likely_shares};
+use crate::steady::{self, Steadiness, blend, by_chance, has_turned, likely_shares};
 use crate::{AddrRange, Attributes, Observation, RegionPages, RegionSnapshot};
 
 /// Which neighbours are merged.
@@ -188,7 +188,7 @@ impl Region {
     /// aggregation, so that samples that could not be observed, and samples from before the region existed, do not
     /// count. A region with no observable sample counts as not accessed. The samples that a region was spared, because
     /// it is steady or because not every round has samples, count as in the aggregations before, as far as these rest
-    /// on samples.
+    /// on samples, and unless the frequency has clearly turned into another one.
     ///
     /// The region is of age 0 if the scaled count moved by more than the merge threshold since the last aggregation.
     /// Otherwise it is one aggregation older. If the sampling interval has changed, the count moved by more than that
@@ -207,7 +207,10 @@ impl Region {
         let changed = seen.abs_diff(last) > tolerance;
         let by_chance = by_chance((last, self.past_samples), (seen, observed), samples, threshold);
         let is_spared = (self.stride(attributes) > 1 || every > 1) && observed > 0;
-        let past = if is_spared { self.past_samples.min(samples.saturating_sub(self.samples)) } else { 0 };
+        let before = (self.last_nr_accesses, self.past_samples);
+        let turned = has_turned(before, (self.accessed, self.taken.saturating_sub(self.unobservable)), samples);
+        let counts_before = is_spared && !turned;
+        let past = if counts_before { self.past_samples.min(samples.saturating_sub(self.samples)) } else { 0 };
         self.accessed = blend((self.last_nr_accesses, past), (seen, self.samples));
         self.unobservable = blend((self.last_nr_unobservable, past), (seen_unobservable, self.samples));
         self.weight = (samples / (past + observed).max(1)).max(1);
@@ -411,6 +414,22 @@ mod tests {
         assert_eq!(aggregate(&mut hot, 1, 2), (19, 31), "one miss is no change");
         assert_eq!(aggregate(&mut hot, 2, 2), (20, 32));
         assert_eq!(aggregate(&mut hot, 0, 2), (18, 0));
+    }
+
+    #[test]
+    fn a_clear_turn_of_the_frequency_is_seen_at_once_although_few_rounds_have_samples() {
+        // Of twenty rounds, three have samples.
+        let turned = |before: u32, accessed: u32| {
+            let mut r = Region { past_samples: 17, ..region(0..1, before, 5) };
+            r.reset();
+            (0..3).for_each(|i| r.count(if i < accessed { Observation::Accessed } else { Observation::Idle }, 1));
+            r.settle(&Attributes::default(), 7);
+            r.accessed
+        };
+        assert_eq!((turned(0, 3), turned(20, 0)), (20, 0));
+        // What can be chance is a mean.
+        assert_eq!((turned(0, 1), turned(20, 2)), (2, 18));
+        assert!((7..=12).contains(&turned(10, 0)) && (8..=13).contains(&turned(10, 3)));
     }
 
     #[test]

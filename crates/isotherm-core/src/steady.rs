@@ -120,6 +120,40 @@ pub(crate) fn by_chance((last, before): (u32, u32), (seen, taken): (u32, u32), s
     last > threshold && moved <= DEVIATIONS * variance.sqrt()
 }
 
+/// Whether the frequency has turned into another one: whether `seen` accesses in `taken` samples, or even fewer or more
+/// of them, are so unlikely with the frequency of before that the samples of before say nothing any more. Those found
+/// `last` accesses, as a count of a whole aggregation of `samples`, and were `before` in number.
+///
+/// The frequency of before is taken by Laplace's rule of succession, which allows for their small number: samples that
+/// found no access do not say that there are none.
+pub(crate) fn has_turned((last, before): (u32, u32), (seen, taken): (u32, u32), samples: u32) -> bool {
+    if !(LEAST_TAKEN..=MOST_TAKEN).contains(&taken) {
+        return false;
+    }
+    let before = f64::from(before);
+    let share = (f64::from(last) / f64::from(samples.max(1)) * before + 1.0) / (before + 2.0);
+    let (share, count) = match f64::from(seen) > share * f64::from(taken) {
+        true => (share, seen),
+        false => (1.0 - share, taken - seen),
+    };
+    // The chance of at least `count` of `taken`, term by term from the last.
+    let mut term = share.powi(taken as i32);
+    let mut chance = term;
+    for nth in (count..taken).rev() {
+        term *= f64::from(nth + 1) / f64::from(taken - nth) * (1.0 - share) / share;
+        chance += term;
+    }
+    chance < UNLIKELY
+}
+
+/// What is less likely than this is a change.
+const UNLIKELY: f64 = 0.001;
+
+/// With fewer samples than this, nothing is clear: a page that is used all the time is missed while its user is not
+/// running. With more, the samples of before weigh little.
+const LEAST_TAKEN: u32 = 3;
+const MOST_TAKEN: u32 = 64;
+
 /// The shares that chance lets a count of `count` of `samples` come from, by Wilson's interval (E. B. Wilson, 1927). A
 /// count of none or of all is what memory has that is idle or in use all the time, and has no chance.
 pub(crate) fn likely_shares(count: u32, samples: u32) -> (f64, f64) {
@@ -182,6 +216,19 @@ mod tests {
         assert!(by_chance((10, 20), (14, 20), 20, 2));
         assert!(!by_chance((10, 20), (20, 20), 20, 2));
         assert!(by_chance((10, 2), (20, 20), 20, 2), "two samples said a half");
+    }
+
+    #[test]
+    fn a_frequency_has_turned_if_chance_explains_it_in_less_than_one_of_a_thousand_cases() {
+        // After 17 idle samples: a chance of 1 in 19 for each access.
+        let idle = (0, 17);
+        assert!(has_turned(idle, (3, 3), 20) && !has_turned(idle, (2, 3), 20) && has_turned(idle, (4, 8), 20));
+        assert!(has_turned((20, 17), (0, 3), 20) && !has_turned((20, 17), (2, 3), 20));
+        assert!(!has_turned((10, 17), (0, 3), 20) && !has_turned((10, 17), (3, 3), 20));
+        assert!(has_turned((10, 17), (0, 10), 20) && has_turned((10, 17), (10, 10), 20));
+        // Few samples on either side say little.
+        assert!(!has_turned(idle, (2, 2), 20) && !has_turned((0, 1), (3, 3), 20) && !has_turned((0, 0), (5, 5), 20));
+        assert!(!has_turned(idle, (0, 0), 20) && !has_turned((20, 17), (0, 1000), 2000));
     }
 
     #[test]

@@ -182,8 +182,8 @@ pub enum Streams {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IntervalsChoice {
     /// They begin with the defaults and follow from what is observed ([`IntervalsGoal`](isotherm_core::IntervalsGoal)),
-    /// for a probe that answers for single pages. Schemes keep the defaults, because their conditions are about access
-    /// rates in an interval.
+    /// for a probe that answers for single pages. Schemes that compare access rates keep the defaults
+    /// ([`Scheme::longest_aggregation`](isotherm_core::scheme::Scheme::longest_aggregation)).
     #[default]
     Auto,
     /// As `Auto`, with aggregation intervals of this length at most.

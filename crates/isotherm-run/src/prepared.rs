@@ -16,7 +16,7 @@ use crate::config::check_duration;
 use crate::delivery::{EventSink, Events, Overflow, Sinks};
 use crate::outlet::Outlet;
 use crate::pace::HelperCpu;
-use crate::probe::{OpenProbe, ProbeKind};
+use crate::probe::{OpenProbe, ProbeKind, ProbeUse};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
 use crate::schemes::{PreparedSchemes, SchemeThread, fixed_schemes};
@@ -137,19 +137,19 @@ impl Prepared {
                 // get DAMON's method.
                 let spares = budget.is_some() || (attributes.sampling.is_none() && survey != SurveyChoice::Off);
                 let mut budget = budget.unwrap_or_default();
-                if survey != SurveyChoice::Off
-                    && let Some(prices) = bit_prices()
-                {
+                if let Some(prices) = bit_prices() {
                     (budget.set_again, budget.clear) = (prices.set_again, prices.clear);
                 }
                 let limits = SharedLimits::default().with_longest_hold(shared_hold);
                 let shared =
                     (shared, SharedLimits { time_share: budget.targets, set_again: budget.set_again, ..limits });
+                let rate = budget.targets / budget.set_again.as_secs_f64().max(1e-9);
+                let how = ProbeUse { shared, by_mapping, sweeps: (survey == SurveyChoice::Off).then_some(rate) };
                 let (unbound, mut probe) = if targets.is_physical() {
-                    let probe = OpenProbe::open(probe, &targets, shared, by_mapping)?;
+                    let probe = OpenProbe::open(probe, &targets, how)?;
                     (Unbound::new(&targets)?, probe)
                 } else {
-                    (Unbound::new(&targets)?, OpenProbe::open(probe, &targets, shared, by_mapping)?)
+                    (Unbound::new(&targets)?, OpenProbe::open(probe, &targets, how)?)
                 };
                 let survey = probe.survey(survey)?;
                 // Without sampling, the sampling interval only says how often there is a snapshot.
@@ -173,17 +173,23 @@ impl Prepared {
                     notices.push(Notice::new(Severity::Warning, FIRST_MAPPINGS));
                 }
                 let unbound = unbound.narrowed_to(part)?;
+                // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
+                let look = if survey.is_some() { probe.look.take() } else { None };
+                let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look, survey.is_some()));
+                let schemes = schemes.transpose()?.map(Box::new);
+                let of_schemes = schemes.as_ref().map_or(Some(Duration::MAX), |schemes| schemes.longest_aggregation());
                 let tunes = spares
                     && attributes.sampling.is_none()
                     && attributes.aggregation.is_none()
                     && granularity == Granularity::Page
                     && probe.can_tune()
                     && intervals != IntervalsChoice::Fixed
-                    && !has_schemes;
+                    && of_schemes.is_some();
                 let most = match intervals {
                     IntervalsChoice::Within(most) => most,
                     IntervalsChoice::Auto | IntervalsChoice::Fixed => Duration::MAX,
                 };
+                let most = most.min(of_schemes.unwrap_or(Duration::MAX));
                 let most_aggregation = duration.map_or(most, |duration| most.min(duration / LEAST_SNAPSHOTS));
                 if intervals_goal.is_some() && !tunes {
                     return Err(ConfigError::GoalOfFixedIntervals.into());
@@ -199,10 +205,6 @@ impl Prepared {
                 let attributes = AttributeOptions { update, ..attributes };
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 check_duration(duration, attributes)?;
-                // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
-                let look = if survey.is_some() { probe.look } else { None };
-                let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look, survey.is_some()));
-                let schemes = schemes.transpose()?.map(Box::new);
                 let stacks = stacks.then(StackTracer::open).transpose()?;
                 let usdt = without_repetitions(usdt).map(UsdtTracer::open).transpose()?;
                 inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
@@ -331,6 +333,10 @@ impl Prepared {
             Origin::Simulation(_) | Origin::Replay(_) => Overflow::Wait,
         };
         // What can fail comes before the sinks' threads.
+        let first = match &origin {
+            Origin::Live { attributes, pace, .. } => pace.goal.map(|_| *attributes),
+            Origin::Simulation(_) | Origin::Replay(_) => None,
+        };
         let (source, processes, schemes, stacks, usdt): (Box<dyn crate::source::Source>, _, _, _, _) = match origin {
             Origin::Live { probe, attributes, pace, scheduling, targets: unbound, schemes, stacks, usdt } => {
                 let stacks = stacks.map(|tracer| (tracer, unbound.has_descendants()));
@@ -363,7 +369,7 @@ impl Prepared {
         notices.into_iter().for_each(|notice| delivery.send(Event::Notice(notice)));
         let processes = processes.unwrap_or_default();
         let schemes: Option<Result<SchemeThread, RunError>> =
-            schemes.map(|schemes| schemes.start(processes.clone(), control.clone(), delivery.clone()));
+            schemes.map(|schemes| schemes.start(processes.clone(), control.clone(), delivery.clone(), first));
         let schemes = schemes.transpose()?;
         let stacks = stacks.map(|(tracer, descendants)| {
             StackThread::start(tracer, processes.clone(), descendants, control.clone(), delivery.clone())

@@ -20,6 +20,17 @@ pub(crate) struct OpenProbe {
     pub(crate) notice: Option<Notice>,
 }
 
+/// How a probe is to be used.
+#[derive(Clone, Copy)]
+pub(crate) struct ProbeUse {
+    /// How memory is observed that several processes map, and what that may cost them.
+    pub(crate) shared: (SharedMemory, SharedLimits),
+    /// Whether a probe that sees whole mappings only is to survey them. It samples them otherwise.
+    pub(crate) by_mapping: bool,
+    /// How many pages a second sweeps may clear before pages are sampled. `None` if surveys clear them.
+    pub(crate) sweeps: Option<f64>,
+}
+
 /// Who samples.
 pub(crate) enum ProbeKind {
     /// Our own monitor, through a probe.
@@ -33,22 +44,15 @@ pub(crate) enum ProbeKind {
 }
 
 impl OpenProbe {
-    /// Opens the probe that was asked for, or the best that works here for the targets. `shared` says how memory is
-    /// observed that several processes map, and what that may cost them.
-    /// `by_mapping` says whether a probe that sees whole mappings only is to survey them. It samples them otherwise.
-    pub(crate) fn open(
-        choice: ProbeChoice,
-        targets: &Targets,
-        shared: (SharedMemory, SharedLimits),
-        by_mapping: bool,
-    ) -> Result<Self, RunError> {
+    /// Opens the probe that was asked for, or the best that works here for the targets.
+    pub(crate) fn open(choice: ProbeChoice, targets: &Targets, how: ProbeUse) -> Result<Self, RunError> {
         match choice {
-            ProbeChoice::Auto if targets.is_physical() => Self::best_for_physical_memory(shared),
-            ProbeChoice::Auto => Self::best_for_processes(shared, by_mapping),
+            ProbeChoice::Auto if targets.is_physical() => Self::best_for_physical_memory(how),
+            ProbeChoice::Auto => Self::best_for_processes(how),
             ProbeChoice::Idle => Self::idle(IdleProbe::open()?),
-            ProbeChoice::Bpf if targets.is_physical() => Self::mapped(MappedProbe::open(shared.0, shared.1)?),
-            ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?, shared)),
-            ProbeChoice::Refs => Ok(Self::refs(by_mapping)),
+            ProbeChoice::Bpf if targets.is_physical() => Self::mapped(MappedProbe::open(how.shared.0, how.shared.1)?),
+            ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?, how)),
+            ProbeChoice::Refs => Ok(Self::refs(how.by_mapping)),
             ProbeChoice::Damon => {
                 let paths = DamonPaths::system();
                 damon::check(&paths)?;
@@ -62,29 +66,29 @@ impl OpenProbe {
         }
     }
 
-    fn best_for_physical_memory(shared: (SharedMemory, SharedLimits)) -> Result<Self, RunError> {
+    fn best_for_physical_memory(how: ProbeUse) -> Result<Self, RunError> {
         let idle = match IdleProbe::open() {
             Ok(probe) => return Self::idle(probe),
             Err(error) => Box::new(error),
         };
-        match MappedProbe::open(shared.0, shared.1) {
+        match MappedProbe::open(how.shared.0, how.shared.1) {
             Ok(probe) => Self::mapped(probe),
             Err(error) => Err(RunError::NoPhysicalProbe { idle, bpf: Box::new(error) }),
         }
     }
 
-    fn best_for_processes(shared: (SharedMemory, SharedLimits), by_mapping: bool) -> Result<Self, RunError> {
+    fn best_for_processes(how: ProbeUse) -> Result<Self, RunError> {
         let idle = match IdleProbe::open() {
             Ok(probe) => return Self::idle(probe),
             Err(error) => chain(&error),
         };
         match BpfProbe::open() {
-            Ok(probe) => Ok(Self::bpf(probe, shared)),
+            Ok(probe) => Ok(Self::bpf(probe, how)),
             Err(error) => {
                 let bpf = chain(&error);
                 let text = format!("using the probe refs, which sees whole mappings only. idle: {idle}. bpf: {bpf}");
                 let notice = Notice::new(Severity::Warning, &text);
-                Ok(Self { notice: Some(notice), ..Self::refs(by_mapping) })
+                Ok(Self { notice: Some(notice), ..Self::refs(how.by_mapping) })
             }
         }
     }
@@ -94,8 +98,10 @@ impl OpenProbe {
         Ok(Self { name: "idle", kind: ProbeKind::Monitor(Box::new(probe)), look, notice: None })
     }
 
-    fn bpf(mut probe: BpfProbe, shared: (SharedMemory, SharedLimits)) -> Self {
-        probe.set_shared_memory(shared.0, shared.1);
+    fn bpf(mut probe: BpfProbe, how: ProbeUse) -> Self {
+        probe.set_shared_memory(how.shared.0, how.shared.1);
+        probe.set_sweeps(how.sweeps.is_some());
+        probe.set_sweep_rate(how.sweeps.unwrap_or(0.0));
         Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
     }
 

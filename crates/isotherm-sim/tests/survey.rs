@@ -47,6 +47,7 @@ fn monitor(pattern: &str, time: Duration, limits: SurveySettings) -> Found {
 const UNBOUNDED: SurveySettings = SurveySettings {
     interval: SECOND,
     part_blocks: usize::MAX,
+    part_time: Duration::MAX,
     part_gap: Duration::ZERO,
     early_gap: Duration::ZERO,
     earliest: Duration::ZERO,

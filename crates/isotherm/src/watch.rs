@@ -252,7 +252,7 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
         ConfigError::WrongGoal => "give a share such as --intervals-goal 4%",
         ConfigError::GoalOfFixedIntervals => {
             "leave out --intervals-goal, or what fixes the intervals: --intervals fixed, --sample off, --survey off \
-             without --cpu-budget, schemes, or the probe refs"
+             without --cpu-budget, schemes that compare access rates, or the probe refs"
         }
         ConfigError::UsdtOfProcesses => "leave out --usdt",
         ConfigError::TooManyUsdt => "leave some --usdt out",

@@ -189,6 +189,28 @@ fn a_changed_scheme_file_is_read_again_and_an_error_in_it_changes_nothing() {
 }
 
 #[test]
+fn intervals_tune_themselves_until_a_scheme_compares_access_rates() {
+    or_skip!(bpf_works());
+    let cold = "- {name: cold, access_rate: 0%, age: {min: 5s}, action: stat}\n";
+    let tunes = |place: &Place| {
+        let call = [&["run", "-s", "mine.yaml", "-r", "acted.rec", "-d", "1s"][..], &BUDGET, &["--"]].concat();
+        let ran = place.run(&[&call[..], &[ISOTHERM, "workload", "hot.toml"]].concat());
+        assert!(place.path("acted.rec").exists(), "{}", ran.err);
+        Recording::open(&place.path("acted.rec")).unwrap().header().intervals.clone().unwrap()
+    };
+    assert_eq!([cold, HOT].map(|schemes| tunes(&place(schemes))), ["auto", "fixed"]);
+
+    let place = place(cold);
+    let running = Running::start(&place, &["-r", "acted.rec", "--", ISOTHERM, "workload", "hot.toml"]);
+    eventually("the scheme is in force", || !activities(&place).is_empty());
+    std::fs::write(place.path("mine.yaml"), HOT).unwrap();
+    signal(running.child(), Signal::HUP);
+    eventually("the intervals stay", || running.err().contains("the intervals stay 5 ms and 100 ms from now on"));
+    signal(running.child(), Signal::TERM);
+    running.end();
+}
+
+#[test]
 fn while_all_schemes_sleep_nothing_is_monitored_and_the_end_is_noticed() {
     or_skip!(bpf_works());
     let place = place(ASLEEP);

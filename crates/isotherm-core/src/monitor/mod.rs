@@ -33,6 +33,9 @@ pub enum MonitorError {
     Sink(BoxError),
 }
 
+/// Tells how much CPU time was taken so far.
+type CpuClock = Box<dyn FnMut() -> Duration + Send>;
+
 /// What the driver of a monitor does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -115,6 +118,8 @@ pub struct Monitor<S, P, K, R> {
     every: u32,
     /// When the run started, counted from the boot of the machine.
     started: Option<Duration>,
+    /// Tells the CPU time that the monitor has taken.
+    cpu_clock: Option<CpuClock>,
     // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
     answers: Vec<Observation>,
@@ -130,6 +135,8 @@ pub struct StepWork {
     pub samples: usize,
     /// How many pages were chosen and cleared: the beginning of a round. It may come a few steps before the end.
     pub chosen: usize,
+    /// How many of these pages were accessed, so that their accessed bits were cleared: the targets set them again.
+    pub cleared: u64,
     /// The part of a survey that it did.
     pub survey: Option<SurveyWork>,
     /// Whether the mappings were read.
@@ -187,6 +194,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             sampling: true,
             every: 1,
             started: None,
+            cpu_clock: None,
             samples: Vec::new(),
             answers: Vec::new(),
             blocks: Vec::new(),
@@ -254,6 +262,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// the time before the first survey.
     pub fn set_start(&mut self, since_boot: Duration) {
         self.started = Some(since_boot);
+    }
+
+    /// Lets a part of a survey end when it has taken [`SurveySettings::part_time`] by this clock, which tells the CPU
+    /// time that the monitor has taken so far. Without it, a part ends by the number of its blocks alone.
+    pub fn set_cpu_clock(&mut self, clock: impl FnMut() -> Duration + Send + 'static) {
+        self.cpu_clock = Some(Box::new(clock));
     }
 
     /// What the last step did.

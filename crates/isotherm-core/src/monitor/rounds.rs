@@ -47,8 +47,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Chooses the pages of the next round, and determines when it is over: after one sampling interval, or at the next
     /// round with something to do, which is to choose pages or to end the aggregation.
     pub(super) fn begin_round(&mut self, now: Duration) -> Result<(), MonitorError> {
+        let before = self.probe.clears();
         self.prepare_access_checks()?;
         self.work.chosen = self.samples.len();
+        self.work.cleared = self.probe.clears().saturating_sub(before);
+        if let Some(plan) = &mut self.survey {
+            plan.sampled(self.work.cleared);
+        }
         let length = if self.samples.is_empty() && !self.ends_early {
             // All regions are steady.
             let strides = self.regions.iter().map(|region| region.stride(&self.attributes).saturating_mul(self.every));

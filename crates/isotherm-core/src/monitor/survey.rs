@@ -93,18 +93,43 @@ struct Left {
     cleared: f64,
     /// How many blocks a page to be cleared counts as.
     clear_page: f64,
+    /// The CPU time that the part may take, and that it has taken. `None` if it is not measured.
+    time: Option<(Duration, Duration)>,
 }
 
 impl Left {
-    fn new(settings: &SurveySettings) -> Self {
-        Self { blocks: settings.part_blocks.max(1) as f64, read: 0.0, cleared: 0.0, clear_page: settings.clear_page }
+    fn new(settings: &SurveySettings, is_measured: bool) -> Self {
+        Self {
+            blocks: settings.part_blocks.max(1) as f64,
+            read: 0.0,
+            cleared: 0.0,
+            clear_page: settings.clear_page,
+            time: is_measured.then_some((settings.part_time, Duration::ZERO)),
+        }
+    }
+
+    /// Takes in the CPU time that the part has taken so far.
+    fn spent(&mut self, cpu: Option<Duration>) {
+        if let (Some((_, spent)), Some(cpu)) = (&mut self.time, cpu) {
+            *spent = cpu;
+        }
     }
 
     /// How many blocks are read before some of their pages are cleared: half of what is left to do, so that what was
     /// read now is cleared now. Accesses in between would be lost.
     fn piece(&self) -> usize {
         let left = self.blocks.ceil().max(1.0) as usize;
-        left.div_ceil(2).max(LEAST_PIECE).min(left)
+        left.div_ceil(2).min(self.affordable()).max(LEAST_PIECE).min(left)
+    }
+
+    /// How many blocks can be read, and cleared in part, in the time of a piece, or in the time that is left if that is
+    /// less, at the price of the blocks that this part has read so far. Pieces grow from small ones, because the price
+    /// can be another one than in the part before.
+    fn affordable(&self) -> usize {
+        let Some((time, spent)) = self.time else { return usize::MAX };
+        let price = spent.as_secs_f64() / self.read.max(1.0);
+        let by_time = time.saturating_sub(spent).min(time / PIECES).as_secs_f64() / price.max(1e-12);
+        by_time.min(self.read * PIECE_GROWTH) as usize
     }
 
     /// How many pages of `blocks` blocks can be cleared with what is left to do.
@@ -114,7 +139,7 @@ impl Left {
     }
 
     fn is_over(&self) -> bool {
-        self.blocks <= 0.0
+        self.blocks <= 0.0 || self.time.is_some_and(|(time, spent)| spent >= time)
     }
 
     /// Takes in that blocks were read.
@@ -126,7 +151,8 @@ impl Left {
     /// Takes in that pages of some of these blocks are cleared. Returns of how many: at least of one.
     fn clear(&mut self, chosen: &[ClearPages]) -> usize {
         let mut count = 0;
-        for block in chosen {
+        let most = if self.time.is_some() { LEAST_PIECE } else { usize::MAX };
+        for block in chosen.iter().take(most) {
             if count > 0 && self.is_over() {
                 break;
             }
@@ -139,8 +165,14 @@ impl Left {
     }
 }
 
-/// The least number of blocks of a piece.
+/// The least number of blocks of a piece. If the CPU time is measured, it is the largest number of blocks of which pages
+/// are cleared before the time is looked at again, too.
 const LEAST_PIECE: usize = 64;
+
+/// If the CPU time is measured, a part has at least so many pieces, and each of them has at most so many times as many
+/// blocks as those before it. So the price of a block can rise within a part.
+const PIECES: u32 = 16;
+const PIECE_GROWTH: f64 = 2.0;
 
 impl Pass {
     /// Whether all targets were read.
@@ -172,11 +204,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if self.probe.mapping_survey().is_some() {
             return self.survey_mappings(now).map(Some);
         }
+        let began = self.cpu_time();
+        let settings = self.survey.as_ref().map(|plan| plan.settings).unwrap_or_default();
+        let mut left = Left::new(&settings, began.is_some());
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
             None => {
                 let pass = self.begin_survey(now)?;
-                if pass.waiting.len() > FEW_TARGETS {
+                left.spent(self.cpu_since(began));
+                if pass.waiting.len() > FEW_TARGETS || left.is_over() {
                     // To list so many targets is a part of its own.
                     self.suspend(pass, now);
                     return Ok(None);
@@ -184,8 +220,6 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 pass
             }
         };
-        let settings = self.survey.as_ref().map(|plan| plan.settings).unwrap_or_default();
-        let mut left = Left::new(&settings);
         while !left.is_over() {
             let Some(mut reading) = pass.reading.take().or_else(|| self.next_target(&mut pass, now)) else { break };
             if reading.has_part {
@@ -193,6 +227,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             } else if let Some(from) = reading.from {
                 self.read_part(&mut pass, &mut reading, from, &mut left)?;
             }
+            left.spent(self.cpu_since(began));
             if reading.has_part || reading.from.is_some() {
                 pass.reading = Some(reading);
                 continue;
@@ -211,6 +246,16 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         self.suspend(pass, now);
         Ok(None)
+    }
+
+    /// The CPU time that the monitor has taken so far. `None` if it is not measured.
+    fn cpu_time(&mut self) -> Option<Duration> {
+        self.cpu_clock.as_mut().map(|clock| clock())
+    }
+
+    /// The CPU time since `began`.
+    fn cpu_since(&mut self, began: Option<Duration>) -> Option<Duration> {
+        Some(self.cpu_time()?.saturating_sub(began?))
     }
 
     /// Keeps the survey until its next part is due.

@@ -62,6 +62,12 @@ impl Condition {
             && self.age.contains(age)
     }
 
+    /// Whether the condition tells access rates apart other than by whether there was an access. Samples over another
+    /// interval find another rate.
+    pub fn compares_rates(&self) -> bool {
+        self.rate.min > 0.0 || (self.rate.max > 0.0 && self.rate.max < 1.0)
+    }
+
     /// Whether the condition depends on the access rate or the age. Then memory that could not be observed does not
     /// match.
     pub fn needs_frequency(&self) -> bool {
@@ -87,6 +93,14 @@ mod tests {
         assert!(!condition.holds(4096, 0.0, second));
         assert!(!condition.holds(4096, 0.75, second));
         assert!(!condition.holds(4096, 0.1, second / 2));
+    }
+
+    #[test]
+    fn rates_other_than_none_and_any_are_compared() {
+        let compares =
+            |min, max| Condition { rate: ClosedInterval::new(min, max).unwrap(), ..Condition::ANY }.compares_rates();
+        assert!(!compares(0.0, 0.0) && !compares(0.0, 1.0));
+        assert!(compares(0.0, 0.05) && compares(0.05, 1.0) && compares(1.0, 1.0));
     }
 
     #[test]

@@ -177,6 +177,12 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         Ok(())
     }
 
+    /// Lets conditions on access rates be about samples over `interval`, and not over the one in force at the next
+    /// snapshot, until other schemes are put in force.
+    pub fn compare_over(&mut self, interval: Duration) {
+        self.interval = Some(interval);
+    }
+
     fn check(&mut self, scheme: &Scheme) -> Result<(), BoxError> {
         if scheme.action.kind().needs_inside() && !scheme.inside {
             let action = scheme.action;

@@ -75,6 +75,12 @@ pub struct Scheme {
     pub filters: Vec<Filter>,
 }
 
+/// The longest aggregation interval of a run with schemes.
+const MOST_AGGREGATION: Duration = Duration::from_secs(1);
+
+/// An age is known to an aggregation. It is to be known to this part of the age that a condition is about.
+const AGE_PARTS: u32 = 5;
+
 impl Scheme {
     /// A scheme without quota, watermarks and filters. It is applied at each aggregation, and not by calls inside
     /// the target.
@@ -89,6 +95,18 @@ impl Scheme {
             watermarks: None,
             filters: Vec::new(),
         }
+    }
+
+    /// The longest aggregation interval with which the scheme still acts in time: a second, or less if its times are
+    /// short. `None` if it compares access rates, which are about the sampling interval that it was written for.
+    pub fn longest_aggregation(&self) -> Option<Duration> {
+        if self.condition.compares_rates() {
+            return None;
+        }
+        let age = self.condition.age;
+        let ages = [age.min(), age.max()].into_iter().filter(|age| !age.is_zero()).map(|age| age / AGE_PARTS);
+        let others = self.apply_interval.into_iter().chain([self.quota.period(), MOST_AGGREGATION]);
+        ages.chain(others).min()
     }
 
     /// The kinds of pages that the filters need.

@@ -13,6 +13,9 @@ pub struct SurveySettings {
     /// A part ends after this many blocks of 2 MiB were read. Clearing counts as reading, in proportion to the time
     /// that it takes.
     pub part_blocks: usize,
+    /// A part also ends after it has taken this much CPU time, however much is left of it, if the monitor can measure
+    /// that: see [`Monitor::set_cpu_clock`](crate::Monitor::set_cpu_clock).
+    pub part_time: Duration,
     /// The time from a part to the next part of the same survey.
     pub part_gap: Duration,
     /// The least time from a survey to one that comes before its time, because a target joins or grows, or because much
@@ -47,6 +50,7 @@ impl Default for SurveySettings {
         Self {
             interval: Duration::from_secs(1),
             part_blocks: usize::MAX,
+            part_time: Duration::MAX,
             part_gap: Duration::ZERO,
             early_gap: Duration::ZERO,
             earliest: Duration::ZERO,

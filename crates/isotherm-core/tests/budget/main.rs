@@ -21,6 +21,7 @@ const WINDOW: f64 = 10.0;
 /// Costs like those of a real run: 50 µs a round, 2.5 µs a block of cold memory.
 const USUAL: Costs = Costs {
     round: 50e-6,
+    sampled: 0,
     wake: 10e-6,
     block: 2.5e-6,
     clears: 10.0,
@@ -78,7 +79,7 @@ prop_compose! {
         block in log_uniform(0.5e-6, 50e-6),
         clears in 0.0..25.0,
     ) -> Costs {
-        Costs { round, wake, block, clears, clear: 65e-9, update: 0.0, helpers: 0.0, noise }
+        Costs { round, sampled: 0, wake, block, clears, clear: 65e-9, update: 0.0, helpers: 0.0, noise }
     }
 }
 
@@ -212,13 +213,26 @@ fn samples_that_the_budget_does_not_bound_leave_it_to_surveys() {
         for second in 1..=30 {
             let now = Duration::from_secs(second);
             controller.surveyed(now, millis(8), SurveyWork { read: 600, cleared: 0, is_last_part: true });
-            controller.sampled(now, millis(100), 200);
+            controller.sampled(now, millis(100), 200, 0);
         }
         controller.survey_settings(millis(5)).interval
     };
     let controller = Controller::new(Budget::default(), true, true, None);
     let (bounded, free) = (interval(controller.clone()), interval(controller.with_all_samples()));
     assert!(bounded > Duration::from_secs(3) && free < Duration::from_secs(2), "{bounded:?}, {free:?}");
+}
+
+#[test]
+fn samples_clear_no_more_than_half_of_what_the_targets_may_set_again() {
+    // At 5 % of a CPU, samples could be taken each 5 ms.
+    let mut world = World::new(Costs { sampled: 500, ..USUAL }, 500, 0.05, 1);
+    world.run(120.0);
+    let Budget { targets, set_again, .. } = Budget::default();
+    let lost = 500.0 * set_again.as_secs_f64() / world.intervals.last().expect("an interval").sampling;
+    assert!((0.7..1.01).contains(&(lost / (targets / 2.0))), "{lost}");
+    let mut free = World::new(USUAL, 500, 0.05, 1);
+    free.run(120.0);
+    assert_eq!(free.intervals.last().expect("an interval").sampling, 0.005);
 }
 
 #[test]

@@ -15,6 +15,8 @@ use rand_pcg::Pcg64Mcg;
 pub struct Costs {
     /// A round with samples.
     pub round: f64,
+    /// How many accessed bits a round with samples clears.
+    pub sampled: u64,
     /// A wake-up.
     pub wake: f64,
     /// Reading a block in a survey.
@@ -34,10 +36,10 @@ pub struct Costs {
 impl Costs {
     /// All costs but the noise, multiplied by `factor`.
     pub fn times(self, factor: f64) -> Self {
-        let Self { round, wake, block, clears, clear, update, helpers, noise } = self;
+        let Self { round, sampled, wake, block, clears, clear, update, helpers, noise } = self;
         let [round, wake, block, clear, update, helpers] =
             [round, wake, block, clear, update, helpers].map(|cost| cost * factor);
-        Self { round, wake, block, clears, clear, update, helpers, noise }
+        Self { round, sampled, wake, block, clears, clear, update, helpers, noise }
     }
 }
 
@@ -179,6 +181,7 @@ impl World {
             samples: usize::from(samples),
             chosen: usize::from(is_over && self.has_samples),
             survey: part.map(|_| SurveyWork { read: blocks, cleared: 0, is_last_part: self.left == 0 }),
+            cleared: if samples { self.costs.sampled } else { 0 },
             updated: updates,
             joined: 0,
             looked: false,

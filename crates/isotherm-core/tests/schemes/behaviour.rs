@@ -95,6 +95,24 @@ fn another_sampling_interval_makes_memory_neither_hotter_nor_colder() {
     assert_eq!(log.take_pages(), [(0, 1024)]);
     schemes.aggregated(&of(2)).unwrap();
     assert_eq!(log.take_pages(), [(0, 1024)]);
+    // Or about the one that is given.
+    schemes.replace(hot()).unwrap();
+    schemes.compare_over(AGGREGATION / SAMPLES);
+    schemes.aggregated(&longer(17)).unwrap();
+    assert_eq!(log.take_pages(), [(512, 1024)]);
+}
+
+#[test]
+fn a_scheme_asks_for_short_aggregations_by_its_times_and_for_the_default_ones_if_it_compares_rates() {
+    let longest = |scheme: Scheme| scheme.longest_aggregation();
+    assert_eq!(longest(pageout(SECOND * 60)), Some(SECOND));
+    assert_eq!(longest(pageout(SECOND * 2)), Some(SECOND * 2 / 5));
+    assert_eq!(longest(Scheme::new("all", Condition::ANY, Action::PageOut)), Some(SECOND));
+    let often = Scheme { apply_interval: Some(SECOND / 2), ..pageout(SECOND * 60) };
+    assert_eq!(longest(often), Some(SECOND / 2));
+    assert_eq!(longest(Scheme { quota: bytes(1, SECOND / 4), ..pageout(SECOND * 60) }), Some(SECOND / 4));
+    let hot = Condition { rate: ClosedInterval::new(0.5, 1.0).unwrap(), ..Condition::ANY };
+    assert_eq!(longest(Scheme::new("hot", hot, Action::HugePage)), None);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::program::{Lookup, PageTables, Program};
 use super::requests::{Request, clear_in, note};
 use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
 use super::space::{Opened, PagemapKind, SpaceHandle};
-use super::sweep::{SweepResult, Sweeper};
+use super::sweep::{Allowance, SweepResult, Sweeper};
 use super::swept::Swept;
 use super::target::{State, Target};
 use crate::page_nodes::PageNodes;
@@ -31,6 +31,7 @@ pub struct BpfProbe {
     pub(super) folios: Folios,
     pagemap_kind: PagemapKind,
     sweeps: bool,
+    allowance: Allowance,
     /// When the sweeps of the targets that are being added have to end.
     pub(super) sweeps_end: Instant,
     /// Sorted by ID.
@@ -69,6 +70,7 @@ impl BpfProbe {
             folios,
             pagemap_kind,
             sweeps: true,
+            allowance: Allowance::new(f64::INFINITY),
             sweeps_end: Instant::now(),
             targets: Vec::new(),
             clears: 0,
@@ -100,6 +102,12 @@ impl BpfProbe {
     /// off, because a survey clears what sweeps would clear.
     pub fn set_sweeps(&mut self, sweeps: bool) {
         self.sweeps = sweeps;
+    }
+
+    /// Bounds what sweeps clear: this many pages a second, and those of ten seconds at the start. The targets set the
+    /// accessed bits again of those that they access. The default is no bound.
+    pub fn set_sweep_rate(&mut self, pages: f64) {
+        self.allowance = Allowance::new(pages);
     }
 
     /// Sets whether surveys observe memory that several processes map, and what that may cost. The default is
@@ -168,7 +176,12 @@ impl BpfProbe {
         }
         let mut swept = Swept::default();
         if self.sweeps {
-            let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
+            let mut sweeper = Sweeper {
+                program: &mut self.program,
+                tables: &self.tables,
+                folios: &self.folios,
+                allowance: &mut self.allowance,
+            };
             match sweeper.all(&new, &space.mappings, self.sweeps_end, &mut swept)? {
                 SweepResult::Cleared(cleared) => self.clears += cleared,
                 SweepResult::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
@@ -189,7 +202,12 @@ impl BpfProbe {
             }
             let mut swept = std::mem::take(&mut target.swept);
             if let (Some(space), Some(mapping)) = (target.space(), target.mapping(sample.addr)) {
-                let mut sweeper = Sweeper { program: &mut self.program, tables: &self.tables, folios: &self.folios };
+                let mut sweeper = Sweeper {
+                    program: &mut self.program,
+                    tables: &self.tables,
+                    folios: &self.folios,
+                    allowance: &mut self.allowance,
+                };
                 // If this is refused, the clear of the page is refused, too, and handles it.
                 if let SweepResult::Cleared(cleared) = sweeper.block(space, mapping, sample.addr, &mut swept)? {
                     self.clears += cleared;

@@ -37,6 +37,37 @@ pub(super) struct Sweeper<'a> {
     pub(super) program: &'a mut Program,
     pub(super) tables: &'a PageTables,
     pub(super) folios: &'a Folios,
+    pub(super) allowance: &'a mut Allowance,
+}
+
+/// How many pages sweeps may clear: as many a second as the targets may set accessed bits again, and at the start those
+/// of [`LENT`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowance {
+    /// The pages of a second.
+    rate: f64,
+    left: f64,
+    at: Instant,
+}
+
+/// What sweeps may clear at once.
+const LENT: Duration = Duration::from_secs(10);
+
+impl Allowance {
+    pub(super) fn new(rate: f64) -> Self {
+        Self { rate, left: rate * LENT.as_secs_f64(), at: Instant::now() }
+    }
+
+    /// Takes as many of these pages as are allowed at `now`, in whole blocks if not all of them are.
+    fn take(&mut self, pages: u64, now: Instant) -> u64 {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.left = (self.left + self.rate * passed).min(self.rate * LENT.as_secs_f64());
+        let allowed = (self.left as u64).min(pages);
+        let taken = if allowed < pages { allowed - allowed % (BLOCK / PAGE_SIZE) } else { allowed };
+        self.left -= taken as f64;
+        taken
+    }
 }
 
 /// The result of a sweep.
@@ -63,12 +94,16 @@ impl Sweeper<'_> {
         // The block is not tried again, whatever the result.
         swept.note_block(addr);
         match block {
-            Some(block) if is_worth_it(mapping) => self.piece(space, block),
+            Some(block)
+                if is_worth_it(mapping) && self.allowance.take(block.pages(), Instant::now()) == block.pages() =>
+            {
+                self.piece(space, block)
+            }
             _ => Ok(SweepResult::Cleared(0)),
         }
     }
 
-    /// Sweeps what has page tables in `mappings`, until `end`.
+    /// Sweeps what has page tables in `mappings`, until `end` and within the allowance.
     pub(super) fn all(
         &mut self,
         space: &SpaceHandle,
@@ -86,7 +121,10 @@ impl Sweeper<'_> {
         Finder::default().find(self.program, self.tables, space.pgd(), ranges, &mut places)?;
         for mapping in mappings() {
             let mut any = false;
-            for piece in pieces(&places, mapping.range).take_while(|_| Instant::now() < end) {
+            for piece in pieces(&places, mapping.range) {
+                let now = Instant::now();
+                let taken = if now < end { self.allowance.take(piece.pages(), now) } else { 0 };
+                let Some(piece) = AddrRange::new(piece.start(), piece.start() + taken * PAGE_SIZE) else { break };
                 match self.piece(space, piece)? {
                     SweepResult::Cleared(0) => {}
                     SweepResult::Cleared(_) => any = true,
@@ -194,6 +232,17 @@ mod tests {
         );
         assert_eq!(of(4 * BLOCK, 7 * BLOCK), []);
         assert_eq!(of(90 * BLOCK, 1 << 40), [range(100 * BLOCK, 132 * BLOCK), range(132 * BLOCK, 140 * BLOCK)]);
+    }
+
+    #[test]
+    fn sweeps_clear_what_targets_may_set_again_in_ten_seconds_and_then_what_they_may_since() {
+        let mut allowance = Allowance::new(1000.0);
+        let start = allowance.at;
+        assert_eq!([3000, 6500, 3000].map(|pages| allowance.take(pages, start)), [3000, 6500, 0], "512 are a block");
+        assert_eq!(allowance.take(4000, start + Duration::from_secs(3)), 3072);
+        assert_eq!(allowance.take(20_000, start + Duration::from_secs(3600)), 9728);
+        let mut all = Allowance::new(f64::INFINITY);
+        assert_eq!([all.take(1 << 40, start), all.take(1 << 40, start)], [1 << 40; 2]);
     }
 
     #[test]

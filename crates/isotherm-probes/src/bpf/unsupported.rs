@@ -40,6 +40,11 @@ impl BpfProbe {
         match self.0 {}
     }
 
+    /// Bounds what sweeps clear.
+    pub fn set_sweep_rate(&mut self, _: f64) {
+        match self.0 {}
+    }
+
     /// Sets whether surveys observe memory that several processes map.
     pub fn set_shared_memory(&mut self, _: SharedMemory, _: SharedLimits) {
         match self.0 {}

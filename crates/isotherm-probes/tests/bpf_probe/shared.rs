@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::AccessProbe;
-use isotherm_core::survey::{BlockFrames, ClearPages, PageBits, SurveyPart};
+use isotherm_core::survey::{BLOCK_SIZE, BlockFrames, ClearPages, PageBits, SurveyPart};
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory, SharedReason};
 
 use crate::survey::{clear, counts, survey};
@@ -165,6 +165,46 @@ fn what_other_pages_were_cleared_is_told() {
     probe.survey().unwrap().clear(space(&target).id, &mut none).unwrap();
     let pages = none.iter().filter(|block| (start..start + SIZE).contains(&block.start));
     assert!(pages.map(|block| block.pages.count()).sum::<usize>() + STRAGGLERS >= 256);
+}
+
+#[test]
+fn a_large_target_with_shared_pages_is_read_in_parts_and_no_access_in_between_is_lost() {
+    const BLOCKS: u64 = 600;
+    let mut probe = or_skip!(open_always());
+    let file = SharedFile::new("parts");
+    let (mut target, mut other) = (Target::start(), Target::start());
+    // One page in each block, of more blocks than are read at once. They lie above the file, which is mapped later.
+    let large = target.map("small", BLOCKS * BLOCK_SIZE);
+    (0..BLOCKS).for_each(|nth| target.write(large + nth * BLOCK_SIZE, PAGE));
+    let start = file.map(&mut target);
+    assert!(start < large);
+    let range = start..start + SIZE;
+    let in_other = file.map(&mut other);
+    other.read(in_other, SIZE);
+    target.read(start, SIZE);
+    update(&mut probe, &[&target]);
+    assert!(nearly(clear_all(&mut probe, &target, &range), (16_384, 0)));
+
+    let space = space(&target);
+    let probe_survey = probe.survey().unwrap();
+    probe_survey.begin().unwrap();
+    let (mut first, mut from, mut parts) = (Vec::new(), Some(0), 0);
+    while let Some(part) = from {
+        let mut blocks = Vec::new();
+        let rest = probe_survey.read(&space, SurveyPart { from: part, most: 64 }, &mut blocks).unwrap();
+        if part == 0 {
+            assert!(rest.from.is_some_and(|from| from > range.end), "the file was read, and not all of the rest");
+            // After it was read, and before it is cleared.
+            target.read(start, HOT);
+            first = blocks;
+        }
+        probe_survey.clear(space.id, &mut Vec::new()).unwrap();
+        (from, parts) = (rest.from, parts + 1);
+    }
+    assert!(parts > 1);
+    assert!(counts(&first, range.clone()).1 < 16_384 / 50, "the file was not accessed before it was read");
+    let found = counts(&survey(&mut probe, &target), range).1;
+    assert!(nearly((found, 0), (4096, 0)), "{found}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_act::{ProcessActuator, ProcessInspector};
 use isotherm_core::scheme::{Application, Goal, Metric, Report, Scheme, Schemes};
-use isotherm_core::{AccessProbe, BoxError, MemoryUse, Sink, Snapshot, TargetId};
+use isotherm_core::{AccessProbe, Attributes, BoxError, MemoryUse, Sink, Snapshot, TargetId, units};
 use isotherm_kernel::{ProcessTable, SystemGauges, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
@@ -70,6 +70,11 @@ impl PreparedSchemes {
         Ok(Self { engine, file, memory_use: options.memory_use, surveyed })
     }
 
+    /// The longest aggregation interval that all schemes work with. `None` if one needs the default intervals.
+    pub(crate) fn longest_aggregation(&self) -> Option<Duration> {
+        longest_aggregation(&self.engine)
+    }
+
     /// The files that the schemes read while they run.
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
         let goals = self.engine.schemes().flat_map(|scheme| scheme.quota.goals());
@@ -81,13 +86,16 @@ impl PreparedSchemes {
     }
 
     /// Starts to act on `processes`, on the snapshots in the mailbox of `control`. The monitor pauses while all schemes
-    /// sleep, and the run stops if the schemes fail.
+    /// sleep, and the run stops if the schemes fail. `first` are the attributes that the run begins with, if its
+    /// intervals follow from what is observed: schemes that need them can be put in force later.
     pub(crate) fn start(
         self,
         processes: ProcessTable,
         control: Control,
         delivery: Delivery,
+        first: Option<Attributes>,
     ) -> Result<SchemeThread, RunError> {
+        let tuned = first.zip(self.longest_aggregation());
         let Self { mut engine, file, memory_use, surveyed } = self;
         engine.actuator_mut().act_on(processes.clone());
         engine.inspector_mut().inspect(processes.clone());
@@ -102,6 +110,7 @@ impl PreparedSchemes {
             processes,
             memory_use,
             surveyed,
+            tuned,
             start: Instant::now(),
             next_memory_use: Instant::now(),
             memory: Vec::new(),
@@ -168,6 +177,9 @@ struct Worker {
     memory_use: bool,
     /// Whether the run has surveys.
     surveyed: bool,
+    /// The attributes that the run began with, and its longest aggregation interval, as long as its intervals follow
+    /// from what is observed.
+    tuned: Option<(Attributes, Duration)>,
     /// When the run began, by the times of its snapshots.
     start: Instant,
     next_memory_use: Instant,
@@ -249,14 +261,30 @@ impl Worker {
         self.report_change(replaced, &format!("{path}: its schemes are in force now"));
     }
 
-    fn report_change(&self, replaced: Result<(), String>, done: &str) {
+    fn report_change(&mut self, replaced: Result<(), String>, done: &str) {
         match replaced {
             Ok(()) => {
                 self.report_schemes();
                 self.notice(Severity::Info, done);
+                self.keep_intervals();
             }
             Err(why) => self.notice(Severity::Warning, &format!("{why}\nthe schemes that were in force before stay")),
         }
+    }
+
+    /// Goes back to the intervals that the run began with, and keeps them, if the schemes that are in force now need
+    /// that.
+    fn keep_intervals(&mut self) {
+        let Some((first, most)) = self.tuned else { return };
+        if longest_aggregation(&self.engine).is_some_and(|longest| longest >= most) {
+            return;
+        }
+        self.tuned = None;
+        self.control.set_attributes(first);
+        self.engine.compare_over(first.sampling());
+        let (sampling, aggregation) = (units::duration(first.sampling()), units::duration(first.aggregation()));
+        let text = format!("the intervals stay {sampling} and {aggregation} from now on: the schemes need that");
+        self.notice(Severity::Info, &text);
     }
 
     fn report_schemes(&self) {
@@ -337,6 +365,11 @@ impl Worker {
     fn notice(&self, severity: Severity, text: &str) {
         self.delivery.send(Event::Notice(Notice::new(severity, text)));
     }
+}
+
+/// The longest aggregation interval that all schemes work with. `None` if one needs the default intervals.
+fn longest_aggregation(engine: &Engine) -> Option<Duration> {
+    engine.schemes().try_fold(Duration::MAX, |least, scheme| Some(least.min(scheme.longest_aggregation()?)))
 }
 
 /// What the user should know of schemes that take memory away by samples alone. `None` without such schemes.

@@ -47,6 +47,7 @@ impl Source for MonitorSource {
         }
 
         monitor.set_start(now_since_boot());
+        monitor.set_cpu_clock(monitor_cpu_time);
         let start = Instant::now();
         let deadline = outlet.begin(start);
         let is_over = |now| deadline.is_some_and(|deadline| now >= deadline);

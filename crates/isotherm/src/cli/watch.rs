@@ -143,7 +143,8 @@ const ATTRIBUTES: &str = "Monitoring attributes";
 pub struct AttributeOptions {
     /// How the sampling and the aggregation interval are chosen, unless --sample or --aggr sets them: auto begins with
     /// 5ms and 100ms, and lengthens them until samples find 4 % of all accesses that they could find, or 20 % of those
-    /// of the memory in use. fixed keeps 5ms and 100ms, as schemes do: their conditions are about these intervals
+    /// of the memory in use. fixed keeps 5ms and 100ms. So does auto with schemes that compare access rates, other than
+    /// by whether there was an access: a sample finds one access at most, however long it is
     #[arg(long, help_heading = ATTRIBUTES, value_name = "HOW", default_value = "auto")]
     pub intervals: IntervalsChoice,
     /// With --intervals auto, the share of all accesses that samples are to find, as a mean of three aggregations. Five

@@ -3,25 +3,31 @@
 use std::path::Path;
 use std::time::Instant;
 
-use isotherm_core::survey::{BlockPages, ClearPages, PageBits, SurveyPart};
+use isotherm_core::AddrRange;
+use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, SurveyPart};
 use isotherm_kernel::clear_refs::{Refs, clear_refs};
 use isotherm_kernel::monitor_cpu_time;
 use rustix::io::Errno;
 
+use super::WHOLE;
 use super::aging::Aged;
 use super::done::{Done, merge};
 use super::folios::Zeros;
-use super::masks::Masks;
+use super::masks::{Masks, is_of_a_file};
 use super::read::Reader;
 use super::shared::{Decision, Plan, SharedPages, Took};
 use crate::bpf::BpfError;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::shared_memory::{SharedMemory, SharedReason};
 use crate::bpf::target::Target;
+use crate::mapping::is_memory;
 
 /// The buffers of a clear of shared pages, kept between surveys.
 #[derive(Debug, Default)]
 pub(super) struct SharedClearer {
+    /// The accessed pages of the target that is being read, by block, as the survey has read them and has not cleared
+    /// them since.
+    seen: Vec<(u64, PageBits)>,
     blocks: Vec<BlockPages>,
     after: Vec<BlockPages>,
     /// The accessed pages, by block: those that were cleared, and those that cannot be cleared.
@@ -29,6 +35,24 @@ pub(super) struct SharedClearer {
 }
 
 impl SharedClearer {
+    /// Takes in what the survey has read of a target, from the address `from` on. Its shared pages are cleared after
+    /// the last part. What was accessed in between counts as accessed in the next survey.
+    pub(super) fn seen(&mut self, from: u64, blocks: &[BlockPages]) {
+        if from == 0 {
+            self.seen.clear();
+        }
+        self.seen.extend(blocks.iter().map(|block| (block.start, block.accessed)));
+    }
+
+    /// Takes in which pages of the target that is being read were cleared one by one.
+    pub(super) fn cleared_alone(&mut self, blocks: &[ClearPages]) {
+        for block in blocks {
+            if let Ok(index) = self.seen.binary_search_by_key(&block.start, |seen| seen.0) {
+                self.seen[index].1 &= !block.pages;
+            }
+        }
+    }
+
     /// Clears the shared pages of `target`, but for those that aging has cleared, if that is allowed now. Returns the
     /// number of accessed bits that were cleared. [`finish`](Self::finish) tells which.
     pub(super) fn clear(
@@ -59,11 +83,26 @@ impl SharedClearer {
         if shared.rests(target.id) {
             return Ok(0);
         }
+        // It is not read again if it is large, for the time that this would take.
+        if shared.waits_too_long(target.id) {
+            self.leave_all(shared, target);
+            return Ok(0);
+        }
         self.blocks.clear();
-        reader.read((program, tables), target, SurveyPart::ALL, zeros, &mut self.blocks)?;
+        if aged == Aged::No && self.seen.len() > WHOLE && shared.walks_files_only(target.id) {
+            let files = target.mappings().iter().filter(|mapping| is_memory(mapping) && is_of_a_file(mapping));
+            let files: Vec<_> = files.map(|mapping| mapping.range).collect();
+            reader.look((program, tables), target, (&files, usize::MAX), zeros, &mut self.blocks)?;
+            self.leave_elsewhere(shared, target);
+        } else {
+            reader.read((program, tables), target, SurveyPart::ALL, zeros, &mut self.blocks)?;
+        }
         let plan = match shared.decide(target, &self.blocks) {
             Decision::Clear(plan) => plan,
-            Decision::Wait => return Ok(0),
+            Decision::Wait => {
+                self.done.clear();
+                return Ok(0);
+            }
             Decision::LeaveOut => {
                 self.leave_all(shared, target);
                 return Ok(0);
@@ -84,6 +123,7 @@ impl SharedClearer {
         }
         let took = Took { wall: began.elapsed(), cpu: monitor_cpu_time().saturating_sub(cpu) };
         let bits = self.list(shared, target, plan);
+        self.done.sort_unstable_by_key(|done| done.start);
         if self.blocks.iter().any(|block| block.huge) {
             // The kernel leaves pages of hugetlbfs. They are still accessed.
             self.after.clear();
@@ -94,8 +134,30 @@ impl SharedClearer {
                 }
             }
         }
+        self.note_late(target);
         shared.cleared(target.id, plan, took, bits);
         Ok(bits)
+    }
+
+    /// Notes for the next survey which of the pages that were cleared were accessed since this survey has read them.
+    fn note_late(&self, target: &mut Target) {
+        for done in &self.done {
+            let seen = self.seen.binary_search_by_key(&done.start, |seen| seen.0);
+            let late = done.cleared & !seen.map_or(PageBits::NONE, |index| self.seen[index].1);
+            let block = AddrRange::new(done.start, done.start.saturating_add(BLOCK_SIZE)).filter(|_| !late.is_empty());
+            if let Some(block) = block {
+                target.sampled.add_pages(done.start, late, block);
+            }
+        }
+    }
+
+    /// The shared pages of the target outside of the blocks that were read cannot be observed.
+    fn leave_elsewhere(&mut self, shared: &SharedPages, target: &Target) {
+        let blocks = &self.blocks;
+        let elsewhere = shared
+            .rest(target.id)
+            .filter(|(start, _)| blocks.binary_search_by_key(start, |block| block.start).is_err());
+        self.done.extend(elsewhere.map(|(start, left)| Done { start, cleared: PageBits::NONE, left }));
     }
 
     /// Adds the pages that were cleared, and those that cannot be cleared, to `blocks`, and forgets them. `blocks` stay
@@ -132,6 +194,7 @@ impl SharedClearer {
 
     /// The shared pages of the target cannot be observed.
     fn leave_all(&mut self, shared: &SharedPages, target: &Target) {
+        self.done.clear();
         let left = |(start, left)| Done { start, cleared: PageBits::NONE, left };
         self.done.extend(shared.rest(target.id).map(left));
     }

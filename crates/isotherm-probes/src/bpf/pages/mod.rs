@@ -39,6 +39,9 @@ use learn::learn;
 use read::Reader;
 use shared::SharedPages;
 
+/// A target with shared pages is read at once if it has at most this many blocks: 1 GiB, which takes about 2 ms.
+const WHOLE: usize = 512;
+
 /// How many surveys the frames of huge zero pages are remembered for.
 const ZERO_SURVEYS: u32 = 16;
 
@@ -73,8 +76,8 @@ impl Pages {
     }
 
     /// Appends the blocks in a part of `target` that have present or swapped pages to `blocks`, in the order of
-    /// addresses. Forgets which pages of the part sampling has cleared. A target with shared pages is read as a whole,
-    /// because they are cleared in all of it at once. Calls `seen` with each of the blocks, before it is known which of
+    /// addresses. Forgets which pages of the part sampling has cleared. A target with shared pages is read as a whole if
+    /// it is not large, because they are cleared in all of it at once. Calls `seen` with each of the blocks, before it is known which of
     /// its pages other processes map, and with its page frames.
     pub(super) fn read(
         &mut self,
@@ -85,7 +88,7 @@ impl Pages {
         seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
     ) -> Result<Rest, BpfError> {
         let first = blocks.len();
-        let most = if self.shared.has(target.id) { usize::MAX } else { part.most };
+        let most = if self.shared.has(target.id) { part.most.max(WHOLE) } else { part.most };
         let part = SurveyPart { most, ..part };
         let rest = self.reader.read_with_frames((program, tables), target, part, &self.zeros, blocks, seen)?;
         if rest.from.is_none() {
@@ -99,7 +102,8 @@ impl Pages {
         for block in &mut blocks[first..] {
             block.shared = self.shared.at(target.id, block.start) & block.accessed & !block.unobservable;
         }
-        self.shared.estimate(target, &blocks[first..]);
+        self.shared.estimate(target, part.from, &blocks[first..]);
+        self.shared_clearer.seen(part.from, &blocks[first..]);
         self.aging.seen(target.id, part.from, &blocks[first..]);
         target.sampled.forget(part.from..rest.from.unwrap_or(u64::MAX));
         if target.is_refused() {
@@ -168,6 +172,7 @@ impl Pages {
         let (large, zeros, shared) = (&mut self.large, &mut self.zeros, &mut self.shared);
         let mut tools = Tools { program, tables, folios, large, zeros, shared };
         cleared += self.clearer.clear(&mut tools, target, blocks)?;
+        self.shared_clearer.cleared_alone(blocks);
         self.aging.finish(target.id, blocks);
         self.shared_clearer.finish(blocks);
         Ok(cleared)

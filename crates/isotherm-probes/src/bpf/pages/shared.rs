@@ -34,7 +34,9 @@ struct Known {
     next: Option<Instant>,
     /// The number of the last survey in which the cgroup of the target was aged.
     aged: u64,
-    /// What clearing the target would cost it, as it was read last.
+    /// What the survey has read of the target so far, or what the last one has read of it.
+    sums: Sums,
+    /// What clearing the target would cost it, by that.
     costs: Costs,
 }
 
@@ -184,10 +186,17 @@ impl SharedPages {
         self.targets.get(&target).is_some_and(Known::has_shared)
     }
 
-    /// Takes in what clearing `target` would cost, whose pages are `blocks`.
-    pub(super) fn estimate(&mut self, target: &Target, blocks: &[BlockPages]) {
-        let Some(known) = self.targets.get(&target.id).filter(|known| known.has_shared()) else { return };
-        let sums = Sums::of(target, &known.blocks, |sharing| sharing.shared, blocks);
+    /// Takes in what clearing `target` would cost, of which the survey has read `blocks`, from the address `from` on.
+    pub(super) fn estimate(&mut self, target: &Target, from: u64, blocks: &[BlockPages]) {
+        let Some(known) = self.targets.get_mut(&target.id) else { return };
+        if from == 0 {
+            known.sums = Sums::default();
+        }
+        if !known.has_shared() {
+            return;
+        }
+        known.sums.add(Sums::of(target, &known.blocks, |sharing| sharing.shared, blocks));
+        let sums = known.sums.clone();
         let costs = match self.way(&sums) {
             Some((refs, walked)) => {
                 let bits = if refs == Refs::All { sums.accessed } else { sums.file_accessed };
@@ -226,6 +235,32 @@ impl SharedPages {
         }
     }
 
+    /// Leaves the target out of this survey if its page faults would wait for too long, by what the survey has read of
+    /// it. Returns whether it does.
+    pub(super) fn waits_too_long(&mut self, target: TargetId) -> bool {
+        let Some(known) = self.targets.get(&target).filter(|_| self.mode == SharedMemory::Auto) else { return false };
+        let (hold, bytes) = (known.costs.hold, known.sums.file_shared + known.sums.forked_shared);
+        if known.aged == self.survey || hold <= self.limits.longest_hold {
+            return false;
+        }
+        self.leave_out_for(target, bytes, hold);
+        true
+    }
+
+    /// Whether `/proc/PID/clear_refs` only has to walk the files and the shared memory of the target, by what the
+    /// survey has read of it.
+    pub(super) fn walks_files_only(&self, target: TargetId) -> bool {
+        let known = self.targets.get(&target);
+        known.and_then(|known| self.way(&known.sums)).is_some_and(|(refs, _)| refs == Refs::Mapped)
+    }
+
+    /// Leaves these bytes out because page faults would wait for so long.
+    fn leave_out_for(&mut self, target: TargetId, bytes: u64, hold: Duration) -> Decision {
+        self.too_long = true;
+        let reason = SharedReason::LongHold { estimate: hold, longest: self.limits.longest_hold };
+        self.leave_out(target, bytes, reason)
+    }
+
     /// Decides about the shared pages of `target`, whose pages are `blocks`. If its cgroup was aged in this survey,
     /// only the pages that this has left count.
     pub(super) fn decide(&mut self, target: &Target, blocks: &[BlockPages]) -> Decision {
@@ -246,9 +281,7 @@ impl SharedPages {
             SharedMemory::Auto => {}
         }
         if hold > self.limits.longest_hold {
-            self.too_long = true;
-            let reason = SharedReason::LongHold { estimate: hold, longest: self.limits.longest_hold };
-            return self.leave_out(target.id, bytes, reason);
+            return self.leave_out_for(target.id, bytes, hold);
         }
         if self.has_turn(target.id) { Decision::Clear(plan) } else { Decision::Wait }
     }

@@ -11,7 +11,7 @@ use super::sharing::Sharing;
 use crate::bpf::target::Target;
 
 /// The present, accessed and shared bytes of a target.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     pub(super) present: u64,
     /// Of files and shared memory.
@@ -28,6 +28,19 @@ pub(super) struct Sums {
 }
 
 impl Sums {
+    /// Adds what was read of the same target above it. The name stays, if there is one.
+    pub(super) fn add(&mut self, above: Self) {
+        self.present += above.present;
+        self.file += above.file;
+        self.file_shared += above.file_shared;
+        self.forked_shared += above.forked_shared;
+        self.accessed += above.accessed;
+        self.file_accessed += above.file_accessed;
+        if self.name.is_empty() {
+            self.name = above.name;
+        }
+    }
+
     /// Sums up `blocks`, of which `shared` gives the shared pages that are to be cleared.
     pub(super) fn of(
         target: &Target,
